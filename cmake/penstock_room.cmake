@@ -1,0 +1,49 @@
+# A room is one folder of src/ as a static library with its unit tests:
+#
+#   penstock_room(plan SOURCES plan.cc NEEDS base TESTS plan_test.cc)
+#
+# Sources and tests are listed, never globbed; test/lint/ checks that no *_test.cc is forgotten.
+
+add_library(penstock_flags INTERFACE)
+target_compile_features(penstock_flags INTERFACE cxx_std_20)
+target_compile_definitions(penstock_flags INTERFACE _GNU_SOURCE)
+target_compile_options(penstock_flags INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Wno-missing-field-initializers -fno-omit-frame-pointer)
+if(PENSTOCK_DEVELOPER)
+  target_compile_options(penstock_flags INTERFACE -Werror)
+endif()
+if(PENSTOCK_SANITIZE)
+  target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
+                                                  -fno-sanitize=vptr)
+  target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
+endif()
+
+# The core: no exceptions and no RTTI cross it.
+add_library(penstock_core_flags INTERFACE)
+target_link_libraries(penstock_core_flags INTERFACE penstock_flags)
+target_compile_options(penstock_core_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+
+function(penstock_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;NEEDS;TESTS;TEST_NEEDS" ${ARGN})
+  add_library(penstock_${name} STATIC ${ROOM_SOURCES})
+  target_include_directories(penstock_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
+  list(TRANSFORM ROOM_NEEDS PREPEND penstock_)
+  target_link_libraries(penstock_${name} PUBLIC ${ROOM_NEEDS} PRIVATE penstock_core_flags)
+  if(PENSTOCK_TESTS AND ROOM_TESTS)
+    penstock_test(penstock_${name}_test SOURCES ${ROOM_TESTS} NEEDS penstock_${name} ${ROOM_TEST_NEEDS})
+  endif()
+endfunction()
+
+# One test program. Compiled without RTTI like the core, since its fakes derive from the core's seams.
+function(penstock_test name)
+  cmake_parse_arguments(TEST "" "LABEL" "SOURCES;NEEDS" ${ARGN})
+  if(NOT TEST_LABEL)
+    set(TEST_LABEL unit)
+  endif()
+  add_executable(${name} ${TEST_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/test ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(${name} PRIVATE -fno-rtti)
+  target_compile_definitions(${name} PRIVATE PENSTOCK_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${TEST_NEEDS} penstock_flags GTest::gtest GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${TEST_LABEL} TIMEOUT 300)
+endfunction()

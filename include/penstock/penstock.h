@@ -1,0 +1,269 @@
+/* Penstock: file data into and out of GPU memory, and the truth about the path it took.
+ *
+ * A session owns everything: registered files and buffers, pinned memory, worker threads. Nothing happens before
+ * one is opened. Register a descriptor, then read and write between the file and any memory: of a GPU, of the host.
+ * Every transfer can report which path moved its bytes and why no better one did; penstock_explain() tells the same
+ * ahead of time.
+ *
+ * All functions are thread-safe, except that a queue is used by one thread at a time. Sizes and offsets are bytes.
+ * Structures may only grow at their end, and carry their size where the caller fills them in.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef PENSTOCK_PENSTOCK_H_
+#define PENSTOCK_PENSTOCK_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PENSTOCK_VERSION_MAJOR 0
+#define PENSTOCK_VERSION_MINOR 1
+#define PENSTOCK_VERSION_PATCH 0
+
+/* ---- Status ------------------------------------------------------------------------------------------------- */
+
+typedef enum penstock_domain {
+  PENSTOCK_DOMAIN_PENSTOCK = 0, /* code is a penstock_code */
+  PENSTOCK_DOMAIN_OS = 1,       /* code is an errno */
+  PENSTOCK_DOMAIN_CUDA = 2      /* code is a CUresult */
+} penstock_domain;
+
+typedef enum penstock_code {
+  PENSTOCK_OK = 0,
+  PENSTOCK_INVALID_ARGUMENT = 1,
+  PENSTOCK_NEGATIVE_OFFSET = 2,
+  PENSTOCK_NOT_REGISTERED = 3,
+  PENSTOCK_ALREADY_REGISTERED = 4,
+  PENSTOCK_UNSUPPORTED_FILE = 5,
+  PENSTOCK_UNSUPPORTED_FLAGS = 6,
+  PENSTOCK_NOT_READABLE = 7,
+  PENSTOCK_NOT_WRITABLE = 8,
+  PENSTOCK_BAD_POINTER = 9,
+  PENSTOCK_OUT_OF_RANGE = 10,
+  PENSTOCK_NO_DEVICE = 11,
+  PENSTOCK_PATH_REFUSED = 12,
+  PENSTOCK_UNALIGNED_WRITE = 13,
+  PENSTOCK_NO_PROGRESS = 14,
+  PENSTOCK_OUT_OF_MEMORY = 15,
+  PENSTOCK_LIMIT = 16,
+  PENSTOCK_CLOSED = 17,
+  PENSTOCK_UNSUPPORTED = 18,
+  PENSTOCK_DEVICE_LOST = 19
+} penstock_code;
+
+/* code 0 is success in every domain. step is a string literal: what was being done when it failed. */
+typedef struct penstock_status {
+  int32_t domain; /* penstock_domain */
+  int32_t code;
+  const char* step;
+} penstock_status;
+
+/* One sentence with step, cause and remedy. Returns its length; the text is cut to fit `capacity`, zero included. */
+size_t penstock_status_message(penstock_status status, char* text, size_t capacity);
+
+/* ---- Paths and reasons -------------------------------------------------------------------------------------- */
+
+/* The ways bytes can travel, best first. */
+typedef enum penstock_path {
+  PENSTOCK_PATH_P2PDMA = 0,    /* the drive's DMA engine reaches device memory; no CPU, no host memory */
+  PENSTOCK_PATH_PAGECACHE = 1, /* the GPU's DMA engine reads the file's own page-cache pages */
+  PENSTOCK_PATH_VENDOR = 2,    /* NVIDIA's library, where nvidia-fs serves the file system */
+  PENSTOCK_PATH_BOUNCE = 3,    /* storage to pinned host memory to device, overlapped */
+  PENSTOCK_PATH_HOST = 4,      /* storage straight into host memory; no device takes part */
+  PENSTOCK_PATH_NULL = 5,      /* moves nothing: measures the library's own cost. Only when asked for */
+  PENSTOCK_PATH_COUNT = 6
+} penstock_path;
+
+const char* penstock_path_name(int path); /* "p2pdma", ...; "unknown" otherwise */
+int penstock_path_by_name(const char* name); /* -1 where there is none */
+
+/* Why a path was taken or refused. Numbers and names are stable. */
+typedef enum penstock_reason {
+  PENSTOCK_REASON_NONE = 0,                /* nothing stands in the way */
+  PENSTOCK_REASON_NOT_LISTED = 1,          /* configuration does not list the path */
+  PENSTOCK_REASON_NOT_BUILT = 2,           /* this version of Penstock does not have the path yet */
+  PENSTOCK_REASON_HOST_MEMORY = 3,         /* the buffer is host memory: there is no device to reach */
+  PENSTOCK_REASON_DEVICE_MEMORY = 4,       /* the buffer is device memory: the host path cannot reach it */
+  PENSTOCK_REASON_STAND_IN = 5,            /* the device is host memory standing in for a GPU */
+  PENSTOCK_REASON_KERNEL_NO_P2PDMA = 6,    /* the kernel was built without CONFIG_PCI_P2PDMA */
+  PENSTOCK_REASON_NO_NVIDIA_FS = 7,        /* the nvidia-fs kernel module is not loaded */
+  PENSTOCK_REASON_NOT_A_DISK_FILE = 8,     /* no block device lies under the file */
+  PENSTOCK_REASON_NO_DIRECT_IO = 9,        /* the file cannot do direct I/O */
+  PENSTOCK_REASON_IO_URING_FORBIDDEN = 10, /* usable, with preadv2/pwritev2 in place of io_uring: refused here */
+  PENSTOCK_REASON_IO_URING_OFF = 11,       /* usable, with preadv2/pwritev2 in place of io_uring: configured off */
+  PENSTOCK_REASON_COUNT = 12
+} penstock_reason;
+
+const char* penstock_reason_name(int reason);     /* "kernel_no_p2pdma", ... */
+const char* penstock_reason_sentence(int reason); /* what it means, for people */
+const char* penstock_reason_remedy(int reason);   /* what to do about it; "" where nothing is to be done */
+
+typedef struct penstock_verdict {
+  int32_t path;   /* penstock_path */
+  int32_t usable; /* 0 or 1 */
+  int32_t reason; /* penstock_reason; for a usable path NONE, or a reason that it is slower than it could be */
+  int32_t detail; /* an errno that goes with the reason, or 0 */
+} penstock_verdict;
+
+/* What one transfer did. */
+typedef struct penstock_report {
+  uint64_t bytes;                                /* moved, counted from the request's start without a gap */
+  uint64_t bytes_by_path[PENSTOCK_PATH_COUNT];   /* their sum is bytes */
+  uint64_t direct_bytes;                         /* of bytes: moved by O_DIRECT */
+  uint64_t cached_bytes;                         /* of bytes: moved through the page cache */
+  int32_t path;                                  /* penstock_path: the one chosen for the request */
+  int32_t reason;                                /* penstock_reason: why the best path there is was not it */
+  int32_t refused_path;                          /* penstock_path which that reason speaks of; -1: none is better */
+} penstock_report;
+
+/* ---- Session ------------------------------------------------------------------------------------------------ */
+
+typedef struct penstock_session penstock_session;
+
+/* Zero means the default, which the environment variable named beside may change. What stands here wins. */
+typedef struct penstock_options {
+  size_t size;            /* sizeof(penstock_options) */
+  uint64_t ring_bytes;    /* pinned host memory a device, at most. 256 MiB. PENSTOCK_RING_MIB */
+  uint64_t chunk_bytes;   /* one storage operation of a large request, at most. 4 MiB. PENSTOCK_CHUNK_KIB */
+  uint32_t workers;       /* threads for large requests. One a core, up to 16. PENSTOCK_WORKERS */
+  const char* device;     /* "cuda", "host" (memory standing in for a GPU) or "auto". PENSTOCK_DEVICE */
+  const char* paths;      /* comma-separated, best first. "p2pdma,pagecache,vendor,bounce,host". PENSTOCK_PATHS */
+  const char* require;    /* a path, or "" for none: other paths then refuse. PENSTOCK_REQUIRE */
+  const char* direct_io;  /* "auto" (where the user's descriptor has it, or the data is cold), "always", "never".
+                             PENSTOCK_DIRECT_IO */
+  const char* io_uring;   /* "auto" or "off". PENSTOCK_IO_URING */
+} penstock_options;
+
+penstock_status penstock_session_open(const penstock_options* options, penstock_session** session);
+/* Waits for transfers under way; then every file, buffer and queue of the session is gone. */
+void penstock_session_close(penstock_session* session);
+
+/* "cuda" or "host"; and what stood in the way of cuda ("" where nothing did). */
+const char* penstock_session_device_kind(penstock_session* session);
+const char* penstock_session_device_reason(penstock_session* session);
+
+/* ---- Devices: what tools and tests need --------------------------------------------------------------------- */
+
+typedef struct penstock_device_info {
+  int32_t ordinal;
+  int32_t stand_in; /* 1: host memory playing a GPU */
+  char name[96];
+  char pci_address[16]; /* "0000:17:00.0"; "" for a stand-in */
+  uint8_t uuid[16];
+  uint64_t memory_bytes;
+} penstock_device_info;
+
+unsigned penstock_device_count(penstock_session* session);
+penstock_status penstock_device_get(penstock_session* session, unsigned ordinal, penstock_device_info* info);
+penstock_status penstock_device_alloc(penstock_session* session, unsigned ordinal, size_t size, void** memory);
+void penstock_device_free(penstock_session* session, unsigned ordinal, void* memory);
+/* Blocking copies between device memory and any host memory. */
+penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host, size_t size);
+penstock_status penstock_device_download(penstock_session* session, void* host, const void* device_memory,
+                                         size_t size);
+
+/* ---- Files and buffers -------------------------------------------------------------------------------------- */
+
+typedef uint64_t penstock_file; /* 0 is never one */
+
+typedef struct penstock_file_info {
+  uint64_t size;                /* bytes, when it was registered */
+  uint64_t inode;
+  uint32_t device_major;        /* of the block device under the file, 0:0 where there is none */
+  uint32_t device_minor;
+  int32_t is_block_device;
+  int32_t readable;
+  int32_t writable;
+  int32_t opened_direct;        /* the user's descriptor has O_DIRECT */
+  uint32_t direct_memory_align; /* bytes; 0: no direct I/O */
+  uint32_t direct_offset_align;
+  const char* alignment_source; /* "statx", "block device", "assumed", "none" */
+  const char* file_system;      /* "ext4", ... */
+} penstock_file_info;
+
+/* The descriptor stays the user's, to close whenever he likes; the session keeps one of its own. */
+penstock_status penstock_file_register(penstock_session* session, int fd, penstock_file* file);
+/* Waits for the file's transfers under way. */
+penstock_status penstock_file_deregister(penstock_session* session, penstock_file file);
+penstock_status penstock_file_get(penstock_session* session, penstock_file file, penstock_file_info* info);
+
+/* Optional: remembers what the memory is, and bounds requests that name its base. */
+penstock_status penstock_buffer_register(penstock_session* session, const void* base, size_t size);
+penstock_status penstock_buffer_deregister(penstock_session* session, const void* base);
+
+/* ---- Transfers ---------------------------------------------------------------------------------------------- */
+
+/* Move `size` bytes between file offset and base + buffer_offset. Reads stop at the end of the file; the report's
+ * bytes say how far they came, also after an error. report may be NULL. */
+penstock_status penstock_read(penstock_session* session, penstock_file file, void* base, size_t size,
+                              int64_t file_offset, int64_t buffer_offset, penstock_report* report);
+penstock_status penstock_write(penstock_session* session, penstock_file file, const void* base, size_t size,
+                               int64_t file_offset, int64_t buffer_offset, penstock_report* report);
+
+/* Many requests in flight from one thread. Each moves at most request_bytes_max bytes. */
+typedef struct penstock_queue penstock_queue;
+
+typedef struct penstock_request {
+  int32_t is_write; /* 0 read, 1 write */
+  penstock_file file;
+  void* base;
+  size_t size;
+  int64_t file_offset;
+  int64_t buffer_offset;
+  uint64_t cookie; /* comes back in the completion */
+} penstock_request;
+
+typedef struct penstock_completion {
+  uint64_t cookie;
+  penstock_status status;
+  penstock_report report;
+} penstock_completion;
+
+penstock_status penstock_queue_open(penstock_session* session, unsigned depth, size_t request_bytes_max,
+                                    penstock_queue** queue);
+void penstock_queue_close(penstock_queue* queue); /* waits for what is in flight */
+/* Fails with PENSTOCK_LIMIT while `depth` requests are not reaped. */
+penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* request);
+/* Returns how many completions it wrote: at least `least`, if as many are outstanding, and at most `capacity`. */
+unsigned penstock_queue_reap(penstock_queue* queue, penstock_completion* completions, unsigned capacity,
+                             unsigned least);
+
+/* ---- The truth ---------------------------------------------------------------------------------------------- */
+
+/* The verdict of every path, in order of preference, for moving between the file and the memory at `base` (or, with
+ * base NULL, memory of device `ordinal`). Returns how many there are; writes at most capacity. */
+unsigned penstock_explain(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
+                          int is_write, penstock_verdict* verdicts, unsigned capacity, penstock_status* status);
+
+/* Bytes and operations since the session opened, by path and by the reason that no better path was taken. */
+typedef struct penstock_counter {
+  int32_t path;
+  int32_t reason;
+  uint64_t read_bytes;
+  uint64_t read_operations;
+  uint64_t write_bytes;
+  uint64_t write_operations;
+} penstock_counter;
+
+unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity);
+
+/* Pinned host memory in use for rings, bytes, all devices together. */
+uint64_t penstock_ring_bytes(penstock_session* session);
+
+/* The session behind the cuFile calls of this process, or NULL while its driver is closed. It belongs to the
+ * library: use it to explain and count, never close it. */
+penstock_session* penstock_cufile_session(void);
+/* The file behind a CUfileHandle_t, or 0. */
+penstock_file penstock_cufile_file(void* cufile_handle);
+
+const char* penstock_version(void); /* "0.1.0" */
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* PENSTOCK_PENSTOCK_H_ */

@@ -1,0 +1,83 @@
+#include "base/status.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace penstock::core {
+namespace {
+
+struct CodeText {
+  const char* cause;
+  const char* remedy;
+};
+
+// Indexed by Code. Causes read after "could not <step>: ".
+constexpr CodeText kCodeTexts[] = {
+    {"no error", ""},
+    {"an argument is invalid", "check for null pointers, unknown constants and impossible sizes"},
+    {"an offset is negative", "pass offsets of zero or more"},
+    {"it is not registered", "register it first, and do not use it after it was deregistered"},
+    {"it is registered already", "use the first registration, or deregister it before"},
+    {"it is neither a regular file nor a block device", "pass a descriptor of a file or of a block device"},
+    {"the descriptor's open flags do not allow positioned I/O", "open the file without O_APPEND and O_PATH"},
+    {"the descriptor is open for writing only", "open the file with O_RDWR or O_RDONLY"},
+    {"the descriptor is open for reading only", "open the file with O_RDWR or O_WRONLY"},
+    {"the pointer is no memory known to the host or to a GPU", "pass memory that is allocated and still alive"},
+    {"the range runs past the end of the memory", "check size and offset against the allocation or registration"},
+    {"there is no such GPU, or the CUDA driver cannot be used", "run 'penstock check' to see what is missing"},
+    {"the path that was required cannot move it", "run 'penstock explain' on the file, or drop the requirement"},
+    {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
+     "open the file without O_DIRECT, or align offset and size to the file's block size"},
+    {"the kernel moved fewer bytes than asked for, again and again", "check the kernel log for storage errors"},
+    {"memory for the ring could not be had", "lower PENSTOCK_RING_MIB, or free host memory"},
+    {"a limit is reached", "release what is no longer used, or raise the limit in the configuration"},
+    {"the session is closed", "open the session before using it"},
+    {"it is not supported on this kernel, device or build", "run 'penstock check' for what is supported here"},
+    {"the GPU's context went away", "keep the CUDA context alive while its memory is in use"},
+};
+
+const char* errno_remedy(int error_number) {
+  switch (error_number) {
+    case ENOSPC: return "free space on the file system";
+    case EDQUOT: return "free space or raise the quota";
+    case EIO: return "check the kernel log for storage errors";
+    case EBADF: return "pass an open descriptor, and do not close it before it is deregistered";
+    case ENOENT: return "check the name";
+    case EACCES:
+    case EPERM: return "check ownership and permissions";
+    case EMFILE:
+    case ENFILE: return "raise the limit of open files (ulimit -n)";
+    case ENOMEM: return "free memory, or raise the locked-memory limit (ulimit -l)";
+    case EFBIG: return "check the file-size limit (ulimit -f) and the file system's largest file";
+    case EISDIR: return "name a file, not a directory";
+    case EROFS: return "mount the file system writable";
+    default: return "";
+  }
+}
+
+std::string with_remedy(std::string sentence, const char* remedy) {
+  if (remedy[0] != '\0') sentence.append("; ").append(remedy);
+  return sentence;
+}
+
+}  // namespace
+
+std::string describe(const Status& status) {
+  if (status.ok()) return "success";
+  std::string sentence = std::string("could not ") + (status.step[0] ? status.step : "complete the request") + ": ";
+  switch (status.domain) {
+    case Domain::penstock: {
+      const auto index = static_cast<std::size_t>(status.code);
+      if (index >= std::size(kCodeTexts)) return sentence + "unknown error " + std::to_string(status.code);
+      return with_remedy(sentence + kCodeTexts[index].cause, kCodeTexts[index].remedy);
+    }
+    case Domain::os: {
+      char text[128] = "";
+      return with_remedy(sentence + strerror_r(status.code, text, sizeof text), errno_remedy(status.code));
+    }
+    case Domain::cuda: return sentence + "CUDA driver error " + std::to_string(status.code);
+  }
+  return sentence + "unknown error";
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,88 @@
+// How the core reports failure: small values, no exceptions, no allocation.
+//
+// A Status names the domain its number belongs to and the step that failed; the sentence for people is made
+// where it is shown (describe() below, abi/ for cuFile's numbers), never where it happens. Everything here is
+// trivially copyable, so a Status can travel through rings and completions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace penstock::core {
+
+// Penstock's own failures. Numbers are stable: they are part of include/penstock/penstock.h.
+enum class Code : std::int32_t {
+  ok = 0,
+  invalid_argument = 1,     // A null pointer, an unknown enumerator, an impossible size.
+  negative_offset = 2,      // A file or buffer offset below zero.
+  not_registered = 3,       // The handle or pointer is not (or no longer) registered.
+  already_registered = 4,   // The same descriptor or base pointer is registered already.
+  unsupported_file = 5,     // Neither a regular file nor a block device.
+  unsupported_flags = 6,    // Open flags with which positioned I/O cannot work (O_APPEND, O_PATH).
+  not_readable = 7,         // A read on a write-only descriptor.
+  not_writable = 8,         // A write on a read-only descriptor.
+  bad_pointer = 9,          // The pointer is no memory that host or device knows.
+  out_of_range = 10,        // Past the end of a registration or an allocation.
+  no_device = 11,           // No such GPU, or the CUDA driver cannot be used.
+  path_refused = 12,        // The path demanded by configuration cannot move this request.
+  unaligned_write = 13,     // Needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
+  no_progress = 14,         // The kernel reported a short transfer again and again.
+  out_of_memory = 15,       // Memory for the ring could not be had.
+  limit = 16,               // A named limit is reached (handles, queues, depth).
+  closed = 17,              // The session is closed or closing.
+  unsupported = 18,         // Not possible on this kernel, device or build.
+  device_lost = 19,         // The device context went away under us.
+};
+
+enum class Domain : std::uint8_t {
+  penstock,  // code is a Code
+  os,        // code is an errno
+  cuda,      // code is a CUresult
+};
+
+struct [[nodiscard]] Status {
+  const char* step = "";  // A literal: what was being done, as a verb phrase ("read from the file").
+  std::int32_t code = 0;
+  Domain domain = Domain::penstock;
+
+  constexpr bool ok() const { return code == 0; }
+  constexpr bool is(Code wanted) const {
+    return domain == Domain::penstock && code == static_cast<std::int32_t>(wanted);
+  }
+  constexpr bool is_errno(int wanted) const { return domain == Domain::os && code == wanted; }
+};
+static_assert(std::is_trivially_copyable_v<Status>);
+
+constexpr Status success() { return {}; }
+constexpr Status failure(Code code, const char* step) {
+  return {step, static_cast<std::int32_t>(code), Domain::penstock};
+}
+constexpr Status os_failure(int error_number, const char* step) { return {step, error_number, Domain::os}; }
+constexpr Status cuda_failure(int result, const char* step) { return {step, result, Domain::cuda}; }
+
+// One sentence: the step, the cause and, where there is one, the remedy.
+std::string describe(const Status& status);
+
+// A value or the Status that stands in its way. Asking a failed Result for its value breaks an invariant.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Status status) : state_(std::in_place_index<1>, status) {}
+
+  bool ok() const { return state_.index() == 0; }
+  Status status() const { return ok() ? success() : *std::get_if<1>(&state_); }
+  T& value() { return *std::get_if<0>(&state_); }
+  const T& value() const { return *std::get_if<0>(&state_); }
+  T* operator->() { return &value(); }
+  T& operator*() { return value(); }
+  const T& operator*() const { return value(); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+}  // namespace penstock::core

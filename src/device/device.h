@@ -1,0 +1,84 @@
+// The seam to GPUs: what a pointer is, memory the device can reach, and copies on streams of the library's own.
+//
+// CudaDevice (cuda_device.h) is the real thing; HostDevice (host_device.h) is plain memory standing in for a GPU,
+// whose copies land only when they are waited for. Paths see these classes only. A Device lives as long as the
+// DeviceSet that gave it out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+
+namespace penstock::core {
+
+class Device;
+
+enum class MemoryKind : std::uint8_t {
+  host,             // Pageable host memory, or an address nobody knows: the kernel will tell.
+  registered_host,  // Page-locked host memory that the device driver knows.
+  device,           // Memory of a device, not reachable by the CPU.
+  managed,          // Migrates between host and device.
+};
+
+struct PointerFacts {
+  MemoryKind kind = MemoryKind::host;
+  Device* device = nullptr;   // Whose copies reach it. Null for host memory of either kind.
+  std::uint64_t base = 0;     // First address of the allocation; with size 0, unknown.
+  std::uint64_t size = 0;     // Bytes in the allocation; 0 where unknown.
+
+  bool needs_device() const { return kind == MemoryKind::device || kind == MemoryKind::managed; }
+};
+
+struct DeviceFacts {
+  int ordinal = 0;
+  char name[96] = "";
+  char pci_address[16] = "";      // "0000:17:00.0", lower case; empty for a stand-in.
+  std::uint8_t uuid[16] = {};
+  std::uint64_t memory_bytes = 0;
+  bool stand_in = false;          // True when this is host memory playing a GPU.
+};
+
+// One stream of the library's own with a fixed number of markers. Used by one thread at a time, any thread; the
+// caller's current CUDA context is left as it was. Copies run in order. Nothing is reported complete, and no host
+// memory may be reused, before a marker recorded after the copy has been reached.
+class CopyQueue {
+ public:
+  virtual ~CopyQueue() = default;
+  virtual Status copy_to_device(void* device_address, const void* host, std::size_t size) = 0;
+  virtual Status copy_to_host(void* host, const void* device_address, std::size_t size) = 0;
+  // Recording a marker again moves it behind everything queued so far.
+  virtual Status record(unsigned marker) = 0;
+  // True once everything queued before the marker's last record() is done. Does not block.
+  virtual Result<bool> reached(unsigned marker) = 0;
+  // Blocks until it is. `spin` trades CPU for the last microseconds.
+  virtual Status wait(unsigned marker, bool spin) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceFacts& facts() const = 0;
+  virtual Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) = 0;
+  // Page-locks `size` bytes of mapped host memory for fast copies, on every context of the device.
+  virtual Status register_host(void* memory, std::size_t size) = 0;
+  virtual void unregister_host(void* memory) = 0;
+  // Device memory for the tools and tests; freed with release().
+  virtual Result<void*> allocate(std::size_t size) = 0;
+  virtual void release(void* memory) = 0;
+};
+
+// All devices of a process. Thread-safe.
+class DeviceSet {
+ public:
+  virtual ~DeviceSet() = default;
+  virtual const char* name() const = 0;  // "cuda" or "host".
+  virtual unsigned count() const = 0;
+  // The device by ordinal, in its primary context, which is retained on first use. Fails with no_device.
+  virtual Result<Device*> device(unsigned ordinal) = 0;
+  // What a pointer is. Never fails: what no device knows is host memory.
+  virtual PointerFacts describe(const void* pointer) = 0;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,53 @@
+// Splits one request into chunks. Pure: no I/O, no allocation, no globals; any chunk is computed from its index
+// alone, so several workers can draw chunks from one counter.
+//
+// The chunks tile the request: in order, without gap or overlap. With direct I/O, a staged read is widened to whole
+// blocks; everything else is cut into a head and a tail that go through the page cache byte for byte and an aligned
+// middle that goes direct. So no block is ever read, changed and written back, and no neighbour's byte is at risk.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "plan/request.h"
+
+namespace penstock::core {
+
+enum class Way : std::uint8_t { buffered, direct };
+
+struct Chunk {
+  Way way = Way::buffered;
+  std::uint64_t file_offset = 0;    // First payload byte in the file.
+  std::uint64_t buffer_offset = 0;  // First payload byte, counted from the request's buffer address.
+  std::uint64_t size = 0;           // Payload bytes; never 0.
+  std::uint64_t io_offset = 0;      // What the storage is asked for: the payload, widened to blocks
+  std::uint64_t io_size = 0;        // where a read is staged and direct.
+};
+
+class Plan {
+ public:
+  Plan(const Request& request, const Limits& limits);
+
+  std::uint64_t chunk_count() const { return chunk_count_; }
+  Chunk chunk(std::uint64_t index) const;  // index < chunk_count()
+
+ private:
+  Chunk exact(Way way, std::uint64_t begin, std::uint64_t end) const;
+  Chunk middle_chunk(std::uint64_t index) const;
+
+  Request request_;
+  Limits limits_;
+  bool widen_ = false;
+  Way middle_way_ = Way::buffered;
+  std::uint64_t grid_ = 0;          // Where the middle's grid of chunk_max begins.
+  std::uint64_t middle_begin_ = 0;  // [begin, middle_begin): the head. [middle_end, end): the tail.
+  std::uint64_t middle_end_ = 0;
+  std::uint64_t middle_count_ = 0;
+  std::uint64_t chunk_count_ = 0;
+};
+
+// One line a chunk, the same in `penstock explain`, logs and tests. Returns the characters written (without the
+// closing zero), cut to fit.
+std::size_t format_chunk(const Chunk& chunk, Op op, std::span<char> text);
+
+}  // namespace penstock::core

@@ -1,0 +1,159 @@
+// Every small case: all offsets, sizes, alignments, chunk sizes and both operations, checked against what a plan
+// promises rather than against a second planner.
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/align.h"
+
+namespace penstock::core {
+namespace {
+
+std::string text_of(const Plan& plan, Op op) {
+  std::string text;
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+    char line[160];
+    const std::size_t used = format_chunk(plan.chunk(i), op, line);
+    text.append(line, used).push_back('\n');
+  }
+  return text;
+}
+
+void expect_tiles(const Plan& plan, const Request& request) {
+  std::uint64_t position = request.file_offset;
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+    const Chunk chunk = plan.chunk(i);
+    ASSERT_EQ(chunk.file_offset, position);
+    ASSERT_EQ(chunk.buffer_offset, position - request.file_offset);
+    ASSERT_GT(chunk.size, 0u);
+    position += chunk.size;
+  }
+  ASSERT_EQ(position, request.file_offset + request.size);
+}
+
+void expect_obeys(const Chunk& chunk, const Request& request, const Limits& limits) {
+  ASSERT_LE(chunk.io_size, limits.chunk_max);
+  ASSERT_LE(chunk.io_offset, chunk.file_offset);
+  ASSERT_GE(chunk.io_offset + chunk.io_size, chunk.file_offset + chunk.size);
+  const bool widened = chunk.io_offset != chunk.file_offset || chunk.io_size != chunk.size;
+  if (widened) {
+    ASSERT_EQ(request.op, Op::read);
+    ASSERT_TRUE(limits.staged);
+    ASSERT_EQ(chunk.way, Way::direct);
+    ASSERT_LT(chunk.io_size - chunk.size, 2 * limits.file_align);
+  }
+  if (chunk.way == Way::direct) {
+    ASSERT_GT(limits.file_align, 1u);
+    ASSERT_TRUE(is_aligned(chunk.io_offset, limits.file_align));
+    ASSERT_TRUE(is_aligned(chunk.io_size, limits.file_align));
+    if (!limits.staged) {
+      ASSERT_TRUE(is_aligned(request.buffer_address + chunk.buffer_offset, limits.memory_align));
+    }
+  }
+}
+
+// Bytes that go buffered although blocks could have gone direct would be a silent fallback.
+void expect_direct_where_possible(const Plan& plan, const Request& request, const Limits& limits) {
+  if (limits.file_align == 1) return;
+  const std::uint64_t first = align_up(request.file_offset, limits.file_align);
+  const std::uint64_t end = request.file_offset + request.size;
+  const std::uint64_t whole = align_down(end, limits.file_align);
+  const bool reachable =
+      limits.staged || is_aligned(request.buffer_address + first - request.file_offset, limits.memory_align);
+  std::uint64_t direct = 0;
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+    if (plan.chunk(i).way == Way::direct) direct += plan.chunk(i).size;
+  }
+  const std::uint64_t expected = limits.staged && request.op == Op::read ? request.size
+                                 : reachable && whole > first            ? whole - first
+                                                                         : 0;
+  ASSERT_EQ(direct, expected);
+}
+
+TEST(PlanTest, EverySmallCaseTilesItsRequestAndObeysItsLimits) {
+  std::uint64_t cases = 0;
+  for (const Op op : {Op::read, Op::write}) {
+    for (const bool staged : {true, false}) {
+      for (const std::uint32_t align : {1u, 2u, 4u, 8u}) {
+        for (const std::uint32_t memory_align : {1u, 2u, 4u}) {
+          for (const std::uint64_t chunk_max : {8u, 16u, 24u}) {
+            for (std::uint64_t offset = 0; offset < 26; ++offset) {
+              for (std::uint64_t size = 0; size < 60; ++size) {
+                for (std::uint64_t phase = 0; phase < 4; ++phase) {
+                  const Request request{op, offset, 64 + phase, size};
+                  const Limits limits{align, memory_align, chunk_max, staged};
+                  const Plan plan(request, limits);
+                  expect_tiles(plan, request);
+                  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i)
+                    expect_obeys(plan.chunk(i), request, limits);
+                  expect_direct_where_possible(plan, request, limits);
+                  if (testing::Test::HasFatalFailure()) {
+                    FAIL() << text_of(plan, op) << "offset " << offset << " size " << size << " align " << align
+                           << " memory " << memory_align << " chunk " << chunk_max << " staged " << staged
+                           << " phase " << phase;
+                  }
+                  ++cases;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(cases, 2u * 2 * 4 * 3 * 3 * 26 * 60 * 4);
+}
+
+TEST(PlanTest, NoRequestNoChunks) {
+  const Plan plan({Op::read, 4096, 0, 0}, {512, 512, 1 << 20, true});
+  EXPECT_EQ(plan.chunk_count(), 0u);
+}
+
+TEST(PlanTest, AStagedReadIsWidenedToBlocks) {
+  const Plan plan({Op::read, 1000, 0, 5000}, {512, 512, 4096, true});
+  EXPECT_EQ(text_of(plan, Op::read),
+            "read  direct   file 1000+3608 buffer +0 io 512+4096\n"
+            "read  direct   file 4608+1392 buffer +3608 io 4608+1536\n");
+}
+
+TEST(PlanTest, AnUnalignedWriteIsCutIntoHeadMiddleAndTail) {
+  const Plan plan({Op::write, 1000, 0, 9000}, {512, 512, 4096, true});
+  EXPECT_EQ(text_of(plan, Op::write),
+            "write buffered file 1000+24 buffer +0\n"
+            "write direct   file 1024+4096 buffer +24\n"
+            "write direct   file 5120+4096 buffer +4120\n"
+            "write direct   file 9216+512 buffer +8216\n"
+            "write buffered file 9728+272 buffer +8728\n");
+}
+
+TEST(PlanTest, BufferedChunksMeetOnPageBoundaries) {
+  const Plan plan({Op::write, 5000, 0, 20000}, {1, 1, 8192, true});
+  EXPECT_EQ(text_of(plan, Op::write),
+            "write buffered file 5000+7288 buffer +0\n"
+            "write buffered file 12288+8192 buffer +7288\n"
+            "write buffered file 20480+4520 buffer +15480\n");
+}
+
+TEST(PlanTest, AMisalignedBufferInPlaceGoesThroughThePageCache) {
+  const Plan plan({Op::read, 4096, 64 + 3, 8192}, {512, 512, 1 << 20, false});
+  EXPECT_EQ(text_of(plan, Op::read), "read  buffered file 4096+8192 buffer +0\n");
+}
+
+TEST(PlanTest, HugeRequestsCostNothingToPlan) {
+  const std::uint64_t size = std::uint64_t{1} << 50;
+  const Plan plan({Op::read, 7, 0, size}, {4096, 4096, 1 << 20, true});
+  const Chunk last = plan.chunk(plan.chunk_count() - 1);
+  EXPECT_EQ(last.file_offset + last.size, size + 7);
+}
+
+TEST(PlanTest, TextIsCutToFit) {
+  char text[8];
+  const std::size_t used = format_chunk({}, Op::read, text);
+  EXPECT_EQ(used, 7u);
+  EXPECT_STREQ(text, "read  b");
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,24 @@
+// What is asked of a session, and what a path can take. Values only.
+#pragma once
+
+#include <cstdint>
+
+#include "storage/ring.h"
+
+namespace penstock::core {
+
+struct Request {
+  Op op = Op::read;
+  std::uint64_t file_offset = 0;     // Bytes.
+  std::uint64_t buffer_address = 0;  // Of the first byte to move.
+  std::uint64_t size = 0;            // Bytes.
+};
+
+struct Limits {
+  std::uint32_t file_align = 1;     // Direct I/O needs offset and size in multiples of this; 1: no direct I/O.
+  std::uint32_t memory_align = 1;   // Direct I/O in place needs addresses in multiples of this.
+  std::uint64_t chunk_max = 0;      // Bytes the storage is asked for at once; a multiple of file_align and of 4096.
+  bool staged = true;               // Through aligned memory of our own: reads may be widened, addresses do not matter.
+};
+
+}  // namespace penstock::core

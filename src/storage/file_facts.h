@@ -1,0 +1,42 @@
+// What is known of an open file, gathered once when it is registered. Values only; nothing here touches the file.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace penstock::core {
+
+enum class FileType : std::uint8_t { regular, block_device };
+
+// Where the direct-I/O alignment comes from.
+enum class AlignmentSource : std::uint8_t {
+  none,          // The file cannot do direct I/O, or it would be a copy through the page cache all the same.
+  statx,         // STATX_DIOALIGN, Linux 6.1 and file systems that answer it.
+  block_device,  // The device's logical block size.
+  assumed,       // Neither answered: 4096 bytes, which suits every device in use.
+};
+
+struct FileFacts {
+  FileType type = FileType::regular;
+  int open_flags = 0;                       // As F_GETFL gave them.
+  std::uint64_t size = 0;                   // Bytes, when the facts were gathered.
+  std::uint64_t inode = 0;
+  dev_t file_system_device = 0;             // st_dev.
+  dev_t block_device = 0;                   // st_rdev of a block device; else st_dev where that is a block device.
+  std::uint64_t file_system_magic = 0;      // statfs f_type.
+  std::uint32_t direct_memory_align = 0;    // Bytes; a power of two up to 4096. 0: no direct I/O.
+  std::uint32_t direct_offset_align = 0;    // Bytes; a power of two up to 1 MiB. 0: no direct I/O.
+  AlignmentSource alignment_source = AlignmentSource::none;
+
+  bool readable() const { return (open_flags & O_ACCMODE) != O_WRONLY; }
+  bool writable() const { return (open_flags & O_ACCMODE) != O_RDONLY; }
+  bool opened_direct() const { return (open_flags & O_DIRECT) != 0; }
+  bool can_do_direct() const { return direct_offset_align != 0; }
+};
+
+// "ext4", "xfs", ... by statfs magic; "unknown" otherwise.
+const char* file_system_name(std::uint64_t magic);
+
+}  // namespace penstock::core

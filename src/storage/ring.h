@@ -1,0 +1,51 @@
+// The seam for asynchronous storage I/O: push operations, submit them, reap what finished.
+//
+// UringRing is io_uring; PreadRing does one operation for each reap with preadv2/pwritev2, for kernels and
+// containers that forbid io_uring. A ring is used by one thread at a time. Transfers may be short; EINTR and EAGAIN
+// never reach the caller.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+
+namespace penstock::core {
+
+enum class Op : std::uint8_t { read, write };
+
+struct RingOp {
+  Op op = Op::read;
+  int fd = -1;
+  int fixed_file = -1;       // As register_file gave it, or -1.
+  void* memory = nullptr;
+  std::uint32_t size = 0;    // Bytes; never 0.
+  std::uint64_t offset = 0;  // In the file, bytes.
+  std::uint32_t tag = 0;     // Comes back in the completion.
+};
+
+struct RingCompletion {
+  std::uint32_t tag = 0;
+  std::int32_t result = 0;  // Bytes moved, or a negative errno.
+};
+
+class Ring {
+ public:
+  virtual ~Ring() = default;
+  virtual bool is_io_uring() const = 0;
+  // Never more than `depth` operations may be pushed and not reaped.
+  virtual void push(const RingOp& op) = 0;
+  virtual Status submit() = 0;
+  // Fills up to completions.size() entries; with `wait`, blocks for the first while any operation is in flight.
+  virtual Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) = 0;
+  // Optional speed: a failure leaves the ring working without. The memory must outlive the ring.
+  virtual Status register_memory(void* memory, std::size_t size) = 0;
+  // A number for RingOp::fixed_file, or -1. While registered, the kernel holds the file open: let go of it before
+  // its owner may close it.
+  virtual int register_file(int fd) = 0;
+  virtual void unregister_file(int fixed_file) = 0;
+};
+
+}  // namespace penstock::core

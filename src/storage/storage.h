@@ -1,0 +1,44 @@
+// The seam to files: facts, descriptors, positioned transfers, rings. PosixStorage is the kernel;
+// test/fakes/fake_storage.h scripts faults. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "storage/file_facts.h"
+#include "storage/ring.h"
+
+namespace penstock::core {
+
+struct RingOptions {
+  unsigned depth = 1;
+  bool single_thread = false;  // The opening thread alone will use the ring: the kernel may skip its own locking.
+};
+
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  // Fails with unsupported_file, unsupported_flags, or the errno of a dead descriptor.
+  virtual Result<FileFacts> facts(int fd) = 0;
+  // A descriptor of our own on the same open file.
+  virtual Result<UniqueFd> duplicate(int fd) = 0;
+  // Opens the same file anew, with O_DIRECT or without; the given descriptor stays as it is.
+  virtual Result<UniqueFd> reopen(int fd, int access_mode, bool direct) = 0;
+  // Bytes now: a file's size, a block device's capacity.
+  virtual Result<std::uint64_t> size(int fd) = 0;
+  // One transfer, possibly short; 0 from a read is the end of the file.
+  virtual Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
+  virtual Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) = 0;
+  virtual Status sync(int fd) = 0;
+  // True when (nearly) all of the range is in the page cache. A guess: pages come and go.
+  virtual bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) = 0;
+  virtual Result<std::unique_ptr<Ring>> open_ring(const RingOptions& options) = 0;
+  // Why rings are not io_uring: the errno its set-up ended with; 0 where io_uring is used, ECANCELED where
+  // configuration turned it off.
+  virtual int io_uring_error() = 0;
+};
+
+}  // namespace penstock::core
