@@ -23,7 +23,7 @@ constexpr CodeText kCodeTexts[] = {
     {"the descriptor is open for writing only", "open the file with O_RDWR or O_RDONLY"},
     {"the descriptor is open for reading only", "open the file with O_RDWR or O_WRONLY"},
     {"the pointer is no memory known to the host or to a GPU", "pass memory that is allocated and still alive"},
-    {"the range runs past the end of the memory", "check size and offset against the allocation or registration"},
+    {"the range runs past the end of the registered buffer", "check size and offset against the registration"},
     {"there is no such GPU, or the CUDA driver cannot be used", "run 'penstock check' to see what is missing"},
     {"the path that was required cannot move it", "run 'penstock explain' on the file, or drop the requirement"},
     {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
@@ -34,6 +34,7 @@ constexpr CodeText kCodeTexts[] = {
     {"the session is closed", "open the session before using it"},
     {"it is not supported on this kernel, device or build", "run 'penstock check' for what is supported here"},
     {"the GPU's context went away", "keep the CUDA context alive while its memory is in use"},
+    {"the range runs past the end of the allocation", "check size and offset against the allocation"},
 };
 
 const char* errno_remedy(int error_number) {

@@ -11,30 +11,33 @@
 #include <utility>
 #include <variant>
 
+#include "base/log.h"
+
 namespace penstock::core {
 
 // Penstock's own failures. Numbers are stable: they are part of include/penstock/penstock.h.
 enum class Code : std::int32_t {
   ok = 0,
-  invalid_argument = 1,     // A null pointer, an unknown enumerator, an impossible size.
-  negative_offset = 2,      // A file or buffer offset below zero.
-  not_registered = 3,       // The handle or pointer is not (or no longer) registered.
-  already_registered = 4,   // The same descriptor or base pointer is registered already.
-  unsupported_file = 5,     // Neither a regular file nor a block device.
-  unsupported_flags = 6,    // Open flags with which positioned I/O cannot work (O_APPEND, O_PATH).
-  not_readable = 7,         // A read on a write-only descriptor.
-  not_writable = 8,         // A write on a read-only descriptor.
-  bad_pointer = 9,          // The pointer is no memory that host or device knows.
-  out_of_range = 10,        // Past the end of a registration or an allocation.
-  no_device = 11,           // No such GPU, or the CUDA driver cannot be used.
-  path_refused = 12,        // The path demanded by configuration cannot move this request.
-  unaligned_write = 13,     // Needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
-  no_progress = 14,         // The kernel reported a short transfer again and again.
-  out_of_memory = 15,       // Memory for the ring could not be had.
-  limit = 16,               // A named limit is reached (handles, queues, depth).
-  closed = 17,              // The session is closed or closing.
-  unsupported = 18,         // Not possible on this kernel, device or build.
-  device_lost = 19,         // The device context went away under us.
+  invalid_argument = 1,    // A null pointer, an unknown enumerator, an impossible size.
+  negative_offset = 2,     // A file or buffer offset below zero.
+  not_registered = 3,      // The handle or pointer is not (or no longer) registered.
+  already_registered = 4,  // The same descriptor or base pointer is registered already.
+  unsupported_file = 5,    // Neither a regular file nor a block device.
+  unsupported_flags = 6,   // Open flags with which positioned I/O cannot work (O_APPEND, O_PATH).
+  not_readable = 7,        // A read on a write-only descriptor.
+  not_writable = 8,        // A write on a read-only descriptor.
+  bad_pointer = 9,         // The pointer is no memory that host or device knows.
+  out_of_range = 10,       // Past the end of a registered buffer.
+  no_device = 11,          // No such GPU, or the CUDA driver cannot be used.
+  path_refused = 12,       // The path demanded by configuration cannot move this request.
+  unaligned_write = 13,    // Needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
+  no_progress = 14,        // The kernel reported a short transfer again and again.
+  out_of_memory = 15,      // Memory for the ring could not be had.
+  limit = 16,              // A named limit is reached (handles, queues, depth).
+  closed = 17,             // The session is closed or closing.
+  unsupported = 18,        // Not possible on this kernel, device or build.
+  device_lost = 19,        // The device context went away under us.
+  past_allocation = 20,    // Past the end of an allocation.
 };
 
 enum class Domain : std::uint8_t {
@@ -75,13 +78,20 @@ class [[nodiscard]] Result {
 
   bool ok() const { return state_.index() == 0; }
   Status status() const { return ok() ? success() : *std::get_if<1>(&state_); }
-  T& value() { return *std::get_if<0>(&state_); }
-  const T& value() const { return *std::get_if<0>(&state_); }
+  T& value() { return *checked(); }
+  const T& value() const { return *const_cast<Result*>(this)->checked(); }
   T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
   T& operator*() { return value(); }
   const T& operator*() const { return value(); }
 
  private:
+  T* checked() {
+    T* value = std::get_if<0>(&state_);
+    PENSTOCK_INVARIANT(value != nullptr);
+    return value;
+  }
+
   std::variant<T, Status> state_;
 };
 

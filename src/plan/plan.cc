@@ -73,9 +73,9 @@ Chunk Plan::middle_chunk(std::uint64_t index) const {
 
 std::size_t format_chunk(const Chunk& chunk, Op op, std::span<char> text) {
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
-  int written = std::snprintf(text.data(), text.size(), "%-5s %-8s file %llu+%llu buffer +%llu",
-                              op == Op::read ? "read" : "write", chunk.way == Way::direct ? "direct" : "buffered",
-                              number(chunk.file_offset), number(chunk.size), number(chunk.buffer_offset));
+  int written =
+      std::snprintf(text.data(), text.size(), "%-5s %-8s file %llu+%llu buffer +%llu", op_name(op), way_name(chunk.way),
+                    number(chunk.file_offset), number(chunk.size), number(chunk.buffer_offset));
   const auto used = static_cast<std::size_t>(std::max(written, 0));
   if (chunk.io_size != chunk.size && used < text.size()) {
     written += std::snprintf(text.data() + used, text.size() - used, " io %llu+%llu", number(chunk.io_offset),

@@ -13,8 +13,6 @@
 
 namespace penstock::core {
 
-enum class Way : std::uint8_t { buffered, direct };
-
 struct Chunk {
   Way way = Way::buffered;
   std::uint64_t file_offset = 0;    // First payload byte in the file.

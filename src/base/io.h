@@ -1,0 +1,18 @@
+// Two words that every room uses: what is done to a file, and whether the page cache takes part.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::core {
+
+enum class Op : std::uint8_t { read, write };
+
+enum class Way : std::uint8_t {
+  buffered,  // Through the page cache.
+  direct,    // O_DIRECT.
+};
+
+constexpr const char* op_name(Op op) { return op == Op::read ? "read" : "write"; }
+constexpr const char* way_name(Way way) { return way == Way::direct ? "direct" : "buffered"; }
+
+}  // namespace penstock::core
