@@ -20,14 +20,14 @@ enum class AlignmentSource : std::uint8_t {
 
 struct FileFacts {
   FileType type = FileType::regular;
-  int open_flags = 0;                       // As F_GETFL gave them.
-  std::uint64_t size = 0;                   // Bytes, when the facts were gathered.
+  int open_flags = 0;      // As F_GETFL gave them.
+  std::uint64_t size = 0;  // Bytes, when the facts were gathered.
   std::uint64_t inode = 0;
-  dev_t file_system_device = 0;             // st_dev.
-  dev_t block_device = 0;                   // st_rdev of a block device; else st_dev where that is a block device.
-  std::uint64_t file_system_magic = 0;      // statfs f_type.
-  std::uint32_t direct_memory_align = 0;    // Bytes; a power of two up to 4096. 0: no direct I/O.
-  std::uint32_t direct_offset_align = 0;    // Bytes; a power of two up to 1 MiB. 0: no direct I/O.
+  dev_t file_system_device = 0;           // st_dev.
+  dev_t block_device = 0;                 // st_rdev of a block device; else st_dev where that is a block device.
+  std::uint64_t file_system_magic = 0;    // statfs f_type.
+  std::uint32_t direct_memory_align = 0;  // Bytes; a power of two up to 4096. 0: no direct I/O.
+  std::uint32_t direct_offset_align = 0;  // Bytes; a power of two up to 64 KiB. 0: no direct I/O.
   AlignmentSource alignment_source = AlignmentSource::none;
 
   bool readable() const { return (open_flags & O_ACCMODE) != O_WRONLY; }

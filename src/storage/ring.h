@@ -1,8 +1,8 @@
 // The seam for asynchronous storage I/O: push operations, submit them, reap what finished.
 //
 // UringRing is io_uring; PreadRing does one operation for each reap with preadv2/pwritev2, for kernels and
-// containers that forbid io_uring. A ring is used by one thread at a time. Transfers may be short; EINTR and EAGAIN
-// never reach the caller.
+// containers that forbid io_uring. A ring is used by one thread at a time, any thread. Transfers may be short; EINTR
+// and EAGAIN never reach the caller.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,15 @@
 #include <memory>
 #include <span>
 
+#include "base/io.h"
 #include "base/status.h"
 
 namespace penstock::core {
 
-enum class Op : std::uint8_t { read, write };
-
 struct RingOp {
   Op op = Op::read;
   int fd = -1;
-  int fixed_file = -1;       // As register_file gave it, or -1.
+  int fixed_file = -1;  // As register_file gave it, or -1.
   void* memory = nullptr;
   std::uint32_t size = 0;    // Bytes; never 0.
   std::uint64_t offset = 0;  // In the file, bytes.

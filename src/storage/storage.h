@@ -13,11 +13,6 @@
 
 namespace penstock::core {
 
-struct RingOptions {
-  unsigned depth = 1;
-  bool single_thread = false;  // The opening thread alone will use the ring: the kernel may skip its own locking.
-};
-
 class Storage {
  public:
   virtual ~Storage() = default;
@@ -35,7 +30,7 @@ class Storage {
   virtual Status sync(int fd) = 0;
   // True when (nearly) all of the range is in the page cache. A guess: pages come and go.
   virtual bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) = 0;
-  virtual Result<std::unique_ptr<Ring>> open_ring(const RingOptions& options) = 0;
+  virtual Result<std::unique_ptr<Ring>> open_ring(unsigned depth) = 0;
   // Why rings are not io_uring: the errno its set-up ended with; 0 where io_uring is used, ECANCELED where
   // configuration turned it off.
   virtual int io_uring_error() = 0;

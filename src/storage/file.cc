@@ -1,0 +1,57 @@
+#include "storage/file.h"
+
+#include <unistd.h>
+
+namespace penstock::core {
+namespace {
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+}  // namespace
+
+File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
+    : storage_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
+      // Where direct I/O is a buffered copy all the same (tmpfs, ext4 with data=journal), O_DIRECT means nothing.
+      own_way_(facts.opened_direct() && facts.can_do_direct() ? Way::direct : Way::buffered) {}
+
+File::~File() {
+  if (const int second = second_.load(); second >= 0) ::close(second);
+}
+
+Result<std::unique_ptr<File>> File::open(Storage& storage, int fd) {
+  const Result<FileFacts> facts = storage.facts(fd);
+  if (!facts.ok()) return facts.status();
+  Result<UniqueFd> own = storage.duplicate(fd);
+  if (!own.ok()) return own.status();
+  return std::unique_ptr<File>(new File(storage, *facts, std::move(*own)));
+}
+
+Result<int> File::descriptor(Way way) {
+  if (way == own_way_) return own_.get();
+  if (const int second = second_.load(std::memory_order_acquire); second >= 0) return second;
+  if (const int error = second_error_.load(std::memory_order_acquire); error != 0) {
+    return os_failure(error, "open the file a second time");
+  }
+  return open_second();
+}
+
+Result<int> File::open_second() {
+  Result<UniqueFd> opened = storage_.reopen(own_.get(), facts_.open_flags & O_ACCMODE, own_way_ == Way::buffered);
+  if (!opened.ok()) {
+    second_error_.store(opened.status().code, std::memory_order_release);
+    return opened.status();
+  }
+  int expected = -1;
+  if (second_.compare_exchange_strong(expected, opened->get(), std::memory_order_acq_rel)) return opened->release();
+  return expected;  // Another thread was first; ours closes.
+}
+
+std::uint32_t File::direct_offset_align() {
+  if (!facts_.can_do_direct() || direct_refused_.load(std::memory_order_relaxed)) return 1;
+  return descriptor(Way::direct).ok() ? facts_.direct_offset_align : 1;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,45 @@
+// A registered file: its facts and up to two descriptors of our own on it, one with O_DIRECT and one without. The
+// user's descriptor is duplicated once and never changed; the second one is opened when it is first needed.
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "base/io.h"
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class File {
+ public:
+  static Result<std::unique_ptr<File>> open(Storage& storage, int fd);
+  ~File();
+
+  const FileFacts& facts() const { return facts_; }
+  // Unlike a descriptor's number, never used again for another file.
+  std::uint64_t id() const { return id_; }
+  // Fails when the kernel would not open the file that way.
+  Result<int> descriptor(Way way);
+  // What direct I/O needs here; 1 where it is not to be had.
+  std::uint32_t direct_offset_align();
+  // The kernel refused an aligned direct transfer: use the page cache from now on.
+  void give_up_direct() { direct_refused_.store(true, std::memory_order_relaxed); }
+  // True where the user's own descriptor does direct I/O.
+  bool prefers_direct() const { return own_way_ == Way::direct; }
+
+ private:
+  File(Storage& storage, const FileFacts& facts, UniqueFd own);
+  Result<int> open_second();
+
+  Storage& storage_;
+  const FileFacts facts_;
+  const std::uint64_t id_;
+  const UniqueFd own_;
+  const Way own_way_;
+  std::atomic<int> second_{-1};       // The descriptor for the other way, once it is open,
+  std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.
+  std::atomic<bool> direct_refused_{false};
+};
+
+}  // namespace penstock::core

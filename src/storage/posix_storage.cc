@@ -1,0 +1,192 @@
+#include "storage/posix_storage.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/align.h"
+#include "storage/pread_ring.h"
+#include "storage/uring_ring.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint32_t kStatxDirectAlign = 0x2000;  // STATX_DIOALIGN, Linux 6.1.
+constexpr std::uint32_t kMemoryAlignMax = 4096;      // What the ring's slots promise.
+constexpr std::uint32_t kOffsetAlignMax = 64u << 10;
+constexpr std::uint32_t kAssumedAlign = 4096;
+constexpr long kCachestat = 451;  // The same number on every architecture, Linux 6.5.
+
+struct CachestatRange {
+  std::uint64_t offset;
+  std::uint64_t length;
+};
+struct Cachestat {
+  std::uint64_t cached, dirty, writeback, evicted, recently_evicted;  // Pages.
+};
+
+// Memory file systems take O_DIRECT since 6.6 and copy all the same.
+bool lives_in_memory(std::uint64_t magic) {
+  return magic == TMPFS_MAGIC || magic == RAMFS_MAGIC || magic == HUGETLBFS_MAGIC;
+}
+
+void set_alignment(FileFacts& facts, std::uint32_t memory, std::uint32_t offset, AlignmentSource source) {
+  if (!is_power_of_two(memory) || !is_power_of_two(offset)) return;
+  if (memory > kMemoryAlignMax || offset > kOffsetAlignMax) return;
+  facts.direct_memory_align = memory;
+  facts.direct_offset_align = offset;
+  facts.alignment_source = source;
+}
+
+void find_alignment(int fd, FileFacts& facts) {
+  if (lives_in_memory(facts.file_system_magic)) return;
+  struct statx answer {};
+  if (::statx(fd, "", AT_EMPTY_PATH, kStatxDirectAlign, &answer) == 0 && (answer.stx_mask & kStatxDirectAlign) != 0) {
+    // Zero means that direct I/O is not possible here, or would be a buffered copy (ext4 with data=journal).
+    set_alignment(facts, answer.stx_dio_mem_align, answer.stx_dio_offset_align, AlignmentSource::statx);
+    return;
+  }
+  if (facts.type == FileType::block_device) {
+    int block = 0;
+    if (::ioctl(fd, BLKSSZGET, &block) == 0 && block > 0) {
+      const auto align = static_cast<std::uint32_t>(block);
+      set_alignment(facts, std::min(align, kMemoryAlignMax), align, AlignmentSource::block_device);
+      return;
+    }
+  }
+  set_alignment(facts, kAssumedAlign, kAssumedAlign, AlignmentSource::assumed);
+}
+
+template <typename Call>
+ssize_t without_interrupts(Call call) {
+  ssize_t result;
+  do {
+    result = call();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+bool answers_without_waiting(int fd, std::uint64_t offset) {
+  char byte;
+  iovec vector{&byte, 1};
+  const ssize_t got =
+      without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
+  return got >= 0;
+}
+
+}  // namespace
+
+PosixStorage::PosixStorage(bool allow_io_uring) : io_uring_error_(allow_io_uring ? 0 : ECANCELED) {}
+
+Result<FileFacts> PosixStorage::facts(int fd) {
+  FileFacts facts;
+  facts.open_flags = ::fcntl(fd, F_GETFL);
+  if (facts.open_flags < 0) return os_failure(errno, "look at the file descriptor");
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return os_failure(errno, "look at the file");
+  if (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode)) return failure(Code::unsupported_file, "register the file");
+  if ((facts.open_flags & (O_APPEND | O_PATH)) != 0) return failure(Code::unsupported_flags, "register the file");
+
+  facts.type = S_ISBLK(status.st_mode) ? FileType::block_device : FileType::regular;
+  facts.inode = status.st_ino;
+  facts.file_system_device = status.st_dev;
+  facts.block_device = S_ISBLK(status.st_mode) ? status.st_rdev : major(status.st_dev) != 0 ? status.st_dev : 0;
+  struct statfs file_system {};
+  if (::fstatfs(fd, &file_system) != 0) return os_failure(errno, "look at the file system");
+  facts.file_system_magic =
+      S_ISBLK(status.st_mode) ? 0x62646576 : static_cast<std::uint64_t>(static_cast<std::uint32_t>(file_system.f_type));
+  const Result<std::uint64_t> bytes = size(fd);
+  if (!bytes.ok()) return bytes.status();
+  facts.size = *bytes;
+  find_alignment(fd, facts);
+  return facts;
+}
+
+Result<UniqueFd> PosixStorage::duplicate(int fd) {
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return os_failure(errno, "duplicate the file descriptor");
+  return copy;
+}
+
+Result<UniqueFd> PosixStorage::reopen(int fd, int access_mode, bool direct) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  UniqueFd opened(::open(name, access_mode | O_CLOEXEC | O_NOCTTY | (direct ? O_DIRECT : 0)));
+  if (!opened.valid()) {
+    return os_failure(
+        errno, direct ? "open the file a second time, with O_DIRECT" : "open the file a second time, without O_DIRECT");
+  }
+  return opened;
+}
+
+Result<std::uint64_t> PosixStorage::size(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return os_failure(errno, "ask for the file's size");
+  if (!S_ISBLK(status.st_mode)) return static_cast<std::uint64_t>(status.st_size);
+  std::uint64_t bytes = 0;
+  if (::ioctl(fd, BLKGETSIZE64, &bytes) != 0) return os_failure(errno, "ask for the block device's size");
+  return bytes;
+}
+
+Result<std::size_t> PosixStorage::read(int fd, void* memory, std::size_t size, std::uint64_t offset) {
+  const ssize_t got = without_interrupts([&] { return ::pread(fd, memory, size, static_cast<off_t>(offset)); });
+  if (got < 0) return os_failure(errno, "read from the file");
+  return static_cast<std::size_t>(got);
+}
+
+Result<std::size_t> PosixStorage::write(int fd, const void* memory, std::size_t size, std::uint64_t offset) {
+  const ssize_t put = without_interrupts([&] { return ::pwrite(fd, memory, size, static_cast<off_t>(offset)); });
+  if (put < 0) return os_failure(errno, "write to the file");
+  return static_cast<std::size_t>(put);
+}
+
+Status PosixStorage::sync(int fd) {
+  if (without_interrupts([&] { return static_cast<ssize_t>(::fsync(fd)); }) != 0) {
+    return os_failure(errno, "flush the file to storage");
+  }
+  return success();
+}
+
+bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size) {
+  if (size == 0) return true;
+  if (!no_cachestat_.load(std::memory_order_relaxed)) {
+    CachestatRange range{offset, size};
+    Cachestat answer{};
+    if (::syscall(kCachestat, fd, &range, &answer, 0) == 0) {
+      const std::uint64_t page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+      const std::uint64_t pages = (align_up(offset + size, page) - align_down(offset, page)) / page;
+      return answer.cached >= pages - pages / 8;
+    }
+    no_cachestat_.store(true, std::memory_order_relaxed);
+  }
+  return answers_without_waiting(fd, offset) && answers_without_waiting(fd, offset + size / 2) &&
+         answers_without_waiting(fd, offset + size - 1);
+}
+
+Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
+  if (io_uring_error_.load(std::memory_order_relaxed) == 0) {
+    Result<std::unique_ptr<Ring>> ring = UringRing::open(depth);
+    if (ring.ok()) return ring;
+    // Seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit. Kept for the verdicts.
+    io_uring_error_.store(ring.status().code, std::memory_order_relaxed);
+  }
+  return std::unique_ptr<Ring>(std::make_unique<PreadRing>(*this, depth));
+}
+
+int PosixStorage::io_uring_error() {
+  if (!io_uring_tried_.exchange(true)) (void)open_ring(1);
+  return io_uring_error_.load(std::memory_order_relaxed);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,32 @@
+// The kernel as Storage: plain positioned system calls, descriptors reopened through /proc/self/fd, io_uring rings
+// where they are allowed.
+#pragma once
+
+#include <atomic>
+
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class PosixStorage final : public Storage {
+ public:
+  explicit PosixStorage(bool allow_io_uring);
+
+  Result<FileFacts> facts(int fd) override;
+  Result<UniqueFd> duplicate(int fd) override;
+  Result<UniqueFd> reopen(int fd, int access_mode, bool direct) override;
+  Result<std::uint64_t> size(int fd) override;
+  Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
+  Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override;
+  Status sync(int fd) override;
+  bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) override;
+  Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
+  int io_uring_error() override;
+
+ private:
+  std::atomic<int> io_uring_error_;
+  std::atomic<bool> io_uring_tried_{false};
+  std::atomic<bool> no_cachestat_{false};
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,134 @@
+#include "storage/posix_storage.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "storage/file.h"
+
+namespace penstock::core {
+namespace {
+
+class PosixStorageTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "penstock_storage_XXXXXX";
+    fd_.reset(::mkstemp(name.data()));
+    ASSERT_TRUE(fd_.valid());
+    name_ = name;
+    ASSERT_EQ(::pwrite(fd_.get(), "weights", 7, 0), 7);
+  }
+  void TearDown() override { ::unlink(name_.c_str()); }
+
+  PosixStorage storage_{true};
+  std::string name_;
+  UniqueFd fd_;
+};
+
+TEST_F(PosixStorageTest, FactsOfARegularFile) {
+  const FileFacts facts = *storage_.facts(fd_.get());
+
+  EXPECT_EQ(facts.type, FileType::regular);
+  EXPECT_EQ(facts.size, 7u);
+  EXPECT_TRUE(facts.readable());
+  EXPECT_TRUE(facts.writable());
+  EXPECT_FALSE(facts.opened_direct());
+  EXPECT_NE(facts.file_system_magic, 0u);
+}
+
+TEST_F(PosixStorageTest, WhatIsNoFileIsRefusedByType) {
+  const UniqueFd directory(::open("/", O_RDONLY | O_DIRECTORY));
+  const UniqueFd device(::open("/dev/null", O_RDWR));
+  int pipes[2];
+  ASSERT_EQ(::pipe(pipes), 0);
+  const UniqueFd read_end(pipes[0]);
+  const UniqueFd write_end(pipes[1]);
+
+  EXPECT_TRUE(storage_.facts(directory.get()).status().is(Code::unsupported_file));
+  EXPECT_TRUE(storage_.facts(device.get()).status().is(Code::unsupported_file));
+  EXPECT_TRUE(storage_.facts(read_end.get()).status().is(Code::unsupported_file));
+}
+
+TEST_F(PosixStorageTest, AppendingAndPathDescriptorsAreRefused) {
+  const UniqueFd append(::open(name_.c_str(), O_WRONLY | O_APPEND));
+  const UniqueFd path(::open(name_.c_str(), O_PATH));
+
+  EXPECT_TRUE(storage_.facts(append.get()).status().is(Code::unsupported_flags));
+  EXPECT_TRUE(storage_.facts(path.get()).status().is(Code::unsupported_flags));
+}
+
+TEST_F(PosixStorageTest, ADeadDescriptorIsAnErrno) {
+  EXPECT_TRUE(storage_.facts(-1).status().is_errno(EBADF));
+  EXPECT_TRUE(storage_.facts(987654).status().is_errno(EBADF));
+}
+
+TEST_F(PosixStorageTest, AMemoryFileHasNoDirectIo) {
+  const UniqueFd memory(::memfd_create("storage_test", MFD_CLOEXEC));
+
+  const FileFacts facts = *storage_.facts(memory.get());
+
+  EXPECT_FALSE(facts.can_do_direct());
+  EXPECT_EQ(facts.alignment_source, AlignmentSource::none);
+  EXPECT_EQ(facts.block_device, 0u);
+}
+
+TEST_F(PosixStorageTest, AlignmentIsAPowerOfTwoWithinItsBounds) {
+  const FileFacts facts = *storage_.facts(fd_.get());
+  if (!facts.can_do_direct()) GTEST_SKIP() << "the temporary directory's file system has no direct I/O";
+
+  EXPECT_LE(facts.direct_memory_align, 4096u);
+  EXPECT_EQ(facts.direct_offset_align & (facts.direct_offset_align - 1), 0u);
+  EXPECT_NE(facts.alignment_source, AlignmentSource::none);
+}
+
+TEST_F(PosixStorageTest, ReopeningLeavesTheUsersDescriptorAsItWas) {
+  const int before = ::fcntl(fd_.get(), F_GETFL);
+
+  const Result<UniqueFd> second = storage_.reopen(fd_.get(), O_RDWR, false);
+
+  ASSERT_TRUE(second.ok());
+  EXPECT_NE(second->get(), fd_.get());
+  EXPECT_EQ(::fcntl(fd_.get(), F_GETFL), before);
+  EXPECT_NE(::fcntl(second->get(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+TEST_F(PosixStorageTest, ADeletedFileCanStillBeReopened) {
+  ::unlink(name_.c_str());
+
+  const Result<UniqueFd> second = storage_.reopen(fd_.get(), O_RDONLY, false);
+
+  ASSERT_TRUE(second.ok()) << describe(second.status());
+  char text[7];
+  EXPECT_EQ(*storage_.read(second->get(), text, 7, 0), 7u);
+  EXPECT_EQ(std::string(text, 7), "weights");
+}
+
+TEST_F(PosixStorageTest, WhatWasJustWrittenIsResidentAndAHoleIsNot) {
+  EXPECT_TRUE(storage_.is_resident(fd_.get(), 0, 7));
+  ASSERT_EQ(::ftruncate(fd_.get(), 64 << 20), 0);
+  EXPECT_FALSE(storage_.is_resident(fd_.get(), 32 << 20, 4 << 20));
+}
+
+TEST_F(PosixStorageTest, SwitchedOffIoUringIsOnRecord) {
+  PosixStorage without(false);
+
+  EXPECT_EQ(without.io_uring_error(), ECANCELED);
+  EXPECT_FALSE((*without.open_ring(1))->is_io_uring());
+}
+
+TEST_F(PosixStorageTest, AFileKeepsWorkingWhenTheUserClosesHisDescriptor) {
+  const std::unique_ptr<File> file = std::move(File::open(storage_, fd_.get()).value());
+  fd_.reset(::open("/dev/null", O_RDONLY));  // Very likely the same number, now something else.
+
+  char text[7];
+  EXPECT_EQ(*storage_.read(*file->descriptor(Way::buffered), text, 7, 0), 7u);
+
+  EXPECT_EQ(std::string(text, 7), "weights");
+}
+
+}  // namespace
+}  // namespace penstock::core

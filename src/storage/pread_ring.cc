@@ -1,0 +1,30 @@
+#include "storage/pread_ring.h"
+
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace penstock::core {
+
+std::int32_t perform(Storage& storage, const RingOp& op) {
+  const Result<std::size_t> moved = op.op == Op::read ? storage.read(op.fd, op.memory, op.size, op.offset)
+                                                      : storage.write(op.fd, op.memory, op.size, op.offset);
+  if (moved.ok()) return static_cast<std::int32_t>(*moved);
+  return moved.status().domain == Domain::os ? -moved.status().code : -EIO;
+}
+
+void PreadRing::push(const RingOp& op) {
+  PENSTOCK_INVARIANT(count_ < waiting_.size());
+  waiting_[(head_ + count_++) % waiting_.size()] = op;
+}
+
+Result<unsigned> PreadRing::reap(std::span<RingCompletion> completions, bool) {
+  if (count_ == 0 || completions.empty()) return 0u;
+  const RingOp op = waiting_[head_];
+  head_ = (head_ + 1) % waiting_.size();
+  --count_;
+  completions[0] = {op.tag, perform(storage_, op)};
+  return 1u;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,33 @@
+// A Ring without io_uring: every reap does the oldest pushed operation on the calling thread. Concurrency then
+// comes from the session's workers alone.
+#pragma once
+
+#include <vector>
+
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class PreadRing final : public Ring {
+ public:
+  PreadRing(Storage& storage, unsigned depth) : storage_(storage), waiting_(depth) {}
+
+  bool is_io_uring() const override { return false; }
+  void push(const RingOp& op) override;
+  Status submit() override { return success(); }
+  Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override;
+  Status register_memory(void*, std::size_t) override { return failure(Code::unsupported, "register ring memory"); }
+  int register_file(int) override { return -1; }
+  void unregister_file(int) override {}
+
+ private:
+  Storage& storage_;
+  std::vector<RingOp> waiting_;  // A circular queue.
+  std::size_t head_ = 0;
+  std::size_t count_ = 0;
+};
+
+// What one operation comes to: bytes, or a negative errno.
+std::int32_t perform(Storage& storage, const RingOp& op);
+
+}  // namespace penstock::core

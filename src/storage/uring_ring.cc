@@ -1,0 +1,170 @@
+#include "storage/uring_ring.h"
+
+#include <liburing.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr unsigned kFileSlots = 16;
+constexpr int kStallsMax = 10'000;  // Times a submission may be refused for want of kernel memory, yielding between.
+
+// Set-up flags, best first. A kernel that does not know one answers EINVAL, and the next row is tried.
+// Rings pass from thread to thread, so nothing that binds one to its first thread is asked for.
+constexpr unsigned kSetUpFlags[] = {
+    IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,  // Linux 5.19
+    0,
+};
+
+int set_up(io_uring& ring, unsigned depth) {
+  int result = -EINVAL;
+  for (const unsigned flags : kSetUpFlags) {
+    io_uring_params parameters{};
+    parameters.flags = flags | IORING_SETUP_CLAMP;
+    result = ::io_uring_queue_init_params(depth, &ring, &parameters);
+    if (result != -EINVAL) return result;
+  }
+  return result;
+}
+
+// The blocking twin of an operation that io_uring handed back with EAGAIN or EINTR.
+int perform_blocking(const RingOp& op) {
+  ssize_t moved;
+  do {
+    moved = op.op == Op::read ? ::pread(op.fd, op.memory, op.size, static_cast<off_t>(op.offset))
+                              : ::pwrite(op.fd, op.memory, op.size, static_cast<off_t>(op.offset));
+  } while (moved < 0 && errno == EINTR);
+  return moved < 0 ? -errno : static_cast<int>(moved);
+}
+
+}  // namespace
+
+UringRing::UringRing(unsigned depth) : ring_(std::make_unique<io_uring>()), ops_(depth), files_(kFileSlots, -1) {
+  for (unsigned i = depth; i > 0; --i) unused_.push_back(i - 1);
+}
+
+Result<std::unique_ptr<Ring>> UringRing::open(unsigned depth) {
+  std::unique_ptr<UringRing> ring(new UringRing(depth));
+  const int result = set_up(*ring->ring_, depth);
+  if (result < 0) {
+    ring->ring_.reset();
+    return os_failure(-result, "set up io_uring");
+  }
+  // Registered files are an optimisation; kernels before 5.19 have no sparse table and do without.
+  ring->files_registered_ = ::io_uring_register_files_sparse(ring->ring_.get(), kFileSlots) == 0;
+  return std::unique_ptr<Ring>(std::move(ring));
+}
+
+UringRing::~UringRing() {
+  if (ring_ == nullptr) return;
+  // The kernel may still write into memory that goes away after this.
+  RingCompletion left[8];
+  while (in_flight_ > 0) {
+    if (!reap(left, true).ok()) break;
+  }
+  ::io_uring_queue_exit(ring_.get());
+}
+
+bool UringRing::is_registered(const RingOp& op) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(op.memory);
+  return begin >= memory_begin_ && begin + op.size <= memory_end_;
+}
+
+void UringRing::push(const RingOp& op) {
+  PENSTOCK_INVARIANT(!unused_.empty());
+  const std::uint32_t index = unused_.back();
+  unused_.pop_back();
+  ops_[index] = op;
+  io_uring_sqe* entry = ::io_uring_get_sqe(ring_.get());
+  PENSTOCK_INVARIANT(entry != nullptr);  // The queue is as deep as ops_.
+  const bool fixed = is_registered(op);
+  const int fd = op.fixed_file >= 0 ? op.fixed_file : op.fd;
+  if (op.op == Op::read) {
+    if (fixed) ::io_uring_prep_read_fixed(entry, fd, op.memory, op.size, op.offset, 0);
+    else ::io_uring_prep_read(entry, fd, op.memory, op.size, op.offset);
+  } else {
+    if (fixed) ::io_uring_prep_write_fixed(entry, fd, op.memory, op.size, op.offset, 0);
+    else ::io_uring_prep_write(entry, fd, op.memory, op.size, op.offset);
+  }
+  if (op.fixed_file >= 0) entry->flags |= IOSQE_FIXED_FILE;
+  entry->user_data = index;
+  ++unsubmitted_;
+  ++in_flight_;
+}
+
+Status UringRing::submit() {
+  while (unsubmitted_ > 0) {
+    const int result = ::io_uring_submit(ring_.get());
+    if (result == -EINTR) continue;
+    // Short of memory or of completion space: what is left goes out with the next reap.
+    if (result == -EAGAIN || result == -EBUSY || result == 0) return success();
+    if (result < 0) return os_failure(-result, "submit to io_uring");
+    unsubmitted_ -= std::min(static_cast<unsigned>(result), unsubmitted_);
+  }
+  return success();
+}
+
+RingCompletion UringRing::finish(std::uint64_t index, int result) {
+  PENSTOCK_INVARIANT(index < ops_.size());
+  const RingOp op = ops_[index];
+  unused_.push_back(static_cast<std::uint32_t>(index));
+  --in_flight_;
+  if (result == -EAGAIN || result == -EINTR) result = perform_blocking(op);
+  return {op.tag, result};
+}
+
+Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wait) {
+  if (in_flight_ == 0 || completions.empty()) return 0u;
+  for (int stalls = 0;;) {
+    if (const Status status = submit(); !status.ok()) return status;
+    unsigned count = 0;
+    io_uring_cqe* entry = nullptr;
+    while (count < completions.size() && ::io_uring_peek_cqe(ring_.get(), &entry) == 0) {
+      completions[count++] = finish(entry->user_data, entry->res);
+      ::io_uring_cqe_seen(ring_.get(), entry);
+    }
+    if (count > 0 || !wait) return count;
+    if (unsubmitted_ > 0) {
+      // Waiting now could be for ever: nothing may have reached the kernel yet.
+      if (++stalls > kStallsMax) return os_failure(EAGAIN, "submit to io_uring");
+      ::sched_yield();
+      continue;
+    }
+    const int result = ::io_uring_wait_cqe(ring_.get(), &entry);
+    if (result < 0 && result != -EINTR && result != -EAGAIN) return os_failure(-result, "wait for io_uring");
+  }
+}
+
+Status UringRing::register_memory(void* memory, std::size_t size) {
+  const iovec vector{memory, size};
+  const int result = ::io_uring_register_buffers(ring_.get(), &vector, 1);
+  if (result < 0) return os_failure(-result, "register the ring's memory with io_uring");
+  memory_begin_ = reinterpret_cast<std::uintptr_t>(memory);
+  memory_end_ = memory_begin_ + size;
+  return success();
+}
+
+int UringRing::register_file(int fd) {
+  if (!files_registered_) return -1;
+  const auto free_slot = std::find(files_.begin(), files_.end(), -1);
+  if (free_slot == files_.end()) return -1;
+  const auto number = static_cast<int>(free_slot - files_.begin());
+  if (::io_uring_register_files_update(ring_.get(), static_cast<unsigned>(number), &fd, 1) != 1) return -1;
+  *free_slot = fd;
+  return number;
+}
+
+void UringRing::unregister_file(int fixed_file) {
+  if (fixed_file < 0) return;
+  int none = -1;
+  (void)::io_uring_register_files_update(ring_.get(), static_cast<unsigned>(fixed_file), &none, 1);
+  files_[static_cast<std::size_t>(fixed_file)] = -1;
+}
+
+}  // namespace penstock::core
