@@ -24,9 +24,9 @@ enum class MemoryKind : std::uint8_t {
 
 struct PointerFacts {
   MemoryKind kind = MemoryKind::host;
-  Device* device = nullptr;   // Whose copies reach it. Null for host memory of either kind.
-  std::uint64_t base = 0;     // First address of the allocation; with size 0, unknown.
-  std::uint64_t size = 0;     // Bytes in the allocation; 0 where unknown.
+  Device* device = nullptr;  // Whose copies reach it. Null for host memory, and where its GPU cannot be used.
+  std::uint64_t base = 0;    // First address of the allocation; with size 0, unknown.
+  std::uint64_t size = 0;    // Bytes in the allocation; 0 where unknown.
 
   bool needs_device() const { return kind == MemoryKind::device || kind == MemoryKind::managed; }
 };
@@ -34,15 +34,15 @@ struct PointerFacts {
 struct DeviceFacts {
   int ordinal = 0;
   char name[96] = "";
-  char pci_address[16] = "";      // "0000:17:00.0", lower case; empty for a stand-in.
+  char pci_address[16] = "";  // "0000:17:00.0", lower case; empty for a stand-in.
   std::uint8_t uuid[16] = {};
   std::uint64_t memory_bytes = 0;
-  bool stand_in = false;          // True when this is host memory playing a GPU.
+  bool stand_in = false;  // True when this is host memory playing a GPU.
 };
 
 // One stream of the library's own with a fixed number of markers. Used by one thread at a time, any thread; the
 // caller's current CUDA context is left as it was. Copies run in order. Nothing is reported complete, and no host
-// memory may be reused, before a marker recorded after the copy has been reached.
+// memory may be reused, before a marker recorded after the copy has been reached. Destroying it waits for its copies.
 class CopyQueue {
  public:
   virtual ~CopyQueue() = default;

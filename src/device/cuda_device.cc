@@ -1,0 +1,347 @@
+#include "device/cuda_device.h"
+
+#include <cstdio>
+#include <iterator>
+#include <vector>
+
+#include "base/log.h"
+
+namespace penstock::core {
+namespace {
+
+using namespace cuda;
+
+Status status_of(CUresult result, const char* step) {
+  switch (result) {
+    case CUDA_SUCCESS: return success();
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED: return failure(Code::device_lost, step);
+    default: return cuda_failure(result, step);
+  }
+}
+
+CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// While a thread of the user's captures a graph, the driver refuses allocations, queries and waits in the whole
+// process, and the attempt itself spoils the capture (seen on CUDA 13.0). Ours have no part in any capture.
+class OutsideCapture {
+ public:
+  explicit OutsideCapture(const CudaApi& api) : exchange_(api.cuThreadExchangeStreamCaptureMode) { swap(); }
+  ~OutsideCapture() { swap(); }
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+ private:
+  // A failing exchange leaves mode_ as it was, so that the second one changes nothing either.
+  void swap() {
+    if (exchange_ != nullptr) exchange_(&mode_);
+  }
+  CUresult (*exchange_)(int*);
+  int mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+// Makes a device's context the current one, and the caller's again at the end. About 70 ns on an H200 machine.
+class ContextScope {
+ public:
+  explicit ContextScope(const CudaDevice& device) : api_(device.api()), outside_(api_) {
+    if (!device.alive()) return;
+    CUcontext current = nullptr;
+    result_ = api_.cuCtxGetCurrent(&current);
+    if (result_ != CUDA_SUCCESS || current == device.context().handle) return;
+    result_ = api_.cuCtxPushCurrent(device.context().handle);
+    pushed_ = result_ == CUDA_SUCCESS;
+  }
+  ~ContextScope() {
+    CUcontext popped = nullptr;
+    if (pushed_) api_.cuCtxPopCurrent(&popped);
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+  bool entered() const { return result_ == CUDA_SUCCESS; }
+  CUresult result() const { return result_; }
+
+ private:
+  const CudaApi& api_;
+  OutsideCapture outside_;
+  CUresult result_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  bool pushed_ = false;
+};
+
+class CudaCopyQueue final : public CopyQueue {
+ public:
+  explicit CudaCopyQueue(const CudaDevice& device) : device_(device), api_(device.api()) {}
+
+  ~CudaCopyQueue() override {
+    const ContextScope scope(device_);
+    if (!scope.entered() || stream_ == nullptr) return;
+    api_.cuStreamSynchronize(stream_);  // The host memory of its copies may be freed right after this.
+    for (const CUevent event : events_) api_.cuEventDestroy(event);
+    api_.cuStreamDestroy(stream_);
+  }
+
+  Status open(unsigned markers) {
+    return in_context("open a copy queue", [&] {
+      CUresult result = api_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
+      events_.reserve(markers);
+      while (result == CUDA_SUCCESS && events_.size() < markers) {
+        CUevent event = nullptr;
+        result = api_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+        if (result == CUDA_SUCCESS) events_.push_back(event);
+      }
+      return result;
+    });
+  }
+
+  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
+    if (size == 0) return success();
+    return in_context("copy to the GPU",
+                      [&] { return api_.cuMemcpyHtoDAsync(address_of(device_address), host, size, stream_); });
+  }
+
+  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
+    if (size == 0) return success();
+    return in_context("copy from the GPU",
+                      [&] { return api_.cuMemcpyDtoHAsync(host, address_of(device_address), size, stream_); });
+  }
+
+  Status record(unsigned marker) override {
+    const CUevent event = event_of(marker);
+    return in_context("mark the GPU's progress", [&] { return api_.cuEventRecord(event, stream_); });
+  }
+
+  Result<bool> reached(unsigned marker) override {
+    const CUevent event = event_of(marker);
+    bool done = true;
+    const Status status = in_context("ask for the GPU's progress", [&] {
+      const CUresult result = api_.cuEventQuery(event);
+      done = result != CUDA_ERROR_NOT_READY;
+      return done ? result : CUDA_SUCCESS;
+    });
+    if (!status.ok()) return status;
+    return done;
+  }
+
+  Status wait(unsigned marker, bool spin) override {
+    const CUevent event = event_of(marker);
+    return in_context("wait for the GPU", [&] {
+      if (!spin) return api_.cuEventSynchronize(event);
+      CUresult result = api_.cuEventQuery(event);
+      for (; result == CUDA_ERROR_NOT_READY; result = api_.cuEventQuery(event)) relax();
+      return result;
+    });
+  }
+
+ private:
+  template <typename Call>
+  Status in_context(const char* step, Call call) const {
+    const ContextScope scope(device_);
+    return status_of(scope.entered() ? call() : scope.result(), step);
+  }
+
+  CUevent event_of(unsigned marker) const {
+    PENSTOCK_INVARIANT(marker < events_.size());
+    return events_[marker];
+  }
+
+  const CudaDevice& device_;
+  const CudaApi& api_;
+  CUstream stream_ = nullptr;
+  std::vector<CUevent> events_;
+};
+
+// What the driver does not tell stays empty: none of it is needed to move bytes.
+DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal) {
+  DeviceFacts facts;
+  facts.ordinal = static_cast<int>(ordinal);
+  CUdevice device = 0;
+  if (api.cuDeviceGet(&device, facts.ordinal) != CUDA_SUCCESS) return facts;
+  if (api.cuDeviceGetName(facts.name, sizeof facts.name, device) != CUDA_SUCCESS) facts.name[0] = '\0';
+  api.cuDeviceGetUuid(facts.uuid, device);
+  std::size_t bytes = 0;
+  if (api.cuDeviceTotalMem(&bytes, device) == CUDA_SUCCESS) facts.memory_bytes = bytes;
+  // As in /sys: lower case, four digits of domain. The driver's own form has varied in both.
+  char address[32] = "";
+  unsigned domain = 0, bus = 0, slot = 0, function = 0;
+  if (api.cuDeviceGetPCIBusId(address, sizeof address, device) == CUDA_SUCCESS &&
+      std::sscanf(address, "%x:%x:%x.%x", &domain, &bus, &slot, &function) == 4) {
+    std::snprintf(facts.pci_address, sizeof facts.pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, slot & 0xffu,
+                  function & 0xfu);
+  }
+  return facts;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
+    : set_(set), context_(context), primary_(primary), facts_(gather_facts(set.api(), ordinal)) {}
+
+const CudaApi& CudaDevice::api() const { return set_.api(); }
+
+bool CudaDevice::alive() const {
+  unsigned long long id = 0;
+  return api().identify(context_.handle, &id) && id == context_.id;
+}
+
+Result<std::unique_ptr<CopyQueue>> CudaDevice::open_copy_queue(unsigned markers) {
+  auto queue = std::make_unique<CudaCopyQueue>(*this);
+  const Status status = queue->open(markers);
+  if (!status.ok()) return status;
+  return std::unique_ptr<CopyQueue>(std::move(queue));
+}
+
+Status CudaDevice::register_host(void* memory, std::size_t size) {
+  constexpr const char* kStep = "page-lock host memory for the GPU";
+  const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
+  if (!home.ok()) return home.status();
+  const ContextScope scope(*home.value());
+  if (!scope.entered()) return status_of(scope.result(), kStep);
+  return status_of(api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE), kStep);
+}
+
+void CudaDevice::unregister_host(void* memory) {
+  const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
+  if (!home.ok()) return;
+  const ContextScope scope(*home.value());
+  if (scope.entered()) api().cuMemHostUnregister(memory);
+}
+
+Result<void*> CudaDevice::allocate(std::size_t size) {
+  constexpr const char* kStep = "allocate GPU memory";
+  const ContextScope scope(*this);
+  if (!scope.entered()) return status_of(scope.result(), kStep);
+  CUdeviceptr memory = 0;
+  const Status status = status_of(api().cuMemAlloc(&memory, size), kStep);
+  if (!status.ok()) return status;
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(memory));
+}
+
+void CudaDevice::release(void* memory) {
+  const ContextScope scope(*this);
+  if (scope.entered()) api().cuMemFree(address_of(memory));
+}
+
+Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not, const char* library) {
+  constexpr const char* kStep = "open the CUDA driver";
+  std::unique_ptr<CudaDeviceSet> set(new CudaDeviceSet);
+  if (!set->api_.load(library, why_not)) return failure(Code::no_device, kStep);
+  int count = 0;
+  CUresult result = set->api_.cuInit(0);
+  if (result == CUDA_SUCCESS) result = set->api_.cuDeviceGetCount(&count);
+  if (result == CUDA_SUCCESS && count <= 0) result = CUDA_ERROR_NO_DEVICE;
+  if (result != CUDA_SUCCESS) {
+    *why_not = "the CUDA driver (" + std::string(library) + ") does not start: " + set->api_.describe(result) +
+               "; see what nvidia-smi says, and check CUDA_VISIBLE_DEVICES";
+    return failure(Code::no_device, kStep);
+  }
+  set->count_ = static_cast<unsigned>(count);
+  why_not->clear();
+  return set;
+}
+
+CudaDeviceSet::~CudaDeviceSet() {
+  for (const auto& slot : devices_) delete slot.load();
+}
+
+Result<Device*> CudaDeviceSet::device(unsigned ordinal) {
+  const Result<CudaDevice*> found = primary(ordinal);
+  if (!found.ok()) return found.status();
+  return static_cast<Device*>(found.value());
+}
+
+// One call tells all, with any context current, none, or a dead one.
+PointerFacts CudaDeviceSet::describe(const void* pointer) {
+  CUcontext context = nullptr;
+  unsigned type = 0;
+  unsigned managed = 0;
+  int ordinal = -1;
+  CUdeviceptr base = 0;
+  std::size_t size = 0;
+  int attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                      CU_POINTER_ATTRIBUTE_IS_MANAGED,       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  void* values[] = {&context, &type, &managed, &ordinal, &base, &size};
+  static_assert(std::size(attributes) == std::size(values));
+  if (api_.cuPointerGetAttributes(std::size(attributes), attributes, values, address_of(pointer)) != CUDA_SUCCESS) {
+    return {};
+  }
+  if (managed != 0) return {MemoryKind::managed, device_of(context, ordinal), base, size};
+  if (type == CU_MEMORYTYPE_DEVICE) return {MemoryKind::device, device_of(context, ordinal), base, size};
+  if (type == CU_MEMORYTYPE_HOST) return {MemoryKind::registered_host, nullptr, base, size};
+  return {};  // Also address space that is reserved and has no memory behind it.
+}
+
+// Mapped and stream-ordered memory has no context: any of its GPU reaches it. Managed memory may have no GPU either:
+// any GPU reaches it.
+CudaDevice* CudaDeviceSet::device_of(CUcontext handle, int ordinal) {
+  CudaDevice::Context context{handle, 0};
+  const bool has_context = handle != nullptr && api_.identify(handle, &context.id);
+  if (has_context) {
+    if (CudaDevice* known = find(context)) return known;
+  }
+  const unsigned home_ordinal = ordinal < 0 ? 0 : static_cast<unsigned>(ordinal);
+  const Result<CudaDevice*> result = primary(home_ordinal);
+  CudaDevice* const home = result.ok() ? result.value() : nullptr;
+  if (!has_context || (home != nullptr && home->context() == context)) return home;
+
+  const std::lock_guard lock(adding_);
+  if (CudaDevice* known = find(context)) return known;
+  CudaDevice* const added = add_locked(home_ordinal, context, false);
+  return added != nullptr ? added : home;
+}
+
+Result<CudaDevice*> CudaDeviceSet::primary(unsigned ordinal) {
+  constexpr const char* kStep = "use the GPU's primary context";
+  if (ordinal >= count_) return failure(Code::no_device, "find the GPU");
+  if (CudaDevice* known = find_primary(ordinal)) return known;
+
+  const std::lock_guard lock(adding_);
+  if (CudaDevice* known = find_primary(ordinal)) return known;
+  const OutsideCapture outside(api_);
+  CUdevice device = 0;
+  CudaDevice::Context context;
+  CUresult result = api_.cuDeviceGet(&device, static_cast<int>(ordinal));
+  if (result == CUDA_SUCCESS) result = api_.cuDevicePrimaryCtxRetain(&context.handle, device);
+  if (result != CUDA_SUCCESS) return status_of(result, kStep);
+  if (!api_.identify(context.handle, &context.id)) return failure(Code::device_lost, kStep);
+  CudaDevice* const added = add_locked(ordinal, context, true);
+  if (added == nullptr) return failure(Code::limit, kStep);
+  return added;
+}
+
+CudaDevice* CudaDeviceSet::find(const CudaDevice::Context& context) const {
+  for (const auto& slot : devices_) {
+    CudaDevice* const device = slot.load(std::memory_order_acquire);
+    if (device == nullptr || device->context() == context) return device;
+  }
+  return nullptr;
+}
+
+// A primary context that the user has reset is dead, and the next one gets a slot of its own.
+CudaDevice* CudaDeviceSet::find_primary(unsigned ordinal) const {
+  for (const auto& slot : devices_) {
+    CudaDevice* const device = slot.load(std::memory_order_acquire);
+    if (device == nullptr) return nullptr;
+    const bool wanted = device->is_primary() && device->facts().ordinal == static_cast<int>(ordinal);
+    if (wanted && device->alive()) return device;
+  }
+  return nullptr;
+}
+
+CudaDevice* CudaDeviceSet::add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary) {
+  if (used_ == (primary ? kDevicesMax : kDevicesMax - kPrimarySlots)) return nullptr;
+  auto* const device = new CudaDevice(*this, ordinal, context, primary);
+  devices_[used_++].store(device, std::memory_order_release);
+  return device;
+}
+
+}  // namespace penstock::core

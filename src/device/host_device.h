@@ -1,0 +1,49 @@
+// Plain host memory standing in for a GPU, where there is none: for tests, and as the default of the tools there.
+//
+// Its copies land only when a marker behind them is waited for or asked about, never before: code that reuses a
+// buffer too early, or reports bytes that have not arrived, fails its tests here as it would on a GPU.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+
+#include "device/device.h"
+
+namespace penstock::core {
+
+class HostDevice final : public Device {
+ public:
+  explicit HostDevice(int ordinal);
+  ~HostDevice() override;
+
+  const DeviceFacts& facts() const override { return facts_; }
+  Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
+  Status register_host(void*, std::size_t) override { return success(); }
+  void unregister_host(void*) override {}
+  Result<void*> allocate(std::size_t size) override;
+  void release(void* memory) override;
+
+  // The allocation that holds the pointer; false where it is none of this device's.
+  bool find(const void* pointer, PointerFacts& facts);
+
+ private:
+  DeviceFacts facts_;
+  std::shared_mutex mutex_;
+  std::map<std::uintptr_t, std::size_t> allocations_;  // Base address to bytes.
+};
+
+class HostDeviceSet final : public DeviceSet {
+ public:
+  static constexpr unsigned kCount = 2;  // Two, so that code for several devices runs everywhere.
+
+  const char* name() const override { return "host"; }
+  unsigned count() const override { return kCount; }
+  Result<Device*> device(unsigned ordinal) override;
+  PointerFacts describe(const void* pointer) override;
+
+ private:
+  HostDevice devices_[kCount] = {HostDevice(0), HostDevice(1)};
+};
+
+}  // namespace penstock::core

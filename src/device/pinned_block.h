@@ -1,0 +1,45 @@
+// A block of host memory, page-locked for one device: what rings are made of. It is mapped by us and registered
+// with the driver rather than allocated by it, so that it stays mapped when a CUDA context goes away under a
+// storage transfer.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "device/device.h"
+
+namespace penstock::core {
+
+class PinnedBlock {
+ public:
+  // `device` may be null: then the memory is only mapped. Size is a multiple of 4096.
+  static Result<PinnedBlock> open(Device* device, std::size_t size);
+  PinnedBlock() = default;
+  PinnedBlock(PinnedBlock&& other) noexcept { swap(other); }
+  PinnedBlock& operator=(PinnedBlock&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~PinnedBlock();
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  // Leaves the memory mapped for ever: the kernel may still write to it.
+  void abandon() {
+    data_ = nullptr;
+    size_ = 0;
+  }
+
+ private:
+  void swap(PinnedBlock& other) {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace penstock::core
