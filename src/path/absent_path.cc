@@ -1,0 +1,11 @@
+#include "path/absent_path.h"
+
+namespace penstock::core {
+
+Verdict AbsentPath::judge(const FileFacts&, const PointerFacts& memory, Op) {
+  if (!memory.needs_device()) return refused(id_, Reason::host_memory);
+  if (memory.device != nullptr && memory.device->facts().stand_in) return refused(id_, Reason::stand_in);
+  return refused(id_, Reason::not_built);
+}
+
+}  // namespace penstock::core

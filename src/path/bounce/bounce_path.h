@@ -1,0 +1,28 @@
+// Storage to pinned host memory to device, overlapped. Always there for device memory: what every machine can do.
+#pragma once
+
+#include "path/path.h"
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class BouncePath final : public Path {
+ public:
+  explicit BouncePath(Storage& storage) : storage_(storage) {}
+
+  PathId id() const override { return PathId::bounce; }
+  Verdict judge(const FileFacts& file, const PointerFacts& memory, Op op) override;
+  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
+  std::uint64_t lane_bytes(const LaneOptions& options) const override { return options.depth * options.chunk_max; }
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+
+ private:
+  Storage& storage_;
+};
+
+// What bounce and host answer alike: usable, and whether io_uring is there.
+Verdict usable_with_rings(PathId path, Storage& storage);
+// The direct-I/O alignment to plan with: 1 where it is not wanted, or not to be had in chunks of this size.
+std::uint32_t file_align_for(File& file, Op op, Way way, std::uint64_t chunk_max);
+
+}  // namespace penstock::core

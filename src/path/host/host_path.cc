@@ -1,0 +1,26 @@
+#include "path/host/host_path.h"
+
+#include "path/bounce/bounce_path.h"
+#include "path/storage_lane.h"
+
+namespace penstock::core {
+
+Verdict HostPath::judge(const FileFacts&, const PointerFacts& memory, Op) {
+  if (memory.needs_device()) return refused(PathId::host, Reason::device_memory);
+  return usable_with_rings(PathId::host, storage_);
+}
+
+Limits HostPath::limits(File& file, Op op, Way way, std::uint64_t chunk_max) {
+  return {.file_align = file_align_for(file, op, way, chunk_max),
+          .memory_align = file.facts().direct_memory_align,
+          .chunk_max = chunk_max,
+          .staged = false};
+}
+
+Result<std::unique_ptr<Lane>> HostPath::open_lane(const LaneOptions& options) {
+  LaneOptions in_place = options;
+  in_place.device = nullptr;
+  return StorageLane::open(storage_, in_place);
+}
+
+}  // namespace penstock::core

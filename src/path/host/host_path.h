@@ -1,0 +1,24 @@
+// Storage straight into host memory: no device takes part, and nothing is staged. What direct I/O cannot reach
+// (unaligned ends, unaligned memory) goes through the page cache.
+#pragma once
+
+#include "path/path.h"
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class HostPath final : public Path {
+ public:
+  explicit HostPath(Storage& storage) : storage_(storage) {}
+
+  PathId id() const override { return PathId::host; }
+  Verdict judge(const FileFacts& file, const PointerFacts& memory, Op op) override;
+  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
+  std::uint64_t lane_bytes(const LaneOptions&) const override { return 0; }
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+
+ private:
+  Storage& storage_;
+};
+
+}  // namespace penstock::core

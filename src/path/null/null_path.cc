@@ -1,0 +1,44 @@
+#include "path/null/null_path.h"
+
+#include <vector>
+
+namespace penstock::core {
+namespace {
+
+class NullLane final : public Lane {
+ public:
+  explicit NullLane(unsigned depth) : depth_(depth) { done_.reserve(depth); }
+
+  bool has_room() const override { return done_.size() < depth_; }
+  bool is_idle() const override { return done_.empty(); }
+  void submit(const Task& task) override { done_.push_back(run(task)); }
+  unsigned poll(std::span<Completion> completions, bool) override {
+    unsigned count = 0;
+    while (count < completions.size() && !done_.empty()) {
+      completions[count++] = done_.back();
+      done_.pop_back();
+    }
+    return count;
+  }
+  Completion run(const Task& task) override {
+    return {.cookie = task.cookie,
+            .file_offset = task.chunk.file_offset,
+            .size = task.chunk.size,
+            .bytes = task.chunk.size,
+            .way = task.chunk.way};
+  }
+  void forget_file(std::uint64_t) override {}
+  bool is_broken() const override { return false; }
+
+ private:
+  const unsigned depth_;
+  std::vector<Completion> done_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Lane>> NullPath::open_lane(const LaneOptions& options) {
+  return std::unique_ptr<Lane>(std::make_unique<NullLane>(options.depth));
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,71 @@
+// A way to move chunks. A Path says what it can move (judge, limits) and opens Lanes; a Lane moves chunks. Both are
+// poll-driven and own no threads: those belong to session/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "device/device.h"
+#include "path/verdict.h"
+#include "plan/plan.h"
+#include "storage/file.h"
+
+namespace penstock::core {
+
+// One chunk to move between a file and memory.
+struct Task {
+  Op op = Op::read;
+  File* file = nullptr;
+  std::byte* memory = nullptr;  // Of the chunk's first payload byte.
+  Chunk chunk;
+  std::uint64_t cookie = 0;  // Comes back in the completion.
+};
+
+struct Completion {
+  std::uint64_t cookie = 0;
+  std::uint64_t file_offset = 0;  // The chunk's payload, as it was asked for.
+  std::uint64_t size = 0;
+  std::uint64_t bytes = 0;  // Payload bytes moved, from the chunk's start on; fewer at the file's end.
+  Status status;
+  Way way = Way::buffered;  // How the bytes went in the end.
+};
+
+// Room for a fixed number of chunks in flight. Used by one thread at a time; allocates nothing once open.
+class Lane {
+ public:
+  virtual ~Lane() = default;
+  virtual bool has_room() const = 0;
+  virtual bool is_idle() const = 0;
+  // Needs has_room(). Whatever goes wrong arrives as a completion.
+  virtual void submit(const Task& task) = 0;
+  // Moves things along and fills in what is done. With `wait`, blocks until something is, or the lane is idle.
+  virtual unsigned poll(std::span<Completion> completions, bool wait) = 0;
+  // Needs is_idle(). One chunk from start to end on the calling thread, the shortest way.
+  virtual Completion run(const Task& task) = 0;
+  // Lets go of kernel references to the file (0: to every file). Needs that none of its chunks is in flight.
+  virtual void forget_file(std::uint64_t file_id) = 0;
+  // After this is true, nothing more may be submitted: close the lane.
+  virtual bool is_broken() const = 0;
+};
+
+struct LaneOptions {
+  Device* device = nullptr;     // Null for host memory.
+  unsigned depth = 1;           // Chunks in flight.
+  std::uint64_t chunk_max = 0;  // Bytes; a multiple of 4096.
+};
+
+class Path {
+ public:
+  virtual ~Path() = default;
+  virtual PathId id() const = 0;
+  virtual Verdict judge(const FileFacts& file, const PointerFacts& memory, Op op) = 0;
+  // What chunks must look like for this file; `way` is what is wanted of the page cache.
+  virtual Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) = 0;
+  // Pinned host bytes that a lane of these options takes.
+  virtual std::uint64_t lane_bytes(const LaneOptions& options) const = 0;
+  virtual Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) = 0;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,342 @@
+#include "path/storage_lane.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/align.h"
+#include "base/log.h"
+#include "storage/pread_ring.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr unsigned kRetriesMax = 64;  // Short transfers in a row before a chunk is given up.
+constexpr std::size_t kFixedFilesMax = 8;
+constexpr std::size_t kReapMax = 16;
+
+const char* step_of(Op op) { return op == Op::read ? "read from the file" : "write to the file"; }
+
+Status storage_failure(Op op, int error) {
+  // The kernel could not reach the memory: the caller's pointer, since our own is mapped.
+  if (error == EFAULT) return failure(Code::bad_pointer, step_of(op));
+  return os_failure(error, step_of(op));
+}
+
+// What a kernel answers to direct I/O that it will not do although the alignment it asked for was kept.
+bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
+
+}  // namespace
+
+std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align) {
+  return way == Way::direct ? align_down(moved, file_align) : moved;
+}
+
+StorageLane::StorageLane(Storage& storage, const LaneOptions& options)
+    : storage_(storage), options_(options), staged_(options.device != nullptr) {}
+
+Result<std::unique_ptr<Lane>> StorageLane::open(Storage& storage, const LaneOptions& options) {
+  PENSTOCK_INVARIANT(options.depth > 0 && options.chunk_max > 0);
+  std::unique_ptr<StorageLane> lane(new StorageLane(storage, options));
+  if (lane->staged_) {
+    Result<PinnedBlock> block = PinnedBlock::open(options.device, options.depth * options.chunk_max);
+    if (!block.ok()) return block.status();
+    lane->block_ = std::move(*block);
+    Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);
+    if (!copies.ok()) return copies.status();
+    lane->copies_ = std::move(*copies);
+  }
+  lane->slots_.resize(options.depth);
+  lane->copying_.resize(options.depth);
+  lane->free_.reserve(options.depth);
+  lane->done_.reserve(options.depth);
+  lane->fixed_files_.reserve(kFixedFilesMax);
+  for (unsigned i = options.depth; i > 0; --i) lane->free_.push_back(i - 1);
+  return std::unique_ptr<Lane>(std::move(lane));
+}
+
+StorageLane::~StorageLane() {
+  while (!is_idle() && !broken_) {
+    Completion ignored[kReapMax];
+    (void)poll(ignored, true);
+  }
+}
+
+Status StorageLane::open_ring() {
+  if (ring_ != nullptr) return success();
+  Result<std::unique_ptr<Ring>> ring = storage_.open_ring(options_.depth);
+  if (!ring.ok()) return ring.status();
+  ring_ = std::move(*ring);
+  // Without registration every transfer pins its pages anew: slower, and right all the same.
+  if (staged_) (void)ring_->register_memory(block_.data(), block_.size());
+  return success();
+}
+
+void StorageLane::submit(const Task& task) {
+  PENSTOCK_INVARIANT(has_room());
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  Slot& slot = slots_[index];
+  slot = Slot{};
+  slot.task = task;
+  slot.memory = staged_ ? block_.data() + index * options_.chunk_max : task.memory;
+  begin(index);
+}
+
+Status StorageLane::prepare(Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  PENSTOCK_INVARIANT(chunk.io_size <= options_.chunk_max && chunk.size > 0);
+  const Result<int> fd = slot.task.file->descriptor(chunk.way);
+  if (fd.ok()) {
+    slot.fd = *fd;
+    return success();
+  }
+  const bool beside_direct = slot.task.op == Op::write && chunk.way == Way::buffered;
+  return beside_direct ? failure(Code::unaligned_write, step_of(Op::write)) : fd.status();
+}
+
+void StorageLane::begin(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  Status status = prepare(slot);
+  if (status.ok()) status = open_ring();
+  if (status.ok() && staged_ && slot.task.op == Op::write) {
+    status = start_copy(index);
+  } else if (status.ok()) {
+    push(index);
+  }
+  if (!status.ok()) finish(index, status);
+}
+
+// Hands what is left of the chunk's I/O range to the ring.
+void StorageLane::push(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  const Chunk& chunk = slot.task.chunk;
+  slot.phase = Phase::storing;
+  ++storing_count_;
+  ring_->push({.op = slot.task.op,
+               .fd = slot.fd,
+               .fixed_file = fixed_file(slot),
+               .memory = slot.memory + slot.moved,
+               .size = static_cast<std::uint32_t>(chunk.io_size - slot.moved),
+               .offset = chunk.io_offset + slot.moved,
+               .tag = index});
+}
+
+bool StorageLane::at_end_of_file(const Slot& slot) const {
+  const Result<std::uint64_t> size = storage_.size(slot.fd);
+  return size.ok() && slot.task.chunk.io_offset + slot.moved >= *size;
+}
+
+bool StorageLane::fall_back_to_buffered(Slot& slot, int error) {
+  if (slot.task.chunk.way != Way::direct || !means_no_direct_io(error)) return false;
+  const Result<int> fd = slot.task.file->descriptor(Way::buffered);
+  if (!fd.ok()) return false;
+  slot.task.file->give_up_direct();
+  slot.task.chunk.way = Way::buffered;
+  slot.fd = *fd;
+  return true;
+}
+
+// Takes in one transfer's result; `again` means that the rest, from slot.moved on, has to be transferred.
+StorageLane::Next StorageLane::advance(Slot& slot, std::int32_t result) {
+  const Chunk& chunk = slot.task.chunk;
+  if (result < 0) {
+    if (fall_back_to_buffered(slot, -result)) return Next::again;
+    slot.status = storage_failure(slot.task.op, -result);
+    return Next::done;
+  }
+  slot.moved += static_cast<std::uint64_t>(result);
+  const std::uint64_t needed = chunk.file_offset - chunk.io_offset + chunk.size;
+  if (slot.moved >= needed) return Next::done;
+  if (slot.task.op == Op::read && (result == 0 || at_end_of_file(slot))) return Next::done;
+  if (++slot.retries > kRetriesMax) {
+    slot.status = failure(Code::no_progress, step_of(slot.task.op));
+    return Next::done;
+  }
+  slot.moved = resume_at(chunk.way, slot.moved, slot.task.file->facts().direct_offset_align);
+  return Next::again;
+}
+
+void StorageLane::on_stored(std::uint32_t index, std::int32_t result) {
+  --storing_count_;
+  if (advance(slots_[index], result) == Next::again) {
+    push(index);
+  } else {
+    after_storage(index);
+  }
+}
+
+void StorageLane::after_storage(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  if (!slot.status.ok() || !staged_ || slot.task.op == Op::write || payload_moved(slot) == 0) {
+    finish(index, slot.status);
+    return;
+  }
+  if (const Status status = start_copy(index); !status.ok()) finish(index, status);
+}
+
+std::uint64_t StorageLane::payload_moved(const Slot& slot) const {
+  const Chunk& chunk = slot.task.chunk;
+  const std::uint64_t skipped = chunk.file_offset - chunk.io_offset;
+  return slot.moved <= skipped ? 0 : std::min(slot.moved - skipped, chunk.size);
+}
+
+Status StorageLane::start_copy(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  const Chunk& chunk = slot.task.chunk;
+  std::byte* const payload = slot.memory + (chunk.file_offset - chunk.io_offset);
+  Status status = slot.task.op == Op::read ? copies_->copy_to_device(slot.task.memory, payload, payload_moved(slot))
+                                           : copies_->copy_to_host(payload, slot.task.memory, chunk.size);
+  if (status.ok()) status = copies_->record(index);
+  if (!status.ok()) return status;
+  slot.phase = Phase::copying;
+  copying_[(copying_head_ + copying_count_++) % copying_.size()] = index;
+  return status;
+}
+
+void StorageLane::on_copied(std::uint32_t index) {
+  if (broken_) {
+    finish(index, failure(Code::closed, step_of(slots_[index].task.op)));
+  } else if (slots_[index].task.op == Op::write) {
+    push(index);
+  } else {
+    finish(index, success());
+  }
+}
+
+void StorageLane::finish(std::uint32_t index, Status status) {
+  Slot& slot = slots_[index];
+  slot.status = status;
+  slot.phase = Phase::done;
+  done_.push_back(index);
+}
+
+bool StorageLane::reap_ring(bool wait) {
+  if (storing_count_ == 0) return false;
+  RingCompletion completions[kReapMax];
+  const Result<unsigned> count = ring_->reap(completions, wait);
+  if (!count.ok()) {
+    break_down(count.status());
+    return true;
+  }
+  for (unsigned i = 0; i < *count; ++i) on_stored(completions[i].tag, completions[i].result);
+  return *count > 0;
+}
+
+bool StorageLane::reap_copies(bool wait) {
+  bool progress = false;
+  while (copying_count_ > 0) {
+    const std::uint32_t index = copying_[copying_head_];
+    Status status;
+    if (wait && !progress) {
+      status = copies_->wait(index, false);
+    } else {
+      const Result<bool> reached = copies_->reached(index);
+      if (reached.ok() && !*reached) return progress;
+      status = reached.status();
+    }
+    copying_head_ = (copying_head_ + 1) % copying_.size();
+    --copying_count_;
+    progress = true;
+    if (status.ok()) on_copied(index);
+    else finish(index, status);
+  }
+  return progress;
+}
+
+// One round. Blocks, if asked to, on the side that feeds the other: copies when writing, storage when reading.
+bool StorageLane::step(bool wait) {
+  const bool stored = reap_ring(false);
+  const bool copied = reap_copies(false);
+  if (stored || copied || !wait || !done_.empty()) return stored || copied;
+  const bool copies_feed = copying_count_ > 0 && slots_[copying_[copying_head_]].task.op == Op::write;
+  if (storing_count_ > 0 && !copies_feed) return reap_ring(true);
+  return reap_copies(true);
+}
+
+unsigned StorageLane::poll(std::span<Completion> completions, bool wait) {
+  while (done_.empty() && !is_idle()) {
+    if (!step(wait) && !wait) break;
+  }
+  // Writes whose copies have just landed are pushed by now: get them going before the caller looks away.
+  if (storing_count_ > 0 && !broken_) (void)ring_->submit();
+  unsigned count = 0;
+  for (; count < completions.size() && count < done_.size(); ++count) {
+    const std::uint32_t index = done_[count];
+    completions[count] = completion_of(slots_[index]);
+    slots_[index].phase = Phase::free;
+    free_.push_back(index);
+  }
+  done_.erase(done_.begin(), done_.begin() + count);
+  return count;
+}
+
+Completion StorageLane::completion_of(const Slot& slot) const {
+  return {.cookie = slot.task.cookie,
+          .file_offset = slot.task.chunk.file_offset,
+          .size = slot.task.chunk.size,
+          .bytes = slot.status.ok() ? payload_moved(slot) : 0,
+          .status = slot.status,
+          .way = slot.task.chunk.way};
+}
+
+// The ring failed us: what is in flight may still write to the slots, so they are never given back.
+void StorageLane::break_down(Status status) {
+  broken_ = true;
+  block_.abandon();
+  (void)ring_.release();
+  storing_count_ = 0;
+  for (std::uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].phase == Phase::storing) finish(i, status);
+  }
+}
+
+// No ring and no second thread: the calling thread does the transfer itself.
+Completion StorageLane::run(const Task& task) {
+  PENSTOCK_INVARIANT(is_idle());
+  Slot& slot = slots_[0];
+  slot = Slot{};
+  slot.task = task;
+  slot.memory = staged_ ? block_.data() : task.memory;
+  slot.status = prepare(slot);
+  std::byte* const payload = slot.memory + (task.chunk.file_offset - task.chunk.io_offset);
+  const bool copy_first = staged_ && task.op == Op::write;
+  if (slot.status.ok() && copy_first) slot.status = copies_->copy_to_host(payload, task.memory, task.chunk.size);
+  if (slot.status.ok() && copy_first) slot.status = copies_->record(0);
+  if (slot.status.ok() && copy_first) slot.status = copies_->wait(0, true);
+  while (slot.status.ok()) {
+    const RingOp op{.op = task.op,
+                    .fd = slot.fd,
+                    .memory = slot.memory + slot.moved,
+                    .size = static_cast<std::uint32_t>(task.chunk.io_size - slot.moved),
+                    .offset = task.chunk.io_offset + slot.moved};
+    if (advance(slot, perform(storage_, op)) == Next::done) break;
+  }
+  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) {
+    slot.status = copies_->copy_to_device(task.memory, payload, payload_moved(slot));
+    if (slot.status.ok()) slot.status = copies_->record(0);
+    if (slot.status.ok()) slot.status = copies_->wait(0, true);
+  }
+  slot.phase = Phase::free;
+  return completion_of(slot);
+}
+
+int StorageLane::fixed_file(const Slot& slot) {
+  const std::uint64_t id = slot.task.file->id();
+  const Way way = slot.task.chunk.way;
+  for (const FixedFile& known : fixed_files_) {
+    if (known.file_id == id && known.way == way) return known.number;
+  }
+  if (fixed_files_.size() == kFixedFilesMax) return -1;
+  fixed_files_.push_back({id, way, ring_->register_file(slot.fd)});
+  return fixed_files_.back().number;
+}
+
+void StorageLane::forget_file(std::uint64_t file_id) {
+  std::erase_if(fixed_files_, [&](const FixedFile& known) {
+    if (file_id != 0 && known.file_id != file_id) return false;
+    if (ring_ != nullptr) ring_->unregister_file(known.number);
+    return true;
+  });
+}
+
+}  // namespace penstock::core

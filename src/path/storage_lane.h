@@ -1,0 +1,91 @@
+// The lane that bounce and host share. A staged chunk travels between storage and a slot of pinned memory by a
+// Ring, and between the slot and the device by a CopyQueue; many slots overlap the two. In place, storage reads and
+// writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached.
+#pragma once
+
+#include <vector>
+
+#include "device/pinned_block.h"
+#include "path/path.h"
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class StorageLane final : public Lane {
+ public:
+  // Staged where options.device is set, in place otherwise.
+  static Result<std::unique_ptr<Lane>> open(Storage& storage, const LaneOptions& options);
+  ~StorageLane() override;
+
+  bool has_room() const override { return !free_.empty() && !broken_; }
+  bool is_idle() const override { return free_.size() == slots_.size(); }
+  void submit(const Task& task) override;
+  unsigned poll(std::span<Completion> completions, bool wait) override;
+  Completion run(const Task& task) override;
+  void forget_file(std::uint64_t file_id) override;
+  bool is_broken() const override { return broken_; }
+
+ private:
+  enum class Phase : std::uint8_t { free, storing, copying, done };
+
+  struct Slot {
+    Phase phase = Phase::free;
+    Task task;
+    std::byte* memory = nullptr;  // What storage reads and writes.
+    int fd = -1;
+    std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that storage has moved so far.
+    unsigned retries = 0;
+    Status status;
+  };
+
+  struct FixedFile {
+    std::uint64_t file_id = 0;
+    Way way = Way::buffered;
+    int number = -1;
+  };
+
+  enum class Next : std::uint8_t { done, again };
+
+  StorageLane(Storage& storage, const LaneOptions& options);
+  Status open_ring();
+  void begin(std::uint32_t index);
+  Status prepare(Slot& slot);
+  void push(std::uint32_t index);
+  void on_stored(std::uint32_t index, std::int32_t result);
+  Next advance(Slot& slot, std::int32_t result);
+  bool fall_back_to_buffered(Slot& slot, int error);
+  bool at_end_of_file(const Slot& slot) const;
+  void after_storage(std::uint32_t index);
+  Status start_copy(std::uint32_t index);
+  void on_copied(std::uint32_t index);
+  void finish(std::uint32_t index, Status status);
+  bool reap_ring(bool wait);
+  bool reap_copies(bool wait);
+  bool step(bool wait);
+  void break_down(Status status);
+  int fixed_file(const Slot& slot);
+  Completion completion_of(const Slot& slot) const;
+  std::uint64_t payload_moved(const Slot& slot) const;
+
+  Storage& storage_;
+  const LaneOptions options_;
+  const bool staged_;
+  PinnedBlock block_;
+  std::unique_ptr<CopyQueue> copies_;
+  std::unique_ptr<Ring> ring_;  // Opened with the first chunk that needs it.
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> copying_;  // Circular, in the order of their copies.
+  std::size_t copying_head_ = 0;
+  std::size_t copying_count_ = 0;
+  std::vector<std::uint32_t> done_;
+  std::vector<FixedFile> fixed_files_;
+  unsigned storing_count_ = 0;
+  bool broken_ = false;
+};
+
+// What one positioned transfer left over: bytes of the I/O range to resume from. Direct transfers resume on a
+// block boundary.
+std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align);
+
+}  // namespace penstock::core

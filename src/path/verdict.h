@@ -1,0 +1,42 @@
+// Whether a path can move a request, and why not: a stable reason with a sentence and a remedy, never a score.
+// The numbers are those of include/penstock/penstock.h.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::core {
+
+// Best first.
+enum class PathId : std::uint8_t { p2pdma, pagecache, vendor, bounce, host, null };
+constexpr unsigned kPathCount = 6;
+
+enum class Reason : std::uint8_t {
+  none,
+  not_listed,
+  not_built,
+  host_memory,
+  device_memory,
+  stand_in,
+  io_uring_forbidden,
+  io_uring_off,
+};
+constexpr unsigned kReasonCount = 8;
+
+struct Verdict {
+  PathId path = PathId::bounce;
+  bool usable = false;
+  Reason reason = Reason::none;  // For a usable path: none, or why it is slower than it could be.
+  int detail = 0;                // An errno that goes with the reason, or 0.
+};
+
+constexpr Verdict usable(PathId path, Reason reason = Reason::none, int detail = 0) {
+  return {path, true, reason, detail};
+}
+constexpr Verdict refused(PathId path, Reason reason, int detail = 0) { return {path, false, reason, detail}; }
+
+const char* path_name(PathId path);
+const char* reason_name(Reason reason);
+const char* reason_sentence(Reason reason);
+const char* reason_remedy(Reason reason);
+
+}  // namespace penstock::core

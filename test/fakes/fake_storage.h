@@ -1,0 +1,150 @@
+// One file in memory, with faults on demand. Direct descriptors check alignment as a strict kernel would. Its rings
+// complete in a seeded random order, so nothing may depend on the order of submission.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "storage/pread_ring.h"
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+class FakeStorage : public Storage {
+ public:
+  static constexpr int kUserFd = 100;
+  static constexpr std::uint32_t kAlign = 512;
+
+  // What happens to the next transfer that meets it: an error, or at most so many bytes.
+  struct Fault {
+    int error = 0;
+    std::size_t at_most = SIZE_MAX;
+  };
+  struct Access {
+    Op op;
+    bool direct;
+    std::uint64_t offset;
+    std::size_t size;
+  };
+
+  std::vector<char> content;
+  int open_flags = O_RDWR;
+  bool reopen_fails = false;
+  bool resident = false;
+  std::deque<Fault> faults;
+  std::function<void(Access)> on_access = [](Access) {};
+  std::uint64_t seed = 1;
+  std::vector<Access> accesses;
+
+  Result<FileFacts> facts(int fd) override {
+    if (fd != kUserFd) return os_failure(EBADF, "look at the file descriptor");
+    FileFacts facts;
+    facts.open_flags = open_flags;
+    facts.size = content.size();
+    facts.direct_memory_align = kAlign;
+    facts.direct_offset_align = kAlign;
+    facts.alignment_source = AlignmentSource::statx;
+    return facts;
+  }
+  Result<UniqueFd> duplicate(int) override { return open((open_flags & O_DIRECT) != 0); }
+  Result<UniqueFd> reopen(int, int, bool direct) override {
+    if (reopen_fails) return os_failure(EACCES, "open the file a second time");
+    return open(direct);
+  }
+  Result<std::uint64_t> size(int) override {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::uint64_t>(content.size());
+  }
+  Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+    return transfer(fd, Op::read, memory, size, offset);
+  }
+  Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override {
+    return transfer(fd, Op::write, const_cast<void*>(memory), size, offset);
+  }
+  Status sync(int) override { return success(); }
+  bool is_resident(int, std::uint64_t, std::uint64_t) override { return resident; }
+  Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
+  int io_uring_error() override { return 0; }
+
+ private:
+  // Real descriptors, so that UniqueFd may close them; which of them are direct is remembered here.
+  Result<UniqueFd> open(bool direct) {
+    UniqueFd fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    const std::lock_guard lock(mutex_);
+    if (fd.get() >= static_cast<int>(direct_.size())) direct_.resize(static_cast<std::size_t>(fd.get()) + 1);
+    direct_[static_cast<std::size_t>(fd.get())] = direct;
+    return fd;
+  }
+
+  Result<std::size_t> transfer(int fd, Op op, void* memory, std::size_t size, std::uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    const bool direct = direct_[static_cast<std::size_t>(fd)];
+    accesses.push_back({op, direct, offset, size});
+    on_access(accesses.back());
+    if (direct && ((offset | size | reinterpret_cast<std::uintptr_t>(memory)) % kAlign) != 0) {
+      return os_failure(EINVAL, "transfer misaligned");
+    }
+    Fault fault;
+    if (!faults.empty()) {
+      fault = faults.front();
+      faults.pop_front();
+    }
+    if (fault.error != 0) return os_failure(fault.error, "transfer as scripted");
+    size = std::min(size, fault.at_most);
+    if (op == Op::write) {
+      if (content.size() < offset + size) content.resize(offset + size);
+      std::memcpy(content.data() + offset, memory, size);
+      return size;
+    }
+    if (offset >= content.size()) return std::size_t{0};
+    size = std::min<std::size_t>(size, content.size() - offset);
+    std::memcpy(memory, content.data() + offset, size);
+    return size;
+  }
+
+  std::mutex mutex_;
+  std::vector<bool> direct_;
+};
+
+// Completes one pushed operation a reap, in random order.
+class FakeRing final : public Ring {
+ public:
+  FakeRing(FakeStorage& storage, unsigned depth) : storage_(storage), depth_(depth), random_(storage.seed) {}
+
+  bool is_io_uring() const override { return false; }
+  void push(const RingOp& op) override {
+    if (waiting_.size() >= depth_) std::abort();
+    waiting_.push_back(op);
+  }
+  Status submit() override { return success(); }
+  Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {
+    if (waiting_.empty() || completions.empty()) return 0u;
+    if (!wait && random_() % 2 == 0) return 0u;  // Not ready yet.
+    std::swap(waiting_[random_() % waiting_.size()], waiting_.back());
+    const RingOp op = waiting_.back();
+    waiting_.pop_back();
+    completions[0] = {op.tag, perform(storage_, op)};
+    return 1u;
+  }
+  Status register_memory(void*, std::size_t) override { return success(); }
+  int register_file(int) override { return -1; }
+  void unregister_file(int) override {}
+
+ private:
+  FakeStorage& storage_;
+  const unsigned depth_;
+  std::mt19937_64 random_;
+  std::vector<RingOp> waiting_;
+};
+
+inline Result<std::unique_ptr<Ring>> FakeStorage::open_ring(unsigned depth) {
+  return std::unique_ptr<Ring>(std::make_unique<FakeRing>(*this, depth));
+}
+
+}  // namespace penstock::core
