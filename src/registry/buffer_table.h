@@ -1,0 +1,44 @@
+// Registered buffers by exact base address, with what is known of their memory. Looking one up takes no lock and
+// writes nothing; registering and deregistering take a mutex.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "device/device.h"
+
+namespace penstock::core {
+
+struct Buffer {
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;  // Bytes registered.
+  PointerFacts memory;
+};
+
+class BufferTable {
+ public:
+  BufferTable();
+  ~BufferTable();
+
+  Status insert(const Buffer& buffer);
+  Status remove(std::uint64_t base);
+  std::optional<Buffer> find(std::uint64_t base) const;
+
+ private:
+  struct Entry;
+  struct Table;
+
+  Entry* place_for(Table& table, std::uint64_t base) const;
+  void make_room();
+
+  std::atomic<Table*> current_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Table>> tables_;  // All there ever were: a reader may still be in an old one.
+  std::atomic<std::uint32_t> rebuilds_{0};      // Odd while the table is swept.
+};
+
+}  // namespace penstock::core

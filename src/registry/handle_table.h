@@ -1,0 +1,130 @@
+// Things that callers know by a number: files. A number is never given out twice, so one that was deregistered, or
+// never existed, is told from a live one without touching memory that is gone. Pinning and unpinning take no lock;
+// removing waits for the pins.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+
+namespace penstock::core {
+
+template <typename T>
+class HandleTable {
+ public:
+  static constexpr std::uint32_t kCountMax = 1u << 20;
+
+  HandleTable() = default;
+  ~HandleTable() {
+    for (std::uint32_t index = 0; index < used_; ++index) delete entry(index).value.load();
+    for (auto& block : blocks_) delete[] block.load();
+  }
+
+  Result<std::uint64_t> insert(std::unique_ptr<T> value) {
+    const std::lock_guard lock(mutex_);
+    std::uint32_t index = used_;
+    if (!free_.empty()) {
+      index = free_.back();
+      free_.pop_back();
+    } else if (used_ == kCountMax) {
+      return failure(Code::limit, "register one more");
+    } else {
+      if (index % kBlock == 0) blocks_[index / kBlock].store(new Entry[kBlock], std::memory_order_release);
+      ++used_;
+    }
+    Entry& slot = entry(index);
+    slot.value.store(value.release(), std::memory_order_relaxed);
+    const std::uint64_t state = slot.state.load(std::memory_order_relaxed) | kLive;
+    slot.state.store(state, std::memory_order_release);
+    return number(index, state);
+  }
+
+  // Null when there is no such thing (any more). What is pinned stays until it is unpinned.
+  T* pin(std::uint64_t handle) {
+    Entry* slot = find(handle);
+    if (slot == nullptr) return nullptr;
+    std::uint64_t state = slot->state.load(std::memory_order_acquire);
+    do {
+      if ((state & kLive) == 0 || generation(state) != handle >> 32) return nullptr;
+    } while (!slot->state.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel));
+    return slot->value.load(std::memory_order_relaxed);
+  }
+
+  void unpin(std::uint64_t handle) {
+    Entry* slot = find(handle);
+    const std::uint64_t before = slot->state.fetch_sub(1, std::memory_order_acq_rel);
+    if ((before & kLive) == 0) slot->state.notify_all();
+  }
+
+  // From here on nobody can pin it; null when somebody else was first. `finish` must follow.
+  T* retire(std::uint64_t handle) {
+    Entry* slot = find(handle);
+    if (slot == nullptr) return nullptr;
+    std::uint64_t state = slot->state.load(std::memory_order_acquire);
+    do {
+      if ((state & kLive) == 0 || generation(state) != handle >> 32) return nullptr;
+    } while (!slot->state.compare_exchange_weak(state, state & ~kLive, std::memory_order_acq_rel));
+    return slot->value.load(std::memory_order_relaxed);
+  }
+
+  // After retire: waits until nobody has it pinned, and hands it back.
+  std::unique_ptr<T> finish(std::uint64_t handle) {
+    Entry* slot = find(handle);
+    std::uint64_t state = slot->state.load(std::memory_order_acquire);
+    while ((state & kPins) != 0) {
+      slot->state.wait(state, std::memory_order_acquire);
+      state = slot->state.load(std::memory_order_acquire);
+    }
+    std::unique_ptr<T> value(slot->value.exchange(nullptr, std::memory_order_relaxed));
+    slot->state.store((generation(state) + 1) << 32, std::memory_order_release);
+    const std::lock_guard lock(mutex_);
+    free_.push_back(static_cast<std::uint32_t>(handle) - 1);
+    return value;
+  }
+
+  // The numbers of all live things, at some moment.
+  std::vector<std::uint64_t> handles() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::uint64_t> live;
+    for (std::uint32_t index = 0; index < used_; ++index) {
+      const std::uint64_t state = entry(index).state.load(std::memory_order_acquire);
+      if ((state & kLive) != 0) live.push_back(number(index, state));
+    }
+    return live;
+  }
+
+ private:
+  static constexpr std::uint32_t kBlock = 1024;
+  static constexpr std::uint64_t kLive = 1u << 31;
+  static constexpr std::uint64_t kPins = kLive - 1;
+
+  struct Entry {
+    std::atomic<std::uint64_t> state{0};  // Generation (32 bits), live (1), pins (31).
+    std::atomic<T*> value{nullptr};
+  };
+
+  static std::uint64_t generation(std::uint64_t state) { return state >> 32; }
+  // The index counts from one, so that no handle is zero.
+  static std::uint64_t number(std::uint32_t index, std::uint64_t state) {
+    return generation(state) << 32 | (index + 1);
+  }
+  Entry& entry(std::uint32_t index) { return blocks_[index / kBlock].load(std::memory_order_acquire)[index % kBlock]; }
+  Entry* find(std::uint64_t handle) {
+    const std::uint32_t index = static_cast<std::uint32_t>(handle) - 1;
+    if (index >= kCountMax) return nullptr;
+    Entry* block = blocks_[index / kBlock].load(std::memory_order_acquire);
+    return block == nullptr ? nullptr : &block[index % kBlock];
+  }
+
+  std::array<std::atomic<Entry*>, kCountMax / kBlock> blocks_{};
+  std::mutex mutex_;  // For registration alone.
+  std::vector<std::uint32_t> free_;
+  std::uint32_t used_ = 0;
+};
+
+}  // namespace penstock::core
