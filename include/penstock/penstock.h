@@ -52,7 +52,8 @@ typedef enum penstock_code {
   PENSTOCK_LIMIT = 16,
   PENSTOCK_CLOSED = 17,
   PENSTOCK_UNSUPPORTED = 18,
-  PENSTOCK_DEVICE_LOST = 19
+  PENSTOCK_DEVICE_LOST = 19,
+  PENSTOCK_PAST_ALLOCATION = 20
 } penstock_code;
 
 /* code 0 is success in every domain. step is a string literal: what was being done when it failed. */
@@ -78,27 +79,23 @@ typedef enum penstock_path {
   PENSTOCK_PATH_COUNT = 6
 } penstock_path;
 
-const char* penstock_path_name(int path); /* "p2pdma", ...; "unknown" otherwise */
+const char* penstock_path_name(int path);    /* "p2pdma", ...; "unknown" otherwise */
 int penstock_path_by_name(const char* name); /* -1 where there is none */
 
 /* Why a path was taken or refused. Numbers and names are stable. */
 typedef enum penstock_reason {
-  PENSTOCK_REASON_NONE = 0,                /* nothing stands in the way */
-  PENSTOCK_REASON_NOT_LISTED = 1,          /* configuration does not list the path */
-  PENSTOCK_REASON_NOT_BUILT = 2,           /* this version of Penstock does not have the path yet */
-  PENSTOCK_REASON_HOST_MEMORY = 3,         /* the buffer is host memory: there is no device to reach */
-  PENSTOCK_REASON_DEVICE_MEMORY = 4,       /* the buffer is device memory: the host path cannot reach it */
-  PENSTOCK_REASON_STAND_IN = 5,            /* the device is host memory standing in for a GPU */
-  PENSTOCK_REASON_KERNEL_NO_P2PDMA = 6,    /* the kernel was built without CONFIG_PCI_P2PDMA */
-  PENSTOCK_REASON_NO_NVIDIA_FS = 7,        /* the nvidia-fs kernel module is not loaded */
-  PENSTOCK_REASON_NOT_A_DISK_FILE = 8,     /* no block device lies under the file */
-  PENSTOCK_REASON_NO_DIRECT_IO = 9,        /* the file cannot do direct I/O */
-  PENSTOCK_REASON_IO_URING_FORBIDDEN = 10, /* usable, with preadv2/pwritev2 in place of io_uring: refused here */
-  PENSTOCK_REASON_IO_URING_OFF = 11,       /* usable, with preadv2/pwritev2 in place of io_uring: configured off */
-  PENSTOCK_REASON_COUNT = 12
+  PENSTOCK_REASON_NONE = 0,               /* nothing stands in the way */
+  PENSTOCK_REASON_NOT_LISTED = 1,         /* configuration does not list the path */
+  PENSTOCK_REASON_NOT_BUILT = 2,          /* this version of Penstock does not have the path yet */
+  PENSTOCK_REASON_HOST_MEMORY = 3,        /* the buffer is host memory: there is no device to reach */
+  PENSTOCK_REASON_DEVICE_MEMORY = 4,      /* the buffer is device memory: the host path cannot reach it */
+  PENSTOCK_REASON_STAND_IN = 5,           /* the device is host memory standing in for a GPU */
+  PENSTOCK_REASON_IO_URING_FORBIDDEN = 6, /* usable, with preadv2/pwritev2 in place of io_uring: refused here */
+  PENSTOCK_REASON_IO_URING_OFF = 7,       /* usable, with preadv2/pwritev2 in place of io_uring: configured off */
+  PENSTOCK_REASON_COUNT = 8
 } penstock_reason;
 
-const char* penstock_reason_name(int reason);     /* "kernel_no_p2pdma", ... */
+const char* penstock_reason_name(int reason);     /* "not_built", ... */
 const char* penstock_reason_sentence(int reason); /* what it means, for people */
 const char* penstock_reason_remedy(int reason);   /* what to do about it; "" where nothing is to be done */
 
@@ -111,13 +108,13 @@ typedef struct penstock_verdict {
 
 /* What one transfer did. */
 typedef struct penstock_report {
-  uint64_t bytes;                                /* moved, counted from the request's start without a gap */
-  uint64_t bytes_by_path[PENSTOCK_PATH_COUNT];   /* their sum is bytes */
-  uint64_t direct_bytes;                         /* of bytes: moved by O_DIRECT */
-  uint64_t cached_bytes;                         /* of bytes: moved through the page cache */
-  int32_t path;                                  /* penstock_path: the one chosen for the request */
-  int32_t reason;                                /* penstock_reason: why the best path there is was not it */
-  int32_t refused_path;                          /* penstock_path which that reason speaks of; -1: none is better */
+  uint64_t bytes;                              /* moved, counted from the request's start without a gap */
+  uint64_t bytes_by_path[PENSTOCK_PATH_COUNT]; /* their sum is bytes */
+  uint64_t direct_bytes;                       /* of bytes: moved by O_DIRECT */
+  uint64_t cached_bytes;                       /* of bytes: moved through the page cache */
+  int32_t path;                                /* penstock_path: the one chosen for the request */
+  int32_t reason;                              /* penstock_reason: why the best path there is was not it */
+  int32_t refused_path;                        /* penstock_path which that reason speaks of; -1: none is better */
 } penstock_report;
 
 /* ---- Session ------------------------------------------------------------------------------------------------ */
@@ -126,16 +123,16 @@ typedef struct penstock_session penstock_session;
 
 /* Zero means the default, which the environment variable named beside may change. What stands here wins. */
 typedef struct penstock_options {
-  size_t size;            /* sizeof(penstock_options) */
-  uint64_t ring_bytes;    /* pinned host memory a device, at most. 256 MiB. PENSTOCK_RING_MIB */
-  uint64_t chunk_bytes;   /* one storage operation of a large request, at most. 4 MiB. PENSTOCK_CHUNK_KIB */
-  uint32_t workers;       /* threads for large requests. One a core, up to 16. PENSTOCK_WORKERS */
-  const char* device;     /* "cuda", "host" (memory standing in for a GPU) or "auto". PENSTOCK_DEVICE */
-  const char* paths;      /* comma-separated, best first. "p2pdma,pagecache,vendor,bounce,host". PENSTOCK_PATHS */
-  const char* require;    /* a path, or "" for none: other paths then refuse. PENSTOCK_REQUIRE */
-  const char* direct_io;  /* "auto" (where the user's descriptor has it, or the data is cold), "always", "never".
-                             PENSTOCK_DIRECT_IO */
-  const char* io_uring;   /* "auto" or "off". PENSTOCK_IO_URING */
+  size_t size;           /* sizeof(penstock_options) */
+  uint64_t ring_bytes;   /* pinned host memory a device, at most. 256 MiB. PENSTOCK_RING_MIB */
+  uint64_t chunk_bytes;  /* one storage operation of a large request, at most. 4 MiB. PENSTOCK_CHUNK_KIB */
+  uint32_t workers;      /* threads for large requests. One a core, up to 16. PENSTOCK_WORKERS */
+  const char* device;    /* "cuda", "host" (memory standing in for a GPU) or "auto". PENSTOCK_DEVICE */
+  const char* paths;     /* comma-separated, best first. "p2pdma,pagecache,vendor,bounce,host". PENSTOCK_PATHS */
+  const char* require;   /* a path, or "" for none: other paths then refuse. PENSTOCK_REQUIRE */
+  const char* direct_io; /* "auto" (where the user's descriptor has it, or the data is cold), "always", "never".
+                            PENSTOCK_DIRECT_IO */
+  const char* io_uring;  /* "auto" or "off". PENSTOCK_IO_URING */
 } penstock_options;
 
 penstock_status penstock_session_open(const penstock_options* options, penstock_session** session);
@@ -163,17 +160,16 @@ penstock_status penstock_device_alloc(penstock_session* session, unsigned ordina
 void penstock_device_free(penstock_session* session, unsigned ordinal, void* memory);
 /* Blocking copies between device memory and any host memory. */
 penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host, size_t size);
-penstock_status penstock_device_download(penstock_session* session, void* host, const void* device_memory,
-                                         size_t size);
+penstock_status penstock_device_download(penstock_session* session, void* host, const void* device_memory, size_t size);
 
 /* ---- Files and buffers -------------------------------------------------------------------------------------- */
 
 typedef uint64_t penstock_file; /* 0 is never one */
 
 typedef struct penstock_file_info {
-  uint64_t size;                /* bytes, when it was registered */
+  uint64_t size; /* bytes, when it was registered */
   uint64_t inode;
-  uint32_t device_major;        /* of the block device under the file, 0:0 where there is none */
+  uint32_t device_major; /* of the block device under the file, 0:0 where there is none */
   uint32_t device_minor;
   int32_t is_block_device;
   int32_t readable;
@@ -204,7 +200,8 @@ penstock_status penstock_read(penstock_session* session, penstock_file file, voi
 penstock_status penstock_write(penstock_session* session, penstock_file file, const void* base, size_t size,
                                int64_t file_offset, int64_t buffer_offset, penstock_report* report);
 
-/* Many requests in flight from one thread. Each moves at most request_bytes_max bytes. */
+/* Many requests in flight from one thread. Each moves at most request_bytes_max bytes. Submitted requests are handed
+ * to the kernel together, by the next reap (its capacity may be 0). */
 typedef struct penstock_queue penstock_queue;
 
 typedef struct penstock_request {

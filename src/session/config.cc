@@ -1,0 +1,151 @@
+#include "session/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/align.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kRingBytesMin = std::uint64_t{1} << 20;
+constexpr std::uint64_t kRingBytesMax = std::uint64_t{64} << 30;
+constexpr std::uint64_t kChunkBytesMin = 64u << 10;
+constexpr std::uint64_t kChunkBytesMax = std::uint64_t{1} << 30;
+constexpr std::uint64_t kWorkersMax = 256;
+constexpr unsigned kWorkersDefaultMax = 16;
+constexpr PathId kDefaultPaths[] = {PathId::p2pdma, PathId::pagecache, PathId::vendor, PathId::bounce, PathId::host};
+
+std::optional<PathId> path_named(std::string_view name) {
+  for (unsigned i = 0; i < kPathCount; ++i) {
+    if (name == path_name(static_cast<PathId>(i))) return static_cast<PathId>(i);
+  }
+  return std::nullopt;
+}
+
+// Commas between names; every name known, none twice, at least one.
+bool parse_paths(std::string_view text, PathList& list) {
+  list = {};
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::optional<PathId> path = path_named(text.substr(0, comma));
+    if (!path || list.contains(*path)) return false;
+    list.paths[list.count++] = *path;
+    if (comma == std::string_view::npos) return true;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+bool parse_number(std::string_view text, std::uint64_t unit, std::uint64_t& value) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number > UINT64_MAX / unit) return false;
+  value = number * unit;
+  return true;
+}
+
+template <typename T>
+struct Word {
+  std::string_view name;
+  T value;
+};
+
+template <typename T, std::size_t N>
+bool parse_word(std::string_view text, const Word<T> (&words)[N], T& value) {
+  for (const Word<T>& word : words) {
+    if (text == word.name) {
+      value = word.value;
+      return true;
+    }
+  }
+  return false;
+}
+
+constexpr Word<DeviceChoice> kDeviceWords[] = {
+    {"auto", DeviceChoice::automatic}, {"cuda", DeviceChoice::cuda}, {"host", DeviceChoice::host}};
+constexpr Word<DirectIo> kDirectWords[] = {
+    {"auto", DirectIo::automatic}, {"always", DirectIo::always}, {"never", DirectIo::never}};
+constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
+
+Status number_from(std::uint64_t wish, const char* variable, std::uint64_t unit, std::uint64_t low, std::uint64_t high,
+                   const char* step, std::uint64_t& value) {
+  if (wish != 0) value = wish;
+  else if (variable != nullptr && !parse_number(variable, unit, value)) return failure(Code::invalid_argument, step);
+  return value < low || value > high ? failure(Code::invalid_argument, step) : success();
+}
+
+const char* first_said(const char* wish, const char* variable) { return wish != nullptr ? wish : variable; }
+
+unsigned default_workers() {
+  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return std::clamp(static_cast<unsigned>(std::max(cores, 1L)), 1u, kWorkersDefaultMax);
+}
+
+Status read_numbers(Config& config, const ConfigWishes& wishes, Environment environment) {
+  Status status =
+      number_from(wishes.ring_bytes, environment("PENSTOCK_RING_MIB"), 1u << 20, kRingBytesMin, kRingBytesMax,
+                  "understand the ring size (ring_bytes, PENSTOCK_RING_MIB)", config.ring_bytes);
+  if (!status.ok()) return status;
+  status = number_from(wishes.chunk_bytes, environment("PENSTOCK_CHUNK_KIB"), 1u << 10, kChunkBytesMin, kChunkBytesMax,
+                       "understand the chunk size (chunk_bytes, PENSTOCK_CHUNK_KIB)", config.chunk_bytes);
+  if (!status.ok()) return status;
+  config.chunk_bytes = align_down(config.chunk_bytes, kChunkBytesMin);
+  std::uint64_t workers = default_workers();
+  status = number_from(wishes.workers, environment("PENSTOCK_WORKERS"), 1, 1, kWorkersMax,
+                       "understand the number of workers (workers, PENSTOCK_WORKERS)", workers);
+  config.workers = static_cast<unsigned>(workers);
+  return status;
+}
+
+Status read_words(Config& config, const ConfigWishes& wishes, Environment environment) {
+  if (const char* word = first_said(wishes.device, environment("PENSTOCK_DEVICE"));
+      word != nullptr && !parse_word(word, kDeviceWords, config.device)) {
+    return failure(Code::invalid_argument, "understand the device (device, PENSTOCK_DEVICE: auto, cuda or host)");
+  }
+  if (const char* word = first_said(wishes.direct_io, environment("PENSTOCK_DIRECT_IO"));
+      word != nullptr && !parse_word(word, kDirectWords, config.direct_io)) {
+    return failure(Code::invalid_argument,
+                   "understand direct I/O (direct_io, PENSTOCK_DIRECT_IO: auto, always or never)");
+  }
+  if (const char* word = first_said(wishes.io_uring, environment("PENSTOCK_IO_URING"));
+      word != nullptr && !parse_word(word, kUringWords, config.io_uring)) {
+    return failure(Code::invalid_argument, "understand io_uring (io_uring, PENSTOCK_IO_URING: auto or off)");
+  }
+  return success();
+}
+
+Status read_paths(Config& config, const ConfigWishes& wishes, Environment environment) {
+  for (const PathId path : kDefaultPaths) config.paths.paths[config.paths.count++] = path;
+  if (const char* names = first_said(wishes.paths, environment("PENSTOCK_PATHS"));
+      names != nullptr && !parse_paths(names, config.paths)) {
+    return failure(Code::invalid_argument, "understand the list of paths (paths, PENSTOCK_PATHS)");
+  }
+  const char* name = first_said(wishes.require, environment("PENSTOCK_REQUIRE"));
+  if (name == nullptr || name[0] == '\0') return success();
+  config.require = path_named(name);
+  if (!config.require) return failure(Code::invalid_argument, "understand the required path (PENSTOCK_REQUIRE)");
+  return success();
+}
+
+}  // namespace
+
+bool PathList::contains(PathId path) const {
+  const auto end = paths.begin() + count;
+  return std::find(paths.begin(), end, path) != end;
+}
+
+const char* process_environment(const char* name) { return std::getenv(name); }
+
+Result<Config> make_config(const ConfigWishes& wishes, Environment environment) {
+  Config config;
+  if (const Status status = read_numbers(config, wishes, environment); !status.ok()) return status;
+  if (const Status status = read_words(config, wishes, environment); !status.ok()) return status;
+  if (const Status status = read_paths(config, wishes, environment); !status.ok()) return status;
+  return config;
+}
+
+}  // namespace penstock::core

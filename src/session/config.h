@@ -1,0 +1,53 @@
+// What a session is told once, when it opens: options of the caller over the environment over defaults. An unusable
+// value is an error that names it, never a silent default. The only place that reads the environment.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "base/status.h"
+#include "path/verdict.h"
+
+namespace penstock::core {
+
+enum class DeviceChoice : std::uint8_t { automatic, cuda, host };
+enum class DirectIo : std::uint8_t { automatic, always, never };
+
+struct PathList {
+  std::array<PathId, kPathCount> paths{};
+  unsigned count = 0;
+
+  bool contains(PathId path) const;
+};
+
+struct Config {
+  std::uint64_t ring_bytes = std::uint64_t{256} << 20;  // Pinned host memory a device, at most.
+  std::uint64_t chunk_bytes = std::uint64_t{4} << 20;   // One storage operation of a large request, at most.
+  unsigned workers = 0;                                 // Threads for large requests.
+  DeviceChoice device = DeviceChoice::automatic;
+  PathList paths;                 // Best first.
+  std::optional<PathId> require;  // Any other path refuses.
+  DirectIo direct_io = DirectIo::automatic;
+  bool io_uring = true;
+};
+
+// The caller's wishes as penstock_options has them: zero and null mean "not said".
+struct ConfigWishes {
+  std::uint64_t ring_bytes = 0;
+  std::uint64_t chunk_bytes = 0;
+  std::uint32_t workers = 0;
+  const char* device = nullptr;
+  const char* paths = nullptr;
+  const char* require = nullptr;
+  const char* direct_io = nullptr;
+  const char* io_uring = nullptr;
+};
+
+// The environment, or a test's stand-in for it. Null where the variable is not set.
+using Environment = const char* (*)(const char* name);
+const char* process_environment(const char* name);
+
+Result<Config> make_config(const ConfigWishes& wishes, Environment environment);
+
+}  // namespace penstock::core

@@ -1,0 +1,73 @@
+#include "session/config.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace penstock::core {
+namespace {
+
+std::map<std::string, std::string> variables;
+
+const char* test_environment(const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? nullptr : found->second.c_str();
+}
+
+class ConfigTest : public testing::Test {
+ protected:
+  void SetUp() override { variables.clear(); }
+  Result<Config> make(const ConfigWishes& wishes = {}) { return make_config(wishes, test_environment); }
+};
+
+TEST_F(ConfigTest, DefaultsAreBounded) {
+  const Config config = *make();
+
+  EXPECT_EQ(config.ring_bytes, 256u << 20);
+  EXPECT_GE(config.workers, 1u);
+  EXPECT_LE(config.workers, 16u);
+  EXPECT_EQ(config.paths.paths[0], PathId::p2pdma);
+  EXPECT_FALSE(config.paths.contains(PathId::null));
+  EXPECT_FALSE(config.require.has_value());
+}
+
+TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
+  variables = {{"PENSTOCK_RING_MIB", "32"},    {"PENSTOCK_WORKERS", "3"},       {"PENSTOCK_PATHS", "bounce,host"},
+               {"PENSTOCK_REQUIRE", "bounce"}, {"PENSTOCK_DIRECT_IO", "never"}, {"PENSTOCK_IO_URING", "off"},
+               {"PENSTOCK_DEVICE", "host"},    {"PENSTOCK_CHUNK_KIB", "1024"}};
+
+  const Config config = *make({.workers = 5, .require = ""});
+
+  EXPECT_EQ(config.ring_bytes, 32u << 20);
+  EXPECT_EQ(config.chunk_bytes, 1u << 20);
+  EXPECT_EQ(config.workers, 5u);
+  EXPECT_EQ(config.paths.count, 2u);
+  EXPECT_FALSE(config.require.has_value());
+  EXPECT_EQ(config.direct_io, DirectIo::never);
+  EXPECT_FALSE(config.io_uring);
+  EXPECT_EQ(config.device, DeviceChoice::host);
+}
+
+TEST_F(ConfigTest, AValueThatMakesNoSenseIsAnErrorThatNamesIt) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"PENSTOCK_RING_MIB", "many"}, {"PENSTOCK_RING_MIB", "0"},
+      {"PENSTOCK_RING_MIB", "-1"},   {"PENSTOCK_RING_MIB", "99999999999999999999"},
+      {"PENSTOCK_RING_MIB", "12 "},  {"PENSTOCK_CHUNK_KIB", "1"},
+      {"PENSTOCK_WORKERS", "0"},     {"PENSTOCK_WORKERS", "1000000"},
+      {"PENSTOCK_DEVICE", "gpu"},    {"PENSTOCK_PATHS", ""},
+      {"PENSTOCK_PATHS", "bounce,"}, {"PENSTOCK_PATHS", "bounce,bounce"},
+      {"PENSTOCK_PATHS", "fastest"}, {"PENSTOCK_REQUIRE", "fastest"},
+      {"PENSTOCK_DIRECT_IO", "yes"}, {"PENSTOCK_IO_URING", "maybe"},
+  };
+  for (const auto& [name, value] : bad) {
+    variables = {{name, value}};
+    const Result<Config> config = make();
+    ASSERT_FALSE(config.ok()) << name << "=" << value;
+    EXPECT_TRUE(config.status().is(Code::invalid_argument));
+    EXPECT_NE(describe(config.status()).find(name), std::string::npos) << describe(config.status());
+  }
+}
+
+}  // namespace
+}  // namespace penstock::core

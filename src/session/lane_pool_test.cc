@@ -1,0 +1,64 @@
+#include "session/lane_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "path/null/null_path.h"
+
+namespace penstock::core {
+namespace {
+
+TEST(LaneShapesTest, AllLanesFitIntoTheRingWhateverIsAskedFor) {
+  for (std::uint64_t ring = 1; ring <= 1024; ring *= 2) {
+    for (std::uint64_t chunk = 64; chunk <= 256 * 1024; chunk *= 4) {
+      for (const unsigned workers : {1u, 2u, 7u, 16u, 64u, 256u}) {
+        const LaneShapes shapes = shape_lanes(ring << 20, chunk << 10, workers);
+        const auto bytes = [](const LaneShape& shape) { return shape.count * shape.depth * shape.chunk; };
+        ASSERT_LE(bytes(shapes.small) + bytes(shapes.large), ring << 20) << ring << " " << chunk << " " << workers;
+        for (const LaneShape& shape : {shapes.small, shapes.large}) {
+          ASSERT_GE(shape.count, 1u);
+          ASSERT_GE(shape.depth, 1u);
+          ASSERT_GE(shape.chunk, 64u << 10);
+          ASSERT_EQ(shape.chunk % 4096, 0u);
+        }
+      }
+    }
+  }
+}
+
+TEST(LanePoolTest, ABorrowerWaitsUntilALaneComesBack) {
+  NullPath path;
+  RingBudget budget(1 << 20);
+  LanePool pool(path, nullptr, {.count = 1, .depth = 1, .chunk = 65536}, budget);
+  std::atomic<bool> borrowed{false};
+  std::thread waiter;
+  {
+    const Result<LanePool::Loan> loan = pool.borrow();
+    ASSERT_TRUE(loan.ok());
+    EXPECT_FALSE(pool.try_borrow());
+    waiter = std::thread([&] {
+      ASSERT_TRUE(pool.borrow().ok());
+      borrowed = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(borrowed);
+  }
+  waiter.join();
+
+  EXPECT_TRUE(borrowed);
+}
+
+TEST(RingBudgetTest, NeverGivesMoreThanItsLimit) {
+  RingBudget budget(100);
+
+  EXPECT_TRUE(budget.reserve(60));
+  EXPECT_FALSE(budget.reserve(41));
+  EXPECT_TRUE(budget.reserve(40));
+  budget.give_back(60);
+  EXPECT_EQ(budget.used(), 40u);
+  EXPECT_FALSE(budget.reserve(UINT64_MAX));
+}
+
+}  // namespace
+}  // namespace penstock::core

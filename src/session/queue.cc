@@ -1,0 +1,189 @@
+#include "session/queue.h"
+
+#include <algorithm>
+
+#include "base/align.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 30;
+constexpr std::size_t kPollMax = 32;
+
+}  // namespace
+
+Queue::Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max)
+    : session_(session), chunk_max_(chunk_max), request_bytes_max_(request_bytes_max), pending_(depth) {
+  free_.reserve(depth);
+  done_.reserve(depth);
+  lanes_.reserve(kLanesMax);
+  for (unsigned i = depth; i > 0; --i) free_.push_back(i - 1);
+}
+
+Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std::uint64_t request_bytes_max) {
+  if (depth == 0 || depth > kDepthMax || request_bytes_max == 0 || request_bytes_max > kRequestBytesMax) {
+    return failure(Code::invalid_argument, "open the queue");
+  }
+  // An unaligned request touches one block more than it has bytes for: at either end. Where the blocks are larger
+  // than a page, it takes two chunks.
+  const std::uint64_t chunk_max = align_up(request_bytes_max, 4096) + (request_bytes_max % 4096 != 0 ? 4096 : 0);
+  std::unique_ptr<Queue> queue(new Queue(session, depth, chunk_max, request_bytes_max));
+  session.add_queue(queue.get());
+  return queue;
+}
+
+Queue::~Queue() {
+  session_.remove_queue(this);
+  QueueCompletion ignored[kPollMax];
+  while (free_.size() < pending_.size()) (void)reap(ignored, 1);
+  for (OwnLane& own : lanes_) {
+    own.lane.reset();
+    own.budget->give_back(own.bytes);
+  }
+}
+
+Result<Queue::OwnLane*> Queue::lane_for(Path& path, Device* device) {
+  for (OwnLane& own : lanes_) {
+    if (own.path == &path && own.device == device) return &own;
+  }
+  if (lanes_.size() == kLanesMax) return failure(Code::limit, "use one more device in this queue");
+  const LaneOptions options{.device = device, .depth = static_cast<unsigned>(pending_.size()), .chunk_max = chunk_max_};
+  RingBudget& budget = session_.budget_of(device);
+  const std::uint64_t bytes = path.lane_bytes(options);
+  if (!budget.reserve(bytes)) return failure(Code::limit, "take pinned memory for the queue");
+  Result<std::unique_ptr<Lane>> lane = path.open_lane(options);
+  if (!lane.ok()) {
+    budget.give_back(bytes);
+    return lane.status();
+  }
+  lanes_.push_back({.path = &path, .device = device, .lane = std::move(*lane), .budget = &budget, .bytes = bytes});
+  lanes_.back().backlog.resize(pending_.size() * kChunksMax);
+  return &lanes_.back();
+}
+
+Status Queue::submit(const RawRequest& request, std::uint64_t cookie) {
+  File* file = session_.files_.pin(request.file);
+  const Status status = submit_pinned(request, file, cookie);
+  if (file != nullptr && !status.ok()) session_.files_.unpin(request.file);
+  return status;
+}
+
+Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return failure(Code::limit, "submit to the queue");
+  Session::Checked checked;
+  if (const Status status = session_.check(request, file, checked); !status.ok()) return status;
+  if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
+  const Result<OwnLane*> own = lane_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
+  if (!own.ok()) return own.status();
+  if ((*own)->lane->is_broken()) return failure(Code::closed, "submit to the queue");
+
+  const Plan plan = session_.plan_for(checked, chunk_max_);
+  if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit so large a request to the queue");
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  pending_[index] = {.handle = request.file,
+                     .cookie = cookie,
+                     .input = checked.input,
+                     .report = checked.report,
+                     .end = checked.input.file_offset + checked.input.size,
+                     .failed_at = UINT64_MAX,
+                     .chunks = static_cast<unsigned>(plan.chunk_count())};
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+    Task task = make_task(checked.input, plan.chunk(i));
+    task.cookie = index;
+    OwnLane& lane = **own;
+    lane.backlog[(lane.head + lane.count++) % lane.backlog.size()] = task;
+  }
+  if (plan.chunk_count() == 0) complete(index);
+  flush(**own);
+  return success();
+}
+
+void Queue::flush(OwnLane& own) {
+  while (own.count > 0 && own.lane->has_room()) {
+    own.lane->submit(own.backlog[own.head]);
+    own.head = (own.head + 1) % own.backlog.size();
+    --own.count;
+  }
+}
+
+void Queue::complete(std::uint32_t index) {
+  Pending& pending = pending_[index];
+  pending.report.bytes = pending.end - pending.input.file_offset;
+  pending.report.direct_bytes = std::min(pending.report.direct_bytes, pending.report.bytes);
+  if (pending.input.size > 0) {
+    session_.counters_.add(pending.report.path, pending.report.reason, pending.input.op, pending.report.bytes);
+  }
+  session_.files_.unpin(pending.handle);
+  done_.push_back(index);
+}
+
+void Queue::take_in(const Completion& completion) {
+  const auto index = static_cast<std::uint32_t>(completion.cookie);
+  Pending& pending = pending_[index];
+  const std::uint64_t position = completion.file_offset + completion.bytes;
+  if (completion.way == Way::direct) pending.report.direct_bytes += completion.bytes;
+  if (completion.bytes < completion.size) pending.end = std::min(pending.end, position);
+  if (!completion.status.ok() && position < pending.failed_at) {
+    pending.failed_at = position;
+    pending.status = completion.status;
+  }
+  if (--pending.chunks == 0) complete(index);
+}
+
+bool Queue::poll(OwnLane& own, bool wait) {
+  Completion completions[kPollMax];
+  flush(own);
+  const unsigned count = own.lane->poll(completions, wait);
+  for (unsigned i = 0; i < count; ++i) take_in(completions[i]);
+  flush(own);
+  return count > 0;
+}
+
+// Every lane gets its turn; only when none moved does the first busy one wait.
+bool Queue::poll_all(bool wait) {
+  bool progress = false;
+  OwnLane* busy = nullptr;
+  unsigned busy_count = 0;
+  for (OwnLane& own : lanes_) {
+    if (own.lane->is_idle() && own.count == 0) continue;
+    busy = &own;
+    ++busy_count;
+  }
+  if (busy == nullptr) return false;
+  if (busy_count == 1) return poll(*busy, wait);
+  for (OwnLane& own : lanes_) progress |= poll(own, false);
+  return progress || (wait && poll(*busy, true));
+}
+
+unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least) {
+  const std::lock_guard lock(mutex_);
+  least = std::min(
+      {least, static_cast<unsigned>(completions.size()), static_cast<unsigned>(pending_.size() - free_.size())});
+  while (done_.size() < least) {
+    if (!poll_all(true)) break;
+  }
+  if (done_.size() < completions.size()) (void)poll_all(false);
+  unsigned count = 0;
+  for (; count < completions.size() && count < done_.size(); ++count) {
+    const Pending& pending = pending_[done_[count]];
+    completions[count] = {.cookie = pending.cookie, .status = pending.status, .report = pending.report};
+    free_.push_back(done_[count]);
+  }
+  done_.erase(done_.begin(), done_.begin() + count);
+  return count;
+}
+
+// The file is being deregistered, perhaps by the very thread that should reap: its requests are brought to their
+// end here, so that waiting for them cannot wait for ever.
+void Queue::drain_file(const File& file) {
+  const std::lock_guard lock(mutex_);
+  const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && pending.input.file == &file; };
+  while (std::any_of(pending_.begin(), pending_.end(), moving)) {
+    if (!poll_all(true)) break;
+  }
+  for (OwnLane& own : lanes_) own.lane->forget_file(file.id());
+}
+
+}  // namespace penstock::core

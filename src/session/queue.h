@@ -1,0 +1,82 @@
+// Many requests in flight from one thread, over lanes of its own: what depth means in a benchmark, and what batches
+// are made of. Requests start when reap() is called, which hands many of them to the kernel at once.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "session/session.h"
+
+namespace penstock::core {
+
+struct QueueCompletion {
+  std::uint64_t cookie = 0;
+  Status status;
+  Report report;
+};
+
+class Queue {
+ public:
+  static constexpr unsigned kDepthMax = 4096;
+
+  static Result<std::unique_ptr<Queue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
+  ~Queue();  // Waits for what is in flight.
+
+  // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason
+  // fails here too, and is not reaped.
+  Status submit(const RawRequest& request, std::uint64_t cookie);
+  // Returns how many completions it wrote: at least `least`, if as many are outstanding.
+  unsigned reap(std::span<QueueCompletion> completions, unsigned least);
+
+ private:
+  friend class Session;
+
+  struct Pending {
+    std::uint64_t handle = 0;  // Of the pinned file.
+    std::uint64_t cookie = 0;
+    TransferInput input;
+    Report report;
+    Status status;
+    std::uint64_t end = 0;  // The first byte of the file that was not moved.
+    std::uint64_t failed_at = 0;
+    unsigned chunks = 0;  // Not completed yet.
+  };
+
+  struct OwnLane {
+    Path* path = nullptr;
+    Device* device = nullptr;
+    std::unique_ptr<Lane> lane;
+    RingBudget* budget = nullptr;
+    std::uint64_t bytes = 0;
+    std::vector<Task> backlog;  // Circular: chunks that wait for room.
+    std::size_t head = 0;
+    std::size_t count = 0;
+  };
+
+  // An unaligned direct write is a head, a middle and a tail.
+  static constexpr unsigned kChunksMax = 3;
+  static constexpr unsigned kLanesMax = 8;
+
+  Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
+  Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie);
+  Result<OwnLane*> lane_for(Path& path, Device* device);
+  void flush(OwnLane& own);
+  bool poll(OwnLane& own, bool wait);
+  bool poll_all(bool wait);
+  void take_in(const Completion& completion);
+  void complete(std::uint32_t index);
+  void drain_file(const File& file);
+
+  Session& session_;
+  const std::uint64_t chunk_max_;
+  const std::uint64_t request_bytes_max_;
+  std::mutex mutex_;  // Against a file's deregistration on another thread; otherwise never contended.
+  std::vector<Pending> pending_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> done_;
+  std::vector<OwnLane> lanes_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,315 @@
+#include "session/session.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/align.h"
+#include "base/log.h"
+#include "path/absent_path.h"
+#include "path/bounce/bounce_path.h"
+#include "path/host/host_path.h"
+#include "path/null/null_path.h"
+#include "session/queue.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::int64_t>::max();
+// A read this large from a buffered descriptor asks whether the data is in the page cache, and goes around it when
+// it is not. Below, the page cache's own read-ahead does better.
+constexpr std::uint64_t kProbeBytesMin = 1u << 20;
+// Large requests are cut finer than the ring allows, down to this, so that storage and device overlap in them.
+constexpr std::uint64_t kOverlapChunkMin = 512u << 10;
+constexpr std::uint64_t kChunkUnit = 64u << 10;    // Whole blocks of whatever direct I/O asks for.
+constexpr std::uint64_t kHelpBytesMin = 4u << 20;  // A helper for every so many bytes.
+
+const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
+
+std::unique_ptr<Path> make_path(PathId id, Storage& storage) {
+  switch (id) {
+    case PathId::bounce: return std::make_unique<BouncePath>(storage);
+    case PathId::host: return std::make_unique<HostPath>(storage);
+    case PathId::null: return std::make_unique<NullPath>();
+    default: return std::make_unique<AbsentPath>(id);
+  }
+}
+
+}  // namespace
+
+Session::Pools::Pools(Path& moving, Device* target, const LaneShapes& shapes, RingBudget& budget)
+    : path(&moving), device(target), small(moving, target, shapes.small, budget),
+      large(moving, target, shapes.large, budget) {}
+
+Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
+    : config_(config), shapes_(shape_lanes(config.ring_bytes, config.chunk_bytes, config.workers)),
+      storage_(std::move(storage)), devices_(std::move(devices)), workers_(config.workers) {
+  for (unsigned i = 0; i < config.paths.count; ++i) paths_.push_back(make_path(config.paths.paths[i], *storage_));
+  for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<RingBudget>(config.ring_bytes));
+}
+
+Session::~Session() {
+  while (true) {
+    Queue* queue = nullptr;
+    {
+      const std::lock_guard lock(queues_mutex_);
+      if (queues_.empty()) break;
+      queue = queues_.back();
+    }
+    delete queue;  // Waits for its requests, and removes itself from the list.
+  }
+  for (const std::uint64_t file : files_.handles()) (void)deregister_file(file);
+  for (auto& pools : pools_) delete pools.load();
+}
+
+// ---- Registration --------------------------------------------------------------------------------------------------
+
+Result<std::uint64_t> Session::register_file(int fd) {
+  Result<std::unique_ptr<File>> file = File::open(*storage_, fd);
+  if (!file.ok()) return file.status();
+  const FileFacts facts = (*file)->facts();
+  const std::lock_guard lock(registration_mutex_);
+  // A number that the user closed and the kernel gave to another file is not the same descriptor.
+  const auto same = [&](const UserFd& known) {
+    return known.fd == fd && known.device == facts.file_system_device && known.inode == facts.inode;
+  };
+  if (std::any_of(fds_.begin(), fds_.end(), same)) return failure(Code::already_registered, "register the file");
+  const Result<std::uint64_t> handle = files_.insert(std::move(*file));
+  if (handle.ok()) fds_.push_back({fd, *handle, facts.file_system_device, facts.inode});
+  return handle;
+}
+
+Status Session::deregister_file(std::uint64_t handle) {
+  File* file = files_.retire(handle);
+  if (file == nullptr) return failure(Code::not_registered, "deregister the file");
+  {
+    const std::lock_guard lock(registration_mutex_);
+    std::erase_if(fds_, [&](const UserFd& known) { return known.handle == handle; });
+  }
+  // First the transfers end and the queues' rings let go, then the descriptors close.
+  {
+    const std::lock_guard lock(queues_mutex_);
+    for (Queue* queue : queues_) queue->drain_file(*file);
+  }
+  (void)files_.finish(handle);
+  return success();
+}
+
+Status Session::register_buffer(const void* base, std::uint64_t size) {
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  if (base == nullptr || size == 0) return failure(Code::invalid_argument, "register the buffer");
+  if (size > UINT64_MAX - address) return failure(Code::past_allocation, "register the buffer");
+  const PointerFacts memory = devices_->describe(base);
+  if (memory.size != 0 && address + size > memory.base + memory.size) {
+    return failure(Code::past_allocation, "register the buffer");
+  }
+  return buffers_.insert({address, size, memory});
+}
+
+Status Session::deregister_buffer(const void* base) {
+  if (base == nullptr) return failure(Code::invalid_argument, "deregister the buffer");
+  return buffers_.remove(reinterpret_cast<std::uintptr_t>(base));
+}
+
+Result<FileFacts> Session::file_facts(std::uint64_t handle) {
+  const File* file = files_.pin(handle);
+  if (file == nullptr) return failure(Code::not_registered, "look at the file");
+  const FileFacts facts = file->facts();
+  files_.unpin(handle);
+  return facts;
+}
+
+// ---- Verdicts ------------------------------------------------------------------------------------------------------
+
+unsigned Session::explain(const FileFacts& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) {
+  unsigned count = 0;
+  for (const auto& path : paths_) verdicts[count++] = path->judge(file, memory, op);
+  for (unsigned i = 0; i < kPathCount; ++i) {
+    const auto id = static_cast<PathId>(i);
+    // The null path moves nothing: it is no choice that anybody misses.
+    if (!config_.paths.contains(id) && id != PathId::null) verdicts[count++] = refused(id, Reason::not_listed);
+  }
+  return count;
+}
+
+Status Session::choose(Checked& checked) {
+  Report& report = checked.report;
+  for (const auto& path : paths_) {
+    const Verdict verdict = path->judge(checked.input.file->facts(), checked.memory, checked.input.op);
+    if (verdict.usable) {
+      if (config_.require && *config_.require != verdict.path) break;
+      checked.path = path.get();
+      report.path = verdict.path;
+      if (report.refused < 0 && verdict.reason != Reason::none) report.reason = verdict.reason;
+      return success();
+    }
+    if (report.refused < 0) {
+      report.refused = static_cast<int>(verdict.path);
+      report.reason = verdict.reason;
+    }
+  }
+  return failure(Code::path_refused, step_of(checked.input.op));
+}
+
+// ---- Requests ------------------------------------------------------------------------------------------------------
+
+// What and where the memory is. A registered base bounds the request by its registration; any other address by its
+// allocation, where that is known.
+Status Session::resolve(const RawRequest& request, Checked& checked) {
+  const auto base = reinterpret_cast<std::uintptr_t>(request.base);
+  const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
+  const char* const step = step_of(request.op);
+  if (offset > UINT64_MAX - base || request.size > UINT64_MAX - base - offset) {
+    return failure(Code::past_allocation, step);
+  }
+  if (const std::optional<Buffer> buffer = buffers_.find(base)) {
+    if (offset > buffer->size || request.size > buffer->size - offset) return failure(Code::out_of_range, step);
+    checked.memory = buffer->memory;
+    return success();
+  }
+  checked.memory = devices_->describe(reinterpret_cast<const void*>(base + offset));
+  if (checked.memory.needs_device() && checked.memory.device == nullptr) return failure(Code::no_device, step);
+  const std::uint64_t end = checked.memory.base + checked.memory.size;
+  if (checked.memory.size != 0 && base + offset + request.size > end) return failure(Code::past_allocation, step);
+  return success();
+}
+
+Status Session::check(const RawRequest& request, File* file, Checked& checked) {
+  const char* const step = step_of(request.op);
+  if (file == nullptr) return failure(Code::not_registered, step);
+  if (request.base == nullptr) return failure(Code::invalid_argument, step);
+  if (request.file_offset < 0 || request.buffer_offset < 0) return failure(Code::negative_offset, step);
+  if (request.size > kOffsetMax - static_cast<std::uint64_t>(request.file_offset)) {
+    return failure(Code::invalid_argument, step);
+  }
+  if (request.op == Op::read && !file->facts().readable()) return failure(Code::not_readable, step);
+  if (request.op == Op::write && !file->facts().writable()) return failure(Code::not_writable, step);
+  checked.input = {.op = request.op,
+                   .file = file,
+                   .storage = storage_.get(),
+                   .memory = static_cast<std::byte*>(const_cast<void*>(request.base)) + request.buffer_offset,
+                   .file_offset = static_cast<std::uint64_t>(request.file_offset),
+                   .size = request.size};
+  if (const Status status = resolve(request, checked); !status.ok()) return status;
+  checked.input.prefer_cached =
+      config_.direct_io == DirectIo::automatic && request.op == Op::read && !file->prefers_direct();
+  return choose(checked);
+}
+
+Way Session::wanted_way(const File& file, Op op, std::uint64_t size) const {
+  switch (config_.direct_io) {
+    case DirectIo::always: return Way::direct;
+    case DirectIo::never: return Way::buffered;
+    case DirectIo::automatic: break;
+  }
+  if (file.prefers_direct()) return Way::direct;
+  return op == Op::read && size >= kProbeBytesMin ? Way::direct : Way::buffered;
+}
+
+Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
+  const TransferInput& input = checked.input;
+  const Request request{.op = input.op,
+                        .file_offset = input.file_offset,
+                        .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory),
+                        .size = input.size};
+  const Way way = wanted_way(*input.file, input.op, input.size);
+  return {request, checked.path->limits(*input.file, input.op, way, chunk_max)};
+}
+
+Outcome Session::transfer(const RawRequest& request) {
+  File* file = files_.pin(request.file);
+  Checked checked;
+  Outcome outcome;
+  outcome.status = check(request, file, checked);
+  outcome.report = checked.report;
+  if (outcome.status.ok() && request.size > 0) {
+    outcome = move(checked);
+    counters_.add(outcome.report.path, outcome.report.reason, request.op, outcome.report.bytes);
+  }
+  if (file != nullptr) files_.unpin(request.file);
+  return outcome;
+}
+
+Outcome Session::move(const Checked& checked) {
+  const Result<Pools*> pools =
+      pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
+  if (!pools.ok()) return {pools.status(), checked.report};
+  const std::uint64_t small_chunk = (*pools)->small.shape().chunk;
+  if (checked.input.size <= small_chunk) {
+    const Plan plan = plan_for(checked, small_chunk);
+    return move_small(checked, plan, (*pools)->small);
+  }
+  return move_large(checked, (*pools)->large);
+}
+
+// At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
+Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& pool) {
+  Outcome outcome{success(), checked.report};
+  const Result<LanePool::Loan> loan = pool.borrow();
+  if (!loan.ok()) return {loan.status(), checked.report};
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+    const Chunk chunk = plan.chunk(i);
+    const Completion completion = (**loan).run(make_task(checked.input, chunk));
+    outcome.report.bytes += completion.bytes;
+    if (completion.way == Way::direct) outcome.report.direct_bytes += completion.bytes;
+    outcome.status = completion.status;
+    if (!completion.status.ok() || completion.bytes < chunk.size) break;
+  }
+  return outcome;
+}
+
+Outcome Session::move_large(const Checked& checked, LanePool& pool) {
+  const std::uint64_t fair = checked.input.size / (config_.workers * pool.shape().depth);
+  const std::uint64_t chunk_max = align_up(std::max(fair, kOverlapChunkMin), kChunkUnit);
+  const Plan plan = plan_for(checked, std::min(chunk_max, pool.shape().chunk));
+  Transfer transfer(checked.input, plan, pool);
+  const std::uint64_t helpers = std::min<std::uint64_t>(checked.input.size / kHelpBytesMin, config_.workers);
+  workers_.run(transfer, static_cast<unsigned>(helpers));
+  Outcome outcome{transfer.status(), checked.report};
+  outcome.report.bytes = transfer.bytes();
+  outcome.report.direct_bytes = std::min(transfer.direct_bytes(), outcome.report.bytes);
+  return outcome;
+}
+
+// ---- Lanes ---------------------------------------------------------------------------------------------------------
+
+RingBudget& Session::budget_of(const Device* device) {
+  const int ordinal = device == nullptr ? 0 : device->facts().ordinal;
+  return *budgets_[static_cast<unsigned>(ordinal) % kDevicesMax];
+}
+
+Result<Session::Pools*> Session::pools_for(Path& path, Device* device) {
+  const auto find = [&]() -> Pools* {
+    for (auto& place : pools_) {
+      Pools* pools = place.load(std::memory_order_acquire);
+      if (pools == nullptr || (pools->path == &path && pools->device == device)) return pools;
+    }
+    return nullptr;
+  };
+  if (Pools* pools = find()) return pools;
+  const std::lock_guard lock(registration_mutex_);
+  if (Pools* pools = find()) return pools;
+  for (auto& place : pools_) {
+    if (place.load() != nullptr) continue;
+    place.store(new Pools(path, device, shapes_, budget_of(device)), std::memory_order_release);
+    return place.load();
+  }
+  return failure(Code::limit, "use one more device context");
+}
+
+std::uint64_t Session::ring_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& budget : budgets_) bytes += budget->used();
+  return bytes;
+}
+
+void Session::add_queue(Queue* queue) {
+  const std::lock_guard lock(queues_mutex_);
+  queues_.push_back(queue);
+}
+
+void Session::remove_queue(Queue* queue) {
+  const std::lock_guard lock(queues_mutex_);
+  std::erase(queues_, queue);
+}
+
+}  // namespace penstock::core

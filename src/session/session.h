@@ -1,0 +1,129 @@
+// One open driver; owns everything: files, buffers, paths, lanes, workers, counters. abi/ and tests make one from a
+// Config and the two seams to the outside world. Thread-safe.
+//
+// A request is checked, given to the first path of the ordered list whose verdict is "usable", and moved: a small
+// one on the caller's thread, a large one with the help of workers.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "path/path.h"
+#include "registry/buffer_table.h"
+#include "registry/handle_table.h"
+#include "session/config.h"
+#include "session/lane_pool.h"
+#include "session/workers.h"
+#include "stats/counters.h"
+
+namespace penstock::core {
+
+class Queue;
+
+struct Report {
+  std::uint64_t bytes = 0;         // Moved, from the request's start on without a gap.
+  std::uint64_t direct_bytes = 0;  // Of these, by O_DIRECT; the rest went through the page cache.
+  PathId path = PathId::bounce;
+  Reason reason = Reason::none;  // Why `refused` was not the path.
+  int refused = -1;              // The best path that refused, as a PathId; -1 where none did.
+};
+
+struct Outcome {
+  Status status;
+  Report report;
+};
+
+// One request as callers state it, before anything about it is known to be sane.
+struct RawRequest {
+  Op op = Op::read;
+  std::uint64_t file = 0;      // As register_file gave it.
+  const void* base = nullptr;  // Memory; a registered buffer's base, or any address.
+  std::uint64_t size = 0;
+  std::int64_t file_offset = 0;
+  std::int64_t buffer_offset = 0;
+};
+
+class Session {
+ public:
+  Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices);
+  ~Session();
+
+  Result<std::uint64_t> register_file(int fd);
+  Status deregister_file(std::uint64_t file);
+  Status register_buffer(const void* base, std::uint64_t size);
+  Status deregister_buffer(const void* base);
+  Outcome transfer(const RawRequest& request);
+
+  // The verdict of every path, listed ones first and in their order. Returns how many were written.
+  unsigned explain(const FileFacts& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]);
+  Result<FileFacts> file_facts(std::uint64_t file);
+
+  DeviceSet& devices() { return *devices_; }
+  Storage& storage() { return *storage_; }
+  const Counters& counters() const { return counters_; }
+  const Config& config() const { return config_; }
+  std::uint64_t ring_bytes() const;
+
+ private:
+  friend class Queue;
+
+  struct Pools {
+    Pools(Path& path, Device* device, const LaneShapes& shapes, RingBudget& budget);
+    Path* path;
+    Device* device;
+    LanePool small;
+    LanePool large;
+  };
+
+  // A request that was found sane: its file pinned, its memory known, its path chosen.
+  struct Checked {
+    TransferInput input;
+    PointerFacts memory;
+    Path* path = nullptr;
+    Report report;
+  };
+
+  struct UserFd {
+    int fd = -1;
+    std::uint64_t handle = 0;
+    dev_t device = 0;
+    std::uint64_t inode = 0;
+  };
+
+  static constexpr unsigned kPoolsMax = 256;
+  static constexpr unsigned kDevicesMax = 64;
+
+  Status check(const RawRequest& request, File* file, Checked& checked);
+  Status resolve(const RawRequest& request, Checked& checked);
+  Status choose(Checked& checked);
+  Way wanted_way(const File& file, Op op, std::uint64_t size) const;
+  Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;
+  Outcome move(const Checked& checked);
+  Outcome move_small(const Checked& checked, const Plan& plan, LanePool& pool);
+  Outcome move_large(const Checked& checked, LanePool& pool);
+  Result<Pools*> pools_for(Path& path, Device* device);
+  RingBudget& budget_of(const Device* device);
+  void add_queue(Queue* queue);
+  void remove_queue(Queue* queue);
+
+  const Config config_;
+  const LaneShapes shapes_;
+  const std::unique_ptr<Storage> storage_;
+  const std::unique_ptr<DeviceSet> devices_;
+  std::vector<std::unique_ptr<Path>> paths_;  // In the configured order.
+  HandleTable<File> files_;
+  std::mutex registration_mutex_;  // Guards fds_, and pools_ while it grows.
+  std::vector<UserFd> fds_;        // Registered descriptors of the user.
+  BufferTable buffers_;
+  Counters counters_;
+  std::vector<std::unique_ptr<RingBudget>> budgets_;  // By device ordinal.
+  std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
+  std::mutex queues_mutex_;
+  std::vector<Queue*> queues_;
+  Workers workers_;
+};
+
+}  // namespace penstock::core

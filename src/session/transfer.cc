@@ -1,0 +1,81 @@
+#include "session/transfer.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kPollMax = 16;
+
+}  // namespace
+
+Task make_task(const TransferInput& input, Chunk chunk) {
+  if (input.prefer_cached && chunk.way == Way::direct) {
+    const Result<int> fd = input.file->descriptor(Way::buffered);
+    if (fd.ok() && input.storage->is_resident(*fd, chunk.io_offset, chunk.io_size)) chunk.way = Way::buffered;
+  }
+  return {.op = input.op, .file = input.file, .memory = input.memory + chunk.buffer_offset, .chunk = chunk};
+}
+
+void Transfer::work() {
+  Result<LanePool::Loan> lane = pool_.borrow();
+  if (lane.ok()) {
+    move_chunks(**lane);
+  } else {
+    fail_at(input_.file_offset, lane.status());
+  }
+}
+
+bool Transfer::help() {
+  if (!has_work()) return false;
+  const LanePool::Loan lane = pool_.try_borrow();
+  if (lane) move_chunks(*lane);
+  return static_cast<bool>(lane);
+}
+
+bool Transfer::submit_next(Lane& lane) {
+  if (!lane.has_room() || stop_.load(std::memory_order_relaxed)) return false;
+  const std::uint64_t index = next_.fetch_add(1, std::memory_order_relaxed);
+  if (index >= chunk_count_) return false;
+  lane.submit(make_task(input_, plan_.chunk(index)));
+  return true;
+}
+
+void Transfer::move_chunks(Lane& lane) {
+  Completion completions[kPollMax];
+  for (;;) {
+    while (submit_next(lane)) {
+    }
+    if (lane.is_idle()) break;
+    const unsigned count = lane.poll(completions, true);
+    for (unsigned i = 0; i < count; ++i) take_in(completions[i]);
+  }
+  lane.forget_file(0);
+  if (lane.is_broken() && has_work()) fail_at(end_.load(), failure(Code::closed, "move the request's chunks"));
+}
+
+void Transfer::take_in(const Completion& completion) {
+  if (completion.way == Way::direct) direct_bytes_.fetch_add(completion.bytes, std::memory_order_relaxed);
+  const std::uint64_t position = completion.file_offset + completion.bytes;
+  if (!completion.status.ok()) fail_at(position, completion.status);
+  else if (completion.bytes < completion.size) stop_at(position);
+}
+
+void Transfer::stop_at(std::uint64_t position) {
+  stop_.store(true, std::memory_order_relaxed);
+  std::uint64_t end = end_.load(std::memory_order_relaxed);
+  while (position < end && !end_.compare_exchange_weak(end, position, std::memory_order_relaxed)) {
+  }
+}
+
+// The failure nearest to the start is the one that counts: it is what a sequential transfer would have met.
+void Transfer::fail_at(std::uint64_t position, const Status& status) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (position < failed_at_) {
+      failed_at_ = position;
+      status_ = status;
+    }
+  }
+  stop_at(position);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,66 @@
+// One large request under way. Any number of threads draw its chunks from one counter, each through a lane of its
+// own, until none is left or something went wrong; the thread that made it collects what came of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "path/path.h"
+#include "session/lane_pool.h"
+
+namespace penstock::core {
+
+// What a transfer reads of its request's surroundings; all of it outlives the transfer.
+struct TransferInput {
+  Op op = Op::read;
+  File* file = nullptr;
+  Storage* storage = nullptr;
+  std::byte* memory = nullptr;
+  std::uint64_t file_offset = 0;
+  std::uint64_t size = 0;
+  bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
+};
+
+Task make_task(const TransferInput& input, Chunk chunk);
+
+class Transfer {
+ public:
+  Transfer(const TransferInput& input, const Plan& plan, LanePool& pool)
+      : input_(input), plan_(plan), pool_(pool), chunk_count_(plan.chunk_count()),
+        end_(input.file_offset + input.size) {}
+
+  // The owner's part: waits for a lane.
+  void work();
+  // A helper's part: false where no lane is free or nothing is left to do.
+  bool help();
+
+  // Once nobody works on it any more.
+  const Status& status() const { return status_; }
+  std::uint64_t bytes() const { return end_.load() - input_.file_offset; }
+  std::uint64_t direct_bytes() const { return direct_bytes_.load(); }
+
+ private:
+  bool has_work() const {
+    return !stop_.load(std::memory_order_relaxed) && next_.load(std::memory_order_relaxed) < chunk_count_;
+  }
+  void move_chunks(Lane& lane);
+  bool submit_next(Lane& lane);
+  void take_in(const Completion& completion);
+  void stop_at(std::uint64_t position);
+  void fail_at(std::uint64_t position, const Status& status);
+
+  const TransferInput input_;
+  const Plan& plan_;
+  LanePool& pool_;
+  const std::uint64_t chunk_count_;
+  alignas(64) std::atomic<std::uint64_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> end_;  // The first byte of the file that was not moved.
+  std::atomic<std::uint64_t> direct_bytes_{0};
+  std::mutex failure_mutex_;  // Taken by failures alone.
+  std::uint64_t failed_at_ = UINT64_MAX;
+  Status status_;
+};
+
+}  // namespace penstock::core
