@@ -1,0 +1,345 @@
+// The C API: translates between include/penstock/penstock.h and the core, and nothing more.
+#include "penstock/penstock.h"
+
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <string>
+
+#include "abi/session_handle.h"
+#include "session/queue.h"
+
+namespace core = penstock::core;
+
+struct penstock_queue {
+  std::unique_ptr<core::Queue> queue;
+};
+
+namespace {
+
+using core::Code;
+using core::Status;
+
+constexpr unsigned kReapMax = 64;
+
+penstock_status failed(Code code, const char* step) { return core::to_public(core::failure(code, step)); }
+
+Status to_core(const penstock_status& status) {
+  return {status.step != nullptr ? status.step : "", status.code, static_cast<core::Domain>(status.domain)};
+}
+
+const char* name_of(core::AlignmentSource source) {
+  switch (source) {
+    case core::AlignmentSource::none: return "none";
+    case core::AlignmentSource::statx: return "statx";
+    case core::AlignmentSource::block_device: return "block device";
+    case core::AlignmentSource::assumed: return "assumed";
+  }
+  return "none";
+}
+
+penstock_verdict to_public(const core::Verdict& verdict) {
+  return {static_cast<std::int32_t>(verdict.path), verdict.usable ? 1 : 0, static_cast<std::int32_t>(verdict.reason),
+          verdict.detail};
+}
+
+// Fields that an older caller's structure does not reach are left at "not said".
+penstock_options read_options(const penstock_options* options) {
+  penstock_options known{};
+  if (options != nullptr) std::memcpy(&known, options, std::min(options->size, sizeof known));
+  return known;
+}
+
+penstock_status transfer(penstock_session* session, const core::RawRequest& request, penstock_report* report) {
+  if (report != nullptr) *report = {};
+  if (session == nullptr) return failed(Code::invalid_argument, "use the session");
+  const core::Outcome outcome = session->session->transfer(request);
+  if (report != nullptr) *report = core::to_public(outcome.report);
+  return core::to_public(outcome.status);
+}
+
+// `device_memory` decides the device; the copy is over when this returns.
+template <typename Copy>
+penstock_status copy_now(penstock_session* session, const void* device_memory, Copy copy) {
+  const core::PointerFacts facts = session->session->devices().describe(device_memory);
+  if (!facts.needs_device()) return failed(Code::bad_pointer, "copy device memory");
+  const std::lock_guard lock(session->copies_mutex);
+  std::unique_ptr<core::CopyQueue>& queue = session->copies[facts.device];
+  if (queue == nullptr) {
+    core::Result<std::unique_ptr<core::CopyQueue>> opened = facts.device->open_copy_queue(1);
+    if (!opened.ok()) return core::to_public(opened.status());
+    queue = std::move(*opened);
+  }
+  Status status = copy(*queue);
+  if (status.ok()) status = queue->record(0);
+  if (status.ok()) status = queue->wait(0, false);
+  return core::to_public(status);
+}
+
+core::PointerFacts memory_of(penstock_session* session, const void* base, unsigned ordinal, Status& status) {
+  if (base != nullptr) return session->session->devices().describe(base);
+  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
+  status = device.status();
+  core::PointerFacts facts;
+  facts.kind = core::MemoryKind::device;
+  if (device.ok()) facts.device = *device;
+  return facts;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* penstock_version(void) { return "0.1.0"; }
+
+size_t penstock_status_message(penstock_status status, char* text, size_t capacity) {
+  const std::string message = core::describe(to_core(status));
+  if (text == nullptr || capacity == 0) return 0;
+  const std::size_t length = std::min(message.size(), capacity - 1);
+  std::memcpy(text, message.data(), length);
+  text[length] = '\0';
+  return length;
+}
+
+const char* penstock_path_name(int path) {
+  return path >= 0 && path < PENSTOCK_PATH_COUNT ? core::path_name(static_cast<core::PathId>(path)) : "unknown";
+}
+
+int penstock_path_by_name(const char* name) {
+  for (int path = 0; name != nullptr && path < PENSTOCK_PATH_COUNT; ++path) {
+    if (std::strcmp(name, penstock_path_name(path)) == 0) return path;
+  }
+  return -1;
+}
+
+const char* penstock_reason_name(int reason) {
+  return reason >= 0 && reason < PENSTOCK_REASON_COUNT ? core::reason_name(static_cast<core::Reason>(reason))
+                                                       : "unknown";
+}
+const char* penstock_reason_sentence(int reason) {
+  return reason >= 0 && reason < PENSTOCK_REASON_COUNT ? core::reason_sentence(static_cast<core::Reason>(reason)) : "";
+}
+const char* penstock_reason_remedy(int reason) {
+  return reason >= 0 && reason < PENSTOCK_REASON_COUNT ? core::reason_remedy(static_cast<core::Reason>(reason)) : "";
+}
+
+// ---- Session -------------------------------------------------------------------------------------------------------
+
+penstock_status penstock_session_open(const penstock_options* options, penstock_session** session) {
+  if (session == nullptr) return failed(Code::invalid_argument, "open a session");
+  *session = nullptr;
+  const penstock_options said = read_options(options);
+  core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.ring_bytes = said.ring_bytes,
+                                                                               .chunk_bytes = said.chunk_bytes,
+                                                                               .workers = said.workers,
+                                                                               .device = said.device,
+                                                                               .paths = said.paths,
+                                                                               .require = said.require,
+                                                                               .direct_io = said.direct_io,
+                                                                               .io_uring = said.io_uring});
+  if (!opened.ok()) return core::to_public(opened.status());
+  *session = opened->release();
+  return {};
+}
+
+void penstock_session_close(penstock_session* session) { delete session; }
+
+const char* penstock_session_device_kind(penstock_session* session) { return session->device_kind.c_str(); }
+const char* penstock_session_device_reason(penstock_session* session) { return session->device_reason.c_str(); }
+uint64_t penstock_ring_bytes(penstock_session* session) { return session->session->ring_bytes(); }
+
+// ---- Devices -------------------------------------------------------------------------------------------------------
+
+unsigned penstock_device_count(penstock_session* session) { return session->session->devices().count(); }
+
+penstock_status penstock_device_get(penstock_session* session, unsigned ordinal, penstock_device_info* info) {
+  if (session == nullptr || info == nullptr) return failed(Code::invalid_argument, "look at the device");
+  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
+  if (!device.ok()) return core::to_public(device.status());
+  const core::DeviceFacts& facts = (*device)->facts();
+  *info = {};
+  info->ordinal = facts.ordinal;
+  info->stand_in = facts.stand_in ? 1 : 0;
+  std::memcpy(info->name, facts.name, sizeof info->name);
+  std::memcpy(info->pci_address, facts.pci_address, sizeof info->pci_address);
+  std::memcpy(info->uuid, facts.uuid, sizeof info->uuid);
+  info->memory_bytes = facts.memory_bytes;
+  return {};
+}
+static_assert(sizeof(penstock_device_info::name) == sizeof(core::DeviceFacts::name));
+static_assert(sizeof(penstock_device_info::pci_address) == sizeof(core::DeviceFacts::pci_address));
+
+penstock_status penstock_device_alloc(penstock_session* session, unsigned ordinal, size_t size, void** memory) {
+  if (session == nullptr || memory == nullptr) return failed(Code::invalid_argument, "allocate device memory");
+  *memory = nullptr;
+  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
+  if (!device.ok()) return core::to_public(device.status());
+  const core::Result<void*> allocated = (*device)->allocate(size);
+  if (!allocated.ok()) return core::to_public(allocated.status());
+  *memory = *allocated;
+  return {};
+}
+
+void penstock_device_free(penstock_session* session, unsigned ordinal, void* memory) {
+  if (session == nullptr || memory == nullptr) return;
+  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
+  if (device.ok()) (*device)->release(memory);
+}
+
+penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host, size_t size) {
+  if (session == nullptr || host == nullptr) return failed(Code::invalid_argument, "copy to the device");
+  return copy_now(session, device_memory,
+                  [&](core::CopyQueue& queue) { return queue.copy_to_device(device_memory, host, size); });
+}
+
+penstock_status penstock_device_download(penstock_session* session, void* host, const void* device_memory,
+                                         size_t size) {
+  if (session == nullptr || host == nullptr) return failed(Code::invalid_argument, "copy from the device");
+  return copy_now(session, device_memory,
+                  [&](core::CopyQueue& queue) { return queue.copy_to_host(host, device_memory, size); });
+}
+
+// ---- Files and buffers ---------------------------------------------------------------------------------------------
+
+penstock_status penstock_file_register(penstock_session* session, int fd, penstock_file* file) {
+  if (session == nullptr || file == nullptr) return failed(Code::invalid_argument, "register the file");
+  *file = 0;
+  const core::Result<std::uint64_t> registered = session->session->register_file(fd);
+  if (!registered.ok()) return core::to_public(registered.status());
+  *file = *registered;
+  return {};
+}
+
+penstock_status penstock_file_deregister(penstock_session* session, penstock_file file) {
+  if (session == nullptr) return failed(Code::invalid_argument, "deregister the file");
+  return core::to_public(session->session->deregister_file(file));
+}
+
+penstock_status penstock_file_get(penstock_session* session, penstock_file file, penstock_file_info* info) {
+  if (session == nullptr || info == nullptr) return failed(Code::invalid_argument, "look at the file");
+  const core::Result<core::FileFacts> facts = session->session->file_facts(file);
+  if (!facts.ok()) return core::to_public(facts.status());
+  *info = {.size = facts->size,
+           .inode = facts->inode,
+           .device_major = major(facts->block_device),
+           .device_minor = minor(facts->block_device),
+           .is_block_device = facts->type == core::FileType::block_device,
+           .readable = facts->readable(),
+           .writable = facts->writable(),
+           .opened_direct = facts->opened_direct(),
+           .direct_memory_align = facts->direct_memory_align,
+           .direct_offset_align = facts->direct_offset_align,
+           .alignment_source = name_of(facts->alignment_source),
+           .file_system = core::file_system_name(facts->file_system_magic)};
+  return {};
+}
+
+penstock_status penstock_buffer_register(penstock_session* session, const void* base, size_t size) {
+  if (session == nullptr) return failed(Code::invalid_argument, "register the buffer");
+  return core::to_public(session->session->register_buffer(base, size));
+}
+
+penstock_status penstock_buffer_deregister(penstock_session* session, const void* base) {
+  if (session == nullptr) return failed(Code::invalid_argument, "deregister the buffer");
+  return core::to_public(session->session->deregister_buffer(base));
+}
+
+// ---- Transfers -----------------------------------------------------------------------------------------------------
+
+penstock_status penstock_read(penstock_session* session, penstock_file file, void* base, size_t size,
+                              int64_t file_offset, int64_t buffer_offset, penstock_report* report) {
+  return transfer(session, {core::Op::read, file, base, size, file_offset, buffer_offset}, report);
+}
+
+penstock_status penstock_write(penstock_session* session, penstock_file file, const void* base, size_t size,
+                               int64_t file_offset, int64_t buffer_offset, penstock_report* report) {
+  return transfer(session, {core::Op::write, file, base, size, file_offset, buffer_offset}, report);
+}
+
+penstock_status penstock_queue_open(penstock_session* session, unsigned depth, size_t request_bytes_max,
+                                    penstock_queue** queue) {
+  if (session == nullptr || queue == nullptr) return failed(Code::invalid_argument, "open the queue");
+  *queue = nullptr;
+  core::Result<std::unique_ptr<core::Queue>> opened = core::Queue::open(*session->session, depth, request_bytes_max);
+  if (!opened.ok()) return core::to_public(opened.status());
+  *queue = new penstock_queue{std::move(*opened)};
+  return {};
+}
+
+void penstock_queue_close(penstock_queue* queue) { delete queue; }
+
+penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* request) {
+  if (queue == nullptr || request == nullptr) return failed(Code::invalid_argument, "submit to the queue");
+  const core::Op op = request->is_write != 0 ? core::Op::write : core::Op::read;
+  return core::to_public(queue->queue->submit(
+      {op, request->file, request->base, request->size, request->file_offset, request->buffer_offset},
+      request->cookie));
+}
+
+unsigned penstock_queue_reap(penstock_queue* queue, penstock_completion* completions, unsigned capacity,
+                             unsigned least) {
+  if (queue == nullptr) return 0;
+  if (completions == nullptr) capacity = 0;
+  unsigned count = 0;
+  do {
+    core::QueueCompletion batch[kReapMax];
+    const unsigned wanted = std::min(capacity - count, kReapMax);
+    const unsigned got = queue->queue->reap({batch, wanted}, least > count ? least - count : 0);
+    for (unsigned i = 0; i < got; ++i) {
+      completions[count++] = {batch[i].cookie, core::to_public(batch[i].status), core::to_public(batch[i].report)};
+    }
+    if (got < wanted) break;
+  } while (count < capacity);
+  return count;
+}
+
+// ---- The truth -----------------------------------------------------------------------------------------------------
+
+unsigned penstock_explain(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
+                          int is_write, penstock_verdict* verdicts, unsigned capacity, penstock_status* status) {
+  penstock_status ignored;
+  if (status == nullptr) status = &ignored;
+  *status = failed(Code::invalid_argument, "explain the file");
+  if (session == nullptr) return 0;
+  const core::Result<core::FileFacts> facts = session->session->file_facts(file);
+  *status = core::to_public(facts.status());
+  if (!facts.ok()) return 0;
+  Status memory_status;
+  const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
+  *status = core::to_public(memory_status);
+  if (!memory_status.ok()) return 0;
+  core::Verdict found[core::kPathCount];
+  const unsigned count =
+      session->session->explain(*facts, memory, is_write != 0 ? core::Op::write : core::Op::read, found);
+  for (unsigned i = 0; i < count && i < capacity && verdicts != nullptr; ++i) verdicts[i] = to_public(found[i]);
+  return count;
+}
+
+unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity) {
+  unsigned count = 0;
+  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
+    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
+      const auto total = [&](core::Op op) {
+        return session->session->counters().total(static_cast<core::PathId>(path), static_cast<core::Reason>(reason),
+                                                  op);
+      };
+      const core::Count read = total(core::Op::read);
+      const core::Count written = total(core::Op::write);
+      if (read.operations == 0 && written.operations == 0) continue;
+      if (counters != nullptr && count < capacity) {
+        counters[count] = {path, reason, read.bytes, read.operations, written.bytes, written.operations};
+      }
+      ++count;
+    }
+  }
+  return counters == nullptr ? count : std::min(count, capacity);
+}
+
+}  // extern "C"
+
+static_assert(PENSTOCK_PATH_COUNT == core::kPathCount && PENSTOCK_REASON_COUNT == core::kReasonCount);
+static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
+static_assert(PENSTOCK_REASON_IO_URING_OFF == static_cast<int>(core::Reason::io_uring_off));
+static_assert(PENSTOCK_PAST_ALLOCATION == static_cast<int>(core::Code::past_allocation));

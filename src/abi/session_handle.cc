@@ -1,0 +1,51 @@
+#include "abi/session_handle.h"
+
+#include "device/cuda_device.h"
+#include "device/host_device.h"
+#include "storage/posix_storage.h"
+
+namespace penstock::core {
+namespace {
+
+Result<std::unique_ptr<DeviceSet>> open_devices(DeviceChoice choice, std::string& why_not_cuda) {
+  if (choice == DeviceChoice::host) {
+    why_not_cuda = "the configuration asks for host memory standing in for a GPU";
+    return std::unique_ptr<DeviceSet>(std::make_unique<HostDeviceSet>());
+  }
+  Result<std::unique_ptr<CudaDeviceSet>> cuda = CudaDeviceSet::open(&why_not_cuda);
+  if (cuda.ok()) return std::unique_ptr<DeviceSet>(std::move(*cuda));
+  if (choice == DeviceChoice::cuda) return cuda.status();
+  return std::unique_ptr<DeviceSet>(std::make_unique<HostDeviceSet>());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes) {
+  Result<Config> config = make_config(wishes, process_environment);
+  if (!config.ok()) return config.status();
+  auto handle = std::make_unique<penstock_session>();
+  Result<std::unique_ptr<DeviceSet>> devices = open_devices(config->device, handle->device_reason);
+  if (!devices.ok()) return devices.status();
+  handle->device_kind = (*devices)->name();
+  handle->session =
+      std::make_unique<Session>(*config, std::make_unique<PosixStorage>(config->io_uring), std::move(*devices));
+  return handle;
+}
+
+penstock_status to_public(const Status& status) {
+  return {static_cast<std::int32_t>(status.domain), status.code, status.step};
+}
+
+penstock_report to_public(const Report& report) {
+  penstock_report out{};
+  out.bytes = report.bytes;
+  out.bytes_by_path[static_cast<unsigned>(report.path)] = report.bytes;
+  out.direct_bytes = report.direct_bytes;
+  out.cached_bytes = report.path == PathId::null ? 0 : report.bytes - report.direct_bytes;
+  out.path = static_cast<std::int32_t>(report.path);
+  out.reason = static_cast<std::int32_t>(report.reason);
+  out.refused_path = report.refused;
+  return out;
+}
+
+}  // namespace penstock::core

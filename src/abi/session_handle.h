@@ -1,0 +1,27 @@
+// What penstock_session is: a session and the devices it was opened with. penstock.cc and cufile.cc share it; the
+// cuFile driver is one of these behind a count.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "penstock/penstock.h"
+#include "session/session.h"
+
+struct penstock_session {
+  std::string device_kind;
+  std::string device_reason;  // Why not cuda; empty where it is.
+  std::unique_ptr<penstock::core::Session> session;
+  std::mutex copies_mutex;  // For upload and download: tools and tests.
+  std::map<penstock::core::Device*, std::unique_ptr<penstock::core::CopyQueue>> copies;
+};
+
+namespace penstock::core {
+
+Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes);
+penstock_status to_public(const Status& status);
+penstock_report to_public(const Report& report);
+
+}  // namespace penstock::core
