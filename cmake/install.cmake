@@ -1,0 +1,45 @@
+# What `cmake --install` puts where: both libraries, headers, the tool, and how others find them. The libraries are
+# made in src/abi, which gives them their names and versions.
+include(CMakePackageConfigHelpers)
+
+install(FILES include/penstock/penstock.h include/penstock/penstock.hpp
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock)
+if(TARGET penstock_tool)
+  file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(penstock_tool PROPERTIES INSTALL_RPATH "\$ORIGIN/${lib_from_bin}")
+  install(TARGETS penstock_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+# Both files find their prefix from where they lie, so an installed tree can be moved.
+function(penstock_install_pkgconfig name)
+  set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  cmake_path(IS_ABSOLUTE CMAKE_INSTALL_LIBDIR libdir_is_absolute)
+  if(libdir_is_absolute)
+    set(PREFIX_FROM_PCFILE ${CMAKE_INSTALL_PREFIX})
+  else()
+    cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${pkgconfig_dir}
+               OUTPUT_VARIABLE up)
+    set(PREFIX_FROM_PCFILE "\${pcfiledir}/${up}")
+  endif()
+  cmake_path(APPEND libdir "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
+  cmake_path(APPEND includedir "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+  configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${pkgconfig_dir})
+endfunction()
+
+if(TARGET penstock_shared AND TARGET cufile)
+  set_target_properties(penstock_shared PROPERTIES EXPORT_NAME penstock)
+  install(TARGETS penstock_shared cufile EXPORT penstockTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(FILES include/cufile.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  penstock_install_pkgconfig(penstock)
+  penstock_install_pkgconfig(cufile)
+
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)
+  install(EXPORT penstockTargets NAMESPACE penstock:: DESTINATION ${package_dir})
+  configure_package_config_file(cmake/penstockConfig.cmake.in penstockConfig.cmake INSTALL_DESTINATION ${package_dir})
+  write_basic_package_version_file(penstockConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/penstockConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/penstockConfigVersion.cmake
+          DESTINATION ${package_dir})
+endif()

@@ -1,0 +1,45 @@
+#!/bin/bash
+# install_test.sh CMAKE BUILD CONSUMER VERSION
+#
+# Installs to a temporary prefix, moves that prefix elsewhere, and builds and runs the programs in consumer/ against it:
+# once with pkg-config, once with find_package(penstock). The installed tool must start from there as well.
+set -euo pipefail
+
+cmake=$1 build=$2 consumer=$3 version=$4
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "install_test: $*" >&2
+  exit 1
+}
+
+"$cmake" --install "$build" --prefix "$work/first" >"$work/log" || fail "$(cat "$work/log")"
+mv "$work/first" "$work/prefix"
+prefix=$work/prefix
+pkgconfig=$(dirname "$(find "$prefix" -name penstock.pc)")
+libraries=$(dirname "$pkgconfig")
+
+for name in penstock cufile; do
+  [ -L "$libraries/lib$name.so" ] || fail "no link lib$name.so"
+  [ -e "$libraries/lib$name.so.0" ] || fail "no lib$name.so.0"
+done
+
+export PKG_CONFIG_PATH=$pkgconfig
+for name in penstock cufile; do
+  [ "$(pkg-config --modversion "$name")" = "$version" ] || fail "$name.pc does not say $version"
+  read -ra flags <<<"$(pkg-config --cflags --libs "$name")"
+  "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -o "$work/uses_$name" "$consumer/uses_$name.c" "${flags[@]}"
+  LD_LIBRARY_PATH=$libraries "$work/uses_$name" "$version" || fail "uses_$name, found by pkg-config, failed"
+done
+
+"$cmake" -S "$consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
+  fail "$(cat "$work/log")"
+"$cmake" --build "$work/consumer" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+for program in uses_penstock uses_penstock_hpp uses_cufile; do
+  "$work/consumer/$program" "$version" || fail "$program, found by find_package, failed"
+done
+
+if [ -e "$prefix/bin/penstock" ]; then
+  "$prefix/bin/penstock" --help >/dev/null || fail "the installed tool does not start"
+fi

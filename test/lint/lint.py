@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Checks what a compiler cannot: who may include whom, that nothing is left out of the build, house style.
+
+    lint.py [ROOT]
+
+Prints one line a finding, `file:line: rule: what`, and exits 1 if there is any, 2 if ROOT holds nothing to check.
+Rules read files only; lint_test.py shows each of them a tree that breaks it.
+"""
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+
+# Who may include whom: a room's files may include headers of the rooms named here, and their own. Nothing includes
+# upward. Unit tests obey their room's row, and may include test/fakes besides.
+MAY_INCLUDE = {
+    "base": "",
+    "storage": "base",
+    "plan": "base",
+    "device": "base",
+    "topology": "base",
+    "path": "base plan storage device topology",
+    "stats": "base path",
+    "registry": "base storage device",
+    "session": "base plan storage device topology path stats registry",
+    "abi": "base plan storage device topology path stats registry session include",
+    "include": "",
+    "tools": "base topology include",
+    "bench": "base include",
+}
+
+GETENV_HOME = "src/session/config.cc"
+LINES_MAX = 500
+COLUMNS_MAX = 120
+
+ROOMS = [room for room in MAY_INCLUDE if room not in ("include", "tools", "bench")]
+SOURCES = {".cc", ".c", ".cpp"}
+HEADERS = {".h", ".hpp"}
+CODE = SOURCES | HEADERS | {".py", ".sh", ".cmake", ".in"}
+NOT_OURS = {"build", "node_modules", "__pycache__"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(")
+PRINTS = re.compile(
+    r"(?<![\w.>])(?:v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror|psignal|_?_?exit|_Exit|quick_exit)\s*\("
+    r"|\b(?:cout|cerr|clog|stdout|stderr)\b")
+LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
+MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
+
+
+class Tree:
+    """The files of a checkout, read once; `root` may hold build folders, which are passed over."""
+
+    def __init__(self, root):
+        self.root = Path(root)
+        self.text = {}
+        self.findings = []
+        for path in sorted(self.root.rglob("*")):
+            inside = path.relative_to(self.root)
+            if any(part in NOT_OURS or part.startswith((".git", "build-")) for part in inside.parts):
+                continue
+            if path.is_file() and not path.is_symlink() and inside.parts[:2] != ("test", "fixtures"):
+                try:
+                    self.text[inside.as_posix()] = path.read_text(encoding="utf-8")
+                except UnicodeDecodeError:
+                    pass
+
+    def of(self, kinds):
+        return [name for name in self.text if Path(name).suffix in kinds]
+
+    def report(self, name, line, rule, what):
+        self.findings.append(f"{name}:{line}: {rule}: {what}")
+
+
+def without_comments_and_strings(text):
+    """The same lines, with comments, string and character literals emptied."""
+    token = re.compile(r"//[^\n]*|/\*.*?\*/|R\"(\w*)\(.*?\)\1\"|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.|[^'\\\n])+'",
+                       re.DOTALL)
+    return token.sub(lambda match: "\n" * match.group().count("\n"), text)
+
+
+def is_test(name):
+    return name.endswith("_test.cc") or name.startswith("test/")
+
+
+def room_of(name):
+    parts = name.split("/")
+    if parts[0] == "src" and len(parts) > 2:
+        return parts[1]
+    return parts[0]
+
+
+def room_of_include(tree, name, header):
+    """The room a header belongs to, or None where it is not of this tree."""
+    first = header.split("/")[0]
+    if header == "cufile.h" or first == "penstock":
+        return "include"
+    if "/" in header and first in ROOMS:
+        return first
+    if "/" in header and f"test/{header}" in tree.text:
+        return "test"
+    if f"{room_of(name)}/{header}" in tree.text or (Path(name).parent / header).as_posix() in tree.text:
+        return room_of(name)
+    return None
+
+
+def check_includes(tree):
+    for name in tree.of(SOURCES | HEADERS):
+        room = room_of(name)
+        if room not in MAY_INCLUDE:
+            if name.startswith("src/"):
+                tree.report(name, 1, "include", f"no row for room {room} in MAY_INCLUDE of test/lint/lint.py")
+            continue
+        allowed = {room, *MAY_INCLUDE[room].split()} | ({"test"} if is_test(name) else set())
+        for number, line in enumerate(tree.text[name].splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            target = room_of_include(tree, name, match[2])
+            if target is None and match[1] == '"':
+                tree.report(name, number, "include", f'"{match[2]}" is no header of this tree; write "room/file.h"')
+            elif target is not None and target not in allowed:
+                tree.report(name, number, "include", f"{room} may not include {match[2]} of {target}")
+
+
+def paths_named_by(name, text):
+    """Every word of a CMakeLists.txt, read as a path from the root of the tree."""
+    folder = posixpath.dirname(name)
+    for word in re.findall(r'[^\s()"]+', re.sub(r"#[^\n]*", "", text)):
+        word = word.replace("${CMAKE_CURRENT_SOURCE_DIR}/", "")
+        in_root = re.sub(r"^\$\{(?:PROJECT|CMAKE|penstock)_SOURCE_DIR\}/", "", word)
+        yield posixpath.normpath(in_root if in_root != word else posixpath.join(folder, word))
+
+
+def check_everything_is_built(tree):
+    lists = [name for name in tree.text if Path(name).name == "CMakeLists.txt"]
+    named = {path for name in lists for path in paths_named_by(name, tree.text[name])}
+    for name in tree.of(SOURCES):
+        if name not in named:
+            tree.report(name, 1, "built", "no CMakeLists.txt lists it")
+    for name in lists:
+        is_a_project = re.search(r"^\s*project\s*\(", tree.text[name], re.MULTILINE)
+        if not is_a_project and posixpath.dirname(name) not in named:
+            tree.report(name, 1, "built", "no CMakeLists.txt adds this folder")
+
+
+def check_library_manners(tree):
+    for name in tree.of(SOURCES | HEADERS):
+        if not name.startswith("src/") or is_test(name):
+            continue
+        for number, line in enumerate(without_comments_and_strings(tree.text[name]).splitlines(), 1):
+            if GETENV.search(line) and name != GETENV_HOME:
+                tree.report(name, number, "getenv", f"the environment is read in {GETENV_HOME} only")
+            match = PRINTS.search(line)
+            if match:
+                tree.report(name, number, "quiet", f"the library neither prints nor exits: {match.group()}")
+
+
+def check_headers(tree):
+    for name in tree.of(HEADERS):
+        text = tree.text[name]
+        if not re.match(r"\s*(//|/\*)", text):
+            tree.report(name, 1, "header", "opens without a comment on what it is for")
+        if "#pragma once" not in text and not re.search(r"#ifndef (\w+)\s*\n\s*#define \1\b", text):
+            tree.report(name, 1, "header", "no #pragma once or include guard")
+
+
+def is_code(name, text):
+    return Path(name).suffix in CODE or Path(name).name == "CMakeLists.txt" or text.startswith("#!")
+
+
+def check_sizes(tree):
+    for name, text in tree.text.items():
+        if not is_code(name, text):
+            continue
+        lines = text.splitlines()
+        if len(lines) >= LINES_MAX:
+            tree.report(name, len(lines), "size", f"{len(lines)} lines; fewer than {LINES_MAX} are allowed")
+        for number, line in enumerate(lines, 1):
+            if len(line) > COLUMNS_MAX:
+                tree.report(name, number, "size", f"{len(line)} columns; {COLUMNS_MAX} are allowed")
+
+
+def check_words(tree):
+    for name, text in tree.text.items():
+        if name.startswith("test/lint/"):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if LEFTOVER.search(line):
+                tree.report(name, number, "words", "unfinished work without an issue: write TODO(#number)")
+            match = MACHINE_PATH.search(line)
+            if match:
+                tree.report(name, number, "words", f"a path of somebody's machine: {match.group()}")
+
+
+RULES = [check_includes, check_everything_is_built, check_library_manners, check_headers, check_sizes, check_words]
+
+
+def lint(root):
+    """All findings for the checkout at `root`; None if it holds no source at all."""
+    tree = Tree(root)
+    if not tree.of(SOURCES):
+        return None
+    for rule in RULES:
+        rule(tree)
+    return tree.findings
+
+
+def main(arguments):
+    root = arguments[1] if len(arguments) > 1 else Path(__file__).resolve().parents[2]
+    findings = lint(root)
+    if findings is None:
+        print(f"lint: {root} holds no sources", file=sys.stderr)
+        return 2
+    print("\n".join(findings) if findings else "lint: nothing found")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

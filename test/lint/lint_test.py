@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Shows the lint trees that break each rule, and one that breaks none."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+
+import lint
+
+GOOD = {
+    "CMakeLists.txt": "project(good)\nadd_subdirectory(src)\nadd_subdirectory(tools)\nadd_subdirectory(test)\n",
+    "src/CMakeLists.txt": "add_subdirectory(base)\nadd_subdirectory(plan)\nadd_subdirectory(session)\n",
+    "src/base/CMakeLists.txt": "penstock_room(base SOURCES text.cc)\n",
+    "src/base/text.h": "// Text.\n#pragma once\n",
+    "src/base/text.cc": '#include "base/text.h"\nint f() { return std::snprintf(nullptr, 0, "printf(stderr)"); }\n',
+    "src/plan/CMakeLists.txt": "penstock_room(plan SOURCES plan.cc TESTS plan_test.cc sub/deep_test.cc\n"
+                               "${PROJECT_SOURCE_DIR}/test/fakes/other.cc)\n",
+    "src/plan/plan.h": "/* Plans. */\n#ifndef PLAN_H_\n#define PLAN_H_\n#endif\n",
+    "src/plan/plan.cc": '#include <vector>\n#include "base/text.h"\n#include "plan/plan.h"\n',
+    "src/plan/plan_test.cc": '#include "fakes/fake.h"\n#include "plan/plan.h"\nint t() { return printf("x"); }\n',
+    "src/plan/sub/deep_test.cc": '#include "plan/plan.h"\n',
+    "src/session/CMakeLists.txt": "penstock_room(session SOURCES config.cc)\n",
+    "src/session/config.cc": '// TODO(#7): more.\nconst char* c() { return ::getenv("X"); }\n',
+    "include/penstock/penstock.h": "// API.\n#pragma once\n",
+    "tools/CMakeLists.txt": "add_executable(penstock_tool main.cc)\n",
+    "tools/main.cc": '#include "base/text.h"\n#include "near.h"\n#include <penstock/penstock.h>\n',
+    "tools/near.h": "// Near.\n#pragma once\n",
+    "test/CMakeLists.txt": "foreach(folder IN ITEMS fakes contract)\n",
+    "test/fakes/CMakeLists.txt": "add_library(penstock_fakes STATIC ${CMAKE_CURRENT_SOURCE_DIR}/fake.cc)\n",
+    "test/fakes/fake.cc": "",
+    "test/fakes/other.cc": "",
+    "test/fakes/fake.h": "// Fake.\n#pragma once\n",
+    "build/src/junk.cc": "exit(1)",
+    "docs/long.md": "x" * 300 + "\n",
+}
+
+
+class LintTest(unittest.TestCase):
+    def findings_with(self, changes):
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in {**GOOD, **changes}.items():
+                path = Path(root, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return lint.lint(root)
+
+    def expect(self, changes, *findings):
+        self.assertEqual(sorted(finding.split(": ")[0] + " " + finding.split(": ")[1]
+                                for finding in self.findings_with(changes)), sorted(findings))
+
+    def test_a_good_tree_passes(self):
+        self.assertEqual(self.findings_with({}), [])
+
+    def test_an_empty_tree_is_no_success(self):
+        with tempfile.TemporaryDirectory() as root:
+            self.assertIsNone(lint.lint(root))
+            with contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(lint.main(["lint.py", root]), 2)
+
+    def test_the_exit_status_tells_findings(self):
+        with tempfile.TemporaryDirectory() as root:
+            Path(root, "lost.cc").write_text("int lost;\n", encoding="utf-8")
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                self.assertEqual(lint.main(["lint.py", root]), 1)
+            self.assertEqual(said.getvalue(), "lost.cc:1: built: no CMakeLists.txt lists it\n")
+
+    def test_upward_includes_are_found(self):
+        self.expect({"src/base/text.cc": '\n#include "plan/plan.h"\n'}, "src/base/text.cc:2 include")
+        self.expect({"src/plan/plan_test.cc": '#include "session/session.h"\n'}, "src/plan/plan_test.cc:1 include")
+        self.expect({"src/session/config.cc": '#  include <cufile.h>\n'}, "src/session/config.cc:1 include")
+        self.expect({"src/plan/plan.cc": '#include "storage/ring.h"\n'}, "src/plan/plan.cc:1 include")
+        self.expect({"tools/main.cc": '#include "plan/plan.h"\n'}, "tools/main.cc:1 include")
+        self.expect({"src/plan/plan.cc": '#include "fakes/fake.h"\n'}, "src/plan/plan.cc:1 include")
+
+    def test_unqualified_and_relative_includes_are_found(self):
+        self.expect({"src/plan/plan.cc": '#include "text.h"\n'}, "src/plan/plan.cc:1 include")
+        self.expect({"src/plan/plan.cc": '#include "../base/text.h"\n'}, "src/plan/plan.cc:1 include")
+
+    def test_a_room_without_a_row_is_found(self):
+        self.expect({"src/attic/x.h": "// X.\n#pragma once\n"}, "src/attic/x.h:1 include")
+
+    def test_tests_and_sources_left_out_of_the_build_are_found(self):
+        self.expect({"src/plan/other_test.cc": ""}, "src/plan/other_test.cc:1 built")
+        self.expect({"src/base/other.cc": ""}, "src/base/other.cc:1 built")
+        self.expect({"src/base/CMakeLists.txt": "# text.cc\n"}, "src/base/text.cc:1 built")
+        self.expect({"src/CMakeLists.txt": "add_subdirectory(base)\nadd_subdirectory(session)\n"},
+                    "src/plan/CMakeLists.txt:1 built")
+
+    def test_reading_the_environment_elsewhere_is_found(self):
+        self.expect({"src/base/text.cc": 'auto x = getenv("X");\n'}, "src/base/text.cc:1 getenv")
+        self.expect({"src/base/text.cc": 'auto x = ::secure_getenv("X");\n'}, "src/base/text.cc:1 getenv")
+
+    def test_printing_and_exiting_are_found(self):
+        for line in ['printf("x");', 'std::printf("x");', "std::cout << 1;", "f(stderr);", 'fprintf(f, "x");',
+                     "exit(1);", "::_exit(1);", "std::quick_exit(1);", 'perror("x");', 'dprintf(2, "x");']:
+            with self.subTest(line):
+                self.expect({"src/base/text.cc": line + "\n"}, "src/base/text.cc:1 quiet")
+
+    def test_comments_and_strings_are_no_code(self):
+        self.expect({"src/base/text.cc": "/* printf(\n exit( */ // getenv(\nauto q = '\"'; auto s = \"exit(\";\n"})
+        self.expect({"src/base/text.cc": "auto a = 1'000; auto b = 2'000;\nexit(1);\n"}, "src/base/text.cc:2 quiet")
+        self.expect({"src/base/text.cc": 'auto raw = R"(exit( ")";\nexit(1);\n'}, "src/base/text.cc:2 quiet")
+
+    def test_bare_headers_are_found(self):
+        self.expect({"src/base/text.h": "// Text.\n"}, "src/base/text.h:1 header")
+        self.expect({"src/base/text.h": "#pragma once\n// Text.\n"}, "src/base/text.h:1 header")
+
+    def test_long_files_and_lines_are_found(self):
+        self.expect({"src/base/text.cc": "\n" * 500}, "src/base/text.cc:500 size")
+        self.expect({"src/base/text.cc": "\n" * 499})
+        self.expect({"scripts/go": "#!/bin/sh\n" + "x" * 121}, "scripts/go:2 size")
+        self.expect({"scripts/go": "#!/bin/sh\n" + "ö" * 120})
+
+    def test_leftover_words_are_found(self):
+        self.expect({"docs/a.md": "FIXME later\n"}, "docs/a.md:1 words")
+        self.expect({"src/base/text.cc": "// TODO: later\n"}, "src/base/text.cc:1 words")
+        self.expect({"docs/a.md": "see /work/main/x\n"}, "docs/a.md:1 words")
+        self.expect({"docs/a.md": "see src/work/main, $HOME/root/x and /proc/self\n"})
+
+
+if __name__ == "__main__":
+    unittest.main()

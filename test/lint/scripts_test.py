@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""The scripts that other tests lean on: what counts as passed, and where file systems come from."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+
+
+def case(name, status, output="", skip=None):
+    skipped = f'<skipped message="{skip}"/>' if skip else ""
+    return f'<testcase name="{name}" status="{status}">{skipped}<system-out>{output}</system-out></testcase>'
+
+
+PASSES = case("T.Passes", "run")
+
+
+class TestSummaryTest(unittest.TestCase):
+    def summary(self, *cases):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write("<testsuite>" + "".join(cases) + "</testsuite>")
+            file.flush()
+            run = subprocess.run([SCRIPTS / "test_summary", file.name], capture_output=True, text=True, check=False)
+        return run.returncode, run.stdout
+
+    def test_a_pass_is_a_pass(self):
+        self.assertEqual(self.summary(PASSES), (0, "1 passed, 0 failed, 0 skipped\n"))
+
+    def test_no_test_at_all_fails(self):
+        self.assertEqual(self.summary()[0], 1)
+        self.assertEqual(self.summary(case("T.Off", "disabled"))[0], 1)
+
+    def test_a_lost_or_broken_result_fails(self):
+        self.assertEqual(self.summary("<testcase>")[0], 1)
+        run = subprocess.run([SCRIPTS / "test_summary", "/nonexistent"], capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 1)
+        self.assertTrue(run.stdout.endswith("\n0 passed, 0 failed, 0 skipped\n"))
+
+    def test_failures_are_named(self):
+        status, text = self.summary(PASSES, case("T.Fails", "fail"))
+        self.assertEqual(status, 1)
+        self.assertEqual(text, "FAILED T.Fails\n1 passed, 1 failed, 0 skipped\n")
+
+    def test_a_test_that_cannot_start_failed(self):
+        status, text = self.summary(PASSES, case("T.Lost", "notrun", skip="Unable to find executable"))
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED T.Lost: Unable to find executable\n", text)
+
+    def test_skips_of_googletest_give_their_reason(self):
+        output = "[==========]\n/a/b_test.cc:7: Skipped\nno btrfs:\nno tools\n[  SKIPPED ] T.Skips (0 ms)\n"
+        status, text = self.summary(PASSES, case("T.Skips", "notrun", output, "SKIP_REGULAR_EXPRESSION_MATCHED"))
+        self.assertEqual(status, 0)
+        self.assertEqual(text, "skipped, no btrfs: no tools:\n    T.Skips\n1 passed, 0 failed, 1 skipped\n")
+
+    def test_skips_by_exit_status_give_their_last_line(self):
+        status, text = self.summary(PASSES, case("T.S", "notrun", "x\nskipped: no qemu\n\n", "SKIP_RETURN_CODE=77"))
+        self.assertEqual(status, 0)
+        self.assertIn("skipped, no qemu:\n    T.S\n", text)
+
+    def test_a_skip_without_a_reason_fails(self):
+        self.assertEqual(self.summary(PASSES, case("T.S", "notrun", "", "SKIP_RETURN_CODE=77"))[0], 1)
+
+    def test_a_failure_beside_a_skip_fails(self):
+        for output in ["/a.cc:1: Skipped\nx\n[  SKIPPED ] T.S\n[  FAILED  ] T.T\n",
+                       "/a.cc:1: Skipped\nx\n[  SKIPPED ] T.S\n==1==ERROR: LeakSanitizer: detected memory leaks\n"]:
+            self.assertEqual(self.summary(PASSES, case("T.S", "notrun", output, "SKIP_REGULAR_EXPRESSION"))[0], 1)
+
+
+class WithFilesystemsTest(unittest.TestCase):
+    NAMES = {"ext4", "ext4-journal", "ext4-4k", "xfs", "btrfs", "tmpfs", "overlay"}
+
+    def run_with(self, work, script, *options):
+        return subprocess.run([SCRIPTS / "with_filesystems", *options, "sh", "-c", script], capture_output=True,
+                              text=True, check=False, env={**os.environ, "TMPDIR": work}, timeout=60)
+
+    def test_every_file_system_is_there_or_skipped_with_a_reason(self):
+        with tempfile.TemporaryDirectory() as work:
+            run = self.run_with(work, 'echo "$PENSTOCK_TEST_DIRS"; echo "$PENSTOCK_TEST_SKIPPED_DIRS"')
+            offered, skipped = run.stdout.splitlines()
+        there = dict(entry.split("=") for entry in offered.split(":") if entry)
+        missing = dict(entry.split("=", 1) for entry in skipped.split(";") if entry)
+        self.assertTrue(there)
+        self.assertEqual((set(there) | set(missing)) - {"local"}, self.NAMES)
+        self.assertFalse(set(there) & set(missing))
+        self.assertEqual("local" in there, set(missing) == self.NAMES)
+        for name, reason in missing.items():
+            self.assertTrue(reason)
+            self.assertIn(f"no {name}: {reason}", run.stderr)
+
+    def test_they_can_be_written_and_leave_nothing_behind(self):
+        with tempfile.TemporaryDirectory() as work:
+            run = self.run_with(work, 'IFS=:; for d in $PENSTOCK_TEST_DIRS; do echo x >"${d#*=}/x" || exit 9; done')
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(os.listdir(work), [])
+            self.assertNotIn(work, Path("/proc/self/mounts").read_text(encoding="utf-8"))
+            for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+                self.assertNotIn(work, backing.read_text(encoding="utf-8"))
+
+    def test_the_status_of_the_command_comes_through(self):
+        with tempfile.TemporaryDirectory() as work:
+            self.assertEqual(self.run_with(work, "exit 42").returncode, 42)
+
+    def test_no_command_is_a_usage_error(self):
+        run = subprocess.run([SCRIPTS / "with_filesystems"], capture_output=True, text=True, check=False)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("usage:", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
