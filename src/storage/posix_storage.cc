@@ -4,11 +4,11 @@
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,12 +77,36 @@ ssize_t without_interrupts(Call call) {
   return result;
 }
 
-bool answers_without_waiting(int fd, std::uint64_t offset) {
-  char byte;
-  iovec vector{&byte, 1};
-  const ssize_t got =
-      without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
-  return got >= 0;
+std::uint64_t pages_of(std::uint64_t offset, std::uint64_t size, std::uint64_t page) {
+  return (align_up(offset + size, page) - align_down(offset, page)) / page;
+}
+
+// Nearly all: a few evicted pages are cheaper to fetch through the cache than everything is around it.
+bool nearly_all(std::uint64_t cached, std::uint64_t pages) { return cached >= pages - pages / 8; }
+
+bool is_overlay(int fd) {
+  struct statfs file_system {};
+  return ::fstatfs(fd, &file_system) == 0 && file_system.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
+// Through a mapping, which finds the pages also where they belong to another file system's inode (overlayfs). For a
+// file that is neither ours nor writable for us the kernel calls every page resident.
+bool is_resident_by_mincore(int fd, std::uint64_t offset, std::uint64_t size, std::uint64_t page) {
+  constexpr std::size_t kPagesMax = 4096;
+  unsigned char present[kPagesMax];
+  const std::uint64_t first = align_down(offset, page);
+  const std::uint64_t pages = pages_of(offset, size, page);
+  std::uint64_t cached = 0;
+  for (std::uint64_t done = 0; done < pages; done += kPagesMax) {
+    const std::size_t count = std::min<std::uint64_t>(kPagesMax, pages - done);
+    void* map = ::mmap(nullptr, count * page, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(first + done * page));
+    if (map == MAP_FAILED) return false;
+    if (::mincore(map, count * page, present) == 0) {
+      cached += static_cast<std::uint64_t>(std::count_if(present, present + count, [](auto bits) { return bits & 1; }));
+    }
+    ::munmap(map, count * page);
+  }
+  return nearly_all(cached, pages);
 }
 
 }  // namespace
@@ -160,18 +184,17 @@ Status PosixStorage::sync(int fd) {
 
 bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size) {
   if (size == 0) return true;
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   if (!no_cachestat_.load(std::memory_order_relaxed)) {
     CachestatRange range{offset, size};
     Cachestat answer{};
     if (::syscall(kCachestat, fd, &range, &answer, 0) == 0) {
-      const std::uint64_t page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-      const std::uint64_t pages = (align_up(offset + size, page) - align_down(offset, page)) / page;
-      return answer.cached >= pages - pages / 8;
+      if (answer.cached == 0 && is_overlay(fd)) return is_resident_by_mincore(fd, offset, size, page);
+      return nearly_all(answer.cached, pages_of(offset, size, page));
     }
-    no_cachestat_.store(true, std::memory_order_relaxed);
+    if (errno == ENOSYS) no_cachestat_.store(true, std::memory_order_relaxed);
   }
-  return answers_without_waiting(fd, offset) && answers_without_waiting(fd, offset + size / 2) &&
-         answers_without_waiting(fd, offset + size - 1);
+  return is_resident_by_mincore(fd, offset, size, page);
 }
 
 Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
