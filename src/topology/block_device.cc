@@ -1,0 +1,239 @@
+#include "topology/block_device.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "topology/pci_device.h"
+#include "topology/text.h"
+
+namespace penstock::core {
+namespace {
+
+struct NamePrefix {
+  std::string_view prefix;
+  BlockKind kind;
+};
+constexpr std::array<NamePrefix, 15> kNamePrefixes = {{{"nvme", BlockKind::nvme},
+                                                       {"vd", BlockKind::virtio},
+                                                       {"sd", BlockKind::scsi},
+                                                       {"sr", BlockKind::scsi},
+                                                       {"mmcblk", BlockKind::mmc},
+                                                       {"dm-", BlockKind::dm},
+                                                       {"md", BlockKind::md},
+                                                       {"loop", BlockKind::loop},
+                                                       {"zram", BlockKind::zram},
+                                                       {"ram", BlockKind::ram},
+                                                       {"nbd", BlockKind::nbd},
+                                                       {"rbd", BlockKind::rbd},
+                                                       {"xvd", BlockKind::xen},
+                                                       {"pmem", BlockKind::pmem},
+                                                       {"hd", BlockKind::scsi}}};
+
+BlockKind kind_by_name(std::string_view name) {
+  for (const NamePrefix& entry : kNamePrefixes) {
+    if (name.starts_with(entry.prefix)) return entry.kind;
+  }
+  return BlockKind::unknown;
+}
+
+NvmeTransport transport_by_name(std::string_view name) {
+  for (const NvmeTransport transport :
+       {NvmeTransport::pcie, NvmeTransport::rdma, NvmeTransport::tcp, NvmeTransport::fc, NvmeTransport::loop}) {
+    if (name == nvme_transport_name(transport)) return transport;
+  }
+  return NvmeTransport::unknown;
+}
+
+// "nvme3", not "nvme3n1" nor "nvme-subsys3".
+bool is_controller_name(std::string_view name) {
+  return name.starts_with("nvme") && name.size() > 4 &&
+         std::all_of(name.begin() + 4, name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// Reads one stack; counts what it has read, so that a tree made to explode stops early.
+class StackReader {
+ public:
+  StackReader(const Root& root, const MountTable& mounts) : root_(root), mounts_(mounts) {}
+
+  std::optional<BlockDevice> read(DeviceNumber number, unsigned depth) {
+    if (depth >= kBlockDepthMax || devices_ >= kBlockDevicesMax) return std::nullopt;
+    const std::string real =
+        root_.real_path("/sys/dev/block/" + std::to_string(number.major) + ":" + std::to_string(number.minor));
+    if (real.empty() || real == "/") return std::nullopt;
+    ++devices_;
+    BlockDevice device;
+    device.number = number;
+    device.name = std::string(last_component(real));
+    const std::string directory = disk_directory(real);
+    device.disk = std::string(last_component(directory));
+    read_disk(directory, device);
+    read_slaves(directory, device, depth);
+    return device;
+  }
+
+ private:
+  // A partition's directory lies in its disk's.
+  std::string disk_directory(const std::string& real) const {
+    if (!root_.exists(real + "/partition")) return real;
+    return real.substr(0, real.rfind('/'));
+  }
+
+  void read_disk(const std::string& directory, BlockDevice& device) const {
+    device.kind = kind_by_name(device.disk);
+    device.logical_block_size = static_cast<std::uint32_t>(
+        std::clamp<std::int64_t>(root_.read_number(directory + "/queue/logical_block_size").value_or(0), 0, 1 << 20));
+    device.is_rotational = root_.read_line(directory + "/queue/rotational") == "1";
+    device.model = root_.read_line(directory + "/device/model");
+    std::string controller = directory;
+    if (device.kind == BlockKind::nvme) controller = read_nvme(directory, device);
+    if (device.kind == BlockKind::dm) read_dm(directory, device);
+    if (device.kind == BlockKind::md) device.md_level = root_.read_line(directory + "/md/level");
+    if (device.kind == BlockKind::loop) device.backing_file = root_.read_line(directory + "/loop/backing_file");
+    device.pci_address = pci_address_in(root_.real_path(controller));
+    if (!device.pci_address.empty()) {
+      const std::string pci = "/sys/bus/pci/devices/" + device.pci_address;
+      device.numa_node = static_cast<int>(root_.read_number(pci + "/numa_node").value_or(-1));
+    }
+  }
+
+  // The directory of the controller. `device` links to it, or for a multipath namespace to the subsystem, in which
+  // the controllers are links beside the namespace.
+  std::string read_nvme(const std::string& directory, BlockDevice& device) const {
+    const std::string owner = directory + "/device";
+    if (root_.exists(owner + "/transport")) {
+      device.transport = transport_by_name(root_.read_line(owner + "/transport"));
+      return owner;
+    }
+    device.transport = NvmeTransport::unknown;
+    std::string first;
+    for (const std::string& name : root_.list(owner)) {
+      if (!is_controller_name(name)) continue;
+      const NvmeTransport transport = transport_by_name(root_.read_line(owner + "/" + name + "/transport"));
+      device.transport = first.empty() ? transport : std::max(device.transport, transport);
+      if (first.empty()) first = owner + "/" + name;
+    }
+    device.is_multipath = !first.empty();
+    return first.empty() ? directory : first;
+  }
+
+  // The UUID begins with its maker: "LVM-...", "CRYPT-LUKS2-...", "mpath-...", and "part1-..." before another one.
+  void read_dm(const std::string& directory, BlockDevice& device) const {
+    const std::string uuid = root_.read_line(directory + "/dm/uuid");
+    std::string_view rest = uuid;
+    std::string_view maker = take_until(rest, '-');
+    if (maker.starts_with("part") && !rest.empty()) maker = take_until(rest, '-');
+    device.dm_type = std::string(maker);
+  }
+
+  void read_slaves(const std::string& directory, BlockDevice& device, unsigned depth) {
+    for (const std::string& name : root_.list(directory + "/slaves")) {
+      const auto number = parse_device_number(root_.read_line(directory + "/slaves/" + name + "/dev"));
+      if (number) add_slave(*number, device, depth);
+    }
+    if (device.backing_file.empty()) return;
+    const Mount* below = mounts_.find(device.backing_file);
+    const auto number = below == nullptr ? std::nullopt : mount_device(root_, mounts_, *below);
+    if (number) add_slave(*number, device, depth);
+  }
+
+  void add_slave(DeviceNumber number, BlockDevice& device, unsigned depth) {
+    if (number == device.number) return;
+    if (auto slave = read(number, depth + 1)) device.slaves.push_back(std::move(*slave));
+  }
+
+  const Root& root_;
+  const MountTable& mounts_;
+  unsigned devices_ = 0;
+};
+
+PeerVerdict nvme_verdict(const BlockDevice& device) {
+  switch (device.transport) {
+    case NvmeTransport::pcie:
+      if (device.is_multipath) {
+        return {PeerSupport::depends, "nvme_multipath", "NVMe multipath passes device pages on in recent kernels only",
+                device.name};
+      }
+      return {PeerSupport::yes, "nvme_pcie", "a PCIe NVMe drive takes device pages", device.name};
+    case NvmeTransport::rdma:
+      return {PeerSupport::depends, "nvme_rdma", "NVMe over RDMA takes device pages if its adapter does DMA itself",
+              device.name};
+    default:
+      return {PeerSupport::no, "nvme_fabrics", "NVMe over TCP, FC or loop does not take device pages", device.name};
+  }
+}
+
+// md passes device pages on where all its members take them, for the levels that copy nothing.
+PeerVerdict md_verdict(const BlockDevice& device) {
+  if (device.md_level != "raid0" && device.md_level != "raid1" && device.md_level != "raid10") {
+    return {PeerSupport::no, "md_level", "this md level computes or copies on the CPU", device.name};
+  }
+  if (device.slaves.empty()) {
+    return {PeerSupport::no, "md_members_unknown", "the members of the md device cannot be seen", device.name};
+  }
+  for (const BlockDevice& slave : device.slaves) {
+    PeerVerdict verdict = peer_verdict(slave);
+    if (verdict.support == PeerSupport::no) return verdict;
+  }
+  return {PeerSupport::depends, "md_raid", "md raid0, 1 and 10 pass device pages on in recent kernels only",
+          device.name};
+}
+
+}  // namespace
+
+const char* block_kind_name(BlockKind kind) {
+  switch (kind) {
+    case BlockKind::unknown: return "unknown";
+    case BlockKind::nvme: return "nvme";
+    case BlockKind::virtio: return "virtio";
+    case BlockKind::scsi: return "scsi";
+    case BlockKind::mmc: return "mmc";
+    case BlockKind::dm: return "dm";
+    case BlockKind::md: return "md";
+    case BlockKind::loop: return "loop";
+    case BlockKind::zram: return "zram";
+    case BlockKind::ram: return "ram";
+    case BlockKind::nbd: return "nbd";
+    case BlockKind::rbd: return "rbd";
+    case BlockKind::xen: return "xen";
+    case BlockKind::pmem: return "pmem";
+  }
+  return "unknown";
+}
+
+const char* nvme_transport_name(NvmeTransport transport) {
+  switch (transport) {
+    case NvmeTransport::none: return "";
+    case NvmeTransport::pcie: return "pcie";
+    case NvmeTransport::rdma: return "rdma";
+    case NvmeTransport::tcp: return "tcp";
+    case NvmeTransport::fc: return "fc";
+    case NvmeTransport::loop: return "loop";
+    case NvmeTransport::unknown: return "unknown";
+  }
+  return "unknown";
+}
+
+std::optional<BlockDevice> read_block_device(const Root& root, const MountTable& mounts, DeviceNumber number) {
+  return StackReader(root, mounts).read(number, 0);
+}
+
+PeerVerdict peer_verdict(const BlockDevice& device) {
+  const auto no = [&](const char* code, const char* because) {
+    return PeerVerdict{PeerSupport::no, code, because, device.name};
+  };
+  switch (device.kind) {
+    case BlockKind::nvme: return nvme_verdict(device);
+    case BlockKind::md: return md_verdict(device);
+    case BlockKind::dm: return no("device_mapper", "device mapper (LVM, dm-crypt, multipath) refuses device pages");
+    case BlockKind::loop: return no("loop", "a loop device refuses device pages");
+    case BlockKind::virtio: return no("virtio", "a virtio disk refuses device pages");
+    case BlockKind::scsi: return no("scsi", "SCSI, SATA and USB disks refuse device pages");
+    case BlockKind::zram:
+    case BlockKind::ram:
+    case BlockKind::pmem: return no("memory_device", "the device is memory, written by the CPU");
+    default: return no("other_device", "this kind of block device refuses device pages");
+  }
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,59 @@
+// What lies under a block device number: partition, disk, and the devices it is made of, read from /sys alone.
+//
+// For whoever must know whether direct I/O and device pages can work on a file: `penstock check` and the paths'
+// verdicts. It says what a device is, not what a transfer will do: only a self-test proves that.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topology/mounts.h"
+#include "topology/root.h"
+
+namespace penstock::core {
+
+enum class BlockKind : std::uint8_t { unknown, nvme, virtio, scsi, mmc, dm, md, loop, zram, ram, nbd, rbd, xen, pmem };
+const char* block_kind_name(BlockKind kind);
+
+enum class NvmeTransport : std::uint8_t { none, pcie, rdma, tcp, fc, loop, unknown };
+const char* nvme_transport_name(NvmeTransport transport);
+
+struct BlockDevice {
+  DeviceNumber number;
+  std::string name;  // "nvme0n1p2"
+  std::string disk;  // "nvme0n1": the parent of a partition, else the name again.
+  BlockKind kind = BlockKind::unknown;
+  NvmeTransport transport = NvmeTransport::none;  // Of an NVMe device; the least direct one of several.
+  bool is_multipath = false;  // An NVMe device that the kernel reaches through one or more controllers.
+  std::string dm_type;        // "LVM", "CRYPT", "mpath", ...: what made a device-mapper device.
+  std::string md_level;       // "raid0", ...
+  std::string backing_file;   // Of a loop device.
+  std::string pci_address;    // Of the controller; "" where there is none.
+  std::string model;
+  int numa_node = -1;
+  std::uint32_t logical_block_size = 0;  // Bytes; 0 where unknown.
+  bool is_rotational = false;
+  std::vector<BlockDevice> slaves;  // What dm, md and loop devices are made of.
+
+  bool is_partition() const { return disk != name; }
+};
+
+// The stack under a device number; nothing where /sys does not know it. Loop devices are followed into the file
+// system that holds their backing file. At most kBlockDepthMax levels and kBlockDevicesMax devices.
+constexpr unsigned kBlockDepthMax = 12;
+constexpr unsigned kBlockDevicesMax = 256;
+std::optional<BlockDevice> read_block_device(const Root& root, const MountTable& mounts, DeviceNumber number);
+
+// Whether the kernel lets O_DIRECT reach peer-to-peer device pages through a stack, as far as its kind tells.
+enum class PeerSupport : std::uint8_t { yes, depends, no };
+struct PeerVerdict {
+  PeerSupport support = PeerSupport::no;
+  const char* code = "";     // Stable: "nvme_pcie", "device_mapper", "loop", ...
+  const char* because = "";  // For people: "device mapper (LVM, dm-crypt) does not pass device pages on".
+  std::string device;        // The one that decided.
+};
+PeerVerdict peer_verdict(const BlockDevice& device);
+
+}  // namespace penstock::core

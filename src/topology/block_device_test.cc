@@ -1,0 +1,172 @@
+#include "topology/block_device.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "topology/test_tree.h"
+
+namespace penstock::core {
+namespace {
+
+struct Stack {
+  std::optional<BlockDevice> device;
+  PeerVerdict verdict;
+};
+
+Stack stack_under(const std::string& machine, std::string_view path) {
+  const Root root = captured_machine(machine);
+  const MountTable mounts = MountTable::read(root);
+  const Mount* mount = mounts.find(path);
+  const auto number = mount == nullptr ? std::nullopt : mount_device(root, mounts, *mount);
+  Stack stack;
+  if (number) stack.device = read_block_device(root, mounts, *number);
+  if (stack.device) stack.verdict = peer_verdict(*stack.device);
+  return stack;
+}
+
+TEST(BlockDeviceTest, APartitionOfANvmeDriveKnowsItsDiskAndItsPlace) {
+  const auto [device, verdict] = stack_under("dgx-h100", "/");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->name, "nvme0n1p2");
+  EXPECT_EQ(device->disk, "nvme0n1");
+  EXPECT_TRUE(device->is_partition());
+  EXPECT_EQ(device->kind, BlockKind::nvme);
+  EXPECT_EQ(device->transport, NvmeTransport::pcie);
+  EXPECT_EQ(device->pci_address, "0000:03:00.0");
+  EXPECT_EQ(device->logical_block_size, 512u);
+  EXPECT_EQ(device->model, "SAMSUNG MZ1L21T9HCLS-00A07");
+  EXPECT_EQ(device->numa_node, 0);
+  EXPECT_FALSE(device->is_multipath);
+  EXPECT_FALSE(device->is_rotational);
+  EXPECT_EQ(verdict.support, PeerSupport::yes);
+  EXPECT_STREQ(verdict.code, "nvme_pcie");
+}
+
+TEST(BlockDeviceTest, AMultipathNamespaceIsFollowedToItsController) {
+  const auto [device, verdict] = stack_under("nfs", "/");
+  ASSERT_TRUE(device);
+  EXPECT_TRUE(device->is_multipath);
+  EXPECT_EQ(device->transport, NvmeTransport::pcie);
+  EXPECT_EQ(device->pci_address, "0000:19:00.0");
+  EXPECT_EQ(verdict.support, PeerSupport::depends);
+}
+
+TEST(BlockDeviceTest, EncryptionIsSeenAndRefusesDevicePages) {
+  const auto [device, verdict] = stack_under("laptop", "/home");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->kind, BlockKind::dm);
+  EXPECT_EQ(device->dm_type, "CRYPT");
+  ASSERT_EQ(device->slaves.size(), 1u);
+  EXPECT_EQ(device->slaves[0].name, "nvme0n1p3");
+  EXPECT_EQ(device->slaves[0].disk, "nvme0n1");
+  EXPECT_EQ(verdict.support, PeerSupport::no);
+  EXPECT_STREQ(verdict.code, "device_mapper");
+}
+
+TEST(BlockDeviceTest, StripesListTheirMembers) {
+  const auto [device, verdict] = stack_under("md-raid0", "/scratch/file");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->kind, BlockKind::md);
+  EXPECT_EQ(device->md_level, "raid0");
+  ASSERT_EQ(device->slaves.size(), 2u);
+  EXPECT_EQ(device->slaves[1].pci_address, "0000:22:00.0");
+  EXPECT_EQ(verdict.support, PeerSupport::depends);
+  EXPECT_STREQ(verdict.code, "md_raid");
+}
+
+TEST(BlockDeviceTest, ALoopDeviceIsFollowedIntoItsBackingFile) {
+  const auto [device, verdict] = stack_under("md-raid0", "/mnt/image");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->kind, BlockKind::loop);
+  EXPECT_EQ(device->backing_file, "/scratch/images/data.img");
+  ASSERT_EQ(device->slaves.size(), 1u);
+  EXPECT_EQ(device->slaves[0].name, "md0");
+  EXPECT_EQ(device->slaves[0].slaves.size(), 2u);
+  EXPECT_STREQ(verdict.code, "loop");
+}
+
+TEST(BlockDeviceTest, ASpinningDiskUnderLvmIsSeen) {
+  const auto [device, verdict] = stack_under("md-raid0", "/");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->dm_type, "LVM");
+  ASSERT_EQ(device->slaves.size(), 1u);
+  EXPECT_EQ(device->slaves[0].kind, BlockKind::scsi);
+  EXPECT_TRUE(device->slaves[0].is_rotational);
+  EXPECT_EQ(device->slaves[0].model, "ST4000NM0035");
+}
+
+TEST(BlockDeviceTest, AVirtioDiskRefusesDevicePages) {
+  const auto [device, verdict] = stack_under("firecracker-vm", "/");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->kind, BlockKind::virtio);
+  EXPECT_EQ(device->pci_address, "0000:00:02.0");
+  EXPECT_STREQ(verdict.code, "virtio");
+}
+
+TEST(BlockDeviceTest, AStripeIsNoBetterThanItsWorstMember) {
+  BlockDevice drive;
+  drive.kind = BlockKind::nvme;
+  drive.transport = NvmeTransport::pcie;
+  BlockDevice remote = drive;
+  remote.transport = NvmeTransport::tcp;
+  remote.name = "nvme7n1";
+  BlockDevice stripe;
+  stripe.kind = BlockKind::md;
+  stripe.md_level = "raid0";
+  stripe.slaves = {drive, remote};
+  EXPECT_EQ(peer_verdict(stripe).support, PeerSupport::no);
+  EXPECT_EQ(peer_verdict(stripe).device, "nvme7n1");
+  stripe.md_level = "raid5";
+  stripe.slaves = {drive, drive};
+  EXPECT_STREQ(peer_verdict(stripe).code, "md_level");
+  stripe.md_level = "raid1";
+  stripe.slaves.clear();
+  EXPECT_STREQ(peer_verdict(stripe).code, "md_members_unknown");
+}
+
+TEST(BlockDeviceTest, ADeviceMadeOfItselfEnds) {
+  TestTree tree;
+  tree.put("/sys/devices/virtual/block/dm-0/dev", "253:0\n").put("/sys/devices/virtual/block/dm-1/dev", "253:1\n");
+  tree.link("/sys/dev/block/253:0", "../../devices/virtual/block/dm-0");
+  tree.link("/sys/dev/block/253:1", "../../devices/virtual/block/dm-1");
+  for (int i = 0; i < 8; ++i) {
+    tree.link("/sys/devices/virtual/block/dm-0/slaves/a" + std::to_string(i), "../../dm-1");
+    tree.link("/sys/devices/virtual/block/dm-1/slaves/b" + std::to_string(i), "../../dm-0");
+  }
+  const auto device = read_block_device(tree.root(), MountTable(), {253, 0});
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->kind, BlockKind::dm);
+}
+
+TEST(BlockDeviceTest, GarbageAttributesReadAsUnknown) {
+  TestTree tree;
+  const std::string disk = "/sys/devices/virtual/block/nvme0n1";
+  tree.put(disk + "/dev", "259:0\n").put(disk + "/queue/logical_block_size", "-77\n").put(disk + "/slaves", "a file");
+  tree.put(disk + "/device/transport", std::string(100000, 'z'));
+  tree.link("/sys/dev/block/259:0", "../../devices/virtual/block/nvme0n1");
+  tree.link("/sys/dev/block/259:1", "/");
+  const auto device = read_block_device(tree.root(), MountTable(), {259, 0});
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->logical_block_size, 0u);
+  EXPECT_EQ(device->transport, NvmeTransport::unknown);
+  EXPECT_EQ(peer_verdict(*device).support, PeerSupport::no);
+  EXPECT_FALSE(read_block_device(tree.root(), MountTable(), {259, 1}));
+  EXPECT_FALSE(read_block_device(tree.root(), MountTable(), {1, 2}));
+}
+
+TEST(BlockDeviceTest, EveryDeviceOfThisMachineCanBeRead) {
+  const Root root = std::move(Root::open("").value());
+  const MountTable mounts = MountTable::read(root);
+  const auto names = root.list("/sys/dev/block");
+  if (names.empty()) GTEST_SKIP() << "/sys/dev/block is empty here";
+  for (const std::string& name : names) {
+    const auto device = read_block_device(root, mounts, *parse_device_number(name));
+    ASSERT_TRUE(device) << name;
+    EXPECT_NE(device->kind, BlockKind::unknown) << device->name;
+    EXPECT_GE(device->logical_block_size, 512u) << device->name;
+  }
+}
+
+}  // namespace
+}  // namespace penstock::core

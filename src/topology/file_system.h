@@ -1,0 +1,35 @@
+// The file systems a process sees, each once, with the block devices under them and what they can take.
+//
+// For `penstock check`: an overview by the type of each file system. A file can still differ from its neighbours
+// (encrypted, compressed, inline), so a path asks statx about the file itself before it does direct I/O.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topology/block_device.h"
+#include "topology/mounts.h"
+#include "topology/root.h"
+#include "topology/tristate.h"
+
+namespace penstock::core {
+
+struct Ability {
+  Tristate has = Tristate::unknown;
+  const char* code = "";     // Stable: "memory", "device_mapper", ...; "" where nothing stands in the way.
+  const char* because = "";  // The same for people.
+};
+
+struct FileSystem {
+  Mount mount;                       // Where to find it: the whole of it before a part, then the shortest path.
+  unsigned more_mounts = 0;          // How often it is mounted besides.
+  std::optional<BlockDevice> stack;  // Nothing for memory and the network, or where it cannot be seen.
+  Ability direct_io;                 // O_DIRECT goes past the page cache.
+  Ability device_pages;              // O_DIRECT takes peer-to-peer device pages.
+};
+
+// In the order of mounting, without pseudo file systems.
+std::vector<FileSystem> read_file_systems(const Root& root);
+
+}  // namespace penstock::core

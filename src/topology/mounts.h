@@ -1,0 +1,70 @@
+// The mounts a process sees, from /proc/self/mountinfo: which file system a path or a file's st_dev is on.
+//
+// Looking up is lexical: resolve links first. A path is looked up as the kernel walks it, so a mount hidden under a
+// later one is never the answer. Which block device is under a mount is mount_device()'s to say, since btrfs and
+// overlayfs give their files device numbers of their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "topology/root.h"
+#include "topology/text.h"
+
+namespace penstock::core {
+
+struct Mount {
+  int id = 0;
+  int parent_id = 0;
+  DeviceNumber device;  // st_dev of its files, btrfs subvolumes excepted.
+  std::string root;     // The part of the file system that is mounted: not "/" for a bind mount.
+  std::string mount_point;
+  std::string options;        // Of this mount: "rw,relatime".
+  std::string type;           // "ext4", "nfs4", "fuse.sshfs", ...
+  std::string source;         // "/dev/vda", "server:/export", "none", ...
+  std::string super_options;  // Of the file system: "rw,data=journal".
+
+  // The value of "key=value" among the super options; "" where there is none.
+  std::string_view super_option(std::string_view key) const;
+  bool has_super_option(std::string_view option) const;
+};
+
+// proc, sysfs, cgroup and the like: nothing that data is kept in.
+bool is_pseudo_file_system(std::string_view type);
+// nfs, cifs, lustre and the like: no local block device by nature.
+bool is_network_file_system(std::string_view type);
+
+class MountTable {
+ public:
+  static constexpr std::size_t kMountsMax = 8192;
+  static constexpr std::size_t kTextBytesMax = 4 << 20;
+  static constexpr std::size_t kStepsMax = 256;  // Mounts that one path leads through.
+
+  MountTable() = default;
+  explicit MountTable(std::vector<Mount> mounts);
+  static MountTable parse(std::string_view mountinfo);
+  static MountTable read(const Root& root);
+
+  const std::vector<Mount>& mounts() const { return mounts_; }
+  // What an absolute path is on; null where nothing is known. Pointers live as long as the table.
+  const Mount* find(std::string_view path) const;
+  // By st_dev: the mount of the whole file system before any bind mount of a part.
+  const Mount* find(DeviceNumber device) const;
+  bool is_visible(const Mount& mount) const { return find(mount.mount_point) == &mount; }
+
+ private:
+  static constexpr int kOutside = -1;  // No mount's id: the kernel counts from 0.
+
+  std::vector<Mount> mounts_;
+  std::unordered_map<int, std::vector<std::size_t>> children_;  // By parent id, in the order of mounting.
+};
+
+// The block device that holds a mount's files: its own, or for btrfs the one it names, or for overlayfs the one of
+// its upper directory where that can be seen from here.
+std::optional<DeviceNumber> mount_device(const Root& root, const MountTable& table, const Mount& mount);
+
+}  // namespace penstock::core

@@ -1,0 +1,108 @@
+#include "topology/pci_device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "topology/text.h"
+
+namespace penstock::core {
+namespace {
+
+bool is_hex(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+// "16.0 GT/s PCIe"; "Unknown" reads as 0.
+double parse_speed(const std::string& text) {
+  const double value = std::strtod(text.c_str(), nullptr);
+  return value > 0 && value < 1024 ? value : 0;
+}
+
+PciLink read_link(const Root& root, const std::string& directory, const char* which) {
+  PciLink link;
+  link.gigatransfers_per_second = parse_speed(root.read_line(directory + "/" + which + "_link_speed"));
+  // The kernel writes 255 (unknown) for a link that is down.
+  const std::int64_t width = root.read_number(directory + "/" + which + "_link_width").value_or(0);
+  link.width = width > 0 && width <= 32 ? static_cast<unsigned>(width) : 0;
+  return link;
+}
+
+// Everything above the device in "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0".
+void read_parents(const Root& root, const std::string& directory, PciDevice& device) {
+  const std::string real = root.real_path(directory);
+  for (const std::string_view component : split(real, '/')) {
+    if (component.starts_with("pci") && component.find(':') != std::string_view::npos) {
+      device.host_bridge = std::string(component);
+    } else if (is_pci_address(component) && component != device.address) {
+      device.bridges.emplace_back(component);
+    }
+  }
+}
+
+PciDevice read_pci_device(const Root& root, const std::string& address) {
+  const std::string directory = "/sys/bus/pci/devices/" + address;
+  const auto number = [&](const char* name, std::int64_t otherwise) {
+    return root.read_number(directory + "/" + name).value_or(otherwise);
+  };
+  PciDevice device;
+  device.address = address;
+  device.vendor = static_cast<std::uint16_t>(number("vendor", 0));
+  device.device = static_cast<std::uint16_t>(number("device", 0));
+  device.device_class = static_cast<std::uint32_t>(number("class", 0)) & 0xffffff;
+  device.numa_node = static_cast<int>(number("numa_node", -1));
+  device.current_link = read_link(root, directory, "current");
+  device.max_link = read_link(root, directory, "max");
+  device.driver = root.link_name(directory + "/driver");
+  device.iommu_group = parse_number<int>(root.link_name(directory + "/iommu_group")).value_or(-1);
+  device.has_peer_memory = root.exists(directory + "/p2pmem");
+  device.peer_memory_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, number("p2pmem/size", 0)));
+  read_parents(root, directory, device);
+  return device;
+}
+
+}  // namespace
+
+bool is_pci_address(std::string_view text) {
+  const std::string_view domain = take_until(text, ':');
+  const std::string_view bus = take_until(text, ':');
+  const std::string_view slot = take_until(text, '.');
+  return domain.size() >= 4 && domain.size() <= 8 && is_hex(domain) && bus.size() == 2 && is_hex(bus) &&
+         slot.size() == 2 && is_hex(slot) && text.size() == 1 && text[0] >= '0' && text[0] <= '7';
+}
+
+std::string pci_address_in(std::string_view path) {
+  std::string_view found;
+  for (const std::string_view component : split(path, '/')) {
+    if (is_pci_address(component)) found = component;
+  }
+  return std::string(found);
+}
+
+std::vector<PciDevice> read_pci_devices(const Root& root) {
+  std::vector<PciDevice> devices;
+  for (const std::string& name : root.list("/sys/bus/pci/devices")) {
+    if (devices.size() == kPciDevicesMax) break;
+    if (is_pci_address(name)) devices.push_back(read_pci_device(root, name));
+  }
+  return devices;
+}
+
+PciRelation pci_relation(const PciDevice& one, const PciDevice& other) {
+  if (one.host_bridge != other.host_bridge) return PciRelation::different_host_bridges;
+  // The first bridge is the root port, itself a part of the root complex.
+  const bool share_switch = one.bridges.size() > 1 && other.bridges.size() > 1 && one.bridges[0] == other.bridges[0] &&
+                            one.bridges[1] == other.bridges[1];
+  return share_switch ? PciRelation::same_switch : PciRelation::same_host_bridge;
+}
+
+const char* pci_relation_name(PciRelation relation) {
+  switch (relation) {
+    case PciRelation::same_switch: return "same_switch";
+    case PciRelation::same_host_bridge: return "same_host_bridge";
+    case PciRelation::different_host_bridges: return "different_host_bridges";
+  }
+  return "unknown";
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,60 @@
+// The PCI devices of a machine and how they hang together, from /sys/bus/pci/devices.
+//
+// For whoever must find GPUs, drives and the switches between them. It opens no device and changes none; above all
+// it never touches p2pmem/allocate: on a GPU that file hands out memory which belongs to others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/root.h"
+
+namespace penstock::core {
+
+struct PciLink {
+  double gigatransfers_per_second = 0;  // 0 where unknown.
+  unsigned width = 0;                   // Lanes.
+};
+
+struct PciDevice {
+  std::string address;  // "0000:17:00.0"
+  std::uint16_t vendor = 0;
+  std::uint16_t device = 0;
+  std::uint32_t device_class = 0;  // 0x010802 for NVMe.
+  int numa_node = -1;
+  PciLink current_link;
+  PciLink max_link;
+  std::string host_bridge;           // "pci0000:16"
+  std::vector<std::string> bridges;  // Addresses from the root port down to the parent.
+  std::string driver;                // "nvme"; "" where none is bound.
+  int iommu_group = -1;
+  bool has_peer_memory = false;  // A p2pmem directory: a driver gave the kernel device pages.
+  std::uint64_t peer_memory_bytes = 0;
+
+  bool is_display() const { return device_class >> 16 == 0x03; }
+  bool is_nvidia_gpu() const { return is_display() && vendor == 0x10de; }
+  bool is_amd_gpu() const { return (is_display() || device_class >> 8 == 0x1200) && vendor == 0x1002; }
+  bool is_gpu() const { return is_nvidia_gpu() || is_amd_gpu(); }
+  bool is_nvme() const { return device_class == 0x010802; }
+};
+
+constexpr std::size_t kPciDevicesMax = 4096;
+std::vector<PciDevice> read_pci_devices(const Root& root);
+
+// "0000:17:00.0", also with the longer domains of VMD and Hyper-V.
+bool is_pci_address(std::string_view text);
+// The last PCI address among a path's components; "" where there is none.
+std::string pci_address_in(std::string_view path);
+
+// How far apart two devices are, as peer-to-peer traffic sees it.
+enum class PciRelation : std::uint8_t {
+  same_switch,       // A bridge below the root port is common to both: traffic can stay under it.
+  same_host_bridge,  // Different root ports of one host bridge: traffic passes the CPU's root complex.
+  different_host_bridges,
+};
+PciRelation pci_relation(const PciDevice& one, const PciDevice& other);
+const char* pci_relation_name(PciRelation relation);
+
+}  // namespace penstock::core

@@ -1,0 +1,102 @@
+// What kind of machine this is: system, kernel, limits, IOMMU, NVIDIA's driver and nvidia-fs, from /proc and /sys.
+//
+// For `penstock check` and for the paths' verdicts. Each reader is one question with its own cost; only
+// kernel_has_p2pdma() is slow (it may read all of /proc/kallsyms, up to tens of milliseconds), so ask it once.
+// Nothing here needs root, loads a driver or opens a device node.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topology/root.h"
+#include "topology/tristate.h"
+
+namespace penstock::core {
+
+struct KernelVersion {
+  int major = 0;  // 0 where unknown.
+  int minor = 0;
+  friend auto operator<=>(const KernelVersion&, const KernelVersion&) = default;
+};
+
+struct Platform {
+  std::string kernel_release;  // "6.18.44-generic"
+  KernelVersion kernel;
+  std::string distribution;     // "Debian GNU/Linux 12 (bookworm)"
+  std::string distribution_id;  // "debian"
+  std::string architecture;     // "x86_64"; "" where unknown.
+  std::string cpu_vendor;       // "AuthenticAMD"
+  std::string cpu_model;
+  int cpu_family = 0;
+  unsigned cpu_count = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t page_bytes = 0;    // 0 where unknown.
+  std::string container;           // "docker", "podman", "kubernetes", "lxc", "other"; "" for none seen.
+  std::string container_evidence;  // What told: "/.dockerenv".
+  bool is_virtual_machine = false;
+  std::string virtual_machine;  // Who made it, if that is known: "QEMU", "Microsoft Corporation Virtual Machine".
+  bool is_wsl = false;
+};
+Platform read_platform(const Root& root);
+
+// kernel.io_uring_disabled: 0 for all, 1 for a group, 2 for none. Nothing where the kernel has no such switch.
+std::optional<int> read_io_uring_disabled(const Root& root);
+
+constexpr std::uint64_t kUnlimited = UINT64_MAX;
+struct LockedMemoryLimit {
+  std::uint64_t soft_bytes = 0;
+  std::uint64_t hard_bytes = 0;
+  bool is_exempt = false;  // CAP_IPC_LOCK: the limit does not count.
+};
+std::optional<LockedMemoryLimit> read_locked_memory_limit(const Root& root);
+
+// CONFIG_PCI_P2PDMA of the running kernel, by its symbols or else by /boot/config-RELEASE.
+Tristate kernel_has_p2pdma(const Root& root);
+
+enum class IommuMode : std::uint8_t {
+  off,          // No unit is in use.
+  passthrough,  // Devices see physical addresses.
+  translating,  // Devices see addresses of their own.
+  unknown,      // Units are there, and nothing tells how they are set.
+};
+const char* iommu_mode_name(IommuMode mode);
+
+struct Iommu {
+  IommuMode mode = IommuMode::off;
+  std::vector<std::string> units;               // "dmar0", "ivhd0"
+  std::vector<std::string> command_line_words;  // "iommu=pt", "pci=disable_acs_redir=...": as booted.
+  unsigned identity_groups = 0;
+  unsigned translated_groups = 0;
+};
+Iommu read_iommu(const Root& root);
+
+struct DriverVersion {
+  int major = 0;  // 0 where unknown.
+  int minor = 0;
+  friend auto operator<=>(const DriverVersion&, const DriverVersion&) = default;
+};
+
+struct NvidiaDriver {
+  bool is_loaded = false;
+  bool is_open = false;      // The open kernel modules.
+  std::string version_text;  // "595.45.04"
+  DriverVersion version;
+  bool has_parameters = false;             // /proc/driver/nvidia/params could be read: what follows is known.
+  std::string registry_dwords;             // As the module was loaded with.
+  std::optional<int> static_bar1;          // RMForceStaticBar1
+  std::optional<int> write_combining_off;  // RmForceDisableIomapWC
+  bool has_uvm = false;                    // nvidia-uvm is loaded.
+  std::vector<std::string> device_nodes;   // "nvidia0", "nvidiactl", "nvidia-uvm", ...
+};
+NvidiaDriver read_nvidia_driver(const Root& root);
+
+struct NvidiaFs {
+  bool is_loaded = false;
+  std::string version;                       // "2.28"
+  std::vector<std::string> storage_drivers;  // Those that registered with it: "nvme", "lustre", ...
+};
+NvidiaFs read_nvidia_fs(const Root& root);
+
+}  // namespace penstock::core
