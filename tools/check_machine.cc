@@ -1,0 +1,80 @@
+#include "check_machine.h"
+
+#include <linux/io_uring.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace penstock::tools {
+namespace {
+
+bool has_vendor_library(const core::Root& root) {
+  std::vector<std::string> folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"};
+  for (const std::string& name : root.list("/usr/local")) {
+    if (!name.starts_with("cuda")) continue;
+    for (const std::string& target : root.list("/usr/local/" + name + "/targets")) {
+      folders.push_back("/usr/local/" + name + "/targets/" + target + "/lib");
+    }
+  }
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return root.exists(folder + "/libcufile.so.0"); });
+}
+
+// The errno that a small ring ends with, or 0.
+int try_io_uring() {
+  io_uring_params parameters{};
+  const long fd = ::syscall(SYS_io_uring_setup, 2, &parameters);
+  if (fd < 0) return errno;
+  ::close(static_cast<int>(fd));
+  return 0;
+}
+
+Probe probe_machine() {
+  Probe probe;
+  probe.io_uring_error = try_io_uring();
+  Options options;
+  options.device = "auto";
+  auto session = Session::open(options);
+  if (!session) {
+    probe.device_reason = session.error().message();
+    return probe;
+  }
+  probe.device_kind = session->device_kind();
+  probe.device_reason = session->device_reason();
+  for (unsigned ordinal = 0; ordinal < session->device_count(); ++ordinal) {
+    if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
+  }
+  return probe;
+}
+
+}  // namespace
+
+std::vector<const core::PciDevice*> Machine::nvidia_gpus() const {
+  std::vector<const core::PciDevice*> found;
+  for (const core::PciDevice& device : pci) {
+    if (device.is_nvidia_gpu()) found.push_back(&device);
+  }
+  return found;
+}
+
+Machine read_machine(const core::Root& root, const std::string& directory) {
+  Machine machine;
+  machine.root = directory;
+  machine.platform = core::read_platform(root);
+  machine.p2pdma = core::kernel_has_p2pdma(root);
+  machine.pci = core::read_pci_devices(root);
+  machine.nvidia = core::read_nvidia_driver(root);
+  machine.nvidia_fs = core::read_nvidia_fs(root);
+  machine.iommu = core::read_iommu(root);
+  machine.io_uring_disabled = core::read_io_uring_disabled(root);
+  machine.locked_memory = core::read_locked_memory_limit(root);
+  machine.file_systems = core::read_file_systems(root);
+  machine.has_udev = !root.list("/run/udev/data").empty();
+  machine.has_vendor_library = has_vendor_library(root);
+  if (directory.empty()) machine.probe = probe_machine();
+  return machine;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,45 @@
+// What `penstock check` knows of a machine: all that topology/ reads, and what only the machine itself can answer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "penstock/penstock.hpp"
+#include "topology/file_system.h"
+#include "topology/pci_device.h"
+#include "topology/platform.h"
+#include "topology/root.h"
+
+namespace penstock::tools {
+
+// Tried, not read: a captured machine has none.
+struct Probe {
+  int io_uring_error = 0;     // The errno that a small ring ends with, or 0.
+  std::string device_kind;    // "cuda", "host"; "" where no session opens.
+  std::string device_reason;  // What stood in the way of cuda, or of the session.
+  std::vector<penstock_device_info> devices;
+};
+
+struct Machine {
+  std::string root;  // Of a captured machine; "" for this one.
+  core::Platform platform;
+  core::Tristate p2pdma = core::Tristate::unknown;
+  std::vector<core::PciDevice> pci;
+  core::NvidiaDriver nvidia;
+  core::NvidiaFs nvidia_fs;
+  core::Iommu iommu;
+  std::optional<int> io_uring_disabled;
+  std::optional<core::LockedMemoryLimit> locked_memory;
+  std::vector<core::FileSystem> file_systems;
+  bool has_udev = false;            // A udev database.
+  bool has_vendor_library = false;  // NVIDIA's libcufile.so.0 in one of its usual places.
+  std::optional<Probe> probe;
+
+  std::vector<const core::PciDevice*> nvidia_gpus() const;
+};
+
+// With directory "" it also opens a session and a ring, for a moment.
+Machine read_machine(const core::Root& root, const std::string& directory);
+
+}  // namespace penstock::tools

@@ -1,0 +1,208 @@
+// The built `penstock check` on the captured machines of test/fixtures/machines and on trees made to hurt.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+namespace penstock::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Answer {
+  int exit_code = -1;
+  std::string text;  // Of stdout and stderr.
+};
+
+// Arguments hold no quotes.
+Answer check(const std::string& arguments) {
+  Answer answer;
+  FILE* pipe = popen(("'" PENSTOCK_TOOL "' check " + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return answer;
+  char block[4096];
+  while (const std::size_t got = fread(block, 1, sizeof block, pipe)) answer.text.append(block, got);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) answer.exit_code = WEXITSTATUS(status);
+  return answer;
+}
+
+std::string root_of(const std::string& machine) {
+  return "--root '" PENSTOCK_SOURCE_DIR "/test/fixtures/machines/" + machine + "'";
+}
+
+json check_json(const std::string& machine) {
+  json parsed = json::parse(check("--json " + root_of(machine)).text, nullptr, false);
+  EXPECT_FALSE(parsed.is_discarded()) << machine;
+  return parsed;
+}
+
+json path_of(const json& report, const std::string& path) {
+  for (const json& one : report["paths"]) {
+    if (one["path"] == path) return one;
+  }
+  ADD_FAILURE() << "no path " << path;
+  return {};
+}
+
+std::string state_of(const json& report, const std::string& path, const std::string& code) {
+  const json found = path_of(report, path);
+  for (const json& need : found["needs"]) {
+    if (need["code"] == code) return need["state"];
+  }
+  return "absent";
+}
+
+const char* const kMachines[] = {"dgx-h100",          "h200-p2pdma", "cloud-vm",       "laptop", "nfs",
+                                 "container-overlay", "md-raid0",    "firecracker-vm", "h200-vm"};
+
+TEST(CheckTest, TheExitCodeSaysWhetherBounceWorks) {
+  for (const char* machine : kMachines) {
+    const bool has_no_way = machine == std::string("container-overlay");
+    EXPECT_EQ(check(root_of(machine)).exit_code, has_no_way ? 1 : 0) << machine;
+    EXPECT_EQ(check_json(machine)["usable"], !has_no_way) << machine;
+  }
+}
+
+TEST(CheckTest, PathsStandInOrderAndUnbuiltOnesSaySo) {
+  for (const char* machine : kMachines) {
+    const json report = check_json(machine);
+    std::string order;
+    for (const json& path : report["paths"]) order += path["path"].get<std::string>() + " ";
+    EXPECT_EQ(order, "p2pdma pagecache vendor bounce host ") << machine;
+    for (const char* path : {"p2pdma", "pagecache", "vendor"}) {
+      EXPECT_EQ(path_of(report, path)["usable"], false) << machine;
+      EXPECT_EQ(path_of(report, path)["reason"], "not_built") << machine;
+    }
+  }
+}
+
+TEST(CheckTest, EverythingMissingHasARemedy) {
+  unsigned missing = 0;
+  for (const char* machine : kMachines) {
+    const json report = check_json(machine);
+    for (const json& path : report["paths"]) {
+      for (const json& need : path["needs"]) {
+        if (need["state"] == "ok") continue;
+        ++missing;
+        EXPECT_NE(need["remedy"], "") << machine << " " << need["code"];
+      }
+    }
+  }
+  EXPECT_GT(missing, 50u);
+}
+
+TEST(CheckTest, AReadyMachineLacksNothingForP2pdmaButThePath) {
+  const json p2pdma = path_of(check_json("h200-p2pdma"), "p2pdma");
+  EXPECT_EQ(p2pdma["needs"].size(), 12u);
+  for (const json& need : p2pdma["needs"]) {
+    EXPECT_EQ(need["state"], need["code"] == "not_built" ? "missing" : "ok") << need["code"];
+  }
+}
+
+TEST(CheckTest, WhatEachMachineLacksIsNamed) {
+  struct Case {
+    const char* machine;
+    const char* path;
+    const char* code;
+    const char* state;
+  };
+  const Case cases[] = {
+      {"firecracker-vm", "p2pdma", "gpu", "missing"},
+      {"firecracker-vm", "p2pdma", "kernel_p2pdma", "missing"},
+      {"cloud-vm", "p2pdma", "kernel_version", "missing"},
+      {"cloud-vm", "p2pdma", "drive", "missing"},
+      {"dgx-h100", "p2pdma", "driver_version", "missing"},
+      {"dgx-h100", "p2pdma", "static_bar1", "missing"},
+      {"dgx-h100", "p2pdma", "pcie_place", "ok"},
+      {"dgx-h100", "vendor", "nvidia_fs_storage", "ok"},
+      {"h200-vm", "p2pdma", "driver_version", "missing"},
+      {"h200-vm", "vendor", "vendor_library", "ok"},
+      {"h200-vm", "bounce", "device", "ok"},
+      {"laptop", "p2pdma", "iommu", "unknown"},
+      {"laptop", "p2pdma", "pcie_place", "unknown"},
+      {"md-raid0", "p2pdma", "drive", "unknown"},
+      {"nfs", "p2pdma", "drive", "unknown"},
+      {"nfs", "vendor", "nvidia_fs", "ok"},
+      {"cloud-vm", "vendor", "nvidia_fs", "missing"},
+      {"container-overlay", "bounce", "device", "missing"},
+      {"container-overlay", "bounce", "io_uring", "missing"},
+      {"container-overlay", "vendor", "udev_database", "missing"},
+      {"container-overlay", "p2pdma", "static_bar1", "unknown"},
+  };
+  for (const Case& one : cases) {
+    EXPECT_EQ(state_of(check_json(one.machine), one.path, one.code), one.state) << one.machine << " " << one.code;
+  }
+}
+
+TEST(CheckTest, WithoutIoUringBounceIsUsableAndSaysSo) {
+  const json bounce = path_of(check_json("nfs"), "bounce");
+  EXPECT_EQ(bounce["usable"], true);
+  EXPECT_EQ(bounce["reason"], "io_uring_forbidden");
+}
+
+TEST(CheckTest, TextFitsAHundredColumnsAndNamesEverySection) {
+  for (const char* machine : kMachines) {
+    const std::string text = check(root_of(machine)).text;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      const bool names_the_root = line.find(PENSTOCK_SOURCE_DIR) != std::string::npos;
+      EXPECT_TRUE(names_the_root || line.size() <= 100) << machine << ": " << line;
+      EXPECT_TRUE(line.empty() || line.back() != ' ') << line;
+    }
+    for (const char* section : {"Platform\n", "Kernel\n", "GPUs and driver\n", "File systems\n",
+                                "IOMMU, io_uring, locked memory\n", "Paths, best first\n"}) {
+      EXPECT_NE(text.find(section), std::string::npos) << machine << " " << section;
+    }
+  }
+}
+
+TEST(CheckTest, ThisMachineIsProbed) {
+  const Answer answer = check("--json");
+  const json report = json::parse(answer.text, nullptr, false);
+  ASSERT_FALSE(report.is_discarded()) << answer.text;
+  EXPECT_TRUE(report["root"].is_null());
+  ASSERT_TRUE(report["device"].is_object());
+  EXPECT_FALSE(report["device"]["devices"].empty());
+  EXPECT_TRUE(report["io_uring"]["errno"].is_number());
+  EXPECT_EQ(report["usable"], answer.exit_code == 0);
+}
+
+TEST(CheckTest, ARootThatIsNoneIsWrongUsage) {
+  const std::pair<const char*, const char*> cases[] = {{"--root /no/such/machine", "/no/such/machine"},
+                                                       {"--root " PENSTOCK_SOURCE_DIR "/README.md", "directory"},
+                                                       {"--root " PENSTOCK_SOURCE_DIR "/test", "neither proc nor sys"}};
+  for (const auto& [arguments, sentence] : cases) {
+    const Answer answer = check(arguments);
+    EXPECT_EQ(answer.exit_code, 2) << arguments;
+    EXPECT_NE(answer.text.find(sentence), std::string::npos) << answer.text;
+  }
+}
+
+// Names with control characters and broken UTF-8, a directory in a file's place, links that circle or lead out.
+TEST(CheckTest, AHostileTreeIsReportedAndMovesNoCursor) {
+  std::string name = fs::temp_directory_path() / "penstock-check-XXXXXX";
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const fs::path tree = name;
+  fs::create_directories(tree / "proc/self");
+  fs::create_directories(tree / "proc/cpuinfo");
+  fs::create_directories(tree / "sys/bus/pci/devices");
+  fs::create_symlink("0000:01:00.0", tree / "sys/bus/pci/devices/0000:01:00.0");
+  fs::create_symlink("/etc", tree / "etc");
+  std::ofstream(tree / "proc/self/mountinfo")
+      << "1 0 8:1 / / rw - ext4 /dev/\033[2Jsda rw\n2 1 8:2 / /\\033[31m\xff\xfe\\012x rw - x\033fs y rw\n";
+  const Answer text = check("--root '" + name + "'");
+  EXPECT_EQ(text.exit_code, 0) << text.text;
+  EXPECT_EQ(text.text.find('\033'), std::string::npos);
+  const Answer document = check("--json --root '" + name + "'");
+  EXPECT_FALSE(json::parse(document.text, nullptr, false).is_discarded()) << document.text;
+  fs::remove_all(tree);
+}
+
+}  // namespace
+}  // namespace penstock::tools

@@ -1,0 +1,81 @@
+#include "context.h"
+
+#include <fmt/format.h>
+
+#include "failure.h"
+#include "units.h"
+
+namespace penstock::tools {
+namespace {
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+std::string stand_in_reason(const Session& session) {
+  const std::string reason = session.device_reason();
+  return reason.empty() ? "asked for" : reason;
+}
+
+}  // namespace
+
+Session open_session(const SessionSettings& settings) {
+  Options options;
+  options.device = or_null(settings.device);
+  options.paths = or_null(settings.paths);
+  options.require = or_null(settings.require);
+  options.direct_io = or_null(settings.direct_io);
+  options.io_uring = or_null(settings.io_uring);
+  return require(Session::open(options), "session");
+}
+
+void check_gpu(const Session& session, unsigned gpu) {
+  const unsigned count = session.device_count();
+  if (gpu < count) return;
+  const bool stand_in = session.device_kind() == "host";
+  throw Failure(fmt::format("there is no GPU {}; this machine has {}", gpu,
+                            stand_in ? "none, and host memory stands in for GPU 0 only" : fmt::format("{}", count)),
+                kNotApplicable);
+}
+
+std::string device_line(const Session& session, unsigned gpu) {
+  const auto device = require(session.device(gpu), fmt::format("GPU {}", gpu));
+  if (device.stand_in != 0) {
+    return fmt::format("device: host memory standing in for a GPU (reason: {})", stand_in_reason(session));
+  }
+  return fmt::format("device: GPU {}, {} ({})", gpu, device.name, device.pci_address);
+}
+
+Json device_json(const Session& session, unsigned gpu) {
+  const auto device = require(session.device(gpu), fmt::format("GPU {}", gpu));
+  Json json = {
+      {"gpu", gpu}, {"name", device.name}, {"pci_address", device.pci_address}, {"stand_in", device.stand_in != 0}};
+  if (device.stand_in != 0) json["stand_in_reason"] = stand_in_reason(session);
+  return json;
+}
+
+std::string path_sentence(int path, int reason, int refused_path) {
+  const std::string name = penstock_path_name(path);
+  if (reason == PENSTOCK_REASON_NONE) return name + ": no better path stood before it";
+  const std::string refused =
+      refused_path < 0 || refused_path == path ? "" : fmt::format(", not {}", penstock_path_name(refused_path));
+  return fmt::format("{}{}: {} ({})", name, refused, penstock_reason_sentence(reason), penstock_reason_name(reason));
+}
+
+Json path_json(int path, int reason, int refused_path) {
+  Json json = {{"path", penstock_path_name(path)}, {"reason", penstock_reason_name(reason)}};
+  json["refused_path"] = refused_path < 0 ? Json() : Json(penstock_path_name(refused_path));
+  json["sentence"] = penstock_reason_sentence(reason);
+  return json;
+}
+
+CLI::Option* add_size(CLI::App* app, const std::string& names, std::uint64_t& size, const std::string& help) {
+  const auto read = [&size, names](const std::string& text) {
+    const auto parsed = parse_size(text);
+    if (!parsed) {
+      throw CLI::ValidationError(names, fmt::format("'{}' is no size; write 4096, 4k, 1M or 2GiB", text));
+    }
+    size = *parsed;
+  };
+  return app->add_option_function<std::string>(names, read, help)->type_name("SIZE");
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,42 @@
+// What the sub-commands share around a session: opening it, naming the device it got, telling a path and its reason,
+// and command-line options that read sizes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "penstock/penstock.hpp"
+
+namespace penstock::tools {
+
+using Json = nlohmann::ordered_json;
+
+// "" leaves a setting to the library, which asks the environment (PENSTOCK_...).
+struct SessionSettings {
+  std::string device;
+  std::string paths;
+  std::string require;
+  std::string direct_io;
+  std::string io_uring;
+};
+
+Session open_session(const SessionSettings& settings);
+
+// Exit code 77 where there is no such GPU.
+void check_gpu(const Session& session, unsigned gpu);
+
+// "device: GPU 0, NVIDIA H200 (0000:17:00.0)" or "device: host memory standing in for a GPU (reason: ...)".
+std::string device_line(const Session& session, unsigned gpu);
+Json device_json(const Session& session, unsigned gpu);
+
+// "bounce, not p2pdma: the kernel was built without CONFIG_PCI_P2PDMA (kernel_no_p2pdma)"
+std::string path_sentence(int path, int reason, int refused_path);
+Json path_json(int path, int reason, int refused_path);
+
+// An option that reads "4096", "4k", "1M", "2GiB".
+CLI::Option* add_size(CLI::App* app, const std::string& names, std::uint64_t& size, const std::string& help);
+
+}  // namespace penstock::tools

@@ -1,0 +1,10 @@
+// penstock demo: weights-like data from device memory to a file and back, verified, by every path this machine has.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace penstock::tools {
+
+void add_demo(CLI::App& app, int& exit_code);
+
+}  // namespace penstock::tools

@@ -1,0 +1,191 @@
+#include "explain.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "arena.h"
+#include "context.h"
+#include "failure.h"
+#include "files.h"
+#include "topology/block_device.h"
+#include "units.h"
+
+namespace penstock::tools {
+namespace {
+
+struct ExplainSettings {
+  std::string file;
+  unsigned gpu = 0;
+  bool is_write = false;
+  bool direct = false;
+  bool json = false;
+  std::string memory = "device";
+};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock explain weights.safetensors            how a read into GPU 0 would travel, and why\n"
+    "  penstock explain weights.safetensors --write    the same for a write\n"
+    "  penstock explain /dev/nvme0n1 --gpu 1 --json    for a program\n"
+    "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage,\n"
+    "77 if there is no such GPU.";
+
+std::string alignment_text(const penstock_file_info& info) {
+  if (info.direct_offset_align == 0) return "not possible";
+  return fmt::format("offsets in multiples of {} B, memory of {} B (known from: {})", info.direct_offset_align,
+                     info.direct_memory_align, info.alignment_source);
+}
+
+std::string mode_text(const penstock_file_info& info) {
+  const char* access = info.writable == 0 ? "read only" : info.readable == 0 ? "write only" : "read and write";
+  return fmt::format("{}, {}", access, info.opened_direct != 0 ? "O_DIRECT" : "buffered (no O_DIRECT)");
+}
+
+using Stack = std::optional<core::BlockDevice>;
+
+Stack stack_under(const penstock_file_info& info) {
+  const auto root = core::Root::open("/");
+  if (!root.ok() || (info.device_major == 0 && info.device_minor == 0)) return std::nullopt;
+  return core::read_block_device(*root, core::MountTable::read(*root), {info.device_major, info.device_minor});
+}
+
+void print_stack(const core::BlockDevice& device, int depth) {
+  std::string text = core::block_kind_name(device.kind);
+  if (device.is_partition()) text += ", partition of " + device.disk;
+  for (const std::string& fact : {std::string(core::nvme_transport_name(device.transport)), device.dm_type,
+                                  device.md_level, device.backing_file, device.pci_address, device.model}) {
+    if (!fact.empty()) text += ", " + fact;
+  }
+  fmt::print("{:>{}}{} ({})\n", "", 4 + 2 * depth, device.name, text);
+  for (const core::BlockDevice& below : device.slaves) print_stack(below, depth + 1);
+}
+
+Json stack_json(const core::BlockDevice& device) {
+  Json json = {{"name", device.name},
+               {"disk", device.disk},
+               {"kind", core::block_kind_name(device.kind)},
+               {"transport", core::nvme_transport_name(device.transport)},
+               {"pci_address", device.pci_address},
+               {"model", device.model},
+               {"below", Json::array()}};
+  for (const core::BlockDevice& below : device.slaves) json["below"].push_back(stack_json(below));
+  return json;
+}
+
+void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Stack& stack) {
+  fmt::print("file: {}\n", settings.file);
+  fmt::print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
+  fmt::print("  file system: {}\n", info.file_system);
+  fmt::print("  size: {} ({} B)\n", format_size(info.size), info.size);
+  fmt::print("  descriptor: {}\n", mode_text(info));
+  fmt::print("  direct I/O: {}\n", alignment_text(info));
+  fmt::print("  block devices:{}\n", stack ? "" : " none");
+  if (stack) print_stack(*stack, 0);
+}
+
+std::string reason_text(const Verdict& verdict) {
+  if (verdict.reason == PENSTOCK_REASON_NONE) return "";
+  std::string text = fmt::format(" [{}] {}", verdict.reason_name(), verdict.sentence());
+  if (verdict.detail != 0) text += fmt::format(" (errno {}: {})", verdict.detail, strerror(verdict.detail));
+  return text;
+}
+
+const Verdict* chosen(const std::vector<Verdict>& verdicts) {
+  for (const Verdict& verdict : verdicts) {
+    if (verdict.usable != 0) return &verdict;
+  }
+  return nullptr;
+}
+
+void print_verdicts(const ExplainSettings& settings, const std::vector<Verdict>& verdicts) {
+  fmt::print("paths for a {} {} {} memory, best first:\n", settings.is_write ? "write" : "read",
+             settings.is_write ? "from" : "into", settings.memory);
+  for (const Verdict& verdict : verdicts) {
+    fmt::print("  {:<10} {}{}\n", verdict.path_name(), verdict.usable != 0 ? "usable" : "refused",
+               reason_text(verdict));
+    if (verdict.remedy()[0] != '\0') fmt::print("  {:<10} remedy: {}\n", "", verdict.remedy());
+  }
+  const Verdict* best = chosen(verdicts);
+  fmt::print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
+}
+
+Json file_json(const ExplainSettings& settings, const penstock_file_info& info, const Stack& stack) {
+  return {{"path", settings.file},
+          {"kind", info.is_block_device != 0 ? "block_device" : "regular"},
+          {"file_system", info.file_system},
+          {"size", info.size},
+          {"inode", info.inode},
+          {"readable", info.readable != 0},
+          {"writable", info.writable != 0},
+          {"opened_direct", info.opened_direct != 0},
+          {"direct_offset_align", info.direct_offset_align},
+          {"direct_memory_align", info.direct_memory_align},
+          {"alignment_source", info.alignment_source},
+          {"block_device", stack ? stack_json(*stack) : Json()}};
+}
+
+Json verdicts_json(const std::vector<Verdict>& verdicts) {
+  Json rows = Json::array();
+  for (const Verdict& verdict : verdicts) {
+    rows.push_back({{"path", verdict.path_name()},
+                    {"usable", verdict.usable != 0},
+                    {"reason", verdict.reason_name()},
+                    {"sentence", verdict.sentence()},
+                    {"remedy", verdict.remedy()},
+                    {"errno", verdict.detail}});
+  }
+  return rows;
+}
+
+int run_explain(const ExplainSettings& settings) {
+  Session session = open_session({});
+  const bool on_device = settings.memory == "device";
+  if (on_device) check_gpu(session, settings.gpu);
+  const int access = settings.is_write ? O_RDWR : O_RDONLY;
+  const OpenFile opened = open_file(settings.file, access | (settings.direct ? O_DIRECT : 0));
+  const File file = require(session.file(opened.fd.get()), settings.file);
+  const penstock_file_info info = require(file.info(), settings.file);
+  const std::optional<Arena> host = on_device ? std::nullopt : std::optional(Arena::on_host(4096));
+  const std::vector<Verdict> verdicts =
+      require(session.explain(file, settings.gpu, settings.is_write, host ? host->data() : nullptr), settings.file);
+  const Stack stack = stack_under(info);
+  const Verdict* best = chosen(verdicts);
+  if (settings.json) {
+    Json json = {{"file", file_json(settings, info, stack)},
+                 {"operation", settings.is_write ? "write" : "read"},
+                 {"memory", settings.memory},
+                 {"device", on_device ? device_json(session, settings.gpu) : Json()},
+                 {"paths", verdicts_json(verdicts)},
+                 {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    print_file(settings, info, stack);
+    fmt::print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
+    print_verdicts(settings, verdicts);
+  }
+  return best != nullptr ? kSuccess : kFailed;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit_code) {
+  auto settings = std::make_shared<ExplainSettings>();
+  CLI::App* command = app.add_subcommand("explain", "Say how a file's bytes would travel, and why not better");
+  command->add_option("FILE", settings->file, "A regular file or a block device")->required();
+  command->add_option("--gpu", settings->gpu, "The GPU whose memory takes part")->capture_default_str();
+  command->add_option("--memory", settings->memory, "device or host")
+      ->check(CLI::IsMember({"device", "host"}))
+      ->capture_default_str();
+  command->add_flag("--write", settings->is_write, "Explain a write; the file is opened for writing, not changed");
+  command->add_flag("--direct", settings->direct, "Open the file with O_DIRECT");
+  command->add_flag("--json", settings->json, "For programs");
+  command->footer(kExamples);
+  command->callback([settings, &exit_code] { exit_code = run_explain(*settings); });
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,25 @@
+#include "table.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::tools {
+namespace {
+
+TEST(Table, ColumnsAreAsWideAsTheirWidestCell) {
+  Table table({"path", ">GB/s", "reason"});
+  table.add({"bounce", "12.50", ""});
+  table.add({"host", "3.1", "host_memory"});
+  EXPECT_EQ(table.text(),
+            "path     GB/s  reason\n"
+            "bounce  12.50\n"
+            "host      3.1  host_memory\n");
+}
+
+TEST(Table, MissingCellsAreEmpty) {
+  Table table({"a", "b"});
+  table.add({"1"});
+  EXPECT_EQ(table.text(), "a  b\n1\n");
+}
+
+}  // namespace
+}  // namespace penstock::tools

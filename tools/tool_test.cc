@@ -1,0 +1,451 @@
+// The built `penstock` binary from outside: exit codes, what it prints, what it leaves on disk. Runs with host memory
+// standing in for a GPU, so that it tells the same everywhere.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace penstock::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::chrono::seconds kPatience{120};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+struct Finished {
+  int exit_code = -1;  // -1: ended by a signal.
+  int signal_number = 0;
+  std::string out;
+  std::string err;
+};
+
+class Tool : public testing::Test {
+ protected:
+  Tool() {
+    std::string name = fs::current_path() / "penstock-tool-XXXXXX";
+    root_ = mkdtemp(name.data());
+    fs::create_directory(root_ / "work");
+  }
+  ~Tool() override { fs::remove_all(root_); }
+
+  fs::path path(const std::string& name) const { return root_ / "work" / name; }
+
+  // Starts the tool in the work folder. `prepare` runs in the child.
+  pid_t start(
+      std::vector<std::string> arguments, const std::function<void()>& prepare = [] {}) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    const auto redirect = [&](int number, const fs::path& target) {
+      dup2(open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), number);
+    };
+    redirect(STDOUT_FILENO, root_ / "out");
+    redirect(STDERR_FILENO, root_ / "err");
+    setenv("PENSTOCK_DEVICE", "host", 1);
+    if (chdir(path("").c_str()) != 0) _exit(126);
+    prepare();
+    arguments.insert(arguments.begin(), PENSTOCK_TOOL);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    execv(PENSTOCK_TOOL, argv.data());
+    _exit(127);
+  }
+
+  Finished wait(pid_t child) {
+    int status = 0;
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ADD_FAILURE() << "the tool hangs";
+        kill(child, SIGKILL);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    Finished finished{-1, 0, text_of(root_ / "out"), text_of(root_ / "err")};
+    if (WIFEXITED(status)) finished.exit_code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) finished.signal_number = WTERMSIG(status);
+    return finished;
+  }
+
+  Finished run(
+      const std::vector<std::string>& arguments, const std::function<void()>& prepare = [] {}) {
+    return wait(start(arguments, prepare));
+  }
+
+  std::string make(const std::string& name, std::size_t size) {
+    std::mt19937_64 random(size);
+    std::string bytes(size, '\0');
+    for (std::size_t i = 0; i < size; i += 97) bytes[i] = static_cast<char>(random());
+    std::ofstream(path(name), std::ios::binary) << bytes;
+    return bytes;
+  }
+
+  std::vector<std::string> folder() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(path(""))) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  fs::path root_;
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(Tool, TellsItsVersion) {
+  const Finished done = run({"--version"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_EQ(done.out, "penstock 0.1.0\n");
+}
+
+TEST_F(Tool, HelpNamesEveryCommandAndEveryCommandHasExamples) {
+  const Finished all = run({"help"});
+  EXPECT_EQ(all.exit_code, 0);
+  EXPECT_EQ(all.out, run({"--help"}).out);
+  for (const char* command : {"explain", "bench", "cp", "demo"}) {
+    EXPECT_NE(all.out.find(std::string("\n  ") + command), std::string::npos) << command;
+    const Finished one = run({"help", command});
+    EXPECT_EQ(one.exit_code, 0);
+    EXPECT_EQ(one.out, run({command, "--help"}).out);
+    EXPECT_NE(one.out.find("Examples:\n"), std::string::npos) << command;
+    EXPECT_NE(one.out.find("Exit code:"), std::string::npos) << command;
+  }
+}
+
+TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
+  make("data", 5000);
+  const std::vector<Names> usages = {{},
+                                     {"frobnicate"},
+                                     {"help", "frobnicate"},
+                                     {"--frobnicate"},
+                                     {"explain"},
+                                     {"explain", "data", "--frobnicate"},
+                                     {"explain", "data", "--gpu", "-1"},
+                                     {"cp", "data"},
+                                     {"cp", "data", "copy", "--window", "1"},
+                                     {"bench", "data", "--bs", "4KB"},
+                                     {"bench", "data", "--bs", "0"},
+                                     {"bench", "data", "--depth", "0"},
+                                     {"bench", "data", "--rw", "sideways"},
+                                     {"bench", "data", "--time", "-1"},
+                                     {"bench", "data", "--time", "nan"},
+                                     {"bench", "data", "--direct", "--buffered"},
+                                     {"bench", "data", "--require", "teleport"},
+                                     {"bench", "data", "--size", "5001"},
+                                     {"bench", "data", "--offset", "5000"},
+                                     {"bench", "data", "--size", "8191P", "--offset", "8191P"},
+                                     {"bench", "data", "--rw", "write"},
+                                     {"bench", "absent", "--rw", "write"},
+                                     {"bench", "absent", "--rw", "write", "--create"},
+                                     {"demo", "--size", "0"}};
+  for (const Names& usage : usages) {
+    const Finished done = run(usage);
+    std::string shown;
+    for (const std::string& word : usage) shown += " " + word;
+    EXPECT_EQ(done.exit_code, 2) << shown;
+    EXPECT_EQ(done.out, "") << shown;
+    EXPECT_TRUE(done.err.starts_with("penstock: ")) << shown << ": " << done.err;
+    EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << shown << ": " << done.err;
+  }
+  EXPECT_EQ(folder(), Names{"data"});
+}
+
+TEST_F(Tool, WhatIsNoFileIsRefusedInOneSentence) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const char* name : {"absent", ".", "pipe", "/dev/null"}) {
+    for (const Names& usage : std::vector<Names>{{"explain", name}, {"bench", name}, {"cp", name, "copy"}}) {
+      const Finished done = run(usage);
+      EXPECT_EQ(done.exit_code, 1) << usage[0] << " " << name;
+      EXPECT_TRUE(done.err.starts_with("penstock: " + std::string(name) + ": could not open the file: ")) << done.err;
+    }
+  }
+  EXPECT_EQ(folder(), Names{"pipe"});
+}
+
+TEST_F(Tool, AGpuThatIsNotThereIsNotApplicable) {
+  make("data", 10);
+  for (const Names& usage : std::vector<Names>{{"explain", "data", "--gpu", "99"},
+                                               {"bench", "data", "--gpu", "99"},
+                                               {"cp", "data", "copy", "--gpu", "99"},
+                                               {"demo", "--size", "1M", "--gpu", "99"}}) {
+    const Finished done = run(usage);
+    EXPECT_EQ(done.exit_code, 77) << usage[0];
+    EXPECT_NE(done.err.find("there is no GPU 99"), std::string::npos) << done.err;
+  }
+  EXPECT_EQ(folder(), Names{"data"});
+}
+
+TEST_F(Tool, OutputThatCannotBeWrittenIsAFailure) {
+  const Finished done = run({"--version"}, [] { dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO); });
+  EXPECT_EQ(done.exit_code, 1);
+}
+
+TEST_F(Tool, ExplainTellsFactsVerdictsAndTheChoice) {
+  make("data", 5000);
+  const Finished done = run({"explain", "data"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("file: data\n  kind: regular file\n  file system: ")) << done.out;
+  for (const char* line :
+       {"\n  size: 4.88 KiB (5000 B)\n", "\n  descriptor: read only, buffered (no O_DIRECT)\n",
+        "\ndevice: host memory standing in for a GPU (reason: ", "\npaths for a read into device memory, best first:\n",
+        "\n  p2pdma     refused [", "\n  bounce     usable", "\nwould be used: bounce\n"}) {
+    EXPECT_NE(done.out.find(line), std::string::npos) << line << "in\n" << done.out;
+  }
+}
+
+TEST_F(Tool, ExplainTellsProgramsTheSame) {
+  make("data", 5000);
+  const Finished done = run({"explain", "data", "--write", "--json"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const json told = json::parse(done.out);
+  EXPECT_EQ(told["file"]["size"], 5000);
+  EXPECT_EQ(told["file"]["writable"], true);
+  EXPECT_EQ(told["operation"], "write");
+  EXPECT_EQ(told["device"]["stand_in"], true);
+  EXPECT_EQ(told["would_use"], "bounce");
+  ASSERT_GE(told["paths"].size(), 5u);
+  for (const json& path : told["paths"]) {
+    if (path["usable"] == false) {
+      EXPECT_NE(path["reason"], "none") << path;
+      EXPECT_NE(path["sentence"], "") << path;
+    }
+  }
+  EXPECT_EQ(json::parse(run({"explain", "data", "--memory", "host", "--json"}).out)["would_use"], "host");
+}
+
+void expect_all_bytes_told(const json& told, std::uint64_t bytes, const std::string& path) {
+  EXPECT_EQ(told["result"]["bytes"], bytes);
+  EXPECT_EQ(told["bytes_by_path"][path], bytes);
+  std::uint64_t sum = 0;
+  for (const json& one : told["bytes_by_path"]) sum += one.get<std::uint64_t>();
+  EXPECT_EQ(sum, bytes);
+  EXPECT_EQ(told["result"]["direct_bytes"].get<std::uint64_t>() + told["result"]["cached_bytes"].get<std::uint64_t>(),
+            bytes);
+}
+
+TEST_F(Tool, BenchReadsBackWhatItWrote) {
+  for (const char* operation : {"write", "randwrite"}) {
+    for (const char* memory : {"device", "host"}) {
+      const Finished write = run({"bench", "data", "--rw", operation, "--size", "1000001", "--bs", "64k", "--verify",
+                                  "--create", "--overwrite", "--memory", memory, "--threads", "2", "--json"});
+      ASSERT_EQ(write.exit_code, 0) << write.err;
+      const json told = json::parse(write.out);
+      EXPECT_GT(told["result"]["verified_bytes"], 0);
+      const std::uint64_t bytes = told["result"]["bytes"];
+      expect_all_bytes_told(told, bytes, std::string(memory) == "host" ? "host" : "bounce");
+      if (std::string(operation) == "write") {
+        EXPECT_EQ(bytes, 1000001u);
+        EXPECT_EQ(fs::file_size(path("data")), 1000001u);
+      }
+    }
+  }
+}
+
+TEST_F(Tool, BenchChecksWhatAnotherRunWrote) {
+  ASSERT_EQ(run({"bench", "data", "--rw", "write", "--size", "1M", "--verify", "--create"}).exit_code, 0);
+  for (const char* depth : {"1", "7"}) {
+    const Finished read = run({"bench", "data", "--bs", "12345", "--depth", depth, "--verify", "--json"});
+    ASSERT_EQ(read.exit_code, 0) << read.err;
+    EXPECT_EQ(json::parse(read.out)["result"]["verified_bytes"], 1 << 20);
+  }
+  EXPECT_EQ(run({"bench", "data", "--offset", "513", "--size", "70001", "--verify"}).exit_code, 0);
+}
+
+TEST_F(Tool, BenchNamesTheFirstWrongByte) {
+  ASSERT_EQ(run({"bench", "data", "--rw", "write", "--size", "1M", "--verify", "--create"}).exit_code, 0);
+  std::fstream file(path("data"), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(700'000);
+  const char byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(700'000);
+  file.put(byte);
+  file.close();
+  const Finished read = run({"bench", "data", "--verify"});
+  EXPECT_EQ(read.exit_code, 1);
+  EXPECT_EQ(read.err, "penstock: data: verify: the byte at offset 700000 is wrong\n");
+}
+
+TEST_F(Tool, BenchSaysWhenAFileIsNotItsOwn) {
+  make("data", 1 << 20);
+  const Finished read = run({"bench", "data", "--verify"});
+  EXPECT_EQ(read.exit_code, 1);
+  EXPECT_NE(read.err.find("not written by 'penstock bench --rw write --verify --seed 1'"), std::string::npos);
+}
+
+TEST_F(Tool, BenchRandomReadsRunForTheTimeAsked) {
+  make("data", 1 << 20);
+  const Finished read =
+      run({"bench", "data", "--rw", "randread", "--bs", "4k", "--depth", "8", "--time", "0.3", "--warm", "--json"});
+  ASSERT_EQ(read.exit_code, 0) << read.err;
+  const json told = json::parse(read.out);
+  EXPECT_GE(told["result"]["seconds"], 0.3);
+  EXPECT_LT(told["result"]["seconds"], 10);
+  expect_all_bytes_told(told, told["result"]["operations"].get<std::uint64_t>() * 4096, "bounce");
+  EXPECT_LE(told["result"]["latency_us"]["p50"], told["result"]["latency_us"]["p99.9"]);
+}
+
+TEST_F(Tool, BenchNeverWritesOverDataUnasked) {
+  const std::string bytes = make("data", 5000);
+  EXPECT_EQ(run({"bench", "data", "--rw", "write", "--size", "4096", "--create"}).exit_code, 2);
+  EXPECT_EQ(text_of(path("data")), bytes);
+  EXPECT_EQ(run({"bench", "data", "--rw", "write", "--size", "4096", "--overwrite"}).exit_code, 0);
+  EXPECT_EQ(text_of(path("data")).substr(4096), bytes.substr(4096));
+  EXPECT_NE(text_of(path("data")), bytes);
+}
+
+TEST_F(Tool, BenchFailsWhenTheRequiredPathIsNotTaken) {
+  make("data", 5000);
+  EXPECT_EQ(run({"bench", "data", "--require", "bounce"}).exit_code, 0);
+  const Finished done = run({"bench", "data", "--require", "p2pdma"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err, "");
+}
+
+TEST_F(Tool, CpKeepsBytesModeAndTime) {
+  for (const std::size_t size : {0, 1, 4095, 4096, 3'000'001}) {
+    const std::string bytes = make("data", size);
+    fs::permissions(path("data"), fs::perms(0640));
+    fs::last_write_time(path("data"), fs::file_time_type::clock::now() - std::chrono::hours(99));
+    const Finished done = run({"cp", "data", "copy", "--verify", "--force", "--window", "1M"});
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_TRUE(text_of(path("copy")) == bytes) << size;
+    EXPECT_EQ(fs::status(path("copy")).permissions(), fs::perms(0640));
+    EXPECT_EQ(fs::last_write_time(path("copy")), fs::last_write_time(path("data")));
+    EXPECT_NE(done.out.find("device: host memory standing in for a GPU (reason: "), std::string::npos);
+  }
+  EXPECT_EQ(folder(), (Names{"copy", "data"}));
+}
+
+TEST_F(Tool, CpIntoAFolderKeepsTheName) {
+  const std::string bytes = make("data", 5000);
+  fs::create_directory(path("folder"));
+  EXPECT_EQ(run({"cp", "data", "folder"}).exit_code, 0);
+  EXPECT_EQ(text_of(path("folder/data")), bytes);
+}
+
+TEST_F(Tool, CpKeepsHoles) {
+  make("data", 8192);
+  ASSERT_EQ(truncate(path("data").c_str(), 64 << 20), 0);
+  struct stat source {
+  }, copy{};
+  ASSERT_EQ(stat(path("data").c_str(), &source), 0);
+  if (source.st_blocks * 512 >= 64 << 20) GTEST_SKIP() << "this file system has no holes";
+  ASSERT_EQ(run({"cp", "data", "copy", "--verify"}).exit_code, 0);
+  ASSERT_EQ(stat(path("copy").c_str(), &copy), 0);
+  EXPECT_EQ(copy.st_size, 64 << 20);
+  EXPECT_LT(copy.st_blocks * 512, 1 << 20);
+}
+
+TEST_F(Tool, CpReplacesOnlyWhenForced) {
+  const std::string bytes = make("data", 5000), old = make("copy", 100);
+  const Finished refused = run({"cp", "data", "copy"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.err, "penstock: copy: it exists; --force replaces it\n");
+  EXPECT_EQ(text_of(path("copy")), old);
+  EXPECT_EQ(run({"cp", "data", "copy", "--force"}).exit_code, 0);
+  EXPECT_EQ(text_of(path("copy")), bytes);
+}
+
+TEST_F(Tool, CpRefusesToCopyAFileOntoItself) {
+  const std::string bytes = make("data", 5000);
+  fs::create_hard_link(path("data"), path("link"));
+  fs::create_symlink("data", path("symlink"));
+  for (const char* name : {"data", "link", "symlink", "."}) {
+    const Finished done = run({"cp", "data", name, "--force"});
+    EXPECT_EQ(done.exit_code, 1) << name;
+    EXPECT_NE(done.err.find("are the same file"), std::string::npos) << done.err;
+  }
+  EXPECT_EQ(text_of(path("data")), bytes);
+}
+
+TEST_F(Tool, CpThatRunsOutOfRoomLeavesNothing) {
+  make("data", 3 << 20);
+  const Finished done = run({"cp", "data", "copy"}, [] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  });
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_TRUE(done.err.starts_with("penstock: copy: could not ")) << done.err;
+  EXPECT_EQ(folder(), Names{"data"});
+}
+
+TEST_F(Tool, CpOfAFileThatEndsBeforeItsSizeLeavesNothing) {
+  // A file of sysfs claims a page and holds a line: as if it were truncated under the copy.
+  const std::string source = "/sys/kernel/mm/transparent_hugepage/enabled";
+  if (!fs::exists(source)) GTEST_SKIP() << "this kernel has no " << source;
+  const Finished done = run({"cp", source, "copy"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_TRUE(done.err.starts_with("penstock: " + source + ": it became shorter while it was read")) << done.err;
+  EXPECT_EQ(folder(), Names{});
+}
+
+TEST_F(Tool, CpThatIsInterruptedLeavesNothingAndDiesOfTheSignal) {
+  make("data", 64 << 20);
+  const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  kill(child, SIGINT);
+  const Finished done = wait(child);
+  EXPECT_EQ(done.signal_number, SIGINT) << done.err;
+  EXPECT_EQ(done.err, "penstock: interrupted\n");
+  EXPECT_EQ(folder(), Names{"data"});
+}
+
+TEST_F(Tool, BenchThatIsInterruptedTellsWhatItHasAndTakesItsNewFileAway) {
+  const pid_t child = start({"bench", "data", "--rw", "write", "--create", "--size", "1M", "--time", "60"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  kill(child, SIGTERM);
+  const Finished done = wait(child);
+  EXPECT_EQ(done.signal_number, SIGTERM) << done.err;
+  EXPECT_NE(done.out.find("interrupted; up to then:\n"), std::string::npos) << done.out;
+  EXPECT_EQ(folder(), Names{});
+}
+
+TEST_F(Tool, DemoVerifiesEveryWayAndNamesTheMissing) {
+  const Finished done = run({"demo", "--size", "3M", "--json"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const json told = json::parse(done.out);
+  EXPECT_GE(told["rows"].size(), 4u);
+  for (const json& row : told["rows"]) {
+    EXPECT_EQ(row["verified"], true);
+    EXPECT_GT(row["gb_per_s"], 0);
+    EXPECT_TRUE(row["path"] == "bounce" || row["path"] == "host") << row;
+  }
+  EXPECT_GE(told["missing"].size(), 3u);
+  EXPECT_EQ(folder(), Names{});
+  const Finished table = run({"demo", "--size", "100"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_NE(table.out.find("\npath "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("\nNot on this machine:\n  p2pdma: "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("device: host memory standing in for a GPU (reason: "), std::string::npos);
+}
+
+TEST_F(Tool, DemoWithoutRoomSaysSoAtOnce) {
+  const Finished done = run({"demo", "--size", "4096T"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("of free space"), std::string::npos) << done.err;
+  EXPECT_EQ(folder(), Names{});
+}
+
+}  // namespace
+}  // namespace penstock::tools
