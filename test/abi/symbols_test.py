@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Exported symbols equal a list: symbols_test.py LIBRARY MAP SONAME
+
+The list is the library's export map; what the linker made of it is read back with nm, so a symbol that is declared and
+not defined, or defined and not listed, fails. Neither library may define symbol versions or lack its SONAME.
+"""
+
+import re
+import subprocess
+import sys
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main():
+    library, export_map, soname = sys.argv[1:]
+    with open(export_map, encoding="utf-8") as file:
+        listed = set(re.findall(r"^\s+(\w+);", file.read().split("local:")[0], re.M))
+    exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", library).splitlines()}
+    problems = [f"listed and not exported: {name}" for name in sorted(listed - exported)]
+    problems += [f"exported and not listed: {name}" for name in sorted(exported - listed)]
+    if not listed:
+        problems.append("the list is empty")
+    dynamic = output("readelf", "-d", library)
+    if f"[{soname}]" not in dynamic:
+        problems.append(f"SONAME is not {soname}")
+    if "NODELETE" not in dynamic:
+        problems.append("not linked with -z nodelete")
+    if re.search(r"NEEDED.*(cuda|uring|cufile)", dynamic):
+        problems.append("needs a library that must be loaded at run time or linked statically")
+    print("\n".join(problems) or f"{library}: {len(listed)} symbols, as listed")
+    return 1 if problems else 0
+
+
+sys.exit(main())

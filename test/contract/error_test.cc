@@ -1,0 +1,165 @@
+// What goes wrong in use: a typed error that names the step, and no byte touched that should not be.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "contract/world.h"
+
+namespace penstock::core {
+namespace {
+
+class ErrorTest : public ContractTest {};
+INSTANTIATE_TEST_SUITE_P(Worlds, ErrorTest, testing::ValuesIn(all_worlds()), world_name);
+
+TEST_P(ErrorTest, OffsetsAndRangesThatMakeNoSenseAreRefusedBeforeAnythingMoves) {
+  std::byte* memory = allocate(1 << 20);
+  set_file_content(pattern(8192, 1));
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  EXPECT_TRUE(read(file, memory, 10, -1).status.is(Code::negative_offset));
+  EXPECT_TRUE(read(file, memory, 10, 0, -1).status.is(Code::negative_offset));
+  EXPECT_TRUE(read(file, nullptr, 10, 0).status.is(Code::invalid_argument));
+  EXPECT_TRUE(read(file, memory, UINT64_MAX, 0).status.is(Code::invalid_argument));
+  EXPECT_TRUE(read(file, memory, 10, INT64_MAX).status.is(Code::invalid_argument));
+  EXPECT_TRUE(read(file, memory, (1 << 20) + 1, 0).status.is(Code::past_allocation));
+  EXPECT_TRUE(read(file, memory, 1, 0, 1 << 20).status.ok() == false);
+  EXPECT_TRUE(write(file, memory, INT64_MAX - 5, 0).status.is(Code::past_allocation));
+  EXPECT_TRUE(read(0, memory, 10, 0).status.is(Code::not_registered));
+  EXPECT_TRUE(read(0x7fff12345678, memory, 10, 0).status.is(Code::not_registered));
+  EXPECT_EQ(file_size(), 8192u);
+}
+
+TEST_P(ErrorTest, ARegisteredBufferBoundsItsRequests) {
+  std::byte* memory = allocate(1 << 20);
+  set_file_content(pattern(1 << 20, 1));
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  ASSERT_TRUE(session().register_buffer(memory, 8192).ok());
+  EXPECT_TRUE(session().register_buffer(memory, 8192).is(Code::already_registered));
+  EXPECT_TRUE(session().register_buffer(memory + 4096, 100).ok());
+  EXPECT_TRUE(session().register_buffer(memory + 1, 1 << 20).is(Code::past_allocation));
+  expect_moved(read(file, memory, 8192, 0), 8192);
+  EXPECT_TRUE(read(file, memory, 8193, 0).status.is(Code::out_of_range));
+  EXPECT_TRUE(read(file, memory, 8000, 0, 193).status.is(Code::out_of_range));
+  // Another address inside is not the registered base: it is as good as unregistered.
+  expect_moved(read(file, memory + 1, 8193, 0), 8193);
+
+  EXPECT_TRUE(session().deregister_buffer(memory).ok());
+  EXPECT_TRUE(session().deregister_buffer(memory).is(Code::not_registered));
+  expect_moved(read(file, memory, 8193, 0), 8193);
+}
+
+TEST_P(ErrorTest, HostAddressesThatAreNoMemoryAreAnErrorAndNoCrash) {
+  void* hole = ::mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  set_file_content(pattern(1 << 20, 1));
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  for (const std::uint64_t size : {std::uint64_t{100}, std::uint64_t{4096}, std::uint64_t{1 << 20}}) {
+    const Outcome from = read(file, hole, size, 0);
+    const Outcome to = write(file, hole, size, 0);
+    EXPECT_TRUE(from.status.is(Code::bad_pointer)) << describe(from.status);
+    EXPECT_TRUE(to.status.is(Code::bad_pointer)) << describe(to.status);
+    EXPECT_EQ(from.report.bytes, 0u);
+  }
+  EXPECT_TRUE(file_content(0, 1 << 20) == pattern(1 << 20, 1));
+  ::munmap(hole, 1 << 20);
+}
+
+TEST_P(ErrorTest, RegisteringWhatIsNoFileSaysWhy) {
+  const UniqueFd directory(::open(world().directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd fd = open_fd();
+  const int number = fd.get();
+
+  EXPECT_TRUE(session().register_file(directory.get()).status().is(Code::unsupported_file));
+  EXPECT_TRUE(session().register_file(-1).status().is_errno(EBADF));
+  ASSERT_TRUE(session().register_file(number).ok());
+  EXPECT_TRUE(session().register_file(number).status().is(Code::already_registered));
+}
+
+TEST_P(ErrorTest, ADescriptorClosedAndReusedDoesNotLeadToTheWrongFile) {
+  std::byte* memory = allocate(4096);
+  upload(memory, std::string(4096, 'n'));
+  set_file_content(std::string(4096, 'o'));
+  UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+  std::string other_name = world().directory + "/penstock_other_XXXXXX";
+  const int number = fd.release();
+  ::close(number);
+  const UniqueFd other(::mkstemp(other_name.data()));  // Takes the number that became free.
+  ::unlink(other_name.c_str());
+
+  expect_moved(write(file, memory, 4096, 0), 4096);
+
+  EXPECT_TRUE(file_content(0, 4096) == std::string(4096, 'n'));
+  char byte;
+  EXPECT_EQ(::pread(other.get(), &byte, 1, 0), 0);
+  if (other.get() == number) {
+    EXPECT_TRUE(session().register_file(number).ok()) << "another file under the same number is no duplicate";
+  }
+}
+
+TEST_P(ErrorTest, ADeregisteredFileIsGone) {
+  std::byte* memory = allocate(4096);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  ASSERT_TRUE(session().deregister_file(file).ok());
+
+  EXPECT_TRUE(session().deregister_file(file).is(Code::not_registered));
+  EXPECT_TRUE(write(file, memory, 4096, 0).status.is(Code::not_registered));
+  EXPECT_TRUE(session().register_file(fd.get()).ok());
+}
+
+TEST_P(ErrorTest, AFileTruncatedUnderTheReadIsShortAndNotWrong) {
+  constexpr std::uint64_t kSize = 32 << 20;
+  const std::string content = pattern(kSize, 2);
+  set_file_content(content);
+  std::byte* memory = allocate(kSize);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+  for (int round = 0; round < 5; ++round) {
+    set_file_content(content);
+    std::thread truncater([&] { set_file_size(kSize / 2 + 100); });
+
+    const Outcome outcome = read(file, memory, kSize, 0);
+    truncater.join();
+
+    ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
+    ASSERT_GE(outcome.report.bytes, kSize / 2 + 100);
+    ASSERT_TRUE(download(memory, kSize / 2 + 100) == content.substr(0, kSize / 2 + 100));
+  }
+}
+
+TEST_P(ErrorTest, AFullDiskIsToldAsSuch) {
+  if (world().file_system == "btrfs" || world().file_system == "overlay" || world().file_system == "local") {
+    GTEST_SKIP() << "cannot be filled to a byte without harm: " << world().file_system;
+  }
+  const std::string filler_name = world().directory + "/filler";
+  const UniqueFd filler(::open(filler_name.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
+  struct statvfs space {};
+  ASSERT_EQ(::fstatvfs(filler.get(), &space), 0);
+  for (off_t step = 64 << 20, at = 0; step >= 4096;) {
+    if (::fallocate(filler.get(), 0, at, step) == 0) at += step;
+    else step /= 2;
+  }
+  std::byte* memory = allocate(16 << 20);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  const Outcome outcome = write(file, memory, 16 << 20, 0);
+  ::unlink(filler_name.c_str());
+
+  EXPECT_TRUE(outcome.status.is_errno(ENOSPC)) << describe(outcome.status);
+  EXPECT_NE(describe(outcome.status).find("write to the file"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock::core

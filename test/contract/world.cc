@@ -1,0 +1,202 @@
+#include "contract/world.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <ostream>
+#include <random>
+
+#include "device/cuda_device.h"
+#include "device/host_device.h"
+#include "storage/posix_storage.h"
+
+namespace penstock::core {
+namespace {
+
+// "ext4=/path:xfs=/path", as scripts/with_filesystems exports it.
+std::vector<std::pair<std::string, std::string>> pairs(const char* text, char separator) {
+  std::vector<std::pair<std::string, std::string>> found;
+  std::string rest = text == nullptr ? "" : text;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find(separator);
+    const std::string item = rest.substr(0, end);
+    rest = end == std::string::npos ? "" : rest.substr(end + 1);
+    if (const std::size_t equals = item.find('='); equals != std::string::npos) {
+      found.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+    }
+  }
+  return found;
+}
+
+bool has_gpu() {
+  std::string why_not;
+  return CudaDeviceSet::open(&why_not).ok();
+}
+
+}  // namespace
+
+std::vector<World> all_worlds() {
+  std::vector<World> places;
+  for (const auto& [name, path] : pairs(std::getenv("PENSTOCK_TEST_DIRS"), ':')) {
+    places.push_back({.file_system = name, .directory = path});
+  }
+  if (places.empty()) places.push_back({.file_system = "local", .directory = testing::TempDir()});
+  for (const auto& [name, reason] : pairs(std::getenv("PENSTOCK_TEST_SKIPPED_DIRS"), ';')) {
+    places.push_back({.file_system = name, .missing = reason});
+  }
+  static const bool gpu = has_gpu();
+  std::vector<World> worlds;
+  for (const World& place : places) {
+    for (const bool cuda : {false, true}) {
+      if (cuda && !gpu) continue;
+      for (const bool direct : {false, true}) {
+        for (const bool io_uring : {true, false}) {
+          World world = place;
+          world.cuda = cuda;
+          world.direct = direct;
+          world.io_uring = io_uring;
+          worlds.push_back(world);
+        }
+      }
+    }
+  }
+  return worlds;
+}
+
+namespace {
+
+std::string name_of(const World& world) {
+  std::string name = world.file_system + (world.direct ? "_direct" : "_buffered") +
+                     (world.io_uring ? "_uring" : "_preadv2") + (world.cuda ? "_cuda" : "_host");
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
+  return name;
+}
+
+}  // namespace
+
+void PrintTo(const World& world, std::ostream* out) { *out << name_of(world); }
+std::string world_name(const testing::TestParamInfo<World>& info) { return name_of(info.param); }
+
+void ContractTest::SetUp() {
+  if (!world().missing.empty()) GTEST_SKIP() << "no " << world().file_system << ": " << world().missing;
+  name_ = world().directory + "/penstock_contract_XXXXXX";
+  witness_.reset(::mkostemp(name_.data(), O_CLOEXEC));
+  ASSERT_TRUE(witness_.valid()) << name_ << ": " << std::strerror(errno);
+  const Result<Config> config = make_config({.workers = 4}, [](const char*) -> const char* { return nullptr; });
+  ASSERT_TRUE(config.ok());
+  std::unique_ptr<DeviceSet> devices = std::make_unique<HostDeviceSet>();
+  if (world().cuda) {
+    std::string why_not;
+    devices = std::move(CudaDeviceSet::open(&why_not).value());
+  }
+  session_ = std::make_unique<Session>(*config, std::make_unique<PosixStorage>(world().io_uring), std::move(devices));
+  if (world().io_uring && session_->storage().io_uring_error() != 0) {
+    GTEST_SKIP() << "io_uring is refused here: " << std::strerror(session_->storage().io_uring_error());
+  }
+}
+
+void ContractTest::TearDown() {
+  if (session_ != nullptr) {
+    for (void* memory : memory_) device().release(memory);
+  }
+  session_.reset();
+  if (!name_.empty()) ::unlink(name_.c_str());
+}
+
+UniqueFd ContractTest::open_fd(int access_mode) {
+  UniqueFd fd(::open(name_.c_str(), access_mode | O_CLOEXEC | (world().direct ? O_DIRECT : 0)));
+  // A memory file system of an older kernel has no O_DIRECT at all.
+  if (!fd.valid() && errno == EINVAL) fd.reset(::open(name_.c_str(), access_mode | O_CLOEXEC));
+  EXPECT_TRUE(fd.valid()) << std::strerror(errno);
+  return fd;
+}
+
+std::uint64_t ContractTest::register_fd(const UniqueFd& fd) {
+  const Result<std::uint64_t> file = session_->register_file(fd.get());
+  EXPECT_TRUE(file.ok()) << describe(file.status());
+  return file.ok() ? *file : 0;
+}
+
+std::string ContractTest::file_content(std::uint64_t offset, std::uint64_t size) {
+  std::string content(size, '\0');
+  std::size_t got = 0;
+  while (got < size) {
+    const ssize_t moved = ::pread(witness_.get(), content.data() + got, size - got, static_cast<off_t>(offset + got));
+    if (moved <= 0) break;
+    got += static_cast<std::size_t>(moved);
+  }
+  content.resize(got);
+  return content;
+}
+
+void ContractTest::set_file_content(const std::string& content, std::uint64_t offset) {
+  std::size_t put = 0;
+  while (put < content.size()) {
+    const ssize_t moved =
+        ::pwrite(witness_.get(), content.data() + put, content.size() - put, static_cast<off_t>(offset + put));
+    ASSERT_GT(moved, 0) << std::strerror(errno);
+    put += static_cast<std::size_t>(moved);
+  }
+}
+
+void ContractTest::set_file_size(std::uint64_t size) {
+  ASSERT_EQ(::ftruncate(witness_.get(), static_cast<off_t>(size)), 0) << std::strerror(errno);
+}
+
+std::uint64_t ContractTest::file_size() {
+  struct stat status {};
+  EXPECT_EQ(::fstat(witness_.get(), &status), 0);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+std::byte* ContractTest::allocate(std::size_t size) {
+  const Result<void*> memory = device().allocate(size);
+  EXPECT_TRUE(memory.ok()) << describe(memory.status());
+  if (!memory.ok()) return nullptr;
+  memory_.push_back(*memory);
+  return static_cast<std::byte*>(*memory);
+}
+
+void ContractTest::upload(std::byte* device_memory, const std::string& content) {
+  const auto queue = std::move(device().open_copy_queue(1).value());
+  ASSERT_TRUE(queue->copy_to_device(device_memory, content.data(), content.size()).ok());
+  ASSERT_TRUE(queue->record(0).ok());
+  ASSERT_TRUE(queue->wait(0, false).ok());
+}
+
+std::string ContractTest::download(const std::byte* device_memory, std::size_t size) {
+  std::string content(size, '\0');
+  const auto queue = std::move(device().open_copy_queue(1).value());
+  EXPECT_TRUE(queue->copy_to_host(content.data(), device_memory, size).ok());
+  EXPECT_TRUE(queue->record(0).ok());
+  EXPECT_TRUE(queue->wait(0, false).ok());
+  return content;
+}
+
+bool ContractTest::goes_direct(std::uint64_t file) {
+  const Result<FileFacts> facts = session_->file_facts(file);
+  return facts.ok() && facts->opened_direct() && facts->can_do_direct();
+}
+
+void ContractTest::expect_moved(const Outcome& outcome, std::uint64_t bytes, PathId path) {
+  EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+  EXPECT_EQ(outcome.report.bytes, bytes);
+  EXPECT_EQ(outcome.report.path, path) << path_name(outcome.report.path);
+  EXPECT_LE(outcome.report.direct_bytes, outcome.report.bytes);
+}
+
+std::string pattern(std::size_t size, std::uint64_t seed) {
+  std::string content(size, '\0');
+  std::mt19937_64 random(seed);
+  for (std::size_t i = 0; i < size; i += 8) {
+    const std::uint64_t word = random();
+    std::memcpy(content.data() + i, &word, std::min<std::size_t>(8, size - i));
+  }
+  return content;
+}
+
+}  // namespace penstock::core
