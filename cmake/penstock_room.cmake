@@ -34,9 +34,9 @@ function(penstock_room name)
   endif()
 endfunction()
 
-# One test program. Compiled without RTTI like the core, since its fakes derive from the core's seams.
+# One test program; ALONE where its tests must not run beside others. Compiled without RTTI like the core, since its fakes derive from the core's seams.
 function(penstock_test name)
-  cmake_parse_arguments(TEST "" "LABEL" "SOURCES;NEEDS" ${ARGN})
+  cmake_parse_arguments(TEST "ALONE" "LABEL" "SOURCES;NEEDS" ${ARGN})
   if(NOT TEST_LABEL)
     set(TEST_LABEL unit)
   endif()
@@ -45,5 +45,6 @@ function(penstock_test name)
   target_compile_options(${name} PRIVATE -fno-rtti)
   target_compile_definitions(${name} PRIVATE PENSTOCK_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${TEST_NEEDS} penstock_flags GTest::gtest GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS ${TEST_LABEL} TIMEOUT 300)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS ${TEST_LABEL} TIMEOUT 300 RUN_SERIAL ${TEST_ALONE})
 endfunction()

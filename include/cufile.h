@@ -182,9 +182,9 @@ typedef struct cufileRDMAInfo {
 typedef struct CUfileFSOps {
   const char* (*fs_type)(const void* handle);
   int (*getRDMADeviceList)(const void* handle, sockaddr_t** hostaddrs);
-  int (*getRDMADevicePriority)(const void* handle, char*, size_t, loff_t, const sockaddr_t* hostaddr);
-  ssize_t (*read)(const void* handle, char*, size_t, loff_t, const cufileRDMAInfo_t*);
-  ssize_t (*write)(const void* handle, const char*, size_t, loff_t, const cufileRDMAInfo_t*);
+  int (*getRDMADevicePriority)(const void* handle, char*, size_t, off_t, const sockaddr_t* hostaddr);
+  ssize_t (*read)(const void* handle, char*, size_t, off_t, const cufileRDMAInfo_t*);
+  ssize_t (*write)(const void* handle, const char*, size_t, off_t, const cufileRDMAInfo_t*);
 } CUfileFSOps_t;
 
 typedef enum CUfileFileHandleType {

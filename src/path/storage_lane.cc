@@ -97,28 +97,57 @@ Status StorageLane::prepare(Slot& slot) {
 void StorageLane::begin(std::uint32_t index) {
   Slot& slot = slots_[index];
   Status status = prepare(slot);
-  if (status.ok()) status = open_ring();
   if (status.ok() && staged_ && slot.task.op == Op::write) {
     status = start_copy(index);
   } else if (status.ok()) {
-    push(index);
+    start_storage(index);
   }
   if (!status.ok()) finish(index, status);
+}
+
+// What the page cache can do without waiting is a copy by the CPU: it is done here and now, so that the device may
+// start on it while the next chunk is copied. io_uring would do it inside the submission, for all chunks at once, or
+// hand it to a kernel thread. The ring is for what really waits: direct I/O, and reads of what is not cached.
+void StorageLane::start_storage(std::uint32_t index) {
+  if (slots_[index].task.chunk.way == Way::buffered && move_through_cache(index)) return;
+  if (const Status status = open_ring(); !status.ok()) {
+    finish(index, status);
+  } else {
+    push(index);
+  }
+}
+
+bool StorageLane::move_through_cache(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  for (;;) {
+    const RingOp op = operation(slot, index);
+    const Result<std::size_t> moved = op.op == Op::read ? storage_.read_cached(op.fd, op.memory, op.size, op.offset)
+                                                        : storage_.write(op.fd, op.memory, op.size, op.offset);
+    if (!moved.ok() && moved.status().is_errno(EAGAIN)) return false;
+    if (advance(slot, moved.ok() ? static_cast<std::int32_t>(*moved) : -moved.status().code) == Next::done) break;
+  }
+  after_storage(index);
+  return true;
+}
+
+RingOp StorageLane::operation(const Slot& slot, std::uint32_t index) const {
+  const Chunk& chunk = slot.task.chunk;
+  return {.op = slot.task.op,
+          .fd = slot.fd,
+          .memory = slot.memory + slot.moved,
+          .size = static_cast<std::uint32_t>(chunk.io_size - slot.moved),
+          .offset = chunk.io_offset + slot.moved,
+          .tag = index};
 }
 
 // Hands what is left of the chunk's I/O range to the ring.
 void StorageLane::push(std::uint32_t index) {
   Slot& slot = slots_[index];
-  const Chunk& chunk = slot.task.chunk;
   slot.phase = Phase::storing;
   ++storing_count_;
-  ring_->push({.op = slot.task.op,
-               .fd = slot.fd,
-               .fixed_file = fixed_file(slot),
-               .memory = slot.memory + slot.moved,
-               .size = static_cast<std::uint32_t>(chunk.io_size - slot.moved),
-               .offset = chunk.io_offset + slot.moved,
-               .tag = index});
+  RingOp op = operation(slot, index);
+  op.fixed_file = fixed_file(slot);
+  ring_->push(op);
 }
 
 bool StorageLane::at_end_of_file(const Slot& slot) const {
@@ -197,7 +226,7 @@ void StorageLane::on_copied(std::uint32_t index) {
   if (broken_) {
     finish(index, failure(Code::closed, step_of(slots_[index].task.op)));
   } else if (slots_[index].task.op == Op::write) {
-    push(index);
+    start_storage(index);
   } else {
     finish(index, success());
   }
@@ -304,12 +333,7 @@ Completion StorageLane::run(const Task& task) {
   if (slot.status.ok() && copy_first) slot.status = copies_->record(0);
   if (slot.status.ok() && copy_first) slot.status = copies_->wait(0, true);
   while (slot.status.ok()) {
-    const RingOp op{.op = task.op,
-                    .fd = slot.fd,
-                    .memory = slot.memory + slot.moved,
-                    .size = static_cast<std::uint32_t>(task.chunk.io_size - slot.moved),
-                    .offset = task.chunk.io_offset + slot.moved};
-    if (advance(slot, perform(storage_, op)) == Next::done) break;
+    if (advance(slot, perform(storage_, operation(slot, 0))) == Next::done) break;
   }
   if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) {
     slot.status = copies_->copy_to_device(task.memory, payload, payload_moved(slot));

@@ -50,6 +50,9 @@ class StorageLane final : public Lane {
   Status open_ring();
   void begin(std::uint32_t index);
   Status prepare(Slot& slot);
+  RingOp operation(const Slot& slot, std::uint32_t index) const;
+  void start_storage(std::uint32_t index);
+  bool move_through_cache(std::uint32_t index);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
   Next advance(Slot& slot, std::int32_t result);

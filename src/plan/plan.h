@@ -28,6 +28,7 @@ class Plan {
 
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // index < chunk_count()
+  Way middle_way() const { return middle_way_; }
 
  private:
   Chunk exact(Way way, std::uint64_t begin, std::uint64_t end) const;

@@ -103,6 +103,7 @@ class Session {
   Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;
   Outcome move(const Checked& checked);
   Outcome move_small(const Checked& checked, const Plan& plan, LanePool& pool);
+  unsigned helpers_for(const TransferInput& input, const Plan& plan) const;
   Outcome move_large(const Checked& checked, LanePool& pool);
   Result<Pools*> pools_for(Path& path, Device* device);
   RingBudget& budget_of(const Device* device);

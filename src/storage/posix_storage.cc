@@ -9,6 +9,7 @@
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -167,6 +168,15 @@ Result<std::size_t> PosixStorage::read(int fd, void* memory, std::size_t size, s
   const ssize_t got = without_interrupts([&] { return ::pread(fd, memory, size, static_cast<off_t>(offset)); });
   if (got < 0) return os_failure(errno, "read from the file");
   return static_cast<std::size_t>(got);
+}
+
+Result<std::size_t> PosixStorage::read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) {
+  const iovec vector{memory, size};
+  const ssize_t got =
+      without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
+  if (got >= 0) return static_cast<std::size_t>(got);
+  // File systems that cannot tell (overlayfs, NFS) say so with EOPNOTSUPP.
+  return os_failure(errno == EOPNOTSUPP ? EAGAIN : errno, "read from the page cache");
 }
 
 Result<std::size_t> PosixStorage::write(int fd, const void* memory, std::size_t size, std::uint64_t offset) {

@@ -26,6 +26,8 @@ class Storage {
   virtual Result<std::uint64_t> size(int fd) = 0;
   // One transfer, possibly short; 0 from a read is the end of the file.
   virtual Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
+  // The same for what the page cache holds; EAGAIN where the caller would have to wait for storage.
+  virtual Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
   virtual Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) = 0;
   virtual Status sync(int fd) = 0;
   // True when (nearly) all of the range is in the page cache. A guess: pages come and go.

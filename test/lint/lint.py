@@ -49,6 +49,11 @@ LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
 
 
+def is_not_ours(part):
+    """Build folders, and what hides behind a dot: .git, editors' and machines' own."""
+    return part in NOT_OURS or part.startswith("build-") or (part.startswith(".") and part != ".ci")
+
+
 class Tree:
     """The files of a checkout, read once; `root` may hold build folders, which are passed over."""
 
@@ -58,7 +63,7 @@ class Tree:
         self.findings = []
         for path in sorted(self.root.rglob("*")):
             inside = path.relative_to(self.root)
-            if any(part in NOT_OURS or part.startswith((".git", "build-")) for part in inside.parts):
+            if any(is_not_ours(part) for part in inside.parts):
                 continue
             if path.is_file() and not path.is_symlink() and inside.parts[:2] != ("test", "fixtures"):
                 try:
