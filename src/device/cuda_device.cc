@@ -31,6 +31,8 @@ void relax() {
 #endif
 }
 
+constexpr unsigned kLooksBeforeSleep = 64;  // About 15 microseconds on an H200 machine.
+
 // While a thread of the user's captures a graph, the driver refuses allocations, queries and waits in the whole
 // process, and the attempt itself spoils the capture (seen on CUDA 13.0). Ours have no part in any capture.
 class OutsideCapture {
@@ -134,10 +136,13 @@ class CudaCopyQueue final : public CopyQueue {
   Status wait(unsigned marker, bool spin) override {
     const CUevent event = event_of(marker);
     return in_context("wait for the GPU", [&] {
-      if (!spin) return api_.cuEventSynchronize(event);
+      // Also a patient wait looks a few times first: being woken takes longer than a chunk's last copy.
       CUresult result = api_.cuEventQuery(event);
-      for (; result == CUDA_ERROR_NOT_READY; result = api_.cuEventQuery(event)) relax();
-      return result;
+      for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && (spin || i < kLooksBeforeSleep); ++i) {
+        relax();
+        result = api_.cuEventQuery(event);
+      }
+      return result == CUDA_ERROR_NOT_READY ? api_.cuEventSynchronize(event) : result;
     });
   }
 

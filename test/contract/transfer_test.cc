@@ -316,6 +316,35 @@ TEST_P(TransferTest, RandomWorkAgreesWithAModel) {
   EXPECT_TRUE(file_content(0, model.size() + 1) == model);
 }
 
+TEST_P(TransferTest, SeveralDevicesAreServedAtOnce) {
+  const unsigned count = session().devices().count();
+  if (count < 2) GTEST_SKIP() << "there is one GPU only";
+  constexpr std::uint64_t kSize = (24 << 20) + 11;
+  const std::string content = pattern(kSize, 10);
+  set_file_content(content);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+  std::vector<void*> memory;
+  for (unsigned i = 0; i < count; ++i) {
+    memory.push_back(session().devices().device(i).value()->allocate(kSize).value());
+    EXPECT_EQ(session().devices().describe(memory[i]).device, session().devices().device(i).value());
+  }
+  std::vector<std::thread> threads;
+
+  for (void* target : memory) {
+    threads.emplace_back([&, target] {
+      for (int round = 0; round < 3; ++round) expect_moved(read(file, target, kSize, 0), kSize);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  for (unsigned i = 0; i < count; ++i) {
+    Device* owner = session().devices().device(i).value();
+    EXPECT_TRUE(download(static_cast<std::byte*>(memory[i]), kSize, owner) == content) << i;
+    owner->release(memory[i]);
+  }
+}
+
 TEST_P(TransferTest, TheReasonsAreOnRecord) {
   std::byte* memory = allocate(4096);
   const UniqueFd fd = open_fd();

@@ -168,9 +168,9 @@ void ContractTest::upload(std::byte* device_memory, const std::string& content) 
   ASSERT_TRUE(queue->wait(0, false).ok());
 }
 
-std::string ContractTest::download(const std::byte* device_memory, std::size_t size) {
+std::string ContractTest::download(const std::byte* device_memory, std::size_t size, Device* owner) {
   std::string content(size, '\0');
-  const auto queue = std::move(device().open_copy_queue(1).value());
+  const auto queue = std::move((owner != nullptr ? *owner : device()).open_copy_queue(1).value());
   EXPECT_TRUE(queue->copy_to_host(content.data(), device_memory, size).ok());
   EXPECT_TRUE(queue->record(0).ok());
   EXPECT_TRUE(queue->wait(0, false).ok());

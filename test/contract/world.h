@@ -50,7 +50,7 @@ class ContractTest : public testing::TestWithParam<World> {
 
   std::byte* allocate(std::size_t size);
   void upload(std::byte* device_memory, const std::string& content);
-  std::string download(const std::byte* device_memory, std::size_t size);
+  std::string download(const std::byte* device_memory, std::size_t size, Device* owner = nullptr);
 
   Outcome read(std::uint64_t file, void* base, std::uint64_t size, std::int64_t offset, std::int64_t in_buffer = 0) {
     return session_->transfer({Op::read, file, base, size, offset, in_buffer});
