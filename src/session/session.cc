@@ -18,10 +18,11 @@ constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::int64_t>::max();
 // A read this large from a buffered descriptor asks whether the data is in the page cache, and goes around it when
 // it is not. Below, the page cache's own read-ahead does better.
 constexpr std::uint64_t kProbeBytesMin = 1u << 20;
-// Large requests are cut finer than the ring allows, down to this, so that storage and device overlap in them.
-constexpr std::uint64_t kOverlapChunkMin = 512u << 10;
-constexpr std::uint64_t kChunkUnit = 64u << 10;    // Whole blocks of whatever direct I/O asks for.
-constexpr std::uint64_t kHelpBytesMin = 4u << 20;  // A helper for every so many bytes.
+// Large requests are cut into at least two chunks for everybody who works on them, but into none smaller than this:
+// every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
+// 48 in chunks of 2 MiB).
+constexpr std::uint64_t kShareMin = 2u << 20;
+constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
 
@@ -259,9 +260,9 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& 
 }
 
 Outcome Session::move_large(const Checked& checked, LanePool& pool) {
-  const std::uint64_t fair = checked.input.size / (config_.workers * pool.shape().depth);
-  const std::uint64_t chunk_max = align_up(std::max(fair, kOverlapChunkMin), kChunkUnit);
-  const Plan plan = plan_for(checked, std::min(chunk_max, pool.shape().chunk));
+  const std::uint64_t hands = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
+  const std::uint64_t share = align_up(std::max(checked.input.size / (2 * hands), kShareMin), kChunkUnit);
+  const Plan plan = plan_for(checked, std::min(share, pool.shape().chunk));
   Transfer transfer(checked.input, plan, pool);
   workers_.run(transfer, helpers_for(checked.input, plan));
   Outcome outcome{transfer.status(), checked.report};
@@ -275,7 +276,7 @@ unsigned Session::helpers_for(const TransferInput& input, const Plan& plan) cons
   // only spin on it (measured on ext4: sixteen took 2.6 times the CPU of four, and were slower).
   const bool one_writer_at_a_time = input.op == Op::write && plan.middle_way() == Way::buffered;
   const std::uint64_t most = one_writer_at_a_time ? 1 : config_.workers;
-  return static_cast<unsigned>(std::min<std::uint64_t>(input.size / kHelpBytesMin, most));
+  return static_cast<unsigned>(std::min<std::uint64_t>(input.size / kShareMin, most));
 }
 
 // ---- Lanes ---------------------------------------------------------------------------------------------------------
