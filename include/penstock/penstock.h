@@ -6,7 +6,7 @@
  * ahead of time.
  *
  * All functions are thread-safe, except that a queue is used by one thread at a time. Sizes and offsets are bytes.
- * Structures may only grow at their end, and carry their size where the caller fills them in.
+ * Structures have room to grow: reserved members are zero and mean nothing yet. penstock_options carries its size.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -79,6 +79,8 @@ typedef enum penstock_path {
   PENSTOCK_PATH_COUNT = 6
 } penstock_path;
 
+#define PENSTOCK_PATH_ROOM 16 /* paths that a report has room for */
+
 const char* penstock_path_name(int path);    /* "p2pdma", ...; "unknown" otherwise */
 int penstock_path_by_name(const char* name); /* -1 where there is none */
 
@@ -104,6 +106,7 @@ typedef struct penstock_verdict {
   int32_t usable; /* 0 or 1 */
   int32_t reason; /* penstock_reason; for a usable path NONE, or a reason that it is slower than it could be */
   int32_t detail; /* an errno that goes with the reason, or 0 */
+  uint64_t reserved[2];
 } penstock_verdict;
 
 /* What one transfer did. */
@@ -121,7 +124,8 @@ typedef struct penstock_report {
 
 typedef struct penstock_session penstock_session;
 
-/* Zero means the default, which the environment variable named beside may change. What stands here wins. */
+/* Zero means the default (but for size), which the environment variable named beside may change. What stands here
+ * wins. */
 typedef struct penstock_options {
   size_t size;           /* sizeof(penstock_options) */
   uint64_t ring_bytes;   /* pinned host memory a device, at most. 256 MiB. PENSTOCK_RING_MIB */
@@ -136,7 +140,8 @@ typedef struct penstock_options {
 } penstock_options;
 
 penstock_status penstock_session_open(const penstock_options* options, penstock_session** session);
-/* Waits for transfers under way; then every file, buffer and queue of the session is gone. */
+/* Waits for transfers under way; then every file, buffer and queue of the session is gone, and must not be used or
+ * closed any more. In a forked child a session of the parent's serves no request and is left alone. */
 void penstock_session_close(penstock_session* session);
 
 /* "cuda" or "host"; and what stood in the way of cuda ("" where nothing did). */
@@ -152,6 +157,7 @@ typedef struct penstock_device_info {
   char pci_address[16]; /* "0000:17:00.0"; "" for a stand-in */
   uint8_t uuid[16];
   uint64_t memory_bytes;
+  uint64_t reserved[4];
 } penstock_device_info;
 
 unsigned penstock_device_count(penstock_session* session);
@@ -179,6 +185,7 @@ typedef struct penstock_file_info {
   uint32_t direct_offset_align;
   const char* alignment_source; /* "statx", "block device", "assumed", "none" */
   const char* file_system;      /* "ext4", ... */
+  uint64_t reserved[4];
 } penstock_file_info;
 
 /* The descriptor stays the user's, to close whenever he likes; the session keeps one of its own. */
@@ -200,8 +207,9 @@ penstock_status penstock_read(penstock_session* session, penstock_file file, voi
 penstock_status penstock_write(penstock_session* session, penstock_file file, const void* base, size_t size,
                                int64_t file_offset, int64_t buffer_offset, penstock_report* report);
 
-/* Many requests in flight from one thread. Each moves at most request_bytes_max bytes. Submitted requests are handed
- * to the kernel together, by the next reap (its capacity may be 0). */
+/* Many requests in flight from one thread. Each moves at most request_bytes_max bytes. What the page cache can do
+ * without waiting is done in the submission; the rest is handed to the kernel together, by the next reap (its capacity
+ * may be 0). */
 typedef struct penstock_queue penstock_queue;
 
 typedef struct penstock_request {
@@ -212,6 +220,7 @@ typedef struct penstock_request {
   int64_t file_offset;
   int64_t buffer_offset;
   uint64_t cookie; /* comes back in the completion */
+  uint64_t reserved[2];
 } penstock_request;
 
 typedef struct penstock_completion {
@@ -244,6 +253,7 @@ typedef struct penstock_counter {
   uint64_t read_operations;
   uint64_t write_bytes;
   uint64_t write_operations;
+  uint64_t reserved[2];
 } penstock_counter;
 
 unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity);

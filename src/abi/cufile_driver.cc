@@ -30,13 +30,27 @@ Status CufileDriver::open_session_locked() {
   Result<std::unique_ptr<penstock_session>> opened = open_session({});
   if (!opened.ok()) return opened.status();
   session_ = std::move(*opened);
-  properties_ = kProperties;
+  {
+    const std::lock_guard lock(properties_mutex_);
+    properties_ = kProperties;
+  }
   gate_.open();
   return success();
 }
 
+// A forked child finds its parent's session here, whose threads, rings and contexts it does not have: it is left
+// alone, for ever, and the child starts as if nothing had been opened.
+bool CufileDriver::drop_inherited_locked() {
+  if (session_ == nullptr || !session_->session->is_inherited()) return false;
+  gate_.forget();
+  static_cast<void>(session_.release());
+  use_count_ = 0;
+  return true;
+}
+
 Status CufileDriver::open() {
   const std::lock_guard lock(mutex_);
+  drop_inherited_locked();
   if (use_count_ == 0) {
     if (const Status status = open_session_locked(); !status.ok()) return status;
   }
@@ -46,6 +60,7 @@ Status CufileDriver::open() {
 
 Status CufileDriver::open_implicitly() {
   const std::lock_guard lock(mutex_);
+  drop_inherited_locked();
   if (use_count_ > 0) return success();
   const Status status = open_session_locked();
   if (status.ok()) use_count_ = 1;
@@ -53,7 +68,10 @@ Status CufileDriver::open_implicitly() {
 }
 
 bool CufileDriver::enter_or_open(Status& status) {
-  if (gate_.enter()) return true;
+  if (gate_.enter()) {
+    if (!session_->session->is_inherited()) return true;
+    gate_.leave();
+  }
   status = open_implicitly();
   if (!status.ok()) return false;
   const bool inside = gate_.enter();
@@ -63,6 +81,7 @@ bool CufileDriver::enter_or_open(Status& status) {
 
 bool CufileDriver::close() {
   const std::lock_guard lock(mutex_);
+  if (drop_inherited_locked()) return true;
   if (use_count_ == 0) return false;
   if (--use_count_ > 0) return true;
   gate_.close();
@@ -76,7 +95,7 @@ long CufileDriver::use_count() {
 }
 
 CUfileDrvProps_t CufileDriver::properties() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(properties_mutex_);
   return properties_;
 }
 

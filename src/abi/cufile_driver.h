@@ -43,8 +43,9 @@ class CufileDriver {
   CUfileDrvProps_t properties();
   template <typename Change>
   bool change_properties(Change change) {
-    const std::lock_guard lock(mutex_);
-    if (use_count_ == 0) return false;
+    const Use use(*this);
+    if (!use) return false;
+    const std::lock_guard lock(properties_mutex_);
     change(properties_);
     return true;
   }
@@ -54,9 +55,11 @@ class CufileDriver {
   bool enter_or_open(Status& status);
   Status open_implicitly();
   Status open_session_locked();
+  bool drop_inherited_locked();
 
-  std::mutex mutex_;  // Guards opening and closing, and the properties.
+  std::mutex mutex_;  // Guards opening and closing. Never taken inside the gate, for which closing waits.
   long use_count_ = 0;
+  std::mutex properties_mutex_;
   CUfileDrvProps_t properties_{};
   std::unique_ptr<penstock_session> session_;  // Set while the gate is open.
   Gate gate_;

@@ -26,6 +26,11 @@ class Gate {
     if (!open_.load()) inside.notify_all();
   }
   void open() { open_.store(true); }
+  // In a forked child: those inside were threads of the parent.
+  void forget() {
+    open_.store(false);
+    for (Shard& shard : shards_) shard.inside.store(0);
+  }
   void close() {
     open_.store(false);
     for (Shard& shard : shards_) {

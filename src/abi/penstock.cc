@@ -13,10 +13,6 @@
 
 namespace core = penstock::core;
 
-struct penstock_queue {
-  std::unique_ptr<core::Queue> queue;
-};
-
 namespace {
 
 using core::Code;
@@ -30,6 +26,9 @@ Status to_core(const penstock_status& status) {
   return {status.step != nullptr ? status.step : "", status.code, static_cast<core::Domain>(status.domain)};
 }
 
+// The C name of a queue is the queue itself.
+core::Queue* to_core(penstock_queue* queue) { return reinterpret_cast<core::Queue*>(queue); }
+
 const char* name_of(core::AlignmentSource source) {
   switch (source) {
     case core::AlignmentSource::none: return "none";
@@ -41,8 +40,11 @@ const char* name_of(core::AlignmentSource source) {
 }
 
 penstock_verdict to_public(const core::Verdict& verdict) {
-  return {static_cast<std::int32_t>(verdict.path), verdict.usable ? 1 : 0, static_cast<std::int32_t>(verdict.reason),
-          verdict.detail};
+  return {static_cast<std::int32_t>(verdict.path),
+          verdict.usable ? 1 : 0,
+          static_cast<std::int32_t>(verdict.reason),
+          verdict.detail,
+          {}};
 }
 
 // Fields that an older caller's structure does not reach are left at "not said".
@@ -65,6 +67,7 @@ template <typename Copy>
 penstock_status copy_now(penstock_session* session, const void* device_memory, Copy copy) {
   const core::PointerFacts facts = session->session->devices().describe(device_memory);
   if (!facts.needs_device()) return failed(Code::bad_pointer, "copy device memory");
+  if (facts.device == nullptr) return failed(Code::no_device, "copy device memory");
   const std::lock_guard lock(session->copies_mutex);
   std::unique_ptr<core::CopyQueue>& queue = session->copies[facts.device];
   if (queue == nullptr) {
@@ -130,6 +133,9 @@ const char* penstock_reason_remedy(int reason) {
 penstock_status penstock_session_open(const penstock_options* options, penstock_session** session) {
   if (session == nullptr) return failed(Code::invalid_argument, "open a session");
   *session = nullptr;
+  if (options != nullptr && options->size < sizeof options->size) {
+    return failed(Code::invalid_argument, "open a session with options whose size is not set");
+  }
   const penstock_options said = read_options(options);
   core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.ring_bytes = said.ring_bytes,
                                                                                .chunk_bytes = said.chunk_bytes,
@@ -144,15 +150,26 @@ penstock_status penstock_session_open(const penstock_options* options, penstock_
   return {};
 }
 
-void penstock_session_close(penstock_session* session) { delete session; }
+void penstock_session_close(penstock_session* session) {
+  if (session == nullptr || session->session->is_inherited()) return;
+  delete session;
+}
 
-const char* penstock_session_device_kind(penstock_session* session) { return session->device_kind.c_str(); }
-const char* penstock_session_device_reason(penstock_session* session) { return session->device_reason.c_str(); }
-uint64_t penstock_ring_bytes(penstock_session* session) { return session->session->ring_bytes(); }
+const char* penstock_session_device_kind(penstock_session* session) {
+  return session != nullptr ? session->device_kind.c_str() : "";
+}
+const char* penstock_session_device_reason(penstock_session* session) {
+  return session != nullptr ? session->device_reason.c_str() : "";
+}
+uint64_t penstock_ring_bytes(penstock_session* session) {
+  return session != nullptr ? session->session->ring_bytes() : 0;
+}
 
 // ---- Devices -------------------------------------------------------------------------------------------------------
 
-unsigned penstock_device_count(penstock_session* session) { return session->session->devices().count(); }
+unsigned penstock_device_count(penstock_session* session) {
+  return session != nullptr ? session->session->devices().count() : 0;
+}
 
 penstock_status penstock_device_get(penstock_session* session, unsigned ordinal, penstock_device_info* info) {
   if (session == nullptr || info == nullptr) return failed(Code::invalid_argument, "look at the device");
@@ -264,16 +281,19 @@ penstock_status penstock_queue_open(penstock_session* session, unsigned depth, s
   *queue = nullptr;
   core::Result<std::unique_ptr<core::Queue>> opened = core::Queue::open(*session->session, depth, request_bytes_max);
   if (!opened.ok()) return core::to_public(opened.status());
-  *queue = new penstock_queue{std::move(*opened)};
+  *queue = reinterpret_cast<penstock_queue*>(opened->release());
   return {};
 }
 
-void penstock_queue_close(penstock_queue* queue) { delete queue; }
+void penstock_queue_close(penstock_queue* queue) {
+  if (queue == nullptr || to_core(queue)->is_inherited()) return;
+  delete to_core(queue);
+}
 
 penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* request) {
   if (queue == nullptr || request == nullptr) return failed(Code::invalid_argument, "submit to the queue");
   const core::Op op = request->is_write != 0 ? core::Op::write : core::Op::read;
-  return core::to_public(queue->queue->submit(
+  return core::to_public(to_core(queue)->submit(
       {op, request->file, request->base, request->size, request->file_offset, request->buffer_offset},
       request->cookie));
 }
@@ -286,7 +306,7 @@ unsigned penstock_queue_reap(penstock_queue* queue, penstock_completion* complet
   do {
     core::QueueCompletion batch[kReapMax];
     const unsigned wanted = std::min(capacity - count, kReapMax);
-    const unsigned got = queue->queue->reap({batch, wanted}, least > count ? least - count : 0);
+    const unsigned got = to_core(queue)->reap({batch, wanted}, least > count ? least - count : 0);
     for (unsigned i = 0; i < got; ++i) {
       completions[count++] = {batch[i].cookie, core::to_public(batch[i].status), core::to_public(batch[i].report)};
     }
@@ -319,6 +339,7 @@ unsigned penstock_explain(penstock_session* session, penstock_file file, const v
 
 unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity) {
   unsigned count = 0;
+  if (session == nullptr) return 0;
   for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
     for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
       const auto total = [&](core::Op op) {
@@ -329,7 +350,7 @@ unsigned penstock_counters(penstock_session* session, penstock_counter* counters
       const core::Count written = total(core::Op::write);
       if (read.operations == 0 && written.operations == 0) continue;
       if (counters != nullptr && count < capacity) {
-        counters[count] = {path, reason, read.bytes, read.operations, written.bytes, written.operations};
+        counters[count] = {path, reason, read.bytes, read.operations, written.bytes, written.operations, {}};
       }
       ++count;
     }

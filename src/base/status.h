@@ -11,7 +11,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/log.h"
+#include "base/invariant.h"
 
 namespace penstock::core {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "base/log.h"
+#include "base/invariant.h"
 
 namespace penstock::core {
 namespace {

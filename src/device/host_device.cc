@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/align.h"
-#include "base/log.h"
+#include "base/invariant.h"
 
 namespace penstock::core {
 namespace {
@@ -24,6 +24,9 @@ struct PendingCopy {
 class HostCopyQueue final : public CopyQueue {
  public:
   explicit HostCopyQueue(unsigned markers) : recorded_(markers, 0) {}
+  ~HostCopyQueue() override {
+    while (!pending_.empty()) land_oldest();
+  }
 
   Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
     return queue({device_address, host, size});

@@ -4,7 +4,7 @@
 #include <cerrno>
 
 #include "base/align.h"
-#include "base/log.h"
+#include "base/invariant.h"
 #include "storage/pread_ring.h"
 
 namespace penstock::core {
@@ -216,10 +216,18 @@ Status StorageLane::start_copy(std::uint32_t index) {
   Status status = slot.task.op == Op::read ? copies_->copy_to_device(slot.task.memory, payload, payload_moved(slot))
                                            : copies_->copy_to_host(payload, slot.task.memory, chunk.size);
   if (status.ok()) status = copies_->record(index);
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    broken_ = true;  // A copy without a marker behind it may still be under way: no slot is safe to use again.
+    return status;
+  }
   slot.phase = Phase::copying;
   copying_[(copying_head_ + copying_count_++) % copying_.size()] = index;
   return status;
+}
+
+void StorageLane::fail_copy(std::uint32_t index, const Status& status) {
+  broken_ = true;
+  finish(index, status);
 }
 
 void StorageLane::on_copied(std::uint32_t index) {
@@ -267,7 +275,7 @@ bool StorageLane::reap_copies(bool wait) {
     --copying_count_;
     progress = true;
     if (status.ok()) on_copied(index);
-    else finish(index, status);
+    else fail_copy(index, status);
   }
   return progress;
 }
@@ -287,7 +295,7 @@ unsigned StorageLane::poll(std::span<Completion> completions, bool wait) {
     if (!step(wait) && !wait) break;
   }
   // Writes whose copies have just landed are pushed by now: get them going before the caller looks away.
-  if (storing_count_ > 0 && !broken_) (void)ring_->submit();
+  if (storing_count_ > 0) (void)ring_->submit();
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {
     const std::uint32_t index = done_[count];
@@ -328,20 +336,26 @@ Completion StorageLane::run(const Task& task) {
   slot.memory = staged_ ? block_.data() : task.memory;
   slot.status = prepare(slot);
   std::byte* const payload = slot.memory + (task.chunk.file_offset - task.chunk.io_offset);
-  const bool copy_first = staged_ && task.op == Op::write;
-  if (slot.status.ok() && copy_first) slot.status = copies_->copy_to_host(payload, task.memory, task.chunk.size);
-  if (slot.status.ok() && copy_first) slot.status = copies_->record(0);
-  if (slot.status.ok() && copy_first) slot.status = copies_->wait(0, true);
+  if (slot.status.ok() && staged_ && task.op == Op::write) {
+    slot.status = copy_now(Op::write, payload, task.memory, task.chunk.size);
+  }
   while (slot.status.ok()) {
     if (advance(slot, perform(storage_, operation(slot, 0))) == Next::done) break;
   }
   if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) {
-    slot.status = copies_->copy_to_device(task.memory, payload, payload_moved(slot));
-    if (slot.status.ok()) slot.status = copies_->record(0);
-    if (slot.status.ok()) slot.status = copies_->wait(0, true);
+    slot.status = copy_now(Op::read, payload, task.memory, payload_moved(slot));
   }
   slot.phase = Phase::free;
   return completion_of(slot);
+}
+
+Status StorageLane::copy_now(Op op, std::byte* slot_memory, std::byte* device_memory, std::uint64_t size) {
+  Status status = op == Op::read ? copies_->copy_to_device(device_memory, slot_memory, size)
+                                 : copies_->copy_to_host(slot_memory, device_memory, size);
+  if (status.ok()) status = copies_->record(0);
+  if (status.ok()) status = copies_->wait(0, true);
+  if (!status.ok()) broken_ = true;
+  return status;
 }
 
 int StorageLane::fixed_file(const Slot& slot) {

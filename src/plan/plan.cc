@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/align.h"
-#include "base/log.h"
+#include "base/invariant.h"
 
 namespace penstock::core {
 namespace {

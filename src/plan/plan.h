@@ -29,6 +29,9 @@ class Plan {
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // index < chunk_count()
   Way middle_way() const { return middle_way_; }
+  // A head or tail that goes through the page cache beside a direct middle. To be moved when the middle has been: the
+  // kernel takes the middle's pages out of the cache afterwards, and a page dirtied next to them may be in its way.
+  bool is_edge(std::uint64_t index) const { return middle_way_ == Way::direct && chunk(index).way == Way::buffered; }
 
  private:
   Chunk exact(Way way, std::uint64_t begin, std::uint64_t end) const;

@@ -86,13 +86,12 @@ TEST(PlanTest, EverySmallCaseTilesItsRequestAndObeysItsLimits) {
                   const Limits limits{align, memory_align, chunk_max, staged};
                   const Plan plan(request, limits);
                   expect_tiles(plan, request);
-                  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i)
-                    expect_obeys(plan.chunk(i), request, limits);
+                  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) expect_obeys(plan.chunk(i), request, limits);
                   expect_direct_where_possible(plan, request, limits);
                   if (testing::Test::HasFatalFailure()) {
                     FAIL() << text_of(plan, op) << "offset " << offset << " size " << size << " align " << align
-                           << " memory " << memory_align << " chunk " << chunk_max << " staged " << staged
-                           << " phase " << phase;
+                           << " memory " << memory_align << " chunk " << chunk_max << " staged " << staged << " phase "
+                           << phase;
                   }
                   ++cases;
                 }

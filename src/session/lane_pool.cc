@@ -43,58 +43,92 @@ LaneShapes shape_lanes(std::uint64_t ring_bytes, std::uint64_t chunk_bytes, unsi
   return shapes;
 }
 
-LanePool::LanePool(Path& path, Device* device, const LaneShape& shape, RingBudget& budget)
-    : path_(path), device_(device), shape_(shape), budget_(budget), places_(shape.count) {}
-
-LanePool::~LanePool() {
-  for (Place& place : places_) {
-    if (place.lane != nullptr) budget_.give_back(path_.lane_bytes(lane_options()));
-  }
+bool RingBudget::reserve_or_reclaim(std::uint64_t bytes) {
+  if (reserve(bytes)) return true;
+  const std::lock_guard lock(pools_mutex_);
+  for (LanePool* pool : pools_) pool->close_idle_lanes();
+  return reserve(bytes);
 }
 
-bool LanePool::claim(unsigned& place) {
+void RingBudget::add(LanePool* pool) {
+  const std::lock_guard lock(pools_mutex_);
+  pools_.push_back(pool);
+}
+
+LanePool::LanePool(Path& path, Device* device, const LaneShape& shape, RingBudget& budget)
+    : path_(path), device_(device), shape_(shape), budget_(budget), places_(shape.count) {
+  budget_.add(this);
+}
+
+LanePool::~LanePool() = default;
+
+// A free place with an open lane, or one where a lane can be opened; the thread's usual one first.
+bool LanePool::claim(bool open, unsigned& place) {
   const unsigned first = thread_number();
   for (unsigned i = 0; i < places_.size(); ++i) {
     place = (first + i) % static_cast<unsigned>(places_.size());
-    std::atomic<bool>& busy = places_[place].busy;
-    if (!busy.load(std::memory_order_relaxed) && !busy.exchange(true, std::memory_order_acquire)) return true;
+    Place& candidate = places_[place];
+    if (candidate.open.load(std::memory_order_relaxed) != open) continue;
+    if (candidate.busy.load(std::memory_order_relaxed) || candidate.busy.exchange(true, std::memory_order_acquire)) {
+      continue;
+    }
+    if (candidate.open.load(std::memory_order_relaxed) == open) return true;
+    candidate.busy.store(false, std::memory_order_release);
   }
   return false;
 }
 
+bool LanePool::has_open() const {
+  return std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.open.load(); });
+}
+
 Status LanePool::open(Place& place) {
-  if (place.lane != nullptr) return success();
   const LaneOptions options = lane_options();
   const std::uint64_t bytes = path_.lane_bytes(options);
-  if (!budget_.reserve(bytes)) return failure(Code::limit, "take pinned memory for the ring");
+  if (!budget_.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for the ring");
   Result<std::unique_ptr<Lane>> lane = path_.open_lane(options);
   if (!lane.ok()) {
     budget_.give_back(bytes);
     return lane.status();
   }
   place.lane = std::move(*lane);
+  place.open.store(true);
   return success();
+}
+
+void LanePool::close(Place& place) {
+  place.open.store(false);
+  place.lane.reset();
+  budget_.give_back(path_.lane_bytes(lane_options()));
+}
+
+void LanePool::close_idle_lanes() {
+  unsigned place = 0;
+  while (claim(true, place)) {
+    close(places_[place]);
+    take_back(place);
+  }
 }
 
 LanePool::Loan LanePool::try_borrow() {
   unsigned place = 0;
-  if (!claim(place)) return {};
-  if (!open(places_[place]).ok()) {
-    take_back(place);
-    return {};
-  }
-  return {this, place, places_[place].lane.get()};
+  if (claim(true, place)) return {this, place, places_[place].lane.get()};
+  if (!claim(false, place)) return {};
+  if (open(places_[place]).ok()) return {this, place, places_[place].lane.get()};
+  places_[place].busy.store(false, std::memory_order_release);
+  return {};
 }
 
 Result<LanePool::Loan> LanePool::borrow() {
   for (;;) {
     const std::uint32_t seen = returns_.load(std::memory_order_acquire);
     unsigned place = 0;
-    if (claim(place)) {
+    if (claim(true, place)) return Loan(this, place, places_[place].lane.get());
+    if (claim(false, place)) {
       const Status status = open(places_[place]);
       if (status.ok()) return Loan(this, place, places_[place].lane.get());
-      take_back(place);
-      return status;
+      places_[place].busy.store(false, std::memory_order_release);
+      if (!has_open()) return status;
     }
     returns_.wait(seen, std::memory_order_acquire);
   }
@@ -102,11 +136,8 @@ Result<LanePool::Loan> LanePool::borrow() {
 
 void LanePool::take_back(unsigned place) {
   Place& returned = places_[place];
-  if (returned.lane != nullptr && returned.lane->is_broken()) {
-    // Its memory stays mapped, but it is not this pool's any more: a new lane may be opened.
-    returned.lane.reset();
-    budget_.give_back(path_.lane_bytes(lane_options()));
-  }
+  // A broken lane's memory may stay mapped, but it is not this pool's any more: a new one may be opened.
+  if (returned.lane != nullptr && returned.lane->is_broken()) close(returned);
   returned.busy.store(false, std::memory_order_release);
   returns_.fetch_add(1, std::memory_order_release);
   returns_.notify_one();

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,17 +13,24 @@
 
 namespace penstock::core {
 
-// Pinned bytes that lanes may take, and take. Thread-safe.
+class LanePool;
+
+// Pinned bytes that the lanes of one device may take, and take. Thread-safe; outlives its pools.
 class RingBudget {
  public:
   explicit RingBudget(std::uint64_t limit) : limit_(limit) {}
   bool reserve(std::uint64_t bytes);
+  // Closes idle lanes of every pool where there is no room: those of contexts that are gone, of a path not used now.
+  bool reserve_or_reclaim(std::uint64_t bytes);
+  void add(LanePool* pool);
   void give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
   std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> used_{0};
+  std::mutex pools_mutex_;
+  std::vector<LanePool*> pools_;
 };
 
 struct LaneShape {
@@ -64,21 +72,25 @@ class LanePool {
     Lane* lane_ = nullptr;
   };
 
-  // Waits while all lanes are on loan. Fails only when a lane cannot be opened.
+  // Waits while all lanes are on loan. Fails only when none is open and none can be opened.
   Result<Loan> borrow();
   // Empty when no lane is free, or none can be opened.
   Loan try_borrow();
   const LaneShape& shape() const { return shape_; }
+  void close_idle_lanes();
 
  private:
   struct alignas(64) Place {
     std::atomic<bool> busy{false};
-    std::unique_ptr<Lane> lane;  // Belongs to who made `busy` true.
+    std::atomic<bool> open{false};  // There is a lane. Written by who made `busy` true, as the lane itself.
+    std::unique_ptr<Lane> lane;
   };
 
   LaneOptions lane_options() const { return {device_, shape_.depth, shape_.chunk}; }
-  bool claim(unsigned& place);
+  bool claim(bool open, unsigned& place);
+  bool has_open() const;
   Status open(Place& place);
+  void close(Place& place);
   void take_back(unsigned place);
 
   Path& path_;

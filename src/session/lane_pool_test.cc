@@ -49,6 +49,50 @@ TEST(LanePoolTest, ABorrowerWaitsUntilALaneComesBack) {
   EXPECT_TRUE(borrowed);
 }
 
+// Opens lanes until it is told not to.
+class FussyPath final : public Path {
+ public:
+  bool refuses = false;
+  PathId id() const override { return PathId::null; }
+  Verdict judge(const FileFacts&, const PointerFacts&, Op) override { return usable(PathId::null); }
+  Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
+  std::uint64_t lane_bytes(const LaneOptions& options) const override { return options.depth * options.chunk_max; }
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override {
+    if (refuses) return failure(Code::out_of_memory, "open a lane");
+    return NullPath().open_lane(options);
+  }
+};
+
+TEST(LanePoolTest, AThreadWhoseOwnLaneCannotBeOpenedTakesAnother) {
+  FussyPath path;
+  RingBudget budget(1 << 20);
+  LanePool pool(path, nullptr, {.count = 8, .depth = 1, .chunk = 65536}, budget);
+  ASSERT_TRUE(pool.borrow().ok());
+  path.refuses = true;
+
+  for (int i = 0; i < 16; ++i) {
+    std::thread([&] { EXPECT_TRUE(pool.borrow().ok()); }).join();
+  }
+
+  EXPECT_EQ(budget.used(), 65536u);
+}
+
+TEST(LanePoolTest, IdleLanesOfOnePoolMakeRoomForAnother) {
+  FussyPath path;
+  RingBudget budget(3 * 65536);
+  LanePool first(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
+  LanePool second(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
+  {
+    const auto one = first.borrow();
+    const auto two = first.borrow();
+    const auto three = first.borrow();
+    EXPECT_TRUE(second.borrow().status().is(Code::limit)) << "all of them are in use";
+  }
+
+  EXPECT_TRUE(second.borrow().ok());
+  EXPECT_LE(budget.used(), 3u * 65536);
+}
+
 TEST(RingBudgetTest, NeverGivesMoreThanItsLimit) {
   RingBudget budget(100);
 

@@ -1,6 +1,7 @@
 #include "session/queue.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/align.h"
 
@@ -50,7 +51,7 @@ Result<Queue::OwnLane*> Queue::lane_for(Path& path, Device* device) {
   const LaneOptions options{.device = device, .depth = static_cast<unsigned>(pending_.size()), .chunk_max = chunk_max_};
   RingBudget& budget = session_.budget_of(device);
   const std::uint64_t bytes = path.lane_bytes(options);
-  if (!budget.reserve(bytes)) return failure(Code::limit, "take pinned memory for the queue");
+  if (!budget.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for the queue");
   Result<std::unique_ptr<Lane>> lane = path.open_lane(options);
   if (!lane.ok()) {
     budget.give_back(bytes);
@@ -86,32 +87,65 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
                      .cookie = cookie,
                      .input = checked.input,
                      .report = checked.report,
-                     .end = checked.input.file_offset + checked.input.size,
-                     .failed_at = UINT64_MAX,
-                     .chunks = static_cast<unsigned>(plan.chunk_count())};
-  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-    Task task = make_task(checked.input, plan.chunk(i));
-    task.cookie = index;
-    OwnLane& lane = **own;
-    lane.backlog[(lane.head + lane.count++) % lane.backlog.size()] = task;
-  }
-  if (plan.chunk_count() == 0) complete(index);
+                     .tally = Tally(checked.input)};
+  start(**own, index, plan);
   flush(**own);
   return success();
 }
 
+void Queue::append(OwnLane& own, const Task& task) {
+  own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
+}
+
+// What waits for a lane that has broken will never have its turn: it fails here, so that nobody waits for it.
 void Queue::flush(OwnLane& own) {
-  while (own.count > 0 && own.lane->has_room()) {
-    own.lane->submit(own.backlog[own.head]);
+  while (own.count > 0 && (own.lane->has_room() || own.lane->is_broken())) {
+    const Task task = own.backlog[own.head];
     own.head = (own.head + 1) % own.backlog.size();
     --own.count;
+    if (!own.lane->is_broken()) {
+      own.lane->submit(task);
+      continue;
+    }
+    take_in(own, {.cookie = task.cookie,
+                  .file_offset = task.chunk.file_offset,
+                  .size = task.chunk.size,
+                  .status = failure(Code::closed, "move a request through its queue"),
+                  .way = task.chunk.way});
   }
+}
+
+// The middle first; head and tail, which go through the page cache, when it is over.
+void Queue::start(OwnLane& own, std::uint32_t index, const Plan& plan) {
+  Pending& pending = pending_[index];
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+    Task task = make_task(pending.input, plan.chunk(i));
+    task.cookie = index;
+    if (plan.is_edge(i)) {
+      pending.edges[pending.edge_count++] = task;
+    } else {
+      append(own, task);
+      ++pending.chunks;
+    }
+  }
+  if (pending.chunks == 0) go_on(own, index);
+}
+
+// Nothing of the request is in flight: on to its edges, or done.
+void Queue::go_on(OwnLane& own, std::uint32_t index) {
+  Pending& pending = pending_[index];
+  if (pending.edge_count == 0 || !pending.tally.goes_on()) {
+    complete(index);
+    return;
+  }
+  pending.chunks = std::exchange(pending.edge_count, 0);
+  for (unsigned i = 0; i < pending.chunks; ++i) append(own, pending.edges[i]);
 }
 
 void Queue::complete(std::uint32_t index) {
   Pending& pending = pending_[index];
-  pending.report.bytes = pending.end - pending.input.file_offset;
-  pending.report.direct_bytes = std::min(pending.report.direct_bytes, pending.report.bytes);
+  pending.report.bytes = pending.tally.bytes();
+  pending.report.direct_bytes = pending.tally.direct_bytes();
   if (pending.input.size > 0) {
     session_.counters_.add(pending.report.path, pending.report.reason, pending.input.op, pending.report.bytes);
   }
@@ -119,24 +153,18 @@ void Queue::complete(std::uint32_t index) {
   done_.push_back(index);
 }
 
-void Queue::take_in(const Completion& completion) {
+void Queue::take_in(OwnLane& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
   Pending& pending = pending_[index];
-  const std::uint64_t position = completion.file_offset + completion.bytes;
-  if (completion.way == Way::direct) pending.report.direct_bytes += completion.bytes;
-  if (completion.bytes < completion.size) pending.end = std::min(pending.end, position);
-  if (!completion.status.ok() && position < pending.failed_at) {
-    pending.failed_at = position;
-    pending.status = completion.status;
-  }
-  if (--pending.chunks == 0) complete(index);
+  pending.tally.take_in(completion);
+  if (--pending.chunks == 0) go_on(own, index);
 }
 
 bool Queue::poll(OwnLane& own, bool wait) {
   Completion completions[kPollMax];
   flush(own);
   const unsigned count = own.lane->poll(completions, wait);
-  for (unsigned i = 0; i < count; ++i) take_in(completions[i]);
+  for (unsigned i = 0; i < count; ++i) take_in(own, completions[i]);
   flush(own);
   return count > 0;
 }
@@ -158,17 +186,18 @@ bool Queue::poll_all(bool wait) {
 }
 
 unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least) {
+  if (session_.is_inherited()) return 0;
   const std::lock_guard lock(mutex_);
   least = std::min(
       {least, static_cast<unsigned>(completions.size()), static_cast<unsigned>(pending_.size() - free_.size())});
+  (void)poll_all(false);
   while (done_.size() < least) {
     if (!poll_all(true)) break;
   }
-  if (done_.size() < completions.size()) (void)poll_all(false);
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {
     const Pending& pending = pending_[done_[count]];
-    completions[count] = {.cookie = pending.cookie, .status = pending.status, .report = pending.report};
+    completions[count] = {.cookie = pending.cookie, .status = pending.tally.status(), .report = pending.report};
     free_.push_back(done_[count]);
   }
   done_.erase(done_.begin(), done_.begin() + count);

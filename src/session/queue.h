@@ -1,13 +1,16 @@
 // Many requests in flight from one thread, over lanes of its own: what depth means in a benchmark, and what batches
-// are made of. Requests start when reap() is called, which hands many of them to the kernel at once.
+// are made of. What the page cache can do without waiting is done in submit(); the rest is handed to the kernel by the
+// next reap(), many requests at once.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
 #include "session/session.h"
+#include "session/tally.h"
 
 namespace penstock::core {
 
@@ -29,6 +32,8 @@ class Queue {
   Status submit(const RawRequest& request, std::uint64_t cookie);
   // Returns how many completions it wrote: at least `least`, if as many are outstanding.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least);
+  // As Session::is_inherited.
+  bool is_inherited() const { return session_.is_inherited(); }
 
  private:
   friend class Session;
@@ -38,10 +43,10 @@ class Queue {
     std::uint64_t cookie = 0;
     TransferInput input;
     Report report;
-    Status status;
-    std::uint64_t end = 0;  // The first byte of the file that was not moved.
-    std::uint64_t failed_at = 0;
-    unsigned chunks = 0;  // Not completed yet.
+    Tally tally;
+    unsigned chunks = 0;          // In the backlog or in flight.
+    std::array<Task, 2> edges{};  // What waits for the middle: an unaligned direct write's head and tail.
+    unsigned edge_count = 0;
   };
 
   struct OwnLane {
@@ -65,7 +70,10 @@ class Queue {
   void flush(OwnLane& own);
   bool poll(OwnLane& own, bool wait);
   bool poll_all(bool wait);
-  void take_in(const Completion& completion);
+  void append(OwnLane& own, const Task& task);
+  void start(OwnLane& own, std::uint32_t index, const Plan& plan);
+  void go_on(OwnLane& own, std::uint32_t index);
+  void take_in(OwnLane& own, const Completion& completion);
   void complete(std::uint32_t index);
   void drain_file(const File& file);
 

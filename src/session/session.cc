@@ -1,15 +1,18 @@
 #include "session/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 
 #include "base/align.h"
-#include "base/log.h"
+#include "base/invariant.h"
 #include "path/absent_path.h"
 #include "path/bounce/bounce_path.h"
 #include "path/host/host_path.h"
 #include "path/null/null_path.h"
 #include "session/queue.h"
+#include "session/tally.h"
 
 namespace penstock::core {
 namespace {
@@ -22,9 +25,14 @@ constexpr std::uint64_t kProbeBytesMin = 1u << 20;
 // every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
 // 48 in chunks of 2 MiB).
 constexpr std::uint64_t kShareMin = 2u << 20;
+constexpr useconds_t kDrainPauseUs = 100;        // Between looks at a file that is still being moved.
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
+
+Status reachable(const PointerFacts& memory, const char* step) {
+  return memory.needs_device() && memory.device == nullptr ? failure(Code::no_device, step) : success();
+}
 
 std::unique_ptr<Path> make_path(PathId id, Storage& storage) {
   switch (id) {
@@ -67,15 +75,18 @@ Session::~Session() {
 Result<std::uint64_t> Session::register_file(int fd) {
   Result<std::unique_ptr<File>> file = File::open(*storage_, fd);
   if (!file.ok()) return file.status();
+  if (is_inherited()) return failure(Code::closed, "register the file");
   const FileFacts facts = (*file)->facts();
+  const int own = (*file)->own_descriptor();
   const std::lock_guard lock(registration_mutex_);
-  // A number that the user closed and the kernel gave to another file is not the same descriptor.
+  // A number that the user closed and the kernel gave out again is not the same descriptor.
   const auto same = [&](const UserFd& known) {
-    return known.fd == fd && known.device == facts.file_system_device && known.inode == facts.inode;
+    return known.fd == fd && known.device == facts.file_system_device && known.inode == facts.inode &&
+           storage_->is_same_open_file(known.own, own);
   };
   if (std::any_of(fds_.begin(), fds_.end(), same)) return failure(Code::already_registered, "register the file");
   const Result<std::uint64_t> handle = files_.insert(std::move(*file));
-  if (handle.ok()) fds_.push_back({fd, *handle, facts.file_system_device, facts.inode});
+  if (handle.ok()) fds_.push_back({fd, *handle, own, facts.file_system_device, facts.inode});
   return handle;
 }
 
@@ -86,11 +97,13 @@ Status Session::deregister_file(std::uint64_t handle) {
     const std::lock_guard lock(registration_mutex_);
     std::erase_if(fds_, [&](const UserFd& known) { return known.handle == handle; });
   }
-  // First the transfers end and the queues' rings let go, then the descriptors close.
-  {
+  // First the transfers end and the queues' rings let go, then the descriptors close. A request that was just being
+  // submitted to a queue may need a second look.
+  const auto drain = [&] {
     const std::lock_guard lock(queues_mutex_);
     for (Queue* queue : queues_) queue->drain_file(*file);
-  }
+  };
+  for (drain(); files_.is_pinned(handle); drain()) ::usleep(kDrainPauseUs);
   (void)files_.finish(handle);
   return success();
 }
@@ -137,7 +150,7 @@ Status Session::choose(Checked& checked) {
   for (const auto& path : paths_) {
     const Verdict verdict = path->judge(checked.input.file->facts(), checked.memory, checked.input.op);
     if (verdict.usable) {
-      if (config_.require && *config_.require != verdict.path) break;
+      if (config_.require && *config_.require != verdict.path) continue;
       checked.path = path.get();
       report.path = verdict.path;
       if (report.refused < 0 && verdict.reason != Reason::none) report.reason = verdict.reason;
@@ -165,18 +178,18 @@ Status Session::resolve(const RawRequest& request, Checked& checked) {
   if (const std::optional<Buffer> buffer = buffers_.find(base)) {
     if (offset > buffer->size || request.size > buffer->size - offset) return failure(Code::out_of_range, step);
     checked.memory = buffer->memory;
-    return success();
+    return reachable(checked.memory, step);
   }
   // The allocation is that of the base, not of whatever lies at base + offset.
   checked.memory = devices_->describe(request.base);
-  if (checked.memory.needs_device() && checked.memory.device == nullptr) return failure(Code::no_device, step);
   const std::uint64_t end = checked.memory.base + checked.memory.size;
   if (checked.memory.size != 0 && base + offset + request.size > end) return failure(Code::past_allocation, step);
-  return success();
+  return reachable(checked.memory, step);
 }
 
 Status Session::check(const RawRequest& request, File* file, Checked& checked) {
   const char* const step = step_of(request.op);
+  if (is_inherited()) return failure(Code::closed, step);
   if (file == nullptr) return failure(Code::not_registered, step);
   if (request.base == nullptr) return failure(Code::invalid_argument, step);
   if (request.file_offset < 0 || request.buffer_offset < 0) return failure(Code::negative_offset, step);
@@ -245,17 +258,17 @@ Outcome Session::move(const Checked& checked) {
 
 // At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
 Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& pool) {
-  Outcome outcome{success(), checked.report};
   const Result<LanePool::Loan> loan = pool.borrow();
   if (!loan.ok()) return {loan.status(), checked.report};
-  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-    const Chunk chunk = plan.chunk(i);
-    const Completion completion = (**loan).run(make_task(checked.input, chunk));
-    outcome.report.bytes += completion.bytes;
-    if (completion.way == Way::direct) outcome.report.direct_bytes += completion.bytes;
-    outcome.status = completion.status;
-    if (!completion.status.ok() || completion.bytes < chunk.size) break;
+  Tally tally(checked.input);
+  for (const bool edges : {false, true}) {
+    for (std::uint64_t i = 0; i < plan.chunk_count() && tally.goes_on(); ++i) {
+      if (plan.is_edge(i) == edges) tally.take_in((**loan).run(make_task(checked.input, plan.chunk(i))));
+    }
   }
+  Outcome outcome{tally.status(), checked.report};
+  outcome.report.bytes = tally.bytes();
+  outcome.report.direct_bytes = tally.direct_bytes();
   return outcome;
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/process.h"
 #include "path/path.h"
 #include "registry/buffer_table.h"
 #include "registry/handle_table.h"
@@ -56,6 +57,9 @@ class Session {
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   Outcome transfer(const RawRequest& request);
+  // True in a forked child: then every request is refused with `closed`, and the session must be leaked, since its
+  // threads, rings and devices are the parent's.
+  bool is_inherited() const { return fork_count() != forks_; }
 
   // The verdict of every path, listed ones first and in their order. Returns how many were written.
   unsigned explain(const FileFacts& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]);
@@ -89,6 +93,7 @@ class Session {
   struct UserFd {
     int fd = -1;
     std::uint64_t handle = 0;
+    int own = -1;  // The session's own descriptor on the same open file.
     dev_t device = 0;
     std::uint64_t inode = 0;
   };
@@ -110,6 +115,7 @@ class Session {
   void add_queue(Queue* queue);
   void remove_queue(Queue* queue);
 
+  const std::uint32_t forks_ = fork_count();
   const Config config_;
   const LaneShapes shapes_;
   const std::unique_ptr<Storage> storage_;

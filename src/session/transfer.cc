@@ -33,10 +33,26 @@ bool Transfer::help() {
 
 bool Transfer::submit_next(Lane& lane) {
   if (!lane.has_room() || stop_.load(std::memory_order_relaxed)) return false;
-  const std::uint64_t index = next_.fetch_add(1, std::memory_order_relaxed);
-  if (index >= chunk_count_) return false;
+  std::uint64_t index;
+  do {
+    index = next_.fetch_add(1, std::memory_order_relaxed);
+    if (index >= chunk_count_) return false;
+  } while (plan_.is_edge(index));
   lane.submit(make_task(input_, plan_.chunk(index)));
   return true;
+}
+
+void Transfer::finish_edges() {
+  if (chunk_count_ == 0 || !(plan_.is_edge(0) || plan_.is_edge(chunk_count_ - 1))) return;
+  const Result<LanePool::Loan> lane = pool_.borrow();
+  if (!lane.ok()) {
+    fail_at(input_.file_offset, lane.status());
+    return;
+  }
+  for (const std::uint64_t index : {std::uint64_t{0}, chunk_count_ - 1}) {
+    if (plan_.is_edge(index) && !stop_.load()) take_in((**lane).run(make_task(input_, plan_.chunk(index))));
+    if (chunk_count_ == 1) break;
+  }
 }
 
 void Transfer::move_chunks(Lane& lane) {

@@ -35,8 +35,11 @@ class Transfer {
   // A helper's part: false where no lane is free or nothing is left to do.
   bool help();
 
-  // Once nobody works on it any more.
-  const Status& status() const { return status_; }
+  // The owner's again, once nobody else works on it: what had to wait for the middle.
+  void finish_edges();
+
+  // Once it is over. A failure behind the end of the file is none.
+  Status status() const { return failed_at_ <= end_.load() ? status_ : success(); }
   std::uint64_t bytes() const { return end_.load() - input_.file_offset; }
   std::uint64_t direct_bytes() const { return direct_bytes_.load(); }
 

@@ -42,6 +42,7 @@ void Workers::run(Transfer& transfer, unsigned helpers) {
   Invitation* invitation = helpers > 0 ? invite(transfer, helpers) : nullptr;
   transfer.work();
   if (invitation != nullptr) withdraw(*invitation);
+  transfer.finish_edges();
 }
 
 Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers) {

@@ -2,12 +2,19 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+
 namespace penstock::core {
 namespace {
 
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
+}
+
+// Errors that the next attempt may not meet.
+bool passes(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN || error == EINTR;
 }
 
 }  // namespace
@@ -39,9 +46,9 @@ Result<int> File::descriptor(Way way) {
 }
 
 Result<int> File::open_second() {
-  Result<UniqueFd> opened = storage_.reopen(own_.get(), facts_.open_flags & O_ACCMODE, own_way_ == Way::buffered);
+  Result<UniqueFd> opened = storage_.reopen(own_.get(), facts_.open_flags, own_way_ == Way::buffered);
   if (!opened.ok()) {
-    second_error_.store(opened.status().code, std::memory_order_release);
+    if (!passes(opened.status().code)) second_error_.store(opened.status().code, std::memory_order_release);
     return opened.status();
   }
   int expected = -1;

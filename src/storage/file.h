@@ -19,6 +19,8 @@ class File {
   const FileFacts& facts() const { return facts_; }
   // Unlike a descriptor's number, never used again for another file.
   std::uint64_t id() const { return id_; }
+  // The duplicate of the user's.
+  int own_descriptor() const { return own_.get(); }
   // Fails when the kernel would not open the file that way.
   Result<int> descriptor(Way way);
   // What direct I/O needs here; 1 where it is not to be had.

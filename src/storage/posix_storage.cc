@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/kcmp.h>
 #include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -144,10 +145,11 @@ Result<UniqueFd> PosixStorage::duplicate(int fd) {
   return copy;
 }
 
-Result<UniqueFd> PosixStorage::reopen(int fd, int access_mode, bool direct) {
+Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
   char name[32];
   std::snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-  UniqueFd opened(::open(name, access_mode | O_CLOEXEC | O_NOCTTY | (direct ? O_DIRECT : 0)));
+  const int kept = open_flags & (O_ACCMODE | O_SYNC | O_DSYNC);
+  UniqueFd opened(::open(name, kept | O_CLOEXEC | O_NOCTTY | (direct ? O_DIRECT : 0)));
   if (!opened.valid()) {
     return os_failure(
         errno, direct ? "open the file a second time, with O_DIRECT" : "open the file a second time, without O_DIRECT");
@@ -165,7 +167,8 @@ Result<std::uint64_t> PosixStorage::size(int fd) {
 }
 
 Result<std::size_t> PosixStorage::read(int fd, void* memory, std::size_t size, std::uint64_t offset) {
-  const ssize_t got = without_interrupts([&] { return ::pread(fd, memory, size, static_cast<off_t>(offset)); });
+  const iovec vector{memory, size};
+  const ssize_t got = without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), 0); });
   if (got < 0) return os_failure(errno, "read from the file");
   return static_cast<std::size_t>(got);
 }
@@ -180,16 +183,15 @@ Result<std::size_t> PosixStorage::read_cached(int fd, void* memory, std::size_t 
 }
 
 Result<std::size_t> PosixStorage::write(int fd, const void* memory, std::size_t size, std::uint64_t offset) {
-  const ssize_t put = without_interrupts([&] { return ::pwrite(fd, memory, size, static_cast<off_t>(offset)); });
+  const iovec vector{const_cast<void*>(memory), size};
+  const ssize_t put = without_interrupts([&] { return ::pwritev2(fd, &vector, 1, static_cast<off_t>(offset), 0); });
   if (put < 0) return os_failure(errno, "write to the file");
   return static_cast<std::size_t>(put);
 }
 
-Status PosixStorage::sync(int fd) {
-  if (without_interrupts([&] { return static_cast<ssize_t>(::fsync(fd)); }) != 0) {
-    return os_failure(errno, "flush the file to storage");
-  }
-  return success();
+bool PosixStorage::is_same_open_file(int first, int second) {
+  const auto self = ::getpid();
+  return ::syscall(SYS_kcmp, self, self, KCMP_FILE, first, second) <= 0;  // Negative: not told.
 }
 
 bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size) {
@@ -211,8 +213,10 @@ Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {
   if (io_uring_error_.load(std::memory_order_relaxed) == 0) {
     Result<std::unique_ptr<Ring>> ring = UringRing::open(depth);
     if (ring.ok()) return ring;
-    // Seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit. Kept for the verdicts.
-    io_uring_error_.store(ring.status().code, std::memory_order_relaxed);
+    // Seccomp, kernel.io_uring_disabled, an old kernel, or the locked-memory limit: kept for the verdicts. Want of
+    // descriptors passes, and is this one ring's affair.
+    const int error = ring.status().code;
+    if (error != EMFILE && error != ENFILE) io_uring_error_.store(error, std::memory_order_relaxed);
   }
   return std::unique_ptr<Ring>(std::make_unique<PreadRing>(*this, depth));
 }

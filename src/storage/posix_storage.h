@@ -14,12 +14,12 @@ class PosixStorage final : public Storage {
 
   Result<FileFacts> facts(int fd) override;
   Result<UniqueFd> duplicate(int fd) override;
-  Result<UniqueFd> reopen(int fd, int access_mode, bool direct) override;
+  Result<UniqueFd> reopen(int fd, int open_flags, bool direct) override;
   Result<std::uint64_t> size(int fd) override;
   Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override;
-  Status sync(int fd) override;
+  bool is_same_open_file(int first, int second) override;
   bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override;

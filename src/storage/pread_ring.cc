@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "base/log.h"
+#include "base/invariant.h"
 
 namespace penstock::core {
 

@@ -20,8 +20,9 @@ class Storage {
   virtual Result<FileFacts> facts(int fd) = 0;
   // A descriptor of our own on the same open file.
   virtual Result<UniqueFd> duplicate(int fd) = 0;
-  // Opens the same file anew, with O_DIRECT or without; the given descriptor stays as it is.
-  virtual Result<UniqueFd> reopen(int fd, int access_mode, bool direct) = 0;
+  // Opens the same file anew, with O_DIRECT or without, and with the access mode and O_SYNC or O_DSYNC of open_flags;
+  // the given descriptor stays as it is.
+  virtual Result<UniqueFd> reopen(int fd, int open_flags, bool direct) = 0;
   // Bytes now: a file's size, a block device's capacity.
   virtual Result<std::uint64_t> size(int fd) = 0;
   // One transfer, possibly short; 0 from a read is the end of the file.
@@ -29,7 +30,8 @@ class Storage {
   // The same for what the page cache holds; EAGAIN where the caller would have to wait for storage.
   virtual Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
   virtual Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) = 0;
-  virtual Status sync(int fd) = 0;
+  // Whether two descriptors share one open file, so far as the kernel tells; true where it does not.
+  virtual bool is_same_open_file(int first, int second) = 0;
   // True when (nearly) all of the range is in the page cache. A guess: pages come and go.
   virtual bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) = 0;
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned depth) = 0;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/log.h"
+#include "base/invariant.h"
 
 namespace penstock::core {
 namespace {
@@ -33,7 +33,13 @@ int set_up(io_uring& ring, unsigned depth) {
   return result;
 }
 
-// The blocking twin of an operation that io_uring handed back with EAGAIN or EINTR.
+// Besides asking to come again, io_uring gives up on an operation when the thread that submitted it has ended
+// (ECANCELED, or EFAULT for want of its memory map). All of them are tried once more without it; a true fault shows
+// again.
+bool is_for_another_try(int result) {
+  return result == -EAGAIN || result == -EINTR || result == -ECANCELED || result == -EFAULT;
+}
+
 int perform_blocking(const RingOp& op) {
   ssize_t moved;
   do {
@@ -56,6 +62,8 @@ Result<std::unique_ptr<Ring>> UringRing::open(unsigned depth) {
     ring->ring_.reset();
     return os_failure(-result, "set up io_uring");
   }
+  // A forked child must neither see nor touch what the parent and the kernel share.
+  (void)::io_uring_ring_dontfork(ring->ring_.get());
   // Registered files are an optimisation; kernels before 5.19 have no sparse table and do without.
   ring->files_registered_ = ::io_uring_register_files_sparse(ring->ring_.get(), kFileSlots) == 0;
   return std::unique_ptr<Ring>(std::move(ring));
@@ -115,7 +123,7 @@ RingCompletion UringRing::finish(std::uint64_t index, int result) {
   const RingOp op = ops_[index];
   unused_.push_back(static_cast<std::uint32_t>(index));
   --in_flight_;
-  if (result == -EAGAIN || result == -EINTR) result = perform_blocking(op);
+  if (is_for_another_try(result)) result = perform_blocking(op);
   return {op.tag, result};
 }
 

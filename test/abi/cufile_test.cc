@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -291,6 +292,47 @@ TEST(CufileLifetimeTest, SurvivesDlcloseAndReopening) {
     }
     ASSERT_EQ(::dlclose(library), 0);
   }
+}
+
+// What a forked child sees of a driver that its parent had open: nothing, and it can open its own.
+int use_after_fork(CUfileHandle_t inherited, int fd) {
+  char memory[4096] = {};
+  errno = 0;
+  if (cuFileRead(inherited, memory, sizeof memory, 0, 0) != -1 || errno != CU_FILE_HANDLE_NOT_REGISTERED) return 2;
+  CUfileDescr_t descr{};
+  descr.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+  descr.handle.fd = fd;
+  CUfileHandle_t own = nullptr;
+  if (cuFileHandleRegister(&own, &descr).err != CU_FILE_SUCCESS) return 3;
+  void* device = nullptr;
+  if (penstock_device_alloc(penstock_cufile_session(), 0, 8 << 20, &device).code != 0) return 4;
+  if (cuFileWrite(own, device, 8 << 20, 0, 0) != 8 << 20) return 5;
+  return cuFileDriverClose().err == CU_FILE_SUCCESS && cuFileUseCount() == 0 ? 0 : 6;
+}
+
+TEST_F(CufileTest, AForkedChildStartsAfreshAndTheParentGoesOn) {
+  const CUfileHandle_t registered = handle();
+  void* memory = device_memory(8 << 20);
+  ASSERT_EQ(cuFileWrite(registered, memory, 8 << 20, 0, 0), 8 << 20);
+
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(use_after_fork(registered, fd_));
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(cuFileWrite(registered, memory, 8 << 20, 0, 0), 8 << 20);
+}
+
+TEST_F(CufileTest, AskingForPropertiesWhileOthersCloseDoesNotHang) {
+  std::atomic<bool> stop{false};
+  std::thread asker([&] {
+    CUfileDrvProps_t props{};
+    while (!stop) (void)cuFileDriverGetProperties(&props);
+  });
+  for (int i = 0; i < 300; ++i) (void)cuFileDriverClose();
+  stop = true;
+  asker.join();
 }
 
 TEST(CufileLifetimeTest, AProcessMayEndInTheMiddleOfEverything) {

@@ -93,6 +93,20 @@ TEST_F(PublicApiTest, ARequiredPathThatCannotServeIsAnErrorAndNotAFallback) {
   EXPECT_EQ(::lseek(fd_, 0, SEEK_END), 0);
 }
 
+TEST_F(PublicApiTest, ARequiredPathIsTakenThoughABetterOneIsListed) {
+  Options options = host_options();
+  options.paths = "bounce,null";
+  options.require = "null";
+  auto session = Session::open(options);
+  auto file = session->file(fd_);
+  auto memory = session->allocate(0, 4096);
+
+  const Outcome outcome = session->write(*file, memory->data(), 4096, 0);
+
+  EXPECT_TRUE(outcome) << outcome.status.message();
+  EXPECT_STREQ(outcome.report.path_name(), "null");
+}
+
 TEST_F(PublicApiTest, PathsAreTakenInTheOrderGiven) {
   Options options = host_options();
   options.paths = "null,bounce";
@@ -111,6 +125,8 @@ TEST_F(PublicApiTest, OptionsOfAnOlderCallerAndBadOnes) {
   options.size = offsetof(penstock_options, device);  // As if the rest did not exist yet.
   options.require = "nonsense";
   EXPECT_TRUE(Session::open(options));
+  options.size = 0;
+  EXPECT_TRUE(Session::open(options).error().is(PENSTOCK_INVALID_ARGUMENT));
 
   Options bad = host_options();
   bad.paths = "bounce,fastest";
@@ -125,6 +141,9 @@ TEST_F(PublicApiTest, NullArgumentsAreErrors) {
   EXPECT_EQ(penstock_read(nullptr, 1, nullptr, 1, 0, 0, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(penstock_file_register(nullptr, 0, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(penstock_queue_open(nullptr, 1, 1, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_counters(nullptr, nullptr, 0), 0u);
+  EXPECT_EQ(penstock_device_count(nullptr), 0u);
+  penstock_session_close(nullptr);
   EXPECT_EQ(penstock_queue_reap(nullptr, nullptr, 0, 0), 0u);
   EXPECT_STREQ(penstock_path_name(99), "unknown");
   EXPECT_STREQ(penstock_reason_name(-1), "unknown");

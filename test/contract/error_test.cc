@@ -106,6 +106,29 @@ TEST_P(ErrorTest, ADescriptorClosedAndReusedDoesNotLeadToTheWrongFile) {
   }
 }
 
+TEST_P(ErrorTest, ADescriptorClosedAndOpenedAnewIsNoDuplicate) {
+  const int before = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_TRUE(session().register_file(before).ok());
+  ::close(before);
+
+  const UniqueFd after(::open(name_.c_str(), O_RDWR | O_CLOEXEC));
+
+  ASSERT_EQ(after.get(), before);
+  EXPECT_TRUE(session().register_file(after.get()).ok());
+  EXPECT_TRUE(session().register_file(after.get()).status().is(Code::already_registered));
+}
+
+TEST_P(ErrorTest, TheSecondDescriptorIsAsSynchronousAsTheFirst) {
+  for (const int flag : {O_SYNC, O_DSYNC, 0}) {
+    const UniqueFd fd(::open(name_.c_str(), O_RDWR | O_CLOEXEC | flag));
+    const std::unique_ptr<File> file = std::move(File::open(session().storage(), fd.get()).value());
+    const Result<int> second = file->descriptor(Way::direct);
+    if (!second.ok()) GTEST_SKIP() << "no O_DIRECT on " << world().file_system;
+    EXPECT_EQ(::fcntl(*second, F_GETFL) & O_SYNC, flag);
+    EXPECT_NE(::fcntl(*second, F_GETFL) & O_DIRECT, 0);
+  }
+}
+
 TEST_P(ErrorTest, ADeregisteredFileIsGone) {
   std::byte* memory = allocate(4096);
   const UniqueFd fd = open_fd();

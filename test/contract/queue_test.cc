@@ -1,5 +1,7 @@
 // Queues: many requests in flight from one thread, in every world.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <random>
@@ -101,6 +103,45 @@ TEST_P(QueueTest, BadRequestsFailAtOnceAndLeaveRoom) {
   EXPECT_FALSE(Queue::open(session(), 0, 4096).ok());
   EXPECT_FALSE(Queue::open(session(), 1 << 30, 4096).ok());
   EXPECT_FALSE(Queue::open(session(), 1, 0).ok());
+}
+
+TEST_P(QueueTest, AReapWithoutRoomStillGetsThingsGoing) {
+  std::byte* memory = allocate(8192);
+  upload(memory, std::string(8192, 'g'));
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+  const auto queue = open_queue(4, 8192);
+  ASSERT_TRUE(queue->submit({Op::write, file, memory, 8192, 0, 0}, 1).ok());
+
+  for (int i = 0; i < 1000 && file_size() == 0; ++i) {
+    EXPECT_EQ(queue->reap({}, 0), 0u);
+    ::usleep(1000);
+  }
+
+  EXPECT_EQ(file_size(), 8192u);
+}
+
+TEST_P(QueueTest, ARequestMayBeReapedByAnotherThreadThanSubmittedIt) {
+  constexpr unsigned kCount = 64;
+  set_file_content(pattern(kCount * 65536, 7));
+  std::byte* memory = allocate(kCount * 65536);
+  const UniqueFd fd = open_fd();
+  ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  const std::uint64_t file = register_fd(fd);
+  const auto queue = open_queue(kCount, 65536);
+  std::thread submitter([&] {
+    for (unsigned i = 0; i < kCount; ++i) {
+      EXPECT_TRUE(queue->submit({Op::read, file, memory, 65536, i * 65536, i * 65536}, i).ok());
+    }
+    EXPECT_EQ(queue->reap({}, 0), 0u);
+  });
+  submitter.join();
+
+  QueueCompletion completions[kCount];
+  ASSERT_EQ(queue->reap(completions, kCount), kCount);
+
+  for (const QueueCompletion& completion : completions) expect_moved({completion.status, completion.report}, 65536);
+  EXPECT_TRUE(download(memory, kCount * 65536) == pattern(kCount * 65536, 7));
 }
 
 TEST_P(QueueTest, DeregisteringAFileWithRequestsInFlightDoesNotHang) {

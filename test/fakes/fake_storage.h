@@ -72,7 +72,7 @@ class FakeStorage : public Storage {
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override {
     return transfer(fd, Op::write, const_cast<void*>(memory), size, offset);
   }
-  Status sync(int) override { return success(); }
+  bool is_same_open_file(int, int) override { return true; }
   bool is_resident(int, std::uint64_t, std::uint64_t) override { return resident; }
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override { return 0; }

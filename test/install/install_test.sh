@@ -33,7 +33,7 @@ for name in penstock cufile; do
   LD_LIBRARY_PATH=$libraries "$work/uses_$name" "$version" || fail "uses_$name, found by pkg-config, failed"
 done
 
-"$cmake" -S "$consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
+"$cmake" -G Ninja -S "$consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
   fail "$(cat "$work/log")"
 "$cmake" --build "$work/consumer" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
 for program in uses_penstock uses_penstock_hpp uses_cufile; do

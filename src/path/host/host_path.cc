@@ -1,7 +1,7 @@
 #include "path/host/host_path.h"
 
-#include "path/bounce/bounce_path.h"
 #include "path/storage_lane.h"
+#include "path/storage_terms.h"
 
 namespace penstock::core {
 

@@ -1,0 +1,13 @@
+// For what cannot be unless Penstock itself is wrong, checked in release builds too: wrong bytes in a model's weights
+// are worse than a crash. Never for what a user can get wrong. The sentence before the abort is the only thing that
+// the library ever writes to the standard error stream.
+#pragma once
+
+namespace penstock::core {
+
+[[noreturn]] void invariant_broken(const char* expression, const char* file, int line);
+
+}  // namespace penstock::core
+
+#define PENSTOCK_INVARIANT(expression) \
+  ((expression) ? static_cast<void>(0) : ::penstock::core::invariant_broken(#expression, __FILE__, __LINE__))

@@ -1,0 +1,12 @@
+// Tells a forked child from the process that opened something. Threads, rings and device contexts do not survive a
+// fork; what was opened before must be refused in the child, and left alone.
+#pragma once
+
+#include <cstdint>
+
+namespace penstock::core {
+
+// How many forks lie between this process and the first call, which must come before the fork. Cheap: one load.
+std::uint32_t fork_count();
+
+}  // namespace penstock::core
