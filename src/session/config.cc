@@ -17,7 +17,9 @@ constexpr std::uint64_t kRingBytesMax = std::uint64_t{64} << 30;
 constexpr std::uint64_t kChunkBytesMin = 64u << 10;
 constexpr std::uint64_t kChunkBytesMax = std::uint64_t{1} << 30;
 constexpr std::uint64_t kWorkersMax = 256;
-constexpr unsigned kWorkersDefaultMax = 16;
+// Eight copy out of the page cache as fast as a PCIe 5.0 x16 link takes it: on an H200 machine 47.6 GB/s at 0.16 CPU
+// seconds a GB, against 48.2 at 0.23 with sixteen.
+constexpr unsigned kWorkersDefaultMax = 8;
 constexpr PathId kDefaultPaths[] = {PathId::p2pdma, PathId::pagecache, PathId::vendor, PathId::bounce, PathId::host};
 
 std::optional<PathId> path_named(std::string_view name) {

@@ -26,7 +26,7 @@ TEST_F(ConfigTest, DefaultsAreBounded) {
 
   EXPECT_EQ(config.ring_bytes, 256u << 20);
   EXPECT_GE(config.workers, 1u);
-  EXPECT_LE(config.workers, 16u);
+  EXPECT_LE(config.workers, 8u);
   EXPECT_EQ(config.paths.paths[0], PathId::p2pdma);
   EXPECT_FALSE(config.paths.contains(PathId::null));
   EXPECT_FALSE(config.require.has_value());

@@ -33,7 +33,8 @@ LaneShapes shape_lanes(std::uint64_t ring_bytes, std::uint64_t chunk_bytes, unsi
 
   const std::uint64_t large_total = ring_bytes - small.count * small.chunk;
   LaneShape& large = shapes.large;
-  large = {.count = workers, .depth = kLargeDepth, .chunk = chunk_bytes};
+  // More than there are workers: callers bring hands of their own.
+  large = {.count = 2 * workers, .depth = kLargeDepth, .chunk = chunk_bytes};
   const auto bytes = [&] { return large.count * large.depth * large.chunk; };
   while (large.depth > 2 && bytes() > large_total) --large.depth;
   while (large.chunk > kChunkMin && bytes() > large_total) {
