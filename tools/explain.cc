@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -25,7 +26,11 @@ struct ExplainSettings {
   bool direct = false;
   bool json = false;
   std::string memory = "device";
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;  // 0: the file from the offset on, up to kSampleSize.
 };
+
+constexpr std::uint64_t kSampleSize = std::uint64_t{16} << 20;
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -142,6 +147,23 @@ Json verdicts_json(const std::vector<Verdict>& verdicts) {
   return rows;
 }
 
+std::uint64_t sample_size(const ExplainSettings& settings, const penstock_file_info& info) {
+  if (settings.size != 0) return settings.size;
+  const std::uint64_t rest = info.size > settings.offset ? info.size - settings.offset : 0;
+  return std::min(rest, kSampleSize);
+}
+
+void print_plan(const ExplainSettings& settings, const std::string& plan, std::uint64_t size) {
+  if (plan.empty()) return;
+  fmt::print("plan of a {} of {} at offset {}:\n", settings.is_write ? "write" : "read", format_size(size),
+             settings.offset);
+  std::size_t begin = 0;
+  for (std::size_t end = plan.find('\n'); end != std::string::npos; end = plan.find('\n', begin)) {
+    fmt::print("  {}\n", plan.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
 int run_explain(const ExplainSettings& settings) {
   Session session = open_session({});
   const bool on_device = settings.memory == "device";
@@ -155,18 +177,26 @@ int run_explain(const ExplainSettings& settings) {
       require(session.explain(file, settings.gpu, settings.is_write, host ? host->data() : nullptr), settings.file);
   const Stack stack = stack_under(info);
   const Verdict* best = chosen(verdicts);
+  const std::uint64_t size = sample_size(settings, info);
+  const std::string plan =
+      best == nullptr ? ""
+                      : require(session.plan(file, settings.gpu, settings.is_write, size,
+                                             static_cast<std::int64_t>(settings.offset), host ? host->data() : nullptr),
+                                settings.file);
   if (settings.json) {
     Json json = {{"file", file_json(settings, info, stack)},
                  {"operation", settings.is_write ? "write" : "read"},
                  {"memory", settings.memory},
                  {"device", on_device ? device_json(session, settings.gpu) : Json()},
                  {"paths", verdicts_json(verdicts)},
+                 {"plan", {{"offset", settings.offset}, {"size", size}, {"text", plan}}},
                  {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
     fmt::print("{}\n", json.dump(2));
   } else {
     print_file(settings, info, stack);
     fmt::print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
     print_verdicts(settings, verdicts);
+    print_plan(settings, plan, size);
   }
   return best != nullptr ? kSuccess : kFailed;
 }
@@ -183,6 +213,8 @@ void add_explain(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_flag("--write", settings->is_write, "Explain a write; the file is opened for writing, not changed");
   command->add_flag("--direct", settings->direct, "Open the file with O_DIRECT");
+  add_size(command, "--offset", settings->offset, "Where the planned request begins [0]");
+  add_size(command, "--size", settings->size, "Its bytes [to the file's end, 16M at most]");
   command->add_flag("--json", settings->json, "For programs");
   command->footer(kExamples);
   command->callback([settings, &exit_code] { exit_code = run_explain(*settings); });

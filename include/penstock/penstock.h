@@ -245,6 +245,11 @@ unsigned penstock_queue_reap(penstock_queue* queue, penstock_completion* complet
 unsigned penstock_explain(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
                           int is_write, penstock_verdict* verdicts, unsigned capacity, penstock_status* status);
 
+/* How a request would be cut into chunks, as text: a line a chunk, the first 16 of them, and nothing moved. Memory as
+ * for penstock_explain. Returns the text's length; the text is cut to fit `capacity`, zero included. */
+size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,
+                     size_t size, int64_t file_offset, char* text, size_t capacity, penstock_status* status);
+
 /* Bytes and operations since the session opened, by path and by the reason that no better path was taken. */
 typedef struct penstock_counter {
   int32_t path;

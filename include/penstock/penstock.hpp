@@ -279,6 +279,16 @@ class Session {
     return verdicts;
   }
 
+  // How a request would be cut into chunks, a line each: what goes direct and what through the page cache.
+  Result<std::string> plan(const File& file, unsigned ordinal, bool is_write, std::size_t size,
+                           std::int64_t file_offset, const void* base = nullptr) {
+    char text[4096];
+    penstock_status status{};
+    penstock_plan(session_, file.id(), base, ordinal, is_write ? 1 : 0, size, file_offset, text, sizeof text, &status);
+    if (status.code != 0) return Status(status);
+    return std::string(text);
+  }
+
   std::vector<penstock_counter> counters() const {
     std::vector<penstock_counter> rows(penstock_counters(session_, nullptr, 0));
     const unsigned count = penstock_counters(session_, rows.data(), static_cast<unsigned>(rows.size()));

@@ -19,11 +19,20 @@ using core::Code;
 using core::Status;
 
 constexpr unsigned kReapMax = 64;
+constexpr unsigned kPlanLines = 16;
 
 penstock_status failed(Code code, const char* step) { return core::to_public(core::failure(code, step)); }
 
 Status to_core(const penstock_status& status) {
   return {status.step != nullptr ? status.step : "", status.code, static_cast<core::Domain>(status.domain)};
+}
+
+std::size_t copy_text(const std::string& message, char* text, std::size_t capacity) {
+  if (text == nullptr || capacity == 0) return 0;
+  const std::size_t length = std::min(message.size(), capacity - 1);
+  std::memcpy(text, message.data(), length);
+  text[length] = '\0';
+  return length;
 }
 
 // The C name of a queue is the queue itself.
@@ -98,12 +107,7 @@ extern "C" {
 const char* penstock_version(void) { return "0.1.0"; }
 
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity) {
-  const std::string message = core::describe(to_core(status));
-  if (text == nullptr || capacity == 0) return 0;
-  const std::size_t length = std::min(message.size(), capacity - 1);
-  std::memcpy(text, message.data(), length);
-  text[length] = '\0';
-  return length;
+  return copy_text(core::describe(to_core(status)), text, capacity);
 }
 
 const char* penstock_path_name(int path) {
@@ -335,6 +339,26 @@ unsigned penstock_explain(penstock_session* session, penstock_file file, const v
       session->session->explain(*facts, memory, is_write != 0 ? core::Op::write : core::Op::read, found);
   for (unsigned i = 0; i < count && i < capacity && verdicts != nullptr; ++i) verdicts[i] = to_public(found[i]);
   return count;
+}
+
+size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,
+                     size_t size, int64_t file_offset, char* text, size_t capacity, penstock_status* status) {
+  penstock_status ignored;
+  if (status == nullptr) status = &ignored;
+  *status = failed(Code::invalid_argument, "plan the request");
+  if (text != nullptr && capacity > 0) text[0] = '\0';
+  if (session == nullptr) return 0;
+  Status memory_status;
+  const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
+  *status = core::to_public(memory_status);
+  if (!memory_status.ok()) return 0;
+  const core::Op op = is_write != 0 ? core::Op::write : core::Op::read;
+  // Memory that is not named counts as aligned to pages, as every allocation of a device is.
+  const void* const address = base != nullptr ? base : reinterpret_cast<const void*>(std::uintptr_t{4096});
+  const core::Result<std::string> plan =
+      session->session->plan_text({op, file, address, size, file_offset, 0}, memory, kPlanLines);
+  *status = core::to_public(plan.status());
+  return plan.ok() ? copy_text(*plan, text, capacity) : 0;
 }
 
 unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity) {

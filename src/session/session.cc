@@ -145,6 +145,27 @@ unsigned Session::explain(const FileFacts& file, const PointerFacts& memory, Op 
   return count;
 }
 
+Result<std::string> Session::plan_text(const RawRequest& request, const PointerFacts& memory, unsigned lines_max) {
+  File* file = files_.pin(request.file);
+  Checked checked;
+  Status status = check_request(request, file, checked);
+  checked.memory = memory;
+  if (status.ok()) status = choose(checked);
+  std::string text;
+  if (status.ok()) {
+    const Plan plan = plan_for(checked, chunk_for(checked));
+    const std::uint64_t lines = std::min<std::uint64_t>(plan.chunk_count(), lines_max);
+    char line[200];
+    for (std::uint64_t i = 0; i < lines; ++i) {
+      text.append(line, format_chunk(plan.chunk(i), request.op, line)).push_back('\n');
+    }
+    if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
+  }
+  if (file != nullptr) files_.unpin(request.file);
+  if (!status.ok()) return status;
+  return text;
+}
+
 Status Session::choose(Checked& checked) {
   Report& report = checked.report;
   for (const auto& path : paths_) {
@@ -187,7 +208,7 @@ Status Session::resolve(const RawRequest& request, Checked& checked) {
   return reachable(checked.memory, step);
 }
 
-Status Session::check(const RawRequest& request, File* file, Checked& checked) {
+Status Session::check_request(const RawRequest& request, File* file, Checked& checked) const {
   const char* const step = step_of(request.op);
   if (is_inherited()) return failure(Code::closed, step);
   if (file == nullptr) return failure(Code::not_registered, step);
@@ -204,9 +225,14 @@ Status Session::check(const RawRequest& request, File* file, Checked& checked) {
                    .memory = static_cast<std::byte*>(const_cast<void*>(request.base)) + request.buffer_offset,
                    .file_offset = static_cast<std::uint64_t>(request.file_offset),
                    .size = request.size};
-  if (const Status status = resolve(request, checked); !status.ok()) return status;
   checked.input.prefer_cached =
       config_.direct_io == DirectIo::automatic && request.op == Op::read && !file->prefers_direct();
+  return success();
+}
+
+Status Session::check(const RawRequest& request, File* file, Checked& checked) {
+  if (const Status status = check_request(request, file, checked); !status.ok()) return status;
+  if (const Status status = resolve(request, checked); !status.ok()) return status;
   return choose(checked);
 }
 
@@ -248,12 +274,15 @@ Outcome Session::move(const Checked& checked) {
   const Result<Pools*> pools =
       pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
   if (!pools.ok()) return {pools.status(), checked.report};
-  const std::uint64_t small_chunk = (*pools)->small.shape().chunk;
-  if (checked.input.size <= small_chunk) {
-    const Plan plan = plan_for(checked, small_chunk);
-    return move_small(checked, plan, (*pools)->small);
-  }
-  return move_large(checked, (*pools)->large);
+  const Plan plan = plan_for(checked, chunk_for(checked));
+  return is_small(checked) ? move_small(checked, plan, (*pools)->small) : move_large(checked, plan, (*pools)->large);
+}
+
+std::uint64_t Session::chunk_for(const Checked& checked) const {
+  if (is_small(checked)) return shapes_.small.chunk;
+  const std::uint64_t hands = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
+  const std::uint64_t share = align_up(std::max(checked.input.size / (2 * hands), kShareMin), kChunkUnit);
+  return std::min(share, shapes_.large.chunk);
 }
 
 // At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
@@ -272,10 +301,7 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& 
   return outcome;
 }
 
-Outcome Session::move_large(const Checked& checked, LanePool& pool) {
-  const std::uint64_t hands = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
-  const std::uint64_t share = align_up(std::max(checked.input.size / (2 * hands), kShareMin), kChunkUnit);
-  const Plan plan = plan_for(checked, std::min(share, pool.shape().chunk));
+Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& pool) {
   Transfer transfer(checked.input, plan, pool);
   workers_.run(transfer, helpers_for(checked.input, plan));
   Outcome outcome{transfer.status(), checked.report};

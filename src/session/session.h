@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/process.h"
@@ -64,6 +65,9 @@ class Session {
   // The verdict of every path, listed ones first and in their order. Returns how many were written.
   unsigned explain(const FileFacts& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]);
   Result<FileFacts> file_facts(std::uint64_t file);
+  // How a request would be cut, a line a chunk and the first `lines_max` of them. Nothing is moved. Memory is given by
+  // what it is, so that it need not exist; request.base counts for its alignment alone.
+  Result<std::string> plan_text(const RawRequest& request, const PointerFacts& memory, unsigned lines_max);
 
   DeviceSet& devices() { return *devices_; }
   Storage& storage() { return *storage_; }
@@ -102,14 +106,17 @@ class Session {
   static constexpr unsigned kDevicesMax = 64;
 
   Status check(const RawRequest& request, File* file, Checked& checked);
+  Status check_request(const RawRequest& request, File* file, Checked& checked) const;
   Status resolve(const RawRequest& request, Checked& checked);
   Status choose(Checked& checked);
   Way wanted_way(const File& file, Op op, std::uint64_t size) const;
   Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;
+  bool is_small(const Checked& checked) const { return checked.input.size <= shapes_.small.chunk; }
+  std::uint64_t chunk_for(const Checked& checked) const;
   Outcome move(const Checked& checked);
   Outcome move_small(const Checked& checked, const Plan& plan, LanePool& pool);
   unsigned helpers_for(const TransferInput& input, const Plan& plan) const;
-  Outcome move_large(const Checked& checked, LanePool& pool);
+  Outcome move_large(const Checked& checked, const Plan& plan, LanePool& pool);
   Result<Pools*> pools_for(Path& path, Device* device);
   RingBudget& budget_of(const Device* device);
   void add_queue(Queue* queue);

@@ -78,6 +78,21 @@ TEST_F(PublicApiTest, ExplainingNamesEveryPathInOrder) {
   EXPECT_TRUE(session->explain(*file, 99).error().is(PENSTOCK_NO_DEVICE));
 }
 
+TEST_F(PublicApiTest, APlanIsTextALineAChunkAndMovesNothing) {
+  ASSERT_EQ(::ftruncate(fd_, 1 << 20), 0);
+  auto session = Session::open(host_options());
+  auto file = session->file(fd_);
+
+  auto plan = session->plan(*file, 0, true, 5000, 100);
+
+  ASSERT_TRUE(plan) << plan.error().message();
+  EXPECT_EQ(*plan, "write buffered file 100+5000 buffer +0\n");
+  EXPECT_TRUE(session->counters().empty());
+  EXPECT_NE(session->plan(*file, 0, false, std::size_t{1} << 40, 0)->find("... and "), std::string::npos);
+  EXPECT_TRUE(session->plan(*file, 0, false, 1, -1).error().is(PENSTOCK_NEGATIVE_OFFSET));
+  EXPECT_TRUE(session->plan(*file, 7, false, 1, 0).error().is(PENSTOCK_NO_DEVICE));
+}
+
 TEST_F(PublicApiTest, ARequiredPathThatCannotServeIsAnErrorAndNotAFallback) {
   Options options = host_options();
   options.require = "p2pdma";
