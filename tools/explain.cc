@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -51,12 +52,34 @@ std::string mode_text(const penstock_file_info& info) {
   return fmt::format("{}, {}", access, info.opened_direct != 0 ? "O_DIRECT" : "buffered (no O_DIRECT)");
 }
 
-using Stack = std::optional<core::BlockDevice>;
+// Where the file lies: its mount, and the block devices under it as far as they can be seen from here.
+struct Place {
+  std::optional<core::Mount> mount;
+  std::optional<core::BlockDevice> stack;
+};
 
-Stack stack_under(const penstock_file_info& info) {
+Place place_of(const std::string& path, const penstock_file_info& info) {
+  Place place;
   const auto root = core::Root::open("/");
-  if (!root.ok() || (info.device_major == 0 && info.device_minor == 0)) return std::nullopt;
-  return core::read_block_device(*root, core::MountTable::read(*root), {info.device_major, info.device_minor});
+  std::error_code unknown;
+  const std::string absolute = std::filesystem::canonical(path, unknown);
+  if (!root.ok() || unknown) return place;
+  const core::MountTable table = core::MountTable::read(*root);
+  core::DeviceNumber device{info.device_major, info.device_minor};
+  if (const core::Mount* mount = info.is_block_device != 0 ? nullptr : table.find(absolute)) {
+    place.mount = *mount;
+    // btrfs and overlayfs give their files device numbers of their own.
+    if (device.major == 0) device = core::mount_device(*root, table, *mount).value_or(device);
+  }
+  if (device.major == 0 && device.minor == 0) return place;
+  if (auto stack = core::read_block_device(*root, table, device)) place.stack = std::move(*stack);
+  return place;
+}
+
+std::string mount_text(const core::Mount& mount) {
+  std::string text = fmt::format("{} on {}, {}", mount.source, mount.mount_point, mount.type);
+  if (!mount.super_options.empty()) text += ", " + mount.super_options;
+  return text;
 }
 
 void print_stack(const core::BlockDevice& device, int depth) {
@@ -82,15 +105,16 @@ Json stack_json(const core::BlockDevice& device) {
   return json;
 }
 
-void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Stack& stack) {
+void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Place& place) {
   fmt::print("file: {}\n", settings.file);
   fmt::print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
   fmt::print("  file system: {}\n", info.file_system);
   fmt::print("  size: {} ({} B)\n", format_size(info.size), info.size);
   fmt::print("  descriptor: {}\n", mode_text(info));
   fmt::print("  direct I/O: {}\n", alignment_text(info));
-  fmt::print("  block devices:{}\n", stack ? "" : " none");
-  if (stack) print_stack(*stack, 0);
+  if (place.mount) fmt::print("  mount: {}\n", mount_text(*place.mount));
+  fmt::print("  block devices:{}\n", place.stack ? "" : " none");
+  if (place.stack) print_stack(*place.stack, 0);
 }
 
 std::string reason_text(const Verdict& verdict) {
@@ -119,7 +143,15 @@ void print_verdicts(const ExplainSettings& settings, const std::vector<Verdict>&
   fmt::print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
 }
 
-Json file_json(const ExplainSettings& settings, const penstock_file_info& info, const Stack& stack) {
+Json mount_json(const core::Mount& mount) {
+  return {{"point", mount.mount_point},
+          {"type", mount.type},
+          {"source", mount.source},
+          {"options", mount.options},
+          {"super_options", mount.super_options}};
+}
+
+Json file_json(const ExplainSettings& settings, const penstock_file_info& info, const Place& place) {
   return {{"path", settings.file},
           {"kind", info.is_block_device != 0 ? "block_device" : "regular"},
           {"file_system", info.file_system},
@@ -131,7 +163,8 @@ Json file_json(const ExplainSettings& settings, const penstock_file_info& info, 
           {"direct_offset_align", info.direct_offset_align},
           {"direct_memory_align", info.direct_memory_align},
           {"alignment_source", info.alignment_source},
-          {"block_device", stack ? stack_json(*stack) : Json()}};
+          {"mount", place.mount ? mount_json(*place.mount) : Json()},
+          {"block_device", place.stack ? stack_json(*place.stack) : Json()}};
 }
 
 Json verdicts_json(const std::vector<Verdict>& verdicts) {
@@ -175,7 +208,7 @@ int run_explain(const ExplainSettings& settings) {
   const std::optional<Arena> host = on_device ? std::nullopt : std::optional(Arena::on_host(4096));
   const std::vector<Verdict> verdicts =
       require(session.explain(file, settings.gpu, settings.is_write, host ? host->data() : nullptr), settings.file);
-  const Stack stack = stack_under(info);
+  const Place place = place_of(settings.file, info);
   const Verdict* best = chosen(verdicts);
   const std::uint64_t size = sample_size(settings, info);
   const std::string plan =
@@ -184,7 +217,7 @@ int run_explain(const ExplainSettings& settings) {
                                              static_cast<std::int64_t>(settings.offset), host ? host->data() : nullptr),
                                 settings.file);
   if (settings.json) {
-    Json json = {{"file", file_json(settings, info, stack)},
+    Json json = {{"file", file_json(settings, info, place)},
                  {"operation", settings.is_write ? "write" : "read"},
                  {"memory", settings.memory},
                  {"device", on_device ? device_json(session, settings.gpu) : Json()},
@@ -193,7 +226,7 @@ int run_explain(const ExplainSettings& settings) {
                  {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
     fmt::print("{}\n", json.dump(2));
   } else {
-    print_file(settings, info, stack);
+    print_file(settings, info, place);
     fmt::print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
     print_verdicts(settings, verdicts);
     print_plan(settings, plan, size);

@@ -35,6 +35,8 @@ constexpr Magic kMagics[] = {
     {0x7366746e, "ntfs3"},
     {0x62646576, "bdev"},
     {SQUASHFS_MAGIC, "squashfs"},
+    {PROC_SUPER_MAGIC, "proc"},
+    {SYSFS_MAGIC, "sysfs"},
 };
 
 }  // namespace

@@ -38,9 +38,10 @@ struct Cachestat {
   std::uint64_t cached, dirty, writeback, evicted, recently_evicted;  // Pages.
 };
 
-// Memory file systems take O_DIRECT since 6.6 and copy all the same.
+// Memory file systems take O_DIRECT since 6.6 and copy all the same; /proc and /sys are made up as they are read.
 bool lives_in_memory(std::uint64_t magic) {
-  return magic == TMPFS_MAGIC || magic == RAMFS_MAGIC || magic == HUGETLBFS_MAGIC;
+  return magic == TMPFS_MAGIC || magic == RAMFS_MAGIC || magic == HUGETLBFS_MAGIC || magic == PROC_SUPER_MAGIC ||
+         magic == SYSFS_MAGIC;
 }
 
 void set_alignment(FileFacts& facts, std::uint32_t memory, std::uint32_t offset, AlignmentSource source) {
