@@ -197,7 +197,7 @@ int run_bench(const BenchSettings& settings) {
   const File file = require(session.file(opened.fd.get()), settings.file);
   BenchOutcome outcome = announce(settings, range, session, file);
   measure(outcome, job_of(settings, range, session, file), opened);
-  if (settings.json) fmt::print("{}\n", bench_json(outcome).dump(2));
+  if (settings.json) print_json(bench_json(outcome));
   else print_result(outcome);
   if (outcome.result.was_interrupted) return kFailed;
   if (created) created->keep();

@@ -251,6 +251,7 @@ void Tally::add(const penstock_report& report, std::uint64_t latency) {
     bytes_by_reason[path][reason] += report.bytes;
     refused_path[path][reason] = report.refused_path;
   }
+  if (report.path_reason != PENSTOCK_REASON_NONE) path_reason = report.path_reason;
   latency_ns.add(latency);
 }
 
@@ -267,6 +268,7 @@ void Tally::merge(const Tally& other) {
       refused_path[path][reason] = other.refused_path[path][reason];
     }
   }
+  if (other.path_reason != PENSTOCK_REASON_NONE) path_reason = other.path_reason;
   latency_ns.merge(other.latency_ns);
 }
 

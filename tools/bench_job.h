@@ -58,6 +58,7 @@ struct Tally {
   // Bytes of requests by the path chosen, the reason it was not a better one, and the path that reason speaks of.
   std::array<std::array<std::uint64_t, PENSTOCK_REASON_COUNT>, PENSTOCK_PATH_COUNT> bytes_by_reason{};
   std::array<std::array<int, PENSTOCK_REASON_COUNT>, PENSTOCK_PATH_COUNT> refused_path{};
+  int path_reason = PENSTOCK_REASON_NONE;  // Why the path itself was slower than it could be.
   Histogram latency_ns;
 
   void add(const penstock_report& report, std::uint64_t latency);

@@ -121,6 +121,7 @@ void print_result(const BenchOutcome& outcome) {
   for_each_reason(tally, [](int path, int reason, int refused, std::uint64_t bytes) {
     fmt::print("path: {}  {}\n", path_sentence(path, reason, refused), format_size(bytes));
   });
+  fmt::print("{}", path_note(tally.path_reason));
   fmt::print("moved: {} in {:.3f} s, {} operations; {} O_DIRECT, {} page cache\n", format_size(tally.bytes),
              result.seconds, tally.operations, format_size(tally.direct_bytes), format_size(tally.cached_bytes));
   fmt::print("rate: {:.3f} GB/s ({:.3f} GiB/s), {:.0f} IOPS\n", per_second(tally.bytes, result.seconds) / 1e9,
@@ -147,6 +148,7 @@ Json bench_json(const BenchOutcome& outcome) {
     paths.back()["bytes"] = bytes;
   });
   json["paths"] = paths;
+  json["path_reason"] = penstock_reason_name(outcome.result.tally.path_reason);
   for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
     json["bytes_by_path"][penstock_path_name(path)] =
         outcome.result.tally.bytes_by_path[static_cast<std::size_t>(path)];

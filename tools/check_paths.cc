@@ -265,6 +265,7 @@ PathReport report_host(const Machine&) { return {PENSTOCK_PATH_HOST, true, PENST
 
 Need need_io_uring(const Machine& machine) {
   const char* remedy = "Set kernel.io_uring_disabled=0; let a container's seccomp profile pass io_uring.";
+  if (machine.probe && machine.probe->io_uring_error == ENOMEM) remedy = "Raise the locked-memory limit (ulimit -l).";
   if (machine.probe) {
     if (machine.probe->io_uring_error == 0) return {"io_uring", Tristate::yes, "io_uring works", ""};
     return {"io_uring", Tristate::no,

@@ -60,6 +60,13 @@ std::string path_sentence(int path, int reason, int refused_path) {
   return fmt::format("{}{}: {} ({})", name, refused, penstock_reason_sentence(reason), penstock_reason_name(reason));
 }
 
+void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
+
+std::string path_note(int path_reason) {
+  if (path_reason == PENSTOCK_REASON_NONE) return "";
+  return fmt::format("  note: {} ({})\n", penstock_reason_sentence(path_reason), penstock_reason_name(path_reason));
+}
+
 Json path_json(int path, int reason, int refused_path) {
   Json json = {{"path", penstock_path_name(path)}, {"reason", penstock_reason_name(reason)}};
   json["refused_path"] = refused_path < 0 ? Json() : Json(penstock_path_name(refused_path));

@@ -34,6 +34,10 @@ Json device_json(const Session& session, unsigned gpu);
 
 // "bounce, not p2pdma: the kernel was built without CONFIG_PCI_P2PDMA (kernel_no_p2pdma)"
 std::string path_sentence(int path, int reason, int refused_path);
+// To stdout. File names need not be text; what is none is replaced.
+void print_json(const Json& json);
+// A line on why the path itself is slower than it could be; "" where it is not.
+std::string path_note(int path_reason);
 Json path_json(int path, int reason, int refused_path);
 
 // An option that reads "4096", "4k", "1M", "2GiB".

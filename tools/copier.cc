@@ -55,10 +55,19 @@ Copier::Copier(Session& session, unsigned gpu, CopyEnd& source, CopyEnd& destina
     : session_(session), source_(source), destination_(destination), size_(size), half_(half_of(window, size)),
       arena_(Arena::on_device(session, gpu, 2 * half_)) {}
 
+// A copy is of real bytes: the path that moves none, which configuration can name, is no way to make one.
+static void require_bytes(const penstock_report& report, const std::string& path) {
+  if (report.path != PENSTOCK_PATH_NULL) return;
+  throw Failure(
+      fmt::format("{}: could not copy: PENSTOCK_PATHS names the path 'null', which moves no bytes; unset it", path),
+      kUsage);
+}
+
 void Copier::read(CopyEnd& end, std::uint64_t half, const Extent& extent) {
   const Outcome outcome = session_.read(*end.file, arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
                                         static_cast<std::int64_t>(half * half_));
   require(outcome.status, end.path);
+  require_bytes(outcome.report, end.path);
   if (outcome.report.bytes != extent.size) {
     throw Failure(fmt::format("{}: it became shorter while it was read: it ends at byte {} instead of {}", end.path,
                               extent.offset + outcome.report.bytes, size_));
@@ -71,6 +80,7 @@ void Copier::write(std::uint64_t half, const Extent& extent) {
       session_.write(*destination_.file, arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
                      static_cast<std::int64_t>(half * half_));
   require(outcome.status, destination_.path);
+  require_bytes(outcome.report, destination_.path);
   if (outcome.report.bytes != extent.size) {
     throw Failure(fmt::format("{}: only {} of {} bytes were written at offset {}", destination_.path,
                               outcome.report.bytes, extent.size, extent.offset));

@@ -117,6 +117,13 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
   NewFile created(outcome.destination, direct);
   lay_out(opened, created);
   const File from = require(session.file(opened.fd.get()), settings.source);
+  const std::string kind = require(from.info(), settings.source).file_system;
+  if (opened.size == 0 && (kind == "proc" || kind == "sysfs")) {
+    throw Failure(
+        fmt::format("{}: could not copy: its content is made up as it is read, and it has no size to copy; "
+                    "use cp(1)",
+                    settings.source));
+  }
   const File to = require(session.file(created.fd()), outcome.destination);
   CopyEnd source{settings.source, opened.fd.get(), &from, {}};
   CopyEnd destination{outcome.destination, created.fd(), &to, {}};
@@ -148,6 +155,7 @@ void print_way(const char* verb, const Tally& tally) {
                  format_size(tally.bytes_by_reason[i][j]));
     }
   }
+  fmt::print("{}", path_note(tally.path_reason));
 }
 
 void print(const CpSettings& settings, const CpOutcome& outcome, const std::string& device) {
@@ -161,7 +169,9 @@ void print(const CpSettings& settings, const CpOutcome& outcome, const std::stri
 }
 
 Json way_json(const Tally& tally) {
-  Json json = {{"direct_bytes", tally.direct_bytes}, {"cached_bytes", tally.cached_bytes}};
+  Json json = {{"direct_bytes", tally.direct_bytes},
+               {"cached_bytes", tally.cached_bytes},
+               {"path_reason", penstock_reason_name(tally.path_reason)}};
   for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
     json["bytes_by_path"][penstock_path_name(path)] = tally.bytes_by_path[static_cast<std::size_t>(path)];
   }
@@ -190,7 +200,7 @@ int run_cp(const CpSettings& settings) {
                      {"device", device_json(session, settings.gpu)},
                      {"read", way_json(outcome.read)},
                      {"written", way_json(outcome.written)}};
-  fmt::print("{}\n", json.dump(2));
+  print_json(json);
   return kSuccess;
 }
 

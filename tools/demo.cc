@@ -244,7 +244,7 @@ int run_demo(const DemoSettings& settings) {
   }
   if (settings.json) {
     const Json json = json_of(settings, device_json(session, settings.gpu), rows, found.missing);
-    fmt::print("{}\n", json.dump(2));
+    print_json(json);
   } else {
     print(rows, found.missing);
   }

@@ -224,7 +224,7 @@ int run_explain(const ExplainSettings& settings) {
                  {"paths", verdicts_json(verdicts)},
                  {"plan", {{"offset", settings.offset}, {"size", size}, {"text", plan}}},
                  {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
-    fmt::print("{}\n", json.dump(2));
+    print_json(json);
   } else {
     print_file(settings, info, place);
     fmt::print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");

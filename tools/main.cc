@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "bench.h"
 #include "check.h"
+#include "context.h"
 #include "cp.h"
 #include "demo.h"
 #include "explain.h"
@@ -52,7 +54,15 @@ void refuse_unknown_command(CLI::App& app, const std::vector<std::string>& argum
   throw Failure(fmt::format("there is no command '{}'; 'penstock help' lists them", first), kUsage);
 }
 
+// The sentence on stderr; with --json also an object on stdout, for the program that reads it.
+int give_up(const std::string& sentence, int exit_code, bool json) {
+  fmt::print(stderr, "penstock: {}\n", sentence);
+  if (json) print_json({{"error", sentence}, {"exit_code", exit_code}});
+  return exit_code;
+}
+
 int run(CLI::App& app, std::vector<std::string> arguments, const int& exit_code) {
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   try {
     refuse_unknown_command(app, arguments);
     std::reverse(arguments.begin(), arguments.end());  // As CLI11 wants them.
@@ -61,14 +71,11 @@ int run(CLI::App& app, std::vector<std::string> arguments, const int& exit_code)
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
   } catch (const CLI::Error& error) {
-    fmt::print(stderr, "penstock: {}; see 'penstock help'\n", error.what());
-    return kUsage;
+    return give_up(fmt::format("{}; see 'penstock help'", error.what()), kUsage, json);
   } catch (const Failure& failure) {
-    fmt::print(stderr, "penstock: {}\n", failure.what());
-    return failure.exit_code();
+    return give_up(failure.what(), failure.exit_code(), json);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "penstock: {}\n", error.what());
-    return kFailed;
+    return give_up(error.what(), kFailed, json);
   }
 }
 
@@ -78,6 +85,7 @@ int run(CLI::App& app, std::vector<std::string> arguments, const int& exit_code)
 int main(int argc, char** argv) {
   using namespace penstock::tools;
   catch_interrupts();
+  std::signal(SIGXFSZ, SIG_IGN);  // A file-size limit is an error like others (EFBIG).
   CLI::App app("Moves file data into and out of GPU memory, and says which path it took", "penstock");
   app.set_version_flag("--version", std::string("penstock ") + penstock_version());
   app.require_subcommand(1);

@@ -53,7 +53,8 @@ typedef enum penstock_code {
   PENSTOCK_CLOSED = 17,
   PENSTOCK_UNSUPPORTED = 18,
   PENSTOCK_DEVICE_LOST = 19,
-  PENSTOCK_PAST_ALLOCATION = 20
+  PENSTOCK_PAST_ALLOCATION = 20,
+  PENSTOCK_BAD_SETTING = 21
 } penstock_code;
 
 /* code 0 is success in every domain. step is a string literal: what was being done when it failed. */
@@ -111,13 +112,15 @@ typedef struct penstock_verdict {
 
 /* What one transfer did. */
 typedef struct penstock_report {
-  uint64_t bytes;                              /* moved, counted from the request's start without a gap */
-  uint64_t bytes_by_path[PENSTOCK_PATH_COUNT]; /* their sum is bytes */
-  uint64_t direct_bytes;                       /* of bytes: moved by O_DIRECT */
-  uint64_t cached_bytes;                       /* of bytes: moved through the page cache */
-  int32_t path;                                /* penstock_path: the one chosen for the request */
-  int32_t reason;                              /* penstock_reason: why the best path there is was not it */
-  int32_t refused_path;                        /* penstock_path which that reason speaks of; -1: none is better */
+  uint64_t bytes;                             /* moved, counted from the request's start without a gap */
+  uint64_t bytes_by_path[PENSTOCK_PATH_ROOM]; /* their sum is bytes */
+  uint64_t direct_bytes;                      /* of bytes: moved by O_DIRECT */
+  uint64_t cached_bytes;                      /* of bytes: moved through the page cache */
+  int32_t path;                               /* penstock_path: the one chosen for the request */
+  int32_t reason;                             /* penstock_reason: why the best path there is was not it */
+  int32_t refused_path;                       /* penstock_path which that reason speaks of; -1: none is better */
+  int32_t path_reason;                        /* penstock_reason: why the path taken is slower than it could be */
+  uint64_t reserved[4];
 } penstock_report;
 
 /* ---- Session ------------------------------------------------------------------------------------------------ */

@@ -1,9 +1,12 @@
 // Penstock for C++20: RAII and result types over penstock.h, header only, nothing of its own.
 //
 //   auto session = penstock::Session::open();
+//   if (!session) return report(session.error().message());
 //   auto file = session->file(fd);
-//   auto moved = session->read(*file, device_pointer, size, 0);   // Result<Report>
-//   if (!moved) std::puts(moved.error().message().c_str());
+//   if (!file) return report(file.error().message());
+//   const penstock::Outcome outcome = session->read(*file, device_pointer, size, 0);
+//   if (!outcome) return report(outcome.status.message());   // The step, the cause, the remedy.
+//   use(outcome.report.bytes, outcome.report.path_name(), outcome.report.reason_name());
 //
 // Every call returns a Result or a Status; nothing throws but std::bad_alloc. A Session must outlive the Files,
 // Buffers, DeviceMemory and Queues made from it.
@@ -11,8 +14,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#if __cplusplus < 202002L
+#error "penstock.hpp needs C++20 (-std=c++20); penstock.h does for C and older C++"
+#endif
+
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,7 +51,7 @@ class [[nodiscard]] Status {
   penstock_status raw_{};
 };
 
-// A value, or the Status that stands in its way. Asking for the value of a failed Result is undefined.
+// A value, or the Status that stands in its way. Look before you take: asking a failed Result for its value aborts.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -51,13 +59,19 @@ class [[nodiscard]] Result {
   Result(Status status) : state_(std::in_place_index<1>, status) {}
 
   explicit operator bool() const { return state_.index() == 0; }
-  T& operator*() { return *std::get_if<0>(&state_); }
-  const T& operator*() const { return *std::get_if<0>(&state_); }
-  T* operator->() { return std::get_if<0>(&state_); }
-  const T* operator->() const { return std::get_if<0>(&state_); }
+  T& operator*() { return *checked(); }
+  const T& operator*() const { return *const_cast<Result*>(this)->checked(); }
+  T* operator->() { return checked(); }
+  const T* operator->() const { return const_cast<Result*>(this)->checked(); }
   Status error() const { return *this ? Status{} : *std::get_if<1>(&state_); }
 
  private:
+  T* checked() {
+    T* value = std::get_if<0>(&state_);
+    if (value == nullptr) std::abort();
+    return value;
+  }
+
   std::variant<T, Status> state_;
 };
 

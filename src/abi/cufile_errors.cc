@@ -28,6 +28,7 @@ CUfileOpError number_of(Code code) {
     case Code::unsupported: return CU_FILE_IO_NOT_SUPPORTED;
     case Code::device_lost: return CU_FILE_INVALID_CONTEXT_ERROR;
     case Code::past_allocation: return CU_FILE_CUDA_POINTER_RANGE_ERROR;
+    case Code::bad_setting: return CU_FILE_INVALID_VALUE;
   }
   return CU_FILE_INTERNAL_ERROR;
 }

@@ -387,4 +387,4 @@ unsigned penstock_counters(penstock_session* session, penstock_counter* counters
 static_assert(PENSTOCK_PATH_COUNT == core::kPathCount && PENSTOCK_REASON_COUNT == core::kReasonCount);
 static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
 static_assert(PENSTOCK_REASON_IO_URING_OFF == static_cast<int>(core::Reason::io_uring_off));
-static_assert(PENSTOCK_PAST_ALLOCATION == static_cast<int>(core::Code::past_allocation));
+static_assert(PENSTOCK_BAD_SETTING == static_cast<int>(core::Code::bad_setting));

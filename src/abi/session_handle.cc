@@ -45,6 +45,7 @@ penstock_report to_public(const Report& report) {
   out.path = static_cast<std::int32_t>(report.path);
   out.reason = static_cast<std::int32_t>(report.reason);
   out.refused_path = report.refused;
+  out.path_reason = static_cast<std::int32_t>(report.path_reason);
   return out;
 }
 

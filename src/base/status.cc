@@ -25,16 +25,21 @@ constexpr CodeText kCodeTexts[] = {
     {"the pointer is no memory known to the host or to a GPU", "pass memory that is allocated and still alive"},
     {"the range runs past the end of the registered buffer", "check size and offset against the registration"},
     {"there is no such GPU, or the CUDA driver cannot be used", "run 'penstock check' to see what is missing"},
-    {"the path that was required cannot move it", "run 'penstock explain' on the file, or drop the requirement"},
+    {"no path that the configuration allows can move it",
+     "run 'penstock explain' on the file for every path's reason, "
+     "or change PENSTOCK_PATHS or PENSTOCK_REQUIRE"},
     {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
      "open the file without O_DIRECT, or align offset and size to the file's block size"},
     {"the kernel moved fewer bytes than asked for, again and again", "check the kernel log for storage errors"},
     {"memory for the ring could not be had", "lower PENSTOCK_RING_MIB, or free host memory"},
-    {"a limit is reached", "release what is no longer used, or raise the limit in the configuration"},
+    {"a limit is reached",
+     "release what is no longer used, ask for less at once, or raise PENSTOCK_RING_MIB, which "
+     "bounds depth x bytes of all requests in flight"},
     {"the session is closed", "open the session before using it"},
     {"it is not supported on this kernel, device or build", "run 'penstock check' for what is supported here"},
     {"the GPU's context went away", "keep the CUDA context alive while its memory is in use"},
     {"the range runs past the end of the allocation", "check size and offset against the allocation"},
+    {"its value makes no sense", "give one of the values named, or leave it unset"},
 };
 
 const char* errno_remedy(int error_number) {

@@ -38,6 +38,7 @@ enum class Code : std::int32_t {
   unsupported = 18,        // Not possible on this kernel, device or build.
   device_lost = 19,        // The device context went away under us.
   past_allocation = 20,    // Past the end of an allocation.
+  bad_setting = 21,        // A configuration value that makes no sense.
 };
 
 enum class Domain : std::uint8_t {

@@ -76,8 +76,8 @@ constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
 Status number_from(std::uint64_t wish, const char* variable, std::uint64_t unit, std::uint64_t low, std::uint64_t high,
                    const char* step, std::uint64_t& value) {
   if (wish != 0) value = wish;
-  else if (variable != nullptr && !parse_number(variable, unit, value)) return failure(Code::invalid_argument, step);
-  return value < low || value > high ? failure(Code::invalid_argument, step) : success();
+  else if (variable != nullptr && !parse_number(variable, unit, value)) return failure(Code::bad_setting, step);
+  return value < low || value > high ? failure(Code::bad_setting, step) : success();
 }
 
 const char* first_said(const char* wish, const char* variable) { return wish != nullptr ? wish : variable; }
@@ -90,15 +90,16 @@ unsigned default_workers() {
 Status read_numbers(Config& config, const ConfigWishes& wishes, Environment environment) {
   Status status =
       number_from(wishes.ring_bytes, environment("PENSTOCK_RING_MIB"), 1u << 20, kRingBytesMin, kRingBytesMax,
-                  "understand the ring size (ring_bytes, PENSTOCK_RING_MIB)", config.ring_bytes);
+                  "understand the ring size (ring_bytes; PENSTOCK_RING_MIB: 1 to 65536)", config.ring_bytes);
   if (!status.ok()) return status;
-  status = number_from(wishes.chunk_bytes, environment("PENSTOCK_CHUNK_KIB"), 1u << 10, kChunkBytesMin, kChunkBytesMax,
-                       "understand the chunk size (chunk_bytes, PENSTOCK_CHUNK_KIB)", config.chunk_bytes);
+  status =
+      number_from(wishes.chunk_bytes, environment("PENSTOCK_CHUNK_KIB"), 1u << 10, kChunkBytesMin, kChunkBytesMax,
+                  "understand the chunk size (chunk_bytes; PENSTOCK_CHUNK_KIB: 64 to 1048576)", config.chunk_bytes);
   if (!status.ok()) return status;
   config.chunk_bytes = align_down(config.chunk_bytes, kChunkBytesMin);
   std::uint64_t workers = default_workers();
   status = number_from(wishes.workers, environment("PENSTOCK_WORKERS"), 1, 1, kWorkersMax,
-                       "understand the number of workers (workers, PENSTOCK_WORKERS)", workers);
+                       "understand the number of workers (workers; PENSTOCK_WORKERS: 1 to 256)", workers);
   config.workers = static_cast<unsigned>(workers);
   return status;
 }
@@ -106,16 +107,15 @@ Status read_numbers(Config& config, const ConfigWishes& wishes, Environment envi
 Status read_words(Config& config, const ConfigWishes& wishes, Environment environment) {
   if (const char* word = first_said(wishes.device, environment("PENSTOCK_DEVICE"));
       word != nullptr && !parse_word(word, kDeviceWords, config.device)) {
-    return failure(Code::invalid_argument, "understand the device (device, PENSTOCK_DEVICE: auto, cuda or host)");
+    return failure(Code::bad_setting, "understand the device (device, PENSTOCK_DEVICE: auto, cuda or host)");
   }
   if (const char* word = first_said(wishes.direct_io, environment("PENSTOCK_DIRECT_IO"));
       word != nullptr && !parse_word(word, kDirectWords, config.direct_io)) {
-    return failure(Code::invalid_argument,
-                   "understand direct I/O (direct_io, PENSTOCK_DIRECT_IO: auto, always or never)");
+    return failure(Code::bad_setting, "understand direct I/O (direct_io, PENSTOCK_DIRECT_IO: auto, always or never)");
   }
   if (const char* word = first_said(wishes.io_uring, environment("PENSTOCK_IO_URING"));
       word != nullptr && !parse_word(word, kUringWords, config.io_uring)) {
-    return failure(Code::invalid_argument, "understand io_uring (io_uring, PENSTOCK_IO_URING: auto or off)");
+    return failure(Code::bad_setting, "understand io_uring (io_uring, PENSTOCK_IO_URING: auto or off)");
   }
   return success();
 }
@@ -124,12 +124,17 @@ Status read_paths(Config& config, const ConfigWishes& wishes, Environment enviro
   for (const PathId path : kDefaultPaths) config.paths.paths[config.paths.count++] = path;
   if (const char* names = first_said(wishes.paths, environment("PENSTOCK_PATHS"));
       names != nullptr && !parse_paths(names, config.paths)) {
-    return failure(Code::invalid_argument, "understand the list of paths (paths, PENSTOCK_PATHS)");
+    return failure(Code::bad_setting,
+                   "understand the list of paths (paths; PENSTOCK_PATHS: some of "
+                   "p2pdma,pagecache,vendor,bounce,host,null, with commas)");
   }
   const char* name = first_said(wishes.require, environment("PENSTOCK_REQUIRE"));
   if (name == nullptr || name[0] == '\0') return success();
   config.require = path_named(name);
-  if (!config.require) return failure(Code::invalid_argument, "understand the required path (PENSTOCK_REQUIRE)");
+  if (!config.require)
+    return failure(
+        Code::bad_setting,
+        "understand the required path (require; PENSTOCK_REQUIRE: p2pdma, pagecache, vendor, bounce, host or null)");
   return success();
 }
 

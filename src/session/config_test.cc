@@ -64,7 +64,7 @@ TEST_F(ConfigTest, AValueThatMakesNoSenseIsAnErrorThatNamesIt) {
     variables = {{name, value}};
     const Result<Config> config = make();
     ASSERT_FALSE(config.ok()) << name << "=" << value;
-    EXPECT_TRUE(config.status().is(Code::invalid_argument));
+    EXPECT_TRUE(config.status().is(Code::bad_setting));
     EXPECT_NE(describe(config.status()).find(name), std::string::npos) << describe(config.status());
   }
 }

@@ -174,7 +174,7 @@ Status Session::choose(Checked& checked) {
       if (config_.require && *config_.require != verdict.path) continue;
       checked.path = path.get();
       report.path = verdict.path;
-      if (report.refused < 0 && verdict.reason != Reason::none) report.reason = verdict.reason;
+      report.path_reason = verdict.reason;
       return success();
     }
     if (report.refused < 0) {

@@ -29,8 +29,9 @@ struct Report {
   std::uint64_t bytes = 0;         // Moved, from the request's start on without a gap.
   std::uint64_t direct_bytes = 0;  // Of these, by O_DIRECT; the rest went through the page cache.
   PathId path = PathId::bounce;
-  Reason reason = Reason::none;  // Why `refused` was not the path.
-  int refused = -1;              // The best path that refused, as a PathId; -1 where none did.
+  Reason reason = Reason::none;       // Why `refused` was not the path.
+  Reason path_reason = Reason::none;  // Why the path itself is slower than it could be.
+  int refused = -1;                   // The best path that refused, as a PathId; -1 where none did.
 };
 
 struct Outcome {

@@ -147,7 +147,7 @@ TEST_F(PublicApiTest, OptionsOfAnOlderCallerAndBadOnes) {
   bad.paths = "bounce,fastest";
   const auto refused = Session::open(bad);
   ASSERT_FALSE(refused);
-  EXPECT_TRUE(refused.error().is(PENSTOCK_INVALID_ARGUMENT));
+  EXPECT_TRUE(refused.error().is(PENSTOCK_BAD_SETTING));
   EXPECT_NE(refused.error().message().find("PENSTOCK_PATHS"), std::string::npos) << refused.error().message();
 }
 

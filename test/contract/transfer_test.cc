@@ -358,6 +358,7 @@ TEST_P(TransferTest, TheReasonsAreOnRecord) {
   const Reason why = world().cuda ? Reason::not_built : Reason::stand_in;
   EXPECT_EQ(outcome.report.reason, why);
   EXPECT_EQ(outcome.report.refused, static_cast<int>(PathId::p2pdma));
+  EXPECT_EQ(outcome.report.path_reason, world().io_uring ? Reason::none : Reason::io_uring_off);
   EXPECT_EQ(session().counters().total(PathId::bounce, why, Op::write).bytes, 4096u);
   ASSERT_EQ(count, 5u);
   EXPECT_EQ(verdicts[0].reason, why);
