@@ -138,6 +138,18 @@ Job job_of(const BenchSettings& settings, const Range& range, Session& session, 
   return job;
 }
 
+// Before anything is touched: every thread fills depth blocks, and a machine must not be emptied of memory unawares.
+void check_memory(const BenchSettings& settings, const Session& session) {
+  const std::uint64_t each = settings.block_size * settings.depth;
+  const auto device = session.device(settings.on_device() ? settings.gpu : 0);
+  if (!device || each * settings.threads <= device->memory_bytes / 2) return;
+  throw Failure(fmt::format("{} threads x depth {} x {} take {}, more than half of the memory ({}); use fewer threads, "
+                            "less depth or smaller blocks",
+                            settings.threads, settings.depth, format_size(settings.block_size),
+                            format_size(each * settings.threads), format_size(device->memory_bytes)),
+                kUsage);
+}
+
 // Says what will be measured; on stdout for people, nowhere with --json.
 BenchOutcome announce(const BenchSettings& settings, const Range& range, const Session& session, const File& file) {
   BenchOutcome outcome;
@@ -188,6 +200,7 @@ int run_bench(const BenchSettings& settings) {
   choice.direct_io = settings.direct ? "always" : settings.buffered ? "never" : "";
   Session session = open_session(choice);
   if (settings.on_device()) check_gpu(session, settings.gpu);
+  check_memory(settings, session);
   const bool is_new = settings.is_write() && !exists(settings.file);
   const OpenFile opened = open_target(settings);
   std::optional<Created> created;

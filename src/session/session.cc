@@ -91,6 +91,7 @@ Result<std::uint64_t> Session::register_file(int fd) {
 }
 
 Status Session::deregister_file(std::uint64_t handle) {
+  if (is_inherited()) return failure(Code::closed, "deregister the file");
   File* file = files_.retire(handle);
   if (file == nullptr) return failure(Code::not_registered, "deregister the file");
   {
