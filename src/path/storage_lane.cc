@@ -209,18 +209,22 @@ std::uint64_t StorageLane::payload_moved(const Slot& slot) const {
   return slot.moved <= skipped ? 0 : std::min(slot.moved - skipped, chunk.size);
 }
 
-Status StorageLane::start_copy(std::uint32_t index) {
-  Slot& slot = slots_[index];
+// Between the slot and the device, whichever way the task goes, with the slot's marker behind it.
+Status StorageLane::queue_copy(std::uint32_t index) {
+  const Slot& slot = slots_[index];
   const Chunk& chunk = slot.task.chunk;
   std::byte* const payload = slot.memory + (chunk.file_offset - chunk.io_offset);
   Status status = slot.task.op == Op::read ? copies_->copy_to_device(slot.task.memory, payload, payload_moved(slot))
                                            : copies_->copy_to_host(payload, slot.task.memory, chunk.size);
   if (status.ok()) status = copies_->record(index);
-  if (!status.ok()) {
-    broken_ = true;  // A copy without a marker behind it may still be under way: no slot is safe to use again.
-    return status;
-  }
-  slot.phase = Phase::copying;
+  if (!status.ok()) broken_ = true;  // It may be under way with no marker behind it: no slot is safe to use again.
+  return status;
+}
+
+Status StorageLane::start_copy(std::uint32_t index) {
+  const Status status = queue_copy(index);
+  if (!status.ok()) return status;
+  slots_[index].phase = Phase::copying;
   copying_[(copying_head_ + copying_count_++) % copying_.size()] = index;
   return status;
 }
@@ -335,25 +339,18 @@ Completion StorageLane::run(const Task& task) {
   slot.task = task;
   slot.memory = staged_ ? block_.data() : task.memory;
   slot.status = prepare(slot);
-  std::byte* const payload = slot.memory + (task.chunk.file_offset - task.chunk.io_offset);
-  if (slot.status.ok() && staged_ && task.op == Op::write) {
-    slot.status = copy_now(Op::write, payload, task.memory, task.chunk.size);
-  }
+  if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_now(0);
   while (slot.status.ok()) {
     if (advance(slot, perform(storage_, operation(slot, 0))) == Next::done) break;
   }
-  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) {
-    slot.status = copy_now(Op::read, payload, task.memory, payload_moved(slot));
-  }
+  if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(0);
   slot.phase = Phase::free;
   return completion_of(slot);
 }
 
-Status StorageLane::copy_now(Op op, std::byte* slot_memory, std::byte* device_memory, std::uint64_t size) {
-  Status status = op == Op::read ? copies_->copy_to_device(device_memory, slot_memory, size)
-                                 : copies_->copy_to_host(slot_memory, device_memory, size);
-  if (status.ok()) status = copies_->record(0);
-  if (status.ok()) status = copies_->wait(0, true);
+Status StorageLane::copy_now(std::uint32_t index) {
+  Status status = queue_copy(index);
+  if (status.ok()) status = copies_->wait(index, true);
   if (!status.ok()) broken_ = true;
   return status;
 }

@@ -62,7 +62,8 @@ class StorageLane final : public Lane {
   Status start_copy(std::uint32_t index);
   void on_copied(std::uint32_t index);
   void fail_copy(std::uint32_t index, const Status& status);
-  Status copy_now(Op op, std::byte* slot_memory, std::byte* device_memory, std::uint64_t size);
+  Status queue_copy(std::uint32_t index);
+  Status copy_now(std::uint32_t index);
   void finish(std::uint32_t index, Status status);
   bool reap_ring(bool wait);
   bool reap_copies(bool wait);
