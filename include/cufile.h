@@ -2,7 +2,8 @@
  * for NVIDIA's library already use (cuFile 1.15; docs/compatibility.md says what differs).
  *
  * Written from published facts: NVIDIA's API reference, the cuda-python bindings and layouts measured on machines.
- * Batches, streams, parameters and statistics are declared when they are served; their types already stand here.
+ * Statistics have the layout of cuFile 1.15 to 1.18. P2P flags, GPU bounce-buffer slabs, topology export, cuFileReadv
+ * and cuFileWritev are of later versions and stand in this header too.
  *
  * Conventions: functions return CUfileError_t by value (err 0 is success; err 5011 carries a CUresult in cu_err).
  * cuFileRead and cuFileWrite return bytes, or -1 with errno set: to a system error, or to a CUfileOpError (5001 and
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <time.h>
 
 #if defined(__has_include)
 #if __has_include(<cuda.h>) && !defined(PENSTOCK_CUFILE_WITHOUT_CUDA)
@@ -204,7 +206,7 @@ typedef struct CUfileDescr {
 
 typedef void* CUfileHandle_t;
 
-/* ---- Batches and streams: types only, until they are served ----------------------------------------------------- */
+/* ---- Batches and streams: types ---------------------------------------------------------------------------------- */
 
 typedef enum CUfileOpcode { CUFILE_READ = 0, CUFILE_WRITE = 1 } CUfileOpcode_t;
 
@@ -251,6 +253,173 @@ typedef void* CUfileBatchHandle_t;
 #define CU_FILE_RDMA_REGISTER 1
 #define CU_FILE_RDMA_RELAXED_ORDERING (1 << 1)
 
+typedef struct CUfileIOVec {
+  void* base;
+  size_t len;
+} CUfileIOVec_t;
+
+/* ---- Parameters: numbers ------------------------------------------------------------------------------------------
+ */
+
+typedef enum CUFileSizeTConfigParameter {
+  CUFILE_PARAM_PROFILE_STATS = 0,
+  CUFILE_PARAM_EXECUTION_MAX_IO_QUEUE_DEPTH = 1,
+  CUFILE_PARAM_EXECUTION_MAX_IO_THREADS = 2,
+  CUFILE_PARAM_EXECUTION_MIN_IO_THRESHOLD_SIZE_KB = 3,
+  CUFILE_PARAM_EXECUTION_MAX_REQUEST_PARALLELISM = 4,
+  CUFILE_PARAM_PROPERTIES_MAX_DIRECT_IO_SIZE_KB = 5,
+  CUFILE_PARAM_PROPERTIES_MAX_DEVICE_CACHE_SIZE_KB = 6,
+  CUFILE_PARAM_PROPERTIES_PER_BUFFER_CACHE_SIZE_KB = 7,
+  CUFILE_PARAM_PROPERTIES_MAX_DEVICE_PINNED_MEM_SIZE_KB = 8,
+  CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE = 9,
+  CUFILE_PARAM_POLLTHRESHOLD_SIZE_KB = 10,
+  CUFILE_PARAM_PROPERTIES_BATCH_IO_TIMEOUT_MS = 11
+} CUFileSizeTConfigParameter_t;
+
+typedef enum CUFileBoolConfigParameter {
+  CUFILE_PARAM_PROPERTIES_USE_POLL_MODE = 0,
+  CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE = 1,
+  CUFILE_PARAM_FORCE_COMPAT_MODE = 2,
+  CUFILE_PARAM_FS_MISC_API_CHECK_AGGRESSIVE = 3,
+  CUFILE_PARAM_EXECUTION_PARALLEL_IO = 4,
+  CUFILE_PARAM_PROFILE_NVTX = 5, /* deprecated; without effect here */
+  CUFILE_PARAM_PROPERTIES_ALLOW_SYSTEM_MEMORY = 6,
+  CUFILE_PARAM_USE_PCIP2PDMA = 7,
+  CUFILE_PARAM_PREFER_IO_URING = 8,
+  CUFILE_PARAM_FORCE_ODIRECT_MODE = 9,
+  CUFILE_PARAM_SKIP_TOPOLOGY_DETECTION = 10,
+  CUFILE_PARAM_STREAM_MEMOPS_BYPASS = 11
+} CUFileBoolConfigParameter_t;
+
+typedef enum CUFileStringConfigParameter {
+  CUFILE_PARAM_LOGGING_LEVEL = 0,
+  CUFILE_PARAM_ENV_LOGFILE_PATH = 1,
+  CUFILE_PARAM_LOG_DIR = 2
+} CUFileStringConfigParameter_t;
+
+/* Used by no function; kept for programs that name it. */
+typedef enum CUFileArrayConfigParameter {
+  CUFILE_PARAM_POSIX_POOL_SLAB_SIZE_KB = 0,
+  CUFILE_PARAM_POSIX_POOL_SLAB_COUNT = 1,
+  CUFILE_PARAM_GPU_BOUNCE_BUFFER_SLAB_SIZE_KB = 2,
+  CUFILE_PARAM_GPU_BOUNCE_BUFFER_SLAB_COUNT = 3
+} CUFileArrayConfigParameter_t;
+
+/* Bit positions, and the masks that the functions take. */
+typedef enum CUfileP2PFlags {
+  CUFILE_P2PDMA = 0,
+  CUFILE_NVFS = 1,
+  CUFILE_DMABUF = 2,
+  CUFILE_C2C = 3,
+  CUFILE_NVIDIA_PEERMEM = 4
+} CUfileP2PFlags_t;
+
+#define CU_FILE_P2P_FLAG_PCI_P2PDMA (1 << CUFILE_P2PDMA)
+#define CU_FILE_P2P_FLAG_NVFS (1 << CUFILE_NVFS)
+#define CU_FILE_P2P_FLAG_DMABUF (1 << CUFILE_DMABUF)
+#define CU_FILE_P2P_FLAG_C2C (1 << CUFILE_C2C)
+
+/* ---- Statistics: times in microseconds, rates in bytes or operations a second ---------------------------------------
+ */
+
+#define CUFILE_GPU_UUID_LEN 16
+
+typedef struct CUfileOpCounter {
+  uint64_t ok;
+  uint64_t err;
+} CUfileOpCounter_t;
+
+typedef struct CUfileStatsLevel1 {
+  CUfileOpCounter_t read_ops;
+  CUfileOpCounter_t write_ops;
+  CUfileOpCounter_t hdl_register_ops;
+  CUfileOpCounter_t hdl_deregister_ops;
+  CUfileOpCounter_t buf_register_ops;
+  CUfileOpCounter_t buf_deregister_ops;
+  uint64_t read_bytes;
+  uint64_t write_bytes;
+  uint64_t read_bw_bytes_per_sec;
+  uint64_t write_bw_bytes_per_sec;
+  uint64_t read_lat_avg_us;
+  uint64_t write_lat_avg_us;
+  uint64_t read_ops_per_sec;
+  uint64_t write_ops_per_sec;
+  uint64_t read_lat_sum_us;
+  uint64_t write_lat_sum_us;
+  CUfileOpCounter_t batch_submit_ops;
+  CUfileOpCounter_t batch_complete_ops;
+  CUfileOpCounter_t batch_setup_ops;
+  CUfileOpCounter_t batch_cancel_ops;
+  CUfileOpCounter_t batch_destroy_ops;
+  CUfileOpCounter_t batch_enqueued_ops;
+  CUfileOpCounter_t batch_posix_enqueued_ops;
+  CUfileOpCounter_t batch_processed_ops;
+  CUfileOpCounter_t batch_posix_processed_ops;
+  CUfileOpCounter_t batch_nvfs_submit_ops;
+  CUfileOpCounter_t batch_p2p_submit_ops;
+  CUfileOpCounter_t batch_aio_submit_ops;
+  CUfileOpCounter_t batch_iouring_submit_ops;
+  CUfileOpCounter_t batch_mixed_io_submit_ops;
+  CUfileOpCounter_t batch_total_submit_ops;
+  uint64_t batch_read_bytes;
+  uint64_t batch_write_bytes;
+  uint64_t batch_read_bw_bytes;
+  uint64_t batch_write_bw_bytes;
+  uint64_t batch_submit_lat_avg_us;
+  uint64_t batch_completion_lat_avg_us;
+  uint64_t batch_submit_ops_per_sec;
+  uint64_t batch_complete_ops_per_sec;
+  uint64_t batch_submit_lat_sum_us;
+  uint64_t batch_completion_lat_sum_us;
+  uint64_t last_batch_read_bytes;
+  uint64_t last_batch_write_bytes;
+} CUfileStatsLevel1_t;
+
+typedef struct CUfileStatsLevel2 {
+  CUfileStatsLevel1_t basic;
+  uint64_t read_size_kb_hist[32]; /* [0]: below 4 KiB; then a row for each power of two */
+  uint64_t write_size_kb_hist[32];
+} CUfileStatsLevel2_t;
+
+typedef struct CUfilePerGpuStats {
+  char uuid[CUFILE_GPU_UUID_LEN];
+  uint64_t read_bytes;
+  uint64_t read_bw_bytes_per_sec;
+  uint64_t read_utilization;
+  uint64_t read_duration_us;
+  uint64_t n_total_reads;
+  uint64_t n_p2p_reads;
+  uint64_t n_nvfs_reads;
+  uint64_t n_posix_reads;
+  uint64_t n_unaligned_reads;
+  uint64_t n_dr_reads;
+  uint64_t n_sparse_regions;
+  uint64_t n_inline_regions;
+  uint64_t n_reads_err;
+  uint64_t writes_bytes;
+  uint64_t write_bw_bytes_per_sec;
+  uint64_t write_utilization;
+  uint64_t write_duration_us;
+  uint64_t n_total_writes;
+  uint64_t n_p2p_writes;
+  uint64_t n_nvfs_writes;
+  uint64_t n_posix_writes;
+  uint64_t n_unaligned_writes;
+  uint64_t n_dr_writes;
+  uint64_t n_writes_err;
+  uint64_t n_mmap;
+  uint64_t n_mmap_ok;
+  uint64_t n_mmap_err;
+  uint64_t n_mmap_free;
+  uint64_t reg_bytes;
+} CUfilePerGpuStats_t;
+
+typedef struct CUfileStatsLevel3 {
+  CUfileStatsLevel2_t detailed;
+  uint32_t num_gpus;
+  CUfilePerGpuStats_t per_gpu_stats[16];
+} CUfileStatsLevel3_t;
+
 /* ---- Driver --------------------------------------------------------------------------------------------------- */
 
 /* Opens the driver, or counts one more user of it. Optional: the first registration or transfer opens it too. */
@@ -276,6 +445,69 @@ CUfileError_t cuFileBufRegister(const void* bufPtr_base, size_t length, int flag
 CUfileError_t cuFileBufDeregister(const void* bufPtr_base);
 ssize_t cuFileRead(CUfileHandle_t fh, void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset);
 ssize_t cuFileWrite(CUfileHandle_t fh, const void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset);
+/* One contiguous range of the file, scattered over or gathered from iovcnt pieces of memory in order. flags must be 0.
+ */
+ssize_t cuFileReadv(CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t iovcnt, off_t file_offset, unsigned flags);
+ssize_t cuFileWritev(CUfileHandle_t fh, const CUfileIOVec_t* iov, size_t iovcnt, off_t file_offset, unsigned flags);
+
+/* ---- Batches -------------------------------------------------------------------------------------------------- */
+
+/* Room for `nr` entries that are not reaped. */
+CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr);
+/* Starts all entries or none; the parameters are copied. */
+CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CUfileIOParams_t* iocbp,
+                                  unsigned int flags);
+/* *nr: room in `iocbp`, then how many events were written. Waits for min_nr of them, or as many as are outstanding, no
+ * longer than `timeout` (NULL: as long as it takes). Each entry is reported once. */
+CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min_nr, unsigned* nr,
+                                     CUfileIOEvents_t* iocbp, struct timespec* timeout);
+CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp);
+/* Cancels what has not begun and waits for the rest. */
+void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp);
+
+/* ---- Streams -------------------------------------------------------------------------------------------------- */
+
+/* In stream order: the values behind the pointers are read when the stream arrives, *bytes_read_p (bytes, or a negative
+ * errno or CUfileOpError) is written before it goes on. All of them must stay valid until then. */
+CUfileError_t cuFileReadAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
+                              off_t* bufPtr_offset_p, ssize_t* bytes_read_p, CUstream stream);
+CUfileError_t cuFileWriteAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
+                               off_t* bufPtr_offset_p, ssize_t* bytes_written_p, CUstream stream);
+/* Optional. flags: CU_FILE_STREAM_FIXED_...: what may be read at the call already. */
+CUfileError_t cuFileStreamRegister(CUstream stream, unsigned flags);
+CUfileError_t cuFileStreamDeregister(CUstream stream);
+
+/* ---- Parameters: set while the driver is closed, in force when it opens -------------------------------------------
+ */
+
+CUfileError_t cuFileGetParameterSizeT(CUFileSizeTConfigParameter_t param, size_t* value);
+CUfileError_t cuFileGetParameterBool(CUFileBoolConfigParameter_t param, bool* value);
+CUfileError_t cuFileGetParameterString(CUFileStringConfigParameter_t param, char* desc_str, int len);
+CUfileError_t cuFileSetParameterSizeT(CUFileSizeTConfigParameter_t param, size_t value);
+CUfileError_t cuFileSetParameterBool(CUFileBoolConfigParameter_t param, bool value);
+CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t param, const char* desc_str);
+CUfileError_t cuFileGetParameterMinMaxValue(CUFileSizeTConfigParameter_t param, size_t* min_value, size_t* max_value);
+/* `len` pairs of a slab's size in KiB and the number of such slabs. */
+CUfileError_t cuFileSetParameterPosixPoolSlabArray(const size_t* size_values, const size_t* count_values, int len);
+CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* size_values, size_t* count_values, int len);
+CUfileError_t cuFileSetParameterGpuBounceBufferSlabArray(const size_t* size_values, const size_t* count_values,
+                                                         int len);
+CUfileError_t cuFileGetParameterGpuBounceBufferSlabArray(size_t* size_values, size_t* count_values, int len);
+CUfileError_t cuFileDriverSetP2PFlags(CUfileDriverStatusFlags_t status_flag, CUfileP2PFlags_t p2p_flags);
+CUfileError_t cuFileDriverGetP2PFlags(CUfileDriverStatusFlags_t status_flag, CUfileP2PFlags_t* p2p_flags);
+CUfileError_t cuFileExportPCIeTopology(const char* filename);
+CUfileError_t cuFileGetBARSizeInKB(int gpuIndex, size_t* barSize);
+
+/* ---- Statistics ----------------------------------------------------------------------------------------------- */
+
+CUfileError_t cuFileSetStatsLevel(int level); /* 0 (off) to 3 */
+CUfileError_t cuFileGetStatsLevel(int* level);
+CUfileError_t cuFileStatsStart(void);
+CUfileError_t cuFileStatsStop(void);
+CUfileError_t cuFileStatsReset(void);
+CUfileError_t cuFileGetStatsL1(CUfileStatsLevel1_t* stats);
+CUfileError_t cuFileGetStatsL2(CUfileStatsLevel2_t* stats);
+CUfileError_t cuFileGetStatsL3(CUfileStatsLevel3_t* stats);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -77,3 +77,31 @@ EXPECT(CUFILE_READ == 0 && CUFILE_WRITE == 1 && CUFILE_BATCH == 1);
 EXPECT(CUFILE_WAITING == 1 && CUFILE_PENDING == 2 && CUFILE_INVALID == 4 && CUFILE_CANCELED == 8);
 EXPECT(CUFILE_COMPLETE == 16 && CUFILE_TIMEOUT == 32 && CUFILE_FAILED == 64);
 EXPECT(CU_FILE_STREAM_PAGE_ALIGNED_INPUTS == 8 && CU_FILE_RDMA_RELAXED_ORDERING == 2);
+
+EXPECT(sizeof(CUfileIOVec_t) == 16);
+AT(CUfileIOVec_t, len, 8);
+EXPECT(sizeof(CUfileOpCounter_t) == 16);
+
+EXPECT(sizeof(CUfileStatsLevel1_t) == 512);
+AT(CUfileStatsLevel1_t, read_bytes, 96);
+AT(CUfileStatsLevel1_t, read_lat_sum_us, 160);
+AT(CUfileStatsLevel1_t, batch_submit_ops, 176);
+AT(CUfileStatsLevel1_t, batch_total_submit_ops, 400);
+AT(CUfileStatsLevel1_t, batch_read_bytes, 416);
+AT(CUfileStatsLevel1_t, last_batch_write_bytes, 504);
+
+EXPECT(sizeof(CUfileStatsLevel2_t) == 1024);
+AT(CUfileStatsLevel2_t, read_size_kb_hist, 512);
+AT(CUfileStatsLevel2_t, write_size_kb_hist, 768);
+
+EXPECT(sizeof(CUfilePerGpuStats_t) == 248);
+AT(CUfilePerGpuStats_t, read_bytes, 16);
+AT(CUfilePerGpuStats_t, n_reads_err, 112);
+AT(CUfilePerGpuStats_t, writes_bytes, 120);
+AT(CUfilePerGpuStats_t, n_writes_err, 200);
+AT(CUfilePerGpuStats_t, n_mmap, 208);
+AT(CUfilePerGpuStats_t, reg_bytes, 240);
+
+EXPECT(sizeof(CUfileStatsLevel3_t) == 5000);
+AT(CUfileStatsLevel3_t, num_gpus, 1024);
+AT(CUfileStatsLevel3_t, per_gpu_stats, 1032);
