@@ -1,0 +1,160 @@
+#include "model/checkpoint.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/input.h"
+
+namespace penstock::model {
+namespace {
+
+// Ranks of a node that move bytes at the same time.
+double movers(const Job& job, const Fleet& fleet) {
+  return job.is_sharded || job.is_replicated ? std::max(1.0, fleet.ranks / fleet.nodes) : 1;
+}
+
+double stored_bytes(const Job& job, const Fleet& fleet) {
+  return job.is_replicated ? job.bytes : job.bytes / fleet.nodes;
+}
+
+double moved_bytes(const Job& job, const Fleet& fleet) {
+  return job.is_replicated ? job.bytes * movers(job, fleet) : stored_bytes(job, fleet);
+}
+
+double ceiling(const Fleet& fleet) { return fleet.drives * fleet.drive_bytes_per_s; }
+
+// A cache takes its part at the full rate, the rest goes at the rate of real use.
+Stage drives(const Job& job, const Fleet& fleet, const Constants& constants, double bytes) {
+  if (fleet.fabric_bytes_per_s > 0) return {"fabric", bytes, fleet.fabric_bytes_per_s / fleet.nodes};
+  const double cached = job.is_load ? 0 : std::min(bytes, fleet.drive_cache_bytes);
+  const double seconds =
+      cached / ceiling(fleet) + (bytes - cached) / (ceiling(fleet) * constants[Constant::kDriveShare]);
+  return {"drives", bytes, bytes / seconds};
+}
+
+Stage gpu_links(const Job& job, const Fleet& fleet, const Constants& constants) {
+  const double count = movers(job, fleet);
+  const double alone = count * constants[Constant::kGpuLink];
+  return {"GPU links", moved_bytes(job, fleet), count > 1 ? std::min(alone, constants[Constant::kNodeLinks]) : alone};
+}
+
+Stage by_each(std::string_view name, const Job& job, const Fleet& fleet, double each, double all) {
+  return {name, moved_bytes(job, fleet), std::min(movers(job, fleet) * each, all)};
+}
+
+}  // namespace
+
+std::string_view path_model_name(PathModel kind) {
+  switch (kind) {
+    case PathModel::kDirect: return "direct";
+    case PathModel::kBounce: return "good host";
+    case PathModel::kSerial: return "host, no overlap";
+    case PathModel::kPoor: return "poor host";
+    case PathModel::kMeasured: return "measured here";
+  }
+  return "";
+}
+
+void check(const Fleet& fleet) {
+  require_positive("the number of ranks", fleet.ranks, 1e7);
+  require_positive("the number of nodes", fleet.nodes, fleet.ranks);
+  require_positive("the number of drives", fleet.drives, 1e6);
+  require_positive("the rate of a drive in B/s", fleet.drive_bytes_per_s, 1e13);
+  require_not_negative("the drives' cache in bytes", fleet.drive_cache_bytes, 1e16);
+  require_not_negative("the rate of the fabric in B/s", fleet.fabric_bytes_per_s, 1e16);
+  require_not_negative("the measured rate in B/s", fleet.measured_bytes_per_s, 1e16);
+}
+
+void check(const Job& job) {
+  require_positive("the size in bytes", job.bytes, 1e18);
+  require_not_negative("the number of files", job.files, 1e12);
+}
+
+void check(const Training& run) {
+  require_positive("the length of the run in hours", run.hours, 1e7);
+  require_positive("the time between failures in s", run.failure_s, 1e13);
+  require_not_negative("the time to recover in s", run.recovery_s, 1e9);
+  require_not_negative("the interval in s", run.period_s, 1e10);
+  require_not_negative("the price of a GPU-hour", run.gpu_hour_price, 1e6);
+}
+
+std::vector<Stage> stages(PathModel kind, const Job& job, const Fleet& fleet, const Constants& constants) {
+  using enum Constant;
+  const double once = stored_bytes(job, fleet), all = moved_bytes(job, fleet);
+  switch (kind) {
+    case PathModel::kDirect: return {drives(job, fleet, constants, all), gpu_links(job, fleet, constants)};
+    case PathModel::kBounce:
+      return {drives(job, fleet, constants, once), gpu_links(job, fleet, constants),
+              by_each("host copy", job, fleet, constants[kHostCopyGpu], constants[kHostCopyNode])};
+    case PathModel::kSerial: {
+      std::vector<Stage> all_stages = {
+          drives(job, fleet, constants, once),
+          by_each("pageable copy", job, fleet, constants[kPageableCopy], constants[kHostCopyNode])};
+      if (!job.is_load) {
+        all_stages.push_back(
+            by_each("page-cache write", job, fleet, constants[kPageCacheWrite], constants[kHostCopyNode]));
+      }
+      return all_stages;
+    }
+    case PathModel::kPoor:
+      return {drives(job, fleet, constants, once),
+              by_each("poor host path", job, fleet, constants[kPoorHost], constants[kHostCopyNode])};
+    case PathModel::kMeasured: return {{"measured path", all, fleet.measured_bytes_per_s}};
+  }
+  throw InvalidInput("there is no such path");
+}
+
+Duration duration(PathModel kind, const Job& job, const Fleet& fleet, const Constants& constants) {
+  const std::vector<Stage> all = stages(kind, job, fleet, constants);
+  const auto slowest = std::max_element(all.begin(), all.end(),
+                                        [](const Stage& a, const Stage& b) { return a.seconds() < b.seconds(); });
+  double seconds = slowest->seconds();
+  if (kind == PathModel::kSerial) {
+    seconds = 0;
+    for (const Stage& stage : all) seconds += stage.seconds();
+  }
+  const double opening = job.files * constants[Constant::kFileLatency];
+  return {seconds + opening, opening > seconds ? "one file after the other" : slowest->name};
+}
+
+double snapshot_s(const Job& job, const Fleet& fleet, const Constants& constants) {
+  return gpu_links(job, fleet, constants).seconds();
+}
+
+double failure_s(double ranks, const Constants& constants) { return constants[Constant::kAcceleratorLife] / ranks; }
+
+double young_daly_s(double save_s, double failure_s) { return std::sqrt(2 * save_s * failure_s); }
+
+// A failure costs, on average, half a period and the part of the save behind which training went on already.
+static double lost_to_failure_s(const Training& run, double period_s) {
+  return period_s / 2 + std::max(0.0, run.save_s - run.stall_s);
+}
+
+double goodput(const Training& run, double period_s) {
+  const double working = 1 - std::min(1.0, run.stall_s / period_s);
+  return working * run.failure_s / (run.failure_s + run.recovery_s + lost_to_failure_s(run, period_s));
+}
+
+// The maximum of goodput() over the period. One save must end before the next begins.
+double best_period_s(const Training& run) {
+  const double between = run.failure_s + run.recovery_s + std::max(0.0, run.save_s - run.stall_s);
+  const double best = run.stall_s + std::sqrt(2 * between * run.stall_s + run.stall_s * run.stall_s);
+  return std::max(best, run.save_s);
+}
+
+Losses losses(const Training& run) {
+  const double period_s = run.period_s > 0 ? std::max(run.period_s, run.save_s) : best_period_s(run);
+  const double rework_s = lost_to_failure_s(run, period_s);
+  const double failures = run.hours * 3600 / (run.failure_s + run.recovery_s + rework_s);
+  const double stalled = std::min(1.0, run.stall_s / period_s);
+  Losses lost{period_s,
+              goodput(run, period_s),
+              failures * run.failure_s * stalled / 3600,
+              failures * rework_s / 3600,
+              failures * run.recovery_s / 3600,
+              0};
+  lost.money = lost.hours() * run.gpus * run.gpu_hour_price;
+  return lost;
+}
+
+}  // namespace penstock::model

@@ -1,0 +1,268 @@
+#include "model/checkpoint_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/input.h"
+#include "model/published.h"
+
+namespace penstock::model {
+namespace {
+
+using enum Constant;
+
+// With the size settled, and everything checked.
+CheckpointInput settled(CheckpointInput input) {
+  if (input.model.parameters != 0) {
+    require_positive("the number of parameters", input.model.parameters, 1e15);
+    require_not_negative("the bytes of a weight", input.model.weight_bytes, 64);
+    require_not_negative("the optimizer's bytes for a parameter", input.model.optimizer_bytes, 256);
+    input.job.bytes = input.model.bytes();
+  }
+  check(input.job);
+  check(input.fleet);
+  require_not_negative("the number of checkpoints", input.checkpoints, 1e9);
+  require_not_negative("the time between failures in hours", input.mtbf_hours, 1e9);
+  return input;
+}
+
+std::vector<PathModel> paths_of(const CheckpointInput& input) {
+  std::vector<PathModel> paths = {PathModel::kDirect, PathModel::kBounce, PathModel::kSerial, PathModel::kPoor};
+  if (input.fleet.measured_bytes_per_s > 0) paths.push_back(PathModel::kMeasured);
+  return paths;
+}
+
+Job load_of(Job job) {
+  job.is_load = true;
+  return job;
+}
+
+double load_s(PathModel path, const CheckpointInput& input, const Constants& constants) {
+  Fleet fleet = input.fleet;
+  if (input.load_measured_bytes_per_s > 0) fleet.measured_bytes_per_s = input.load_measured_bytes_per_s;
+  return duration(path, load_of(input.job), fleet, constants).seconds;
+}
+
+Training run_of(PathModel path, bool is_overlapped, const CheckpointInput& input, const Constants& constants) {
+  Training run;
+  run.hours = input.run_hours;
+  run.failure_s = input.mtbf_hours > 0 ? input.mtbf_hours * 3600 : failure_s(input.fleet.ranks, constants);
+  run.save_s = duration(path, input.job, input.fleet, constants).seconds;
+  run.stall_s = is_overlapped ? std::min(run.save_s, snapshot_s(input.job, input.fleet, constants)) : run.save_s;
+  run.recovery_s = input.restart_s + load_s(path, input, constants);
+  run.period_s = input.checkpoints > 0 ? input.run_hours * 3600 / input.checkpoints : 0;
+  run.gpus = input.fleet.ranks;
+  run.gpu_hour_price = constants[kGpuHourPrice];
+  check(run);
+  return run;
+}
+
+Sheet times_sheet(const CheckpointInput& input, const Constants& constants) {
+  Sheet sheet{"times",
+              input.job.is_load ? "One load" : "One checkpoint",
+              {{"path", "path"},
+               {"seconds", input.job.is_load ? "load, s" : "save, s"},
+               {"gb_per_s", "GB/s, all nodes"},
+               {"binds", "what binds"},
+               {"times_direct", "times direct"}},
+              {}};
+  const double direct_s = duration(PathModel::kDirect, input.job, input.fleet, constants).seconds;
+  const double copies = input.job.is_replicated ? input.fleet.ranks : 1;
+  for (const PathModel path : paths_of(input)) {
+    const Duration one = duration(path, input.job, input.fleet, constants);
+    sheet.rows.push_back({path_model_name(path), number(one.seconds),
+                          number(copies * input.job.bytes / one.seconds / 1e9), one.binds,
+                          number(one.seconds / direct_s)});
+  }
+  return sheet;
+}
+
+Sheet run_sheet(const CheckpointInput& input, const Constants& constants) {
+  Sheet sheet{"run",
+              fmt::format("A run of {:g} h", input.run_hours),
+              {{"path", "path"},
+               {"mode", "training"},
+               {"stall_s", "stall, s"},
+               {"recovery_s", "recovery, s"},
+               {"young_daly_s", "Young/Daly, s"},
+               {"best_s", "best, s"},
+               {"interval_s", "used, s"},
+               {"goodput", "goodput"},
+               {"stall_hours", "stalled, h"},
+               {"rework_hours", "redone, h"},
+               {"recovery_hours", "recovering, h"},
+               {"lost_hours", "lost, h"},
+               {"money", "lost, $"}},
+              {}};
+  for (const PathModel path : paths_of(input)) {
+    for (const bool is_overlapped : {false, true}) {
+      const Training run = run_of(path, is_overlapped, input, constants);
+      const Losses lost = losses(run);
+      sheet.rows.push_back({path_model_name(path), is_overlapped ? "goes on" : "waits", run.stall_s, run.recovery_s,
+                            young_daly_s(run.stall_s, run.failure_s), best_period_s(run), lost.period_s, lost.goodput,
+                            lost.stall_hours, lost.rework_hours, lost.recovery_hours, lost.hours(), lost.money});
+    }
+  }
+  return sheet;
+}
+
+constexpr double kCurveShortest_s = 10, kCurveLongest_s = 1e6, kCurveStep = 1.2;
+
+Sheet goodput_sheet(const CheckpointInput& input, const Constants& constants) {
+  Sheet sheet{"goodput", "Goodput by interval", {{"interval_s", "interval between checkpoints"}}, {}, true};
+  std::vector<Training> runs;
+  for (const PathModel path : paths_of(input)) {
+    const std::string name(path_model_name(path));
+    sheet.columns.push_back({name, name});
+    runs.push_back(run_of(path, false, input, constants));
+  }
+  for (double period_s = kCurveShortest_s; period_s <= kCurveLongest_s; period_s *= kCurveStep) {
+    std::vector<Json> row = {period_s};
+    for (const Training& run : runs) row.push_back(period_s < run.save_s ? Json() : number(goodput(run, period_s)));
+    sheet.rows.push_back(std::move(row));
+  }
+  return sheet;
+}
+
+Plot goodput_plot(const Sheet& sheet) {
+  Plot plot{"Goodput by interval, training waiting for each checkpoint", sheet.name, sheet.columns[0].name, {}};
+  for (std::size_t i = 1; i < sheet.columns.size(); ++i) plot.y.push_back(sheet.columns[i].name);
+  return plot;
+}
+
+// How much of the distance from the poor path to the direct one a good host path covers too.
+std::string who_earned_it(const CheckpointInput& input, const Constants& constants) {
+  const auto seconds = [&](PathModel path) { return duration(path, input.job, input.fleet, constants).seconds; };
+  const double direct = seconds(PathModel::kDirect), good = seconds(PathModel::kBounce),
+               poor = seconds(PathModel::kPoor);
+  const std::string times =
+      fmt::format("Poor host path {:.4g} s, good host path {:.4g} s, direct {:.4g} s", poor, good, direct);
+  if (poor <= direct) return times + ": here the paths differ little.";
+  return fmt::format("{}: a good host path earns {:.0f} % of what the direct one does.", times,
+                     100 * std::clamp((poor - good) / (poor - direct), 0.0, 1.0));
+}
+
+Json inputs_json(const CheckpointInput& input) {
+  Json json = {{"bytes", input.job.bytes}};
+  if (input.model.parameters > 0) {
+    json["parameters"] = input.model.parameters;
+    json["weight_bytes"] = input.model.weight_bytes;
+    json["optimizer_bytes"] = input.model.optimizer_bytes;
+  }
+  json["ranks"] = input.fleet.ranks;
+  json["nodes"] = input.fleet.nodes;
+  json["drives_per_node"] = input.fleet.drives;
+  json["drive_bytes_per_s"] = input.fleet.drive_bytes_per_s;
+  json["drive_cache_bytes"] = input.fleet.drive_cache_bytes;
+  json["fabric_bytes_per_s"] = input.fleet.fabric_bytes_per_s;
+  json["measured_bytes_per_s"] = input.fleet.measured_bytes_per_s;
+  json["sharded"] = input.job.is_sharded;
+  json["replicated"] = input.job.is_replicated;
+  json["files"] = input.job.files;
+  return json;
+}
+
+std::vector<Sensitivity> time_sensitivities(const CheckpointInput& input, const Constants& constants) {
+  std::vector<Sensitivity> all;
+  for (const PathModel path : {PathModel::kDirect, PathModel::kBounce, PathModel::kPoor}) {
+    all.push_back(
+        sensitivity_of(fmt::format("{}, {}, s", input.job.is_load ? "load" : "save", path_model_name(path)), constants,
+                       [&](const Constants& c) { return duration(path, input.job, input.fleet, c).seconds; }));
+  }
+  return all;
+}
+
+CheckpointInput example(double gigabytes, double ranks, double drives, double drive_bytes_per_s, bool is_sharded) {
+  CheckpointInput input;
+  input.job.bytes = gigabytes * 1e9;
+  input.job.is_sharded = is_sharded;
+  input.fleet = {.ranks = ranks, .drives = drives, .drive_bytes_per_s = drive_bytes_per_s};
+  return input;
+}
+
+}  // namespace
+
+std::vector<Example> checkpoint_examples(const Constants& constants) {
+  const double gen4 = constants[kDriveGen4], gen5 = constants[kDriveGen5];
+  CheckpointInput week = example(140, 8, 1, gen4, false);
+  week.checkpoints = 1000;
+  week.mtbf_hours = 1e9;  // The published hours know of no failures.
+  CheckpointInput small = example(14, 1, 1, gen4, false);
+  small.fleet.drive_cache_bytes = 8.75e9;
+  CheckpointInput zero3 = example(0, 8, 8, gen5, true);
+  zero3.model = {.parameters = 70e9, .weight_bytes = 0, .optimizer_bytes = 8};
+  CheckpointInput fleet = example(0, 1024, 4, gen5, true);
+  fleet.fleet.nodes = 128;
+  fleet.model = {.parameters = 671e9, .weight_bytes = 2, .optimizer_bytes = 12};
+  return {{"14gb", "14 GB, one GPU, one Gen4 drive", example(14, 1, 1, gen4, false)},
+          {"14gb-cached", "the same, the drive taking 8.75 GB at its full rate", small},
+          {"140gb", "140 GB, one GPU, one Gen4 drive", example(140, 1, 1, gen4, false)},
+          {"140gb-h200", "140 GB, eight GPUs, four Gen5 drives", example(140, 8, 4, gen5, true)},
+          {"week", "1,000 checkpoints of 140 GB in a week of eight GPUs", week},
+          {"zero3-70b", "optimizer state of 70B parameters, eight ranks, a Gen5 drive each", zero3},
+          {"fleet-671b", "671B parameters on 1,024 GPUs of 128 nodes, failures and all", fleet}};
+}
+
+std::vector<Example> load_examples(const Constants& constants) {
+  const double gen4 = constants[kDriveGen4], gen5 = constants[kDriveGen5];
+  CheckpointInput files = example(100, 1, 1, gen4, false);
+  files.job.files = 812000;
+  CheckpointInput fabric = example(50000, 1024, 4, gen5, true);
+  fabric.fleet.nodes = 128;
+  fabric.fleet.fabric_bytes_per_s = 250e9;
+  return {{"109b", "109B weights in FP8, one Gen4 drive", example(109, 1, 1, gen4, false)},
+          {"671b", "671B weights in FP8, one Gen4 drive", example(671, 1, 1, gen4, false)},
+          {"671b-h200", "671B weights in FP8, eight GPUs, four Gen5 drives", example(671, 8, 4, gen5, true)},
+          {"dataset", "100 GB in one pass, one Gen4 drive", example(100, 1, 1, gen4, false)},
+          {"dataset-files", "the same as 812,000 files, one after the other", files},
+          {"fabric", "50 TB into 1,024 GPUs over fabric at 250 GB/s", fabric}};
+}
+
+CheckpointInput example_named(const std::vector<Example>& examples, const std::string& name) {
+  std::string names;
+  for (const Example& one : examples) {
+    if (one.name == name) return one.input;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+  }
+  throw InvalidInput(fmt::format("there is no example '{}'; there are: {}", name, names));
+}
+
+Report checkpoint_report(const CheckpointInput& given, const Constants& constants, bool with_published) {
+  const CheckpointInput input = settled(given);
+  Report report{"checkpoint", "Checkpoints: how long, how often, at what price"};
+  report.inputs = inputs_json(input);
+  report.inputs["run_hours"] = input.run_hours;
+  report.inputs["checkpoints"] = input.checkpoints;
+  report.inputs["mtbf_s"] = run_of(PathModel::kDirect, false, input, constants).failure_s;
+  report.inputs["restart_s"] = input.restart_s;
+  report.inputs["snapshot_s"] = snapshot_s(input.job, input.fleet, constants);
+  report.sheets = {times_sheet(input, constants), run_sheet(input, constants)};
+  if (with_published) report.sheets.push_back(published_sheet("checkpoint", constants));
+  report.sheets.push_back(goodput_sheet(input, constants));
+  report.csv_sheet = "run";
+  report.plots = {goodput_plot(report.sheets.back())};
+  report.sensitivities = time_sensitivities(input, constants);
+  report.sensitivities.push_back(
+      sensitivity_of("hours lost, direct, training waiting", constants,
+                     [&](const Constants& c) { return losses(run_of(PathModel::kDirect, false, input, c)).hours(); }));
+  report.notes = {who_earned_it(input, constants),
+                  "Where training goes on, it stands still only while the state is copied out of its way."};
+  return report;
+}
+
+Report load_report(const CheckpointInput& given, const Constants& constants, bool with_published) {
+  CheckpointInput input = settled(given);
+  input.job.is_load = true;
+  if (input.load_measured_bytes_per_s > 0) input.fleet.measured_bytes_per_s = input.load_measured_bytes_per_s;
+  Report report{"load", "Loads: how long, and what binds"};
+  report.inputs = inputs_json(input);
+  report.sheets = {times_sheet(input, constants)};
+  if (with_published) report.sheets.push_back(published_sheet("load", constants));
+  report.sensitivities = time_sensitivities(input, constants);
+  report.notes = {who_earned_it(input, constants)};
+  return report;
+}
+
+}  // namespace penstock::model

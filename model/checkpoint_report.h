@@ -1,0 +1,37 @@
+// What `penstock model checkpoint` and `penstock model load` say: seconds by each kind of path and what binds, and for
+// checkpoints how often to save and what is lost in a run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/checkpoint.h"
+#include "model/report.h"
+
+namespace penstock::model {
+
+struct CheckpointInput {
+  Job job;  // Its bytes come from `model` where that has parameters.
+  ModelSize model;
+  Fleet fleet;
+  double run_hours = 168;
+  double checkpoints = 0;                // In the run; 0: at the best interval of each path.
+  double mtbf_hours = 0;                 // Of the whole run; 0: by the life of an accelerator.
+  double restart_s = 0;                  // Beside the load.
+  double load_measured_bytes_per_s = 0;  // fleet.measured_bytes_per_s is that of saves.
+};
+
+struct Example {
+  std::string_view name;
+  std::string_view what;
+  CheckpointInput input;
+};
+std::vector<Example> checkpoint_examples(const Constants& constants);
+std::vector<Example> load_examples(const Constants& constants);
+// Throws InvalidInput with the names there are.
+CheckpointInput example_named(const std::vector<Example>& examples, const std::string& name);
+
+Report checkpoint_report(const CheckpointInput& input, const Constants& constants, bool with_published);
+Report load_report(const CheckpointInput& input, const Constants& constants, bool with_published);
+
+}  // namespace penstock::model

@@ -1,0 +1,71 @@
+// Every number that the models take from elsewhere, in one table with its unit and its source. The models read a
+// Constants, so that a user can set one, and so that model/sensitivity.h can move each and see what happens. Pure.
+// What a definition fixes (8 bits in a byte, 2 bytes in a BF16 number) is no constant of this kind.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace penstock::model {
+
+enum class Constant : std::size_t {
+  kHostRegisterFixed,
+  kHostRegisterPage,
+  kHostPageBytes,
+  kGpuRegisterFixed,
+  kGpuRegisterWalk,
+  kCudaRegisterPage,
+  kCudaRegisterPageAbsent,
+  kNicCacheEntries,
+  kNicCacheMiss,
+  kCuFileDriverOpen,
+  kCuFileHandleRegister,
+  kCuFileBufferRegister,
+  kDriveGen4,
+  kDriveGen5,
+  kDriveShare,
+  kGpuLink,
+  kNodeLinks,
+  kHostCopyGpu,
+  kHostCopyNode,
+  kPageableCopy,
+  kPageCacheWrite,
+  kPoorHost,
+  kFileLatency,
+  kAcceleratorLife,
+  kGpuHourPrice,
+  kKnee,
+  kCount,
+};
+
+struct ConstantFacts {
+  std::string_view name;  // "host_register.page"
+  double value;
+  double low;  // What the source gives as a range; equal to value where it gives none.
+  double high;
+  std::string_view unit;  // "s", "B/s", "B", "1", "$/h"
+  std::string_view source;
+};
+
+constexpr std::size_t kConstantCount = static_cast<std::size_t>(Constant::kCount);
+
+class Constants {
+ public:
+  Constants();  // The values of the table.
+
+  double operator[](Constant constant) const { return values_[static_cast<std::size_t>(constant)]; }
+  void set(Constant constant, double value) { values_[static_cast<std::size_t>(constant)] = value; }
+
+  // By name, for users. Throws InvalidInput for an unknown name and for a value that is no positive number.
+  void set(std::string_view name, double value);
+
+ private:
+  std::array<double, kConstantCount> values_;
+};
+
+std::span<const ConstantFacts, kConstantCount> constant_table();
+const ConstantFacts& facts_of(Constant constant);
+
+}  // namespace penstock::model

@@ -1,0 +1,92 @@
+// A machine and a workload, compiled for simulation: stations that bytes queue at, and for each stream the routes
+// through them. A station is anything that serves one piece at a time: one direction of a link, one direction of a
+// switch's crossbar, a root complex, host memory, the CPUs that copy, a drive's media, a wire. Both simulators, by
+// bursts and by flows, run on the same Network.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/pcie/machine.h"
+#include "model/pcie/workload.h"
+
+namespace penstock::model {
+
+enum class StationKind : std::uint8_t { link, crossbar, complex, memory, copy, socket_link, media, wire };
+const char* station_kind_name(StationKind kind);
+
+struct Station {
+  std::string name;  // "gpu0 down": towards gpu0.
+  StationKind kind = StationKind::link;
+  double rate = 0;              // Bytes a second on the wire; 0 where nothing limits. Of media: of reads.
+  double change_seconds = 0;    // For each change of stream,
+  double interleave_bytes = 0;  // which comes after so many bytes while several streams wait.
+  double command_seconds = 0;   // The least time an I/O takes.
+  bool is_bounded = false;      // Its buffers are a port's: bytes wait upstream while they are full.
+};
+
+// One station on a route, and what a stream's bytes cost there.
+struct Hop {
+  std::uint32_t station = 0;
+  std::uint32_t lane = 0;       // The queue they wait in; lanes are numbered through all stations.
+  double seconds_per_byte = 0;  // Of what is on the wire.
+  double packet_bytes = 0;      // Payload of a packet; 0: no packets here.
+  double header_bytes = 0;
+  double passes = 1;  // How often the bytes go through: a copy reads and writes memory.
+  bool has_fences = false;
+  bool is_source = false;  // The first of a leg: bytes start here.
+
+  double seconds(double bytes) const;  // One piece alone, without fences, changes and commands.
+};
+
+// What an I/O does before the next leg: it must have arrived as a whole.
+struct Leg {
+  std::uint32_t hop_begin = 0;
+  std::uint32_t hop_end = 0;
+};
+
+struct Route {
+  std::vector<Leg> legs;
+  double latency_seconds = 0;  // Of switches and roots passed, once for an I/O.
+  std::uint32_t drive = 0;     // Whose queue the I/O takes a place in; an index of Network::drives.
+};
+
+struct Drive {
+  std::string name;
+  unsigned queue = 0;  // 0: any number.
+  double access_seconds = 0;
+  double jitter = 0;
+};
+
+struct Lane {
+  std::uint32_t station = 0;
+  double weight = 1;
+  bool is_source = false;  // I/Os wait here to begin a leg.
+};
+
+struct StreamPlan {
+  std::vector<Route> routes;  // I/Os take them in turn.
+  double request_seconds = 0;
+  double fence_seconds = 0;
+  double fence_bytes = 0;
+};
+
+struct Network {
+  std::vector<Station> stations;
+  std::vector<Lane> lanes;
+  std::vector<Hop> hops;  // Of all routes, leg after leg.
+  std::vector<Drive> drives;
+  std::vector<StreamPlan> plans;  // One a stream.
+  double port_buffer_bytes = 0;
+
+  std::span<const Hop> leg_hops(const Leg& leg) const {
+    return {hops.data() + leg.hop_begin, leg.hop_end - leg.hop_begin};
+  }
+};
+
+// Throws InputError for streams whose ends do not exist or cannot be joined.
+Network compile(const Machine& machine, const Workload& workload, const PcieConstants& constants = {});
+
+}  // namespace penstock::model

@@ -1,0 +1,17 @@
+// This host, or a captured one, as a Machine: from the PCI devices that src/topology reads. What /sys does not tell
+// (host memory's rate, a drive's media) comes from the constants.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "model/pcie/machine.h"
+#include "topology/pci_device.h"
+
+namespace penstock::model {
+
+// `source` is for messages. Throws InputError where there is no GPU, drive or NIC with a known link.
+Machine machine_of(std::span<const core::PciDevice> devices, const std::string& source,
+                   const PcieConstants& constants = {});
+
+}  // namespace penstock::model

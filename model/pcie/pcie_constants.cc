@@ -1,0 +1,88 @@
+#include "model/pcie/pcie_constants.h"
+
+#include <fmt/format.h>
+
+#include "model/input.h"
+
+namespace penstock::model {
+namespace {
+
+using C = PcieConstants;
+constexpr const char* kHeaders = "PCIe base specification; 64-bit addresses, no ECRC, as in pcie-bench (SIGCOMM'18)";
+constexpr const char* kClasses = "published: drive to NIC gets 60-70 % when all are busy, GPU to NIC comes last";
+constexpr const char* kDrives = "vendors' sequential figures; 7 and 14 GB/s published for Gen4 and Gen5 x4";
+
+}  // namespace
+
+const std::vector<PcieConstantRow>& pcie_constant_rows() {
+  static const std::vector<PcieConstantRow> rows = {
+      {"pcie.header_write", &C::header_write_bytes, 24, 24, "B a packet", kHeaders},
+      {"pcie.header_completion", &C::header_completion_bytes, 20, 20, "B a packet", kHeaders},
+      {"pcie.header_request", &C::header_request_bytes, 24, 24, "B a packet", kHeaders},
+      {"pcie.control_packet", &C::control_packet_bytes, 8, 8, "B",
+       "PCIe base specification: Ack and flow-control packets"},
+      {"pcie.skip_interval", &C::skip_interval_symbols, 1538, 1538, "symbols",
+       "PCIe base specification: clock compensation"},
+      {"pcie.skip", &C::skip_symbols, 4, 4, "symbols", "PCIe base specification: clock compensation"},
+      {"pcie.max_payload_gen4", &C::max_payload_bytes_gen4, 128, 512, "B", "usual setting up to Gen4"},
+      {"pcie.max_payload_gen5", &C::max_payload_bytes_gen5, 256, 512, "B",
+       "fits 55.3 GB/s measured on a Gen5 x16 link (H200)"},
+      {"pcie.max_read_request", &C::max_read_request_bytes, 512, 512, "B", "usual setting"},
+      {"pcie.switch_latency", &C::switch_latency_ns, 105, 150, "ns", "vendors' cut-through figures, 105-150 ns"},
+      {"pcie.root_latency", &C::root_latency_ns, 250, 250, "ns", "pcie-bench: part of a 500 ns round trip"},
+      {"pcie.port_buffer", &C::port_buffer_bytes, 65536, 65536, "B", "assumed: flow-control credits of a port"},
+      {"pcie.interleave", &C::interleave_bytes, 128, 4096, "B", "calibrated: 16 packets of 128 B between changes"},
+      {"pcie.stream_change", &C::stream_change_ns, 50, 100, "ns", "published; the middle of its range"},
+      {"pcie.crossbar_up", &C::crossbar_up_gigabytes_per_second, 128, 128, "GB/s",
+       "published for the two-switch server"},
+      {"pcie.crossbar_down", &C::crossbar_down_gigabytes_per_second, 256, 256, "GB/s",
+       "published for the two-switch server"},
+      {"pcie.class_drive_to_nic", &C::class_weight_drive_to_nic, 60, 70, "weight", kClasses},
+      {"pcie.class_nic_to_gpu", &C::class_weight_nic_to_gpu, 25, 25, "weight", kClasses},
+      {"pcie.class_gpu_to_nic", &C::class_weight_gpu_to_nic, 10, 10, "weight", kClasses},
+      {"pcie.fence_single", &C::fence_single_ns, 500, 1500, "ns", "published 500-1,500 ns"},
+      {"pcie.fence_single_every", &C::fence_single_bytes, 16384, 16384, "B", "published: one a chunk of 16 KiB"},
+      {"pcie.fence_coalesced", &C::fence_coalesced_ns, 200, 500, "ns", "published 200-500 ns"},
+      {"pcie.fence_coalesced_every", &C::fence_coalesced_bytes, 65536, 65536, "B", "published: one for 64 KiB"},
+      {"pcie.iommu_strict_nic_loss", &C::iommu_strict_nic_loss, 0.1, 0.15, "share",
+       "published: NIC to GPU 10-15 % slower"},
+      {"pcie.drive_gen3_read", &C::drive_gen3_read_gigabytes_per_second, 3.5, 3.5, "GB/s", kDrives},
+      {"pcie.drive_gen3_write", &C::drive_gen3_write_gigabytes_per_second, 3, 3, "GB/s", kDrives},
+      {"pcie.drive_gen4_read", &C::drive_gen4_read_gigabytes_per_second, 7, 7, "GB/s", kDrives},
+      {"pcie.drive_gen4_write", &C::drive_gen4_write_gigabytes_per_second, 5, 5, "GB/s", kDrives},
+      {"pcie.drive_gen5_read", &C::drive_gen5_read_gigabytes_per_second, 14, 14.5, "GB/s", kDrives},
+      {"pcie.drive_gen5_write", &C::drive_gen5_write_gigabytes_per_second, 10, 10, "GB/s", kDrives},
+      {"pcie.drive_access", &C::drive_access_us, 60, 100, "us", "vendors' random read latency"},
+      {"pcie.drive_command", &C::drive_command_us, 0.4, 0.4, "us", "2.5 million IOPS a drive"},
+      {"pcie.drive_jitter", &C::drive_jitter, 0.1, 0.1, "share", "assumed: access times vary by it, evenly"},
+      {"pcie.direct_request", &C::direct_request_us, 10, 10, "us", "assumed: software time of a direct request"},
+      {"pcie.host_request", &C::host_request_us, 100, 100, "us", "published: about 100 us an I/O through the host"},
+      {"pcie.host_memory", &C::host_memory_gigabytes_per_second, 200, 200, "GB/s",
+       "eight channels of DDR5 or DDR4, in use"},
+      {"pcie.host_copy", &C::host_copy_gigabytes_per_second, 50, 64, "GB/s", "measured on an H200 host: 50-64 in all"},
+      {"pcie.socket_link", &C::socket_link_gigabytes_per_second, 60, 60, "GB/s", "three UPI links of 20 GB/s each way"},
+  };
+  return rows;
+}
+
+std::vector<ConstantFacts> pcie_constant_facts() {
+  const PcieConstants usual;
+  std::vector<ConstantFacts> facts;
+  for (const PcieConstantRow& row : pcie_constant_rows()) {
+    facts.push_back({row.name, usual.*row.value, row.low, row.high, row.unit, row.source});
+  }
+  return facts;
+}
+
+void set_pcie_constant(PcieConstants& constants, std::string_view name, double value) {
+  require_not_negative(name, value, 1e15);
+  for (const PcieConstantRow& row : pcie_constant_rows()) {
+    if (row.name == name) {
+      constants.*row.value = value;
+      return;
+    }
+  }
+  throw InvalidInput(fmt::format("there is no constant '{}'; 'penstock model constants' lists them", name));
+}
+
+}  // namespace penstock::model

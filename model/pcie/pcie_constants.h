@@ -1,0 +1,73 @@
+// Every number that the contention model assumes, with its unit and where it comes from. One table: `penstock model
+// constants` lists it, and the sensitivity list moves each of them and looks what happens. Nothing else in model/pcie
+// holds a number about hardware, but for the rates that a topology file or a built-in machine states itself.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "model/constants.h"
+
+namespace penstock::model {
+
+struct PcieConstants {
+  double header_write_bytes = 24;
+  double header_completion_bytes = 20;
+  double header_request_bytes = 24;
+  double control_packet_bytes = 8;
+  double skip_interval_symbols = 1538;
+  double skip_symbols = 4;
+  double max_payload_bytes_gen4 = 256;
+  double max_payload_bytes_gen5 = 512;
+  double max_read_request_bytes = 512;
+  double switch_latency_ns = 110;
+  double root_latency_ns = 250;
+  double port_buffer_bytes = 65536;
+
+  double interleave_bytes = 2048;
+  double stream_change_ns = 75;
+  double crossbar_up_gigabytes_per_second = 128;
+  double crossbar_down_gigabytes_per_second = 256;
+  double class_weight_drive_to_nic = 65;
+  double class_weight_nic_to_gpu = 25;
+  double class_weight_gpu_to_nic = 10;
+
+  double fence_single_ns = 1000;
+  double fence_single_bytes = 16384;
+  double fence_coalesced_ns = 350;
+  double fence_coalesced_bytes = 65536;
+  double iommu_strict_nic_loss = 0.125;
+
+  double drive_gen3_read_gigabytes_per_second = 3.5;
+  double drive_gen3_write_gigabytes_per_second = 3;
+  double drive_gen4_read_gigabytes_per_second = 7;
+  double drive_gen4_write_gigabytes_per_second = 5;
+  double drive_gen5_read_gigabytes_per_second = 14.2;
+  double drive_gen5_write_gigabytes_per_second = 10;
+  double drive_access_us = 80;
+  double drive_command_us = 0.4;
+  double drive_jitter = 0.1;
+  double direct_request_us = 10;
+  double host_request_us = 100;
+
+  double host_memory_gigabytes_per_second = 200;
+  double host_copy_gigabytes_per_second = 60;
+  double socket_link_gigabytes_per_second = 60;
+};
+
+struct PcieConstantRow {
+  const char* name;
+  double PcieConstants::*value;
+  double low;  // What the source gives as a range; both the value where it gives none.
+  double high;
+  const char* unit;
+  const char* source;
+};
+const std::vector<PcieConstantRow>& pcie_constant_rows();
+
+// The table in the form that all models share.
+std::vector<ConstantFacts> pcie_constant_facts();
+// By name, for users. Throws InvalidInput for an unknown name and for a value that is no number from 0 on.
+void set_pcie_constant(PcieConstants& constants, std::string_view name, double value);
+
+}  // namespace penstock::model

@@ -1,0 +1,115 @@
+#include "model/pcie/pcie_link.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace penstock::model {
+namespace {
+
+constexpr unsigned kGenerations = 7;
+constexpr std::array<double, kGenerations + 1> kGigatransfers = {0, 2.5, 5, 8, 16, 32, 64, 128};
+constexpr std::array<unsigned, 6> kWidths = {1, 2, 4, 8, 16, 32};
+
+double encoding(unsigned generation) {
+  if (generation <= 2) return 8.0 / 10;
+  return generation <= 5 ? 128.0 / 130 : 242.0 / 256;
+}
+
+double payload_of(const PcieLink& link, const PcieConstants& constants) {
+  return link.max_payload != 0 ? link.max_payload : usual_max_payload(link.generation, constants);
+}
+
+// The specification lets a receiver acknowledge after so many packets; fewer lanes, fewer packets.
+double ack_factor(double payload, unsigned width) {
+  if (payload <= 256) return width <= 4 ? 1.4 : width == 8 ? 2.5 : 3.0;
+  return width <= 8 ? 1.0 : 2.0;
+}
+
+// Symbol times between two Acks, as the specification's tables compute them (its sections on Ack latency limits).
+double ack_interval_symbols(unsigned generation, unsigned width, double payload) {
+  constexpr double kPacketOverhead = 28;
+  const double inside = generation == 1 ? 19 : generation == 2 ? 70 : 115;
+  return (payload + kPacketOverhead) * ack_factor(payload, width) / width + inside;
+}
+
+double request_packets(const PcieLink& link, double bytes) { return std::ceil(bytes / link.max_read_request); }
+
+}  // namespace
+
+bool is_generation(double value) { return value >= 1 && value <= kGenerations && value == std::floor(value); }
+bool is_width(double value) { return std::find(kWidths.begin(), kWidths.end(), value) != kWidths.end(); }
+bool is_packet_size(double value) {
+  return value >= 128 && value <= 4096 && std::exp2(std::floor(std::log2(value))) == value;
+}
+
+unsigned usual_max_payload(unsigned generation, const PcieConstants& constants) {
+  return static_cast<unsigned>(generation >= 5 ? constants.max_payload_bytes_gen5 : constants.max_payload_bytes_gen4);
+}
+
+double raw_rate(const PcieLink& link) {
+  return kGigatransfers.at(link.generation) * 1e9 / 8 * link.width * encoding(link.generation);
+}
+
+double packet_rate(const PcieLink& link, const PcieConstants& constants) {
+  const double interval = ack_interval_symbols(link.generation, link.width, payload_of(link, constants));
+  // One Ack and one flow-control update in each interval.
+  const double control = 2 * constants.control_packet_bytes / interval;
+  return raw_rate(link) * (1 - control - constants.skip_symbols / constants.skip_interval_symbols);
+}
+
+double usable_rate(const PcieLink& link, Carriage carriage, const PcieConstants& constants) {
+  const double window = carriage == Carriage::written ? link.credit_bytes : link.read_window_bytes;
+  const double rate = packet_rate(link, constants);
+  if (window <= 0 || link.round_trip_seconds <= 0) return rate;
+  return std::min(rate, window / link.round_trip_seconds);
+}
+
+double header_bytes(Carriage carriage, const PcieConstants& constants) {
+  return carriage == Carriage::written ? constants.header_write_bytes : constants.header_completion_bytes;
+}
+
+double wire_bytes(double bytes, double payload, double header) {
+  return payload > 0 ? bytes + std::ceil(bytes / payload) * header : bytes;
+}
+
+double effective_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
+  const double wire = wire_bytes(bytes, payload_of(link, constants), constants.header_write_bytes);
+  return usable_rate(link, Carriage::written, constants) * bytes / wire;
+}
+
+double effective_read_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
+  const double answers = wire_bytes(bytes, payload_of(link, constants), constants.header_completion_bytes);
+  const double requests = request_packets(link, bytes) * constants.header_request_bytes;
+  return usable_rate(link, Carriage::fetched, constants) * bytes / std::max(answers, requests);
+}
+
+double effective_read_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
+  const double payload = payload_of(link, constants);
+  const double out = wire_bytes(bytes, payload, constants.header_write_bytes) +
+                     request_packets(link, bytes) * constants.header_request_bytes;
+  const double in = wire_bytes(bytes, payload, constants.header_completion_bytes);
+  return packet_rate(link, constants) * bytes / std::max(out, in);
+}
+
+std::optional<PcieLink> link_of_rate(double bytes_per_second, unsigned likely_width) {
+  constexpr double kTolerance = 0.03;
+  for (const unsigned width : {likely_width, 16U, 8U, 4U, 2U, 1U, 32U}) {
+    for (unsigned generation = 1; generation <= kGenerations; ++generation) {
+      PcieLink link;
+      link.generation = generation;
+      link.width = width;
+      if (std::abs(raw_rate(link) / bytes_per_second - 1) < kTolerance) return link;
+    }
+  }
+  return std::nullopt;
+}
+
+unsigned generation_of_rate(double gigatransfers_per_second) {
+  for (unsigned generation = kGenerations; generation >= 1; --generation) {
+    if (gigatransfers_per_second >= kGigatransfers.at(generation) - 0.01) return generation;
+  }
+  return 0;
+}
+
+}  // namespace penstock::model

@@ -1,0 +1,137 @@
+#include "model/pcie/route_finder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+
+namespace penstock::model {
+namespace {
+
+// How many steps up from each side until the two ways meet; both the whole length where they do not.
+std::pair<std::size_t, std::size_t> meeting(const std::vector<int>& up, const std::vector<int>& down) {
+  for (std::size_t i = 0; i < up.size(); ++i) {
+    const auto met = std::find(down.begin(), down.end(), up[i]);
+    if (met != down.end()) return {i, static_cast<std::size_t>(met - down.begin())};
+  }
+  return {up.size(), down.size()};
+}
+
+}  // namespace
+
+void RouteFinder::begin(int node, Way& way) const {
+  const NodeKind kind = machine_.node(node).kind;
+  if (kind == NodeKind::drive) way.push_back({node, Role::media});
+  if (kind == NodeKind::nic) way.push_back({node, Role::wire_in});
+  if (kind == NodeKind::root) way.push_back({node, Role::memory});
+}
+
+void RouteFinder::end(int node, Way& way) const {
+  const NodeKind kind = machine_.node(node).kind;
+  if (kind == NodeKind::drive) way.push_back({node, Role::media});
+  if (kind == NodeKind::nic) way.push_back({node, Role::wire_out});
+  if (kind == NodeKind::root) way.push_back({node, Role::memory});
+}
+
+// Up `steps` links, and through the switches that lie between two of them.
+void RouteFinder::climb(const std::vector<int>& up, std::size_t steps, Way& way) const {
+  for (std::size_t i = 0; i < steps; ++i) {
+    if (i > 0 && machine_.node(up[i]).kind == NodeKind::pci_switch) way.push_back({up[i], Role::crossbar_up});
+    const bool is_wire = is_in_fabric(up[i]);
+    way.push_back({up[i], is_wire ? Role::wire_out : Role::link_up});
+  }
+}
+
+void RouteFinder::descend(const std::vector<int>& down, std::size_t steps, Way& way) const {
+  for (std::size_t i = steps; i-- > 0;) {
+    const bool is_wire = is_in_fabric(down[i]);
+    way.push_back({down[i], is_wire ? Role::wire_in : Role::link_down});
+    if (i > 0 && machine_.node(down[i]).kind == NodeKind::pci_switch) way.push_back({down[i], Role::crossbar_down});
+  }
+}
+
+std::string RouteFinder::pcie(int from, int to, Way& way) const {
+  const std::vector<int> up = machine_.ancestors(from);
+  const std::vector<int> down = machine_.ancestors(to);
+  auto [steps_up, steps_down] = meeting(up, down);
+  const int root_from = up.back();
+  const int root_to = down.back();
+  if (root_from != root_to && machine_.node(root_from).host != machine_.node(root_to).host) {
+    return "its ends are in different hosts, and no fabric joins them";
+  }
+  const bool both_are_devices = from != root_from && to != root_to;
+  if (is_redirected_ && both_are_devices) steps_up = up.size() - 1, steps_down = down.size() - 1;
+  if (root_from != root_to) steps_up = up.size() - 1, steps_down = down.size() - 1;
+
+  climb(up, steps_up, way);
+  const int top = up[steps_up];
+  if (machine_.node(top).kind == NodeKind::pci_switch) way.push_back({top, Role::crossbar_down});
+  if (machine_.node(top).kind == NodeKind::root) way.push_back({top, Role::complex});
+  if (root_from != root_to) {
+    way.push_back({root_from, Role::socket_link});
+    way.push_back({root_to, Role::complex});
+  }
+  descend(down, steps_down, way);
+  return "";
+}
+
+int RouteFinder::nic_named(int device, const std::string& name) const {
+  const int named = machine_.find(name);
+  const bool fits = named != kNone && machine_.node(named).kind == NodeKind::nic &&
+                    machine_.node(named).fabric != kNone && pcie_distance(machine_, named, device) >= 0;
+  return fits ? named : kNone;
+}
+
+int RouteFinder::nic_beside(int device, int fabric_root) {
+  const auto [place, is_new] = nearest_nics_.try_emplace({device, fabric_root}, kNone);
+  int best_distance = INT_MAX;
+  for (const int nic : is_new ? nics_ : std::vector<int>{}) {
+    const int fabric = machine_.node(nic).fabric;
+    if (fabric == kNone || machine_.root_of(fabric) != fabric_root) continue;
+    const int distance = pcie_distance(machine_, nic, device);
+    if (distance >= 0 && distance < best_distance) place->second = nic, best_distance = distance;
+  }
+  return place->second;
+}
+
+// Between a server of the fabric and a device behind one of a host's nics.
+std::string RouteFinder::over_fabric(int server, int device, const std::string& through, bool is_read, Way& way) {
+  const int nic = through.empty() ? nic_beside(device, machine_.root_of(server)) : nic_named(device, through);
+  if (nic == kNone) return fmt::format("no nic joins '{}' to its fabric", machine_.node(device).name);
+  const std::vector<int> server_up = machine_.ancestors(server);
+  const std::vector<int> nic_up = machine_.ancestors(machine_.node(nic).fabric);
+  const auto [server_steps, nic_steps] = meeting(server_up, nic_up);
+  if (is_read) {
+    begin(server, way);
+    climb(server_up, server_steps, way);
+    descend(nic_up, nic_steps, way);
+    begin(nic, way);
+    return pcie(nic, device, way);
+  }
+  const std::string problem = pcie(device, nic, way);
+  end(nic, way);
+  climb(nic_up, nic_steps, way);
+  descend(server_up, server_steps, way);
+  end(server, way);
+  return problem;
+}
+
+std::string RouteFinder::find(int from, int to, const std::string& through, Way& way) {
+  way.clear();
+  if (is_in_fabric(from) && is_in_fabric(to)) return "both of its ends are in a fabric";
+  if (is_in_fabric(from)) {
+    const std::string problem = over_fabric(from, to, through, true, way);
+    if (problem.empty()) end(to, way);
+    return problem;
+  }
+  if (is_in_fabric(to)) {
+    begin(from, way);
+    return over_fabric(to, from, through, false, way);
+  }
+  begin(from, way);
+  const std::string problem = pcie(from, to, way);
+  end(to, way);
+  return problem;
+}
+
+}  // namespace penstock::model

@@ -1,0 +1,61 @@
+// The way from one node to another through a machine: which links, crossbars, complexes, memories and wires, in order.
+// Network makes stations of them. It knows no rates.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/pcie/machine.h"
+#include "model/pcie/workload.h"
+
+namespace penstock::model {
+
+enum class Role : std::uint8_t {
+  link_up,  // Of the node's link to its parent: PCIe, or a fabric's.
+  link_down,
+  crossbar_up,
+  crossbar_down,
+  complex,
+  memory,
+  copy,
+  socket_link,
+  media,
+  wire_in,
+  wire_out,
+};
+
+struct Visit {
+  int node = kNone;
+  Role role = Role::link_up;
+  double passes = 1;
+};
+
+class RouteFinder {
+ public:
+  RouteFinder(const Machine& machine, IommuMode iommu)
+      : machine_(machine), is_redirected_(iommu == IommuMode::redirect), nics_(machine.all(NodeKind::nic)) {}
+
+  // Fills `way`, and returns "" or why there is none. `through` names the nic to use where a fabric is crossed.
+  std::string find(int from, int to, const std::string& through, std::vector<Visit>& way);
+
+ private:
+  using Way = std::vector<Visit>;
+  std::string pcie(int from, int to, Way& way) const;
+  std::string over_fabric(int server, int device, const std::string& through, bool is_read, Way& way);
+  int nic_named(int device, const std::string& name) const;
+  int nic_beside(int device, int fabric_root);
+  bool is_in_fabric(int node) const { return machine_.node(machine_.root_of(node)).kind == NodeKind::fabric; }
+  void begin(int node, Way& way) const;
+  void end(int node, Way& way) const;
+  void climb(const std::vector<int>& up, std::size_t steps, Way& way) const;
+  void descend(const std::vector<int>& down, std::size_t steps, Way& way) const;
+
+  const Machine& machine_;
+  bool is_redirected_;
+  std::vector<int> nics_;
+  std::map<std::pair<int, int>, int> nearest_nics_;  // By device and root of a fabric.
+};
+
+}  // namespace penstock::model

@@ -1,0 +1,218 @@
+#include "model/pcie/simulator.h"
+
+#include <stdexcept>
+
+#include "model/pcie/test_world.h"
+
+namespace penstock::model {
+namespace {
+
+TEST(Simulator, RunsTheSameEventsInTheSameOrderForASeed) {
+  const Machine machine = builtin_machine("two-switch-server");
+  Workload workload;
+  workload.streams = streams_of(machine, Pattern::striped);
+  for (Stream& stream : workload.streams) stream.total_bytes = 64 * kMebibyte;
+
+  const Outcome first = run(machine, workload);
+  const Outcome again = run(machine, workload);
+  workload.seed = 2;
+  const Outcome other = run(machine, workload);
+
+  EXPECT_EQ(first.event_hash, again.event_hash);
+  EXPECT_EQ(first.seconds, again.seconds);
+  EXPECT_NE(first.event_hash, other.event_hash);
+}
+
+TEST(Simulator, EveryPatternAndPathOfEveryMachineArrivesWholeAndNoLinkExceedsItsRate) {
+  for (const BuiltinMachine& known : builtin_machines()) {
+    const Machine machine = known.make({});
+    if (machine.nodes.size() > 1000) continue;  // The fleet is for the flow level.
+    for (const Pattern pattern :
+         {Pattern::own_drive, Pattern::striped, Pattern::all_to_one, Pattern::nic, Pattern::host}) {
+      if (pattern == Pattern::nic && machine.all(NodeKind::nic).empty()) continue;
+      for (const PathKind path : {PathKind::direct, PathKind::through_host}) {
+        Workload workload;
+        workload.streams = streams_of(machine, pattern);
+        for (Stream& stream : workload.streams) {
+          stream.total_bytes = 5 * kMebibyte + 17;
+          stream.path = path;
+          stream.is_write = path == PathKind::direct && pattern != Pattern::host;
+        }
+        EXPECT_NO_THROW(run(machine, workload)) << known.name;  // It checks itself.
+      }
+    }
+  }
+}
+
+TEST(Simulator, EveryArbitrationAndIommuModeEndsWithoutBytesStuckInFullBuffers) {
+  const Machine machine = builtin_machine("dgx-h100");
+  for (const Arbitration arbitration :
+       {Arbitration::round_robin, Arbitration::weighted_fair, Arbitration::traffic_class}) {
+    for (const IommuMode iommu : {IommuMode::off, IommuMode::strict, IommuMode::redirect}) {
+      Workload workload;
+      workload.streams = streams_of(machine, Pattern::mixed);
+      const std::vector<Stream> far = streams_of(machine, Pattern::striped);
+      workload.streams.insert(workload.streams.end(), far.begin(), far.end());
+      for (std::size_t i = 0; i < workload.streams.size(); ++i) {
+        workload.streams[i].total_bytes = 16 * kMebibyte;
+        workload.streams[i].is_write = i % 3 == 0;
+      }
+      workload.arbitration = arbitration;
+      workload.iommu = iommu;
+
+      EXPECT_NO_THROW(run(machine, workload));
+    }
+  }
+}
+
+TEST(Simulator, AFullPortHoldsBackOnlyWhatGoesThere) {
+  Machine machine = plain_machine(2, 2, 40 * kGiga);
+  machine.nodes[static_cast<std::size_t>(machine.find("gpu0"))].link.width = 1;
+
+  const Outcome outcome = run(machine, {stream_of("nvme0", "gpu0", 16 * kMebibyte), stream_of("nvme1", "gpu1")});
+
+  EXPECT_LT(outcome.streams[0].bytes_per_second, 4 * kGiga);
+  EXPECT_NEAR(outcome.streams[1].bytes_per_second / (40 * kGiga), 1, 0.02);
+}
+
+// Packets of one port stand in one line, so what cannot go on holds up what is behind it.
+TEST(Simulator, BehindOnePortASlowTargetHoldsBackAFastOneUnlessStreamsHaveLinesOfTheirOwn) {
+  Machine machine = plain_machine(1, 2, 40 * kGiga);
+  machine.nodes[static_cast<std::size_t>(machine.find("gpu0"))].link.width = 1;
+  Workload workload;
+  workload.streams = {stream_of("nvme0", "gpu0", 64 * kMebibyte), stream_of("nvme0", "gpu1")};
+
+  const Outcome one_line = run(machine, workload);
+  workload.arbitration = Arbitration::weighted_fair;
+  const Outcome own_lines = run(machine, workload);
+
+  const StreamResult& slow = one_line.streams[0];
+  EXPECT_NEAR(one_line.streams[1].shared_bytes_per_second / slow.shared_bytes_per_second, 1, 0.1);
+  EXPECT_GT(own_lines.streams[1].bytes_per_second, 30 * kGiga);
+}
+
+TEST(Simulator, WeightsDecideUnderWeightedFairArbitration) {
+  const Machine machine = plain_machine(2, 1, 60 * kGiga);
+  Workload workload;
+  workload.streams = {stream_of("nvme0", "gpu0"), stream_of("nvme1", "gpu0")};
+  workload.streams[0].weight = 3;
+  workload.arbitration = Arbitration::weighted_fair;
+
+  const Outcome outcome = run(machine, workload);
+
+  const double ratio = outcome.streams[0].shared_bytes_per_second / outcome.streams[1].shared_bytes_per_second;
+  EXPECT_NEAR(ratio, 3, 0.1);
+}
+
+// Two streams from one port against one from another: ports share, then streams.
+TEST(Simulator, RoundRobinSharesBetweenPortsAndNotBetweenStreams) {
+  const Machine machine = plain_machine(2, 1, 60 * kGiga);
+  Workload workload;
+  workload.streams = {stream_of("nvme0", "gpu0"), stream_of("nvme0", "gpu0"),
+                      stream_of("nvme1", "gpu0", 512 * kMebibyte)};
+
+  const Outcome ports = run(machine, workload);
+  workload.arbitration = Arbitration::weighted_fair;
+  const Outcome streams = run(machine, workload);
+
+  EXPECT_NEAR(ports.streams[2].shared_bytes_per_second / ports.shared_bytes_per_second, 0.5, 0.02);
+  EXPECT_NEAR(streams.streams[2].shared_bytes_per_second / streams.shared_bytes_per_second, 1.0 / 3, 0.02);
+}
+
+TEST(Simulator, ChangingStreamsCostsNothingAloneAndMuchTogether) {
+  const Machine machine = builtin_machine("two-switch-server");
+  Workload workload;
+  workload.streams = streams_of(machine, Pattern::own_drive, 1);
+  const Network alone = compile(machine, workload);
+  EXPECT_EQ(station(alone, simulate(alone, workload), "switch0 crossbar down").change_seconds, 0);
+
+  workload.streams = streams_of(machine, Pattern::own_drive, 4);
+  const Network together = compile(machine, workload);
+  const Outcome outcome = simulate(together, workload);
+
+  const StationResult& crossbar = station(together, outcome, "switch0 crossbar down");
+  EXPECT_GT(crossbar.change_seconds, 0.8 * crossbar.busy_seconds);
+}
+
+TEST(Simulator, TheSizeOfABurstDoesNotChangeTheAnswer) {
+  const Machine machine = builtin_machine("two-switch-server");
+  Workload workload;
+  workload.streams = streams_of(machine, Pattern::own_drive);
+  for (Stream& stream : workload.streams) stream.total_bytes = 512 * kMebibyte;
+  double first = 0;
+  for (const std::uint64_t burst : {4096, 16384, 65536}) {
+    workload.burst_bytes = burst;
+    const double rate = run(machine, workload).bytes_per_second;
+    if (first == 0) first = rate;
+    EXPECT_NEAR(rate / first, 1, 0.01) << burst;
+  }
+}
+
+TEST(Simulator, ADriveTakesNoMoreCommandsThanItsQueueHolds) {
+  Machine machine = plain_machine(1, 1, 14 * kGiga);
+  machine.nodes[static_cast<std::size_t>(machine.find("nvme0"))].queue = 2;
+  Stream stream = stream_of("nvme0", "gpu0", 16 * kMebibyte);
+  stream.io_bytes = 4096;
+  stream.depth = 64;
+
+  const Outcome outcome = run(machine, {stream});
+
+  // Two at a time, some 91 us each.
+  EXPECT_NEAR(outcome.bytes_per_second / (2 * 4096 / 91.5e-6), 1, 0.02);
+}
+
+TEST(Simulator, AnIoGoesOnThroughTheHostOnlyWhenItIsThereAsAWhole) {
+  const Machine machine = plain_machine(1, 1, 7 * kGiga);
+  Stream direct = stream_of("nvme0", "gpu0", 64 * kMebibyte);
+  direct.depth = 1;
+  direct.request_seconds = 0;
+  Stream host = direct;
+  host.path = PathKind::through_host;
+
+  const double direct_seconds = run(machine, {direct}).streams[0].latency.mean_seconds();
+  const double host_seconds = run(machine, {host}).streams[0].latency.mean_seconds();
+
+  const double copy = kMebibyte / 60e9;  // At 60 GB/s, before
+  const double out = kMebibyte / 56e9;   // it goes out at the link's rate.
+  EXPECT_NEAR((host_seconds - direct_seconds) / (copy + out), 1, 0.1);
+}
+
+TEST(Simulator, StrictIommuSlowsTheNicAndNotTheDrive) {
+  const Machine machine = builtin_machine("dgx-h100");
+  for (const auto& [store, loss] : {std::pair("nic0", 0.125), std::pair("nvme0", 0.0)}) {
+    Workload workload;
+    workload.streams = {stream_of(store, "gpu0")};
+    const double off = run(machine, workload).bytes_per_second;
+    workload.iommu = IommuMode::strict;
+    EXPECT_NEAR(run(machine, workload).bytes_per_second / off, 1 - loss, 0.01) << store;
+  }
+}
+
+TEST(Simulator, RefusesAMachineSoSlowThatTimeRunsOut) {
+  for (const double rate : {1e-3, 1e-300}) {
+    const Machine machine = plain_machine(1, 1, rate);
+    EXPECT_NE(refusal([&] { run(machine, {stream_of("nvme0", "gpu0")}); }).find("a rate is too low"),
+              std::string::npos);
+  }
+}
+
+TEST(Conservation, IsBrokenByALostByteAndByAStationBusierThanTime) {
+  const Machine machine = plain_machine(1, 1, 7 * kGiga);
+  Workload workload;
+  workload.streams = {stream_of("nvme0", "gpu0", kMebibyte)};
+  const Network network = compile(machine, workload);
+  const Outcome right = simulate(network, workload);
+
+  Outcome lost = right;
+  --lost.streams[0].bytes;
+  EXPECT_THROW(check_conservation(network, workload, lost), std::logic_error);
+  Outcome busy = right;
+  busy.stations[0].busy_seconds = 2 * busy.seconds;
+  EXPECT_THROW(check_conservation(network, workload, busy), std::logic_error);
+  Outcome fast = right;
+  for (StationResult& station : fast.stations) station.wire_bytes *= 3;
+  EXPECT_THROW(check_conservation(network, workload, fast), std::logic_error);
+}
+
+}  // namespace
+}  // namespace penstock::model

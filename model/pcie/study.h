@@ -1,0 +1,31 @@
+// Questions that take more than one run: how many streams give the most, and which constants moved a result. Both keep
+// the first streams of a workload and run them on the machine anew each time.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "model/pcie/machine.h"
+#include "model/pcie/outcome.h"
+#include "model/pcie/workload.h"
+#include "model/sensitivity.h"
+
+namespace penstock::model {
+
+struct SweepPoint {
+  std::size_t streams = 0;
+  double bytes_per_second = 0;
+};
+struct Sweep {
+  std::vector<SweepPoint> points;
+  std::size_t best_streams = 0;  // The fewest that come within half a per cent of the most.
+};
+// By bursts, each stream with at most `bytes_max`; with more than `points_max` streams, at so many counts between.
+Sweep sweep_streams(const Machine& machine, const Workload& workload, const PcieConstants& constants,
+                    std::uint64_t bytes_max = std::uint64_t{256} << 20, std::size_t points_max = 16);
+
+// `make` builds the machine from the constants. The result is the total rate, at flow level.
+using MachineMaker = std::function<Machine(const PcieConstants&)>;
+Sensitivity contention_sensitivity(const MachineMaker& make, const Workload& workload, const PcieConstants& constants);
+
+}  // namespace penstock::model

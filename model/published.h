@@ -1,0 +1,34 @@
+// Figures that others published, each beside what the models make of it. A figure that a model does not reach within
+// 10 % says why it cannot; the tests hold both sides to that. Pure.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "model/constants.h"
+#include "model/report.h"
+
+namespace penstock::model {
+
+struct Figure {
+  std::string_view model;  // "registration", "checkpoint", "load"
+  std::string_view what;
+  std::string_view unit;
+  double low;  // Published as a range; equal for a single number, open at one end for "under" and "over".
+  double high;
+  std::function<double(const Constants&)> predicted;
+  std::string_view why;  // "" where the model reproduces it.
+};
+
+constexpr double kFigureTolerance = 0.1;
+
+std::vector<Figure> published_figures();
+double error_of(const Figure& figure, double predicted);  // Relative, to the nearest end; 0 within the range.
+
+// The figures of one model as a table: published, predicted, error, why.
+Sheet published_sheet(std::string_view model, const Constants& constants);
+
+}  // namespace penstock::model

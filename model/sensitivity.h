@@ -1,0 +1,31 @@
+// Which constants a result hangs on: each is moved a little, and to the ends of what its source allows, and the result
+// computed again. Pure; costs four evaluations of the result for each constant.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/constants.h"
+
+namespace penstock::model {
+
+struct Influence {
+  std::string_view constant;
+  double elasticity;  // Per cent of change in the result for one per cent of change in the constant.
+  double at_low;      // The result with the constant at the ends of its range.
+  double at_high;
+};
+
+struct Sensitivity {
+  std::string result;
+  double value;
+  std::vector<Influence> influences;  // The strongest first; constants that change nothing are left out.
+};
+
+using Result = std::function<double(const Constants&)>;
+
+Sensitivity sensitivity_of(std::string name, const Constants& constants, const Result& result);
+
+}  // namespace penstock::model
