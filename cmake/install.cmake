@@ -1,5 +1,5 @@
-# What `cmake --install` puts where: both libraries, headers, the tool, and how others find them. The libraries are
-# made in src/abi, which gives them their names and versions.
+# What `cmake --install` puts where: both libraries, headers, the tool and its other names, and how others find them.
+# The libraries are made in src/abi, which gives them their names and versions.
 include(CMakePackageConfigHelpers)
 
 install(FILES include/penstock/penstock.h include/penstock/penstock.hpp
@@ -8,6 +8,8 @@ if(TARGET penstock_tool)
   file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
   set_target_properties(penstock_tool PROPERTIES INSTALL_RPATH "\$ORIGIN/${lib_from_bin}")
   install(TARGETS penstock_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  list(TRANSFORM PENSTOCK_TOOL_FACES PREPEND ${PROJECT_BINARY_DIR}/tools/ OUTPUT_VARIABLE tool_links)
+  install(FILES ${tool_links} DESTINATION ${CMAKE_INSTALL_BINDIR})  # Links to penstock beside them.
 endif()
 
 # Both files find their prefix from where they lie, so an installed tree can be moved.

@@ -15,7 +15,8 @@ endif()
 if(PENSTOCK_SANITIZE)
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                                                   -fno-sanitize=vptr
-    -Wno-maybe-uninitialized)  # Instrumented, GCC 12 sees it inside <regex> and <variant>, where it is not.
+    # Instrumented, GCC 12 sees it inside <regex> and <variant>, where it is not.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
 endif()
 

@@ -1,36 +1,41 @@
-// The memory a sub-command moves data through: of a device, or plain page-aligned host memory. One owner; the Session
-// must outlive it. Uploads and downloads that fail throw a Failure.
+// The memory a sub-command moves data through: of a device, or page-aligned host memory of any kind. One owner; the
+// session of device memory must outlive it. Uploads and downloads that fail throw a Failure.
 #pragma once
 
 #include <cstddef>
-#include <memory>
-#include <optional>
+#include <functional>
 #include <span>
+#include <utility>
 
-#include "penstock/penstock.hpp"
+#include "penstock/penstock.h"
 
 namespace penstock::tools {
 
 class Arena {
  public:
-  static Arena on_device(Session& session, unsigned gpu, std::size_t size);
+  static Arena on_device(penstock_session* session, unsigned gpu, std::size_t size);
   static Arena on_host(std::size_t size);
+  // Memory made elsewhere, which `release` gives back. session: null where the CPU reaches it.
+  Arena(std::byte* data, std::size_t size, penstock_session* session, std::function<void()> release)
+      : data_(data), size_(size), session_(session), release_(std::move(release)) {}
+  Arena(Arena&& other) noexcept
+      : data_(other.data_), size_(other.size_), session_(other.session_),
+        release_(std::exchange(other.release_, nullptr)) {}
+  Arena& operator=(Arena&&) = delete;
+  ~Arena() {
+    if (release_) release_();
+  }
 
-  std::byte* data() const { return device_ ? device_->data() : host_.get(); }
+  std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
   void upload(std::size_t offset, std::span<const std::byte> bytes);
   void download(std::size_t offset, std::span<std::byte> bytes) const;
 
  private:
-  struct Unmap {
-    std::size_t size;
-    void operator()(std::byte* memory) const;
-  };
-  explicit Arena(std::size_t size) : size_(size) {}
-
+  std::byte* data_;
   std::size_t size_;
-  std::optional<DeviceMemory> device_;
-  std::unique_ptr<std::byte, Unmap> host_{nullptr, Unmap{0}};
+  penstock_session* session_;
+  std::function<void()> release_;
 };
 
 }  // namespace penstock::tools

@@ -157,8 +157,8 @@ BenchOutcome announce(const BenchSettings& settings, const Range& range, const S
   outcome.range = range;
   outcome.file_system = require(file.info(), settings.file).file_system;
   if (settings.on_device()) {
-    outcome.device = device_line(session, settings.gpu);
-    outcome.device_facts = device_json(session, settings.gpu);
+    outcome.device = device_line(session.raw(), settings.gpu);
+    outcome.device_facts = device_json(session.raw(), settings.gpu);
   }
   if (!settings.json) print_settings(outcome);
   std::fflush(stdout);
@@ -171,7 +171,7 @@ void measure(BenchOutcome& outcome, Job job, const OpenFile& opened) {
   std::optional<BlockMap> written;
   if (settings.verify) {
     job.content = &content;
-    if (job.is_write) job.written = &written.emplace(job.range.block_count());
+    if (job.is_write) job.written = &written.emplace(job.range);
     else require_content(opened.fd.get(), settings.file, job.range, content, settings.seed);
   }
   if (settings.warm) warm_cache(settings.file, job.range.begin, job.range.size);
@@ -199,7 +199,7 @@ int run_bench(const BenchSettings& settings) {
   choice.require = settings.require;
   choice.direct_io = settings.direct ? "always" : settings.buffered ? "never" : "";
   Session session = open_session(choice);
-  if (settings.on_device()) check_gpu(session, settings.gpu);
+  if (settings.on_device()) check_gpu(session.raw(), settings.gpu);
   check_memory(settings, session);
   const bool is_new = settings.is_write() && !exists(settings.file);
   const OpenFile opened = open_target(settings);

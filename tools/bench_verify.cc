@@ -33,8 +33,8 @@ class Reader {
  public:
   explicit Reader(const Job& job)
       : job_(job), size_(std::max(kWindow, job.range.block_size)),
-        arena_(job.host_memory ? Arena::on_host(size_) : Arena::on_device(*job.session, job.gpu, size_)), host_(size_) {
-  }
+        arena_(job.host_memory ? Arena::on_host(size_) : Arena::on_device(job.session->raw(), job.gpu, size_)),
+        host_(size_) {}
 
   std::uint64_t window() const { return size_; }
 

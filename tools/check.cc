@@ -69,17 +69,6 @@ const char* state_name(Tristate met) {
 
 // ---- For people ----------------------------------------------------------------------------------------------------
 
-// Names come from the machine: nothing in them may move a terminal's cursor.
-std::string printable(std::string_view text) {
-  std::string safe;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    safe.push_back(byte < 0x20 || byte == 0x7f || is_c1 ? '?' : text[i]);
-  }
-  return safe;
-}
-
 std::string cut(std::string_view text, std::size_t width) {
   if (text.size() <= width) return printable(text);
   return printable(text.substr(0, width - 3)) + "...";
@@ -411,23 +400,8 @@ std::string print_json(const Machine& machine, const std::vector<PathReport>& pa
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-core::Root open_root(const std::string& directory) {
-  auto root = core::Root::open(directory);
-  if (!root.ok()) {
-    throw Failure(fmt::format("cannot open the root '{}' ({}); name a directory that holds a captured machine",
-                              printable(directory), std::strerror(root.status().code)),
-                  kUsage);
-  }
-  if (!root->exists("/proc") && !root->exists("/sys")) {
-    throw Failure(fmt::format("'{}' holds neither proc nor sys; name a directory that holds a captured machine",
-                              printable(directory)),
-                  kUsage);
-  }
-  return std::move(*root);
-}
-
 int run_check(const CheckSettings& settings) {
-  const Machine machine = read_machine(open_root(settings.root), settings.root);
+  const Machine machine = read_machine(open_machine_root(settings.root), settings.root);
   const std::vector<PathReport> paths = report_paths(machine);
   const bool usable = std::any_of(paths.begin(), paths.end(), [](const PathReport& report) {
     return report.path == PENSTOCK_PATH_BOUNCE && report.usable;

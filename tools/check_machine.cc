@@ -1,11 +1,16 @@
 #include "check_machine.h"
 
+#include <fmt/format.h>
 #include <linux/io_uring.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "failure.h"
 
 namespace penstock::tools {
 namespace {
@@ -29,6 +34,16 @@ int try_io_uring() {
   if (fd < 0) return errno;
   ::close(static_cast<int>(fd));
   return 0;
+}
+
+// Of BAR 1, from a line "0x<first> 0x<last> 0x<flags>" of the device's resources; 0 where unknown.
+std::uint64_t bar_bytes(const core::Root& root, const std::string& pci_address) {
+  const std::string text = root.read("/sys/bus/pci/devices/" + pci_address + "/resource").value_or("");
+  unsigned long long first = 0, last = 0;
+  const std::size_t line = text.find('\n');
+  if (line == std::string::npos) return 0;
+  if (std::sscanf(text.c_str() + line, " %llx %llx", &first, &last) != 2 || last <= first) return 0;
+  return last - first + 1;
 }
 
 Probe probe_machine() {
@@ -59,12 +74,40 @@ std::vector<const core::PciDevice*> Machine::nvidia_gpus() const {
   return found;
 }
 
+core::Root open_machine_root(const std::string& directory) {
+  auto root = core::Root::open(directory);
+  if (!root.ok()) {
+    throw Failure(fmt::format("cannot open the root '{}' ({}); name a directory that holds a captured machine",
+                              printable(directory), std::strerror(root.status().code)),
+                  kUsage);
+  }
+  if (!root->exists("/proc") && !root->exists("/sys")) {
+    throw Failure(fmt::format("'{}' holds neither proc nor sys; name a directory that holds a captured machine",
+                              printable(directory)),
+                  kUsage);
+  }
+  return std::move(*root);
+}
+
+std::string printable(std::string_view text) {
+  std::string safe;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    safe.push_back(byte < 0x20 || byte == 0x7f || is_c1 ? '?' : text[i]);
+  }
+  return safe;
+}
+
 Machine read_machine(const core::Root& root, const std::string& directory) {
   Machine machine;
   machine.root = directory;
   machine.platform = core::read_platform(root);
   machine.p2pdma = core::kernel_has_p2pdma(root);
   machine.pci = core::read_pci_devices(root);
+  for (const core::PciDevice* gpu : machine.nvidia_gpus()) {
+    if (const std::uint64_t bytes = bar_bytes(root, gpu->address)) machine.gpu_bars.push_back({gpu->address, bytes});
+  }
   machine.nvidia = core::read_nvidia_driver(root);
   machine.nvidia_fs = core::read_nvidia_fs(root);
   machine.iommu = core::read_iommu(root);

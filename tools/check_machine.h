@@ -1,8 +1,10 @@
 // What `penstock check` knows of a machine: all that topology/ reads, and what only the machine itself can answer.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/penstock.hpp"
@@ -21,11 +23,18 @@ struct Probe {
   std::vector<penstock_device_info> devices;
 };
 
+// Through which a GPU's memory can be reached over the bus.
+struct GpuBar {
+  std::string pci_address;
+  std::uint64_t bytes = 0;
+};
+
 struct Machine {
   std::string root;  // Of a captured machine; "" for this one.
   core::Platform platform;
   core::Tristate p2pdma = core::Tristate::unknown;
   std::vector<core::PciDevice> pci;
+  std::vector<GpuBar> gpu_bars;  // Of NVIDIA's GPUs, where they can be seen.
   core::NvidiaDriver nvidia;
   core::NvidiaFs nvidia_fs;
   core::Iommu iommu;
@@ -39,7 +48,12 @@ struct Machine {
   std::vector<const core::PciDevice*> nvidia_gpus() const;
 };
 
+// A captured machine's directory, or "" for this machine. Throws a Failure with exit code 2 where it is none.
+core::Root open_machine_root(const std::string& directory);
 // With directory "" it also opens a session and a ring, for a moment.
 Machine read_machine(const core::Root& root, const std::string& directory);
+
+// Names come from the machine: nothing in them may move a terminal's cursor.
+std::string printable(std::string_view text);
 
 }  // namespace penstock::tools

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "failure.h"
 #include "units.h"
 
@@ -10,9 +12,15 @@ namespace {
 
 const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
 
-std::string stand_in_reason(const Session& session) {
-  const std::string reason = session.device_reason();
+std::string stand_in_reason(penstock_session* session) {
+  const std::string reason = penstock_session_device_reason(session);
   return reason.empty() ? "asked for" : reason;
+}
+
+penstock_device_info device_of(penstock_session* session, unsigned gpu) {
+  penstock_device_info device{};
+  require(penstock_device_get(session, gpu, &device), fmt::format("GPU {}", gpu));
+  return device;
 }
 
 }  // namespace
@@ -27,25 +35,25 @@ Session open_session(const SessionSettings& settings) {
   return require(Session::open(options), "session");
 }
 
-void check_gpu(const Session& session, unsigned gpu) {
-  const unsigned count = session.device_count();
+void check_gpu(penstock_session* session, unsigned gpu) {
+  const unsigned count = penstock_device_count(session);
   if (gpu < count) return;
-  const bool stand_in = session.device_kind() == "host";
+  const bool stand_in = std::string_view(penstock_session_device_kind(session)) == "host";
   throw Failure(fmt::format("there is no GPU {}; this machine has {}", gpu,
                             stand_in ? "none, and host memory stands in for GPU 0 only" : fmt::format("{}", count)),
                 kNotApplicable);
 }
 
-std::string device_line(const Session& session, unsigned gpu) {
-  const auto device = require(session.device(gpu), fmt::format("GPU {}", gpu));
+std::string device_line(penstock_session* session, unsigned gpu) {
+  const penstock_device_info device = device_of(session, gpu);
   if (device.stand_in != 0) {
     return fmt::format("device: host memory standing in for a GPU (reason: {})", stand_in_reason(session));
   }
   return fmt::format("device: GPU {}, {} ({})", gpu, device.name, device.pci_address);
 }
 
-Json device_json(const Session& session, unsigned gpu) {
-  const auto device = require(session.device(gpu), fmt::format("GPU {}", gpu));
+Json device_json(penstock_session* session, unsigned gpu) {
+  const penstock_device_info device = device_of(session, gpu);
   Json json = {
       {"gpu", gpu}, {"name", device.name}, {"pci_address", device.pci_address}, {"stand_in", device.stand_in != 0}};
   if (device.stand_in != 0) json["stand_in_reason"] = stand_in_reason(session);

@@ -26,11 +26,11 @@ struct SessionSettings {
 Session open_session(const SessionSettings& settings);
 
 // Exit code 77 where there is no such GPU.
-void check_gpu(const Session& session, unsigned gpu);
+void check_gpu(penstock_session* session, unsigned gpu);
 
 // "device: GPU 0, NVIDIA H200 (0000:17:00.0)" or "device: host memory standing in for a GPU (reason: ...)".
-std::string device_line(const Session& session, unsigned gpu);
-Json device_json(const Session& session, unsigned gpu);
+std::string device_line(penstock_session* session, unsigned gpu);
+Json device_json(penstock_session* session, unsigned gpu);
 
 // "bounce, not p2pdma: the kernel was built without CONFIG_PCI_P2PDMA (kernel_no_p2pdma)"
 std::string path_sentence(int path, int reason, int refused_path);

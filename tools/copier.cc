@@ -53,7 +53,7 @@ std::optional<Extent> next_data(int fd, std::uint64_t from, std::uint64_t size) 
 Copier::Copier(Session& session, unsigned gpu, CopyEnd& source, CopyEnd& destination, std::uint64_t size,
                std::uint64_t window)
     : session_(session), source_(source), destination_(destination), size_(size), half_(half_of(window, size)),
-      arena_(Arena::on_device(session, gpu, 2 * half_)) {}
+      arena_(Arena::on_device(session.raw(), gpu, 2 * half_)) {}
 
 // A copy is of real bytes: the path that moves none, which configuration can name, is no way to make one.
 static void require_bytes(const penstock_report& report, const std::string& path) {

@@ -185,10 +185,10 @@ int run_cp(const CpSettings& settings) {
   SessionSettings choice;
   choice.direct_io = settings.direct ? "always" : "";
   Session session = open_session(choice);
-  check_gpu(session, settings.gpu);
+  check_gpu(session.raw(), settings.gpu);
   const CpOutcome outcome = copy(settings, session);
   if (!settings.json) {
-    print(settings, outcome, device_line(session, settings.gpu));
+    print(settings, outcome, device_line(session.raw(), settings.gpu));
     return kSuccess;
   }
   const Json json = {{"source", settings.source},
@@ -197,7 +197,7 @@ int run_cp(const CpSettings& settings) {
                      {"data_bytes", outcome.data_bytes},
                      {"seconds", outcome.seconds},
                      {"verified", settings.verify},
-                     {"device", device_json(session, settings.gpu)},
+                     {"device", device_json(session.raw(), settings.gpu)},
                      {"read", way_json(outcome.read)},
                      {"written", way_json(outcome.written)}};
   print_json(json);

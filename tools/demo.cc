@@ -68,7 +68,7 @@ class Trip {
       : settings_(settings), way_(way), fd_(fd), session_(open_session(way.session)),
         file_(require(session_.file(fd), way.path)),
         arena_(way.host_memory ? Arena::on_host(settings.size)
-                               : Arena::on_device(session_, settings.gpu, settings.size)),
+                               : Arena::on_device(session_.raw(), settings.gpu, settings.size)),
         content_(seed), scratch_(std::min(kHostStep, settings.size)) {}
 
   std::vector<DemoRow> run() {
@@ -228,13 +228,13 @@ int run_demo(const DemoSettings& settings) {
   NewFile file(settings.folder + "/penstock-demo", 0, true);
   lay_out(file, settings.size);
   Session session = open_session({});
-  check_gpu(session, settings.gpu);
+  check_gpu(session.raw(), settings.gpu);
   const DemoWays found = find_ways(session, require(session.file(file.fd()), "demo file"), settings.gpu);
   if (!settings.json) {
     fmt::print(
         "demo: {} of weights-like data (bfloat16, normal) from device memory to a file in {} and back, by each "
         "path\n{}\n",
-        format_size(settings.size), settings.folder, device_line(session, settings.gpu));
+        format_size(settings.size), settings.folder, device_line(session.raw(), settings.gpu));
     std::fflush(stdout);
   }
   std::vector<DemoRow> rows;
@@ -243,7 +243,7 @@ int run_demo(const DemoSettings& settings) {
     for (DemoRow& row : Trip(settings, way, file.fd(), seed++).run()) rows.push_back(std::move(row));
   }
   if (settings.json) {
-    const Json json = json_of(settings, device_json(session, settings.gpu), rows, found.missing);
+    const Json json = json_of(settings, device_json(session.raw(), settings.gpu), rows, found.missing);
     print_json(json);
   } else {
     print(rows, found.missing);

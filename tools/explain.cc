@@ -200,7 +200,7 @@ void print_plan(const ExplainSettings& settings, const std::string& plan, std::u
 int run_explain(const ExplainSettings& settings) {
   Session session = open_session({});
   const bool on_device = settings.memory == "device";
-  if (on_device) check_gpu(session, settings.gpu);
+  if (on_device) check_gpu(session.raw(), settings.gpu);
   const int access = settings.is_write ? O_RDWR : O_RDONLY;
   const OpenFile opened = open_file(settings.file, access | (settings.direct ? O_DIRECT : 0));
   const File file = require(session.file(opened.fd.get()), settings.file);
@@ -220,14 +220,14 @@ int run_explain(const ExplainSettings& settings) {
     Json json = {{"file", file_json(settings, info, place)},
                  {"operation", settings.is_write ? "write" : "read"},
                  {"memory", settings.memory},
-                 {"device", on_device ? device_json(session, settings.gpu) : Json()},
+                 {"device", on_device ? device_json(session.raw(), settings.gpu) : Json()},
                  {"paths", verdicts_json(verdicts)},
                  {"plan", {{"offset", settings.offset}, {"size", size}, {"text", plan}}},
                  {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
     print_json(json);
   } else {
     print_file(settings, info, place);
-    fmt::print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
+    fmt::print("{}\n", on_device ? device_line(session.raw(), settings.gpu) : "memory: host; no device takes part");
     print_verdicts(settings, verdicts);
     print_plan(settings, plan, size);
   }
@@ -235,6 +235,12 @@ int run_explain(const ExplainSettings& settings) {
 }
 
 }  // namespace
+
+int explain_file(const std::string& file) {
+  ExplainSettings settings;
+  settings.file = file;
+  return run_explain(settings);
+}
 
 void add_explain(CLI::App& app, int& exit_code) {
   auto settings = std::make_shared<ExplainSettings>();

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace penstock::tools {
 
 void add_explain(CLI::App& app, int& exit_code);
+
+// The same for a read of the file into GPU 0, for gdscheck -f. The exit code.
+int explain_file(const std::string& file);
 
 }  // namespace penstock::tools

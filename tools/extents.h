@@ -28,7 +28,15 @@ struct Range {
   }
 };
 
-class Extents {
+// Where one thread gets its requests from.
+class ExtentSource {
+ public:
+  virtual ~ExtentSource() = default;
+  // False when the thread's share is done.
+  virtual bool next(Extent& extent) = 0;
+};
+
+class Extents final : public ExtentSource {
  public:
   // endless: until the caller stops asking; otherwise all threads together visit as many blocks as the range has.
   Extents(const Range& range, bool is_random, bool endless, unsigned thread, unsigned threads, std::uint64_t seed)
@@ -38,8 +46,7 @@ class Extents {
         drawn_from_(range.full_block_count() > 0 ? range.full_block_count() : 1),
         state_(scramble(scramble(seed) + thread)) {}
 
-  // False when the thread's share is done.
-  bool next(Extent& extent) {
+  bool next(Extent& extent) override {
     if (left_ == 0) return false;
     --left_;
     extent = range_.block(is_random_ ? draw() : step());

@@ -16,7 +16,7 @@ namespace {
 
 [[noreturn]] void fail_to_open(const std::string& path, int flags) {
   if (errno == EINVAL && (flags & O_DIRECT) != 0) {
-    throw Failure(path + ": its file system does not take O_DIRECT; leave --direct out");
+    throw DirectRefused(path + ": its file system does not take O_DIRECT; leave --direct out");
   }
   fail_errno(path, "open the file");
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "failure.h"
 
 namespace penstock::tools {
 
@@ -20,6 +21,12 @@ struct OpenFile {
   std::uint64_t size = 0;  // Bytes; a block device's capacity.
 
   bool is_block_device() const { return S_ISBLK(facts.st_mode); }
+};
+
+// O_DIRECT is not for this file.
+class DirectRefused : public Failure {
+ public:
+  using Failure::Failure;
 };
 
 // flags as of open(2); mode counts where they hold O_CREAT.

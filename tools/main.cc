@@ -1,12 +1,17 @@
 // The penstock command: dispatches to one sub-command a file. All output is theirs; main() turns what they throw into
 // one sentence on stderr and an exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine.
+//
+// The same program answers to the names of NVIDIA's tools, by links beside it (gdsio) or as a sub-command (penstock
+// gdsio): these faces read their own arguments.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench.h"
@@ -16,10 +21,36 @@
 #include "demo.h"
 #include "explain.h"
 #include "failure.h"
+#include "gds_stats.h"
+#include "gdscheck.h"
+#include "gdsio.h"
+#include "gdsio_verify.h"
 #include "interrupt.h"
+#include "model.h"
+#include "stats.h"
 
 namespace penstock::tools {
 namespace {
+
+struct Face {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+  const char* summary;
+};
+constexpr Face kFaces[] = {
+    {"gds_stats", gds_stats_main, "What NVIDIA's gds_stats tells of a running process"},
+    {"gdscheck", gdscheck_main, "What NVIDIA's gdscheck tells, of this library"},
+    {"gdscheck.py", gdscheck_main, ""},
+    {"gdsio", gdsio_main, "Measure with the flags and the result line of NVIDIA's gdsio"},
+    {"gdsio_verify", gdsio_verify_main, "Read a file two ways and compare, as NVIDIA's gdsio_verify does"},
+};
+
+const Face* face_named(std::string_view path) {
+  const std::string_view name = path.substr(path.find_last_of('/') + 1);
+  const auto* found =
+      std::find_if(std::begin(kFaces), std::end(kFaces), [&](const Face& face) { return face.name == name; });
+  return found == std::end(kFaces) ? nullptr : found;
+}
 
 CLI::App* command_named(CLI::App& app, const std::string& name) {
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
@@ -44,6 +75,11 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_bench(app, exit_code);
   add_cp(app, exit_code);
   add_demo(app, exit_code);
+  add_stats(app, exit_code);
+  add_model(app, exit_code);
+  for (const Face& face : kFaces) {
+    if (*face.summary != '\0') app.add_subcommand(std::string(face.name), face.summary);
+  }
   app.add_subcommand("help", "Tell about the tool or one of its commands")->add_option("COMMAND");
 }
 
@@ -54,29 +90,56 @@ void refuse_unknown_command(CLI::App& app, const std::vector<std::string>& argum
   throw Failure(fmt::format("there is no command '{}'; 'penstock help' lists them", first), kUsage);
 }
 
+int run_penstock(const std::vector<std::string>& given) {
+  CLI::App app("Moves file data into and out of GPU memory, and says which path it took", "penstock");
+  app.set_version_flag("--version", std::string("penstock ") + penstock_version());
+  app.require_subcommand(1);
+  int exit_code = kSuccess;
+  add_commands(app, exit_code);
+  refuse_unknown_command(app, given);
+  try {
+    app.parse(std::vector<std::string>(given.rbegin(), given.rend()));  // As CLI11 wants them.
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::Error& error) {
+    throw Failure(fmt::format("{}; see 'penstock help'", error.what()), kUsage);
+  }
+  return exit_code;
+}
+
 // The sentence on stderr; with --json also an object on stdout, for the program that reads it.
-int give_up(const std::string& sentence, int exit_code, bool json) {
-  fmt::print(stderr, "penstock: {}\n", sentence);
+int give_up(std::string_view name, const std::string& sentence, int exit_code, bool json) {
+  fmt::print(stderr, "{}: {}\n", name, sentence);
   if (json) print_json({{"error", sentence}, {"exit_code", exit_code}});
   return exit_code;
 }
 
-int run(CLI::App& app, std::vector<std::string> arguments, const int& exit_code) {
+int run(std::string_view name, const std::vector<std::string>& arguments, const std::function<int()>& command) {
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   try {
-    refuse_unknown_command(app, arguments);
-    std::reverse(arguments.begin(), arguments.end());  // As CLI11 wants them.
-    app.parse(std::move(arguments));
-    return exit_code;
-  } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
-  } catch (const CLI::Error& error) {
-    return give_up(fmt::format("{}; see 'penstock help'", error.what()), kUsage, json);
+    return command();
   } catch (const Failure& failure) {
-    return give_up(failure.what(), failure.exit_code(), json);
+    return give_up(name, failure.what(), failure.exit_code(), json);
   } catch (const std::exception& error) {
-    return give_up(error.what(), kFailed, json);
+    return give_up(name, error.what(), kFailed, json);
   }
+}
+
+int run_face(const Face& face, std::vector<std::string> arguments) {
+  std::string name(face.name);
+  std::vector<char*> argv = {name.data()};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  return run(face.name, arguments, [&] { return face.run(static_cast<int>(argv.size()) - 1, argv.data()); });
+}
+
+int run_by_name(int argc, char** argv) {
+  std::vector<std::string> arguments = arguments_of(argc, argv);
+  const Face* face = face_named(argc > 0 ? argv[0] : "");
+  if (face != nullptr) return run_face(*face, {argv + 1, argv + argc});
+  face = arguments.empty() ? nullptr : face_named(arguments[0]);
+  if (face != nullptr) return run_face(*face, {arguments.begin() + 1, arguments.end()});
+  return run("penstock", arguments, [&] { return run_penstock(arguments); });
 }
 
 }  // namespace
@@ -86,12 +149,7 @@ int main(int argc, char** argv) {
   using namespace penstock::tools;
   catch_interrupts();
   std::signal(SIGXFSZ, SIG_IGN);  // A file-size limit is an error like others (EFBIG).
-  CLI::App app("Moves file data into and out of GPU memory, and says which path it took", "penstock");
-  app.set_version_flag("--version", std::string("penstock ") + penstock_version());
-  app.require_subcommand(1);
-  int exit_code = kSuccess;
-  add_commands(app, exit_code);
-  int result = run(app, arguments_of(argc, argv), exit_code);
+  int result = run_by_name(argc, argv);
   // A full disk or a closed pipe under stdout: the answer did not arrive.
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && result == kSuccess) {
     std::perror("penstock: could not write the output");

@@ -1,115 +1,26 @@
-// The built `penstock` binary from outside: exit codes, what it prints, what it leaves on disk. Runs with host memory
-// standing in for a GPU, so that it tells the same everywhere.
+// The built `penstock` binary from outside: exit codes, what it prints, what it leaves on disk.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "tool_world.h"
+
 namespace penstock::tools {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
-
-constexpr std::chrono::seconds kPatience{120};
-
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-struct Finished {
-  int exit_code = -1;  // -1: ended by a signal.
-  int signal_number = 0;
-  std::string out;
-  std::string err;
-};
-
-class Tool : public testing::Test {
- protected:
-  Tool() {
-    std::string name = fs::current_path() / "penstock-tool-XXXXXX";
-    root_ = mkdtemp(name.data());
-    fs::create_directory(root_ / "work");
-  }
-  ~Tool() override { fs::remove_all(root_); }
-
-  fs::path path(const std::string& name) const { return root_ / "work" / name; }
-
-  // Starts the tool in the work folder. `prepare` runs in the child.
-  pid_t start(
-      std::vector<std::string> arguments, const std::function<void()>& prepare = [] {}) {
-    const pid_t child = fork();
-    if (child != 0) return child;
-    const auto redirect = [&](int number, const fs::path& target) {
-      dup2(open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), number);
-    };
-    redirect(STDOUT_FILENO, root_ / "out");
-    redirect(STDERR_FILENO, root_ / "err");
-    setenv("PENSTOCK_DEVICE", "host", 1);
-    if (chdir(path("").c_str()) != 0) _exit(126);
-    prepare();
-    arguments.insert(arguments.begin(), PENSTOCK_TOOL);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    execv(PENSTOCK_TOOL, argv.data());
-    _exit(127);
-  }
-
-  Finished wait(pid_t child) {
-    int status = 0;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        ADD_FAILURE() << "the tool hangs";
-        kill(child, SIGKILL);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    Finished finished{-1, 0, text_of(root_ / "out"), text_of(root_ / "err")};
-    if (WIFEXITED(status)) finished.exit_code = WEXITSTATUS(status);
-    if (WIFSIGNALED(status)) finished.signal_number = WTERMSIG(status);
-    return finished;
-  }
-
-  Finished run(
-      const std::vector<std::string>& arguments, const std::function<void()>& prepare = [] {}) {
-    return wait(start(arguments, prepare));
-  }
-
-  std::string make(const std::string& name, std::size_t size) {
-    std::mt19937_64 random(size);
-    std::string bytes(size, '\0');
-    for (std::size_t i = 0; i < size; i += 97) bytes[i] = static_cast<char>(random());
-    std::ofstream(path(name), std::ios::binary) << bytes;
-    return bytes;
-  }
-
-  std::vector<std::string> folder() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(path(""))) names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
-  fs::path root_;
-};
 
 using Names = std::vector<std::string>;
 

@@ -54,7 +54,9 @@ typedef enum penstock_code {
   PENSTOCK_UNSUPPORTED = 18,
   PENSTOCK_DEVICE_LOST = 19,
   PENSTOCK_PAST_ALLOCATION = 20,
-  PENSTOCK_BAD_SETTING = 21
+  PENSTOCK_BAD_SETTING = 21,
+  PENSTOCK_DENIED = 22,
+  PENSTOCK_NO_DIRECT_PATH = 23
 } penstock_code;
 
 /* code 0 is success in every domain. step is a string literal: what was being done when it failed. */
@@ -95,7 +97,9 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_STAND_IN = 5,           /* the device is host memory standing in for a GPU */
   PENSTOCK_REASON_IO_URING_FORBIDDEN = 6, /* usable, with preadv2/pwritev2 in place of io_uring: refused here */
   PENSTOCK_REASON_IO_URING_OFF = 7,       /* usable, with preadv2/pwritev2 in place of io_uring: configured off */
-  PENSTOCK_REASON_COUNT = 8
+  PENSTOCK_REASON_DENIED = 8,             /* the configuration's denylist names the file */
+  PENSTOCK_REASON_USERSPACE_FILE = 9,     /* usable: the calls of a file system in user space move the bytes */
+  PENSTOCK_REASON_COUNT = 10
 } penstock_reason;
 
 const char* penstock_reason_name(int reason);     /* "not_built", ... */

@@ -2,20 +2,28 @@
 // the session's business.
 #include "cufile.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
+#include <climits>
+#include <cstdint>
 
 #include "abi/cufile_driver.h"
 #include "abi/cufile_errors.h"
+#include "abi/cufile_stats.h"
+#include "session/streams.h"
 
 namespace core = penstock::core;
 
 namespace {
 
 using core::CufileDriver;
+using core::CufileOperation;
+using core::CufileStats;
+using core::UserspaceFiles;
 
-constexpr std::size_t kDirectIoKibMin = 64;
-constexpr std::size_t kDirectIoKibMax = 16384;
 constexpr int kVersion = 1150;  // cuFile 1.15, whose contract this is.
+constexpr auto kCudaInvalidValue = static_cast<CUresult>(1);
 
 CufileDriver& driver() { return CufileDriver::instance(); }
 
@@ -29,16 +37,35 @@ ssize_t fail(int error_number) {
   return -1;
 }
 
+// What NVIDIA's library answers to ranges that no file and no memory has; 0 where the session is to be asked.
+int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
+  if (file_offset < 0) return CU_FILE_INVALID_VALUE;
+  if (size == 0) return 0;
+  if (buffer_offset < 0 || size > SIZE_MAX - static_cast<size_t>(buffer_offset)) return CU_FILE_INTERNAL_ERROR;
+  if (size > SSIZE_MAX) return CU_FILE_INVALID_MAPPING_RANGE;
+  return file_offset > SSIZE_MAX - static_cast<ssize_t>(size) ? CU_FILE_INVALID_VALUE : 0;
+}
+
 ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset,
                  off_t buffer_offset) {
-  if (handle == nullptr || base == nullptr) return fail(EINVAL);
-  if (size == 0) return 0;
-  if (file_offset < 0) return fail(CU_FILE_INVALID_VALUE);
-  if (buffer_offset < 0) return fail(CU_FILE_INTERNAL_ERROR);
-  core::Status opened;
-  const CufileDriver::Use use(driver(), opened);
-  if (!use) return fail(core::cufile_errno(opened));
-  const core::Outcome outcome = use->transfer({op, file_of(handle), base, size, file_offset, buffer_offset});
+  const CufileDriver::Use use(driver());
+  const auto refuse_transfer = [&](int error_number) {
+    if (use) core::count(use.session(), op == core::Op::read ? CufileOperation::read : CufileOperation::write, false);
+    return fail(error_number);
+  };
+  if (handle == nullptr || base == nullptr) return refuse_transfer(EINVAL);
+  // While the driver is closed there are no handles, nor are there the parent's in a forked child.
+  if (!use || use->is_inherited()) return fail(CU_FILE_HANDLE_NOT_REGISTERED);
+  const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
+  const bool userspace = UserspaceFiles::is_number(request.file);
+  if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {
+    const bool known = userspace ? use.userspace_files().contains(request.file) : use->is_file(request.file);
+    return refuse_transfer(known ? error : CU_FILE_HANDLE_NOT_REGISTERED);
+  }
+  const std::uint64_t began = core::stats_clock(use.session());
+  const core::Outcome outcome =
+      userspace ? use.userspace_files().transfer(use.session(), request) : use->transfer(request);
+  core::count_transfer(use.session(), request, outcome, began);
   if (!outcome.status.ok()) return fail(core::cufile_errno(outcome.status));
   return static_cast<ssize_t>(outcome.report.bytes);
 }
@@ -49,7 +76,14 @@ extern "C" {
 
 // ---- Driver --------------------------------------------------------------------------------------------------------
 
-CUfileError_t cuFileDriverOpen(void) { return core::cufile_error(driver().open()); }
+// The one call that programs make before their streams are busy.
+CUfileError_t cuFileDriverOpen(void) {
+  const core::Status opened = driver().open();
+  if (!opened.ok()) return core::cufile_error(opened);
+  const CufileDriver::Use use(driver());
+  if (use) use->streams().prepare();
+  return ok();
+}
 
 CUfileError_t cuFileDriverClose_v2(void) { return driver().close() ? ok() : refuse(CU_FILE_DRIVER_NOT_INITIALIZED); }
 
@@ -65,57 +99,24 @@ CUfileError_t cuFileGetVersion(int* version) {
   return ok();
 }
 
-CUfileError_t cuFileDriverGetProperties(CUfileDrvProps_t* props) {
-  if (props == nullptr) return refuse(CU_FILE_INVALID_VALUE);
-  core::Status opened;
-  const CufileDriver::Use use(driver(), opened);
-  if (!use) return core::cufile_error(opened);
-  *props = driver().properties();
-  return ok();
-}
-
-CUfileError_t cuFileDriverSetPollMode(bool poll, size_t poll_threshold_size) {
-  const bool open = driver().change_properties([&](CUfileDrvProps_t& properties) {
-    properties.nvfs.poll_thresh_size = poll_threshold_size;
-    properties.nvfs.dcontrolflags =
-        (properties.nvfs.dcontrolflags & ~(1u << CU_FILE_USE_POLL_MODE)) | (poll ? 1u << CU_FILE_USE_POLL_MODE : 0u);
-  });
-  return open ? ok() : refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
-}
-
-CUfileError_t cuFileDriverSetMaxDirectIOSize(size_t max_direct_io_size) {
-  if (driver().use_count() == 0) return refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
-  if (max_direct_io_size < kDirectIoKibMin || max_direct_io_size > kDirectIoKibMax) {
-    return refuse(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
-  }
-  const bool open = driver().change_properties(
-      [&](CUfileDrvProps_t& properties) { properties.nvfs.max_direct_io_size = max_direct_io_size; });
-  return open ? ok() : refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
-}
-
-// These two bound a GPU cache and BAR mappings, of which Penstock has none: they are accepted, and reported back.
-CUfileError_t cuFileDriverSetMaxCacheSize(size_t max_cache_size) {
-  const bool open = driver().change_properties(
-      [&](CUfileDrvProps_t& properties) { properties.max_device_cache_size = static_cast<unsigned>(max_cache_size); });
-  return open ? ok() : refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
-}
-
-CUfileError_t cuFileDriverSetMaxPinnedMemSize(size_t max_pinned_size) {
-  const bool open = driver().change_properties([&](CUfileDrvProps_t& properties) {
-    properties.max_device_pinned_mem_size = static_cast<unsigned>(max_pinned_size);
-  });
-  return open ? ok() : refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
-}
-
 // ---- Files and buffers ---------------------------------------------------------------------------------------------
 
 CUfileError_t cuFileHandleRegister(CUfileHandle_t* fh, CUfileDescr_t* descr) {
   if (fh == nullptr || descr == nullptr) return refuse(CU_FILE_INVALID_VALUE);
-  if (descr->type != CU_FILE_HANDLE_TYPE_OPAQUE_FD) return refuse(CU_FILE_IO_NOT_SUPPORTED);
+  const bool userspace = descr->type == CU_FILE_HANDLE_TYPE_USERSPACE_FS;
+  if (descr->type != CU_FILE_HANDLE_TYPE_OPAQUE_FD && !userspace) return refuse(CU_FILE_IO_NOT_SUPPORTED);
+  // Asked before the driver opens files of its own, which may be given this number.
+  const bool closed = !userspace && ::fcntl(descr->handle.fd, F_GETFD) < 0;
   core::Status opened;
   const CufileDriver::Use use(driver(), opened);
   if (!use) return core::cufile_error(opened);
-  const core::Result<std::uint64_t> file = use->register_file(descr->handle.fd);
+  if (closed) {
+    core::count(use.session(), CufileOperation::handle_register, false);
+    return refuse(CU_FILE_INVALID_VALUE);
+  }
+  const core::Result<std::uint64_t> file = userspace ? use.userspace_files().insert(descr->handle.handle, descr->fs_ops)
+                                                     : use->register_file(descr->handle.fd);
+  core::count(use.session(), CufileOperation::handle_register, file.ok());
   if (!file.ok()) return core::cufile_error(file.status());
   *fh = reinterpret_cast<CUfileHandle_t>(static_cast<std::uintptr_t>(*file));
   return ok();
@@ -123,14 +124,24 @@ CUfileError_t cuFileHandleRegister(CUfileHandle_t* fh, CUfileDescr_t* descr) {
 
 void cuFileHandleDeregister(CUfileHandle_t fh) {
   const CufileDriver::Use use(driver());
-  if (use) (void)use->deregister_file(file_of(fh));
+  if (!use) return;
+  const std::uint64_t file = file_of(fh);
+  const core::Status status =
+      UserspaceFiles::is_number(file) ? use.userspace_files().remove(file) : use->deregister_file(file);
+  core::count(use.session(), CufileOperation::handle_deregister, status.ok());
 }
 
 CUfileError_t cuFileBufRegister(const void* bufPtr_base, size_t length, int) {
   core::Status opened;
   const CufileDriver::Use use(driver(), opened);
   if (!use) return core::cufile_error(opened);
+  if (bufPtr_base != nullptr && length > 0 && !driver().is_on("properties.allow_system_memory") &&
+      !use->devices().describe(bufPtr_base).needs_device()) {
+    CufileStats::instance().count_buffer_register(use.session(), bufPtr_base, length, false);
+    return {CU_FILE_CUDA_MEMORY_TYPE_INVALID, kCudaInvalidValue};
+  }
   const core::Status status = use->register_buffer(bufPtr_base, length);
+  CufileStats::instance().count_buffer_register(use.session(), bufPtr_base, length, status.ok());
   if (status.is(core::Code::already_registered)) return refuse(CU_FILE_MEMORY_ALREADY_REGISTERED);
   return core::cufile_error(status);
 }
@@ -139,6 +150,7 @@ CUfileError_t cuFileBufDeregister(const void* bufPtr_base) {
   const CufileDriver::Use use(driver());
   if (!use) return refuse(CU_FILE_DRIVER_CLOSING);
   const core::Status status = use->deregister_buffer(bufPtr_base);
+  CufileStats::instance().count_buffer_deregister(use.session(), bufPtr_base, status.ok());
   if (status.is(core::Code::not_registered)) return refuse(CU_FILE_MEMORY_NOT_REGISTERED);
   return core::cufile_error(status);
 }

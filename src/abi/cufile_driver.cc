@@ -1,23 +1,48 @@
 #include "abi/cufile_driver.h"
 
+#include <algorithm>
+
+#include "abi/cufile_config.h"
+#include "abi/cufile_stats.h"
+#include "base/log.h"
+
 namespace penstock::core {
 namespace {
 
-// As cuFile 1.15.1 reports itself where it has no nvidia-fs, but for the features: those are the ones served here.
-constexpr CUfileDrvProps_t kProperties = {
-    .nvfs = {.major_version = 0,
-             .minor_version = 0,
-             .poll_thresh_size = 4,
-             .max_direct_io_size = 16384,
-             .dstatusflags = 0,
-             .dcontrolflags = 1u << CU_FILE_ALLOW_COMPAT_MODE},
-    .fflags = 1u << CU_FILE_PARALLEL_IO_SUPPORTED,
-    .max_device_cache_size = 131072,
-    .per_buffer_cache_size = 0,
-    .max_device_pinned_mem_size = 33554432,
-    .max_batch_io_size = 128,
-    .max_batch_io_timeout_msecs = 5,
-};
+// Values of calls hold for one opening, but for these, which NVIDIA's library keeps.
+bool outlives_opening(Setting setting) {
+  return setting == Setting("call.logfile_path") ||
+         setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_size_kb") ||
+         setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_count");
+}
+
+const StagedValue* find(const Staged& staged, Setting setting) {
+  const auto found =
+      std::find_if(staged.begin(), staged.end(), [&](const StagedValue& one) { return one.setting == setting; });
+  return found == staged.end() ? nullptr : &*found;
+}
+
+LogLevel level_of(Severity severity) {
+  switch (severity) {
+    case Severity::error: return LogLevel::error;
+    case Severity::note: return LogLevel::warn;
+    case Severity::idle: break;
+  }
+  return LogLevel::info;
+}
+
+void open_log(const LoadedSettings& loaded) {
+  const Settings& settings = loaded.settings;
+  LogTarget target;
+  target.level = log_level_named(settings.text("logging.level")).value_or(LogLevel::error);
+  target.path = settings.text("call.logfile_path");
+  const std::string& directory = settings.text("logging.dir");
+  if (target.path.empty()) target.path = (directory.empty() ? "" : directory + "/") + "cufile.log";
+  target.bytes_max = static_cast<std::uint64_t>(std::max<std::int64_t>(settings.number("logging.max_file_size_mb"), 0))
+                     << 20;
+  log_to(std::move(target));
+  for (const Note& note : loaded.notes) log(level_of(note.severity), describe(note));
+}
 
 }  // namespace
 
@@ -27,14 +52,35 @@ CufileDriver& CufileDriver::instance() {
 }
 
 Status CufileDriver::open_session_locked() {
-  Result<std::unique_ptr<penstock_session>> opened = open_session({});
+  const Status status = try_open_session_locked();
+  if (!status.ok()) log(LogLevel::error, describe(status));
+  return status;
+}
+
+Status CufileDriver::try_open_session_locked() {
+  const LoadedSettings loaded = load_settings(process_environment, staged_);
+  {
+    const std::lock_guard lock(settings_mutex_);
+    settings_ = loaded.settings;
+    notes_ = loaded.notes;
+  }
+  open_log(loaded);
+  if (loaded.must_refuse) {
+    return failure(Code::bad_setting,
+                   "understand cuFile's configuration (the file that CUFILE_ENV_PATH_JSON names, or a CUFILE_ "
+                   "variable; cufile.log tells the line)");
+  }
+  const Result<Config> config = config_from(loaded.settings, process_environment);
+  if (!config.ok()) return config.status();
+  Result<std::unique_ptr<penstock_session>> opened = open_session(*config);
   if (!opened.ok()) return opened.status();
   session_ = std::move(*opened);
-  {
-    const std::lock_guard lock(properties_mutex_);
-    properties_ = kProperties;
-  }
+  userspace_files_ = std::make_unique<UserspaceFiles>();
+  std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
   gate_.open();
+  was_open_ = true;
+  CufileStats::instance().session_opened(*session_->session,
+                                         static_cast<unsigned>(loaded.settings.number("profile.cufile_stats")));
   return success();
 }
 
@@ -44,6 +90,7 @@ bool CufileDriver::drop_inherited_locked() {
   if (session_ == nullptr || !session_->session->is_inherited()) return false;
   gate_.forget();
   static_cast<void>(session_.release());
+  static_cast<void>(userspace_files_.release());
   use_count_ = 0;
   return true;
 }
@@ -85,6 +132,7 @@ bool CufileDriver::close() {
   if (use_count_ == 0) return false;
   if (--use_count_ > 0) return true;
   gate_.close();
+  userspace_files_.reset();
   session_.reset();
   return true;
 }
@@ -94,9 +142,63 @@ long CufileDriver::use_count() {
   return use_count_;
 }
 
-CUfileDrvProps_t CufileDriver::properties() {
-  const std::lock_guard lock(properties_mutex_);
-  return properties_;
+// ---- Settings ------------------------------------------------------------------------------------------------------
+
+Settings CufileDriver::settings() {
+  const std::lock_guard lock(settings_mutex_);
+  return settings_;
+}
+
+std::vector<Note> CufileDriver::notes() {
+  const std::lock_guard lock(settings_mutex_);
+  return notes_;
+}
+
+bool CufileDriver::change(const Staged& values) {
+  const Use use(*this);
+  if (!use) return false;
+  const std::lock_guard lock(settings_mutex_);
+  for (const StagedValue& one : values) settings_.set(one.setting, one.value, Origin::call);
+  return true;
+}
+
+bool CufileDriver::is_open_locked() {
+  drop_inherited_locked();
+  return use_count_ > 0;
+}
+
+bool CufileDriver::is_on(Setting setting) {
+  const std::lock_guard lock(settings_mutex_);
+  return settings_.is_on(setting);
+}
+
+std::int64_t CufileDriver::number(Setting setting) {
+  const std::lock_guard lock(settings_mutex_);
+  return settings_.number(setting);
+}
+
+Settings CufileDriver::settings_to_come() {
+  const std::lock_guard lock(mutex_);
+  return is_open_locked() ? settings() : load_settings(process_environment, staged_).settings;
+}
+
+Value CufileDriver::parameter(Setting setting) {
+  const std::lock_guard lock(mutex_);
+  if (is_open_locked()) return settings().value(setting);
+  if (const StagedValue* staged = find(staged_, setting)) return staged->value;
+  return load_settings(process_environment).settings.value(setting);
+}
+
+bool CufileDriver::stage_parameters(const Staged& values) {
+  const std::lock_guard lock(mutex_);
+  if (is_open_locked()) return false;
+  for (const StagedValue& one : values) stage(staged_, one.setting, one.value);
+  return true;
+}
+
+bool CufileDriver::is_known(Setting setting) {
+  const std::lock_guard lock(mutex_);
+  return was_open_ || find(staged_, setting) != nullptr;
 }
 
 }  // namespace penstock::core

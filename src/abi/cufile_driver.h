@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <mutex>
+#include <vector>
 
 #include "abi/gate.h"
 #include "abi/session_handle.h"
-#include "cufile.h"
+#include "abi/userspace_files.h"
+#include "settings/settings.h"
 
 namespace penstock::core {
 
@@ -32,6 +34,8 @@ class CufileDriver {
     Use& operator=(const Use&) = delete;
     explicit operator bool() const { return inside_; }
     penstock_session* handle() const { return inside_ ? driver_.session_.get() : nullptr; }
+    Session& session() const { return *driver_.session_->session; }
+    UserspaceFiles& userspace_files() const { return *driver_.userspace_files_; }
     Session* operator->() const { return driver_.session_->session.get(); }
 
    private:
@@ -39,29 +43,43 @@ class CufileDriver {
     const bool inside_;
   };
 
-  // What GetProperties tells and the setters change; meaningful while open.
-  CUfileDrvProps_t properties();
-  template <typename Change>
-  bool change_properties(Change change) {
-    const Use use(*this);
-    if (!use) return false;
-    const std::lock_guard lock(properties_mutex_);
-    change(properties_);
-    return true;
-  }
+  // The settings in force while open, those of the latest time before that. For whoever asks while the driver is
+  // closed there is parameter().
+  Settings settings();
+  bool is_on(Setting setting);
+  std::int64_t number(Setting setting);
+  // What the driver would open with, or runs with.
+  Settings settings_to_come();
+  // What was noted when they were read, also where the driver did not open for it.
+  std::vector<Note> notes();
+  // Changes settings that are in force. False while closed.
+  bool change(const Staged& values);
+
+  // What the driver would open with, or runs with. Of a staged value, the value as it was set.
+  Value parameter(Setting setting);
+  // For the time when the driver opens; false, and nothing is changed, where it is open.
+  bool stage_parameters(const Staged& values);
+  // Whether the driver is or was open, or this was staged.
+  bool is_known(Setting setting);
 
  private:
   CufileDriver() = default;
   bool enter_or_open(Status& status);
   Status open_implicitly();
   Status open_session_locked();
+  Status try_open_session_locked();
   bool drop_inherited_locked();
+  bool is_open_locked();
 
   std::mutex mutex_;  // Guards opening and closing. Never taken inside the gate, for which closing waits.
   long use_count_ = 0;
-  std::mutex properties_mutex_;
-  CUfileDrvProps_t properties_{};
-  std::unique_ptr<penstock_session> session_;  // Set while the gate is open.
+  bool was_open_ = false;
+  Staged staged_;
+  std::mutex settings_mutex_;  // Guards the next two. Taken last.
+  Settings settings_;
+  std::vector<Note> notes_;
+  std::unique_ptr<penstock_session> session_;  // Set while the gate is open, as the next one.
+  std::unique_ptr<UserspaceFiles> userspace_files_;
   Gate gate_;
 };
 

@@ -29,6 +29,8 @@ CUfileOpError number_of(Code code) {
     case Code::device_lost: return CU_FILE_INVALID_CONTEXT_ERROR;
     case Code::past_allocation: return CU_FILE_CUDA_POINTER_RANGE_ERROR;
     case Code::bad_setting: return CU_FILE_INVALID_VALUE;
+    case Code::denied: return CU_FILE_IO_DISABLED;
+    case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // As without nvidia-fs, which it stands for.
   }
   return CU_FILE_INTERNAL_ERROR;
 }

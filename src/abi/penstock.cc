@@ -386,5 +386,7 @@ unsigned penstock_counters(penstock_session* session, penstock_counter* counters
 
 static_assert(PENSTOCK_PATH_COUNT == core::kPathCount && PENSTOCK_REASON_COUNT == core::kReasonCount);
 static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
-static_assert(PENSTOCK_REASON_IO_URING_OFF == static_cast<int>(core::Reason::io_uring_off));
-static_assert(PENSTOCK_BAD_SETTING == static_cast<int>(core::Code::bad_setting));
+static_assert(PENSTOCK_REASON_DENIED == static_cast<int>(core::Reason::denied));
+static_assert(PENSTOCK_REASON_USERSPACE_FILE == static_cast<int>(core::Reason::userspace_file));
+static_assert(PENSTOCK_DENIED == static_cast<int>(core::Code::denied));
+static_assert(PENSTOCK_NO_DIRECT_PATH == static_cast<int>(core::Code::no_direct_path));

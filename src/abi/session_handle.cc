@@ -21,14 +21,18 @@ Result<std::unique_ptr<DeviceSet>> open_devices(DeviceChoice choice, std::string
 }  // namespace
 
 Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes) {
-  Result<Config> config = make_config(wishes, process_environment);
+  const Result<Config> config = make_config(wishes, process_environment);
   if (!config.ok()) return config.status();
+  return open_session(*config);
+}
+
+Result<std::unique_ptr<penstock_session>> open_session(const Config& config) {
   auto handle = std::make_unique<penstock_session>();
-  Result<std::unique_ptr<DeviceSet>> devices = open_devices(config->device, handle->device_reason);
+  Result<std::unique_ptr<DeviceSet>> devices = open_devices(config.device, handle->device_reason);
   if (!devices.ok()) return devices.status();
   handle->device_kind = (*devices)->name();
   handle->session =
-      std::make_unique<Session>(*config, std::make_unique<PosixStorage>(config->io_uring), std::move(*devices));
+      std::make_unique<Session>(config, std::make_unique<PosixStorage>(config.io_uring), std::move(*devices));
   return handle;
 }
 

@@ -20,7 +20,8 @@ struct penstock_session {
 
 namespace penstock::core {
 
-Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes);
+Result<std::unique_ptr<penstock_session>> open_session(const Config& config);
+Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes);  // And of the environment.
 penstock_status to_public(const Status& status);
 penstock_report to_public(const Report& report);
 

@@ -27,7 +27,7 @@ constexpr CodeText kCodeTexts[] = {
     {"there is no such GPU, or the CUDA driver cannot be used", "run 'penstock check' to see what is missing"},
     {"no path that the configuration allows can move it",
      "run 'penstock explain' on the file for every path's reason, "
-     "or change PENSTOCK_PATHS or PENSTOCK_REQUIRE"},
+     "or change PENSTOCK_PATHS, PENSTOCK_REQUIRE or cufile.json's allow_compat_mode"},
     {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
      "open the file without O_DIRECT, or align offset and size to the file's block size"},
     {"the kernel moved fewer bytes than asked for, again and again", "check the kernel log for storage errors"},
@@ -40,6 +40,10 @@ constexpr CodeText kCodeTexts[] = {
     {"the GPU's context went away", "keep the CUDA context alive while its memory is in use"},
     {"the range runs past the end of the allocation", "check size and offset against the allocation"},
     {"its value makes no sense", "give one of the values named, or leave it unset"},
+    {"the denylist of cufile.json names its mount, file system, device or driver, and compatibility mode is off",
+     "take it off the denylist, or set allow_compat_mode"},
+    {"the configuration allows direct paths alone, and this version has none",
+     "set allow_compat_mode in cufile.json, or CUFILE_ALLOW_COMPAT_MODE=true"},
 };
 
 const char* errno_remedy(int error_number) {

@@ -39,6 +39,8 @@ enum class Code : std::int32_t {
   device_lost = 19,        // The device context went away under us.
   past_allocation = 20,    // Past the end of an allocation.
   bad_setting = 21,        // A configuration value that makes no sense.
+  denied = 22,             // The configuration's denylist names the file, and allows no other way.
+  no_direct_path = 23,     // The configuration allows direct paths alone, and this build has none.
 };
 
 enum class Domain : std::uint8_t {

@@ -55,6 +55,7 @@ bool CudaApi::load(const char* library, std::string* why_not) {
   loader.required(cuCtxGetApiVersion, "cuCtxGetApiVersion");
   loader.optional(cuCtxGetId, "cuCtxGetId");
   loader.optional(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
+  loader.optional(cuPointerSetAttribute, "cuPointerSetAttribute");
   loader.required(cuPointerGetAttributes, "cuPointerGetAttributes");
   loader.required(cuMemAlloc, "cuMemAlloc_v2");
   loader.required(cuMemFree, "cuMemFree_v2");
@@ -65,6 +66,19 @@ bool CudaApi::load(const char* library, std::string* why_not) {
   loader.required(cuStreamCreate, "cuStreamCreate");
   loader.required(cuStreamSynchronize, "cuStreamSynchronize");
   loader.required(cuStreamDestroy, "cuStreamDestroy_v2");
+  loader.optional(cuCtxGetDevice, "cuCtxGetDevice");
+  loader.optional(cuStreamGetCtx, "cuStreamGetCtx");
+  loader.optional(cuStreamIsCapturing, "cuStreamIsCapturing");
+  loader.optional(cuLaunchHostFunc, "cuLaunchHostFunc");
+  // The first versions, of drivers before CUDA 11.7, work where an administrator allowed them only.
+  loader.optional(cuStreamWaitValue32, "cuStreamWaitValue32_v2");
+  if (cuStreamWaitValue32 == nullptr) loader.optional(cuStreamWaitValue32, "cuStreamWaitValue32");
+  loader.optional(cuStreamWriteValue32, "cuStreamWriteValue32_v2");
+  if (cuStreamWriteValue32 == nullptr) loader.optional(cuStreamWriteValue32, "cuStreamWriteValue32");
+  loader.optional(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
+  loader.optional(cuModuleLoadData, "cuModuleLoadData");
+  loader.optional(cuModuleGetFunction, "cuModuleGetFunction");
+  loader.optional(cuLaunchKernel, "cuLaunchKernel");
   loader.required(cuEventCreate, "cuEventCreate");
   loader.required(cuEventRecord, "cuEventRecord");
   loader.required(cuEventQuery, "cuEventQuery");

@@ -17,6 +17,8 @@ using CUdeviceptr = unsigned long long;
 using CUcontext = struct CUctx_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
 
 inline constexpr CUresult CUDA_SUCCESS = 0;
 inline constexpr CUresult CUDA_ERROR_INVALID_VALUE = 1;
@@ -24,10 +26,12 @@ inline constexpr CUresult CUDA_ERROR_DEINITIALIZED = 4;
 inline constexpr CUresult CUDA_ERROR_NO_DEVICE = 100;
 inline constexpr CUresult CUDA_ERROR_INVALID_CONTEXT = 201;
 inline constexpr CUresult CUDA_ERROR_NOT_READY = 600;
+inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906;
 inline constexpr CUresult CUDA_ERROR_CONTEXT_IS_DESTROYED = 709;
 
 inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1;            // CUcontext; null for memory of no context.
 inline constexpr int CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2;        // unsigned; 0 where the driver knows nothing.
+inline constexpr int CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;        // unsigned
 inline constexpr int CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;         // unsigned, of which one byte may be written.
 inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;     // int; negative where there is none.
 inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11;  // CUdeviceptr
@@ -39,7 +43,11 @@ inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr unsigned CU_EVENT_BLOCKING_SYNC = 1;
 inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 inline constexpr unsigned CU_MEMHOSTREGISTER_PORTABLE = 1;
+inline constexpr unsigned CU_MEMHOSTREGISTER_DEVICEMAP = 2;
 inline constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
+inline constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
+inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;       // Of the difference, as a signed number.
+inline constexpr unsigned CU_STREAM_WRITE_VALUE_DEFAULT = 0;  // After everything before it in the stream.
 
 struct CudaApi {
   CUresult (*cuInit)(unsigned flags);
@@ -56,8 +64,9 @@ struct CudaApi {
   CUresult (*cuCtxPushCurrent)(CUcontext);
   CUresult (*cuCtxPopCurrent)(CUcontext*);
   CUresult (*cuCtxGetApiVersion)(CUcontext, unsigned* version);
-  CUresult (*cuCtxGetId)(CUcontext, unsigned long long* id);  // From CUDA 12.0; null before.
-  CUresult (*cuThreadExchangeStreamCaptureMode)(int* mode);   // May be null.
+  CUresult (*cuCtxGetId)(CUcontext, unsigned long long* id);                         // From CUDA 12.0; null before.
+  CUresult (*cuThreadExchangeStreamCaptureMode)(int* mode);                          // May be null.
+  CUresult (*cuPointerSetAttribute)(const void* value, int attribute, CUdeviceptr);  // May be null.
   CUresult (*cuPointerGetAttributes)(unsigned count, int* attributes, void** values, CUdeviceptr);
   CUresult (*cuMemAlloc)(CUdeviceptr*, std::size_t bytes);
   CUresult (*cuMemFree)(CUdeviceptr);
@@ -68,6 +77,19 @@ struct CudaApi {
   CUresult (*cuStreamCreate)(CUstream*, unsigned flags);
   CUresult (*cuStreamSynchronize)(CUstream);
   CUresult (*cuStreamDestroy)(CUstream);
+  // What requests on users' streams need. All may be null; see has_streams().
+  CUresult (*cuCtxGetDevice)(CUdevice*);
+  CUresult (*cuStreamGetCtx)(CUstream, CUcontext*);
+  CUresult (*cuStreamIsCapturing)(CUstream, int* status);
+  CUresult (*cuLaunchHostFunc)(CUstream, void (*function)(void*), void* argument);
+  CUresult (*cuStreamWaitValue32)(CUstream, CUdeviceptr, std::uint32_t value, unsigned flags);
+  CUresult (*cuStreamWriteValue32)(CUstream, CUdeviceptr, std::uint32_t value, unsigned flags);
+  CUresult (*cuMemHostGetDevicePointer)(CUdeviceptr*, void* host, unsigned flags);
+  CUresult (*cuModuleLoadData)(CUmodule*, const void* image);
+  CUresult (*cuModuleGetFunction)(CUfunction*, CUmodule, const char* name);
+  CUresult (*cuLaunchKernel)(CUfunction, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                             unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream, void** parameters,
+                             void** extra);
   CUresult (*cuEventCreate)(CUevent*, unsigned flags);
   CUresult (*cuEventRecord)(CUevent, CUstream);
   CUresult (*cuEventQuery)(CUevent);
@@ -76,6 +98,11 @@ struct CudaApi {
 
   // Binds every call above; the library stays loaded for good. On failure, false and a sentence why.
   bool load(const char* library, std::string* why_not);
+  bool has_streams() const {
+    return cuCtxGetDevice != nullptr && cuStreamGetCtx != nullptr && cuStreamIsCapturing != nullptr &&
+           cuLaunchHostFunc != nullptr && cuMemHostGetDevicePointer != nullptr && cuModuleLoadData != nullptr &&
+           cuModuleGetFunction != nullptr && cuLaunchKernel != nullptr;
+  }
   // "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"
   std::string describe(CUresult result) const;
   // True while the context lives. `id` tells it from an earlier one at the same address; 0 before CUDA 12.0, where a

@@ -11,16 +11,6 @@ namespace {
 
 using namespace cuda;
 
-Status status_of(CUresult result, const char* step) {
-  switch (result) {
-    case CUDA_SUCCESS: return success();
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_INVALID_CONTEXT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED: return failure(Code::device_lost, step);
-    default: return cuda_failure(result, step);
-  }
-}
-
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
 void relax() {
@@ -33,58 +23,12 @@ void relax() {
 
 constexpr unsigned kLooksBeforeSleep = 64;  // About 15 microseconds on an H200 machine.
 
-// While a thread of the user's captures a graph, the driver refuses allocations, queries and waits in the whole
-// process, and the attempt itself spoils the capture (seen on CUDA 13.0). Ours have no part in any capture.
-class OutsideCapture {
- public:
-  explicit OutsideCapture(const CudaApi& api) : exchange_(api.cuThreadExchangeStreamCaptureMode) { swap(); }
-  ~OutsideCapture() { swap(); }
-  OutsideCapture(const OutsideCapture&) = delete;
-  OutsideCapture& operator=(const OutsideCapture&) = delete;
-
- private:
-  // A failing exchange leaves mode_ as it was, so that the second one changes nothing either.
-  void swap() {
-    if (exchange_ != nullptr) exchange_(&mode_);
-  }
-  CUresult (*exchange_)(int*);
-  int mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
-
-// Makes a device's context the current one, and the caller's again at the end. About 70 ns on an H200 machine.
-class ContextScope {
- public:
-  explicit ContextScope(const CudaDevice& device) : api_(device.api()), outside_(api_) {
-    if (!device.alive()) return;
-    CUcontext current = nullptr;
-    result_ = api_.cuCtxGetCurrent(&current);
-    if (result_ != CUDA_SUCCESS || current == device.context().handle) return;
-    result_ = api_.cuCtxPushCurrent(device.context().handle);
-    pushed_ = result_ == CUDA_SUCCESS;
-  }
-  ~ContextScope() {
-    CUcontext popped = nullptr;
-    if (pushed_) api_.cuCtxPopCurrent(&popped);
-  }
-  ContextScope(const ContextScope&) = delete;
-  ContextScope& operator=(const ContextScope&) = delete;
-
-  bool entered() const { return result_ == CUDA_SUCCESS; }
-  CUresult result() const { return result_; }
-
- private:
-  const CudaApi& api_;
-  OutsideCapture outside_;
-  CUresult result_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  bool pushed_ = false;
-};
-
 class CudaCopyQueue final : public CopyQueue {
  public:
   explicit CudaCopyQueue(const CudaDevice& device) : device_(device), api_(device.api()) {}
 
   ~CudaCopyQueue() override {
-    const ContextScope scope(device_);
+    const ContextScope scope(api_, device_.context());
     if (!scope.entered() || stream_ == nullptr) return;
     api_.cuStreamSynchronize(stream_);  // The host memory of its copies may be freed right after this.
     for (const CUevent event : events_) api_.cuEventDestroy(event);
@@ -149,8 +93,8 @@ class CudaCopyQueue final : public CopyQueue {
  private:
   template <typename Call>
   Status in_context(const char* step, Call call) const {
-    const ContextScope scope(device_);
-    return status_of(scope.entered() ? call() : scope.result(), step);
+    const ContextScope scope(api_, device_.context());
+    return cuda_status(scope.entered() ? call() : scope.result(), step);
   }
 
   CUevent event_of(unsigned marker) const {
@@ -192,11 +136,6 @@ CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& cont
 
 const CudaApi& CudaDevice::api() const { return set_.api(); }
 
-bool CudaDevice::alive() const {
-  unsigned long long id = 0;
-  return api().identify(context_.handle, &id) && id == context_.id;
-}
-
 Result<std::unique_ptr<CopyQueue>> CudaDevice::open_copy_queue(unsigned markers) {
   auto queue = std::make_unique<CudaCopyQueue>(*this);
   const Status status = queue->open(markers);
@@ -208,30 +147,40 @@ Status CudaDevice::register_host(void* memory, std::size_t size) {
   constexpr const char* kStep = "page-lock host memory for the GPU";
   const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
   if (!home.ok()) return home.status();
-  const ContextScope scope(*home.value());
-  if (!scope.entered()) return status_of(scope.result(), kStep);
-  return status_of(api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE), kStep);
+  const ContextScope scope(api(), home.value()->context());
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  return cuda_status(api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE), kStep);
 }
 
-void CudaDevice::unregister_host(void* memory) {
+bool CudaDevice::unregister_host(void* memory) {
+  if (is_any_cuda_stream_busy(api())) return false;
   const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
-  if (!home.ok()) return;
-  const ContextScope scope(*home.value());
+  if (!home.ok()) return true;
+  const ContextScope scope(api(), home.value()->context());
   if (scope.entered()) api().cuMemHostUnregister(memory);
+  return true;
+}
+
+// A cudaMemcpy of up to 64 KiB from pageable memory returns before its bytes have landed.
+void CudaDevice::finish_blocking_copies(const void* memory) {
+  const ContextScope scope(api(), context_);
+  const unsigned on = 1;
+  if (!scope.entered() || api().cuPointerSetAttribute == nullptr) return;
+  api().cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address_of(memory));
 }
 
 Result<void*> CudaDevice::allocate(std::size_t size) {
   constexpr const char* kStep = "allocate GPU memory";
-  const ContextScope scope(*this);
-  if (!scope.entered()) return status_of(scope.result(), kStep);
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
   CUdeviceptr memory = 0;
-  const Status status = status_of(api().cuMemAlloc(&memory, size), kStep);
+  const Status status = cuda_status(api().cuMemAlloc(&memory, size), kStep);
   if (!status.ok()) return status;
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(memory));
 }
 
 void CudaDevice::release(void* memory) {
-  const ContextScope scope(*this);
+  const ContextScope scope(api(), context_);
   if (scope.entered()) api().cuMemFree(address_of(memory));
 }
 
@@ -316,7 +265,7 @@ Result<CudaDevice*> CudaDeviceSet::primary(unsigned ordinal) {
   CudaDevice::Context context;
   CUresult result = api_.cuDeviceGet(&device, static_cast<int>(ordinal));
   if (result == CUDA_SUCCESS) result = api_.cuDevicePrimaryCtxRetain(&context.handle, device);
-  if (result != CUDA_SUCCESS) return status_of(result, kStep);
+  if (result != CUDA_SUCCESS) return cuda_status(result, kStep);
   if (!api_.identify(context.handle, &context.id)) return failure(Code::device_lost, kStep);
   CudaDevice* const added = add_locked(ordinal, context, true);
   if (added == nullptr) return failure(Code::limit, kStep);

@@ -14,7 +14,8 @@
 #include <mutex>
 #include <string>
 
-#include "device/cuda_api.h"
+#include "device/cuda_scope.h"
+#include "device/cuda_streams.h"
 #include "device/device.h"
 
 namespace penstock::core {
@@ -23,11 +24,7 @@ class CudaDeviceSet;
 
 class CudaDevice final : public Device {
  public:
-  struct Context {
-    cuda::CUcontext handle = nullptr;
-    unsigned long long id = 0;  // Unique in the process; handles are reused.
-    bool operator==(const Context&) const = default;
-  };
+  using Context = CudaContext;
 
   CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary);
 
@@ -36,14 +33,15 @@ class CudaDevice final : public Device {
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
   // In the primary context whichever this is, so that it outlives the user's.
   Status register_host(void* memory, std::size_t size) override;
-  void unregister_host(void* memory) override;
+  bool unregister_host(void* memory) override;
+  void finish_blocking_copies(const void* memory) override;
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override;
 
   const cuda::CudaApi& api() const;
   const Context& context() const { return context_; }
   bool is_primary() const { return primary_; }
-  bool alive() const;
+  bool alive() const { return core::is_alive(api(), context_); }
 
  private:
   CudaDeviceSet& set_;
@@ -65,6 +63,7 @@ class CudaDeviceSet final : public DeviceSet {
   // device bound to it; with the primary one where kDevicesMax contexts have been seen. `device` stays null for
   // device memory only where its GPU's primary context cannot be had.
   PointerFacts describe(const void* pointer) override;
+  Result<StreamHome*> stream_home(void* stream) override { return find_cuda_stream_home(api_, stream); }
 
   const cuda::CudaApi& api() const { return api_; }
   Result<CudaDevice*> primary(unsigned ordinal);

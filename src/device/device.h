@@ -14,6 +14,7 @@
 namespace penstock::core {
 
 class Device;
+class StreamHome;
 
 enum class MemoryKind : std::uint8_t {
   host,             // Pageable host memory, or an address nobody knows: the kernel will tell.
@@ -63,7 +64,12 @@ class Device {
   virtual Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) = 0;
   // Page-locks `size` bytes of mapped host memory for fast copies, on every context of the device.
   virtual Status register_host(void* memory, std::size_t size) = 0;
-  virtual void unregister_host(void* memory) = 0;
+  // False where that would have to wait for a stream that a request of ours is on, which may wait for the caller: then
+  // the memory stays page-locked, and must stay mapped.
+  virtual bool unregister_host(void* memory) = 0;
+  // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
+  // copies of ours, which have another stream, find what they left. Where the device knows no such thing: nothing.
+  virtual void finish_blocking_copies(const void* memory) = 0;
   // Device memory for the tools and tests; freed with release().
   virtual Result<void*> allocate(std::size_t size) = 0;
   virtual void release(void* memory) = 0;
@@ -79,6 +85,9 @@ class DeviceSet {
   virtual Result<Device*> device(unsigned ordinal) = 0;
   // What a pointer is. Never fails: what no device knows is host memory.
   virtual PointerFacts describe(const void* pointer) = 0;
+  // Where a user's stream runs (stream_home.h), made ready for requests on it. Fails with `unsupported` where that
+  // cannot be, and while the stream is being captured.
+  virtual Result<StreamHome*> stream_home(void* stream) = 0;
 };
 
 }  // namespace penstock::core

@@ -9,6 +9,7 @@
 #include <shared_mutex>
 
 #include "device/device.h"
+#include "device/host_streams.h"
 
 namespace penstock::core {
 
@@ -20,7 +21,8 @@ class HostDevice final : public Device {
   const DeviceFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
   Status register_host(void*, std::size_t) override { return success(); }
-  void unregister_host(void*) override {}
+  bool unregister_host(void*) override { return true; }
+  void finish_blocking_copies(const void*) override {}
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override;
 
@@ -41,6 +43,7 @@ class HostDeviceSet final : public DeviceSet {
   unsigned count() const override { return kCount; }
   Result<Device*> device(unsigned ordinal) override;
   PointerFacts describe(const void* pointer) override;
+  Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&HostStreamHome::of_process()); }
 
  private:
   HostDevice devices_[kCount] = {HostDevice(0), HostDevice(1)};

@@ -2,15 +2,70 @@
 
 #include <sys/mman.h>
 
-namespace penstock::core {
+#include <mutex>
+#include <vector>
 
-Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
-  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return failure(Code::out_of_memory, "map memory for the ring");
+#include "base/process.h"
+
+namespace penstock::core {
+namespace {
+
+// The driver's word for memory that is page-locked already.
+constexpr int kAlreadyRegistered = 712;
+
+// Blocks that could not be given back while a stream was held. They are still page-locked, and serve whoever wants a
+// block of the same size next.
+class Leftovers {
+ public:
+  static Leftovers& of_process() {
+    static auto* const one = new Leftovers;  // Never deleted.
+    return *one;
+  }
+  void add(int ordinal, void* memory, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    blocks_.push_back({ordinal, memory, size, fork_count()});
+  }
+  // Null where there is none.
+  void* take(int ordinal, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    for (auto each = blocks_.begin(); each != blocks_.end(); ++each) {
+      if (each->ordinal != ordinal || each->size != size || each->forks != fork_count()) continue;
+      void* const memory = each->memory;
+      blocks_.erase(each);
+      return memory;
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Block {
+    int ordinal;
+    void* memory;
+    std::size_t size;
+    std::uint32_t forks;
+  };
+  std::mutex mutex_;
+  std::vector<Block> blocks_;
+};
+
+void* map(std::size_t size) {
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
   ::madvise(memory, size, MADV_HUGEPAGE);
   ::madvise(memory, size, MADV_DONTFORK);  // A forked child must not share what devices and the kernel write to.
+  return memory;
+}
+
+}  // namespace
+
+Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
+  void* memory = device != nullptr ? Leftovers::of_process().take(device->facts().ordinal, size) : nullptr;
+  if (memory == nullptr) memory = map(size);
+  if (memory == nullptr) return failure(Code::out_of_memory, "map memory for the ring");
   if (device != nullptr) {
-    if (const Status status = device->register_host(memory, size); !status.ok()) {
+    const Status status = device->register_host(memory, size);
+    const bool already = status.domain == Domain::cuda && status.code == kAlreadyRegistered;
+    if (!status.ok() && !already) {
       ::munmap(memory, size);
       return status;
     }
@@ -24,8 +79,8 @@ Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
 
 PinnedBlock::~PinnedBlock() {
   if (data_ == nullptr) return;
-  if (device_ != nullptr) device_->unregister_host(data_);
-  ::munmap(data_, size_);
+  if (device_ == nullptr || device_->unregister_host(data_)) ::munmap(data_, size_);
+  else Leftovers::of_process().add(device_->facts().ordinal, data_, size_);
 }
 
 }  // namespace penstock::core

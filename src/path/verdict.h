@@ -19,8 +19,10 @@ enum class Reason : std::uint8_t {
   stand_in,
   io_uring_forbidden,
   io_uring_off,
+  denied,
+  userspace_file,
 };
-constexpr unsigned kReasonCount = 8;
+constexpr unsigned kReasonCount = 10;
 
 struct Verdict {
   PathId path = PathId::bounce;

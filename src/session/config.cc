@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/align.h"
@@ -144,8 +143,6 @@ bool PathList::contains(PathId path) const {
   const auto end = paths.begin() + count;
   return std::find(paths.begin(), end, path) != end;
 }
-
-const char* process_environment(const char* name) { return std::getenv(name); }
 
 Result<Config> make_config(const ConfigWishes& wishes, Environment environment) {
   Config config;

@@ -1,13 +1,16 @@
 // What a session is told once, when it opens: options of the caller over the environment over defaults. An unusable
-// value is an error that names it, never a silent default. The only place that reads the environment.
+// value is an error that names it, never a silent default.
 #pragma once
 
 #include <array>
+#include <climits>
 #include <cstdint>
 #include <optional>
 
+#include "base/environment.h"
 #include "base/status.h"
 #include "path/verdict.h"
+#include "session/denylist.h"
 
 namespace penstock::core {
 
@@ -30,6 +33,13 @@ struct Config {
   std::optional<PathId> require;  // Any other path refuses.
   DirectIo direct_io = DirectIo::automatic;
   bool io_uring = true;
+  std::uint64_t operation_max = UINT64_MAX;  // Bytes of one storage operation, whatever its request; 64 KiB or more.
+  unsigned hands_max = UINT_MAX;             // Threads on one request, its caller's included; 1 or more.
+  std::uint64_t share_min = 0;               // Bytes for each of these threads.
+  bool cached_unaligned_writes = false;      // Through the page cache as a whole, not their ends alone.
+  bool streams = true;                       // Whether requests on users' streams are served.
+  bool stream_words = true;                  // Streams may be held by a wait for a value, where the device can.
+  Denylist denylist;
 };
 
 // The caller's wishes as penstock_options has them: zero and null mean "not said".
@@ -43,10 +53,6 @@ struct ConfigWishes {
   const char* direct_io = nullptr;
   const char* io_uring = nullptr;
 };
-
-// The environment, or a test's stand-in for it. Null where the variable is not set.
-using Environment = const char* (*)(const char* name);
-const char* process_environment(const char* name);
 
 Result<Config> make_config(const ConfigWishes& wishes, Environment environment);
 

@@ -147,7 +147,7 @@ void Queue::complete(std::uint32_t index) {
   pending.report.bytes = pending.tally.bytes();
   pending.report.direct_bytes = pending.tally.direct_bytes();
   if (pending.input.size > 0) {
-    session_.counters_.add(pending.report.path, pending.report.reason, pending.input.op, pending.report.bytes);
+    session_.count(pending.report, pending.input.op);
   }
   session_.files_.unpin(pending.handle);
   done_.push_back(index);

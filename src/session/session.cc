@@ -11,7 +11,9 @@
 #include "path/bounce/bounce_path.h"
 #include "path/host/host_path.h"
 #include "path/null/null_path.h"
+#include "session/batch.h"
 #include "session/queue.h"
+#include "session/streams.h"
 #include "session/tally.h"
 
 namespace penstock::core {
@@ -25,14 +27,11 @@ constexpr std::uint64_t kProbeBytesMin = 1u << 20;
 // every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
 // 48 in chunks of 2 MiB).
 constexpr std::uint64_t kShareMin = 2u << 20;
-constexpr useconds_t kDrainPauseUs = 100;        // Between looks at a file that is still being moved.
+constexpr useconds_t kDrainPauseUs = 100;  // Between looks at a file that is still being moved.
+constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
-
-Status reachable(const PointerFacts& memory, const char* step) {
-  return memory.needs_device() && memory.device == nullptr ? failure(Code::no_device, step) : success();
-}
 
 std::unique_ptr<Path> make_path(PathId id, Storage& storage) {
   switch (id) {
@@ -51,12 +50,21 @@ Session::Pools::Pools(Path& moving, Device* target, const LaneShapes& shapes, Ri
 
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
     : config_(config), shapes_(shape_lanes(config.ring_bytes, config.chunk_bytes, config.workers)),
-      storage_(std::move(storage)), devices_(std::move(devices)), workers_(config.workers) {
+      storage_(std::move(storage)), devices_(std::move(devices)), staging_path_(make_path(PathId::host, *storage_)),
+      workers_(config.workers), stream_executor_(std::make_unique<Executor>(*this, config.workers)),
+      batch_executor_(std::make_unique<Executor>(*this, config.workers)),
+      streams_(std::make_unique<Streams>(*this, *stream_executor_)) {
+  limit_operations(config.operation_max);
   for (unsigned i = 0; i < config.paths.count; ++i) paths_.push_back(make_path(config.paths.paths[i], *storage_));
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<RingBudget>(config.ring_bytes));
 }
 
 Session::~Session() {
+  for (const std::uint64_t batch : batches_.handles()) (void)close_batch(batch);
+  batch_executor_.reset();
+  streams_->close();
+  stream_executor_.reset();
+  streams_.reset();
   while (true) {
     Queue* queue = nullptr;
     {
@@ -76,6 +84,10 @@ Result<std::uint64_t> Session::register_file(int fd) {
   Result<std::unique_ptr<File>> file = File::open(*storage_, fd);
   if (!file.ok()) return file.status();
   if (is_inherited()) return failure(Code::closed, "register the file");
+  if (denies(config_.denylist, (*file)->facts(), fd)) {
+    if (!config_.paths.contains(PathId::bounce)) return failure(Code::denied, "register the file");
+    (*file)->deny_direct_paths();
+  }
   const FileFacts facts = (*file)->facts();
   const int own = (*file)->own_descriptor();
   const std::lock_guard lock(registration_mutex_);
@@ -109,15 +121,24 @@ Status Session::deregister_file(std::uint64_t handle) {
   return success();
 }
 
+bool Session::is_file(std::uint64_t handle) {
+  const bool known = files_.pin(handle) != nullptr;
+  if (known) files_.unpin(handle);
+  return known;
+}
+
 Status Session::register_buffer(const void* base, std::uint64_t size) {
   const auto address = reinterpret_cast<std::uintptr_t>(base);
   if (base == nullptr || size == 0) return failure(Code::invalid_argument, "register the buffer");
   if (size > UINT64_MAX - address) return failure(Code::past_allocation, "register the buffer");
   const PointerFacts memory = devices_->describe(base);
-  if (memory.size != 0 && address + size > memory.base + memory.size) {
+  // Of host memory only the kernel knows what is there: it says so when a request gets there.
+  if (memory.needs_device() && memory.size != 0 && address + size > memory.base + memory.size) {
     return failure(Code::past_allocation, "register the buffer");
   }
-  return buffers_.insert({address, size, memory});
+  const Status status = buffers_.insert({address, size, memory});
+  if (status.ok() && memory.device != nullptr) memory.device->finish_blocking_copies(base);
+  return status;
 }
 
 Status Session::deregister_buffer(const void* base) {
@@ -188,25 +209,26 @@ Status Session::choose(Checked& checked) {
 
 // ---- Requests ------------------------------------------------------------------------------------------------------
 
-// What and where the memory is. A registered base bounds the request by its registration; any other address by its
-// allocation, where that is known.
-Status Session::resolve(const RawRequest& request, Checked& checked) {
+// A registered base bounds the request by its registration; any other address by its allocation, where that is known.
+Result<PointerFacts> Session::memory_of(const RawRequest& request) {
   const auto base = reinterpret_cast<std::uintptr_t>(request.base);
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const char* const step = step_of(request.op);
   if (offset > UINT64_MAX - base || request.size > UINT64_MAX - base - offset) {
     return failure(Code::past_allocation, step);
   }
+  PointerFacts memory;
   if (const std::optional<Buffer> buffer = buffers_.find(base)) {
     if (offset > buffer->size || request.size > buffer->size - offset) return failure(Code::out_of_range, step);
-    checked.memory = buffer->memory;
-    return reachable(checked.memory, step);
+    memory = buffer->memory;
+  } else {
+    // The allocation is that of the base, not of whatever lies at base + offset.
+    memory = devices_->describe(request.base);
+    const std::uint64_t end = memory.base + memory.size;
+    if (memory.size != 0 && base + offset + request.size > end) return failure(Code::past_allocation, step);
   }
-  // The allocation is that of the base, not of whatever lies at base + offset.
-  checked.memory = devices_->describe(request.base);
-  const std::uint64_t end = checked.memory.base + checked.memory.size;
-  if (checked.memory.size != 0 && base + offset + request.size > end) return failure(Code::past_allocation, step);
-  return reachable(checked.memory, step);
+  if (memory.needs_device() && memory.device == nullptr) return failure(Code::no_device, step);
+  return memory;
 }
 
 Status Session::check_request(const RawRequest& request, File* file, Checked& checked) const {
@@ -220,10 +242,13 @@ Status Session::check_request(const RawRequest& request, File* file, Checked& ch
   }
   if (request.op == Op::read && !file->facts().readable()) return failure(Code::not_readable, step);
   if (request.op == Op::write && !file->facts().writable()) return failure(Code::not_writable, step);
+  // As a number: whether there is memory is seen later.
+  const std::uintptr_t address =
+      reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
   checked.input = {.op = request.op,
                    .file = file,
                    .storage = storage_.get(),
-                   .memory = static_cast<std::byte*>(const_cast<void*>(request.base)) + request.buffer_offset,
+                   .memory = reinterpret_cast<std::byte*>(address),
                    .file_offset = static_cast<std::uint64_t>(request.file_offset),
                    .size = request.size};
   checked.input.prefer_cached =
@@ -233,18 +258,48 @@ Status Session::check_request(const RawRequest& request, File* file, Checked& ch
 
 Status Session::check(const RawRequest& request, File* file, Checked& checked) {
   if (const Status status = check_request(request, file, checked); !status.ok()) return status;
-  if (const Status status = resolve(request, checked); !status.ok()) return status;
-  return choose(checked);
+  const Result<PointerFacts> memory = memory_of(request);
+  if (!memory.ok()) return memory.status();
+  checked.memory = *memory;
+  if (const Status status = choose(checked); !status.ok()) return status;
+  if (request.staging != nullptr) {
+    // It may have gone since the stream was told of it.
+    if (!checked.memory.needs_device()) return failure(Code::bad_pointer, step_of(request.op));
+    stage(request, checked);
+  }
+  end_with_file(checked);
+  return success();
 }
 
-Way Session::wanted_way(const File& file, Op op, std::uint64_t size) const {
+// A direct read of the file's last block fills the whole block: in the caller's own memory that would be bytes behind
+// those that the read returns. So the last piece is read through the page cache, up to the file's end.
+void Session::end_with_file(Checked& checked) {
+  TransferInput& input = checked.input;
+  if (input.op != Op::read || checked.memory.needs_device()) return;
+  if (checked.path->limits(*input.file, input.op, wanted_way(input), kPage).file_align == 1) return;
+  const Result<int> fd = input.file->descriptor(Way::direct);
+  const Result<std::uint64_t> end = fd.ok() ? storage_->size(*fd) : fd.status();
+  if (end.ok()) input.size = std::min(input.size, *end > input.file_offset ? *end - input.file_offset : 0);
+}
+
+// The path and the reason stay those of the whole way.
+void Session::stage(const RawRequest& request, Checked& checked) {
+  checked.memory = {};
+  checked.input.memory = request.staging;
+  if (checked.report.path != PathId::null) checked.path = staging_path_.get();
+}
+
+Way Session::wanted_way(const TransferInput& input) const {
+  if (config_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, kPage)) {
+    return Way::buffered;
+  }
   switch (config_.direct_io) {
     case DirectIo::always: return Way::direct;
     case DirectIo::never: return Way::buffered;
     case DirectIo::automatic: break;
   }
-  if (file.prefers_direct()) return Way::direct;
-  return op == Op::read && size >= kProbeBytesMin ? Way::direct : Way::buffered;
+  if (input.file->prefers_direct()) return Way::direct;
+  return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
 }
 
 Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
@@ -253,19 +308,19 @@ Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
                         .file_offset = input.file_offset,
                         .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory),
                         .size = input.size};
-  const Way way = wanted_way(*input.file, input.op, input.size);
-  return {request, checked.path->limits(*input.file, input.op, way, chunk_max)};
+  return {request, checked.path->limits(*input.file, input.op, wanted_way(input), chunk_max)};
 }
 
 Outcome Session::transfer(const RawRequest& request) {
   File* file = files_.pin(request.file);
   Checked checked;
   Outcome outcome;
-  outcome.status = check(request, file, checked);
+  // Where nothing is to be moved, it does not matter where to.
+  outcome.status = request.size > 0 ? check(request, file, checked) : check_request(request, file, checked);
   outcome.report = checked.report;
   if (outcome.status.ok() && request.size > 0) {
     outcome = move(checked);
-    counters_.add(outcome.report.path, outcome.report.reason, request.op, outcome.report.bytes);
+    count(outcome.report, request.op);
   }
   if (file != nullptr) files_.unpin(request.file);
   return outcome;
@@ -279,11 +334,16 @@ Outcome Session::move(const Checked& checked) {
   return is_small(checked) ? move_small(checked, plan, (*pools)->small) : move_large(checked, plan, (*pools)->large);
 }
 
+void Session::limit_operations(std::uint64_t bytes) {
+  operation_max_.store(std::max(align_down(bytes, kChunkUnit), kChunkUnit), std::memory_order_relaxed);
+}
+
 std::uint64_t Session::chunk_for(const Checked& checked) const {
-  if (is_small(checked)) return shapes_.small.chunk;
+  const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
+  if (is_small(checked)) return std::min(shapes_.small.chunk, operation_max);
   const std::uint64_t hands = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
   const std::uint64_t share = align_up(std::max(checked.input.size / (2 * hands), kShareMin), kChunkUnit);
-  return std::min(share, shapes_.large.chunk);
+  return std::min({share, shapes_.large.chunk, operation_max});
 }
 
 // At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
@@ -316,7 +376,31 @@ unsigned Session::helpers_for(const TransferInput& input, const Plan& plan) cons
   // only spin on it (measured on ext4: sixteen took 2.6 times the CPU of four, and were slower).
   const bool one_writer_at_a_time = input.op == Op::write && plan.middle_way() == Way::buffered;
   const std::uint64_t most = one_writer_at_a_time ? 1 : config_.workers;
-  return static_cast<unsigned>(std::min<std::uint64_t>(input.size / kShareMin, most));
+  const std::uint64_t shares =
+      config_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / config_.share_min, 1);
+  const std::uint64_t hands = std::min<std::uint64_t>(config_.hands_max, shares);
+  return static_cast<unsigned>(std::min({input.size / kShareMin, most, hands - 1}));
+}
+
+// ---- Batches -------------------------------------------------------------------------------------------------------
+
+Result<std::uint64_t> Session::open_batch(unsigned capacity) {
+  if (capacity == 0) return failure(Code::invalid_argument, "open the batch");
+  if (is_inherited()) return failure(Code::closed, "open the batch");
+  return batches_.insert(std::make_unique<Batch>(*batch_executor_, capacity));
+}
+
+Batch* Session::pin_batch(std::uint64_t batch) { return is_inherited() ? nullptr : batches_.pin(batch); }
+
+void Session::unpin_batch(std::uint64_t batch) { batches_.unpin(batch); }
+
+bool Session::close_batch(std::uint64_t handle) {
+  if (is_inherited()) return false;
+  Batch* batch = batches_.retire(handle);
+  if (batch == nullptr) return false;
+  batch->cancel();  // So that whoever waits for its entries comes to an end.
+  (void)batches_.finish(handle);
+  return true;
 }
 
 // ---- Lanes ---------------------------------------------------------------------------------------------------------

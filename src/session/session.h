@@ -23,7 +23,10 @@
 
 namespace penstock::core {
 
+class Batch;
+class Executor;
 class Queue;
+class Streams;
 
 struct Report {
   std::uint64_t bytes = 0;         // Moved, from the request's start on without a gap.
@@ -47,6 +50,9 @@ struct RawRequest {
   std::uint64_t size = 0;
   std::int64_t file_offset = 0;
   std::int64_t buffer_offset = 0;
+  // Where not null: pinned host memory of `size` bytes, between which and the file the bytes are moved, while the
+  // caller copies between it and the buffer. For device memory alone.
+  std::byte* staging = nullptr;
 };
 
 class Session {
@@ -56,6 +62,7 @@ class Session {
 
   Result<std::uint64_t> register_file(int fd);
   Status deregister_file(std::uint64_t file);
+  bool is_file(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   Outcome transfer(const RawRequest& request);
@@ -63,12 +70,31 @@ class Session {
   // threads, rings and devices are the parent's.
   bool is_inherited() const { return fork_count() != forks_; }
 
+  // Batches go by a number, too. Fails with invalid_argument where there is no room for anything in it.
+  Result<std::uint64_t> open_batch(unsigned capacity);
+  Batch* pin_batch(std::uint64_t batch);  // Null where there is none; to be unpinned.
+  void unpin_batch(std::uint64_t batch);
+  bool close_batch(std::uint64_t batch);  // Cancels, and waits for what has begun; false where there is none.
+  // Requests in the order of users' streams.
+  Streams& streams() { return *streams_; }
+
+  // What and where the memory of a request is; fails where the request does not lie in it.
+  Result<PointerFacts> memory_of(const RawRequest& request);
+  // For whoever moves bytes past the paths.
+  void count(const Report& report, Op op) { counters_.add(report.path, report.reason, op, report.bytes); }
+
   // The verdict of every path, listed ones first and in their order. Returns how many were written.
   unsigned explain(const FileFacts& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]);
   Result<FileFacts> file_facts(std::uint64_t file);
   // How a request would be cut, a line a chunk and the first `lines_max` of them. Nothing is moved. Memory is given by
   // what it is, so that it need not exist; request.base counts for its alignment alone.
   Result<std::string> plan_text(const RawRequest& request, const PointerFacts& memory, unsigned lines_max);
+
+  // Whether this version has the path, or only knows of it.
+  static bool is_built(PathId path) { return path == PathId::bounce || path == PathId::host || path == PathId::null; }
+
+  // The most that one storage operation of a request moves from now on; queues keep to their own measure.
+  void limit_operations(std::uint64_t bytes);
 
   DeviceSet& devices() { return *devices_; }
   Storage& storage() { return *storage_; }
@@ -108,9 +134,10 @@ class Session {
 
   Status check(const RawRequest& request, File* file, Checked& checked);
   Status check_request(const RawRequest& request, File* file, Checked& checked) const;
-  Status resolve(const RawRequest& request, Checked& checked);
   Status choose(Checked& checked);
-  Way wanted_way(const File& file, Op op, std::uint64_t size) const;
+  void stage(const RawRequest& request, Checked& checked);
+  void end_with_file(Checked& checked);
+  Way wanted_way(const TransferInput& input) const;
   Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;
   bool is_small(const Checked& checked) const { return checked.input.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Checked& checked) const;
@@ -126,9 +153,11 @@ class Session {
   const std::uint32_t forks_ = fork_count();
   const Config config_;
   const LaneShapes shapes_;
+  std::atomic<std::uint64_t> operation_max_{UINT64_MAX};
   const std::unique_ptr<Storage> storage_;
   const std::unique_ptr<DeviceSet> devices_;
   std::vector<std::unique_ptr<Path>> paths_;  // In the configured order.
+  const std::unique_ptr<Path> staging_path_;  // Between files and staging memory.
   HandleTable<File> files_;
   std::mutex registration_mutex_;  // Guards fds_, and pools_ while it grows.
   std::vector<UserFd> fds_;        // Registered descriptors of the user.
@@ -139,6 +168,11 @@ class Session {
   std::mutex queues_mutex_;
   std::vector<Queue*> queues_;
   Workers workers_;
+  // Two, since copies of batches wait for the device, and perhaps for a stream that waits for its own request.
+  std::unique_ptr<Executor> stream_executor_;
+  std::unique_ptr<Executor> batch_executor_;
+  std::unique_ptr<Streams> streams_;
+  HandleTable<Batch> batches_;
 };
 
 }  // namespace penstock::core

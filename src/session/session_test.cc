@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 #include "device/host_device.h"
@@ -115,6 +116,30 @@ TEST_F(SessionTest, HeadAndTailFollowTheMiddleOfAnUnalignedDirectWrite) {
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.report.bytes, 20'000u);
   EXPECT_EQ(order(), "dbb");
+}
+
+// A direct read of the last block would fill the whole block, in the caller's own memory.
+TEST_F(SessionTest, ADirectReadLeavesHostMemoryBehindTheEndOfTheFileAlone) {
+  constexpr std::uint64_t kEnd = (1u << 20) - 100;
+  auto storage = std::make_unique<FakeStorage>();
+  storage->open_flags |= O_DIRECT;
+  Session& session = open(std::move(storage));
+  storage_->content.resize(kEnd);
+  const std::unique_ptr<void, decltype(&std::free)> host(std::aligned_alloc(4096, 16 << 20), &std::free);
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  for (const std::uint64_t from : {kEnd - 5000, std::uint64_t{0}, std::uint64_t{4096}, kEnd - 1, kEnd, kEnd + 1}) {
+    storage_->accesses.clear();
+
+    const Outcome outcome = session.transfer({Op::read, file, host.get(), 16 << 20, std::int64_t(from), 0});
+
+    EXPECT_TRUE(outcome.status.ok());
+    EXPECT_EQ(outcome.report.bytes, from < kEnd ? kEnd - from : 0) << from;
+    for (const FakeStorage::Access& access : storage_->accesses) {
+      if (access.direct) {
+        EXPECT_LE(access.offset + access.size, kEnd) << from;
+      }
+    }
+  }
 }
 
 TEST_F(SessionTest, AFailureBehindTheEndOfTheFileIsNone) {

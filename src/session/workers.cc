@@ -1,7 +1,6 @@
 #include "session/workers.h"
 
-#include <csignal>
-#include <cstdio>
+#include "base/thread.h"
 
 namespace penstock::core {
 
@@ -12,28 +11,15 @@ Workers::~Workers() {
   for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
 }
 
-// Threads get no signals: those are the application's. A thread that cannot be had is done without.
+// A thread that cannot be had is done without.
 void Workers::start() {
   if (started_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(start_mutex_);
   if (started_.load(std::memory_order_relaxed)) return;
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (unsigned i = 0; i < count_; ++i) {
-    pthread_t thread;
-    const auto body = [](void* workers) -> void* {
-      static_cast<Workers*>(workers)->loop();
-      return nullptr;
-    };
-    if (::pthread_create(&thread, nullptr, body, this) != 0) break;
-    char name[32];
-    std::snprintf(name, sizeof name, "penstock-%u", i);
-    (void)::pthread_setname_np(thread, name);
+  const auto body = [](void* workers) { static_cast<Workers*>(workers)->loop(); };
+  for (pthread_t thread; threads_.size() < count_ && start_thread(thread, "penstock-work", body, this);) {
     threads_.push_back(thread);
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   started_.store(true, std::memory_order_release);
 }
 
@@ -48,6 +34,7 @@ void Workers::run(Transfer& transfer, unsigned helpers) {
 Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers) {
   for (Invitation& invitation : invitations_) {
     if (invitation.claimed.load(std::memory_order_relaxed) || invitation.claimed.exchange(true)) continue;
+    invitation.seats.store(static_cast<int>(helpers));
     invitation.transfer.store(&transfer);
     calls_.fetch_add(1);
     for (unsigned i = 0; i < helpers; ++i) calls_.notify_one();
@@ -70,7 +57,8 @@ bool Workers::accept(Invitation& invitation) {
   if (invitation.transfer.load(std::memory_order_relaxed) == nullptr) return false;
   invitation.guests.fetch_add(1);
   Transfer* transfer = invitation.transfer.load();
-  const bool helped = transfer != nullptr && transfer->help();
+  // Also a thread that was not called for this one may come by, but no more help than were invited.
+  const bool helped = transfer != nullptr && invitation.seats.fetch_sub(1) > 0 && transfer->help();
   if (invitation.guests.fetch_sub(1) == 1) invitation.guests.notify_all();
   return helped;
 }

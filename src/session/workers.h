@@ -28,6 +28,7 @@ class Workers {
     std::atomic<bool> claimed{false};
     std::atomic<Transfer*> transfer{nullptr};
     std::atomic<std::uint32_t> guests{0};
+    std::atomic<int> seats{0};  // For guests that help, and not only look.
   };
 
   void start();

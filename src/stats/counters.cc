@@ -1,27 +1,82 @@
 #include "stats/counters.h"
 
-namespace penstock::core {
+#include <unistd.h>
 
-unsigned thread_number() {
-  static std::atomic<unsigned> next{0};
-  thread_local const unsigned number = next.fetch_add(1, std::memory_order_relaxed);
-  return number;
+#include <atomic>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+
+#include "stats/thread_number.h"
+
+namespace penstock::core {
+namespace {
+
+void set_label(StatsLabel& label, const char* text) { std::snprintf(label.text, sizeof label.text, "%s", text); }
+
+std::uint64_t wall_clock() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+}  // namespace
+
+Counters::Counters() {
+  Layout& all = layout();
+  for (unsigned i = 0; i < kPathCount; ++i) set_label(all.labels[i], path_name(static_cast<PathId>(i)));
+  for (unsigned i = 0; i < kReasonCount; ++i) {
+    set_label(all.labels[kPathCount + i], reason_name(static_cast<Reason>(i)));
+  }
+  StatsHeader& header = all.header;
+  header.version = kStatsVersion;
+  header.header_bytes = sizeof header;
+  header.segment_bytes = sizeof all;
+  header.pid = ::getpid();
+  header.opened_ns = wall_clock();
+  set_label(header.library, PENSTOCK_VERSION);
+  header.paths = kPathCount;
+  header.reasons = kReasonCount;
+  header.shards = kStatsShards;
+  header.size_buckets = kSizeBuckets;
+  header.latency_buckets = kLatencyBuckets;
+  header.labels_at = offsetof(Layout, labels);
+  header.shards_at = offsetof(Layout, shards);
+  header.shard_bytes = sizeof(Shard);
+  header.cufile_at = offsetof(Layout, cufile);
+  header.cufile_bytes = sizeof(CufileSection);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(header.magic, kStatsMagic, sizeof header.magic);
+}
+
+Counters::Shard& Counters::own_shard() const { return layout().shards[thread_number() % kStatsShards]; }
+
 void Counters::add(PathId path, Reason reason, Op op, std::uint64_t bytes) {
-  Cell& cell = shards_[thread_number() % kShards]
-                   .cells[static_cast<unsigned>(path)][static_cast<unsigned>(reason)][static_cast<unsigned>(op)];
-  cell.bytes.fetch_add(bytes, std::memory_order_relaxed);
-  cell.operations.fetch_add(1, std::memory_order_relaxed);
+  if (forks_ != fork_count()) return;
+  const auto i = static_cast<unsigned>(path), j = static_cast<unsigned>(op);
+  Shard& shard = own_shard();
+  StatsCell& cell = shard.cells[i][static_cast<unsigned>(reason)][j];
+  add_shared(cell.bytes, bytes);
+  add_shared(cell.operations, 1);
+  add_shared(shard.sizes[i][j][size_bucket(bytes)], 1);
+}
+
+void Counters::add_latency(PathId path, Op op, std::uint64_t nanoseconds) const {
+  if (forks_ != fork_count()) return;
+  const auto i = static_cast<unsigned>(path), j = static_cast<unsigned>(op);
+  Shard& shard = own_shard();
+  add_shared(shard.latencies[i][j][latency_bucket(nanoseconds)], 1);
+  add_shared(shard.latency_sums[i][j], nanoseconds);
 }
 
 Count Counters::total(PathId path, Reason reason, Op op) const {
   Count sum;
-  for (const Shard& shard : shards_) {
-    const Cell& cell =
+  for (const Shard& shard : layout().shards) {
+    const StatsCell& cell =
         shard.cells[static_cast<unsigned>(path)][static_cast<unsigned>(reason)][static_cast<unsigned>(op)];
-    sum.bytes += cell.bytes.load(std::memory_order_relaxed);
-    sum.operations += cell.operations.load(std::memory_order_relaxed);
+    sum.bytes += load_shared(cell.bytes);
+    sum.operations += load_shared(cell.operations);
   }
   return sum;
 }

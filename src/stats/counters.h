@@ -1,13 +1,18 @@
-// Bytes and operations by path and by the reason that no better path was taken. Every thread adds to a shard of its
-// own, so counting costs no shared cache line; readers add the shards up. Thread-safe, without locks.
+// What a session has moved: bytes, operations, sizes and latencies by path and by the reason that no better path was
+// taken, and what cuFile counts besides. All of it lies in a segment that other processes can read (layout.h). Every
+// thread adds to a shard of its own, so counting costs no shared cache line; readers add the shards up. Thread-safe,
+// without locks. A forked child counts nothing: the segment is its parent's.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 
 #include "base/io.h"
+#include "base/process.h"
 #include "path/verdict.h"
+#include "stats/cufile_counters.h"
+#include "stats/layout.h"
+#include "stats/segment.h"
+#include "stats/thread_number.h"
 
 namespace penstock::core {
 
@@ -18,22 +23,37 @@ struct Count {
 
 class Counters {
  public:
+  Counters();
+
   void add(PathId path, Reason reason, Op op, std::uint64_t bytes);
+  // Of a request that somebody measured; add() has counted it, or will.
+  void add_latency(PathId path, Op op, std::uint64_t nanoseconds) const;
   Count total(PathId path, Reason reason, Op op) const;
 
- private:
-  static constexpr unsigned kShards = 16;
-  struct Cell {
-    std::atomic<std::uint64_t> bytes{0};
-    std::atomic<std::uint64_t> operations{0};
-  };
-  struct alignas(64) Shard {
-    Cell cells[kPathCount][kReasonCount][2];
-  };
-  std::array<Shard, kShards> shards_;
-};
+  CufileCounters& cufile() const { return cufile_; }
+  // Ok where other processes can read along; else why not.
+  const Status& sharing() const { return segment_.sharing(); }
 
-// A small number that differs between threads as long as there are few of them.
-unsigned thread_number();
+ private:
+  struct alignas(64) Shard {
+    StatsCell cells[kPathCount][kReasonCount][2];
+    std::uint64_t sizes[kPathCount][2][kSizeBuckets];
+    std::uint64_t latencies[kPathCount][2][kLatencyBuckets];
+    std::uint64_t latency_sums[kPathCount][2];
+  };
+  struct Layout {
+    StatsHeader header;
+    StatsLabel labels[kPathCount + kReasonCount];
+    Shard shards[kStatsShards];
+    CufileSection cufile;
+  };
+
+  Layout& layout() const { return *reinterpret_cast<Layout*>(segment_.data()); }
+  Shard& own_shard() const;
+
+  const std::uint32_t forks_ = fork_count();
+  Segment segment_{kStatsName, sizeof(Layout)};
+  mutable CufileCounters cufile_{layout().cufile};  // Not part of what a const session promises to leave alone.
+};
 
 }  // namespace penstock::core

@@ -17,6 +17,8 @@ class File {
   ~File();
 
   const FileFacts& facts() const { return facts_; }
+  // Before anybody else knows of the file.
+  void deny_direct_paths() { facts_.denied = true; }
   // Unlike a descriptor's number, never used again for another file.
   std::uint64_t id() const { return id_; }
   // The duplicate of the user's.
@@ -35,7 +37,7 @@ class File {
   Result<int> open_second();
 
   Storage& storage_;
-  const FileFacts facts_;
+  FileFacts facts_;
   const std::uint64_t id_;
   const UniqueFd own_;
   const Way own_way_;

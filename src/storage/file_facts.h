@@ -29,6 +29,7 @@ struct FileFacts {
   std::uint32_t direct_memory_align = 0;  // Bytes; a power of two up to 4096. 0: no direct I/O.
   std::uint32_t direct_offset_align = 0;  // Bytes; a power of two up to 64 KiB. 0: no direct I/O.
   AlignmentSource alignment_source = AlignmentSource::none;
+  bool denied = false;  // Configuration bars direct paths from it.
 
   bool readable() const { return (open_flags & O_ACCMODE) != O_WRONLY; }
   bool writable() const { return (open_flags & O_ACCMODE) != O_RDONLY; }

@@ -20,18 +20,21 @@ MAY_INCLUDE = {
     "plan": "base",
     "device": "base",
     "topology": "base",
+    "settings": "base",
     "path": "base plan storage device topology",
     "stats": "base path",
     "registry": "base storage device",
     "session": "base plan storage device topology path stats registry",
-    "abi": "base plan storage device topology path stats registry session include",
+    "abi": "base settings plan storage device topology path stats registry session include",
     "include": "",
-    "tools": "base topology include",
-    "bench": "base include",
+    "model": "base topology",
+    "tools": "base settings topology stats include model",
+    "bench": "base include model",
 }
 
-GETENV_HOME = "src/session/config.cc"
+GETENV_HOME = "src/base/environment.cc"
 LINES_MAX = 500
+ONE_CONTRACT = {"include/cufile.h"}  # Longer, since it is one thing that others have cut.
 COLUMNS_MAX = 120
 
 ROOMS = [room for room in MAY_INCLUDE if room not in ("include", "tools", "bench")]
@@ -180,7 +183,7 @@ def check_sizes(tree):
         if not is_code(name, text):
             continue
         lines = text.splitlines()
-        if len(lines) >= LINES_MAX:
+        if len(lines) >= LINES_MAX and name not in ONE_CONTRACT:
             tree.report(name, len(lines), "size", f"{len(lines)} lines; fewer than {LINES_MAX} are allowed")
         for number, line in enumerate(lines, 1):
             if len(line) > COLUMNS_MAX:

@@ -1,0 +1,69 @@
+// cuFile's statistics: what the calls of cufile.cc, cufile_batch.cc and cufile_stream.cc count, and the state behind
+// cuFileSetStatsLevel, which outlives the driver. The numbers lie in the session's segment
+// (stats/cufile_counters.h), so that gds_stats can read them; with level 0 nothing is counted and no clock is asked.
+//
+//   const std::uint64_t began = stats_clock(session);
+//   const Outcome outcome = session.transfer(request);
+//   count_transfer(session, request, outcome, began);
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "session/session.h"
+#include "stats/cufile_counters.h"
+
+namespace penstock::core {
+
+// The time now; 0 where nothing is counted. Everything below counts nothing that began at 0.
+std::uint64_t stats_clock(const Session& session);
+
+// One that succeeded or failed: handles, buffers, set-up, cancellation and destruction of batches.
+inline void count(const Session& session, CufileOperation operation, bool ok) {
+  session.counters().cufile().add(operation, ok);
+}
+
+// A read or a write, also of a stream: there `began` is when the stream arrived at it. A request that was refused
+// before it got to the session is count(session, CufileOperation::read or write, false).
+void count_transfer(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began);
+
+// cuFileBatchIOSubmit: `ok` where its entries were taken on; mixed where they both read and write.
+void count_batch_submit(Session& session, unsigned entries, bool mixed, bool ok, std::uint64_t began);
+// One entry at its end; `began` is when it was submitted.
+void count_batch_entry(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began);
+// All entries of one submit are at their end; ok where none failed.
+void count_batch_complete(Session& session, std::uint64_t read_bytes, std::uint64_t written_bytes, bool ok,
+                          std::uint64_t began);
+
+class CufileStats {
+ public:
+  static CufileStats& instance();
+
+  // The driver has opened this session, and its gate. A level above 0 is counted from now on; one that the program
+  // chose wins over the configured one.
+  void session_opened(Session& session, unsigned configured_level);
+
+  // Null where the driver is closed.
+  void choose_level(unsigned level, Session* session);
+  unsigned chosen_level(const Session* session);
+  // CufileCounters::start, stop or reset, one at a time.
+  void change(Session& session, void (CufileCounters::*action)());
+
+  // For level 3, which tells how much of each GPU's memory is registered.
+  void count_buffer_register(Session& session, const void* base, std::uint64_t bytes, bool ok);
+  void count_buffer_deregister(Session& session, const void* base, bool ok);
+
+ private:
+  struct Registered {
+    int gpu = -1;
+    std::uint64_t bytes = 0;
+  };
+
+  std::mutex mutex_;
+  std::optional<unsigned> chosen_level_;
+  std::map<const void*, Registered> registered_;  // While at level 3.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,9 @@
+#include "base/environment.h"
+
+#include <cstdlib>
+
+namespace penstock::core {
+
+const char* process_environment(const char* name) { return std::getenv(name); }
+
+}  // namespace penstock::core

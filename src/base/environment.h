@@ -1,0 +1,11 @@
+// The process's environment variables: the only place that reads them. Who needs one is handed an Environment, so that
+// a test can stand in for it.
+#pragma once
+
+namespace penstock::core {
+
+// Null where the variable is not set.
+using Environment = const char* (*)(const char* name);
+const char* process_environment(const char* name);
+
+}  // namespace penstock::core

@@ -1,0 +1,91 @@
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <ctime>
+#include <iterator>
+#include <mutex>
+
+#include "base/unique_fd.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::string_view kNames[] = {"NOTICE", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"};
+constexpr std::size_t kTextMax = 2000;  // Bytes; with what stands before it a line is shorter than PIPE_BUF.
+
+// Targets are never taken apart, since somebody may be writing to one; so they are kept.
+struct Kept {
+  LogTarget target;
+  const Kept* earlier = nullptr;
+};
+std::atomic<const Kept*> current{nullptr};
+std::mutex change_mutex;
+
+std::string absolute(const std::string& path) {
+  char directory[PATH_MAX];
+  if (path.empty() || path.starts_with('/') || ::getcwd(directory, sizeof directory) == nullptr) return path;
+  return std::string(directory) + "/" + path;
+}
+
+std::string line_of(LogLevel level, std::string_view text, std::string_view file, int line) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm parts{};
+  ::localtime_r(&now.tv_sec, &parts);
+  char date[32];
+  (void)std::strftime(date, sizeof date, "%d-%m-%Y %H:%M:%S", &parts);
+  const std::string_view name = file.substr(file.rfind('/') + 1);
+  char start[200];
+  const int length = std::snprintf(
+      start, sizeof start, " %s:%03ld [pid=%d tid=%d] %s  %.*s:%d ", date, now.tv_nsec / 1'000'000, ::getpid(),
+      ::gettid(), kNames[static_cast<unsigned>(level)].data(), static_cast<int>(name.size()), name.data(), line);
+  std::string whole(
+      start, static_cast<std::size_t>(length) < sizeof start ? static_cast<std::size_t>(length) : sizeof start - 1);
+  for (const char letter : text.substr(0, kTextMax)) {
+    whole.push_back(static_cast<unsigned char>(letter) < ' ' || letter == '\x7f' ? '?' : letter);
+  }
+  return whole + "\n";
+}
+
+}  // namespace
+
+std::optional<LogLevel> log_level_named(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kNames); ++i) {
+    if (kNames[i] == name) return static_cast<LogLevel>(i);
+  }
+  return std::nullopt;
+}
+
+void log_to(LogTarget target) {
+  target.path = absolute(target.path);
+  const std::lock_guard lock(change_mutex);
+  const Kept* const earlier = current.load();
+  if (earlier == nullptr || earlier->target != target) current.store(new Kept{std::move(target), earlier});
+}
+
+bool logs(LogLevel level) {
+  const Kept* const kept = current.load();
+  return kept != nullptr && !kept->target.path.empty() && level <= kept->target.level;
+}
+
+void log(LogLevel level, std::string_view text, const char* file, int line) {
+  if (!logs(level)) return;
+  const LogTarget& target = current.load()->target;
+  // Through no link and into no pipe or device: the path may lie where others can write, too.
+  const UniqueFd fd(::open(target.path.c_str(),
+                           O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
+  struct stat facts {};
+  if (!fd.valid() || ::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return;
+  const std::string whole = line_of(level, text, file, line);
+  const bool is_full =
+      target.bytes_max > 0 && static_cast<std::uint64_t>(facts.st_size) + whole.size() > target.bytes_max;
+  if (is_full && ::ftruncate(fd.get(), 0) != 0) return;
+  (void)!::write(fd.get(), whole.data(), whole.size());
+}
+
+}  // namespace penstock::core

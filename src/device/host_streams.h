@@ -1,0 +1,53 @@
+// Streams of the stand-in device: any handle is a stream, the null one too, and each does its work in order, at once,
+// on whatever thread gave it the last thing that it needed.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "device/stream_home.h"
+
+namespace penstock::core {
+
+class HostStreamHome final : public StreamHome {
+ public:
+  // The one of the process. Anew in a forked child, where nobody would go on with the parent's.
+  static HostStreamHome& of_process();
+
+  bool has_words() const override { return true; }
+  bool reaches(const PointerFacts& memory, const void*) const override { return memory.device != nullptr; }
+  Status call(void* stream, void (*function)(void*), void* argument) override;
+  Status copy(void* stream, const StreamBlock&, const StreamCopy& what, std::uint64_t) override;
+  Status wait(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) override;
+  Status write(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) override;
+  void set(std::uint32_t& word, std::uint32_t value) override;
+  Status drain(void* stream) override;
+
+ private:
+  struct Work {
+    enum class Kind : std::uint8_t { call, copy, wait, write } kind;
+    void (*function)(void*) = nullptr;
+    void* argument = nullptr;
+    const StreamCopy* copy = nullptr;
+    std::uint32_t* word = nullptr;
+    std::uint32_t value = 0;
+  };
+  struct Stream {
+    std::deque<Work> work;
+    bool busy = false;  // Some thread is at it.
+  };
+
+  Status add(void* stream, const Work& work);
+  void go_on(Stream& stream, std::unique_lock<std::mutex>& lock);
+  void raise(std::uint32_t& word, std::uint32_t value, std::unique_lock<std::mutex>& lock);
+  bool do_first(Stream& stream, std::unique_lock<std::mutex>& lock);
+  Status pin(void*, std::size_t, std::uint64_t& shift) override;
+
+  std::mutex mutex_;
+  std::condition_variable progress_;
+  std::map<void*, Stream> streams_;  // Never shrinks.
+};
+
+}  // namespace penstock::core

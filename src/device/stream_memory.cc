@@ -1,0 +1,130 @@
+#include "device/stream_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+
+#include "device/stream_home.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kStep = "find pinned memory for the stream's request";
+constexpr std::size_t kSlabBytes = 1u << 20;  // Of small blocks together.
+
+}  // namespace
+
+bool StreamBlock::is_acknowledged() const {
+  const std::uint32_t seen = std::atomic_ref(header().acknowledged).load(std::memory_order_acquire);
+  return static_cast<std::int32_t>(seen - to_be_acknowledged) >= 0;
+}
+
+// The context is gone, and what it had page-locked with it.
+StreamMemory::~StreamMemory() {
+  for (const StreamBlock* block : blocks_) delete block;
+  for (const Slab& slab : slabs_) ::munmap(slab.memory, slab.size);
+}
+
+unsigned StreamMemory::kind_of(std::uint64_t staging) {
+  if (staging == 0) return 0;
+  return static_cast<unsigned>(std::bit_width((std::max(staging, kStagingMin) - 1) / kStagingMin)) + 1;
+}
+
+Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t limit) {
+  const unsigned kind = kind_of(staging);
+  if (kind >= kKinds) return failure(Code::out_of_memory, kStep);
+  if (StreamBlock* block = pop(kind, kind)) return block;
+  Result<StreamBlock*> grown = grow(kind, limit);
+  if (grown.ok()) return grown;
+  StreamBlock* const larger = pop(kind, kKinds - 1);
+  return larger != nullptr ? larger : grown;
+}
+
+void StreamMemory::collect_locked() {
+  std::erase_if(unacknowledged_, [this](StreamBlock* block) {
+    const bool done = block->is_acknowledged();
+    if (done) free_[block->kind_].push_back(block);
+    return done;
+  });
+}
+
+StreamBlock* StreamMemory::pop(unsigned from, unsigned to) {
+  const std::lock_guard lock(mutex_);
+  collect_locked();
+  for (unsigned kind = from; kind <= to; ++kind) {
+    if (free_[kind].empty()) continue;
+    StreamBlock* const block = free_[kind].back();
+    free_[kind].pop_back();
+    return block;
+  }
+  return nullptr;
+}
+
+void StreamMemory::give_back(StreamBlock& block) {
+  const std::lock_guard lock(mutex_);
+  free_[block.kind_].push_back(&block);
+}
+
+void StreamMemory::give_back_when_acknowledged(StreamBlock& block) {
+  const std::lock_guard lock(mutex_);
+  unacknowledged_.push_back(&block);
+}
+
+std::uint64_t StreamMemory::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+bool StreamMemory::is_idle(std::size_t kept) const {
+  const std::lock_guard lock(mutex_);
+  std::size_t idle = unacknowledged_.size() + kept;
+  for (const auto& blocks : free_) idle += blocks.size();
+  return idle >= blocks_.size();
+}
+
+bool StreamMemory::is_quiet(std::size_t kept) {
+  const std::lock_guard lock(mutex_);
+  collect_locked();
+  std::size_t free = kept;
+  for (const auto& blocks : free_) free += blocks.size();
+  return free >= blocks_.size();
+}
+
+// With a block for the caller.
+Result<StreamBlock*> StreamMemory::grow(unsigned kind, std::uint64_t limit) {
+  const std::lock_guard growing(growing_);
+  const std::size_t block_bytes = StreamBlock::kHeaderBytes + staging_of(kind);
+  const std::uint64_t used = bytes();
+  const std::uint64_t room = limit > used ? limit - used : 0;
+  const std::size_t count =
+      std::min<std::size_t>(std::max<std::size_t>(kSlabBytes / block_bytes, 1), room / block_bytes);
+  if (count == 0) return failure(Code::out_of_memory, kStep);
+  return add_slab(kind, count);
+}
+
+Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count) {
+  const std::size_t block_bytes = StreamBlock::kHeaderBytes + staging_of(kind);
+  const std::size_t size = count * block_bytes;
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return os_failure(errno, kStep);
+  ::madvise(memory, size, MADV_DONTFORK);  // The device writes to it, whatever a child does.
+  std::uint64_t shift = 0;
+  if (const Status status = home_.pin(memory, size, shift); !status.ok()) {
+    ::munmap(memory, size);
+    return status;
+  }
+  const std::lock_guard lock(mutex_);
+  bytes_ += size;
+  slabs_.push_back({memory, size});
+  for (std::size_t i = 0; i < count; ++i) {
+    auto* const start = static_cast<std::byte*>(memory) + i * block_bytes;
+    blocks_.push_back(new StreamBlock(start, staging_of(kind), shift, kind));
+    if (i > 0) free_[kind].push_back(blocks_.back());
+  }
+  return blocks_[blocks_.size() - count];
+}
+
+}  // namespace penstock::core

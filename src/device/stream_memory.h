@@ -1,0 +1,112 @@
+// Blocks of pinned memory that streams and the library share: words to wait for, descriptors of copies, and two halves
+// to stage file data in. Cut from slabs, which are kept as long as their home: giving pinned memory back to the driver
+// waits for every stream that is held.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+
+namespace penstock::core {
+
+class StreamHome;
+
+// Read by the device when the stream gets to the copy. Addresses are the device's.
+struct StreamCopy {
+  std::uint64_t to = 0;
+  std::uint64_t from = 0;
+  std::uint64_t size = 0;
+};
+
+// Belongs to one request at a time.
+class StreamBlock {
+ public:
+  StreamBlock(std::byte* memory, std::uint64_t staging, std::uint64_t shift, unsigned kind)
+      : memory_(memory), staging_(staging), shift_(shift), kind_(kind) {}
+
+  // One for each half. Each starts where `begun` says, and only grows, also from request to request: so a stream that
+  // looks late sees a value that is high enough.
+  std::uint32_t& word(unsigned half) const { return header().words[half].value; }
+  // What a stream writes when it needs the block no more.
+  std::uint32_t& acknowledged() const { return header().acknowledged; }
+  StreamCopy& copy(unsigned half) const { return header().copies[half]; }
+  std::byte* staging() const { return memory_ + kHeaderBytes; }
+  std::uint64_t staging_bytes() const { return staging_; }
+  // Where the device sees memory of the block.
+  std::uint64_t device_address(const void* inside) const { return reinterpret_cast<std::uintptr_t>(inside) + shift_; }
+
+  std::uint32_t begun[2] = {};  // By half: the value that its word ends at.
+  std::uint32_t to_be_acknowledged = 0;
+  const void* user = nullptr;  // The latest: for whoever looks for what was lost.
+
+ private:
+  friend class StreamMemory;
+
+  struct alignas(64) Word {
+    std::uint32_t value;
+  };
+  struct Header {
+    Word words[2];
+    StreamCopy copies[2];
+    alignas(64) std::uint32_t acknowledged;
+  };
+  static constexpr std::size_t kHeaderBytes = 4096;
+  static_assert(sizeof(Header) <= kHeaderBytes);
+
+  Header& header() const { return *reinterpret_cast<Header*>(memory_); }  // Mapped memory starts as zeros.
+  bool is_acknowledged() const;
+
+  std::byte* const memory_;
+  const std::uint64_t staging_;
+  const std::uint64_t shift_;
+  const unsigned kind_;
+};
+
+class StreamMemory {
+ public:
+  explicit StreamMemory(StreamHome& home) : home_(home) {}
+  ~StreamMemory();
+  StreamMemory(const StreamMemory&) = delete;
+  StreamMemory& operator=(const StreamMemory&) = delete;
+
+  // A block with at least `staging` bytes, where all slabs together stay within `limit`; else Code::out_of_memory.
+  Result<StreamBlock*> take(std::uint64_t staging, std::uint64_t limit);
+  void give_back(StreamBlock& block);
+  // Once its stream has written to_be_acknowledged.
+  void give_back_when_acknowledged(StreamBlock& block);
+  std::uint64_t bytes() const;
+  // Whether no more than `kept` blocks belong to requests. Blocks that wait for a stream belong to none.
+  bool is_idle(std::size_t kept) const;
+  // Whether, besides, no stream is still to tell that it needs a block no more.
+  bool is_quiet(std::size_t kept);
+
+ private:
+  static constexpr std::uint64_t kStagingMin = 4096;
+  static constexpr unsigned kKinds = 24;  // None, and powers of two from kStagingMin on.
+  struct Slab {
+    void* memory;
+    std::size_t size;
+  };
+
+  static unsigned kind_of(std::uint64_t staging);
+  static std::uint64_t staging_of(unsigned kind) { return kind == 0 ? 0 : kStagingMin << (kind - 1); }
+  void collect_locked();
+  StreamBlock* pop(unsigned from, unsigned to);
+  Result<StreamBlock*> grow(unsigned kind, std::uint64_t limit);
+  Result<StreamBlock*> add_slab(unsigned kind, std::size_t count);
+
+  StreamHome& home_;
+  std::mutex growing_;  // Held while memory is pinned; taken before mutex_.
+  mutable std::mutex mutex_;
+  std::uint64_t bytes_ = 0;
+  std::array<std::vector<StreamBlock*>, kKinds> free_;
+  std::vector<StreamBlock*> unacknowledged_;
+  std::vector<StreamBlock*> blocks_;  // All there are.
+  std::vector<Slab> slabs_;
+};
+
+}  // namespace penstock::core

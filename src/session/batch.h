@@ -1,0 +1,79 @@
+// A batch: room for a number of requests that are submitted together, carried out in any order by the executor, and
+// asked about until each was reported once. Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "session/executor.h"
+
+namespace penstock::core {
+
+struct BatchEntry {
+  RawRequest request;
+  void* cookie = nullptr;
+  Status refused;           // Where not ok: the entry is not carried out, and reported as failed with this.
+  std::uint64_t began = 0;  // The caller's clock; comes back in the event.
+};
+
+struct BatchEvent {
+  // All that one call of submit() brought.
+  struct Submission {
+    unsigned unfinished = 0;      // Entries.
+    std::uint64_t bytes[2] = {};  // By Op.
+    bool ok = true;               // None failed or was canceled.
+  };
+
+  BatchEntry entry;
+  bool canceled = false;
+  Outcome outcome;
+  std::optional<Submission> ended;  // Set in the event with which the last of its entries came to an end.
+};
+
+class Batch {
+ public:
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
+  Batch(Executor& executor, unsigned capacity);
+  // Cancels what has not begun, and waits for the rest.
+  ~Batch();
+
+  unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
+  // All of them, or none: then Code::limit where there is no room, which reaping makes.
+  Status submit(std::span<const BatchEntry> entries);
+  // Returns how many events it wrote, in the order in which they came about. Waits for `least` of them, or as many as
+  // are outstanding, until the deadline.
+  unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
+  // What has not begun will not; it is reported as canceled.
+  void cancel();
+
+ private:
+  struct Slot final : Job {
+    void finish(const Outcome& outcome) override { batch->complete(*this, outcome); }
+
+    Batch* batch = nullptr;
+    bool in_flight = false;
+    std::shared_ptr<BatchEvent::Submission> submission;
+    BatchEvent event;
+  };
+
+  void complete(Slot& slot, const Outcome& outcome);
+  void complete_locked(Slot& slot, const Outcome& outcome);
+  std::size_t outstanding_locked() const { return slots_.size() - free_.size(); }
+
+  Executor& executor_;
+  std::mutex mutex_;
+  std::condition_variable completions_;
+  std::vector<Slot> slots_;
+  std::vector<Slot*> free_;
+  std::vector<Slot*> done_;  // Not reported yet, oldest first.
+  std::vector<Job*> jobs_;   // Of one submission, while it lasts.
+};
+
+}  // namespace penstock::core

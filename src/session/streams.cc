@@ -1,0 +1,83 @@
+#include "session/streams.h"
+
+namespace penstock::core {
+namespace {
+
+Status reachable(const StreamHome& home, const PointerFacts& memory, const void* base) {
+  constexpr const char* kStep = "reach the memory from the stream";
+  if (!memory.needs_device()) return success();
+  if (memory.device == nullptr) return failure(Code::no_device, kStep);
+  return home.reaches(memory, base) ? success() : failure(Code::unsupported, kStep);
+}
+
+}  // namespace
+
+Streams::Streams(Session& session, Executor& executor) : session_(session), office_(std::make_shared<StreamOffice>()) {
+  office_->session = &session;
+  office_->executor = &executor;
+}
+
+Streams::~Streams() {
+  const std::lock_guard lock(office_->mutex);
+  office_->session = nullptr;
+  office_->executor = nullptr;
+}
+
+void Streams::close() {
+  const std::lock_guard lock(office_->mutex);
+  office_->executor = nullptr;
+}
+
+Result<StreamHome*> Streams::home_of(void* stream, const char* step) {
+  if (session_.is_inherited()) return failure(Code::closed, step);
+  if (!session_.config().streams) return failure(Code::unsupported, step);
+  return session_.devices().stream_home(stream);
+}
+
+void Streams::prepare() { (void)home_of(nullptr, "prepare for streams"); }
+
+Status Streams::submit(void* stream, const StreamParameters& parameters, const StreamHooks& hooks) {
+  if (!session_.is_file(parameters.file)) return failure(Code::not_registered, "find the file");
+  const Result<StreamHome*> home = home_of(stream, "use the stream");
+  if (!home.ok()) return home.status();
+  StreamRequest::Target target{*home, stream, session_.devices().describe(parameters.base)};
+  target.blocking = !session_.config().stream_words || !target.home->has_words();
+  target.staging_limit = session_.config().ring_bytes;
+  if (const Status status = reachable(**home, target.memory, parameters.base); !status.ok()) return status;
+  return take_request()->begin(office_, parameters, flags_of({*home, stream}), hooks, target);
+}
+
+StreamRequest* Streams::take_request() {
+  const std::lock_guard lock(office_->mutex);
+  if (office_->idle.empty()) return new StreamRequest(*office_);
+  StreamRequest* const request = office_->idle.back();
+  office_->idle.pop_back();
+  return request;
+}
+
+unsigned Streams::flags_of(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = flags_.find(key);
+  return found == flags_.end() ? 0 : found->second;
+}
+
+Status Streams::register_stream(void* stream, unsigned flags) {
+  constexpr const char* kStep = "register the stream";
+  const Result<StreamHome*> home = home_of(stream, kStep);
+  if (!home.ok()) return home.status();
+  const std::lock_guard lock(mutex_);
+  return flags_.try_emplace({*home, stream}, flags).second ? success() : failure(Code::invalid_argument, kStep);
+}
+
+Status Streams::deregister_stream(void* stream) {
+  constexpr const char* kStep = "deregister the stream";
+  const Result<StreamHome*> home = home_of(stream, kStep);
+  if (!home.ok()) return home.status();
+  {
+    const std::lock_guard lock(mutex_);
+    if (flags_.erase({*home, stream}) == 0) return failure(Code::invalid_argument, kStep);
+  }
+  return (*home)->drain(stream);
+}
+
+}  // namespace penstock::core

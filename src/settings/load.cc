@@ -1,0 +1,179 @@
+// Where settings come from, in the order of precedence.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/unique_fd.h"
+#include "settings/settings.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kFileVariable = "CUFILE_ENV_PATH_JSON";
+constexpr std::size_t kVariableBytesMax = 4096;
+
+bool is_name_letter(char letter) {
+  return (letter >= 'A' && letter <= 'Z') || (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9') ||
+         letter == '_';
+}
+
+// Null where the variable is not set, or is empty.
+const char* said(Environment environment, const char* name) {
+  const char* text = environment(name);
+  return text != nullptr && text[0] != '\0' ? text : nullptr;
+}
+
+// $NAME and ${NAME} as a shell would have put them, had it been asked to: some programs export the path of their file
+// with the variable still in it. What is not set stays as it is.
+std::string expanded(std::string_view text, Environment environment) {
+  std::string whole;
+  while (!text.empty() && whole.size() < kVariableBytesMax) {
+    const std::size_t dollar = std::min(text.find('$'), text.size());
+    whole.append(text.substr(0, dollar));
+    text.remove_prefix(dollar);
+    if (text.empty()) break;
+    const bool braced = text.starts_with("${");
+    std::size_t end = braced ? 2 : 1;
+    while (end < text.size() && is_name_letter(text[end])) ++end;
+    const std::string name(text.substr(braced ? 2 : 1, end - (braced ? 2 : 1)));
+    const bool closed = !braced || (end < text.size() && text[end] == '}');
+    if (braced && closed) ++end;
+    const char* value = closed && !name.empty() ? environment(name.c_str()) : nullptr;
+    whole.append(value != nullptr ? std::string_view(value) : text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return whole;
+}
+
+struct FileText {
+  std::string text;
+  std::string fault;  // "" where it was read.
+  bool is_missing = false;
+};
+
+FileText read_file(const std::string& name) {
+  // Not blocking: it might be a pipe that nobody writes.
+  const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid()) return {"", std::string("could not be opened: ") + ::strerrordesc_np(errno), errno == ENOENT};
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return {"", "is no regular file"};
+  FileText file;
+  file.text.resize(kSettingsFileBytesMax + 1);
+  std::size_t size = 0;
+  while (size < file.text.size()) {
+    const ssize_t got = ::read(fd.get(), file.text.data() + size, file.text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return {"", std::string("could not be read: ") + ::strerrordesc_np(errno)};
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  if (size > kSettingsFileBytesMax) return {"", "is larger than 1 MiB"};
+  file.text.resize(size);
+  return file;
+}
+
+LoadedSettings unreadable(const std::string& name, const std::string& fault, bool named_by_user) {
+  LoadedSettings loaded;
+  loaded.must_refuse = named_by_user;
+  const std::string remedy = named_by_user ? std::string("; correct or unset ") + kFileVariable : "; the defaults hold";
+  loaded.notes.push_back({Severity::error, name, 0, "", fault + remedy});
+  return loaded;
+}
+
+LoadedSettings load_file(Environment environment, const char* default_file) {
+  const char* named = said(environment, kFileVariable);
+  if (named == nullptr) {
+    const FileText file = read_file(default_file);
+    if (file.is_missing) return {};
+    return file.fault.empty() ? parse_settings(file.text, default_file, false)
+                              : unreadable(default_file, file.fault, false);
+  }
+  std::string name = named;
+  FileText file = read_file(name);
+  if (file.is_missing) {
+    name = expanded(named, environment);
+    file = read_file(name);
+  }
+  return file.fault.empty() ? parse_settings(file.text, name, true) : unreadable(name, file.fault, true);
+}
+
+void report(LoadedSettings& loaded, Severity severity, const char* place, Setting setting, std::string sentence) {
+  if (loaded.notes.size() >= kNotesMax) return;
+  loaded.notes.push_back({severity, place, 0, std::string(setting.key()), std::move(sentence)});
+}
+
+void apply_environment(LoadedSettings& loaded, Environment environment) {
+  for (std::size_t i = 0; i < kSettingCount; ++i) {
+    const Setting setting = Setting::at(i);
+    const SettingRow& row = setting.row();
+    const char* text = row.variable[0] != '\0' ? said(environment, row.variable) : nullptr;
+    if (text == nullptr) continue;
+    std::optional<Value> value = parse_value(row, text);
+    if (!value) {
+      loaded.must_refuse |= fault_severity(setting) == Severity::error;
+      report(loaded, fault_severity(setting), row.variable, setting, kind_fault(row));
+    } else if (std::string fault = range_fault(row, *value); !fault.empty()) {
+      loaded.must_refuse |= fault_severity(setting) == Severity::error;
+      report(loaded, fault_severity(setting), row.variable, setting, std::move(fault));
+    } else {
+      loaded.settings.set(setting, std::move(*value), Origin::environment);
+    }
+  }
+  for (const char* variable : kIdleVariables) {
+    if (said(environment, variable) == nullptr || loaded.notes.size() >= kNotesMax) continue;
+    loaded.notes.push_back(
+        {Severity::idle, variable, 0, "", "has no effect: there is neither RDMA nor a list of known file systems"});
+  }
+}
+
+void apply_calls(LoadedSettings& loaded, const Staged& staged) {
+  for (const auto& [setting, value] : staged) {
+    const std::string* text = std::get_if<std::string>(&value);
+    std::optional<Value> fitted = text != nullptr ? parse_value(setting.row(), *text) : value;
+    if (!fitted) {
+      report(loaded, Severity::note, "a call", setting, kind_fault(setting.row()));
+    } else if (std::string fault = range_fault(setting.row(), *fitted); !fault.empty()) {
+      report(loaded, Severity::note, "a call", setting, std::move(fault) + "; it stays as it was");
+    } else {
+      loaded.settings.set(setting, std::move(*fitted), Origin::call);
+    }
+  }
+}
+
+const char* place_of(const LoadedSettings& loaded, Setting setting) {
+  switch (loaded.settings.origin(setting)) {
+    case Origin::installed:
+    case Origin::file: return loaded.file.c_str();
+    case Origin::environment: return setting.row().variable;
+    case Origin::call: return "a call";
+    case Origin::built_in: break;
+  }
+  return "";
+}
+
+// Only of values that ask for something else than the default: the others get what they ask for.
+void report_idle(LoadedSettings& loaded) {
+  const Settings defaults;
+  for (std::size_t i = 0; i < kSettingCount; ++i) {
+    const Setting setting = Setting::at(i);
+    if (setting.is_served() || loaded.settings.value(setting) == defaults.value(setting)) continue;
+    report(loaded, Severity::idle, place_of(loaded, setting), setting,
+           "has no effect: " + std::string(setting.row().idle));
+  }
+}
+
+}  // namespace
+
+LoadedSettings load_settings(Environment environment, const Staged& staged, const char* default_file) {
+  LoadedSettings loaded = load_file(environment, default_file);
+  apply_environment(loaded, environment);
+  apply_calls(loaded, staged);
+  report_idle(loaded);
+  return loaded;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,166 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "settings/settings.h"
+
+namespace penstock::core {
+namespace {
+
+std::map<std::string, std::string> variables;
+
+const char* test_environment(const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? nullptr : found->second.c_str();
+}
+
+class LoadTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    variables.clear();
+    char name[] = "/tmp/penstock_settings_XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::string write(const std::string& name, const std::string& text) {
+    std::ofstream(directory_ + "/" + name) << text;
+    return directory_ + "/" + name;
+  }
+  LoadedSettings load(const Staged& staged = {}) {
+    return load_settings(test_environment, staged, (directory_ + "/cufile.json").c_str());
+  }
+
+  std::string directory_;
+};
+
+TEST_F(LoadTest, NothingSaidMeansTheDefaultsAndNoNotes) {
+  const LoadedSettings loaded = load();
+
+  EXPECT_FALSE(loaded.must_refuse);
+  EXPECT_TRUE(loaded.notes.empty());
+  EXPECT_EQ(loaded.file, "");
+  EXPECT_FALSE(loaded.settings.was_set("properties.allow_compat_mode"));
+}
+
+TEST_F(LoadTest, CallsComeBeforeTheEnvironmentBeforeTheFile) {
+  write("cufile.json", R"({"properties": {"force_compat_mode": false, "allow_compat_mode": true, "io_batchsize": 7},
+                           "logging": {"level": "INFO"}})");
+  variables = {
+      {"CUFILE_FORCE_COMPAT_MODE", "On"}, {"CUFILE_ALLOW_COMPAT_MODE", "0"}, {"CUFILE_LOGGING_LEVEL", "debug"}};
+
+  const LoadedSettings loaded = load({{"properties.allow_compat_mode", true}});
+
+  EXPECT_TRUE(loaded.settings.is_on("properties.force_compat_mode"));
+  EXPECT_EQ(loaded.settings.origin("properties.force_compat_mode"), Origin::environment);
+  EXPECT_TRUE(loaded.settings.is_on("properties.allow_compat_mode"));
+  EXPECT_EQ(loaded.settings.origin("properties.allow_compat_mode"), Origin::call);
+  EXPECT_EQ(loaded.settings.origin("properties.io_batchsize"), Origin::installed);
+  EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 7);
+  EXPECT_EQ(loaded.settings.text("logging.level"), "DEBUG");
+}
+
+TEST_F(LoadTest, TheFileThatTheUserNamesTakesThePlaceOfTheDefaultOne) {
+  write("cufile.json", R"({"properties": {"io_batchsize": 7}})");
+  variables["CUFILE_ENV_PATH_JSON"] = write("mine.json", R"({"properties": {"force_compat_mode": true}})");
+
+  const LoadedSettings loaded = load();
+
+  EXPECT_EQ(loaded.file, directory_ + "/mine.json");
+  EXPECT_TRUE(loaded.settings.is_on("properties.force_compat_mode"));
+  EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 128);
+}
+
+TEST_F(LoadTest, AVariableLeftInTheNameIsFilledIn) {
+  write("mine.json", R"({"properties": {"force_compat_mode": true}})");
+  variables = {{"PWD", directory_}, {"PART", "mine"}};
+  for (const char* name : {"$PWD/mine.json", "${PWD}/mine.json", "$PWD/${PART}.json"}) {
+    variables["CUFILE_ENV_PATH_JSON"] = name;
+    EXPECT_TRUE(load().settings.is_on("properties.force_compat_mode")) << name;
+  }
+  for (const char* name : {"$NOWHERE/mine.json", "${PWD/mine.json", "$", "$/mine.json", "${}/mine.json"}) {
+    variables["CUFILE_ENV_PATH_JSON"] = name;
+    EXPECT_TRUE(load().must_refuse) << name;
+  }
+}
+
+TEST_F(LoadTest, AFileThatTheUserNamesMustBeThereAndBeReadable) {
+  const std::string empty = write("empty.json", "");
+  const std::string large = write("large.json", "{}" + std::string(kSettingsFileBytesMax, ' '));
+  const std::string pipe = directory_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& name :
+       {directory_ + "/missing.json", empty, large, pipe, directory_, std::string("/dev/zero")}) {
+    variables["CUFILE_ENV_PATH_JSON"] = name;
+
+    const LoadedSettings loaded = load();
+
+    EXPECT_TRUE(loaded.must_refuse) << name;
+    ASSERT_EQ(loaded.notes.size(), 1u) << name;
+    EXPECT_EQ(loaded.notes[0].place, name);
+    EXPECT_EQ(loaded.notes[0].severity, Severity::error);
+  }
+}
+
+TEST_F(LoadTest, ABrokenDefaultFileIsReportedAndTheDefaultsHold) {
+  write("cufile.json", R"({"properties": {"io_batchsize": 7}, oops)");
+
+  const LoadedSettings loaded = load();
+
+  EXPECT_FALSE(loaded.must_refuse);
+  ASSERT_EQ(loaded.notes.size(), 1u);
+  EXPECT_EQ(loaded.notes[0].line, 1);
+  EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 128);
+}
+
+TEST_F(LoadTest, AVariableThatMakesNoSenseIsAnErrorUnlessItIsAboutTheLog) {
+  for (const char* value : {"maybe", "2", "tru", " 1", "01"}) {
+    variables = {{"CUFILE_ALLOW_COMPAT_MODE", value}};
+    EXPECT_TRUE(load().must_refuse) << value;
+  }
+  variables = {{"CUFILE_ALLOW_COMPAT_MODE", ""}};
+  EXPECT_FALSE(load().must_refuse);
+  variables = {{"CUFILE_LOGGING_LEVEL", "loud"}, {"CUFILE_LOGFILE_MAX_SIZE_MB", "5000"}};
+  const LoadedSettings loaded = load();
+  EXPECT_FALSE(loaded.must_refuse);
+  EXPECT_EQ(loaded.notes.size(), 2u);
+}
+
+TEST_F(LoadTest, WhatIsWithoutEffectIsReportedWhereItAsksForSomething) {
+  write("cufile.json",
+        R"({"properties": {"use_poll_mode": true, "prefer_iouring": false, "max_device_cache_size_kb": 4}})");
+  variables = {{"CUFILE_USE_PCIP2PDMA", "true"}, {"CUFILE_RDMA_HOP_LIMIT", "3"}};
+
+  const LoadedSettings loaded = load();
+
+  std::string keys;
+  for (const Note& note : loaded.notes) {
+    EXPECT_EQ(note.severity, Severity::idle);
+    keys += note.place.substr(note.place.rfind('/') + 1) + " " + note.key + "\n";
+  }
+  EXPECT_EQ(keys,
+            "CUFILE_RDMA_HOP_LIMIT \n"
+            "cufile.json properties.max_device_cache_size_kb\n"
+            "cufile.json properties.use_poll_mode\n"
+            "CUFILE_USE_PCIP2PDMA properties.use_pci_p2pdma\n");
+  EXPECT_FALSE(loaded.must_refuse);
+}
+
+TEST_F(LoadTest, ACallsNumberOutOfRangeGivesWayToWhatTheOthersSay) {
+  write("cufile.json", R"({"properties": {"io_batchsize": 7}})");
+
+  const LoadedSettings loaded = load({{"properties.io_batchsize", std::int64_t{5000}}});
+
+  EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 7);
+  ASSERT_EQ(loaded.notes.size(), 1u);
+  EXPECT_EQ(loaded.notes[0].severity, Severity::note);
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,198 @@
+#include "settings/settings.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/invariant.h"
+
+namespace penstock::core {
+namespace {
+
+char lower(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter; }
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+}
+
+// Cuts the first piece between blanks or commas off `rest`; "" at its end.
+std::string_view take_word(std::string_view& rest) {
+  constexpr std::string_view kBetween = " \t,";
+  rest.remove_prefix(std::min(rest.find_first_not_of(kBetween), rest.size()));
+  const std::string_view word = rest.substr(0, rest.find_first_of(kBetween));
+  rest.remove_prefix(word.size());
+  return word;
+}
+
+std::optional<bool> parse_boolean(std::string_view text) {
+  for (const char* word : {"1", "true", "yes", "on"}) {
+    if (same_word(text, word)) return true;
+  }
+  for (const char* word : {"0", "false", "no", "off"}) {
+    if (same_word(text, word)) return false;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> parse_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::optional<Value> parse_numbers(std::string_view text) {
+  Numbers numbers;
+  for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) {
+    const std::optional<std::int64_t> number = parse_number(word);
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+Value parse_texts(std::string_view text) {
+  Texts texts;
+  for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) texts.emplace_back(word);
+  return texts;
+}
+
+// The word as the table writes it; the text itself where any text will do.
+std::optional<Value> parse_text(const SettingRow& row, std::string_view text) {
+  if (row.words.empty()) return std::string(text);
+  std::string_view words = row.words;
+  for (std::string_view word = take_word(words); !word.empty(); word = take_word(words)) {
+    if (same_word(word, text)) return std::string(word);
+  }
+  return std::nullopt;
+}
+
+void append(std::string& list, const std::string& element) {
+  if (!list.empty()) list.push_back(' ');
+  list.append(element);
+}
+
+template <typename T>
+const T& checked(const Value& value) {
+  const T* held = std::get_if<T>(&value);
+  PENSTOCK_INVARIANT(held != nullptr);
+  return *held;
+}
+
+}  // namespace
+
+const char* origin_name(Origin origin) {
+  switch (origin) {
+    case Origin::built_in: return "default";
+    case Origin::installed:
+    case Origin::file: return "file";
+    case Origin::environment: return "environment";
+    case Origin::call: return "call";
+  }
+  return "";
+}
+
+const char* severity_name(Severity severity) {
+  switch (severity) {
+    case Severity::idle: return "without effect";
+    case Severity::note: return "note";
+    case Severity::error: return "error";
+  }
+  return "";
+}
+
+std::string describe(const Note& note) {
+  std::string text = note.place;
+  if (note.line > 0) text.append(":").append(std::to_string(note.line));
+  text.append(": ").append(severity_name(note.severity)).append(": ");
+  if (!note.key.empty()) text.append(note.key).append(": ");
+  return text.append(note.sentence);
+}
+
+std::optional<Value> parse_value(const SettingRow& row, std::string_view text) {
+  switch (row.kind) {
+    case SettingKind::boolean: return parse_boolean(text);
+    case SettingKind::number: return parse_number(text);
+    case SettingKind::numbers: return parse_numbers(text);
+    case SettingKind::texts: return parse_texts(text);
+    case SettingKind::text:
+    case SettingKind::anything: break;
+  }
+  return parse_text(row, text);
+}
+
+std::string kind_fault(const SettingRow& row) {
+  switch (row.kind) {
+    case SettingKind::boolean: return "must be true or false (a variable: 1, true, yes, on; 0, false, no, off)";
+    case SettingKind::number: return "must be a whole number";
+    case SettingKind::numbers: return "must be a list of whole numbers";
+    case SettingKind::texts: return "must be a list of texts";
+    case SettingKind::text:
+    case SettingKind::anything: break;
+  }
+  return row.words.empty() ? "must be a text" : "must be one of " + std::string(row.words);
+}
+
+Severity fault_severity(Setting setting) {
+  const bool matters = setting.is_served() && !setting.key().starts_with("logging.");
+  return matters ? Severity::error : Severity::note;
+}
+
+std::string range_fault(const SettingRow& row, const Value& value) {
+  const std::int64_t* number = std::get_if<std::int64_t>(&value);
+  if (number == nullptr || (*number == 0 && row.or_zero)) return "";
+  if (*number < row.low || (row.high != 0 && *number > row.high)) {
+    return std::to_string(*number) + " is out of range: " + std::to_string(row.low) +
+           (row.high == 0 ? std::string(" or more") : " to " + std::to_string(row.high));
+  }
+  return *number % row.unit == 0 ? "" : std::to_string(*number) + " is no multiple of " + std::to_string(row.unit);
+}
+
+std::string_view printed_name(Setting setting) {
+  return setting.row().printed.empty() ? setting.key() : setting.row().printed;
+}
+
+Settings::Settings() {
+  for (std::size_t i = 0; i < kSettingCount; ++i) {
+    const SettingRow& row = kSettingRows[i];
+    // The default of a text need not be among its words.
+    std::optional<Value> value =
+        row.kind == SettingKind::text ? std::string(row.initial) : parse_value(row, row.initial);
+    PENSTOCK_INVARIANT(value.has_value());
+    values_[i] = std::move(*value);
+  }
+}
+
+bool Settings::is_on(Setting setting) const { return checked<bool>(value(setting)); }
+std::int64_t Settings::number(Setting setting) const { return checked<std::int64_t>(value(setting)); }
+const std::string& Settings::text(Setting setting) const { return checked<std::string>(value(setting)); }
+const Numbers& Settings::numbers(Setting setting) const { return checked<Numbers>(value(setting)); }
+const Texts& Settings::texts(Setting setting) const { return checked<Texts>(value(setting)); }
+
+void Settings::set(Setting setting, Value value, Origin origin) {
+  PENSTOCK_INVARIANT(value.index() == values_[setting.index()].index());
+  values_[setting.index()] = std::move(value);
+  origins_[setting.index()] = origin;
+}
+
+std::string Settings::text_of(Setting setting) const {
+  const Value& held = value(setting);
+  if (const bool* flag = std::get_if<bool>(&held)) return *flag ? "true" : "false";
+  if (const std::int64_t* number = std::get_if<std::int64_t>(&held)) return std::to_string(*number);
+  if (const std::string* text = std::get_if<std::string>(&held)) return *text;
+  std::string list;
+  if (const Numbers* numbers = std::get_if<Numbers>(&held)) {
+    for (const std::int64_t number : *numbers) append(list, std::to_string(number));
+  } else {
+    for (const std::string& text : texts(setting)) append(list, text);
+  }
+  return list;
+}
+
+void stage(Staged& staged, Setting setting, Value value) {
+  const auto known =
+      std::find_if(staged.begin(), staged.end(), [&](const auto& one) { return one.setting == setting; });
+  if (known != staged.end()) known->value = std::move(value);
+  else staged.push_back({setting, std::move(value)});
+}
+
+}  // namespace penstock::core

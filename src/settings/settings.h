@@ -1,0 +1,116 @@
+// What cufile.json, the environment and calls say: a value for every key of the table, and who said it. What was wrong,
+// unknown or without effect is kept as notes, for the log and for `penstock check` and gdscheck to print.
+//
+// Precedence: call over environment over file over default. A value that cannot be understood, in a file or variable
+// that the user named, or is out of range there, is an error, and the driver does not open; in /etc/cufile.json it is
+// reported and the default holds. A call's number out of range, an unknown key and a key given twice are reported.
+//
+// To list a configuration as gdscheck does:
+//   const LoadedSettings loaded = load_settings(process_environment);
+//   for (std::size_t i = 0; i < kSettingCount; ++i) {
+//     print("{} : {}", printed_name(Setting::at(i)), loaded.settings.text_of(Setting::at(i)));   // Not "call.*".
+//   }
+//   for (const Note& note : loaded.notes) print("{}", describe(note));
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/environment.h"
+#include "settings/table.h"
+
+namespace penstock::core {
+
+using Numbers = std::vector<std::int64_t>;
+using Texts = std::vector<std::string>;
+// In the order of SettingKind; `anything` is a text.
+using Value = std::variant<bool, std::int64_t, std::string, Numbers, Texts>;
+
+// `installed`: /etc/cufile.json, which packages bring along with NVIDIA's defaults in it.
+enum class Origin : std::uint8_t { built_in, installed, file, environment, call };
+const char* origin_name(Origin origin);  // "default", "file", "file", "environment", "call"
+
+enum class Severity : std::uint8_t {
+  idle,   // Asks for something that is without effect here.
+  note,   // Not taken, and nothing depends on it: an unknown key, a call's number out of range, the earlier of two.
+  error,  // Could not be understood, or is out of range.
+};
+const char* severity_name(Severity severity);  // "without effect", "note", "error"
+
+struct Note {
+  Severity severity = Severity::note;
+  std::string place;     // A file's name, a variable, or "a call".
+  int line = 0;          // Of a file; 0 where there is none.
+  std::string key;       // "" where it is about no key.
+  std::string sentence;  // "is no key of cuFile's configuration"
+};
+// "/etc/cufile.json:12: error: properties.allow_compat_mode: must be true or false"
+std::string describe(const Note& note);
+
+constexpr std::size_t kNotesMax = 200;  // Of one load; the rest is dropped.
+
+class Settings {
+ public:
+  Settings();  // Defaults.
+
+  bool is_on(Setting setting) const;
+  std::int64_t number(Setting setting) const;
+  const std::string& text(Setting setting) const;
+  const Numbers& numbers(Setting setting) const;
+  const Texts& texts(Setting setting) const;
+  const Value& value(Setting setting) const { return values_[setting.index()]; }
+  Origin origin(Setting setting) const { return origins_[setting.index()]; }
+  bool was_set(Setting setting) const { return origin(setting) != Origin::built_in; }
+  std::string text_of(Setting setting) const;  // "true", "128", "4 1024 16384"
+
+  void set(Setting setting, Value value, Origin origin);
+
+ private:
+  std::array<Value, kSettingCount> values_;
+  std::array<Origin, kSettingCount> origins_{};
+};
+
+std::string_view printed_name(Setting setting);
+// A value of this row's kind from text as a variable has it: 1, true, yes, on; 0, false, no, off; a decimal number;
+// list elements between blanks. Nothing where it is none.
+std::optional<Value> parse_value(const SettingRow& row, std::string_view text);
+// How much a value that is not understood matters: where it is not served, or about the log alone, it is a note.
+Severity fault_severity(Setting setting);
+// What is wrong with a value; "" where nothing is.
+std::string range_fault(const SettingRow& row, const Value& value);
+// "must be true or false"
+std::string kind_fault(const SettingRow& row);
+
+// Values that calls have set while the driver was closed; of two for one key the later counts.
+struct StagedValue {
+  Setting setting;
+  Value value;
+};
+using Staged = std::vector<StagedValue>;
+void stage(Staged& staged, Setting setting, Value value);
+
+struct LoadedSettings {
+  Settings settings;
+  std::vector<Note> notes;
+  std::string file;  // The one that was read; "" where there was none.
+
+  bool must_refuse = false;  // An error in a place that the user named: the driver must not open.
+};
+
+// The text of a cufile.json over the defaults. No input crashes it. Where the text is no JSON, or a served key has
+// another type than it should, there is an error among the notes and must_refuse is `named_by_user`.
+LoadedSettings parse_settings(std::string_view text, std::string_view file_name, bool named_by_user);
+
+constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
+constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
+
+// File, environment and calls together.
+LoadedSettings load_settings(Environment environment, const Staged& staged = {},
+                             const char* default_file = kDefaultSettingsFile);
+
+}  // namespace penstock::core

@@ -1,0 +1,162 @@
+// What cuFile's statistics count, in the terms of its levels: operations, bytes and times (1), sizes (2), and each GPU
+// (3). abi/ counts and answers cuFileGetStatsL1 and its kin from here; gds_stats reads the same numbers from outside.
+// Thread-safe, without locks. Knows nothing of cufile.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/io.h"
+
+namespace penstock::core {
+
+constexpr unsigned kCufileLevelMax = 3;
+constexpr unsigned kCufileGpus = 16;
+constexpr unsigned kCufileSizeBuckets = 32;
+
+// In the order of CUfileStatsLevel1_t, and of gds_stats.
+enum class CufileOperation : std::uint8_t {
+  read,
+  write,
+  handle_register,
+  handle_deregister,
+  buffer_register,
+  buffer_deregister,
+  batch_submit,
+  batch_complete,
+  batch_setup,
+  batch_cancel,
+  batch_destroy,
+  batch_enqueued,
+  batch_posix_enqueued,
+  batch_processed,
+  batch_posix_processed,
+  batch_nvfs_submit,
+  batch_p2p_submit,
+  batch_aio_submit,
+  batch_io_uring_submit,
+  batch_mixed_submit,
+  batch_total_submit,
+};
+constexpr unsigned kCufileOperations = 21;
+
+// How a GPU's bytes went, as cuFile tells ways apart.
+enum class CufileWay : std::uint8_t { posix, nvfs, p2p };
+
+struct CufileCount {
+  std::uint64_t ok = 0;
+  std::uint64_t err = 0;
+};
+
+struct CufileGpuTransfers {
+  std::uint64_t bytes = 0;
+  std::uint64_t nanoseconds = 0;
+  std::uint64_t total = 0;
+  std::uint64_t by_way[3] = {};  // By CufileWay.
+  std::uint64_t unaligned = 0;
+  std::uint64_t failed = 0;
+};
+
+struct CufileGpu {
+  CufileGpuTransfers transfers[2];  // By Op.
+  std::uint64_t registrations = 0;
+  std::uint64_t registrations_failed = 0;
+  std::uint64_t registrations_freed = 0;
+  std::uint64_t registered_bytes = 0;
+  std::uint64_t freed_bytes = 0;
+};
+
+struct CufileSums {
+  CufileCount operations[kCufileOperations];
+  std::uint64_t bytes[2] = {};  // By Op, as everywhere below.
+  std::uint64_t nanoseconds[2] = {};
+  std::uint64_t batch_bytes[2] = {};
+  std::uint64_t submit_nanoseconds = 0;
+  std::uint64_t completion_nanoseconds = 0;
+  std::uint64_t sizes[2][kCufileSizeBuckets] = {};
+  CufileGpu gpus[kCufileGpus];
+};
+static_assert(sizeof(CufileSums) % sizeof(std::uint64_t) == 0);
+
+// As it lies in the segment.
+struct CufileSection {
+  std::uint32_t level;      // What is counted now; 0 while stopped.
+  std::uint32_t gpu_count;  // That the machine has.
+  std::uint32_t chosen_level;
+  std::uint32_t reserved;
+  std::uint64_t started_ns;  // CLOCK_MONOTONIC; 0 while stopped.
+  std::uint64_t counted_ns;  // How long it was counted before that.
+  std::uint64_t last_batch_bytes[2];
+  std::uint8_t uuids[kCufileGpus][16];  // Zero for a GPU that was not used at level 3.
+  struct alignas(64) Shard {
+    CufileSums sums;
+  } shards[16];
+};
+
+// All shards of a section added up.
+struct CufileTotals {
+  unsigned level = 0;  // What was chosen to be counted.
+  bool counting = false;
+  unsigned gpu_count = 0;
+  std::uint64_t elapsed_ns = 0;  // How long it has been counted, all in all.
+  std::uint64_t last_batch_bytes[2] = {};
+  std::array<std::array<std::uint8_t, 16>, kCufileGpus> uuids{};
+  CufileSums sums;
+
+  const CufileCount& operations(CufileOperation operation) const {
+    return sums.operations[static_cast<unsigned>(operation)];
+  }
+};
+CufileTotals total_of(const CufileSection& section);
+
+// CLOCK_MONOTONIC.
+std::uint64_t nanoseconds_now();
+
+// Row 0: below 4 KiB; then a row for each power of two.
+unsigned cufile_size_bucket(std::uint64_t bytes);
+
+struct CufileTransfer {
+  Op op = Op::read;
+  bool ok = true;
+  std::uint64_t bytes = 0;
+  std::uint64_t nanoseconds = 0;
+  int gpu = -1;  // Only at level 3, and for memory of a GPU.
+  CufileWay way = CufileWay::posix;
+  bool unaligned = false;
+};
+
+class CufileCounters {
+ public:
+  explicit CufileCounters(CufileSection& section);
+
+  // 0: nothing is counted, and nothing below needs to be called. In a forked child always.
+  unsigned level() const;
+  unsigned chosen_level() const;
+  bool is_started() const;
+  CufileTotals total() const { return total_of(section_); }
+
+  void choose_level(unsigned level);
+  void start();
+  void stop();
+  void reset();
+  void set_gpu_count(unsigned count);
+  void name_gpu(int gpu, const std::uint8_t (&uuid)[16]);
+
+  // Each counts what the level asks for.
+  void add(CufileOperation operation, bool ok, std::uint64_t times = 1);
+  void add_transfer(const CufileTransfer& transfer);
+  void add_batch_entry(const CufileTransfer& transfer);
+  void add_batch_submit(unsigned entries, bool mixed, bool ok, std::uint64_t nanoseconds);
+  void add_batch_complete(std::uint64_t read_bytes, std::uint64_t written_bytes, bool ok, std::uint64_t nanoseconds);
+  void add_registration(int gpu, std::uint64_t bytes, bool ok);
+  void add_deregistration(int gpu, std::uint64_t bytes);
+
+ private:
+  CufileSums& own_sums();
+  void add_size_and_gpu(CufileSums& sums, const CufileTransfer& transfer);
+
+  CufileSection& section_;
+  const std::uint32_t forks_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,53 @@
+// Makes sense of the bytes of a statistics segment, which another process wrote: perhaps another version of Penstock,
+// perhaps somebody who only pretends. Every offset and count is checked against what is there; what does not fit is
+// refused with a reason. For the tools; the library itself reads nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/io.h"
+#include "base/status.h"
+#include "stats/cufile_counters.h"
+
+namespace penstock::core {
+
+// Bytes and operations that went one way, for one reason. Only those that were counted at all.
+struct StatsRow {
+  std::string path;
+  std::string reason;
+  Op op = Op::read;
+  std::uint64_t bytes = 0;
+  std::uint64_t operations = 0;
+};
+
+// How large a path's requests were and how long they took; buckets as in layout.h.
+struct StatsHistogram {
+  std::string path;
+  Op op = Op::read;
+  std::vector<std::uint64_t> sizes;
+  std::vector<std::uint64_t> latencies;  // All zero where nobody measured.
+  std::uint64_t latency_sum = 0;         // Nanoseconds.
+};
+
+struct StatsSnapshot {
+  std::uint64_t id = 0;  // Tells the sessions of a process apart, and stays the same as long as they live.
+  std::int64_t pid = 0;  // As the process sees itself, which in a container is not as we see it.
+  std::uint64_t opened_ns = 0;
+  std::string library;
+  std::vector<StatsRow> rows;
+  std::vector<StatsHistogram> histograms;
+  CufileTotals cufile;
+};
+
+// The bytes begin at a multiple of 64, as mappings do; they may change meanwhile. Fails with `unsupported` for another
+// format, with `bad_setting` for nonsense.
+Result<StatsSnapshot> read_segment(std::span<const std::byte> segment);
+
+// The nanoseconds that the fraction `quantile` of all requests did not exceed; 0 where there were none.
+std::uint64_t latency_quantile(std::span<const std::uint64_t> latencies, double quantile);
+
+}  // namespace penstock::core

@@ -1,0 +1,37 @@
+// Zeroed memory that other processes of the same user, and root, can read: a memfd, found through /proc/PID/fd. So no
+// file is left whatever ends the process, nobody can guess or prepare a name, and the kernel decides who may look.
+// Where no memfd is to be had it is plain memory, and sharing() says why.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace penstock::core {
+
+class Segment {
+ public:
+  Segment(const char* name, std::size_t size);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  const Status& sharing() const { return sharing_; }
+
+ private:
+  Status share(const char* name);
+
+  const std::size_t size_;
+  std::byte* data_ = nullptr;
+  UniqueFd fd_;
+  dev_t device_ = 0;  // Of the memfd: a program may have closed our descriptor and been given its number again.
+  ino_t inode_ = 0;
+  Status sharing_;
+};
+
+}  // namespace penstock::core

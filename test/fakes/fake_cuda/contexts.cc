@@ -1,0 +1,173 @@
+// Starting, devices, contexts and captures.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <thread>
+
+#include "fakes/fake_cuda/world.h"
+
+namespace penstock::fake_cuda {
+
+World& world() {
+  static World* const one = new World;
+  return *one;
+}
+thread_local std::vector<CUcontext> stack;
+thread_local int capture_mode = 0;
+thread_local bool in_call = false;
+
+CUresult enter() {
+  if (world().down) return CUDA_ERROR_DEINITIALIZED;
+  if (world().process != ::getpid()) return kNotInitialized;
+  return in_call ? kNotPermitted : CUDA_SUCCESS;
+}
+
+CUresult check(const Owned& owner) {
+  const bool alive = owner.context->alive && owner.context->id == owner.id;
+  if (!alive && world().last_id > owner.id) std::abort();
+  if (!alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return current() == owner.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult outside_capture() {
+  const bool concerned = world().captures > 0 && world().capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+  if (!concerned || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  world().spoiled = true;
+  return kCapturing;
+}
+
+CUresult need_context() {
+  if (current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return current()->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+namespace {
+
+CUcontext revive(CUcontext context, int device) {
+  *context = {++world().last_id, device, true, 0};
+  return context;
+}
+
+}  // namespace
+}  // namespace penstock::fake_cuda
+
+using namespace penstock::fake_cuda;
+
+// A table of calls: kept dense, to be read as one.
+// clang-format off
+CALL(fake_cuda_shut_down) { world().down = true; return 0; }
+CALL(fake_cuda_fail_at, int number) { const std::unique_lock lock(world().mutex); world().fail_at = number; return 0; }
+CALL(cuInit, unsigned) {
+  if (world().process != 0 && world().process != ::getpid()) return kNotInitialized;
+  const std::unique_lock lock(world().mutex);
+  if (world().down) return CUDA_ERROR_DEINITIALIZED;
+  if (const char* result = std::getenv("PENSTOCK_FAKE_CUDA_INIT")) return std::atoi(result);
+  world().process = ::getpid();
+  return 0;
+}
+CALL(cuGetErrorName, CUresult result, const char** name) {
+  *name = result == 100 ? "CUDA_ERROR_NO_DEVICE" : "CUDA_ERROR"; return 0;
+}
+CALL(cuGetErrorString, CUresult, const char** text) { *text = "as the fake driver was told"; return 0; }
+CALL(cuDriverGetVersion, int* version) {
+#ifdef PENSTOCK_FAKE_CUDA_11
+  *version = 11040;
+#else
+  *version = 13000;
+#endif
+  return 0;
+}
+CALL(cuDeviceGetCount, int* count) { ENTER; *count = kDevices; return 0; }
+CALL(cuDeviceGet, CUdevice* device, int ordinal) { ENTER; *device = ordinal; return ordinal < kDevices ? 0 : 101; }
+CALL(cuDeviceGetName, char* name, int, CUdevice) { ENTER; std::strcpy(name, "Fake GPU"); return 0; }
+CALL(cuDeviceGetPCIBusId, char* id, int, CUdevice device) {
+  ENTER; std::strcpy(id, device ? "00000000:AC:00.0" : "0000:AB:00.0"); return 0;
+}
+CALL(cuDeviceTotalMem_v2, std::size_t* bytes, CUdevice) { ENTER; *bytes = std::size_t{8} << 30; return 0; }
+CALL(cuDeviceGetAttribute, int* value, int attribute, CUdevice) {
+  ENTER; *value = attribute == 75 ? 9 : 1; return 0;  // Compute capability 9.1; everything else there is.
+}
+#ifdef PENSTOCK_FAKE_CUDA_11
+CALL(cuDeviceGetUuid, char* uuid, CUdevice device) { ENTER; std::memset(uuid, 0x11 + device, 16); return 0; }
+#else
+CALL(cuDeviceGetUuid_v2, char* uuid, CUdevice device) { ENTER; std::memset(uuid, 0x11 + device, 16); return 0; }
+CALL(cuCtxGetId, CUcontext context, unsigned long long* id) {
+  ENTER; *id = context->id; return context->alive ? 0 : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+#endif
+
+CALL(cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device) {
+  ENTER; *context = &world().contexts[device];
+  if (!(*context)->alive) revive(*context, device);
+  return ++(*context)->users, 0;
+}
+CALL(cuDevicePrimaryCtxReset_v2, CUdevice device) { ENTER; forget_context(&world().contexts[device], lock); return 0; }
+CALL(cuDevicePrimaryCtxRelease_v2, CUdevice device) {
+  ENTER; CUcontext context = &world().contexts[device];
+  if (!context->alive || context->users == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--context->users == 0) forget_context(context, lock);
+  return 0;
+}
+CALL(cuCtxCreate_v2, CUcontext* context, unsigned, CUdevice device) {
+  ENTER;
+  for (CUctx_st* slot = world().contexts + kDevices; slot != std::end(world().contexts); ++slot) {
+    if (!slot->alive) return stack.push_back(*context = revive(slot, device)), 0;
+  }
+  return 2;
+}
+CALL(cuCtxDestroy_v2, CUcontext context) {
+  ENTER; forget_context(context, lock);
+  if (current() == context) stack.pop_back();
+  return 0;
+}
+CALL(cuCtxGetCurrent, CUcontext* context) { ENTER; *context = current(); return 0; }
+CALL(cuCtxSetCurrent, CUcontext context) {
+  ENTER; if (!stack.empty()) stack.pop_back();
+  if (context != nullptr) stack.push_back(context);
+  return 0;
+}
+CALL(cuCtxPushCurrent_v2, CUcontext context) { ENTER; stack.push_back(context); return 0; }
+CALL(cuCtxPopCurrent_v2, CUcontext* context) {
+  ENTER; REQUIRE(stack.empty() ? CUDA_ERROR_INVALID_CONTEXT : 0); *context = current(); stack.pop_back(); return 0;
+}
+CALL(cuCtxGetApiVersion, CUcontext context, unsigned* version) {
+  ENTER; *version = 3020; return context->alive ? 0 : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+CALL(cuCtxGetDevice, CUdevice* device) { ENTER; REQUIRE(need_context()); *device = current()->device; return 0; }
+CALL(cuCtxGetStreamPriorityRange, int* least, int* greatest) {
+  ENTER; REQUIRE(need_context()); *least = 0; *greatest = -5; return 0;
+}
+CALL(cuCtxSynchronize) {
+  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context()); return drive_all(current(), lock), 0;
+}
+
+CALL(cuThreadExchangeStreamCaptureMode, int* mode) { std::swap(*mode, capture_mode); return 0; }
+CALL(cuStreamBeginCapture_v2, CUstream stream, int mode) {
+  ENTER; REQUIRE(stream->capturing ? CUDA_ERROR_INVALID_VALUE : 0);
+  if (world().captures++ == 0) world().spoiled = false, world().capture_mode = mode;
+  stream->capturing = true;
+  return 0;
+}
+CALL(cuStreamEndCapture, CUstream stream, void** graph) {
+  ENTER; REQUIRE(stream->capturing ? 0 : CUDA_ERROR_INVALID_VALUE);
+  stream->capturing = false;
+  --world().captures;
+  static int empty = 0;
+  *graph = world().spoiled ? nullptr : &empty;
+  return world().spoiled ? kCaptureSpoiled : 0;
+}
+CALL(cuStreamIsCapturing, CUstream handle, int* status) {
+  ENTER; CUresult result = 0; const CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  const bool beside = std::any_of(world().streams.begin(), world().streams.end(), [&](const auto& other) {
+    return other.capturing && other.blocking && other.owner.context == stream->owner.context;
+  });
+  if (reinterpret_cast<std::uintptr_t>(handle) < 2 && beside) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  *status = !stream->capturing ? 0 : world().spoiled ? 2 : 1;
+  return 0;
+}
+CALL(cuGraphDestroy, void*) { return 0; }
+// clang-format on

@@ -1,0 +1,248 @@
+// How streams get on: what stands in whose way, the threads that keep them going, and who waits for them.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "fakes/fake_cuda/world.h"
+
+namespace penstock::fake_cuda {
+namespace {
+
+constexpr auto kPause = std::chrono::microseconds(100);
+#ifdef PENSTOCK_FAKE_CUDA_11
+constexpr unsigned kCallThreadsMax = 1;
+#else
+constexpr unsigned kCallThreadsMax = 1024;  // As measured: one that waits does not keep others from running.
+#endif
+constexpr unsigned kHeldForKernels = 8;  // From so many held streams on, no kernel runs,
+constexpr unsigned kHeldForCopies = 4;   // and with so many copies behind holds, no copy of that direction.
+
+bool has_reached(const Work& wait) {
+  const auto* word = static_cast<std::uint32_t*>(pointer(wait.to));
+  const std::uint32_t seen = std::atomic_ref(*const_cast<std::uint32_t*>(word)).load(std::memory_order_acquire);
+  return static_cast<std::int32_t>(seen - wait.value) >= 0;
+}
+
+bool is_crowded_out(const Work& work) {
+  unsigned held = 0;
+  for (const CUstream_st& stream : world().streams) {
+    if (!is_held(stream)) continue;
+    const bool counts = work.kind == Work::Kind::kernel ||
+                        std::any_of(stream.pending.begin(), stream.pending.end(), [&](const Work& behind) {
+                          return behind.kind == Work::Kind::copy && behind.to_device == work.to_device;
+                        });
+    held += counts ? 1 : 0;
+  }
+  return held >= (work.kind == Work::Kind::kernel ? kHeldForKernels : kHeldForCopies);
+}
+
+void do_work(const Work& work) {
+  if (work.kind == Work::Kind::copy) std::memmove(pointer(work.to), pointer(work.from), work.size);
+  if (work.kind == Work::Kind::fill) std::memset(pointer(work.to), static_cast<int>(work.value), work.size);
+  if (work.kind == Work::Kind::write) {
+    std::atomic_ref(*static_cast<std::uint32_t*>(pointer(work.to))).store(work.value, std::memory_order_release);
+  }
+  if (work.kind == Work::Kind::kernel) {
+    auto* descriptor = static_cast<CUdeviceptr*>(pointer(work.from));
+    const auto at = [&](int i) { return std::atomic_ref(descriptor[i]).load(std::memory_order_relaxed); };
+    const CUdeviceptr to = at(0), from = at(1), size = at(2);
+    if (size > 0) std::memcpy(pointer(to), pointer(from), size);
+  }
+}
+
+bool keep_going() {
+  bool any = false;
+  for (CUstream_st& stream : world().streams) {
+    const auto live = [](const Work& work) { return work.goes_by_itself(); };
+    while (std::any_of(stream.pending.begin(), stream.pending.end(), live) && step(&stream)) any = true;
+  }
+  return any;
+}
+
+bool has_live_work() {
+  return std::any_of(world().streams.begin(), world().streams.end(), [](const CUstream_st& stream) {
+    return std::any_of(stream.pending.begin(), stream.pending.end(),
+                       [](const Work& work) { return work.goes_by_itself(); });
+  });
+}
+
+// The GPU.
+void* run_streams(void*) {
+  std::unique_lock lock(world().mutex);
+  for (;;) {
+    if (keep_going()) world().changed.notify_all();
+    else if (has_live_work()) world().changed.wait_for(lock, kPause);
+    else world().changed.wait(lock);
+  }
+}
+
+void start_thread(void* (*body)(void*)) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  if (::pthread_create(&thread, nullptr, body, nullptr) != 0) std::abort();
+  ::pthread_detach(thread);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// A thread of the driver's for host functions. Where all are busy, the last one brings another.
+void* run_calls(void*) {
+  in_call = true;
+  std::unique_lock lock(world().mutex);
+  for (;;) {
+    world().changed.wait(lock, [] { return !world().calls.empty(); });
+    const CUstream stream = world().calls.front();
+    world().calls.pop_front();
+    const Work call = stream->pending.front();
+    if (++world().busy_call_threads == world().call_threads && world().call_threads < kCallThreadsMax) {
+      ++world().call_threads;
+      start_thread(run_calls);
+    }
+    lock.unlock();
+    call.function(pointer(call.to));
+    lock.lock();
+    --world().busy_call_threads;
+    stream->calling = false;
+    stream->pending.pop_front();
+    ++stream->landed;
+    world().changed.notify_all();
+  }
+}
+
+void start_threads() {
+  if (std::exchange(world().threads_started, true)) return;
+  world().call_threads = 1;
+  start_thread(run_streams);
+  start_thread(run_calls);
+}
+
+// Each context has a default stream; each thread another one of its own.
+CUstream default_stream(bool of_thread) {
+  using Key = std::pair<CUcontext, unsigned long long>;
+  static thread_local std::map<Key, CUstream> of_this_thread;
+  CUstream& stream = (of_thread ? of_this_thread : world().legacy_streams)[Key{current(), current()->id}];
+  if (stream == nullptr) stream = &world().streams.emplace_back(CUstream_st{.owner = {current(), current()->id}});
+  return stream;
+}
+
+CUstream legacy_of(const CUstream_st& stream) {
+  const auto found = world().legacy_streams.find({stream.owner.context, stream.owner.id});
+  return found == world().legacy_streams.end() ? nullptr : found->second;
+}
+
+// The default stream waits for the context's blocking streams, and they for it.
+void add_turns(CUstream_st& stream, Work& work) {
+  const CUstream legacy = legacy_of(stream);
+  const auto add = [&](CUstream other) {
+    if (other != &stream && !other->pending.empty()) work.after.emplace_back(other, other->end());
+  };
+  if (legacy == &stream) {
+    for (CUstream_st& other : world().streams) {
+      const bool same = other.owner.context == stream.owner.context && other.owner.id == stream.owner.id;
+      if (same && other.blocking) add(&other);
+    }
+  } else if (legacy != nullptr && stream.blocking) {
+    add(legacy);
+  }
+}
+
+}  // namespace
+
+bool is_held(const CUstream_st& stream) {
+  if (stream.pending.empty() || stream.calling) return false;
+  return stream.pending.front().kind == Work::Kind::wait && !has_reached(stream.pending.front());
+}
+
+CUstream resolve(CUstream handle, CUresult& result) {
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  if (number > 2) {
+    result = check(handle->owner);
+    return result == CUDA_SUCCESS ? handle : nullptr;
+  }
+  result = need_context();
+  return result == CUDA_SUCCESS ? default_stream(number == 2) : nullptr;
+}
+
+CUresult enqueue(CUstream handle, Work work) {
+  CUresult result = CUDA_SUCCESS;
+  const CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  if (world().fail_at > 0 && --world().fail_at == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capturing) return CUDA_SUCCESS;  // It is a node of the graph, which nobody runs.
+  const bool captured_beside = std::any_of(world().streams.begin(), world().streams.end(), [&](const auto& other) {
+    return other.capturing && other.blocking && other.owner.context == stream->owner.context;
+  });
+  if (stream == legacy_of(*stream) && captured_beside) {
+    world().spoiled = true;
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  add_turns(*stream, work);
+  if (work.goes_by_itself()) start_threads();
+  stream->pending.push_back(std::move(work));
+  world().changed.notify_all();
+  return CUDA_SUCCESS;
+}
+
+bool step(CUstream stream) {
+  if (stream->pending.empty() || stream->calling) return false;
+  const Work& work = stream->pending.front();
+  for (const auto& [other, target] : work.after) {
+    if (other->landed < target) return step(other);
+  }
+  if (work.kind == Work::Kind::call) {
+    stream->calling = true;
+    world().calls.push_back(stream);
+    world().changed.notify_all();
+    return false;
+  }
+  if (work.kind == Work::Kind::wait && !has_reached(work)) return false;
+  if ((work.kind == Work::Kind::kernel || work.kind == Work::Kind::copy) && is_crowded_out(work)) return false;
+  do_work(work);
+  stream->pending.pop_front();
+  ++stream->landed;
+  return true;
+}
+
+void drive(CUstream stream, std::size_t target, std::unique_lock<std::mutex>& lock) {
+  while (stream->landed < target) {
+    if (!step(stream)) world().changed.wait_for(lock, kPause);
+  }
+}
+
+void drive_all(CUcontext context, std::unique_lock<std::mutex>& lock) {
+  for (std::size_t i = 0; i < world().streams.size(); ++i) {
+    CUstream_st& stream = world().streams[i];
+    if (stream.owner.context == context && stream.owner.id == context->id) drive(&stream, stream.end(), lock);
+  }
+}
+
+// What its streams had before them never happens, but for a call that has begun.
+void forget_context(CUcontext context, std::unique_lock<std::mutex>& lock) {
+  context->alive = false;
+  const auto is_ours = [&](const CUstream_st& stream) {
+    return stream.owner.context == context && stream.owner.id == context->id;
+  };
+  world().changed.wait(lock, [&] {
+    return std::none_of(world().streams.begin(), world().streams.end(),
+                        [&](const CUstream_st& stream) { return is_ours(stream) && stream.calling; });
+  });
+  for (CUstream_st& stream : world().streams) {
+    if (!is_ours(stream)) continue;
+    stream.landed += stream.pending.size();
+    stream.pending.clear();
+  }
+  std::erase_if(world().blocks, [&](const auto& each) {
+    const bool gone = each.second.context == context;
+    if (gone && each.second.type == CU_MEMORYTYPE_DEVICE) give_back_pages(each.first, each.second.size);
+    return gone;
+  });
+}
+
+}  // namespace penstock::fake_cuda

@@ -1,0 +1,151 @@
+// Streams, events, kernels, and what is queued on them.
+#include <cstdlib>
+#include <cstring>
+
+#include "fakes/fake_cuda/world.h"
+
+namespace penstock::core::cuda {
+struct CUmod_st {};
+struct CUfunc_st {};
+}  // namespace penstock::core::cuda
+
+namespace penstock::fake_cuda {
+namespace {
+
+#ifdef PENSTOCK_FAKE_CUDA_11
+constexpr bool kOld = true;
+#else
+constexpr bool kOld = false;
+#endif
+
+// A copy between the host and memory of the stream's own GPU.
+CUresult queue_on_device(CUdeviceptr on_device, Work work, CUstream handle) {
+  CUresult result = CUDA_SUCCESS;
+  const CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  const auto block = find(on_device);
+  if (block == world().blocks.end() || on_device + work.size > block->first + block->second.mapped)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (block->second.device != stream->owner.context->device) return CUDA_ERROR_INVALID_VALUE;
+  return enqueue(handle, std::move(work));
+}
+
+CUresult make_stream(CUstream* made, unsigned flags, int priority) {
+  REQUIRE(need_context());
+  *made = &world().streams.emplace_back(CUstream_st{
+      .owner = {current(), current()->id}, .blocking = (flags & CU_STREAM_NON_BLOCKING) == 0, .priority = priority});
+  return CUDA_SUCCESS;
+}
+
+CUresult queue_word(Work::Kind kind, CUstream stream, CUdeviceptr word, std::uint32_t value) {
+  const char* allowed = std::getenv("PENSTOCK_FAKE_CUDA_WORDS");
+  if (kOld || (allowed != nullptr && *allowed == '0')) return kNotSupported;
+  const auto block = find(word);
+  if (word % 4 != 0 || block == world().blocks.end() || block->second.mapped == 0) return CUDA_ERROR_INVALID_VALUE;
+  return enqueue(stream, {.kind = kind, .to = word, .value = value});
+}
+
+CUmod_st module;
+CUfunc_st copy_kernel;
+
+}  // namespace
+}  // namespace penstock::fake_cuda
+
+using namespace penstock::fake_cuda;
+
+// A table of calls: kept dense, to be read as one.
+// clang-format off
+CALL(cuMemcpyHtoDAsync_v2, CUdeviceptr to, const void* from, std::size_t size, CUstream stream) {
+  ENTER; return queue_on_device(
+    to, {.kind = Work::Kind::copy, .to = to, .from = address(from), .size = size, .to_device = true}, stream);
+}
+CALL(cuMemcpyDtoHAsync_v2, void* to, CUdeviceptr from, std::size_t size, CUstream stream) {
+  ENTER;
+  return queue_on_device(from, {.kind = Work::Kind::copy, .to = address(to), .from = from, .size = size}, stream);
+}
+CALL(cuMemsetD8Async, CUdeviceptr to, unsigned char value, std::size_t size, CUstream stream) {
+  ENTER; return queue_on_device(to, {.kind = Work::Kind::fill, .to = to, .size = size, .value = value}, stream);
+}
+CALL(cuStreamCreate, CUstream* stream, unsigned flags) { ENTER; return make_stream(stream, flags, 0); }
+CALL(cuStreamCreateWithPriority, CUstream* stream, unsigned flags, int priority) {
+  ENTER; return make_stream(stream, flags, priority);
+}
+CALL(cuStreamGetPriority, CUstream stream, int* priority) {
+  ENTER; REQUIRE(check(stream->owner)); *priority = stream->priority; return 0;
+}
+CALL(cuStreamGetCtx, CUstream handle, CUcontext* context) {
+  ENTER;
+  if (reinterpret_cast<std::uintptr_t>(handle) <= 2) { REQUIRE(need_context()); *context = current(); return 0; }
+  if (!handle->owner.context->alive && world().last_id > handle->owner.id) std::abort();
+  *context = handle->owner.context; return 0;
+}
+CALL(cuStreamQuery, CUstream handle) {
+  ENTER; REQUIRE(outside_capture()); CUresult result = 0; const CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  if (stream->pending.empty()) return 0;
+  return step(stream), CUDA_ERROR_NOT_READY;
+}
+CALL(cuStreamSynchronize, CUstream handle) {
+  ENTER; REQUIRE(outside_capture()); CUresult result = 0; const CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  if (stream->capturing) return world().spoiled = true, kCapturing;
+  if (reinterpret_cast<std::uintptr_t>(handle) < 2) REQUIRE(enqueue(handle, {}));  // Behind the other streams.
+  return drive(stream, stream->end(), lock), 0;
+}
+CALL(cuStreamDestroy_v2, CUstream stream) { ENTER; return check(stream->owner); }
+CALL(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned) {
+  ENTER; if (event->stream == nullptr) return 0;
+  return enqueue(stream, {.after = {{event->stream, event->target}}});
+}
+CALL(cuLaunchHostFunc, CUstream stream, void (*function)(void*), void* argument) {
+  ENTER; return enqueue(stream, {.kind = Work::Kind::call, .to = address(argument), .function = function});
+}
+// Drivers of CUDA 11.4 know the first version, which nobody allowed.
+#ifdef PENSTOCK_FAKE_CUDA_11
+#define cuStreamWaitValue32_v2 cuStreamWaitValue32
+#define cuStreamWriteValue32_v2 cuStreamWriteValue32
+#endif
+CALL(cuStreamWaitValue32_v2, CUstream stream, CUdeviceptr word, std::uint32_t value, unsigned flags) {
+  ENTER; if (flags != CU_STREAM_WAIT_VALUE_GEQ) return kNotSupported;
+  return queue_word(Work::Kind::wait, stream, word, value);
+}
+CALL(cuStreamWriteValue32_v2, CUstream stream, CUdeviceptr word, std::uint32_t value, unsigned) {
+  ENTER; return queue_word(Work::Kind::write, stream, word, value);
+}
+CALL(cuModuleLoadData, CUmodule* made, const void* image) {
+  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
+  *made = &module;
+  return std::strstr(static_cast<const char*>(image), ".version") != nullptr ? 0 : 218;  // Invalid PTX.
+}
+CALL(cuModuleGetFunction, CUfunction* function, CUmodule, const char* name) {
+  ENTER; *function = &copy_kernel; return std::strcmp(name, "penstock_copy") == 0 ? 0 : kNotFound;
+}
+CALL(cuLaunchKernel, CUfunction, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
+     CUstream stream, void** parameters, void**) {
+  ENTER; if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
+  const CUdeviceptr descriptor = *static_cast<CUdeviceptr*>(parameters[0]);
+  REQUIRE(find(descriptor) == world().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
+  return enqueue(stream, {.kind = Work::Kind::kernel, .from = descriptor});
+}
+CALL(cuEventCreate, CUevent* event, unsigned) {
+  ENTER; REQUIRE(need_context());
+  *event = &world().events.emplace_back(CUevent_st{.owner = {current(), current()->id}}); return 0;
+}
+CALL(cuEventRecord, CUevent event, CUstream handle) {
+  ENTER; REQUIRE(check(event->owner)); CUresult result = 0; const CUstream stream = resolve(handle, result);
+  if (stream == nullptr) return result;
+  if (reinterpret_cast<std::uintptr_t>(handle) < 2) REQUIRE(enqueue(handle, {}));  // Behind the other streams.
+  event->stream = stream; event->target = stream->end(); return 0;
+}
+CALL(cuEventQuery, CUevent event) {
+  ENTER; REQUIRE(outside_capture()); REQUIRE(check(event->owner));
+  if (event->stream == nullptr || event->stream->landed >= event->target) return 0;
+  return step(event->stream), CUDA_ERROR_NOT_READY;
+}
+CALL(cuEventSynchronize, CUevent event) {
+  ENTER; REQUIRE(outside_capture()); REQUIRE(check(event->owner));
+  if (event->stream != nullptr) drive(event->stream, event->target, lock);
+  return 0;
+}
+CALL(cuEventDestroy_v2, CUevent event) { ENTER; return check(event->owner); }
+// clang-format on

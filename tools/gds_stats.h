@@ -1,0 +1,16 @@
+// gds_stats: cuFile's statistics of a running process, in the layout that NVIDIA's tool of this name prints (version
+// 8).
+#pragma once
+
+#include <string>
+
+#include "stats/cufile_counters.h"
+
+namespace penstock::tools {
+
+int gds_stats_main(int argc, char** argv);
+
+// What it prints at a level of 1 to 3. Pure.
+std::string gds_stats_text(const core::CufileTotals& totals, unsigned level);
+
+}  // namespace penstock::tools

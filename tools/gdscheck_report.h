@@ -1,0 +1,30 @@
+// The sections of `gdscheck -p`. Pure: they only look at what was read. Programs find the sections by their banners and
+// the rows by "name : value".
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check_machine.h"
+#include "check_paths.h"
+#include "settings/settings.h"
+
+namespace penstock::tools {
+
+struct GdsPlatform {
+  Machine machine;
+  std::vector<PathReport> paths;
+  core::LoadedSettings loaded;
+  std::vector<std::pair<std::string, std::string>> variables;  // Of the environment, that say something to the library.
+  int cuda_version = 0;                                        // 13000; 0 where there is no driver.
+
+  // "" where files can be served; else why not.
+  std::string obstacle() const;
+};
+
+std::string version_lines(const GdsPlatform& platform);
+std::string platform_report(const GdsPlatform& platform);
+std::string file_system_report(const GdsPlatform& platform);
+
+}  // namespace penstock::tools

@@ -1,0 +1,32 @@
+// The statistics of running processes as `penstock stats` and gds_stats ask for them: with the command's name, and with
+// one sentence where they cannot be had. Only looks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stats/process_stats.h"
+
+namespace penstock::tools {
+
+struct ProcessView {
+  pid_t pid = 0;
+  std::string command;
+  std::vector<core::StatsSnapshot> sessions;
+  std::string refusal;  // Why some of its sessions could not be read; "" where all could.
+};
+
+// Throws a Failure: exit code 1 where there is no such process, or it is not ours to look at; 77 where it has no
+// session open.
+ProcessView look_at(pid_t pid);
+// Nothing where the process, or its last session, has ended meanwhile.
+std::optional<ProcessView> look_again(pid_t pid);
+
+struct MachineView {
+  std::vector<ProcessView> processes;
+  unsigned hidden = 0;
+};
+MachineView look_at_all();
+
+}  // namespace penstock::tools
