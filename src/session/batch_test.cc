@@ -62,12 +62,13 @@ class HeldStorage final : public FakeStorage {
 
 class BatchTest : public testing::Test {
  protected:
-  BatchTest() {
+  explicit BatchTest(std::uint64_t ring_bytes = 0) {
     auto storage = std::make_unique<HeldStorage>();
     storage->content.resize(64 << 20);
     storage_ = storage.get();
-    const Config config =
-        make_config({.workers = kThreads}, [](const char*) -> const char* { return nullptr; }).value();
+    const Config config = make_config({.ring_bytes = ring_bytes, .workers = kThreads}, [](const char*) -> const char* {
+                            return nullptr;
+                          }).value();
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
     file_ = *session_->register_file(FakeStorage::kUserFd);
   }
@@ -159,6 +160,23 @@ TEST_F(BatchTest, ASubmissionEndsWithTheLastOfItsEntries) {
   EXPECT_EQ(good, 2u);
   EXPECT_EQ(bytes[0], 3 * 5000u + 2 * 4096u);
   EXPECT_EQ(bytes[1], 700u);
+}
+
+class SmallRingBatchTest : public BatchTest {
+ protected:
+  SmallRingBatchTest() : BatchTest(4 << 20) {}
+};
+
+TEST_F(SmallRingBatchTest, LeavesRoomForOtherRequestsInASmallRing) {
+  Batch& batch = open_batch(64);
+  char* device = device_memory(16 * kLarge);
+  std::vector<BatchEvent> events(64);
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(batch.submit(entries(16, Op::read, device, 4096)).ok());
+    EXPECT_TRUE(session_->transfer({Op::read, file_, device, 8 * kLarge, 0, 0}).status.ok());
+    ASSERT_EQ(batch.reap(events, 16, std::nullopt), 16u);
+    for (unsigned i = 0; i < 16; ++i) EXPECT_TRUE(events[i].outcome.status.ok());
+  }
 }
 
 TEST_F(BatchTest, HasRoomForWhatWasReapedAndRefusesMoreAsAWhole) {

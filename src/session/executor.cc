@@ -13,6 +13,13 @@ namespace {
 constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
 constexpr unsigned kQueueDepth = 32;
 
+// A queue keeps what it has pinned. All of them together take no more than half of a device's ring, so that lanes of
+// other requests find room.
+bool is_worth_queues(const Config& config, unsigned threads) {
+  constexpr std::uint64_t kQueueBytes = kQueueDepth * (kQueuedBytesMax + 4096);
+  return threads * kQueueBytes <= config.ring_bytes / 2;
+}
+
 bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
 
 }  // namespace
@@ -20,13 +27,13 @@ bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job
 // One thread's part: its queue, and what it has in flight there.
 class Executor::Hand {
  public:
-  explicit Hand(Session& session) : session_(session) {}
+  Hand(Session& session, unsigned threads) : session_(session), queues_(is_worth_queues(session.config(), threads)) {}
 
   bool is_idle() const { return in_flight_ == 0; }
   unsigned room() const { return kQueueDepth - in_flight_; }
 
   void carry_out(Job& job) {
-    if (is_large(job) || !open_queue()) return move_now(job);
+    if (!queues_ || is_large(job) || !open_queue()) return move_now(job);
     const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job));
     // What the queue has no room for (pinned memory, one device more) goes like a call of its own.
     if (status.is(Code::limit) || status.is(Code::closed)) return move_now(job);
@@ -59,6 +66,7 @@ class Executor::Hand {
   }
 
   Session& session_;
+  const bool queues_;
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
 };
@@ -132,7 +140,7 @@ unsigned Executor::take(std::span<Job*> jobs, bool wait) {
 }
 
 void Executor::loop() {
-  Hand hand(session_);
+  Hand hand(session_, threads_max_);
   std::array<Job*, kGrabMax> jobs;
   for (;;) {
     const bool idle = hand.is_idle();

@@ -74,8 +74,8 @@ void held_streams(World& world) {
   const Address memory = world.memory(kStreams * kMiB);
   std::vector<Handle> streams;
   std::vector<Request> requests(kStreams);
+  for (unsigned i = 0; i < kStreams; ++i) streams.push_back(world.stream());
   for (unsigned i = 0; i < kStreams; ++i) {
-    streams.push_back(world.stream());
     world.hold(streams[i], i);
     requests[i] = {65536, i * 65536, static_cast<off_t>(i * kMiB)};
     read_async(world, memory, requests[i], streams[i]);
