@@ -5,6 +5,7 @@
 #include "abi/cufile_config.h"
 #include "abi/cufile_stats.h"
 #include "base/log.h"
+#include "session/streams.h"
 
 namespace penstock::core {
 namespace {
@@ -77,6 +78,7 @@ Status CufileDriver::try_open_session_locked() {
   session_ = std::move(*opened);
   userspace_files_ = std::make_unique<UserspaceFiles>();
   std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
+  session_->session->streams().prepare();  // Before the program's streams are busy.
   gate_.open();
   was_open_ = true;
   CufileStats::instance().session_opened(*session_->session,

@@ -1,5 +1,7 @@
 #include "session/streams.h"
 
+#include <algorithm>
+
 namespace penstock::core {
 namespace {
 
@@ -69,8 +71,15 @@ Status Streams::register_stream(void* stream, unsigned flags) {
   return flags_.try_emplace({*home, stream}, flags).second ? success() : failure(Code::invalid_argument, kStep);
 }
 
+bool Streams::is_registered(void* stream) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(flags_.begin(), flags_.end(), [&](const auto& known) { return known.first.second == stream; });
+}
+
 Status Streams::deregister_stream(void* stream) {
   constexpr const char* kStep = "deregister the stream";
+  // The driver crashes on handles that it never gave out, so it is not asked about those.
+  if (!is_registered(stream)) return failure(Code::invalid_argument, kStep);
   const Result<StreamHome*> home = home_of(stream, kStep);
   if (!home.ok()) return home.status();
   {

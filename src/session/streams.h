@@ -38,6 +38,7 @@ class Streams {
 
   Result<StreamHome*> home_of(void* stream, const char* step);
   unsigned flags_of(const Key& key);
+  bool is_registered(void* stream);  // In whatever context.
   StreamRequest* take_request();
 
   Session& session_;
