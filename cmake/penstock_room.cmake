@@ -15,8 +15,8 @@ endif()
 if(PENSTOCK_SANITIZE)
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                                                   -fno-sanitize=vptr
-    # Instrumented, GCC 12 sees the first inside <regex> and <variant>, where it is not; the second is about a fence that
-    # other processes need.
+    # Instrumented, GCC 12 sees the first inside <regex> and <variant>, where it is not; the second is about a fence
+    # that other processes need.
     "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-tsan>")
   target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
 endif()
