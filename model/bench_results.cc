@@ -50,8 +50,8 @@ Measurement measurement_of(const json& result, const std::string& where) {
   one.operation = operation.is_string() ? operation.get<std::string>() : "read";
   const json direct = result["result"].value("direct_bytes", json(0)),
              cached = result["result"].value("cached_bytes", json(0));
-  const bool is_direct = direct.is_number() && cached.is_number() && direct.get<double>() > cached.get<double>();
-  one.group = fmt::format("{}, {}, {}", one.operation, path_of(result), is_direct ? "O_DIRECT" : "page cache");
+  one.is_direct = direct.is_number() && cached.is_number() && direct.get<double>() > cached.get<double>();
+  one.group = fmt::format("{}, {}, {}", one.operation, path_of(result), one.is_direct ? "O_DIRECT" : "page cache");
   return one;
 }
 

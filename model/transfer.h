@@ -32,6 +32,7 @@ struct Measurement {
   double threads = 1;
   double depth = 1;
   double bytes_per_s = 0;
+  bool is_direct = false;  // Most bytes went past the page cache.
   double in_flight() const { return threads * depth; }
 };
 

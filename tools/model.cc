@@ -26,7 +26,7 @@ constexpr const char* kExamples =
     "  penstock model load --parameters 109 --precision fp8\n"
     "  penstock model compare results.json                  predicted beside measured\n"
     "  penstock model constants                             every number the models take from elsewhere\n"
-    "Exit code: 0 done, 1 failed, 2 wrong usage.";
+    "Exit code: 0 done, 1 failed, 2 wrong usage or input, 77 not applicable here.";
 
 std::vector<model::ConstantFacts> all_constants() {
   std::vector<model::ConstantFacts> all(model::constant_table().begin(), model::constant_table().end());

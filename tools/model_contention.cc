@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <memory>
 
 #include "context.h"
@@ -11,17 +10,21 @@
 #include "model/pcie/builtin_machines.h"
 #include "model/pcie/flow_level.h"
 #include "model/pcie/hwloc_file.h"
+#include "model/pcie/measured_drives.h"
 #include "model/pcie/pci_topology.h"
 #include "model/pcie/simulator.h"
 #include "model/pcie/timeline_svg.h"
 #include "model/pcie/topology_file.h"
 #include "model_contention_report.h"
+#include "model_output.h"
 #include "topology/platform.h"
 #include "topology/root.h"
 #include "units.h"
 
 namespace penstock::tools {
 namespace {
+
+constexpr std::uint64_t kUnset = UINT64_MAX;
 
 struct ContentionSettings {
   std::string machine;
@@ -30,7 +33,8 @@ struct ContentionSettings {
   bool this_host = false;
   std::string root = "/";
   std::string pattern = "own-drive";
-  std::vector<std::string> pairs;  // "nvme0=gpu3"
+  std::vector<std::string> pairs;           // "nvme0=gpu3"
+  std::vector<std::string> stream_options;  // Those given that say what streams are.
   unsigned streams = 0;
   bool is_write = false;
   std::uint64_t io_bytes = 1 << 20;
@@ -40,20 +44,24 @@ struct ContentionSettings {
   std::string fence = "none";
   std::string arbitration;  // "": the file's, else round-robin.
   std::string iommu;
-  std::uint64_t burst_bytes = 0;  // 0: the file's, else 16 KiB.
-  std::uint64_t seed = 0;
+  std::uint64_t burst_bytes = kUnset;  // The file's, else 16 KiB.
+  std::uint64_t seed = kUnset;
   std::string level = "packet";
   std::vector<std::string> constants;
+  std::vector<std::string> calibrations;
   bool sweep = false;
   bool sensitivity = false;
   bool published = false;
   bool list_machines = false;
   bool print_topology = false;
   std::string svg;
+  bool overwrite = false;
   bool json = false;
 };
 
 constexpr const char* kPatterns[] = {"own-drive", "striped", "all-to-one", "nic", "host", "mixed"};
+constexpr const char* kStreamOptions[] = {"--pattern", "--pair",  "--write", "--io-size",
+                                          "--size",    "--depth", "--path",  "--fence"};
 constexpr double kHopsMax = 2e10;  // An hour of simulation or so.
 
 constexpr const char* kExamples =
@@ -61,6 +69,7 @@ constexpr const char* kExamples =
     "  penstock model contention --machine two-switch-server            eight GPUs, each from its drive\n"
     "  penstock model contention --this-host --path host --svg run.svg  what this machine would reach, with a picture\n"
     "  penstock model contention --topology server.yaml --sweep         how many streams give the most\n"
+    "  penstock model contention --hwloc host.xml                       what 'lstopo --of xml host.xml' wrote\n"
     "  penstock model contention --machine fleet --level flow --pattern striped\n"
     "  penstock model contention --machine dgx-h100 --print-topology    a start for a topology file\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or topology, 77 if this host shows no PCIe device.";
@@ -114,7 +123,8 @@ int count_sources(const ContentionSettings& settings) {
          (settings.this_host ? 1 : 0);
 }
 
-model::TopologyFile read_source(const ContentionSettings& settings, const model::PcieConstants& constants) {
+model::TopologyFile read_uncalibrated(const ContentionSettings& settings, const model::PcieConstants& constants) {
+  if (settings.root != "/" && !settings.this_host) throw Failure("--root needs --this-host", kUsage);
   if (count_sources(settings) > 1) {
     throw Failure("--machine, --topology, --hwloc and --this-host exclude each other", kUsage);
   }
@@ -122,6 +132,14 @@ model::TopologyFile read_source(const ContentionSettings& settings, const model:
   if (!settings.hwloc.empty()) return {model::read_hwloc_file(settings.hwloc, constants), {}};
   if (settings.this_host) return read_host(settings.root, constants);
   return {model::builtin_machine(settings.machine.empty() ? "two-switch-server" : settings.machine, constants), {}};
+}
+
+model::TopologyFile read_source(const ContentionSettings& settings, const model::PcieConstants& constants) {
+  model::TopologyFile file = read_uncalibrated(settings, constants);
+  if (!settings.calibrations.empty()) {
+    model::set_measured_drives(file.machine, calibrated_by(settings.calibrations, {}), constants);
+  }
+  return file;
 }
 
 // A pair "nvme0+nvme1=gpu3": the stores, then the GPU.
@@ -158,17 +176,30 @@ std::vector<model::Stream> streams_of(const ContentionSettings& settings, const 
   return streams;
 }
 
-// The streams of a topology file win over the pattern; what the command line says of rules wins over the file.
+// A topology file may bring its streams. The command line replaces them as a whole or not at all: changing one thing
+// of all of them in silence, or ignoring it, would both mislead.
+bool brings_streams(const ContentionSettings& settings, const model::TopologyFile& file) {
+  if (file.workload.streams.empty()) return false;
+  const auto& given = settings.stream_options;
+  const auto is_given = [&](const char* name) { return std::find(given.begin(), given.end(), name) != given.end(); };
+  if (is_given("--pattern") || is_given("--pair")) return false;
+  if (given.empty()) return true;
+  throw Failure(fmt::format("{} would change nothing: {} brings its own streams; --pattern or --pair replaces them",
+                            given.front(), settings.topology),
+                kUsage);
+}
+
+// What the command line says of rules wins over the file.
 void complete(const ContentionSettings& settings, model::TopologyFile& file) {
   model::Workload& workload = file.workload;
-  if (workload.streams.empty() || !settings.pairs.empty()) workload.streams = streams_of(settings, file.machine);
+  if (!brings_streams(settings, file)) workload.streams = streams_of(settings, file.machine);
   if (settings.streams != 0 && workload.streams.size() > settings.streams) workload.streams.resize(settings.streams);
   if (!settings.arbitration.empty()) {
     workload.arbitration = choice<model::Arbitration>(settings.arbitration, model::kArbitrationWords);
   }
   if (!settings.iommu.empty()) workload.iommu = choice<model::IommuMode>(settings.iommu, model::kIommuWords);
-  if (settings.burst_bytes != 0) workload.burst_bytes = settings.burst_bytes;
-  if (settings.seed != 0) workload.seed = settings.seed;
+  if (settings.burst_bytes != kUnset) workload.burst_bytes = settings.burst_bytes;
+  if (settings.seed != kUnset) workload.seed = settings.seed;
 }
 
 void refuse_endless(const model::Network& network, const model::Workload& workload) {
@@ -185,10 +216,7 @@ void refuse_endless(const model::Network& network, const model::Workload& worklo
 
 void write_svg(const ContentionSettings& settings, const ContentionReport& report) {
   if (settings.svg.empty()) return;
-  if (settings.level != "packet") throw Failure("a timeline needs --level packet", kUsage);
-  std::ofstream file(settings.svg, std::ios::binary);
-  file << model::timeline_svg(report.network, report.outcome, report.machine) << std::flush;
-  if (!file) throw Failure(fmt::format("{}: the timeline could not be written", settings.svg));
+  write_file(settings.svg, model::timeline_svg(report.network, report.outcome, report.machine), settings.overwrite);
 }
 
 // The sensitivity list builds the machine anew for each constant.
@@ -199,6 +227,8 @@ model::Sensitivity sensitivity_of(const ContentionSettings& settings, const mode
 }
 
 ContentionReport simulate(const ContentionSettings& settings) {
+  const bool is_packet_level = settings.level == "packet";
+  if (!settings.svg.empty() && !is_packet_level) throw Failure("a timeline needs --level packet", kUsage);
   const model::PcieConstants constants = constants_of(settings);
   model::TopologyFile file = read_source(settings, constants);
   complete(settings, file);
@@ -207,13 +237,10 @@ ContentionReport simulate(const ContentionSettings& settings) {
   report.level = settings.level;
   report.workload = file.workload;
   report.network = model::compile(file.machine, report.workload, constants);
-  if (settings.level == "packet") {
-    refuse_endless(report.network, report.workload);
-    report.outcome = model::simulate(report.network, report.workload);
-  } else {
-    report.outcome = model::simulate_flows(report.network, report.workload);
-  }
-  if (settings.sweep) report.sweep = model::sweep_streams(file.machine, report.workload, constants);
+  if (is_packet_level) refuse_endless(report.network, report.workload);
+  const model::Simulator simulator = is_packet_level ? model::simulate : model::simulate_flows;
+  report.outcome = simulator(report.network, report.workload);
+  if (settings.sweep) report.sweep = model::sweep_streams(file.machine, report.workload, constants, simulator);
   if (settings.sensitivity) report.sensitivity = sensitivity_of(settings, report.workload, constants);
   return report;
 }
@@ -302,6 +329,9 @@ void add_rule_options(CLI::App* command, ContentionSettings& settings) {
       ->capture_default_str();
   add_size(command, "--burst", settings.burst_bytes, "Bytes that move as one piece [16k]");
   command->add_option("--seed", settings.seed, "Of access times and arrivals [1]");
+  command->add_option("--calibrate", settings.calibrations, "Drives as 'penstock bench --direct --json' measured one")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   command->add_option("--set", settings.constants, "NAME=NUMBER: a constant; 'penstock model constants' lists them");
 }
 
@@ -310,6 +340,7 @@ void add_answer_options(CLI::App* command, ContentionSettings& settings) {
   command->add_flag("--sensitivity", settings.sensitivity, "Also tell which constants move the result most");
   command->add_flag("--published", settings.published, "Set the model beside published and measured figures");
   command->add_option("--svg", settings.svg, "Write the timeline to this file");
+  command->add_flag("--overwrite", settings.overwrite, "That file may be replaced");
   command->add_flag("--json", settings.json, "For programs");
 }
 
@@ -323,7 +354,12 @@ void add_model_contention(CLI::App& parent, int& exit_code) {
   add_rule_options(command, *settings);
   add_answer_options(command, *settings);
   command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = run_contention(*settings); });
+  command->callback([settings, command, &exit_code] {
+    for (const char* name : kStreamOptions) {
+      if (command->count(name) > 0) settings->stream_options.emplace_back(name);
+    }
+    exit_code = run_contention(*settings);
+  });
 }
 
 }  // namespace penstock::tools

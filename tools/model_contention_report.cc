@@ -77,6 +77,10 @@ void print_sweep(const model::Sweep& sweep) {
 }
 
 void print_sensitivity(const model::Sensitivity& sensitivity) {
+  if (sensitivity.influences.empty()) {
+    fmt::print("\nno constant moves the total: it hangs on what the topology file says itself\n");
+    return;
+  }
   fmt::print("\nwhat moved the total most (per cent for one per cent of the constant):\n");
   Table table({"constant", ">per cent", ">at its low GB/s", ">at its high GB/s"});
   for (std::size_t i = 0; i < std::min(sensitivity.influences.size(), kInfluenceLinesMax); ++i) {

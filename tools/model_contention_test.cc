@@ -75,6 +75,21 @@ TEST_F(Tool, ContentionReadsACapturedHost) {
   EXPECT_EQ(run(contention({"--this-host", "--root", machines + "firecracker-vm"})).exit_code, 77);
 }
 
+TEST_F(Tool, ContentionTakesDrivesFromWhatBenchMeasured) {
+  const std::string results = PENSTOCK_SOURCE_DIR "/test/fixtures/bench/host.json";
+  const Names one = {"--machine", "workstation", "--pair", "nvme0=gpu0", "--json"};
+  Names measured = one;
+  measured.insert(measured.end(), {"--calibrate", results});
+
+  const Finished done = run(contention(measured));
+
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const double rate = json::parse(done.out)["bytes_per_second"].get<double>();
+  EXPECT_GT(rate, 1.5e9);  // A virtual disk of some 2 GB/s instead of a Gen5 drive.
+  EXPECT_LT(rate, 2.2e9);
+  EXPECT_EQ(run(contention({"--calibrate", "absent.json"})).exit_code, 1);
+}
+
 TEST_F(Tool, ContentionWritesItsTimeline) {
   const Finished done = run(contention({"--machine", "workstation", "--svg", "run.svg"}));
 
@@ -82,7 +97,34 @@ TEST_F(Tool, ContentionWritesItsTimeline) {
   EXPECT_TRUE(text_of(path("run.svg")).starts_with("<svg "));
   const Finished nowhere = run(contention({"--svg", "no/such/folder/run.svg"}));
   EXPECT_EQ(nowhere.exit_code, 1);
-  EXPECT_TRUE(says(nowhere.err, "could not be written")) << nowhere.err;
+  EXPECT_TRUE(says(nowhere.err, "no/such/folder")) << nowhere.err;
+}
+
+TEST_F(Tool, ContentionDoesNotReplaceATimelineUnasked) {
+  std::ofstream(path("run.svg")) << "mine";
+  EXPECT_EQ(run(contention({"--machine", "workstation", "--svg", "run.svg"})).exit_code, 2);
+  EXPECT_EQ(text_of(path("run.svg")), "mine");
+  EXPECT_EQ(run(contention({"--machine", "workstation", "--svg", "run.svg", "--overwrite"})).exit_code, 0);
+  EXPECT_NE(text_of(path("run.svg")), "mine");
+}
+
+TEST_F(Tool, ContentionOfATopologysOwnStreamsRefusesOptionsThatWouldNotReachThem) {
+  std::ofstream(path("own.yaml")) << "nodes:\n  - {name: cpu, kind: root}\n"
+                                     "  - {name: gpu0, kind: gpu, parent: cpu, generation: 5, width: 16}\n"
+                                     "  - {name: nvme0, kind: drive, parent: cpu, generation: 4, width: 4}\n"
+                                     "streams:\n  - {gpu: gpu0, stores: [nvme0], name: mine, total_bytes: 1000000}\n";
+  const Names own = {"model", "contention", "--topology", "own.yaml"};
+  const auto with = [&](Names more) {
+    more.insert(more.begin(), own.begin(), own.end());
+    return run(more);
+  };
+
+  EXPECT_TRUE(says(with({}).out, "mine"));
+  EXPECT_EQ(with({"--depth", "1"}).exit_code, 2);
+  EXPECT_TRUE(says(with({"--depth", "1"}).err, "--depth would change nothing: own.yaml brings its own streams"));
+  const Finished replaced = with({"--pattern", "own-drive", "--size", "16M", "--depth", "1"});
+  EXPECT_EQ(replaced.exit_code, 0) << replaced.err;
+  EXPECT_FALSE(says(replaced.out, "mine")) << replaced.out;
 }
 
 TEST_F(Tool, ContentionOfAFleetAnswersAtFlowLevel) {
@@ -91,6 +133,7 @@ TEST_F(Tool, ContentionOfAFleetAnswersAtFlowLevel) {
 
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(json::parse(done.out)["streams"].size(), 1024U);
+  EXPECT_NEAR(json::parse(done.out)["bytes_per_second"].get<double>() / 3.2e12, 1, 0.01);
 }
 
 TEST_F(Tool, ContentionRefusesMistakesWithFileAndLine) {
@@ -108,6 +151,8 @@ TEST_F(Tool, ContentionRefusesWrongUsage) {
                                                {"--machine", "dgx-2", "--this-host"},
                                                {"--depth", "0"},
                                                {"--io-size", "0"},
+                                               {"--burst", "0"},
+                                               {"--root", "/tmp"},
                                                {"--pair", "nvme0"},
                                                {"--pair", "nvme0=gpu99"},
                                                {"--pattern", "circle"},

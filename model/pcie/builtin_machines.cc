@@ -110,7 +110,8 @@ Machine workstation(const PcieConstants& constants) {
 Machine fleet(const PcieConstants& constants) {
   MachineBuilder builder("fleet", kSource, constants);
   const int spine = builder.fabric("spine", kNone, 0);
-  for (int i = 0; i < 64; ++i) builder.server(numbered("storage", i), spine, 50 * kGiga);
+  for (int i = 0; i < 64; ++i)
+    builder.server(numbered("storage", i), spine, constants.storage_server_gigabytes_per_second * kGiga);
   for (int host = 0; host < 128; ++host) {
     if (host % 16 == 0) builder.fabric(numbered("leaf", host / 16), spine, 8 * 16 * 50 * kGiga / 2);
     const int leaf = builder.machine().find(numbered("leaf", host / 16));

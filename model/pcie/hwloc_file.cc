@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <pugixml.hpp>
 #include <string_view>
 
@@ -24,7 +25,7 @@ constexpr unsigned kNvmeClass = 0x0108;
 class HwlocReader {
  public:
   HwlocReader(const std::string& text, std::string name, const PcieConstants& constants)
-      : text_(text), name_(std::move(name)), builder_(name_, name_, constants) {}
+      : text_(text), name_(std::move(name)), builder_(name_, name_, constants), constants_(constants) {}
 
   Machine read() {
     pugi::xml_document document;
@@ -70,7 +71,7 @@ class HwlocReader {
     if (depth > kDepthMax) fail(object.offset_debug(), "objects are nested too deep");
     int below = parent;
     if (is_host_bridge(object) && has_device_below(object)) {
-      below = builder_.root(fmt::format("socket{}", sockets_++));
+      below = root_beside(object.parent());
       bridges = 0;
     } else if (type_of(object) == "Bridge" && parent != kNone) {
       ++bridges;
@@ -79,6 +80,13 @@ class HwlocReader {
       add_device(object, parent);
     }
     for (const pugi::xml_node& child : object.children("object")) walk(child, below, bridges, depth + 1);
+  }
+
+  // A processor has several host bridges and one memory: they stand in the same package, or group.
+  int root_beside(const pugi::xml_node& owner) {
+    const auto [place, is_new] = roots_.try_emplace(owner.hash_value(), 0);
+    if (is_new) place->second = builder_.root(fmt::format("socket{}", roots_.size() - 1));
+    return place->second;
   }
 
   int add_switch(const pugi::xml_node& object, int parent) {
@@ -119,14 +127,16 @@ class HwlocReader {
       builder_.drive(fmt::format("nvme{}", drives_++), parent, link.generation, link.width);
     } else if (base == kNetworkClass) {
       const PcieLink link = link_of(object, 16);
-      builder_.nic(fmt::format("nic{}", nics_++), parent, link.generation, link.width, 0.8 * raw_rate(link));
+      builder_.nic(fmt::format("nic{}", nics_++), parent, link.generation, link.width,
+                   constants_.nic_wire_share * raw_rate(link));
     }
   }
 
   const std::string& text_;
   std::string name_;
   MachineBuilder builder_;
-  int sockets_ = 0;
+  const PcieConstants& constants_;
+  std::map<std::size_t, int> roots_;
   int gpus_ = 0;
   int drives_ = 0;
   int nics_ = 0;

@@ -50,6 +50,24 @@ TEST(HwlocFile, BecomesTheTreeItDescribes) {
   EXPECT_EQ(machine.node(machine.node(machine.find("nic0")).parent).kind, NodeKind::root);
 }
 
+TEST(HwlocFile, HostBridgesOfOnePackageShareItsMemoryAndThoseOfAnotherDoNot) {
+  const auto bridge = [](const std::string& bus) {
+    return "<object type=\"Bridge\" bridge_type=\"0-1\"><object type=\"Bridge\" bridge_type=\"1-1\">"
+           "<object type=\"PCIDev\" pci_busid=\"0000:" +
+           bus + ":00.0\" pci_type=\"0302\"/></object></object>";
+  };
+  const std::string text = "<topology><object type=\"Machine\"><object type=\"Package\">" + bridge("16") +
+                           bridge("37") + "</object><object type=\"Package\">" + bridge("97") +
+                           "</object></object></topology>";
+
+  const Machine machine = parse_hwloc(text, "host.xml");
+
+  const auto root_of = [&](const char* gpu) { return machine.root_of(machine.find(gpu)); };
+  EXPECT_EQ(machine.all(NodeKind::root).size(), 2U);
+  EXPECT_EQ(root_of("gpu0"), root_of("gpu1"));
+  EXPECT_NE(root_of("gpu0"), root_of("gpu2"));
+}
+
 TEST(HwlocFile, CanBeSimulatedAsItIs) {
   const Machine machine = parse_hwloc(kTopology, "host.xml");
 

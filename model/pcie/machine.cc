@@ -141,9 +141,18 @@ std::vector<int> Machine::ancestors(int index) const {
   return way;
 }
 
+int Machine::root_of(int index) const {
+  while (node(index).parent != kNone) index = node(index).parent;
+  return index;
+}
+
+std::string place(const std::string& source, int line) {
+  return line == 0 ? source + ": " : fmt::format("{}:{}: ", source, line);
+}
+
 void fail_at(const Machine& machine, const Node& node, const std::string& what) {
   throw InputError(
-      fmt::format("{}:{}: {} '{}': {}", machine.source, node.line, node_kind_name(node.kind), node.name, what));
+      fmt::format("{}{} '{}': {}", place(machine.source, node.line), node_kind_name(node.kind), node.name, what));
 }
 
 void check_machine(const Machine& machine) {

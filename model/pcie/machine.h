@@ -76,7 +76,7 @@ struct Machine {
   std::vector<int> all(NodeKind kind) const;
   // Steps up from the node until its tree ends.
   std::vector<int> ancestors(int index) const;
-  int root_of(int index) const { return ancestors(index).back(); }
+  int root_of(int index) const;
 };
 
 constexpr std::size_t kNodesMax = 100000;
@@ -84,6 +84,8 @@ constexpr std::size_t kNodesMax = 100000;
 // Throws InputError for a machine that cannot be: loops, missing or too many ports, zero widths, rates that are no
 // numbers. Every source of machines ends with it.
 void check_machine(const Machine& machine);
+// "server.yaml:7: "; "built-in machine: " where there is no line.
+std::string place(const std::string& source, int line);
 [[noreturn]] void fail_at(const Machine& machine, const Node& node, const std::string& what);
 
 }  // namespace penstock::model

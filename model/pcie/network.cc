@@ -55,7 +55,7 @@ class Compiler {
   const Stream& stream() const { return workload_.streams[stream_index_]; }
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw InputError(fmt::format("{}:{}: stream '{}': {}", machine_.source, stream().line, stream().name, what));
+    throw InputError(fmt::format("{}stream '{}': {}", place(machine_.source, stream().line), stream().name, what));
   }
 
   int node_named(const std::string& name) const {

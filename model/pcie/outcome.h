@@ -34,7 +34,8 @@ struct StationResult {
   double change_seconds = 0;  // and of that: changing streams,
   double fence_seconds = 0;   // waiting for fences.
   double payload_bytes = 0;
-  double wire_bytes = 0;  // With packet headers.
+  double wire_bytes = 0;     // With packet headers.
+  std::uint64_t pieces = 0;  // Served one by one; 0 at flow level.
   double utilisation = 0;
 };
 

@@ -23,7 +23,7 @@ bool is_known(const core::PciLink& link) {
 class HostReader {
  public:
   HostReader(std::span<const core::PciDevice> devices, const std::string& source, const PcieConstants& constants)
-      : builder_("this-host", source, constants), source_(source) {
+      : builder_("this-host", source, constants), constants_(constants), source_(source) {
     for (const core::PciDevice& device : devices) by_address_[device.address] = &device;
     for (const core::PciDevice& device : devices) {
       if (is_wanted(device) && is_known(best_link(device))) add(device);
@@ -32,7 +32,7 @@ class HostReader {
 
   Machine take() {
     if (builder_.machine().nodes.empty()) {
-      throw InputError(source_ + ":0: no GPU, NVMe drive or NIC with a known PCIe link is to be seen");
+      throw InputError(source_ + ": no GPU, NVMe drive or NIC with a known PCIe link is to be seen");
     }
     return builder_.take();
   }
@@ -49,8 +49,7 @@ class HostReader {
     const core::PciLink link = best_link(device);
     const unsigned generation = generation_of_rate(link.gigatransfers_per_second);
     const int parent = parent_of(device);
-    // A rate that no port tells: as much as a NIC of such a link usually has.
-    const double wire_rate = link.width * link.gigatransfers_per_second * kGigabit * 0.8;
+    const double wire_rate = link.width * link.gigatransfers_per_second * kGigabit * constants_.nic_wire_share;
     if (device.is_gpu()) {
       builder_.gpu("gpu" + std::to_string(gpus_++), parent, generation, link.width);
     } else if (device.is_nvme()) {
@@ -88,6 +87,7 @@ class HostReader {
   }
 
   MachineBuilder builder_;
+  const PcieConstants& constants_;
   std::string source_;
   std::map<std::string, const core::PciDevice*> by_address_;
   std::map<int, int> roots_;

@@ -61,6 +61,10 @@ const std::vector<PcieConstantRow>& pcie_constant_rows() {
        "eight channels of DDR5 or DDR4, in use"},
       {"pcie.host_copy", &C::host_copy_gigabytes_per_second, 50, 64, "GB/s", "measured on an H200 host: 50-64 in all"},
       {"pcie.socket_link", &C::socket_link_gigabytes_per_second, 60, 60, "GB/s", "three UPI links of 20 GB/s each way"},
+      {"pcie.nic_wire_share", &C::nic_wire_share, 0.8, 0.8, "share",
+       "assumed: a NIC's wire against its link; 400 Gb/s on Gen5 x16"},
+      {"pcie.storage_server", &C::storage_server_gigabytes_per_second, 50, 50, "GB/s",
+       "assumed: a server of the fleet fills one 400 Gb/s port"},
   };
   return rows;
 }

@@ -53,6 +53,8 @@ struct PcieConstants {
   double host_memory_gigabytes_per_second = 200;
   double host_copy_gigabytes_per_second = 60;
   double socket_link_gigabytes_per_second = 60;
+  double nic_wire_share = 0.8;
+  double storage_server_gigabytes_per_second = 50;
 };
 
 struct PcieConstantRow {

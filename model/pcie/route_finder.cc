@@ -19,6 +19,11 @@ std::pair<std::size_t, std::size_t> meeting(const std::vector<int>& up, const st
 
 }  // namespace
 
+RouteFinder::RouteFinder(const Machine& machine, IommuMode iommu)
+    : machine_(machine), is_redirected_(iommu == IommuMode::redirect) {
+  for (const int nic : machine.all(NodeKind::nic)) nics_of_host_[host_of(nic)].push_back(nic);
+}
+
 void RouteFinder::begin(int node, Way& way) const {
   const NodeKind kind = machine_.node(node).kind;
   if (kind == NodeKind::drive) way.push_back({node, Role::media});
@@ -82,15 +87,19 @@ int RouteFinder::nic_named(int device, const std::string& name) const {
   return fits ? named : kNone;
 }
 
+// The nearest; among equals the one that fewest devices use, so that two GPUs and two NICs of a switch are two pairs.
 int RouteFinder::nic_beside(int device, int fabric_root) {
   const auto [place, is_new] = nearest_nics_.try_emplace({device, fabric_root}, kNone);
-  int best_distance = INT_MAX;
-  for (const int nic : is_new ? nics_ : std::vector<int>{}) {
+  if (!is_new) return place->second;
+  std::pair best(INT_MAX, INT_MAX);
+  for (const int nic : nics_of_host_[host_of(device)]) {
     const int fabric = machine_.node(nic).fabric;
     if (fabric == kNone || machine_.root_of(fabric) != fabric_root) continue;
     const int distance = pcie_distance(machine_, nic, device);
-    if (distance >= 0 && distance < best_distance) place->second = nic, best_distance = distance;
+    const std::pair key(distance, devices_of_nic_[nic]);
+    if (distance >= 0 && key < best) place->second = nic, best = key;
   }
+  if (place->second != kNone) ++devices_of_nic_[place->second];
   return place->second;
 }
 

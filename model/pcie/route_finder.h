@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,8 +35,7 @@ struct Visit {
 
 class RouteFinder {
  public:
-  RouteFinder(const Machine& machine, IommuMode iommu)
-      : machine_(machine), is_redirected_(iommu == IommuMode::redirect), nics_(machine.all(NodeKind::nic)) {}
+  RouteFinder(const Machine& machine, IommuMode iommu);
 
   // Fills `way`, and returns "" or why there is none. `through` names the nic to use where a fabric is crossed.
   std::string find(int from, int to, const std::string& through, std::vector<Visit>& way);
@@ -46,6 +46,7 @@ class RouteFinder {
   std::string over_fabric(int server, int device, const std::string& through, bool is_read, Way& way);
   int nic_named(int device, const std::string& name) const;
   int nic_beside(int device, int fabric_root);
+  std::string_view host_of(int node) const { return machine_.node(machine_.root_of(node)).host; }
   bool is_in_fabric(int node) const { return machine_.node(machine_.root_of(node)).kind == NodeKind::fabric; }
   void begin(int node, Way& way) const;
   void end(int node, Way& way) const;
@@ -54,7 +55,8 @@ class RouteFinder {
 
   const Machine& machine_;
   bool is_redirected_;
-  std::vector<int> nics_;
+  std::map<std::string_view, std::vector<int>> nics_of_host_;
+  std::map<int, int> devices_of_nic_;                // How many take it as their nearest.
   std::map<std::pair<int, int>, int> nearest_nics_;  // By device and root of a fabric.
 };
 

@@ -358,6 +358,7 @@ class Simulation {
     StationResult& result = result_.stations[station_index];
     result.busy_seconds += to_seconds(time);
     result.payload_bytes += burst.bytes;
+    ++result.pieces;
     result_.station_busy.add(station_index, now_ + time, to_seconds(time));
     schedule(now_ + time, EventKind::station_done, station_index);
   }

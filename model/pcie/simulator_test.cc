@@ -75,6 +75,16 @@ TEST(Simulator, AFullPortHoldsBackOnlyWhatGoesThere) {
   EXPECT_NEAR(outcome.streams[1].bytes_per_second / (40 * kGiga), 1, 0.02);
 }
 
+// A byte a packet takes less time than a clock of picoseconds can round off without a trace.
+TEST(Simulator, TheSmallestIosArriveWholeToo) {
+  const Machine machine = builtin_machine("two-switch-server");
+  Stream tiny = stream_of("nvme0", "gpu0", 100000);
+  tiny.io_bytes = 1;
+  tiny.depth = 1024;
+
+  EXPECT_EQ(run(machine, {tiny}).streams[0].ios, 100000U);
+}
+
 // Packets of one port stand in one line, so what cannot go on holds up what is behind it.
 TEST(Simulator, BehindOnePortASlowTargetHoldsBackAFastOneUnlessStreamsHaveLinesOfTheirOwn) {
   Machine machine = plain_machine(1, 2, 40 * kGiga);

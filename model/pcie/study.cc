@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "model/pcie/flow_level.h"
-#include "model/pcie/simulator.h"
 
 namespace penstock::model {
 namespace {
@@ -38,7 +37,7 @@ double rate_with(const MachineMaker& make, const Workload& workload, PcieConstan
 }  // namespace
 
 Sweep sweep_streams(const Machine& machine, const Workload& workload, const PcieConstants& constants,
-                    std::uint64_t bytes_max, std::size_t points_max) {
+                    Simulator simulator, std::uint64_t bytes_max, std::size_t points_max) {
   Sweep sweep;
   double most = 0;
   for (const std::size_t count : counts(workload.streams.size(), points_max)) {
@@ -46,7 +45,7 @@ Sweep sweep_streams(const Machine& machine, const Workload& workload, const Pcie
     some.streams.resize(count);
     for (Stream& stream : some.streams) stream.total_bytes = std::min(stream.total_bytes, bytes_max);
     const Network network = compile(machine, some, constants);
-    sweep.points.push_back({count, simulate(network, some).shared_bytes_per_second});
+    sweep.points.push_back({count, simulator(network, some).shared_bytes_per_second});
     most = std::max(most, sweep.points.back().bytes_per_second);
   }
   const auto best = std::find_if(sweep.points.begin(), sweep.points.end(),
@@ -63,9 +62,10 @@ Sensitivity contention_sensitivity(const MachineMaker& make, const Workload& wor
     const double usual = constants.*row.value;
     const double above = rate_with(make, workload, constants, row, usual * (1 + kStep));
     const double below = rate_with(make, workload, constants, row, usual * (1 - kStep));
-    Influence influence{row.name, (above - below) / (2 * kStep * sensitivity.value),
-                        rate_with(make, workload, constants, row, row.low),
-                        rate_with(make, workload, constants, row, row.high)};
+    const auto at = [&](double value) {
+      return value == usual ? sensitivity.value : rate_with(make, workload, constants, row, value);
+    };
+    Influence influence{row.name, (above - below) / (2 * kStep * sensitivity.value), at(row.low), at(row.high)};
     const double range = std::abs(influence.at_high - influence.at_low) / sensitivity.value;
     if (std::abs(influence.elasticity) > kNothing || range > kNothing) sensitivity.influences.push_back(influence);
   }

@@ -20,9 +20,12 @@ struct Sweep {
   std::vector<SweepPoint> points;
   std::size_t best_streams = 0;  // The fewest that come within half a per cent of the most.
 };
-// By bursts, each stream with at most `bytes_max`; with more than `points_max` streams, at so many counts between.
+// simulate or simulate_flows.
+using Simulator = Outcome (*)(const Network&, const Workload&);
+// Each stream with at most `bytes_max`; with more than `points_max` streams, at so many counts between.
 Sweep sweep_streams(const Machine& machine, const Workload& workload, const PcieConstants& constants,
-                    std::uint64_t bytes_max = std::uint64_t{256} << 20, std::size_t points_max = 16);
+                    Simulator simulator, std::uint64_t bytes_max = std::uint64_t{256} << 20,
+                    std::size_t points_max = 16);
 
 // `make` builds the machine from the constants. The result is the total rate, at flow level.
 using MachineMaker = std::function<Machine(const PcieConstants&)>;

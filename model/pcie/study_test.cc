@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/pcie/flow_level.h"
 #include "model/pcie/test_world.h"
 
 namespace penstock::model {
@@ -12,7 +13,7 @@ TEST(Study, MoreStreamsThanTheLinkCanCarryGiveNoMore) {
   Workload workload;
   workload.streams = streams_of(machine, Pattern::all_to_one);
 
-  const Sweep sweep = sweep_streams(machine, workload, {}, 128 * kMebibyte);
+  const Sweep sweep = sweep_streams(machine, workload, {}, simulate, 128 * kMebibyte);
 
   ASSERT_EQ(sweep.points.size(), 8U);
   EXPECT_EQ(sweep.best_streams, 4U);  // Four times 14 GB/s are the link's 55.
@@ -24,9 +25,24 @@ TEST(Study, WithChangingStreamsTwoGiveMoreThanFourOfASwitch) {
   Workload workload;
   workload.streams = streams_of(machine, Pattern::own_drive, 4);
 
-  const Sweep sweep = sweep_streams(machine, workload, {}, 128 * kMebibyte);
+  const Sweep sweep = sweep_streams(machine, workload, {}, simulate, 128 * kMebibyte);
 
   EXPECT_EQ(sweep.best_streams, 2U);
+}
+
+TEST(Study, AFleetIsSweptByFlowsAndItsStorageMattersMost) {
+  const MachineMaker fleet = [](const PcieConstants& constants) { return builtin_machine("fleet", constants); };
+  Workload workload;
+  workload.streams = streams_of(fleet({}), Pattern::own_drive);
+
+  const Sweep sweep = sweep_streams(fleet({}), workload, {}, simulate_flows);
+  const Sensitivity crowded = contention_sensitivity(fleet, workload, {});
+
+  EXPECT_EQ(sweep.points.size(), 16U);
+  EXPECT_EQ(sweep.best_streams, 64U);  // One for each server.
+  ASSERT_FALSE(crowded.influences.empty());
+  EXPECT_EQ(crowded.influences[0].constant, "pcie.storage_server");
+  EXPECT_NEAR(crowded.influences[0].elasticity, 1, 0.01);
 }
 
 TEST(Study, TheDriveMattersWhereTheDriveBindsAndTheChangeOfStreamsWhereThatDoes) {

@@ -15,6 +15,8 @@ constexpr double kWidth = 700;
 constexpr double kTop = 50;
 constexpr double kCurvesHeight = 180;
 constexpr double kRowHeight = 20;
+constexpr double kNameHeight = kCurvesHeight / kCurvesMax;
+constexpr double kRight = 160;
 constexpr double kGiga = 1e9;
 
 std::string escaped(const std::string& text) {
@@ -48,7 +50,7 @@ class Picture {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0f} {:.0f}\" font-family=\"sans-serif\" "
         "shape-rendering=\"crispEdges\" "
         "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-        kLeft + kWidth + 60, height);
+        kLeft + kWidth + kRight, height);
     text(10, 22,
          fmt::format("{}: {:.1f} GB/s over {:.4g} s", title, outcome_.bytes_per_second / kGiga, outcome_.seconds));
     curves();
@@ -101,7 +103,11 @@ class Picture {
   }
 
   void curve(std::size_t stream, double most) {
-    out_ += fmt::format("<polyline fill=\"none\" stroke=\"hsl({},65%,42%)\" points=\"", stream * 360 / kCurvesMax);
+    const std::string colour = fmt::format("hsl({},65%,42%)", stream * 360 / kCurvesMax);
+    out_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" fill=\"{}\">{}</text>\n", kLeft + kWidth + 8,
+                        kTop + kNameHeight * (static_cast<double>(stream) + 0.8), colour,
+                        escaped(outcome_.streams[stream].name));
+    out_ += fmt::format("<polyline fill=\"none\" stroke=\"{}\" points=\"", colour);
     for (std::size_t bin = 0; bin < stream_bins_; ++bin) {
       const double x = x_of((static_cast<double>(bin) + 0.5) * outcome_.stream_bytes.bin_seconds());
       out_ += fmt::format("{:.1f},{:.1f} ", x, kTop + kCurvesHeight * (1 - rate(stream, bin) / most));

@@ -253,13 +253,13 @@ void write_node(const Machine& machine, const Node& node, YAML::Emitter& out) {
 
 std::string read_input_file(const std::string& path, std::size_t size_max) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) throw InputError(path + ":0: is no file that can be read");
+  if (!std::filesystem::is_regular_file(path, error)) throw InputError(path + ": is no file that can be read");
   const auto size = std::filesystem::file_size(path, error);
-  if (error || size > size_max) throw InputError(path + ":0: is too large");
+  if (error || size > size_max) throw InputError(path + ": is too large");
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;
   text << stream.rdbuf();
-  if (!stream) throw InputError(path + ":0: cannot be read");
+  if (!stream) throw InputError(path + ": cannot be read");
   return text.str();
 }
 

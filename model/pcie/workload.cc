@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 50;
 
 [[noreturn]] void refuse(const std::string& source, const Stream& stream, const std::string& what) {
-  throw InputError(fmt::format("{}:{}: stream '{}': {}", source, stream.line, stream.name, what));
+  throw InputError(fmt::format("{}stream '{}': {}", place(source, stream.line), stream.name, what));
 }
 
 void check_stream(const Stream& stream, const std::string& source) {
@@ -100,17 +100,19 @@ std::vector<Stream> from_both(const Machine& machine, const std::vector<int>& dr
 }
 
 const std::vector<int>& some(const Machine& machine, const std::vector<int>& nodes, const char* what) {
-  if (nodes.empty()) throw InputError(fmt::format("{}:0: the machine has no {}", machine.source, what));
+  if (nodes.empty())
+    throw InputError(
+        fmt::format("{}: the machine has no {}; --pattern or --pair can do without", machine.source, what));
   return nodes;
 }
 
 }  // namespace
 
 void check_workload(const Workload& workload, const std::string& source) {
-  if (workload.streams.empty()) throw InputError(source + ":0: there is no stream");
-  if (workload.streams.size() > kStreamsMax) throw InputError(source + ":0: there are too many streams");
+  if (workload.streams.empty()) throw InputError(source + ": there is no stream");
+  if (workload.streams.size() > kStreamsMax) throw InputError(source + ": there are too many streams");
   if (workload.burst_bytes < 128 || workload.burst_bytes > (1 << 24)) {
-    throw InputError(source + ":0: a burst must be from 128 B to 16 MiB");
+    throw InputError(source + ": a burst must be from 128 B to 16 MiB");
   }
   std::uint64_t in_flight = 0;
   for (const Stream& stream : workload.streams) {
