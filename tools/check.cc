@@ -17,11 +17,16 @@
 //                     device_pages {state, code, because}, stack (null or a device: name, disk, kind, transport,
 //                     multipath, dm_type, md_level, pci_address, model, numa_node, logical_block_size, rotational,
 //                     below[])
+//   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), reads, writes
+//                     (whether p2pdma may be tried: only its self-test proves it), obstacles[], write_obstacles[]
+//                     {code, effect ("refused", "copied", "part_copied", "astray", "slower"), certainty ("certain",
+//                     "possible"), subject, sentence, remedy}
 //   iommu             mode ("off", "passthrough", "translating", "unknown"), units[], command_line[]
 //   io_uring          allowed (null with --root where unknown), sysctl (null or 0..2), errno (null with --root)
 //   locked_memory     soft_bytes, hard_bytes (null: unlimited), exempt (CAP_IPC_LOCK); null where unknown
-//   paths[]           best first: path, usable, reason, sentence, remedy, needs[] {code, state ("ok", "missing",
-//                     "unknown"), text, remedy}
+//   paths[]           best first: path, usable (p2pdma: nothing is known that forbids a try), reason, sentence, remedy,
+//                     needs[] {code, state ("ok", "missing", "unknown"), text, remedy}; p2pdma's needs are the
+//                     obstacles of the pair that is best off
 //   usable            the exit code as a truth: the bounce path is usable
 #include "check.h"
 
@@ -37,6 +42,8 @@
 #include <vector>
 
 #include "check_machine.h"
+#include "check_page.h"
+#include "check_pairs.h"
 #include "check_paths.h"
 #include "context.h"
 #include "failure.h"
@@ -48,7 +55,6 @@ using core::BlockDevice;
 using core::PciDevice;
 using core::Tristate;
 
-constexpr std::size_t kColumns = 100;
 constexpr std::size_t kFileSystemRowsMax = 40;  // For people; JSON has them all.
 
 constexpr const char* kExamples =
@@ -68,45 +74,6 @@ const char* state_name(Tristate met) {
 }
 
 // ---- For people ----------------------------------------------------------------------------------------------------
-
-std::string cut(std::string_view text, std::size_t width) {
-  if (text.size() <= width) return printable(text);
-  return printable(text.substr(0, width - 3)) + "...";
-}
-
-// Lines of at most kColumns; the later lines of a long text stand under its first.
-class Page {
- public:
-  void section(const std::string& title) { text_ += (text_.empty() ? "" : "\n") + title + "\n"; }
-  void row(std::string_view label, const std::string& value) { wrap(fmt::format("  {:<16}", label), value); }
-  void wrap(const std::string& head, std::string_view value) {
-    const std::string safe = printable(value);
-    std::string line = head;
-    std::string_view rest = safe;
-    bool is_empty = true;
-    while (!rest.empty()) {
-      const std::size_t space = rest.find(' ');
-      const std::string_view word = rest.substr(0, space);
-      rest = space == std::string_view::npos ? std::string_view{} : rest.substr(space + 1);
-      if (!is_empty && line.size() + 1 + word.size() > kColumns) {
-        finish(line);
-        line.assign(head.size(), ' ');
-        is_empty = true;
-      }
-      line.append(is_empty ? "" : " ").append(word);
-      is_empty = false;
-    }
-    finish(line);
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  void finish(std::string& line) {
-    line.erase(line.find_last_not_of(' ') + 1);
-    text_ += line + "\n";
-  }
-  std::string text_;
-};
 
 std::string stack_text(const BlockDevice& device) {
   std::string text = device.name;
@@ -212,7 +179,8 @@ void print_limits(Page& page, const Machine& machine) {
 }
 
 void print_path(Page& page, const PathReport& report) {
-  std::string headline = report.usable ? "usable" : "not usable";
+  const bool is_tried = report.path == PENSTOCK_PATH_P2PDMA;
+  std::string headline = !report.usable ? "not usable" : is_tried ? "may be tried: its self-test decides" : "usable";
   if (report.reason != PENSTOCK_REASON_NONE) {
     headline += fmt::format(" ({}): {}", penstock_reason_name(report.reason), penstock_reason_sentence(report.reason));
   }
@@ -231,6 +199,8 @@ std::string print_text(const Machine& machine, const std::vector<PathReport>& pa
   print_platform(page, machine);
   print_gpus(page, machine);
   print_file_systems(page, machine);
+  const std::vector<PeerPair> pairs = peer_pairs(machine);
+  print_pairs(page, machine, pairs);
   print_limits(page, machine);
   page.section("Paths, best first");
   for (const PathReport& report : paths) print_path(page, report);
@@ -389,6 +359,7 @@ std::string print_json(const Machine& machine, const std::vector<PathReport>& pa
                        {"storage_drivers", machine.nvidia_fs.storage_drivers}};
   json["device"] = probe_json(machine.probe);
   json["file_systems"] = file_systems_json(machine);
+  json["pairs"] = pairs_json(peer_pairs(machine));
   json["iommu"] = {{"mode", core::iommu_mode_name(machine.iommu.mode)},
                    {"units", machine.iommu.units},
                    {"command_line", machine.iommu.command_line_words}};

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "failure.h"
@@ -34,16 +33,6 @@ int try_io_uring() {
   if (fd < 0) return errno;
   ::close(static_cast<int>(fd));
   return 0;
-}
-
-// Of BAR 1, from a line "0x<first> 0x<last> 0x<flags>" of the device's resources; 0 where unknown.
-std::uint64_t bar_bytes(const core::Root& root, const std::string& pci_address) {
-  const std::string text = root.read("/sys/bus/pci/devices/" + pci_address + "/resource").value_or("");
-  unsigned long long first = 0, last = 0;
-  const std::size_t line = text.find('\n');
-  if (line == std::string::npos) return 0;
-  if (std::sscanf(text.c_str() + line, " %llx %llx", &first, &last) != 2 || last <= first) return 0;
-  return last - first + 1;
 }
 
 Probe probe_machine() {
@@ -100,20 +89,14 @@ std::string printable(std::string_view text) {
 }
 
 Machine read_machine(const core::Root& root, const std::string& directory) {
-  Machine machine;
-  machine.root = directory;
-  machine.platform = core::read_platform(root);
-  machine.p2pdma = core::kernel_has_p2pdma(root);
-  machine.pci = core::read_pci_devices(root);
+  Machine machine{core::read_peer_machine(root), directory};
   for (const core::PciDevice* gpu : machine.nvidia_gpus()) {
-    if (const std::uint64_t bytes = bar_bytes(root, gpu->address)) machine.gpu_bars.push_back({gpu->address, bytes});
+    if (gpu->bar_bytes[1] != 0) machine.gpu_bars.push_back({gpu->address, gpu->bar_bytes[1]});
   }
-  machine.nvidia = core::read_nvidia_driver(root);
   machine.nvidia_fs = core::read_nvidia_fs(root);
-  machine.iommu = core::read_iommu(root);
   machine.io_uring_disabled = core::read_io_uring_disabled(root);
   machine.locked_memory = core::read_locked_memory_limit(root);
-  machine.file_systems = core::read_file_systems(root);
+  machine.file_systems = core::read_file_systems(root, machine);
   machine.has_udev = !root.list("/run/udev/data").empty();
   machine.has_vendor_library = has_vendor_library(root);
   if (directory.empty()) machine.probe = probe_machine();

@@ -9,8 +9,7 @@
 
 #include "penstock/penstock.hpp"
 #include "topology/file_system.h"
-#include "topology/pci_device.h"
-#include "topology/platform.h"
+#include "topology/peer_route.h"
 #include "topology/root.h"
 
 namespace penstock::tools {
@@ -29,15 +28,10 @@ struct GpuBar {
   std::uint64_t bytes = 0;
 };
 
-struct Machine {
-  std::string root;  // Of a captured machine; "" for this one.
-  core::Platform platform;
-  core::Tristate p2pdma = core::Tristate::unknown;
-  std::vector<core::PciDevice> pci;
+struct Machine : core::PeerMachine {
+  std::string root;              // Of a captured machine; "" for this one.
   std::vector<GpuBar> gpu_bars;  // Of NVIDIA's GPUs, where they can be seen.
-  core::NvidiaDriver nvidia;
   core::NvidiaFs nvidia_fs;
-  core::Iommu iommu;
   std::optional<int> io_uring_disabled;
   std::optional<core::LockedMemoryLimit> locked_memory;
   std::vector<core::FileSystem> file_systems;

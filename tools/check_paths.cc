@@ -6,15 +6,17 @@
 #include <cstring>
 #include <optional>
 
+#include "check_pairs.h"
 #include "units.h"
 
 namespace penstock::tools {
 namespace {
 
-using core::PciDevice;
 using core::Tristate;
 
 constexpr std::uint64_t kRingBytes = 256 << 20;  // The library's default.
+
+int reason_of(core::Obstacle obstacle) { return PENSTOCK_REASON_OBSTACLE + static_cast<int>(obstacle); }
 
 Need need_built() {
   return {"not_built", Tristate::no, penstock_reason_sentence(PENSTOCK_REASON_NOT_BUILT),
@@ -57,119 +59,9 @@ Need need_driver(const Machine& machine) {
           "Make libcuda.so.1 of the same version visible to the process."};
 }
 
-Need need_kernel_p2pdma(const Machine& machine) {
-  const char* remedy = "Boot a kernel built with CONFIG_PCI_P2PDMA=y (Debian has it from 6.13.7 on).";
-  switch (machine.p2pdma) {
-    case Tristate::yes: return {"kernel_p2pdma", Tristate::yes, "the kernel has CONFIG_PCI_P2PDMA", ""};
-    case Tristate::no: return {"kernel_p2pdma", Tristate::no, "the kernel lacks CONFIG_PCI_P2PDMA", remedy};
-    default:
-      return {"kernel_p2pdma", Tristate::unknown, "neither symbols nor configuration of the kernel can be read",
-              remedy};
-  }
-}
-
-Need need_kernel_version(const Machine& machine) {
-  const core::KernelVersion kernel = machine.platform.kernel;
-  const std::string text = "Linux " + machine.platform.kernel_release;
-  if (kernel.major == 0) {
-    return {"kernel_version", Tristate::unknown, "the kernel's release cannot be read", "Needs Linux 6.2 or later."};
-  }
-  if (kernel < core::KernelVersion{6, 2}) {
-    return {"kernel_version", Tristate::no, text + " gives device pages to no process", "Boot Linux 6.2 or later."};
-  }
-  if (kernel == core::KernelVersion{6, 16}) {
-    return {"kernel_version", Tristate::no, text + " fails device-page transfers above 4 KiB",
-            "Boot another kernel than 6.16."};
-  }
-  return {"kernel_version", Tristate::yes, text, ""};
-}
-
-// 565.57 brought the export. Since Linux 6.15 the driver's own check of the pages fails before 595.44.
-Need need_driver_version(const Machine& machine) {
-  const core::NvidiaDriver& driver = machine.nvidia;
-  const bool is_new_kernel = machine.platform.kernel >= core::KernelVersion{6, 15};
-  const core::DriverVersion least = is_new_kernel ? core::DriverVersion{595, 44} : core::DriverVersion{565, 57};
-  const std::string remedy = fmt::format("Install NVIDIA driver {}.{} or later{}.", least.major, least.minor,
-                                         is_new_kernel ? ", which this kernel asks for" : "");
-  if (driver.version.major == 0) return {"driver_version", Tristate::no, "no NVIDIA driver to be seen", remedy};
-  if (driver.version < least) {
-    return {"driver_version", Tristate::no, "driver " + driver.version_text + " cannot export device pages here",
-            remedy};
-  }
-  return {"driver_version", Tristate::yes, "driver " + driver.version_text, ""};
-}
-
-Need need_registry_key(const Machine& machine, const char* code, const char* key, std::optional<int> value) {
-  if (value.value_or(0) > 0) return {code, Tristate::yes, fmt::format("{}={}", key, *value), ""};
-  const std::string remedy = fmt::format("Set {}=1 in module nvidia's NVreg_RegistryDwords; reload it.", key);
-  if (!machine.nvidia.has_parameters) {
-    return {code, Tristate::unknown, "the driver's parameters cannot be read", remedy};
-  }
-  return {code, Tristate::no, fmt::format("{} is not set", key), remedy};
-}
-
-Need need_uvm(const Machine& machine) {
-  const auto& nodes = machine.nvidia.device_nodes;
-  const bool has_node = std::find(nodes.begin(), nodes.end(), "nvidia-uvm") != nodes.end();
-  if (has_node) return {"nvidia_uvm", Tristate::yes, "/dev/nvidia-uvm", ""};
-  return {"nvidia_uvm", Tristate::no, "there is no /dev/nvidia-uvm", "Load it: nvidia-modprobe -u -c 0."};
-}
-
-// The driver makes the pages when the first CUDA context opens, so their absence proves nothing.
-Need need_peer_memory(const Machine& machine) {
-  for (const PciDevice* gpu : machine.nvidia_gpus()) {
-    if (gpu->has_peer_memory) return {"peer_memory", Tristate::yes, "p2pmem of GPU " + gpu->address, ""};
-  }
-  return {"peer_memory", Tristate::unknown, "no GPU has device pages (p2pmem) at this moment",
-          "They show once a CUDA context is open: check again while a program uses the GPU."};
-}
-
-Need need_drive(const Machine& machine) {
-  const core::FileSystem* maybe = nullptr;
-  for (const core::FileSystem& one : machine.file_systems) {
-    if (one.device_pages.has == Tristate::yes) {
-      return {"drive", Tristate::yes, fmt::format("{} on {}", one.mount.mount_point, one.stack->name), ""};
-    }
-    if (one.device_pages.has == Tristate::unknown && one.stack) maybe = &one;
-  }
-  const char* remedy = "Use ext4 or XFS right on a PCIe NVMe drive: no LVM, encryption, loop or virtio.";
-  if (maybe != nullptr) {
-    return {"drive", Tristate::unknown,
-            fmt::format("{} on {}: {}", maybe->mount.mount_point, maybe->stack->name, maybe->device_pages.because),
-            remedy};
-  }
-  return {"drive", Tristate::no, "no mounted file system is on a drive that takes device pages", remedy};
-}
-
-// The best pair there is: under one switch always works; past the root complex only on processors known to route it.
-Need need_place(const Machine& machine) {
-  const bool is_zen = machine.platform.cpu_vendor == "AuthenticAMD" && machine.platform.cpu_family >= 0x17;
-  std::string near;
-  std::string far;
-  for (const PciDevice* gpu : machine.nvidia_gpus()) {
-    for (const PciDevice& drive : machine.pci) {
-      if (!drive.is_nvme()) continue;
-      const bool is_near = core::pci_relation(*gpu, drive) == core::PciRelation::same_switch;
-      (is_near ? near : far) = fmt::format("GPU {} and drive {}", gpu->address, drive.address);
-    }
-  }
-  if (!near.empty()) return {"pcie_place", Tristate::yes, near + " share a PCIe switch", ""};
-  if (far.empty()) {
-    return {"pcie_place", Tristate::no, "there is no pair of GPU and NVMe drive",
-            "Run on a machine that has both on its PCI bus."};
-  }
-  if (is_zen) return {"pcie_place", Tristate::yes, far + " meet in a processor that routes between them", ""};
-  return {"pcie_place", Tristate::unknown, far + " meet in the processor, which must be on the kernel's list",
-          "Put GPU and drive under one PCIe switch where the self-test fails."};
-}
-
-Need need_iommu(const Machine& machine) {
-  const std::string text = std::string("the IOMMU is ") + core::iommu_mode_name(machine.iommu.mode);
-  if (machine.iommu.mode == core::IommuMode::off || machine.iommu.mode == core::IommuMode::passthrough) {
-    return {"iommu", Tristate::yes, text, ""};
-  }
-  return {"iommu", Tristate::unknown, text + ": bytes may get lost on the way, so a self-test decides",
-          "Boot with iommu=pt where the self-test fails."};
+Need need_of(const core::Finding& finding) {
+  const Tristate met = finding.stops() ? Tristate::no : Tristate::unknown;
+  return {finding.code(), met, finding.sentence(), finding.remedy()};
 }
 
 Need need_locked_memory(const Machine& machine) {
@@ -220,15 +112,25 @@ Need need_udev(const Machine& machine) {
           "Run udevd, or mount the host's /run/udev into the container, read-only."};
 }
 
+// What stands between the two that are best off. Nothing there means that a self-test may try.
 PathReport report_p2pdma(const Machine& machine) {
-  return {PENSTOCK_PATH_P2PDMA,
-          false,
-          PENSTOCK_REASON_NOT_BUILT,
-          {need_built(), need_gpu(machine), need_kernel_p2pdma(machine), need_kernel_version(machine),
-           need_driver_version(machine), need_uvm(machine),
-           need_registry_key(machine, "static_bar1", "RMForceStaticBar1", machine.nvidia.static_bar1),
-           need_registry_key(machine, "write_combining", "RmForceDisableIomapWC", machine.nvidia.write_combining_off),
-           need_peer_memory(machine), need_drive(machine), need_place(machine), need_iommu(machine)}};
+  PathReport report{PENSTOCK_PATH_P2PDMA, false, PENSTOCK_REASON_NONE, {}};
+  const std::vector<PeerPair> pairs = peer_pairs(machine);
+  const PeerPair* best = best_pair(pairs);
+  if (best == nullptr) {
+    const bool has_peer = !machine.peers().empty();
+    if (!has_peer) report.needs.push_back(need_gpu(machine));
+    if (has_peer) report.needs.push_back({"storage", Tristate::no, "no file system to be seen", "Mount one."});
+    report.reason = reason_of(has_peer ? core::Obstacle::stack_unseen : core::Obstacle::peer_unseen);
+    return report;
+  }
+  report.needs.push_back({"pair", Tristate::yes, "best off: " + pair_text(*best), ""});
+  for (const core::Finding& finding : best->findings) report.needs.push_back(need_of(finding));
+  for (const core::Finding& finding : best->write_findings) report.needs.push_back(need_of(finding));
+  const core::Finding* stop = core::first_stop(best->findings);
+  report.usable = stop == nullptr;
+  if (stop != nullptr) report.reason = reason_of(stop->obstacle);
+  return report;
 }
 
 PathReport report_pagecache(const Machine& machine) {

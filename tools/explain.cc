@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "arena.h"
 #include "context.h"
+#include "explain_direct.h"
 #include "failure.h"
 #include "files.h"
 #include "topology/block_device.h"
@@ -22,6 +22,7 @@ namespace {
 
 struct ExplainSettings {
   std::string file;
+  std::string root;  // A captured machine; "" for this one.
   unsigned gpu = 0;
   bool is_write = false;
   bool direct = false;
@@ -38,6 +39,7 @@ constexpr const char* kExamples =
     "  penstock explain weights.safetensors            how a read into GPU 0 would travel, and why\n"
     "  penstock explain weights.safetensors --write    the same for a write\n"
     "  penstock explain /dev/nvme0n1 --gpu 1 --json    for a program\n"
+    "  penstock explain /data/file --root captured/    on a captured machine, by what it tells of the place\n"
     "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage,\n"
     "77 if there is no such GPU.";
 
@@ -57,24 +59,6 @@ struct Place {
   std::optional<core::Mount> mount;
   std::optional<core::BlockDevice> stack;
 };
-
-Place place_of(const std::string& path, const penstock_file_info& info) {
-  Place place;
-  const auto root = core::Root::open("/");
-  std::error_code unknown;
-  const std::string absolute = std::filesystem::canonical(path, unknown);
-  if (!root.ok() || unknown) return place;
-  const core::MountTable table = core::MountTable::read(*root);
-  core::DeviceNumber device{info.device_major, info.device_minor};
-  if (const core::Mount* mount = info.is_block_device != 0 ? nullptr : table.find(absolute)) {
-    place.mount = *mount;
-    // btrfs and overlayfs give their files device numbers of their own.
-    if (device.major == 0) device = core::mount_device(*root, table, *mount).value_or(device);
-  }
-  if (device.major == 0 && device.minor == 0) return place;
-  if (auto stack = core::read_block_device(*root, table, device)) place.stack = std::move(*stack);
-  return place;
-}
 
 std::string mount_text(const core::Mount& mount) {
   std::string text = fmt::format("{} on {}, {}", mount.source, mount.mount_point, mount.type);
@@ -105,6 +89,12 @@ Json stack_json(const core::BlockDevice& device) {
   return json;
 }
 
+void print_place(const Place& place) {
+  if (place.mount) fmt::print("  mount: {}\n", mount_text(*place.mount));
+  fmt::print("  block devices:{}\n", place.stack ? "" : " none");
+  if (place.stack) print_stack(*place.stack, 0);
+}
+
 void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Place& place) {
   fmt::print("file: {}\n", settings.file);
   fmt::print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
@@ -112,9 +102,7 @@ void print_file(const ExplainSettings& settings, const penstock_file_info& info,
   fmt::print("  size: {} ({} B)\n", format_size(info.size), info.size);
   fmt::print("  descriptor: {}\n", mode_text(info));
   fmt::print("  direct I/O: {}\n", alignment_text(info));
-  if (place.mount) fmt::print("  mount: {}\n", mount_text(*place.mount));
-  fmt::print("  block devices:{}\n", place.stack ? "" : " none");
-  if (place.stack) print_stack(*place.stack, 0);
+  print_place(place);
 }
 
 std::string reason_text(const Verdict& verdict) {
@@ -197,7 +185,43 @@ void print_plan(const ExplainSettings& settings, const std::string& plan, std::u
   }
 }
 
+DirectQuestion question_of(const ExplainSettings& settings, std::uint64_t size) {
+  return {settings.is_write ? core::Op::write : core::Op::read, settings.offset, size, ""};
+}
+
+// Of the GPU that takes part, where it is one.
+DirectAnswer direct_answer(const ExplainSettings& settings, penstock_session* session, int fd, std::uint64_t size) {
+  DirectQuestion question = question_of(settings, size);
+  penstock_device_info device{};
+  const bool is_known = penstock_device_get(session, settings.gpu, &device).code == 0;
+  if (is_known && device.stand_in == 0) question.peer = device.pci_address;
+  return ask_direct(fd, question);
+}
+
+int run_captured(const ExplainSettings& settings) {
+  const DirectQuestion question = question_of(settings, settings.size);
+  const DirectAnswer answer = ask_captured(settings.root, settings.file, question);
+  if (!answer.report.mount && !answer.file.is_block_device) {
+    throw Failure(settings.file + ": no mount of the captured machine holds it");
+  }
+  const Place place{answer.report.mount, answer.stack};
+  if (settings.json) {
+    print_json({{"file",
+                 {{"path", settings.file},
+                  {"mount", place.mount ? mount_json(*place.mount) : Json()},
+                  {"block_device", place.stack ? stack_json(*place.stack) : Json()}}},
+                {"operation", settings.is_write ? "write" : "read"},
+                {"p2pdma", direct_json(answer)}});
+    return kSuccess;
+  }
+  fmt::print("file: {} on the captured machine in {}\n", settings.file, settings.root);
+  print_place(place);
+  fmt::print("\n{}", direct_text(answer, question));
+  return kSuccess;
+}
+
 int run_explain(const ExplainSettings& settings) {
+  if (!settings.root.empty()) return run_captured(settings);
   Session session = open_session({});
   const bool on_device = settings.memory == "device";
   if (on_device) check_gpu(session.raw(), settings.gpu);
@@ -208,7 +232,8 @@ int run_explain(const ExplainSettings& settings) {
   const std::optional<Arena> host = on_device ? std::nullopt : std::optional(Arena::on_host(4096));
   const std::vector<Verdict> verdicts =
       require(session.explain(file, settings.gpu, settings.is_write, host ? host->data() : nullptr), settings.file);
-  const Place place = place_of(settings.file, info);
+  const DirectAnswer direct = direct_answer(settings, session.raw(), opened.fd.get(), sample_size(settings, info));
+  const Place place{direct.report.mount, direct.stack};
   const Verdict* best = chosen(verdicts);
   const std::uint64_t size = sample_size(settings, info);
   const std::string plan =
@@ -222,6 +247,7 @@ int run_explain(const ExplainSettings& settings) {
                  {"memory", settings.memory},
                  {"device", on_device ? device_json(session.raw(), settings.gpu) : Json()},
                  {"paths", verdicts_json(verdicts)},
+                 {"p2pdma", on_device ? direct_json(direct) : Json()},
                  {"plan", {{"offset", settings.offset}, {"size", size}, {"text", plan}}},
                  {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
     print_json(json);
@@ -230,6 +256,7 @@ int run_explain(const ExplainSettings& settings) {
     fmt::print("{}\n", on_device ? device_line(session.raw(), settings.gpu) : "memory: host; no device takes part");
     print_verdicts(settings, verdicts);
     print_plan(settings, plan, size);
+    if (on_device) fmt::print("\n{}", direct_text(direct, question_of(settings, size)));
   }
   return best != nullptr ? kSuccess : kFailed;
 }
@@ -254,6 +281,8 @@ void add_explain(CLI::App& app, int& exit_code) {
   command->add_flag("--direct", settings->direct, "Open the file with O_DIRECT");
   add_size(command, "--offset", settings->offset, "Where the planned request begins [0]");
   add_size(command, "--size", settings->size, "Its bytes [to the file's end, 16M at most]");
+  command->add_option("--root", settings->root, "Read the captured machine in DIR; FILE is a path there")
+      ->type_name("DIR");
   command->add_flag("--json", settings->json, "For programs");
   command->footer(kExamples);
   command->callback([settings, &exit_code] { exit_code = run_explain(*settings); });

@@ -27,6 +27,7 @@
 #include "gdsio_verify.h"
 #include "interrupt.h"
 #include "model.h"
+#include "prepare.h"
 #include "stats.h"
 
 namespace penstock::tools {
@@ -77,6 +78,7 @@ void add_commands(CLI::App& app, int& exit_code) {
   add_demo(app, exit_code);
   add_stats(app, exit_code);
   add_model(app, exit_code);
+  add_prepare(app, exit_code);
   for (const Face& face : kFaces) {
     if (*face.summary != '\0') app.add_subcommand(std::string(face.name), face.summary);
   }

@@ -14,7 +14,7 @@ struct NamePrefix {
   std::string_view prefix;
   BlockKind kind;
 };
-constexpr std::array<NamePrefix, 15> kNamePrefixes = {{{"nvme", BlockKind::nvme},
+constexpr std::array<NamePrefix, 16> kNamePrefixes = {{{"nvme", BlockKind::nvme},
                                                        {"vd", BlockKind::virtio},
                                                        {"sd", BlockKind::scsi},
                                                        {"sr", BlockKind::scsi},
@@ -28,6 +28,7 @@ constexpr std::array<NamePrefix, 15> kNamePrefixes = {{{"nvme", BlockKind::nvme}
                                                        {"rbd", BlockKind::rbd},
                                                        {"xvd", BlockKind::xen},
                                                        {"pmem", BlockKind::pmem},
+                                                       {"nullb", BlockKind::null_block},
                                                        {"hd", BlockKind::scsi}}};
 
 BlockKind kind_by_name(std::string_view name) {
@@ -147,38 +148,6 @@ class StackReader {
   unsigned devices_ = 0;
 };
 
-PeerVerdict nvme_verdict(const BlockDevice& device) {
-  switch (device.transport) {
-    case NvmeTransport::pcie:
-      if (device.is_multipath) {
-        return {PeerSupport::depends, "nvme_multipath", "NVMe multipath passes device pages on in recent kernels only",
-                device.name};
-      }
-      return {PeerSupport::yes, "nvme_pcie", "a PCIe NVMe drive takes device pages", device.name};
-    case NvmeTransport::rdma:
-      return {PeerSupport::depends, "nvme_rdma", "NVMe over RDMA takes device pages if its adapter does DMA itself",
-              device.name};
-    default:
-      return {PeerSupport::no, "nvme_fabrics", "NVMe over TCP, FC or loop does not take device pages", device.name};
-  }
-}
-
-// md passes device pages on where all its members take them, for the levels that copy nothing.
-PeerVerdict md_verdict(const BlockDevice& device) {
-  if (device.md_level != "raid0" && device.md_level != "raid1" && device.md_level != "raid10") {
-    return {PeerSupport::no, "md_level", "this md level computes or copies on the CPU", device.name};
-  }
-  if (device.slaves.empty()) {
-    return {PeerSupport::no, "md_members_unknown", "the members of the md device cannot be seen", device.name};
-  }
-  for (const BlockDevice& slave : device.slaves) {
-    PeerVerdict verdict = peer_verdict(slave);
-    if (verdict.support == PeerSupport::no) return verdict;
-  }
-  return {PeerSupport::depends, "md_raid", "md raid0, 1 and 10 pass device pages on in recent kernels only",
-          device.name};
-}
-
 }  // namespace
 
 const char* block_kind_name(BlockKind kind) {
@@ -197,6 +166,7 @@ const char* block_kind_name(BlockKind kind) {
     case BlockKind::rbd: return "rbd";
     case BlockKind::xen: return "xen";
     case BlockKind::pmem: return "pmem";
+    case BlockKind::null_block: return "null_block";
   }
   return "unknown";
 }
@@ -216,24 +186,6 @@ const char* nvme_transport_name(NvmeTransport transport) {
 
 std::optional<BlockDevice> read_block_device(const Root& root, const MountTable& mounts, DeviceNumber number) {
   return StackReader(root, mounts).read(number, 0);
-}
-
-PeerVerdict peer_verdict(const BlockDevice& device) {
-  const auto no = [&](const char* code, const char* because) {
-    return PeerVerdict{PeerSupport::no, code, because, device.name};
-  };
-  switch (device.kind) {
-    case BlockKind::nvme: return nvme_verdict(device);
-    case BlockKind::md: return md_verdict(device);
-    case BlockKind::dm: return no("device_mapper", "device mapper (LVM, dm-crypt, multipath) refuses device pages");
-    case BlockKind::loop: return no("loop", "a loop device refuses device pages");
-    case BlockKind::virtio: return no("virtio", "a virtio disk refuses device pages");
-    case BlockKind::scsi: return no("scsi", "SCSI, SATA and USB disks refuse device pages");
-    case BlockKind::zram:
-    case BlockKind::ram:
-    case BlockKind::pmem: return no("memory_device", "the device is memory, written by the CPU");
-    default: return no("other_device", "this kind of block device refuses device pages");
-  }
 }
 
 }  // namespace penstock::core

@@ -1,7 +1,6 @@
 // What lies under a block device number: partition, disk, and the devices it is made of, read from /sys alone.
 //
-// For whoever must know whether direct I/O and device pages can work on a file: `penstock check` and the paths'
-// verdicts. It says what a device is, not what a transfer will do: only a self-test proves that.
+// It says what a device is, not whether device pages pass: that is peer_route.h's to say.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,23 @@
 
 namespace penstock::core {
 
-enum class BlockKind : std::uint8_t { unknown, nvme, virtio, scsi, mmc, dm, md, loop, zram, ram, nbd, rbd, xen, pmem };
+enum class BlockKind : std::uint8_t {
+  unknown,
+  nvme,
+  virtio,
+  scsi,
+  mmc,
+  dm,
+  md,
+  loop,
+  zram,
+  ram,
+  nbd,
+  rbd,
+  xen,
+  pmem,
+  null_block
+};
 const char* block_kind_name(BlockKind kind);
 
 enum class NvmeTransport : std::uint8_t { none, pcie, rdma, tcp, fc, loop, unknown };
@@ -45,15 +60,5 @@ struct BlockDevice {
 constexpr unsigned kBlockDepthMax = 12;
 constexpr unsigned kBlockDevicesMax = 256;
 std::optional<BlockDevice> read_block_device(const Root& root, const MountTable& mounts, DeviceNumber number);
-
-// Whether the kernel lets O_DIRECT reach peer-to-peer device pages through a stack, as far as its kind tells.
-enum class PeerSupport : std::uint8_t { yes, depends, no };
-struct PeerVerdict {
-  PeerSupport support = PeerSupport::no;
-  const char* code = "";     // Stable: "nvme_pcie", "device_mapper", "loop", ...
-  const char* because = "";  // For people: "device mapper (LVM, dm-crypt) does not pass device pages on".
-  std::string device;        // The one that decided.
-};
-PeerVerdict peer_verdict(const BlockDevice& device);
 
 }  // namespace penstock::core

@@ -9,24 +9,16 @@
 namespace penstock::core {
 namespace {
 
-struct Stack {
-  std::optional<BlockDevice> device;
-  PeerVerdict verdict;
-};
-
-Stack stack_under(const std::string& machine, std::string_view path) {
+std::optional<BlockDevice> stack_under(const std::string& machine, std::string_view path) {
   const Root root = captured_machine(machine);
   const MountTable mounts = MountTable::read(root);
   const Mount* mount = mounts.find(path);
   const auto number = mount == nullptr ? std::nullopt : mount_device(root, mounts, *mount);
-  Stack stack;
-  if (number) stack.device = read_block_device(root, mounts, *number);
-  if (stack.device) stack.verdict = peer_verdict(*stack.device);
-  return stack;
+  return number ? read_block_device(root, mounts, *number) : std::nullopt;
 }
 
 TEST(BlockDeviceTest, APartitionOfANvmeDriveKnowsItsDiskAndItsPlace) {
-  const auto [device, verdict] = stack_under("dgx-h100", "/");
+  const auto device = stack_under("dgx-h100", "/");
   ASSERT_TRUE(device);
   EXPECT_EQ(device->name, "nvme0n1p2");
   EXPECT_EQ(device->disk, "nvme0n1");
@@ -39,55 +31,47 @@ TEST(BlockDeviceTest, APartitionOfANvmeDriveKnowsItsDiskAndItsPlace) {
   EXPECT_EQ(device->numa_node, 0);
   EXPECT_FALSE(device->is_multipath);
   EXPECT_FALSE(device->is_rotational);
-  EXPECT_EQ(verdict.support, PeerSupport::yes);
-  EXPECT_STREQ(verdict.code, "nvme_pcie");
 }
 
 TEST(BlockDeviceTest, AMultipathNamespaceIsFollowedToItsController) {
-  const auto [device, verdict] = stack_under("nfs", "/");
+  const auto device = stack_under("nfs", "/");
   ASSERT_TRUE(device);
   EXPECT_TRUE(device->is_multipath);
   EXPECT_EQ(device->transport, NvmeTransport::pcie);
   EXPECT_EQ(device->pci_address, "0000:19:00.0");
-  EXPECT_EQ(verdict.support, PeerSupport::depends);
 }
 
-TEST(BlockDeviceTest, EncryptionIsSeenAndRefusesDevicePages) {
-  const auto [device, verdict] = stack_under("laptop", "/home");
+TEST(BlockDeviceTest, EncryptionIsSeen) {
+  const auto device = stack_under("laptop", "/home");
   ASSERT_TRUE(device);
   EXPECT_EQ(device->kind, BlockKind::dm);
   EXPECT_EQ(device->dm_type, "CRYPT");
   ASSERT_EQ(device->slaves.size(), 1u);
   EXPECT_EQ(device->slaves[0].name, "nvme0n1p3");
   EXPECT_EQ(device->slaves[0].disk, "nvme0n1");
-  EXPECT_EQ(verdict.support, PeerSupport::no);
-  EXPECT_STREQ(verdict.code, "device_mapper");
 }
 
 TEST(BlockDeviceTest, StripesListTheirMembers) {
-  const auto [device, verdict] = stack_under("md-raid0", "/scratch/file");
+  const auto device = stack_under("md-raid0", "/scratch/file");
   ASSERT_TRUE(device);
   EXPECT_EQ(device->kind, BlockKind::md);
   EXPECT_EQ(device->md_level, "raid0");
   ASSERT_EQ(device->slaves.size(), 2u);
   EXPECT_EQ(device->slaves[1].pci_address, "0000:22:00.0");
-  EXPECT_EQ(verdict.support, PeerSupport::depends);
-  EXPECT_STREQ(verdict.code, "md_raid");
 }
 
 TEST(BlockDeviceTest, ALoopDeviceIsFollowedIntoItsBackingFile) {
-  const auto [device, verdict] = stack_under("md-raid0", "/mnt/image");
+  const auto device = stack_under("md-raid0", "/mnt/image");
   ASSERT_TRUE(device);
   EXPECT_EQ(device->kind, BlockKind::loop);
   EXPECT_EQ(device->backing_file, "/scratch/images/data.img");
   ASSERT_EQ(device->slaves.size(), 1u);
   EXPECT_EQ(device->slaves[0].name, "md0");
   EXPECT_EQ(device->slaves[0].slaves.size(), 2u);
-  EXPECT_STREQ(verdict.code, "loop");
 }
 
 TEST(BlockDeviceTest, ASpinningDiskUnderLvmIsSeen) {
-  const auto [device, verdict] = stack_under("md-raid0", "/");
+  const auto device = stack_under("md-raid0", "/");
   ASSERT_TRUE(device);
   EXPECT_EQ(device->dm_type, "LVM");
   ASSERT_EQ(device->slaves.size(), 1u);
@@ -96,33 +80,11 @@ TEST(BlockDeviceTest, ASpinningDiskUnderLvmIsSeen) {
   EXPECT_EQ(device->slaves[0].model, "ST4000NM0035");
 }
 
-TEST(BlockDeviceTest, AVirtioDiskRefusesDevicePages) {
-  const auto [device, verdict] = stack_under("firecracker-vm", "/");
+TEST(BlockDeviceTest, AVirtioDiskIsOnItsPciDevice) {
+  const auto device = stack_under("firecracker-vm", "/");
   ASSERT_TRUE(device);
   EXPECT_EQ(device->kind, BlockKind::virtio);
   EXPECT_EQ(device->pci_address, "0000:00:02.0");
-  EXPECT_STREQ(verdict.code, "virtio");
-}
-
-TEST(BlockDeviceTest, AStripeIsNoBetterThanItsWorstMember) {
-  BlockDevice drive;
-  drive.kind = BlockKind::nvme;
-  drive.transport = NvmeTransport::pcie;
-  BlockDevice remote = drive;
-  remote.transport = NvmeTransport::tcp;
-  remote.name = "nvme7n1";
-  BlockDevice stripe;
-  stripe.kind = BlockKind::md;
-  stripe.md_level = "raid0";
-  stripe.slaves = {drive, remote};
-  EXPECT_EQ(peer_verdict(stripe).support, PeerSupport::no);
-  EXPECT_EQ(peer_verdict(stripe).device, "nvme7n1");
-  stripe.md_level = "raid5";
-  stripe.slaves = {drive, drive};
-  EXPECT_STREQ(peer_verdict(stripe).code, "md_level");
-  stripe.md_level = "raid1";
-  stripe.slaves.clear();
-  EXPECT_STREQ(peer_verdict(stripe).code, "md_members_unknown");
 }
 
 TEST(BlockDeviceTest, ADeviceMadeOfItselfEnds) {
@@ -150,7 +112,6 @@ TEST(BlockDeviceTest, GarbageAttributesReadAsUnknown) {
   ASSERT_TRUE(device);
   EXPECT_EQ(device->logical_block_size, 0u);
   EXPECT_EQ(device->transport, NvmeTransport::unknown);
-  EXPECT_EQ(peer_verdict(*device).support, PeerSupport::no);
   EXPECT_FALSE(read_block_device(tree.root(), MountTable(), {259, 1}));
   EXPECT_FALSE(read_block_device(tree.root(), MountTable(), {1, 2}));
 }

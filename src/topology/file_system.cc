@@ -1,60 +1,39 @@
 #include "topology/file_system.h"
 
 #include <algorithm>
-#include <initializer_list>
+#include <array>
 #include <string_view>
 #include <utility>
+
+#include "topology/direct_file.h"
 
 namespace penstock::core {
 namespace {
 
-bool is_one_of(std::string_view type, std::initializer_list<std::string_view> types) {
-  return std::find(types.begin(), types.end(), type) != types.end();
+Ability ability(Tristate has, const Finding& finding) {
+  return {has, finding.code(), obstacle_text(finding.obstacle).sentence};
 }
 
-Ability direct_io_of(const Mount& mount) {
-  const std::string& type = mount.type;
-  if (is_one_of(type, {"ext3", "ext4"}) && mount.super_option("data") == "journal") {
-    return {Tristate::no, "data_journal", "data=journal turns direct I/O into buffered I/O"};
+Ability direct_io_of(const FileSystem& file_system) {
+  for (const Finding& one : file_system.findings) {
+    const bool is_none = one.obstacle == Obstacle::memory || one.obstacle == Obstacle::data_journal ||
+                         one.obstacle == Obstacle::no_direct_io;
+    if (is_none) return ability(Tristate::no, one);
+    if (one.obstacle == Obstacle::overlay) return ability(Tristate::unknown, one);
   }
-  if (is_one_of(type, {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "vfat", "exfat", "ntfs3", "jfs"})) {
-    return {Tristate::yes, "", ""};
-  }
-  if (is_one_of(type, {"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "wekafs", "ceph"})) {
-    return {Tristate::yes, "", ""};
-  }
-  if (is_one_of(type, {"tmpfs", "ramfs"})) return {Tristate::no, "memory", "the file system is memory"};
-  if (is_one_of(type, {"squashfs", "iso9660", "udf"})) {
-    return {Tristate::no, "file_system", "the file system has no direct I/O"};
-  }
-  if (type == "overlay") return {Tristate::unknown, "overlay", "as the file system under the overlay"};
+  static constexpr std::array<std::string_view, 20> kTypes = {
+      "ext2", "ext3", "ext4", "xfs",  "btrfs",  "f2fs", "bcachefs", "vfat",   "exfat", "ntfs3",
+      "jfs",  "nfs",  "nfs4", "cifs", "lustre", "gpfs", "beegfs",   "wekafs", "ceph",  "smb3"};
+  if (std::find(kTypes.begin(), kTypes.end(), file_system.mount.type) != kTypes.end()) return {Tristate::yes, "", ""};
   return {Tristate::unknown, "file_system", "depends on the file system's version and settings"};
 }
 
-// File systems whose direct I/O goes through iomap pass device pages on; those of the older code refuse them.
-Ability device_pages_by_type(std::string_view type) {
-  if (is_network_file_system(type)) {
-    return {Tristate::no, "network_file_system", "network file systems refuse device pages"};
-  }
-  if (is_one_of(type, {"tmpfs", "ramfs"})) return {Tristate::no, "memory", "the file system is memory"};
-  if (is_one_of(type, {"vfat", "exfat", "ntfs3", "jfs"})) {
-    return {Tristate::no, "file_system", "the file system refuses device pages"};
-  }
-  if (type == "btrfs") return {Tristate::unknown, "checksums", "btrfs copies checksummed writes on the CPU"};
-  if (is_one_of(type, {"ext3", "ext4", "xfs", "f2fs", "overlay"})) return {Tristate::yes, "", ""};
-  return {Tristate::unknown, "file_system", "nothing is known of this file system"};
-}
-
-// The chain is as good as its weakest part.
-Ability device_pages_of(const FileSystem& file_system) {
-  const Ability by_type = device_pages_by_type(file_system.mount.type);
-  if (by_type.has == Tristate::no) return by_type;
-  if (!file_system.stack) return {Tristate::unknown, "stack_unseen", "the block device cannot be seen from here"};
-  const PeerVerdict verdict = peer_verdict(*file_system.stack);
-  if (verdict.support == PeerSupport::no) return {Tristate::no, verdict.code, verdict.because};
-  if (file_system.direct_io.has == Tristate::no) return file_system.direct_io;
-  if (by_type.has == Tristate::unknown) return by_type;
-  return {verdict.support == PeerSupport::yes ? Tristate::yes : Tristate::unknown, verdict.code, verdict.because};
+// What stops reads too decides; where writes alone are stopped, it depends.
+Ability device_pages_of(const Findings& findings, const Findings& write_findings) {
+  if (const Finding* stop = first_stop(findings)) return ability(Tristate::no, *stop);
+  if (!findings.empty()) return ability(Tristate::unknown, findings.front());
+  if (!write_findings.empty()) return ability(Tristate::unknown, write_findings.front());
+  return {Tristate::yes, "", ""};
 }
 
 bool is_for_data(const Mount& mount) {
@@ -86,10 +65,25 @@ std::vector<Choice> choose_mounts(const MountTable& table) {
   return choices;
 }
 
+void judge(const Root& root, const PeerMachine& machine, FileSystem& file_system) {
+  Findings& findings = file_system.findings;
+  findings = mount_findings(root, machine.mounts, file_system.mount, Op::read);
+  file_system.write_findings = mount_findings(root, machine.mounts, file_system.mount, Op::write);
+  std::erase_if(file_system.write_findings,
+                [&](const Finding& one) { return std::find(findings.begin(), findings.end(), one) != findings.end(); });
+  if (file_system.stack) {
+    append(findings, storage_findings(machine, *file_system.stack));
+  } else if (first_stop(findings) == nullptr) {
+    findings.push_back({Obstacle::stack_unseen, Certainty::possible, file_system.mount.mount_point});
+  }
+  file_system.device_pages = device_pages_of(findings, file_system.write_findings);
+  file_system.direct_io = direct_io_of(file_system);
+}
+
 }  // namespace
 
-std::vector<FileSystem> read_file_systems(const Root& root) {
-  const MountTable table = MountTable::read(root);
+std::vector<FileSystem> read_file_systems(const Root& root, const PeerMachine& machine) {
+  const MountTable& table = machine.mounts;
   std::vector<FileSystem> file_systems;
   for (const Choice& choice : choose_mounts(table)) {
     FileSystem file_system;
@@ -98,8 +92,7 @@ std::vector<FileSystem> read_file_systems(const Root& root) {
     if (const auto number = mount_device(root, table, file_system.mount)) {
       file_system.stack = read_block_device(root, table, *number);
     }
-    file_system.direct_io = direct_io_of(file_system.mount);
-    file_system.device_pages = device_pages_of(file_system);
+    judge(root, machine, file_system);
     file_systems.push_back(std::move(file_system));
   }
   return file_systems;

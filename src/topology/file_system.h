@@ -10,6 +10,8 @@
 
 #include "topology/block_device.h"
 #include "topology/mounts.h"
+#include "topology/obstacle.h"
+#include "topology/peer_route.h"
 #include "topology/root.h"
 #include "topology/tristate.h"
 
@@ -17,8 +19,8 @@ namespace penstock::core {
 
 struct Ability {
   Tristate has = Tristate::unknown;
-  const char* code = "";     // Stable: "memory", "device_mapper", ...; "" where nothing stands in the way.
-  const char* because = "";  // The same for people.
+  const char* code = "";     // An obstacle's: "memory", "device_mapper", ...; "" where nothing stands in the way.
+  const char* because = "";  // Its sentence.
 };
 
 struct FileSystem {
@@ -26,10 +28,12 @@ struct FileSystem {
   unsigned more_mounts = 0;          // How often it is mounted besides.
   std::optional<BlockDevice> stack;  // Nothing for memory and the network, or where it cannot be seen.
   Ability direct_io;                 // O_DIRECT goes past the page cache.
-  Ability device_pages;              // O_DIRECT takes peer-to-peer device pages.
+  Ability device_pages;              // O_DIRECT takes peer-to-peer device pages, wherever their device is.
+  Findings findings;                 // What stands in their way: mount, then block devices.
+  Findings write_findings;           // What stands in the way of writes besides.
 };
 
 // In the order of mounting, without pseudo file systems.
-std::vector<FileSystem> read_file_systems(const Root& root);
+std::vector<FileSystem> read_file_systems(const Root& root, const PeerMachine& machine);
 
 }  // namespace penstock::core

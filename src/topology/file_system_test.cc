@@ -10,7 +10,8 @@ namespace penstock::core {
 namespace {
 
 FileSystem file_system_at(const std::string& machine, const std::string& mount_point) {
-  for (FileSystem& one : read_file_systems(captured_machine(machine))) {
+  const Root root = captured_machine(machine);
+  for (FileSystem& one : read_file_systems(root, read_peer_machine(root))) {
     if (one.mount.mount_point == mount_point) return one;
   }
   ADD_FAILURE() << machine << " has no file system at " << mount_point;
@@ -21,7 +22,7 @@ TEST(FileSystemTest, AFileSystemOnADriveTakesDevicePages) {
   const FileSystem data = file_system_at("dgx-h100", "/data/0");
   EXPECT_EQ(data.direct_io.has, Tristate::yes);
   EXPECT_EQ(data.device_pages.has, Tristate::yes);
-  EXPECT_STREQ(data.device_pages.code, "nvme_pcie");
+  EXPECT_STREQ(data.device_pages.code, "");
   EXPECT_EQ(data.more_mounts, 1u);
   EXPECT_EQ(file_system_at("dgx-h100", "/boot/efi").device_pages.has, Tristate::no);
 }
@@ -36,15 +37,15 @@ TEST(FileSystemTest, WhatStandsInTheWayHasACode) {
   const Case cases[] = {
       {"laptop", "/", Tristate::no, "device_mapper"},
       {"laptop", "/tmp", Tristate::no, "memory"},
-      {"laptop", "/boot", Tristate::yes, "nvme_pcie"},
+      {"laptop", "/boot", Tristate::yes, ""},
       {"cloud-vm", "/", Tristate::no, "virtio"},
       {"md-raid0", "/scratch", Tristate::unknown, "md_raid"},
-      {"md-raid0", "/mnt/image", Tristate::no, "loop"},
+      {"md-raid0", "/mnt/image", Tristate::no, "data_journal"},
       {"md-raid0", "/", Tristate::no, "device_mapper"},
-      {"nfs", "/mnt/models", Tristate::no, "network_file_system"},
+      {"nfs", "/mnt/models", Tristate::no, "nfs_rdma"},
       {"nfs", "/", Tristate::unknown, "nvme_multipath"},
-      {"container-overlay", "/", Tristate::unknown, "stack_unseen"},
-      {"container-overlay", "/models", Tristate::yes, "nvme_pcie"},
+      {"container-overlay", "/", Tristate::unknown, "overlay"},
+      {"container-overlay", "/models", Tristate::yes, ""},
   };
   for (const Case& one : cases) {
     const FileSystem file_system = file_system_at(one.machine, one.mount_point);
@@ -67,7 +68,8 @@ TEST(FileSystemTest, EachIsListedOnceAndPseudoOnesNever) {
            "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:5 / /proc rw - proc proc rw\n"
            "3 1 8:2 /part /a rw - xfs /dev/sda2 rw\n4 1 8:2 / /longer rw - xfs /dev/sda2 rw\n"
            "5 1 0:6 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n6 1 8:1 /x /y rw - ext4 /dev/sda1 rw\n");
-  const auto file_systems = read_file_systems(tree.root());
+  const Root root = tree.root();
+  const auto file_systems = read_file_systems(root, read_peer_machine(root));
   ASSERT_EQ(file_systems.size(), 2u);
   EXPECT_EQ(file_systems[0].mount.mount_point, "/");
   EXPECT_EQ(file_systems[0].more_mounts, 1u);

@@ -83,6 +83,46 @@ std::optional<DeviceNumber> device_by_source(const Root& root, std::string_view 
   return std::nullopt;
 }
 
+constexpr unsigned kOverlaysMax = 4;  // One on another.
+constexpr std::size_t kLayersMax = 512;
+
+// Directories of an overlay's layers, the upper one first.
+std::vector<std::string> layers_of(const Mount& overlay, bool upper_only) {
+  std::vector<std::string> layers;
+  const std::string_view upper = overlay.super_option("upperdir");
+  if (!upper.empty()) layers.emplace_back(upper);
+  if (upper_only) return layers;
+  for (const std::string_view lower : split(overlay.super_option("lowerdir"), ':')) {
+    if (layers.size() < kLayersMax) layers.emplace_back(lower);
+  }
+  return layers;
+}
+
+// `path` below the mount's point, as seen from the top of its file system; "" for the top itself.
+std::string path_inside(const Mount& mount, std::string_view path) {
+  if (!is_under(path, mount.mount_point)) return {};
+  const std::string_view rest = mount.mount_point == "/" ? path : path.substr(mount.mount_point.size());
+  return (mount.root == "/" ? std::string() : mount.root) + std::string(rest == "/" ? std::string_view{} : rest);
+}
+
+Layer find_layer_below(const Root& root, const MountTable& table, const Mount& mount, const std::string& path,
+                       bool is_write, unsigned depth) {
+  if (mount.type != "overlay") return {&mount, path};
+  if (depth == kOverlaysMax) return {};
+  const std::string inside = path_inside(mount, path);
+  for (const std::string& layer : layers_of(mount, is_write)) {
+    if (!layer.starts_with('/')) continue;
+    const std::string below = layer + (is_write ? "" : inside);
+    // In a container the layers' paths belong to the host: looked up here they end at the overlay itself.
+    const Mount* found = table.find(below);
+    if (found == nullptr || found == &mount) continue;
+    // A captured machine has no files to look for: the upper layer is taken for the one.
+    if (root.is_machine() && !root.exists(below)) continue;
+    return find_layer_below(root, table, *found, layer + inside, is_write, depth + 1);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view Mount::super_option(std::string_view key) const {
@@ -171,15 +211,36 @@ const Mount* MountTable::find(DeviceNumber device) const {
 
 std::optional<DeviceNumber> mount_device(const Root& root, const MountTable& table, const Mount& mount) {
   if (mount.type == "overlay") {
-    const std::string_view upper = mount.super_option("upperdir");
-    const Mount* below = upper.starts_with('/') ? table.find(upper) : nullptr;
-    // In a container the upper directory's path belongs to the host: looked up here it ends at the overlay itself.
-    if (below == nullptr || below == &mount || below->type == "overlay") return std::nullopt;
-    return mount_device(root, table, *below);
+    const Layer layer = find_layer(root, table, mount, mount.mount_point, true);
+    return layer.mount == nullptr ? std::nullopt : mount_device(root, table, *layer.mount);
   }
   if (mount.device.major != 0) return mount.device;
   if (is_network_file_system(mount.type)) return std::nullopt;
   return device_by_source(root, mount.source);
+}
+
+Layer find_layer(const Root& root, const MountTable& table, const Mount& mount, std::string_view path, bool is_write) {
+  return find_layer_below(root, table, mount, std::string(path), is_write, 0);
+}
+
+std::string nfs_transport(const Root& root, const Mount& mount) {
+  const std::string text = root.read("/proc/self/mountstats", MountTable::kTextBytesMax).value_or(std::string());
+  std::string_view rest = text;
+  bool is_here = false;
+  while (!rest.empty()) {
+    const std::string_view line = take_until(rest, '\n');
+    if (line.starts_with("device ")) {
+      const std::size_t on = line.find(" mounted on ");
+      const std::size_t with = line.rfind(" with fstype ");
+      is_here = on != std::string_view::npos && with != std::string_view::npos && on + 12 <= with &&
+                unescape(line.substr(on + 12, with - on - 12)) == mount.mount_point;
+    }
+    std::string_view fact = trim(line);
+    if (!is_here || !fact.starts_with("xprt:")) continue;
+    fact = trim(fact.substr(5));
+    return std::string(take_until(fact, ' '));
+  }
+  return std::string(mount.super_option("proto"));
 }
 
 }  // namespace penstock::core

@@ -67,4 +67,17 @@ class MountTable {
 // its upper directory where that can be seen from here.
 std::optional<DeviceNumber> mount_device(const Root& root, const MountTable& table, const Mount& mount);
 
+// Where a file on an overlay is kept: the mount under it and the path there. For a mount of another type itself and
+// `path`; a null mount where the layer cannot be seen from here, as in most containers. `is_write`: as once opened for
+// writing, which copies the file into the upper layer.
+struct Layer {
+  const Mount* mount = nullptr;
+  std::string path;
+};
+Layer find_layer(const Root& root, const MountTable& table, const Mount& mount, std::string_view path, bool is_write);
+
+// The transport that an NFS mount really uses: "tcp", "rdma", ...; "" where nothing tells. Mounts of one server share
+// a connection, so what was asked for when mounting says little.
+std::string nfs_transport(const Root& root, const Mount& mount);
+
 }  // namespace penstock::core

@@ -28,6 +28,41 @@ PciLink read_link(const Root& root, const std::string& directory, const char* wh
   return link;
 }
 
+// Lines "0x<first> 0x<last> 0x<flags>", BAR 0 first.
+void read_bars(const Root& root, const std::string& directory, PciDevice& device) {
+  const std::string text = root.read(directory + "/resource", 4096).value_or(std::string());
+  std::string_view rest = text;
+  for (std::uint64_t& bytes : device.bar_bytes) {
+    const std::vector<std::string_view> words = split(take_until(rest, '\n'), ' ');
+    if (words.size() < 2 || !words[0].starts_with("0x") || !words[1].starts_with("0x")) continue;
+    const auto first = parse_number<std::uint64_t>(words[0].substr(2), 16);
+    const auto last = parse_number<std::uint64_t>(words[1].substr(2), 16);
+    if (first && last && *last > *first) bytes = *last - *first + 1;
+  }
+}
+
+// Whether a bridge's access control (ACS) sends requests, completions or egress traffic between its devices upstream,
+// from the extended part of its configuration space; without privilege the kernel gives the first 64 bytes only.
+Tristate read_acs_redirect(const Root& root, const std::string& directory) {
+  constexpr std::size_t kExtendedStart = 0x100;
+  constexpr unsigned kAcsCapability = 0x000d;
+  constexpr unsigned kRedirectBits = 0x4 | 0x8 | 0x20;
+  constexpr unsigned kCapabilitiesMax = 960;  // As many as fit.
+  const std::string space = root.read(directory + "/config", 4096).value_or(std::string());
+  if (space.size() <= 64) return Tristate::unknown;
+  const auto word_at = [&](std::size_t at) {
+    if (at + 2 > space.size()) return 0u;
+    return static_cast<unsigned>(static_cast<unsigned char>(space[at]) | static_cast<unsigned char>(space[at + 1])
+                                                                             << 8);
+  };
+  std::size_t at = kExtendedStart;
+  for (unsigned seen = 0; at >= kExtendedStart && at + 8 <= space.size() && seen < kCapabilitiesMax; ++seen) {
+    if (word_at(at) == kAcsCapability) return (word_at(at + 6) & kRedirectBits) != 0 ? Tristate::yes : Tristate::no;
+    at = word_at(at + 2) >> 4 & 0xffc;
+  }
+  return Tristate::no;
+}
+
 // Everything above the device in "/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0".
 void read_parents(const Root& root, const std::string& directory, PciDevice& device) {
   const std::string real = root.real_path(directory);
@@ -57,6 +92,8 @@ PciDevice read_pci_device(const Root& root, const std::string& address) {
   device.iommu_group = parse_number<int>(root.link_name(directory + "/iommu_group")).value_or(-1);
   device.has_peer_memory = root.exists(directory + "/p2pmem");
   device.peer_memory_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, number("p2pmem/size", 0)));
+  read_bars(root, directory, device);
+  if (device.is_bridge()) device.redirects_peer_traffic = read_acs_redirect(root, directory);
   read_parents(root, directory, device);
   return device;
 }

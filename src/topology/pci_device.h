@@ -4,12 +4,14 @@
 // it never touches p2pmem/allocate: on a GPU that file hands out memory which belongs to others.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "topology/root.h"
+#include "topology/tristate.h"
 
 namespace penstock::core {
 
@@ -30,7 +32,9 @@ struct PciDevice {
   std::vector<std::string> bridges;  // Addresses from the root port down to the parent.
   std::string driver;                // "nvme"; "" where none is bound.
   int iommu_group = -1;
-  bool has_peer_memory = false;  // A p2pmem directory: a driver gave the kernel device pages.
+  std::array<std::uint64_t, 6> bar_bytes{};        // 0 where there is none, or where unknown.
+  Tristate redirects_peer_traffic = Tristate::no;  // Of a bridge: ACS. Its registers are for root alone to read.
+  bool has_peer_memory = false;                    // A p2pmem directory: a driver gave the kernel device pages.
   std::uint64_t peer_memory_bytes = 0;
 
   bool is_display() const { return device_class >> 16 == 0x03; }
@@ -38,6 +42,7 @@ struct PciDevice {
   bool is_amd_gpu() const { return (is_display() || device_class >> 8 == 0x1200) && vendor == 0x1002; }
   bool is_gpu() const { return is_nvidia_gpu() || is_amd_gpu(); }
   bool is_nvme() const { return device_class == 0x010802; }
+  bool is_bridge() const { return device_class >> 8 == 0x0604; }
 };
 
 constexpr std::size_t kPciDevicesMax = 4096;

@@ -200,9 +200,13 @@ Iommu read_iommu(const Root& root) {
   if (groups.size() > kIommuGroupsMax) groups.resize(kIommuGroupsMax);
   for (const std::string& group : groups) {
     const std::string type = root.read_line("/sys/kernel/iommu_groups/" + group + "/type");
-    if (type == "identity") ++iommu.identity_groups;
+    if (type == "identity") {
+      ++iommu.identity_groups;
+      if (const auto number = parse_number<int>(group)) iommu.identity_group_numbers.push_back(*number);
+    }
     if (type.starts_with("DMA")) ++iommu.translated_groups;
   }
+  std::sort(iommu.identity_group_numbers.begin(), iommu.identity_group_numbers.end());
   if (iommu.translated_groups > 0) {
     iommu.mode = IommuMode::translating;
   } else if (iommu.identity_groups > 0) {

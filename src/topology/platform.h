@@ -69,6 +69,7 @@ struct Iommu {
   std::vector<std::string> command_line_words;  // "iommu=pt", "pci=disable_acs_redir=...": as booted.
   unsigned identity_groups = 0;
   unsigned translated_groups = 0;
+  std::vector<int> identity_group_numbers;  // Sorted.
 };
 Iommu read_iommu(const Root& root);
 

@@ -1,0 +1,190 @@
+#include "topology/obstacle.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace penstock::core {
+namespace {
+
+using enum Effect;
+
+constexpr const char* kPlainDrive = "put the data on ext4 or XFS right on a PCIe NVMe drive";
+
+constexpr ObstacleText kTexts[] = {
+    {Obstacle::kernel_no_p2pdma, "kernel_no_p2pdma", "the kernel was built without CONFIG_PCI_P2PDMA",
+     "boot a kernel built with CONFIG_PCI_P2PDMA=y (Debian's has it from 6.13.7 on)", refused},
+    {Obstacle::kernel_too_old, "kernel_too_old", "a kernel before 6.2 gives device pages to no process",
+     "boot Linux 6.2 or later", refused},
+    {Obstacle::kernel_6_16, "kernel_6_16", "Linux 6.16 fails transfers of device pages above 4 KiB",
+     "boot another kernel than 6.16", refused},
+
+    {Obstacle::peer_unseen, "peer_unseen", "there is no such device on the PCI bus",
+     "name a device that 'penstock check' lists, and give a container or virtual machine its device", refused},
+    {Obstacle::peer_no_memory, "peer_no_memory", "the device offers no memory to others (no p2pmem in /sys)",
+     "load a driver that offers the device's memory, as nvme does for a controller memory buffer", refused},
+    {Obstacle::gpu_maker, "gpu_maker", "memory of this maker's GPUs cannot be exported as device pages yet",
+     "use an NVIDIA GPU, or leave it to the bounce path", refused},
+    {Obstacle::gpu_driver, "gpu_driver", "NVIDIA's kernel driver does not drive the GPU",
+     "install NVIDIA's driver and load it: modprobe nvidia-uvm", refused},
+    {Obstacle::driver_no_export, "driver_no_export", "NVIDIA's driver before 565.57 cannot export device pages",
+     "install NVIDIA's driver 565.57 or later, 595.44 or later for Linux 6.15 and later", refused},
+    {Obstacle::driver_too_old_for_kernel, "driver_too_old_for_kernel",
+     "NVIDIA's driver before 595.44 cannot export device pages on Linux 6.15 and later",
+     "install NVIDIA's driver 595.44 or later, or boot a kernel before 6.15", refused},
+    {Obstacle::uvm_not_loaded, "uvm_not_loaded", "the module nvidia-uvm, which exports device pages, is not loaded",
+     "load it: nvidia-modprobe -u -c 0", refused},
+    {Obstacle::static_bar1_off, "static_bar1_off", "the GPU's memory is not mapped into its BAR for good (static BAR1)",
+     "set RMForceStaticBar1=1 in NVreg_RegistryDwords of the module nvidia, and reload it", refused},
+    {Obstacle::bar_write_combined, "bar_write_combined",
+     "the GPU's BAR is mapped write-combined, which P2PDMA cannot use",
+     "set RmForceDisableIomapWC=1 in NVreg_RegistryDwords of the module nvidia, and reload it", refused},
+    {Obstacle::no_large_bar, "no_large_bar", "the GPU's BAR is a small window, not all of its memory",
+     "enable Above 4G Decoding and Resizable BAR in the firmware; some GPUs have no large BAR", refused},
+    {Obstacle::architecture, "architecture", "NVIDIA's driver exports device pages on x86-64 and on coherent systems",
+     "run on x86-64, or where the GPU's memory is coherent with the processor's", refused},
+    {Obstacle::pointer_not_exportable, "pointer_not_exportable", "the driver does not export this piece of memory",
+     "allocate it with cuMemCreate and an exportable handle type", refused},
+    {Obstacle::gpu_node, "gpu_node", "there is no device node of a GPU (/dev/nvidia0) here",
+     "give the container its GPU (docker run --gpus all), or make the nodes: nvidia-modprobe -u -c 0", refused},
+
+    {Obstacle::root_ports_apart, "root_ports_apart",
+     "device and drive meet in a processor that is not known to route between its root ports",
+     "put both under one PCIe switch, or use a processor on the kernel's list (AMD Zen, several Xeons)", refused},
+    {Obstacle::acs_redirect, "acs_redirect", "ACS sends traffic between device and drive up to the processor",
+     "switch redirection off for the bridge named: pci=disable_acs_redir=... on the kernel's command line", refused},
+    {Obstacle::iommu_translating, "iommu_translating",
+     "the IOMMU translates addresses, which may send bytes astray without an error",
+     "boot with iommu=pt where the self-test fails", astray},
+    {Obstacle::route_unseen, "route_unseen", "the way between device and drive cannot be seen",
+     "let the self-test decide; give a container the host's /sys", astray},
+    {Obstacle::virtual_machine, "virtual_machine",
+     "what a virtual machine shows of the bus need not be how the devices are connected",
+     "let the self-test decide; pass both devices through with their switch", astray},
+
+    {Obstacle::nvme_multipath, "nvme_multipath", "NVMe multipath passes device pages on in recent kernels only",
+     "boot Linux 7.2 or later, or load nvme_core with multipath=N", refused},
+    {Obstacle::nvme_rdma, "nvme_rdma", "NVMe over RDMA takes device pages if its adapter does DMA itself",
+     "use a hardware RDMA adapter, near the device", refused},
+    {Obstacle::nvme_tcp, "nvme_tcp", "NVMe over TCP refuses device pages",
+     "connect by RDMA with a hardware adapter, or use a local NVMe drive", refused},
+    {Obstacle::nvme_fabrics, "nvme_fabrics", "NVMe over this transport refuses device pages",
+     "connect by RDMA with a hardware adapter, or use a local NVMe drive", refused},
+    {Obstacle::md_raid, "md_raid", "md raid0, 1 and 10 pass device pages on in recent kernels only",
+     "boot Linux 7.2 or later, or use the drives one by one", refused},
+    {Obstacle::md_level, "md_level", "this md level computes or copies on the CPU",
+     "use raid0, raid1 or raid10 for the data", refused},
+    {Obstacle::md_members_unknown, "md_members_unknown", "the members of the md device cannot be seen",
+     "give a container the host's /sys", refused},
+    {Obstacle::device_mapper, "device_mapper", "device mapper (LVM, dm-crypt, multipath) refuses device pages",
+     kPlainDrive, refused},
+    {Obstacle::loop, "loop", "a loop device refuses device pages", kPlainDrive, refused},
+    {Obstacle::virtio, "virtio", "a virtio disk refuses device pages",
+     "give the virtual machine an NVMe drive of its own by PCI passthrough", refused},
+    {Obstacle::scsi, "scsi", "SCSI, SATA and USB disks refuse device pages", kPlainDrive, refused},
+    {Obstacle::memory_device, "memory_device", "the block device is memory, written by the CPU", kPlainDrive, refused},
+    {Obstacle::null_device, "null_device", "null_blk refuses device pages", kPlainDrive, refused},
+    {Obstacle::other_device, "other_device", "this kind of block device refuses device pages", kPlainDrive, refused},
+    {Obstacle::stack_unseen, "stack_unseen", "the block device cannot be seen from here",
+     "let the self-test decide; give a container the host's /sys", refused},
+
+    {Obstacle::memory, "memory", "the file system is memory, written by the CPU", kPlainDrive, copied},
+    {Obstacle::nfs_tcp, "nfs_tcp", "NFS over TCP refuses device pages",
+     "mount with proto=rdma where nvidia-fs serves NFS, or copy the data to a local NVMe drive", refused},
+    {Obstacle::nfs_rdma, "nfs_rdma", "NFS refuses device pages, over RDMA too",
+     "use nvidia-fs with its NFS driver (the vendor path), or copy the data to a local NVMe drive", refused},
+    {Obstacle::network_file_system, "network_file_system", "network file systems refuse device pages",
+     "copy the data to a local NVMe drive, or use nvidia-fs where it serves this file system", refused},
+    {Obstacle::fuse, "fuse", "a file system in user space refuses device pages", kPlainDrive, refused},
+    {Obstacle::data_journal, "data_journal", "journaled data goes through the page cache, direct I/O or not",
+     "mount ext4 with data=ordered, or take the attribute off the file: chattr -j", copied},
+    {Obstacle::checksums, "checksums", "btrfs writes with checksums are copied by the CPU",
+     "make the file in a folder with chattr +C, or mount with nodatacow; reads are direct all the same", copied},
+    {Obstacle::overlay, "overlay", "which layer of the overlay holds the file cannot be seen from here",
+     "mount a volume (a host folder) into the container for the data", refused},
+    {Obstacle::no_direct_io, "no_direct_io", "the file system has no direct I/O for this file", kPlainDrive, copied},
+    {Obstacle::file_system, "file_system", "the file system refuses device pages", kPlainDrive, refused},
+    {Obstacle::file_system_unknown, "file_system_unknown", "nothing is known of this file system", kPlainDrive,
+     refused},
+    {Obstacle::several_devices, "several_devices",
+     "the file system spans several devices, and only one of them was judged",
+     "let the self-test decide; use a file system on one drive", refused},
+
+    {Obstacle::compressed, "compressed", "the file is compressed, which is the CPU's work",
+     "store it anew without compression: chattr -c (btrfs: +m) on an empty file, then copy", copied},
+    {Obstacle::encrypted, "encrypted", "the file is encrypted, which is the CPU's work",
+     "keep the data in a folder without encryption", copied},
+    {Obstacle::verity, "verity", "the file is sealed with fs-verity, whose hashes the CPU computes",
+     "use a copy of the file without fs-verity", copied},
+    {Obstacle::inline_data, "inline_data", "bytes of the file are stored in its inode, not in blocks of the drive",
+     "make the file larger than a block", copied},
+    {Obstacle::shared_extents, "shared_extents",
+     "extents are shared with other files (reflink, snapshot), so a write allocates new ones first",
+     "write a copy of its own: cp --reflink=never", slower},
+    {Obstacle::holes, "holes", "the file has holes: reads of them are zeros from the CPU, writes allocate first",
+     "fill them before: 'penstock prepare'", part_copied},
+    {Obstacle::unwritten_extents, "unwritten_extents",
+     "extents are allocated and never written: reads of them are zeros from the CPU, first writes convert them",
+     "write them once before: 'penstock prepare --written'", part_copied},
+    {Obstacle::no_direct_descriptor, "no_direct_descriptor", "the file cannot be opened with O_DIRECT",
+     "open it with O_DIRECT before it is registered, or mount /proc in the container", copied},
+    {Obstacle::block_map, "block_map", "the file is mapped by blocks as ext3 did, so writes that allocate are copied",
+     "make the file anew on ext4, or write only what is allocated: 'penstock prepare --written'", part_copied},
+
+    {Obstacle::misaligned, "misaligned", "offset, size or address is no multiple of the drive's blocks",
+     "align all three to 4096 bytes; else head and tail are bounced", part_copied},
+    {Obstacle::extending_write, "extending_write", "the write goes past the file's end, one at a time",
+     "make the file as large as it will be: 'penstock prepare'", slower},
+};
+
+constexpr ObstacleText kUnknown{Obstacle::none, "unknown", "", "", Effect::refused};
+
+constexpr bool is_sorted() {
+  for (std::size_t i = 1; i < std::size(kTexts); ++i) {
+    if (kTexts[i - 1].obstacle >= kTexts[i].obstacle) return false;
+  }
+  return true;
+}
+static_assert(is_sorted());
+
+}  // namespace
+
+const char* effect_name(Effect effect) {
+  switch (effect) {
+    case refused: return "refused";
+    case copied: return "copied";
+    case part_copied: return "part_copied";
+    case astray: return "astray";
+    case slower: return "slower";
+  }
+  return "unknown";
+}
+
+const char* certainty_name(Certainty certainty) { return certainty == Certainty::certain ? "certain" : "possible"; }
+
+std::span<const ObstacleText> obstacle_texts() { return kTexts; }
+
+const ObstacleText& obstacle_text(Obstacle obstacle) {
+  const auto* found = std::lower_bound(std::begin(kTexts), std::end(kTexts), obstacle,
+                                       [](const ObstacleText& text, Obstacle one) { return text.obstacle < one; });
+  return found == std::end(kTexts) || found->obstacle != obstacle ? kUnknown : *found;
+}
+
+std::string Finding::sentence() const {
+  const char* text = obstacle_text(obstacle).sentence;
+  return subject.empty() ? std::string(text) : subject + ": " + text;
+}
+
+bool Finding::stops() const {
+  return certainty == Certainty::certain && effect() != Effect::part_copied && effect() != Effect::slower;
+}
+
+const Finding* first_stop(std::span<const Finding> findings) {
+  const auto found = std::find_if(findings.begin(), findings.end(), [](const Finding& one) { return one.stops(); });
+  return found == findings.end() ? nullptr : &*found;
+}
+
+void append(Findings& findings, Findings more) {
+  findings.insert(findings.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+}  // namespace penstock::core

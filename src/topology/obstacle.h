@@ -1,0 +1,132 @@
+// What can stand between device memory and storage: every obstacle to p2pdma with its code, sentence and remedy, in
+// one table. For the paths' verdicts, `penstock check` and `penstock explain`.
+//
+// A Finding is an obstacle met on a machine, a route or a file, with what it was met on. Findings are told before a
+// byte moves; that there are none proves nothing, which is why a self-test follows. Numbers and codes are stable.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::core {
+
+enum class Obstacle : std::uint8_t {
+  none = 0,
+  // The kernel.
+  kernel_no_p2pdma = 1,
+  kernel_too_old = 2,
+  kernel_6_16 = 3,
+  // The device whose memory it is.
+  peer_unseen = 10,
+  peer_no_memory = 11,
+  gpu_maker = 12,
+  gpu_driver = 13,
+  driver_no_export = 14,
+  driver_too_old_for_kernel = 15,
+  uvm_not_loaded = 16,
+  static_bar1_off = 17,
+  bar_write_combined = 18,
+  no_large_bar = 19,
+  architecture = 20,
+  pointer_not_exportable = 21,  // Told by whoever asks the driver for a piece of memory; never by topology/.
+  gpu_node = 22,
+  // The way between the two.
+  root_ports_apart = 30,
+  acs_redirect = 31,
+  iommu_translating = 32,
+  route_unseen = 33,
+  virtual_machine = 34,
+  // Block devices.
+  nvme_multipath = 40,
+  nvme_rdma = 41,
+  nvme_tcp = 42,
+  nvme_fabrics = 43,
+  md_raid = 44,
+  md_level = 45,
+  md_members_unknown = 46,
+  device_mapper = 47,
+  loop = 48,
+  virtio = 49,
+  scsi = 50,
+  memory_device = 51,
+  null_device = 52,
+  other_device = 53,
+  stack_unseen = 54,
+  // File systems.
+  memory = 60,
+  nfs_tcp = 61,
+  nfs_rdma = 62,
+  network_file_system = 63,
+  fuse = 64,
+  data_journal = 65,
+  checksums = 66,
+  overlay = 67,
+  no_direct_io = 68,
+  file_system = 69,
+  file_system_unknown = 70,
+  several_devices = 71,
+  // One file.
+  compressed = 80,
+  encrypted = 81,
+  verity = 82,
+  inline_data = 83,
+  shared_extents = 84,
+  holes = 85,
+  unwritten_extents = 86,
+  no_direct_descriptor = 87,
+  block_map = 88,
+  // One request.
+  misaligned = 100,
+  extending_write = 101,
+};
+
+// What happens to a transfer that meets the obstacle.
+enum class Effect : std::uint8_t {
+  refused,      // The kernel or the driver says no: an error, nothing moved.
+  copied,       // It succeeds, and the CPU has copied every byte.
+  part_copied,  // It succeeds; the CPU moves some of the bytes, the drive the rest.
+  astray,       // It succeeds, and bytes may be wrong.
+  slower,       // Direct, at some cost.
+};
+const char* effect_name(Effect effect);
+
+// certain: met, and it has its effect. possible: only a try can tell whether it has.
+enum class Certainty : std::uint8_t { possible, certain };
+const char* certainty_name(Certainty certainty);
+
+struct ObstacleText {
+  Obstacle obstacle = Obstacle::none;
+  const char* code = "";      // "device_mapper"
+  const char* sentence = "";  // Without a capital and a full stop.
+  const char* remedy = "";    // What to do about it; never empty.
+  Effect effect = Effect::refused;
+};
+// All of them, in the order of their numbers.
+std::span<const ObstacleText> obstacle_texts();
+// Of a number that is none: "unknown" and empty texts.
+const ObstacleText& obstacle_text(Obstacle obstacle);
+
+struct Finding {
+  Obstacle obstacle = Obstacle::none;
+  Certainty certainty = Certainty::certain;
+  std::string subject;  // What it was met on: "nvme7n1", "0000:17:00.0", "/scratch"; may be empty.
+
+  const char* code() const { return obstacle_text(obstacle).code; }
+  const char* remedy() const { return obstacle_text(obstacle).remedy; }
+  Effect effect() const { return obstacle_text(obstacle).effect; }
+  // "nvme7n1: NVMe over TCP moves bytes by the CPU"
+  std::string sentence() const;
+  // Certain, and no byte would go directly: there is nothing to try.
+  bool stops() const;
+  friend bool operator==(const Finding&, const Finding&) = default;
+};
+using Findings = std::vector<Finding>;
+
+// The first finding that stops; null where there is none.
+const Finding* first_stop(std::span<const Finding> findings);
+void append(Findings& findings, Findings more);
+
+}  // namespace penstock::core

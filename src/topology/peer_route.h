@@ -1,0 +1,56 @@
+// Whether bytes can go straight between a device's memory and a block device, as far as /proc and /sys tell: kernel,
+// device, driver, the way over the bus, and every block device under the storage.
+//
+// For p2pdma's verdict and `penstock check`. Read the machine once, then ask for any number of pairs. It follows the
+// rules of the kernel's P2PDMA code, opens no device and allocates nothing of a device's memory; only a self-test
+// proves a pair.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/block_device.h"
+#include "topology/mounts.h"
+#include "topology/obstacle.h"
+#include "topology/pci_device.h"
+#include "topology/platform.h"
+#include "topology/root.h"
+
+namespace penstock::core {
+
+// What is the same for every pair. Reading it takes up to tens of milliseconds (see kernel_has_p2pdma).
+struct PeerMachine {
+  Platform platform;
+  Tristate p2pdma = Tristate::unknown;
+  NvidiaDriver nvidia;
+  Iommu iommu;
+  std::vector<PciDevice> pci;  // Sorted by address.
+  MountTable mounts;
+
+  const PciDevice* device(std::string_view pci_address) const;
+  // GPUs, and devices of other kinds that offer memory of theirs (p2pmem): controller memory buffers, test devices.
+  std::vector<const PciDevice*> peers() const;
+};
+PeerMachine read_peer_machine(const Root& root);
+
+// The parts of a route, each by itself; an empty list where nothing stands in the way.
+Findings kernel_findings(const PeerMachine& machine);
+Findings peer_findings(const PeerMachine& machine, std::string_view peer);
+// Whether the queues take device pages, leg by leg. Names every leg that does not.
+Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage);
+// The way over the bus, leg by leg.
+Findings bus_findings(const PeerMachine& machine, std::string_view peer, const BlockDevice& storage);
+
+struct PeerRoute {
+  std::string peer;                  // PCI address.
+  std::optional<BlockDevice> stack;  // Nothing where /sys does not know the storage.
+  Findings findings;                 // Kernel, peer, storage, bus.
+
+  bool is_possible() const { return first_stop(findings) == nullptr; }
+};
+// `storage` is st_dev of a file on a plain file system, st_rdev of a block device, or DirectFileReport::storage.
+PeerRoute peer_route(const Root& root, const PeerMachine& machine, std::string_view peer, DeviceNumber storage);
+
+}  // namespace penstock::core

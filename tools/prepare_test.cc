@@ -1,0 +1,172 @@
+// The built `penstock prepare` and the part of `penstock explain` that tells what a file lacks.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+using nlohmann::json;
+
+class Prepare : public Tool {
+ protected:
+  // Allocation ahead is what the command is for: without it there is nothing to test.
+  void SetUp() override {
+    const int fd = open(path("probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const bool can = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 4096) == 0;
+    close(fd);
+    fs::remove(path("probe"));
+    struct statfs facts {};
+    statfs(path("").c_str(), &facts);
+    if (!can || facts.f_type == 0x01021994) GTEST_SKIP() << "the working directory's file system cannot be prepared";
+  }
+
+  std::uint64_t blocks_of(const std::string& name) const {
+    struct stat facts {};
+    return stat(path(name).c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
+  }
+  json prepare(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "prepare");
+    arguments.push_back("--json");
+    const Finished done = run(arguments);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return json::parse(done.out, nullptr, false);
+  }
+  std::vector<std::string> lacks_of(const std::string& name) {
+    std::vector<std::string> codes;
+    const json report = json::parse(run({"explain", name, "--write", "--json"}).out, nullptr, false);
+    for (const json& one : report["p2pdma"]["obstacles"]) codes.push_back(one["code"]);
+    return codes;
+  }
+  using Codes = std::vector<std::string>;
+};
+
+TEST_F(Prepare, ANewFileIsAllocatedAndHasItsSize) {
+  const json done = prepare({"new", "--size", "1234567"});
+  EXPECT_EQ(done["existed"], false);
+  EXPECT_EQ(fs::file_size(path("new")), 1234567u);
+  EXPECT_GE(blocks_of("new"), 1234567u);
+  EXPECT_EQ(text_of(path("new")), std::string(1234567, '\0'));
+  EXPECT_EQ(folder(), Codes{"new"});
+}
+
+TEST_F(Prepare, WrittenLeavesNothingToConvert) {
+  EXPECT_EQ(prepare({"new", "--size", "9M", "--written"})["zeros_written"], 9u << 20);
+  EXPECT_EQ(fs::file_size(path("new")), 9u << 20);
+  EXPECT_EQ(lacks_of("new"), Codes{});
+  EXPECT_EQ(prepare({"new", "--written"})["zeros_written"], 0u);
+}
+
+TEST_F(Prepare, ExplainNamesWhatAFileLacksAndTheCommand) {
+  make("data", 4096);
+  fs::resize_file(path("data"), 1 << 20);
+  EXPECT_EQ(lacks_of("data"), Codes{"holes"});
+  EXPECT_NE(run({"explain", "data"}).out.find("'penstock prepare'"), std::string::npos);
+  prepare({"data"});
+  EXPECT_EQ(lacks_of("data"), Codes{"unwritten_extents"});
+  prepare({"data", "--written"});
+  EXPECT_EQ(lacks_of("data"), Codes{});
+}
+
+TEST_F(Prepare, AnExistingFileKeepsEveryByte) {
+  const std::string bytes = make("data", 300000);
+  const int fd = open(path("data").c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(pwrite(fd, "island", 6, 3 << 20), 6);
+  close(fd);
+  const std::string before = text_of(path("data"));
+  prepare({"data"});
+  EXPECT_EQ(text_of(path("data")), before);
+  prepare({"data", "--size", "5M"});
+  EXPECT_EQ(text_of(path("data")), before + std::string((5 << 20) - before.size(), '\0'));
+  prepare({"data", "--size", "7000001", "--written"});
+  EXPECT_EQ(text_of(path("data")), before + std::string(7000001 - before.size(), '\0'));
+}
+
+TEST_F(Prepare, AFailureLeavesWhatWasThere) {
+  const std::string bytes = make("data", 300000);
+  const auto limited = [] {
+    const rlimit limit{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  for (const char* written : {"--json", "--written"}) {
+    EXPECT_EQ(run({"prepare", "data", "--size", "2M", written}, limited).exit_code, 1);
+    EXPECT_EQ(run({"prepare", "new", "--size", "2M", written}, limited).exit_code, 1);
+  }
+  EXPECT_EQ(text_of(path("data")), bytes);
+  EXPECT_EQ(folder(), Codes{"data"});
+}
+
+TEST_F(Prepare, AFileThatOthersHaveOpenIsLeftAlone) {
+  const std::string bytes = make("data", 10000);
+  const int fd = open(path("data").c_str(), O_RDWR | O_CLOEXEC);
+  const Finished done = run({"prepare", "data", "--size", "1M"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("another program has it open"), std::string::npos) << done.err;
+  close(fd);
+  EXPECT_EQ(text_of(path("data")), bytes);
+}
+
+TEST_F(Prepare, WhatItCannotDoIsSaidWithItsReason) {
+  make("data", 10000);
+  struct Case {
+    std::vector<std::string> arguments;
+    int exit_code;
+    const char* words;
+  };
+  const Case cases[] = {{{"prepare", "data", "--size", "4k"}, 2, "no file shorter"},
+                        {{"prepare", "absent"}, 2, "--size"},
+                        {{"prepare", "data", "--size", "-1"}, 2, "no size"},
+                        {{"prepare", "absent/new", "--size", "4k"}, 1, "No such file"},
+                        {{"prepare", ".", "--size", "4k"}, 1, "directory"}};
+  for (const Case& one : cases) {
+    const Finished done = run(one.arguments);
+    EXPECT_EQ(done.exit_code, one.exit_code) << done.err;
+    EXPECT_NE(done.err.find(one.words), std::string::npos) << done.err;
+  }
+  EXPECT_EQ(folder(), Codes{"data"});
+}
+
+TEST_F(Tool, PrepareRefusesMemoryWithTheReason) {
+  if (!fs::exists("/dev/shm")) GTEST_SKIP() << "there is no /dev/shm";
+  const std::string name = "/dev/shm/penstock-prepare-" + std::to_string(getpid());
+  const Finished done = run({"prepare", name, "--size", "4k", "--json"});
+  EXPECT_EQ(done.exit_code, 77) << done.err;
+  EXPECT_NE(done.err.find("(memory)"), std::string::npos) << done.err;
+  EXPECT_FALSE(fs::exists(name));
+}
+
+// ---- A captured machine
+// ----------------------------------------------------------------------------------------------
+
+std::string machine(const std::string& name) { return PENSTOCK_SOURCE_DIR "/test/fixtures/machines/" + name; }
+
+TEST_F(Tool, ExplainTellsOfACapturedMachinesFile) {
+  const Finished done = run({"explain", "--root", machine("md-tcp-leg"), "--json", "/scratch/a/../b"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const json report = json::parse(done.out, nullptr, false);
+  EXPECT_EQ(report["file"]["mount"]["point"], "/scratch");
+  ASSERT_EQ(report["p2pdma"]["routes"].size(), 1u);
+  EXPECT_EQ(report["p2pdma"]["routes"][0]["possible"], false);
+  EXPECT_EQ(report["p2pdma"]["routes"][0]["obstacles"][1]["code"], "nvme_tcp");
+  EXPECT_EQ(report["p2pdma"]["routes"][0]["obstacles"][1]["subject"], "nvme5n1");
+  EXPECT_NE(run({"explain", "--root", machine("dgx-ready"), "/dev/nvme2n1"}).out.find("nothing"), std::string::npos);
+}
+
+TEST_F(Tool, ExplainOfACapturedMachineNeedsItsPaths) {
+  EXPECT_EQ(run({"explain", "--root", machine("dgx-ready"), "relative"}).exit_code, 2);
+  EXPECT_EQ(run({"explain", "--root", "/no/such/machine", "/file"}).exit_code, 2);
+  fs::create_directories(path("empty/proc"));
+  EXPECT_EQ(run({"explain", "--root", path("empty"), "/file"}).exit_code, 1);
+}
+
+}  // namespace
+}  // namespace penstock::tools
