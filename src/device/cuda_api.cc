@@ -79,6 +79,16 @@ bool CudaApi::load(const char* library, std::string* why_not) {
   loader.optional(cuModuleLoadData, "cuModuleLoadData");
   loader.optional(cuModuleGetFunction, "cuModuleGetFunction");
   loader.optional(cuLaunchKernel, "cuLaunchKernel");
+  loader.optional(cuDeviceGetAttribute, "cuDeviceGetAttribute");
+  loader.optional(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
+  loader.optional(cuMemCreate, "cuMemCreate");
+  loader.optional(cuMemRelease, "cuMemRelease");
+  loader.optional(cuMemAddressReserve, "cuMemAddressReserve");
+  loader.optional(cuMemAddressFree, "cuMemAddressFree");
+  loader.optional(cuMemMap, "cuMemMap");
+  loader.optional(cuMemUnmap, "cuMemUnmap");
+  loader.optional(cuMemSetAccess, "cuMemSetAccess");
+  loader.optional(cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
   loader.required(cuEventCreate, "cuEventCreate");
   loader.required(cuEventRecord, "cuEventRecord");
   loader.required(cuEventQuery, "cuEventQuery");

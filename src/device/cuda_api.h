@@ -49,6 +49,36 @@ inline constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
 inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;       // Of the difference, as a signed number.
 inline constexpr unsigned CU_STREAM_WRITE_VALUE_DEFAULT = 0;  // After everything before it in the stream.
 
+inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110;
+inline constexpr int CU_MEM_ALLOCATION_TYPE_PINNED = 1;
+inline constexpr int CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1;
+inline constexpr int CU_MEM_LOCATION_TYPE_DEVICE = 1;
+inline constexpr int CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0;
+inline constexpr int CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3;
+
+using CUmemGenericAllocationHandle = unsigned long long;
+struct CUmemLocation {
+  int type;
+  int id;
+};
+struct CUmemAllocationProp {
+  int type;
+  int requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+};
+static_assert(sizeof(CUmemAllocationProp) == 32);
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags;
+};
+
 struct CudaApi {
   CUresult (*cuInit)(unsigned flags);
   CUresult (*cuGetErrorName)(CUresult, const char** name);
@@ -96,12 +126,34 @@ struct CudaApi {
   CUresult (*cuEventSynchronize)(CUevent);
   CUresult (*cuEventDestroy)(CUevent);
 
+  // What memory that can be exported needs (nvidia_export.h). All may be null; see has_virtual_memory().
+  CUresult (*cuDeviceGetAttribute)(int* value, int attribute, CUdevice);
+  CUresult (*cuMemGetAllocationGranularity)(std::size_t*, const CUmemAllocationProp*, int option);
+  CUresult (*cuMemCreate)(CUmemGenericAllocationHandle*, std::size_t bytes, const CUmemAllocationProp*,
+                          unsigned long long flags);
+  CUresult (*cuMemRelease)(CUmemGenericAllocationHandle);
+  CUresult (*cuMemAddressReserve)(CUdeviceptr*, std::size_t bytes, std::size_t alignment, CUdeviceptr wanted,
+                                  unsigned long long flags);
+  CUresult (*cuMemAddressFree)(CUdeviceptr, std::size_t bytes);
+  CUresult (*cuMemMap)(CUdeviceptr, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle,
+                       unsigned long long flags);
+  CUresult (*cuMemUnmap)(CUdeviceptr, std::size_t bytes);
+  CUresult (*cuMemSetAccess)(CUdeviceptr, std::size_t bytes, const CUmemAccessDesc*, std::size_t count);
+  CUresult (*cuMemExportToShareableHandle)(void* shareable, CUmemGenericAllocationHandle, int type,
+                                           unsigned long long flags);
+
   // Binds every call above; the library stays loaded for good. On failure, false and a sentence why.
   bool load(const char* library, std::string* why_not);
   bool has_streams() const {
     return cuCtxGetDevice != nullptr && cuStreamGetCtx != nullptr && cuStreamIsCapturing != nullptr &&
            cuLaunchHostFunc != nullptr && cuMemHostGetDevicePointer != nullptr && cuModuleLoadData != nullptr &&
            cuModuleGetFunction != nullptr && cuLaunchKernel != nullptr;
+  }
+  bool has_virtual_memory() const {
+    return cuDeviceGetAttribute != nullptr && cuMemGetAllocationGranularity != nullptr && cuMemCreate != nullptr &&
+           cuMemRelease != nullptr && cuMemAddressReserve != nullptr && cuMemAddressFree != nullptr &&
+           cuMemMap != nullptr && cuMemUnmap != nullptr && cuMemSetAccess != nullptr &&
+           cuMemExportToShareableHandle != nullptr;
   }
   // "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"
   std::string describe(CUresult result) const;

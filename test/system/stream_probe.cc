@@ -29,7 +29,6 @@ using namespace probe;
 constexpr unsigned kSeconds = 60;
 
 // ---- Cases
-// -----------------------------------------------------------------------------------------------------------
 
 void round_trips(World& world) {
   const Handle stream = world.stream();
@@ -52,13 +51,14 @@ void round_trips(World& world) {
 void order(World& world) {
   const Handle stream = world.stream();
   const Address memory = world.memory(kMiB);
-  std::vector<char> before(4096), after(4096);
+  char* const before = world.pinned(4096);
+  char* const after = world.pinned(4096);
   Request request{4096, 8192, 0};
   must("cuMemsetD8Async", memory, static_cast<unsigned char>(7), std::size_t{4096}, stream);
   world.hold(stream, 0);
-  must("cuMemcpyDtoHAsync_v2", static_cast<void*>(before.data()), memory, std::size_t{4096}, stream);
+  must("cuMemcpyDtoHAsync_v2", static_cast<void*>(before), memory, std::size_t{4096}, stream);
   read_async(world, memory, request, stream);
-  must("cuMemcpyDtoHAsync_v2", static_cast<void*>(after.data()), memory, std::size_t{4096}, stream);
+  must("cuMemcpyDtoHAsync_v2", static_cast<void*>(after), memory, std::size_t{4096}, stream);
   ::usleep(20'000);
   expect("the result before the stream was there", request.result, -99999);
   request.file_offset = 12288;

@@ -92,6 +92,13 @@ struct World {
     Address made = 0;
     must("cuMemAlloc_v2", &made, size);
     must("cuMemsetD8_v2", made, static_cast<unsigned char>(0), size);
+    must("cuStreamSynchronize", Handle{});  // Other streams do not wait for it.
+    return made;
+  }
+  // Copies to memory that is not page-locked block the caller.
+  char* pinned(std::size_t size) const {
+    char* made = nullptr;
+    must("cuMemHostAlloc", &made, size, 1u);
     return made;
   }
   void hold(Handle stream, unsigned word) const {

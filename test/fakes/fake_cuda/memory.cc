@@ -64,13 +64,17 @@ CALL(cuMemAllocAsync, CUdeviceptr* made, std::size_t size, CUstream stream) {
   ENTER; return add(made, size, {size, nullptr, stream->owner.context->device, CU_MEMORYTYPE_DEVICE, 0, size});
 }
 CALL(cuMemAddressReserve, CUdeviceptr* made, std::size_t size, std::size_t, CUdeviceptr, unsigned long long) {
-  ENTER; return add(made, size, {size, nullptr, -2, CU_MEMORYTYPE_DEVICE, 0, 0});
+  ENTER; REQUIRE(add(made, size, {size, nullptr, -2, CU_MEMORYTYPE_DEVICE, 0, 0})); ++world().virtual_things; return 0;
 }
-CALL(cuMemCreate, unsigned long long* handle, std::size_t, const int* properties, unsigned long long) {
-  ENTER; *handle = static_cast<unsigned long long>(properties[3]); return 0;
+CALL(cuMemCreate, unsigned long long* handle, std::size_t, const CUmemAllocationProp* properties, unsigned long long) {
+  ENTER; *handle = static_cast<unsigned long long>(properties->location.id);
+  if (properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) *handle |= kExportable;
+  ++world().virtual_things;
+  return 0;
 }
 CALL(cuMemMap, CUdeviceptr where, std::size_t size, std::size_t, unsigned long long handle, unsigned long long) {
-  ENTER; auto& block = world().blocks.at(where); block.mapped = size; block.device = static_cast<int>(handle);
+  ENTER; auto& block = world().blocks.at(where); block.mapped = size; block.device = static_cast<int>(handle & 0xff);
+  ++world().virtual_things;
   return 0;
 }
 CALL(cuMemSetAccess, CUdeviceptr, std::size_t, const int*, std::size_t) { ENTER; return 0; }

@@ -1,4 +1,6 @@
-// What undoes cuMemCreate, cuMemAddressReserve and cuMemMap of memory.cc.
+// What undoes cuMemCreate, cuMemAddressReserve and cuMemMap of memory.cc, and the export of such memory.
+#include <sys/mman.h>
+
 #include "fakes/fake_cuda/world.h"
 
 using namespace penstock::fake_cuda;
@@ -13,10 +15,12 @@ CALL(cuMemUnmap, CUdeviceptr memory, std::size_t size) {
   const auto block = find(memory);
   REQUIRE(block == world().blocks.end() || block->second.mapped != size ? CUDA_ERROR_INVALID_VALUE : 0);
   block->second.mapped = 0;
+  --world().virtual_things;
   return 0;
 }
 CALL(cuMemRelease, unsigned long long) {
   ENTER;
+  --world().virtual_things;
   return 0;
 }
 CALL(cuMemAddressFree, CUdeviceptr memory, std::size_t size) {
@@ -26,5 +30,18 @@ CALL(cuMemAddressFree, CUdeviceptr memory, std::size_t size) {
   REQUIRE(!is_whole || block->second.mapped != 0 ? CUDA_ERROR_INVALID_VALUE : 0);
   world().blocks.erase(block);
   give_back_pages(memory, size);
+  --world().virtual_things;
   return 0;
+}
+// The descriptor is an empty file: nothing of the driver but itself knows what to do with it.
+CALL(cuMemExportToShareableHandle, int* fd, unsigned long long handle, int type, unsigned long long) {
+  ENTER;
+  const bool can = (handle & kExportable) != 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  REQUIRE(can ? 0 : CUDA_ERROR_INVALID_VALUE);
+  *fd = ::memfd_create("fake-gpu-memory", MFD_CLOEXEC);
+  return *fd < 0 ? kNotSupported : 0;
+}
+CALL(fake_cuda_virtual_things) {
+  const std::unique_lock lock(world().mutex);
+  return world().virtual_things;
 }

@@ -12,7 +12,8 @@
 // - with several streams held, copies and kernels of all others are held up, as was measured on an H200 machine.
 // Built with PENSTOCK_FAKE_CUDA_11 it lacks what drivers before CUDA 12 lack. The variable PENSTOCK_FAKE_CUDA_INIT
 // gives the result of cuInit; PENSTOCK_FAKE_CUDA_WORDS=0 refuses to wait for words; fake_cuda_shut_down() is what the
-// end of the process does to a real driver; fake_cuda_fail_at(n) lets the nth piece of work from now on be refused.
+// end of the process does to a real driver; fake_cuda_fail_at(n) lets the nth piece of work from now on be refused;
+// fake_cuda_virtual_things() counts what cuMemCreate, cuMemAddressReserve and cuMemMap made and nobody has undone.
 #pragma once
 
 #include <sys/mman.h>
@@ -114,7 +115,11 @@ struct World {
   int capture_mode = 0;
   bool spoiled = false;
   int fail_at = 0;
+  int virtual_things = 0;  // Allocations, reservations and mappings of cuMemCreate and its kin that are alive.
 };
+
+// What cuMemCreate gives: the GPU's number, and whether it may be exported.
+inline constexpr unsigned long long kExportable = 1ull << 32;
 
 World& world();
 extern thread_local std::vector<CUcontext> stack;
