@@ -182,7 +182,9 @@ void check_io(const GdsioSettings& settings) {
     misuse("-i: MIN:MAX:STEP needs a MAX of at least MIN, and a STEP");
   }
   constexpr auto kLargestFile = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (settings.size > kLargestFile - settings.offset) misuse("-o and -s reach past the largest file");
+  if (settings.offset > kLargestFile || settings.size > kLargestFile - settings.offset) {
+    misuse("-o and -s reach past the largest file");
+  }
   if (settings.is_unaligned && !settings.is_random) misuse("-U goes with -I 2 or 3");
 }
 

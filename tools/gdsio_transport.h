@@ -48,7 +48,6 @@ struct Lane {
 std::unique_ptr<Transport> open_transport(const Lane& lane);
 
 // ---- For the transports
-// ----------------------------------------------------------------------------------------------
 
 Arena memory_of(const Lane& lane);
 

@@ -82,7 +82,8 @@ core::Batch::Deadline deadline_of(const timespec* timeout) {
   if (timeout == nullptr) return std::nullopt;
   constexpr time_t kSecondsMax = 1'000'000'000;  // Thirty years: a time that can be added to now.
   const auto seconds = std::chrono::seconds(std::clamp<time_t>(timeout->tv_sec, 0, kSecondsMax));
-  return std::chrono::steady_clock::now() + seconds + std::chrono::nanoseconds(std::max(timeout->tv_nsec, 0L));
+  const auto nanoseconds = std::chrono::nanoseconds(std::clamp(timeout->tv_nsec, 0L, 999'999'999L));
+  return std::chrono::steady_clock::now() + seconds + nanoseconds;
 }
 
 }  // namespace

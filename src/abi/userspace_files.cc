@@ -32,7 +32,8 @@ Status call_until_done(const void* handle, const CUfileFSOps_t& calls, Op op, st
                        std::uint64_t offset, std::uint64_t& bytes) {
   for (std::size_t done = 0; done < size;) {
     const Result<std::size_t> moved = call(handle, calls, op, memory + done, size - done, offset + done);
-    if (!moved.ok()) return moved.status().is_errno(EINTR) ? success() : moved.status();
+    // What was moved before a signal is told; where nothing was, that it came.
+    if (!moved.ok()) return moved.status().is_errno(EINTR) && done > 0 ? success() : moved.status();
     if (*moved == 0) return op == Op::read ? success() : failure(Code::no_progress, step_of(op));
     done += *moved;
     bytes += *moved;

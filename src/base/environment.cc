@@ -4,6 +4,6 @@
 
 namespace penstock::core {
 
-const char* process_environment(const char* name) { return std::getenv(name); }
+const char* process_environment(const char* name) { return ::secure_getenv(name); }
 
 }  // namespace penstock::core

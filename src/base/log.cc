@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <ctime>
 #include <iterator>
-#include <mutex>
 
 #include "base/unique_fd.h"
 
@@ -24,7 +23,6 @@ struct Kept {
   const Kept* earlier = nullptr;
 };
 std::atomic<const Kept*> current{nullptr};
-std::mutex change_mutex;
 
 std::string absolute(const std::string& path) {
   char directory[PATH_MAX];
@@ -63,9 +61,12 @@ std::optional<LogLevel> log_level_named(std::string_view name) {
 
 void log_to(LogTarget target) {
   target.path = absolute(target.path);
-  const std::lock_guard lock(change_mutex);
-  const Kept* const earlier = current.load();
-  if (earlier == nullptr || earlier->target != target) current.store(new Kept{std::move(target), earlier});
+  const Kept* earlier = current.load();
+  if (earlier != nullptr && earlier->target == target) return;
+  auto* const kept = new Kept{std::move(target)};
+  do {
+    kept->earlier = earlier;
+  } while (!current.compare_exchange_weak(earlier, kept));
 }
 
 bool logs(LogLevel level) {

@@ -29,6 +29,12 @@ Status publish_file(const std::string& name, std::string_view content) {
   const std::size_t slash = name.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : name.substr(0, slash);
   if (name.empty() || slash == name.size() - 1) return failure(Code::invalid_argument, "name the file");
+  // A pipe or a device is not what anybody wants to find replaced.
+  struct stat there {};
+  if (::lstat(name.c_str(), &there) == 0 && !S_ISREG(there.st_mode) && !S_ISLNK(there.st_mode) &&
+      !S_ISDIR(there.st_mode)) {
+    return failure(Code::unsupported_file, "replace what is no regular file");
+  }
   std::string temporary = folder + "/.penstock-XXXXXX";
   const UniqueFd file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (file.get() < 0) return os_failure(errno, "make a file in its folder");

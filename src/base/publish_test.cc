@@ -56,6 +56,15 @@ TEST_F(PublishTest, ReplacesALinkAndLeavesItsTargetAlone) {
   EXPECT_TRUE(S_ISREG(facts.st_mode));
 }
 
+TEST_F(PublishTest, DoesNotReplaceAPipe) {
+  const std::string pipe = folder_ + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(publish_file(pipe, "new").is(Code::unsupported_file));
+  struct stat facts {};
+  ASSERT_EQ(::lstat(pipe.c_str(), &facts), 0);
+  EXPECT_TRUE(S_ISFIFO(facts.st_mode));
+}
+
 TEST_F(PublishTest, LeavesNothingBehindWhereItCannot) {
   EXPECT_TRUE(publish_file("", "text").is(Code::invalid_argument));
   EXPECT_TRUE(publish_file(folder_ + "/", "text").is(Code::invalid_argument));

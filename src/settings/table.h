@@ -34,9 +34,12 @@ namespace idle {
 constexpr std::string_view kNoRdma = "there is no RDMA in this version";
 constexpr std::string_view kNoNvidiaFs = "nvidia-fs is not used";
 constexpr std::string_view kNoGpuCache = "no GPU memory is taken for staging";
-constexpr std::string_view kOneRing = "pinned host memory is one ring for each GPU, which PENSTOCK_RING_MIB bounds";
+constexpr std::string_view kOneRing =
+    "PENSTOCK_RING_MIB bounds the pinned host memory of each GPU, "
+    "and as much again that requests on streams may take";
 constexpr std::string_view kNoPolling = "completions are waited for, never polled";
-constexpr std::string_view kNoP2pdma = "this version has no peer-to-peer path";
+constexpr std::string_view kNoP2pdma =
+    "memory that a program allocated itself cannot be offered to storage; docs/direct.md tells what can";
 constexpr std::string_view kNoTopology = "this version has no path that a PCIe topology would choose";
 constexpr std::string_view kNoMarks = "nothing is marked for NVTX; NVIDIA deprecated the key";
 }  // namespace idle

@@ -23,6 +23,7 @@ namespace {
 constexpr const char* kStep = "look at the process";
 constexpr const char* kReadStep = "read the statistics";
 constexpr off_t kSegmentBytesMax = 64 << 20;
+constexpr std::size_t kSegmentsMax = 64;  // Of one process: more are somebody's joke.
 
 struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -117,7 +118,8 @@ Result<ProcessStats> stats_of_process(pid_t pid) {
   const int fd = ::dirfd(folder.get());
   errno = 0;
   while (const dirent* entry = ::readdir(folder.get())) {
-    if (is_segment(fd, entry->d_name)) take_in(process, own_name, read_descriptor(fd, entry->d_name));
+    if (is_segment(fd, entry->d_name) && process.sessions.size() + process.refused < kSegmentsMax)
+      take_in(process, own_name, read_descriptor(fd, entry->d_name));
     errno = 0;
   }
   if (errno != 0) return os_failure(errno, kStep);
