@@ -240,7 +240,7 @@ void add_how(CLI::App* command, BenchSettings& settings) {
       ->capture_default_str();
   command->add_option("--gpu", settings.gpu, "The GPU whose memory takes part")->capture_default_str();
   command->add_option("--device", settings.device, "cuda, host (memory standing in for a GPU) or auto [auto]")
-      ->check(CLI::IsMember({"cuda", "host", "auto"}));
+      ->check(CLI::IsMember({"cuda", "host", "p2pmem", "auto"}));
   command->add_flag("--register", settings.register_memory, "Register the memory with the session first");
   command->add_flag("--create", settings.create, "Make the file if there is none; needs --size");
   command->add_flag("--overwrite", settings.overwrite, "Write over a file or device that holds data");

@@ -31,7 +31,9 @@ const PathReport* path_of(const GdsPlatform& platform, int path) {
   return found == platform.paths.end() ? nullptr : &*found;
 }
 
+// cuFile programs bring memory of their own, which cannot be offered to storage yet: p2pdma serves none of them.
 bool is_usable(const GdsPlatform& platform, int path) {
+  if (path == PENSTOCK_PATH_P2PDMA) return false;
   const PathReport* report = path_of(platform, path);
   return report != nullptr && report->usable;
 }
@@ -44,7 +46,6 @@ bool has_compat(const GdsPlatform& platform) {
 }
 
 // ---- Driver configuration
-// --------------------------------------------------------------------------------------------
 
 struct StorageKind {
   const char* name;
@@ -85,7 +86,6 @@ std::string driver_section(const GdsPlatform& platform) {
 }
 
 // ---- Environment, configuration
-// ----------------------------------------------------------------------------------------
 
 std::string environment_section(const GdsPlatform& platform) {
   std::string text = banner("ENVIRONMENT");
@@ -108,7 +108,6 @@ std::string configuration_section(const GdsPlatform& platform) {
 }
 
 // ---- GPUs, platform
-// ----------------------------------------------------------------------------------------------------
 
 const char* iommu_text(const core::Iommu& iommu) {
   switch (iommu.mode) {

@@ -99,7 +99,16 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_IO_URING_OFF = 7,       /* usable, with preadv2/pwritev2 in place of io_uring: configured off */
   PENSTOCK_REASON_DENIED = 8,             /* the configuration's denylist names the file */
   PENSTOCK_REASON_USERSPACE_FILE = 9,     /* usable: the calls of a file system in user space move the bytes */
-  PENSTOCK_REASON_COUNT = 10
+  PENSTOCK_REASON_ON_STREAM = 10,         /* requests on streams go through pinned memory */
+  PENSTOCK_REASON_DIRECT_IO_OFF = 11,     /* configured off */
+  PENSTOCK_REASON_SELF_TEST_REFUSED = 12, /* the kernel refused the self-test; the detail is its errno */
+  PENSTOCK_REASON_SELF_TEST_WRONG = 13,   /* the self-test moved wrong bytes */
+  PENSTOCK_REASON_SELF_TEST_COPIED = 14,  /* the CPU copied the self-test's bytes through the page cache */
+  PENSTOCK_REASON_SELF_TEST_NO_ROOM = 15, /* no device memory for the self-test */
+  PENSTOCK_REASON_NO_SCRATCH = 16,        /* writes could not be tried: no scratch file can be made */
+  PENSTOCK_REASON_REFUSED_LATE = 17,      /* an earlier request was refused; the detail is its errno */
+  PENSTOCK_REASON_OBSTACLE = 32,          /* and above: what stands in p2pdma's way, listed in docs/direct.md */
+  PENSTOCK_REASON_COUNT = 160             /* not every number below means something */
 } penstock_reason;
 
 const char* penstock_reason_name(int reason);     /* "not_built", ... */
@@ -124,7 +133,9 @@ typedef struct penstock_report {
   int32_t reason;                             /* penstock_reason: why the best path there is was not it */
   int32_t refused_path;                       /* penstock_path which that reason speaks of; -1: none is better */
   int32_t path_reason;                        /* penstock_reason: why the path taken is slower than it could be */
-  uint64_t reserved[4];
+  int32_t bounced_reason;                     /* penstock_reason: why bytes were bounced although `path` was chosen */
+  int32_t reserved_word;
+  uint64_t reserved[3];
 } penstock_report;
 
 /* ---- Session ------------------------------------------------------------------------------------------------ */
@@ -138,7 +149,8 @@ typedef struct penstock_options {
   uint64_t ring_bytes;   /* pinned host memory a device, at most. 256 MiB. PENSTOCK_RING_MIB */
   uint64_t chunk_bytes;  /* one storage operation of a large request, at most. 4 MiB. PENSTOCK_CHUNK_KIB */
   uint32_t workers;      /* threads for large requests. One a core, up to 8. PENSTOCK_WORKERS */
-  const char* device;    /* "cuda", "host" (memory standing in for a GPU) or "auto". PENSTOCK_DEVICE */
+  const char* device;    /* "cuda", "host" (stands in for a GPU), "p2pmem" (memory
+                            that PCI devices offer to drives) or "auto". PENSTOCK_DEVICE */
   const char* paths;     /* comma-separated, best first. "p2pdma,pagecache,vendor,bounce,host". PENSTOCK_PATHS */
   const char* require;   /* a path, or "" for none: other paths then refuse. PENSTOCK_REQUIRE */
   const char* direct_io; /* "auto" (where the user's descriptor has it, or the data is cold), "always", "never".
@@ -151,7 +163,7 @@ penstock_status penstock_session_open(const penstock_options* options, penstock_
  * closed any more. In a forked child a session of the parent's serves no request and is left alone. */
 void penstock_session_close(penstock_session* session);
 
-/* "cuda" or "host"; and what stood in the way of cuda ("" where nothing did). */
+/* "cuda", "host" or "p2pmem"; and what stood in the way of cuda ("" where nothing did). */
 const char* penstock_session_device_kind(penstock_session* session);
 const char* penstock_session_device_reason(penstock_session* session);
 

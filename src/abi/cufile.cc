@@ -55,7 +55,7 @@ ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t si
   };
   if (handle == nullptr || base == nullptr) return refuse_transfer(EINVAL);
   // While the driver is closed there are no handles, nor are there the parent's in a forked child.
-  if (!use || use->is_inherited()) return fail(CU_FILE_HANDLE_NOT_REGISTERED);
+  if (!use) return fail(CU_FILE_HANDLE_NOT_REGISTERED);
   const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
   const bool userspace = UserspaceFiles::is_number(request.file);
   if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {

@@ -29,9 +29,13 @@ bool allows_posix(const Settings& settings) {
   return is_posix_alone(settings) || settings.is_on("properties.allow_compat_mode");
 }
 
-bool has_gpu_path(const PathList& paths) {
-  const auto serves_gpus = [](PathId path) { return path != PathId::host && Session::is_built(path); };
-  return std::any_of(paths.paths.begin(), paths.paths.begin() + paths.count, serves_gpus);
+// p2pdma has nobody to serve unless device memory of some kind is offered to storage.
+bool has_gpu_path(const Config& config) {
+  const bool offers_memory = config.nvidia_export || config.device == DeviceChoice::p2pmem;
+  const auto serves_gpus = [&](PathId path) {
+    return path != PathId::host && Session::is_built(path) && (path != PathId::p2pdma || offers_memory);
+  };
+  return std::any_of(config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count, serves_gpus);
 }
 
 // Direct paths are all but these: bounce and host are what cuFile calls compatibility mode, for memory of GPUs and of
@@ -66,7 +70,7 @@ Result<Config> config_from(const Settings& settings, Environment environment) {
   Result<Config> config = make_config(wishes, environment);
   if (!config.ok()) return config;
   config->paths = allowed_paths(config->paths, settings);
-  if (!allows_posix(settings) && !has_gpu_path(config->paths)) {
+  if (!allows_posix(settings) && !has_gpu_path(*config)) {
     return failure(Code::no_direct_path, "open the driver without compatibility mode");
   }
   const std::uint64_t hands = number_or(settings, "execution.max_request_parallelism", UINT_MAX);

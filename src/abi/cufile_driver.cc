@@ -1,6 +1,7 @@
 #include "abi/cufile_driver.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "abi/cufile_config.h"
 #include "abi/cufile_stats.h"
@@ -48,8 +49,22 @@ void open_log(const LoadedSettings& loaded) {
 }  // namespace
 
 CufileDriver& CufileDriver::instance() {
-  static CufileDriver* const driver = new CufileDriver;  // Never deleted.
+  static std::atomic<CufileDriver*> current{new CufileDriver};  // Never deleted.
+  CufileDriver* driver = current.load(std::memory_order_acquire);
+  if (driver->forks_ == fork_count()) return *driver;
+  auto* const fresh = new CufileDriver(driver);
+  if (current.compare_exchange_strong(driver, fresh)) return *fresh;
+  delete fresh;  // Another thread of the child's was first.
   return *driver;
+}
+
+// What was set before the fork holds, unless a thread of the parent's was just changing it.
+CufileDriver::CufileDriver(CufileDriver* parents) {
+  if (!parents->mutex_.try_lock()) return;
+  staged_ = parents->staged_;
+  was_open_ = parents->was_open_;
+  is_inherited_ = parents->is_inherited_ || parents->use_count_ > 0;
+  parents->mutex_.unlock();
 }
 
 Status CufileDriver::open_session_locked() {
@@ -81,25 +96,14 @@ Status CufileDriver::try_open_session_locked() {
   session_->session->streams().prepare();  // Before the program's streams are busy.
   gate_.open();
   was_open_ = true;
-  CufileStats::instance().session_opened(*session_->session,
-                                         static_cast<unsigned>(loaded.settings.number("profile.cufile_stats")));
+  CufileStats::instance().session_opened(
+      *session_->session, static_cast<unsigned>(std::clamp<std::int64_t>(loaded.settings.number("profile.cufile_stats"),
+                                                                         0, kCufileLevelMax)));
   return success();
-}
-
-// A forked child finds its parent's session here, whose threads, rings and contexts it does not have: it is left
-// alone, for ever, and the child starts as if nothing had been opened.
-bool CufileDriver::drop_inherited_locked() {
-  if (session_ == nullptr || !session_->session->is_inherited()) return false;
-  gate_.forget();
-  static_cast<void>(session_.release());
-  static_cast<void>(userspace_files_.release());
-  use_count_ = 0;
-  return true;
 }
 
 Status CufileDriver::open() {
   const std::lock_guard lock(mutex_);
-  drop_inherited_locked();
   if (use_count_ == 0) {
     if (const Status status = open_session_locked(); !status.ok()) return status;
   }
@@ -109,7 +113,6 @@ Status CufileDriver::open() {
 
 Status CufileDriver::open_implicitly() {
   const std::lock_guard lock(mutex_);
-  drop_inherited_locked();
   if (use_count_ > 0) return success();
   const Status status = open_session_locked();
   if (status.ok()) use_count_ = 1;
@@ -117,10 +120,7 @@ Status CufileDriver::open_implicitly() {
 }
 
 bool CufileDriver::enter_or_open(Status& status) {
-  if (gate_.enter()) {
-    if (!session_->session->is_inherited()) return true;
-    gate_.leave();
-  }
+  if (gate_.enter()) return true;
   status = open_implicitly();
   if (!status.ok()) return false;
   const bool inside = gate_.enter();
@@ -130,8 +130,7 @@ bool CufileDriver::enter_or_open(Status& status) {
 
 bool CufileDriver::close() {
   const std::lock_guard lock(mutex_);
-  if (drop_inherited_locked()) return true;
-  if (use_count_ == 0) return false;
+  if (use_count_ == 0) return std::exchange(is_inherited_, false);
   if (--use_count_ > 0) return true;
   gate_.close();
   userspace_files_.reset();
@@ -164,11 +163,6 @@ bool CufileDriver::change(const Staged& values) {
   return true;
 }
 
-bool CufileDriver::is_open_locked() {
-  drop_inherited_locked();
-  return use_count_ > 0;
-}
-
 bool CufileDriver::is_on(Setting setting) {
   const std::lock_guard lock(settings_mutex_);
   return settings_.is_on(setting);
@@ -181,19 +175,19 @@ std::int64_t CufileDriver::number(Setting setting) {
 
 Settings CufileDriver::settings_to_come() {
   const std::lock_guard lock(mutex_);
-  return is_open_locked() ? settings() : load_settings(process_environment, staged_).settings;
+  return use_count_ > 0 ? settings() : load_settings(process_environment, staged_).settings;
 }
 
 Value CufileDriver::parameter(Setting setting) {
   const std::lock_guard lock(mutex_);
-  if (is_open_locked()) return settings().value(setting);
+  if (use_count_ > 0) return settings().value(setting);
   if (const StagedValue* staged = find(staged_, setting)) return staged->value;
   return load_settings(process_environment).settings.value(setting);
 }
 
 bool CufileDriver::stage_parameters(const Staged& values) {
   const std::lock_guard lock(mutex_);
-  if (is_open_locked()) return false;
+  if (use_count_ > 0) return false;
   for (const StagedValue& one : values) stage(staged_, one.setting, one.value);
   return true;
 }

@@ -1,5 +1,6 @@
 // The one global: the driver that the cuFile calls of a process share. Opened explicitly or by the first call that
-// needs it, counted, and reopenable. It is never destroyed, so nothing of it runs at process exit.
+// needs it, counted, and reopenable. It is never destroyed, so nothing of it runs at process exit. A forked child has
+// one of its own: threads, rings and contexts of the parent's session are not there, and locks may be held for ever.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include "abi/gate.h"
 #include "abi/session_handle.h"
 #include "abi/userspace_files.h"
+#include "base/process.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
@@ -64,14 +66,15 @@ class CufileDriver {
 
  private:
   CufileDriver() = default;
+  explicit CufileDriver(CufileDriver* parents);
   bool enter_or_open(Status& status);
   Status open_implicitly();
   Status open_session_locked();
   Status try_open_session_locked();
-  bool drop_inherited_locked();
-  bool is_open_locked();
 
-  std::mutex mutex_;  // Guards opening and closing. Never taken inside the gate, for which closing waits.
+  const std::uint32_t forks_ = fork_count();
+  bool is_inherited_ = false;  // The parent's was open, and nobody here has closed or opened it.
+  std::mutex mutex_;           // Guards opening and closing. Never taken inside the gate, for which closing waits.
   long use_count_ = 0;
   bool was_open_ = false;
   Staged staged_;

@@ -17,8 +17,7 @@ CufileWay way_of(PathId path) {
 }
 
 // The ordinal of the GPU whose memory it is; -1 for host memory.
-int gpu_of(Session& session, const void* base) {
-  const PointerFacts memory = session.devices().describe(base);
+int gpu_of(Session& session, const PointerFacts& memory) {
   if (memory.device == nullptr) return -1;
   const DeviceFacts& gpu = memory.device->facts();
   session.counters().cufile().name_gpu(gpu.ordinal, gpu.uuid);
@@ -39,7 +38,11 @@ CufileTransfer facts_of(Session& session, const RawRequest& request, const Outco
   if (transfer.ok && transfer.bytes > 0) {
     counters.add_latency(outcome.report.path, request.op, transfer.nanoseconds);
   }
-  if (counters.cufile().level() >= kGpuLevel) transfer.gpu = gpu_of(session, request.base);
+  if (counters.cufile().level() >= kGpuLevel) {
+    // A request of a stream may end on a thread that must not call the device.
+    transfer.gpu =
+        gpu_of(session, request.memory != nullptr ? *request.memory : session.devices().describe(request.base));
+  }
   return transfer;
 }
 
@@ -73,8 +76,19 @@ void count_batch_complete(Session& session, std::uint64_t read_bytes, std::uint6
 }
 
 CufileStats& CufileStats::instance() {
-  static CufileStats* const stats = new CufileStats;  // Never deleted.
+  static std::atomic<CufileStats*> current{new CufileStats};  // Never deleted.
+  CufileStats* stats = current.load(std::memory_order_acquire);
+  if (stats->forks_ == fork_count()) return *stats;
+  auto* const fresh = new CufileStats(stats);  // The parent's lock may be held for ever.
+  if (current.compare_exchange_strong(stats, fresh)) return *fresh;
+  delete fresh;
   return *stats;
+}
+
+CufileStats::CufileStats(CufileStats* parents) {
+  if (parents == nullptr || !parents->mutex_.try_lock()) return;
+  chosen_level_ = parents->chosen_level_;
+  parents->mutex_.unlock();
 }
 
 void CufileStats::session_opened(Session& session, unsigned configured_level) {
@@ -107,7 +121,7 @@ void CufileStats::count_buffer_register(Session& session, const void* base, std:
   CufileCounters& counters = session.counters().cufile();
   counters.add(CufileOperation::buffer_register, ok);
   if (counters.level() < kGpuLevel) return;
-  const int gpu = gpu_of(session, base);
+  const int gpu = gpu_of(session, session.devices().describe(base));
   counters.add_registration(gpu, bytes, ok);
   if (!ok) return;
   const std::lock_guard lock(mutex_);

@@ -56,11 +56,14 @@ class CufileStats {
   void count_buffer_deregister(Session& session, const void* base, bool ok);
 
  private:
+  explicit CufileStats(CufileStats* parents = nullptr);
+
   struct Registered {
     int gpu = -1;
     std::uint64_t bytes = 0;
   };
 
+  const std::uint32_t forks_ = fork_count();
   std::mutex mutex_;
   std::optional<unsigned> chosen_level_;
   std::map<const void*, Registered> registered_;  // While at level 3.

@@ -96,7 +96,10 @@ core::PointerFacts memory_of(penstock_session* session, const void* base, unsign
   status = device.status();
   core::PointerFacts facts;
   facts.kind = core::MemoryKind::device;
-  if (device.ok()) facts.device = *device;
+  if (!device.ok()) return facts;
+  facts.device = *device;
+  // What a piece of its memory would be; the address means nothing.
+  if ((*device)->allocates_mapped()) facts.base = facts.mapped = 4096;
   return facts;
 }
 
@@ -327,18 +330,17 @@ unsigned penstock_explain(penstock_session* session, penstock_file file, const v
   if (status == nullptr) status = &ignored;
   *status = failed(Code::invalid_argument, "explain the file");
   if (session == nullptr) return 0;
-  const core::Result<core::FileFacts> facts = session->session->file_facts(file);
-  *status = core::to_public(facts.status());
-  if (!facts.ok()) return 0;
   Status memory_status;
   const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
   *status = core::to_public(memory_status);
   if (!memory_status.ok()) return 0;
   core::Verdict found[core::kPathCount];
-  const unsigned count =
-      session->session->explain(*facts, memory, is_write != 0 ? core::Op::write : core::Op::read, found);
-  for (unsigned i = 0; i < count && i < capacity && verdicts != nullptr; ++i) verdicts[i] = to_public(found[i]);
-  return count;
+  const core::Result<unsigned> count =
+      session->session->explain(file, memory, is_write != 0 ? core::Op::write : core::Op::read, found);
+  *status = core::to_public(count.status());
+  if (!count.ok()) return 0;
+  for (unsigned i = 0; i < *count && i < capacity && verdicts != nullptr; ++i) verdicts[i] = to_public(found[i]);
+  return *count;
 }
 
 size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,

@@ -1,10 +1,13 @@
 #include "device/cuda_device.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "base/invariant.h"
+#include "base/log.h"
 
 namespace penstock::core {
 namespace {
@@ -171,6 +174,11 @@ void CudaDevice::finish_blocking_copies(const void* memory) {
 
 Result<void*> CudaDevice::allocate(std::size_t size) {
   constexpr const char* kStep = "allocate GPU memory";
+  if (NvidiaExport* const own = exporter()) {
+    const Result<NvidiaExport::Piece> piece = own->allocate(size);
+    if (piece.ok()) return piece->device_address;
+    log(LogLevel::warn, core::describe(piece.status()));
+  }
   const ContextScope scope(api(), context_);
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
   CUdeviceptr memory = 0;
@@ -179,12 +187,18 @@ Result<void*> CudaDevice::allocate(std::size_t size) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(memory));
 }
 
+NvidiaExport* CudaDevice::exporter() const { return set_.exporter(*this); }
+
 void CudaDevice::release(void* memory) {
+  if (NvidiaExport* const own = exporter()) {
+    const NvidiaExport::Piece piece = own->find(memory);
+    if (piece.device_address != nullptr) return own->release(piece);
+  }
   const ContextScope scope(api(), context_);
   if (scope.entered()) api().cuMemFree(address_of(memory));
 }
 
-Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not, const char* library) {
+Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not, const char* library, bool exports) {
   constexpr const char* kStep = "open the CUDA driver";
   std::unique_ptr<CudaDeviceSet> set(new CudaDeviceSet);
   if (!set->api_.load(library, why_not)) return failure(Code::no_device, kStep);
@@ -198,6 +212,7 @@ Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not,
     return failure(Code::no_device, kStep);
   }
   set->count_ = static_cast<unsigned>(count);
+  set->exports_ = exports;
   why_not->clear();
   return set;
 }
@@ -229,9 +244,42 @@ PointerFacts CudaDeviceSet::describe(const void* pointer) {
     return {};
   }
   if (managed != 0) return {MemoryKind::managed, device_of(context, ordinal), base, size};
-  if (type == CU_MEMORYTYPE_DEVICE) return {MemoryKind::device, device_of(context, ordinal), base, size};
+  if (type == CU_MEMORYTYPE_DEVICE) {
+    PointerFacts facts{MemoryKind::device, device_of(context, ordinal), base, size};
+    if (exports_) find_mapped(pointer, ordinal, facts);
+    return facts;
+  }
   if (type == CU_MEMORYTYPE_HOST) return {MemoryKind::registered_host, nullptr, base, size};
   return {};  // Also address space that is reserved and has no memory behind it.
+}
+
+NvidiaExport* CudaDeviceSet::exporter(const CudaDevice& device) {
+  const auto ordinal = static_cast<unsigned>(device.facts().ordinal);
+  if (!exports_ || !device.is_primary() || ordinal >= kExportersMax) return nullptr;
+  Exporter& exporter = exporters_[ordinal];
+  std::call_once(exporter.tried, [&] {
+    std::array<std::uint8_t, 16> uuid;
+    std::copy(std::begin(device.facts().uuid), std::end(device.facts().uuid), uuid.begin());
+    Result<std::unique_ptr<NvidiaExport>> opened =
+        NvidiaExport::open({.api = api_, .context = device.context(), .ordinal = device.facts().ordinal, .uuid = uuid});
+    if (opened.ok()) {
+      exporter.value = std::move(*opened);
+      exporter.ready.store(exporter.value.get(), std::memory_order_release);
+    } else {
+      log(LogLevel::warn, core::describe(opened.status()));
+    }
+  });
+  return exporter.ready.load(std::memory_order_acquire);
+}
+
+void CudaDeviceSet::find_mapped(const void* pointer, int ordinal, PointerFacts& facts) const {
+  if (ordinal < 0 || static_cast<unsigned>(ordinal) >= kExportersMax) return;
+  const NvidiaExport* const exporter = exporters_[static_cast<unsigned>(ordinal)].ready.load(std::memory_order_acquire);
+  const NvidiaExport::Piece piece = exporter != nullptr ? exporter->find(pointer) : NvidiaExport::Piece{};
+  if (piece.device_address == nullptr) return;
+  facts.base = reinterpret_cast<std::uintptr_t>(piece.device_address);
+  facts.size = piece.size;
+  facts.mapped = reinterpret_cast<std::uintptr_t>(piece.mapped);
 }
 
 // Mapped and stream-ordered memory has no context: any of its GPU reaches it. Managed memory may have no GPU either:

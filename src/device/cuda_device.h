@@ -17,6 +17,7 @@
 #include "device/cuda_scope.h"
 #include "device/cuda_streams.h"
 #include "device/device.h"
+#include "device/nvidia_export.h"
 
 namespace penstock::core {
 
@@ -37,6 +38,7 @@ class CudaDevice final : public Device {
   void finish_blocking_copies(const void* memory) override;
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override;
+  bool allocates_mapped() const override { return exporter() != nullptr; }
 
   const cuda::CudaApi& api() const;
   const Context& context() const { return context_; }
@@ -44,6 +46,8 @@ class CudaDevice final : public Device {
   bool alive() const { return core::is_alive(api(), context_); }
 
  private:
+  NvidiaExport* exporter() const;
+
   CudaDeviceSet& set_;
   const Context context_;
   const bool primary_;
@@ -53,7 +57,9 @@ class CudaDevice final : public Device {
 class CudaDeviceSet final : public DeviceSet {
  public:
   // Fails with no_device and a sentence in `why_not` where there is no driver, no GPU, or the driver does not start.
-  static Result<std::unique_ptr<CudaDeviceSet>> open(std::string* why_not, const char* library = "libcuda.so.1");
+  // `exports`: memory of our own allocation is offered to storage's DMA engines, where the driver lets us.
+  static Result<std::unique_ptr<CudaDeviceSet>> open(std::string* why_not, const char* library = "libcuda.so.1",
+                                                     bool exports = false);
   ~CudaDeviceSet() override;
 
   const char* name() const override { return "cuda"; }
@@ -67,15 +73,19 @@ class CudaDeviceSet final : public DeviceSet {
 
   const cuda::CudaApi& api() const { return api_; }
   Result<CudaDevice*> primary(unsigned ordinal);
+  // Of a primary context; null where nothing is exported, or the driver refused, which is logged once.
+  NvidiaExport* exporter(const CudaDevice& device);
 
  private:
   static constexpr std::size_t kDevicesMax = 128;
+  static constexpr std::size_t kExportersMax = 64;
   static constexpr std::size_t kPrimarySlots = 32;  // Of these, kept free of users' contexts.
 
   CudaDeviceSet() = default;
   CudaDevice* device_of(cuda::CUcontext handle, int ordinal);
   CudaDevice* find(const CudaDevice::Context& context) const;
   CudaDevice* find_primary(unsigned ordinal) const;
+  void find_mapped(const void* pointer, int ordinal, PointerFacts& facts) const;
   CudaDevice* add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary);
 
   cuda::CudaApi api_ = {};
@@ -84,6 +94,13 @@ class CudaDeviceSet final : public DeviceSet {
   std::size_t used_ = 0;  // Slots of devices_; guarded by adding_.
   // Filled in order and never emptied, so it is read without a lock: the first null is the end.
   std::array<std::atomic<CudaDevice*>, kDevicesMax> devices_ = {};
+  struct Exporter {
+    std::once_flag tried;
+    std::unique_ptr<NvidiaExport> value;
+    std::atomic<NvidiaExport*> ready{nullptr};
+  };
+  bool exports_ = false;
+  std::array<Exporter, kExportersMax> exporters_;  // By ordinal.
 };
 
 }  // namespace penstock::core

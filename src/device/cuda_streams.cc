@@ -38,13 +38,15 @@ class Homes {
 
   // Its context is the current one.
   Result<StreamHome*> find_or_add(const CudaApi& api, const CudaContext& context) {
+    if (CudaStreamHome* home = find(api, context)) return usable(*home);
+    // Making one loads a module, which may wait for the device: other contexts' homes are found meanwhile.
+    const std::lock_guard making(making_);
+    if (CudaStreamHome* home = find(api, context)) return usable(*home);
+    auto made = std::make_unique<CudaStreamHome>(api, context);
     const std::lock_guard lock(mutex_);
-    for (const auto& home : homes_) {
-      if (home->is_of(api) && home->context() == context && !home->is_gone()) return usable(*home);
-    }
     // Homes of contexts that are gone, unless a request got lost there: its memory must stay.
     std::erase_if(homes_, [&](const auto& home) { return home->is_of(api) && home->is_gone() && home->is_idle(); });
-    homes_.push_back(std::make_unique<CudaStreamHome>(api, context));
+    homes_.push_back(std::move(made));
     return usable(*homes_.back());
   }
 
@@ -56,12 +58,21 @@ class Homes {
   }
 
  private:
+  CudaStreamHome* find(const CudaApi& api, const CudaContext& context) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& home : homes_) {
+      if (home->is_of(api) && home->context() == context && !home->is_gone()) return home.get();
+    }
+    return nullptr;
+  }
+
   static Result<StreamHome*> usable(CudaStreamHome& home) {
     if (!home.status().ok()) return home.status();
     return static_cast<StreamHome*>(&home);
   }
 
   const std::uint32_t forks_ = fork_count();
+  std::mutex making_;  // Taken before mutex_.
   std::mutex mutex_;
   std::vector<std::unique_ptr<CudaStreamHome>> homes_;
 };

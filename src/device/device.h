@@ -28,6 +28,7 @@ struct PointerFacts {
   Device* device = nullptr;  // Whose copies reach it. Null for host memory, and where its GPU cannot be used.
   std::uint64_t base = 0;    // First address of the allocation; with size 0, unknown.
   std::uint64_t size = 0;    // Bytes in the allocation; 0 where unknown.
+  std::uint64_t mapped = 0;  // Where storage's DMA engines reach `base`: an address of this process; 0: nowhere.
 
   bool needs_device() const { return kind == MemoryKind::device || kind == MemoryKind::managed; }
 };
@@ -73,6 +74,8 @@ class Device {
   // Device memory for the tools and tests; freed with release().
   virtual Result<void*> allocate(std::size_t size) = 0;
   virtual void release(void* memory) = 0;
+  // Whether what allocate() gives is reached by storage's DMA engines (PointerFacts::mapped).
+  virtual bool allocates_mapped() const { return false; }
 };
 
 // All devices of a process. Thread-safe.

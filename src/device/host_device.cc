@@ -21,6 +21,8 @@ struct PendingCopy {
   std::size_t size;
 };
 
+void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), piece.size); }
+
 class HostCopyQueue final : public CopyQueue {
  public:
   explicit HostCopyQueue(unsigned markers) : recorded_(markers, 0) {}
@@ -69,7 +71,7 @@ class HostCopyQueue final : public CopyQueue {
 
 }  // namespace
 
-HostDevice::HostDevice(int ordinal) {
+HostDevice::HostDevice(int ordinal) : pieces_(unmap) {
   facts_.ordinal = ordinal;
   facts_.stand_in = true;
   facts_.memory_bytes =
@@ -77,10 +79,6 @@ HostDevice::HostDevice(int ordinal) {
   std::snprintf(facts_.name, sizeof facts_.name, "host memory standing in for GPU %d", ordinal);
   std::memcpy(facts_.uuid, "host stand-in ", 14);
   facts_.uuid[15] = static_cast<std::uint8_t>(ordinal);
-}
-
-HostDevice::~HostDevice() {
-  for (const auto& [base, size] : allocations_) ::munmap(reinterpret_cast<void*>(base), size);
 }
 
 Result<std::unique_ptr<CopyQueue>> HostDevice::open_copy_queue(unsigned markers) {
@@ -95,27 +93,14 @@ Result<void*> HostDevice::allocate(std::size_t size) {
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return os_failure(errno, "allocate device memory");
   ::madvise(memory, bytes, MADV_HUGEPAGE);
-  const std::unique_lock lock(mutex_);
-  allocations_.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
+  pieces_.add(memory, bytes);
   return memory;
 }
 
-void HostDevice::release(void* memory) {
-  const std::unique_lock lock(mutex_);
-  const auto found = allocations_.find(reinterpret_cast<std::uintptr_t>(memory));
-  if (found == allocations_.end()) return;
-  ::munmap(memory, found->second);
-  allocations_.erase(found);
-}
-
 bool HostDevice::find(const void* pointer, PointerFacts& facts) {
-  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  const std::shared_lock lock(mutex_);
-  auto after = allocations_.upper_bound(address);
-  if (after == allocations_.begin()) return false;
-  const auto& [base, size] = *--after;
-  if (address - base >= size) return false;
-  facts = {MemoryKind::device, this, base, size};
+  const std::optional<Piece> piece = pieces_.find(pointer);
+  if (!piece) return false;
+  facts = {MemoryKind::device, this, piece->base, piece->size};
   return true;
 }
 

@@ -4,19 +4,15 @@
 // buffer too early, or reports bytes that have not arrived, fails its tests here as it would on a GPU.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <shared_mutex>
-
 #include "device/device.h"
 #include "device/host_streams.h"
+#include "device/pieces.h"
 
 namespace penstock::core {
 
 class HostDevice final : public Device {
  public:
   explicit HostDevice(int ordinal);
-  ~HostDevice() override;
 
   const DeviceFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
@@ -24,15 +20,14 @@ class HostDevice final : public Device {
   bool unregister_host(void*) override { return true; }
   void finish_blocking_copies(const void*) override {}
   Result<void*> allocate(std::size_t size) override;
-  void release(void* memory) override;
+  void release(void* memory) override { pieces_.remove(memory); }
 
   // The allocation that holds the pointer; false where it is none of this device's.
   bool find(const void* pointer, PointerFacts& facts);
 
  private:
   DeviceFacts facts_;
-  std::shared_mutex mutex_;
-  std::map<std::uintptr_t, std::size_t> allocations_;  // Base address to bytes.
+  Pieces pieces_;
 };
 
 class HostDeviceSet final : public DeviceSet {

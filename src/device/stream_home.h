@@ -6,6 +6,7 @@
 // stream: on an H200 machine a few held streams are enough to hold up every copy and every kernel of the process.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,11 +17,13 @@ namespace penstock::core {
 
 class StreamHome {
  public:
-  StreamHome() : memory_(*this) {}
+  StreamHome() : id_(next_id()), memory_(*this) {}
   virtual ~StreamHome() = default;
   StreamHome(const StreamHome&) = delete;
   StreamHome& operator=(const StreamHome&) = delete;
 
+  // Never another home's, also when this one is gone.
+  std::uint64_t id() const { return id_; }
   // Whether a stream can wait for a word and write one. If not, wait() and write() must not be used: a function that
   // waits holds the stream up as well, together with a thread of the driver's and the functions of other streams.
   virtual bool has_words() const = 0;
@@ -51,6 +54,12 @@ class StreamHome {
   // Makes mapped memory of ours known to the device, for good. `shift`: its address there, less that here.
   virtual Status pin(void* memory, std::size_t size, std::uint64_t& shift) = 0;
 
+  static std::uint64_t next_id() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+  }
+
+  const std::uint64_t id_;
   StreamMemory memory_;
 };
 

@@ -7,13 +7,32 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/align.h"
 #include "device/stream_home.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "find pinned memory for the stream's request";
-constexpr std::size_t kSlabBytes = 1u << 20;  // Of small blocks together.
+constexpr std::size_t kSlabBytes = 4u << 20;      // Of small blocks together,
+constexpr std::size_t kWordSlabBytes = 1u << 20;  // or of such without staging.
+constexpr std::size_t kPage = 4096;
+// As the ring has them, so that the loads of the GPU that read staging need few translations.
+constexpr std::size_t kHugePage = 2u << 20;
+
+// Aligned to huge pages, and never a child's: the device writes to it, whatever a child does.
+void* map(std::size_t size) {
+  const std::size_t reserved = size + kHugePage;
+  void* const memory = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return MAP_FAILED;
+  auto* const first = static_cast<std::byte*>(memory);
+  auto* const start = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(first), kHugePage));
+  if (start > first) ::munmap(first, static_cast<std::size_t>(start - first));
+  ::munmap(start + size, static_cast<std::size_t>(first + reserved - (start + size)));
+  ::madvise(start, size, MADV_HUGEPAGE);
+  ::madvise(start, size, MADV_DONTFORK);
+  return start;
+}
 
 }  // namespace
 
@@ -97,20 +116,27 @@ bool StreamMemory::is_quiet(std::size_t kept) {
 Result<StreamBlock*> StreamMemory::grow(unsigned kind, std::uint64_t limit) {
   const std::lock_guard growing(growing_);
   const std::size_t block_bytes = StreamBlock::kHeaderBytes + staging_of(kind);
-  const std::uint64_t used = bytes();
-  const std::uint64_t room = limit > used ? limit - used : 0;
+  std::uint64_t used = 0, used_by_small = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    used = bytes_;
+    used_by_small = small_bytes_;
+  }
+  std::uint64_t room = limit > used ? limit - used : 0;
+  // What small blocks take, large requests cannot have again: some is left to those.
+  if (is_small(kind)) room = std::min(room, limit / 2 > used_by_small ? limit / 2 - used_by_small : 0);
+  const std::size_t slab_bytes = kind == 0 ? kWordSlabBytes : kSlabBytes;
   const std::size_t count =
-      std::min<std::size_t>(std::max<std::size_t>(kSlabBytes / block_bytes, 1), room / block_bytes);
+      std::min<std::size_t>(std::max<std::size_t>(slab_bytes / block_bytes, 1), room / block_bytes);
   if (count == 0) return failure(Code::out_of_memory, kStep);
-  return add_slab(kind, count);
+  const std::size_t size = kind == 0 ? count * block_bytes : align_up(count * block_bytes, kHugePage);
+  return add_slab(kind, count, align_down(std::min<std::uint64_t>(size, room), kPage));
 }
 
-Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count) {
+Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count, std::size_t size) {
   const std::size_t block_bytes = StreamBlock::kHeaderBytes + staging_of(kind);
-  const std::size_t size = count * block_bytes;
-  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = map(size);
   if (memory == MAP_FAILED) return os_failure(errno, kStep);
-  ::madvise(memory, size, MADV_DONTFORK);  // The device writes to it, whatever a child does.
   std::uint64_t shift = 0;
   if (const Status status = home_.pin(memory, size, shift); !status.ok()) {
     ::munmap(memory, size);
@@ -118,6 +144,7 @@ Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count) {
   }
   const std::lock_guard lock(mutex_);
   bytes_ += size;
+  if (is_small(kind)) small_bytes_ += size;
   slabs_.push_back({memory, size});
   for (std::size_t i = 0; i < count; ++i) {
     auto* const start = static_cast<std::byte*>(memory) + i * block_bytes;

@@ -86,6 +86,7 @@ class StreamMemory {
 
  private:
   static constexpr std::uint64_t kStagingMin = 4096;
+  static constexpr std::uint64_t kCutStagingMin = 128u << 10;
   static constexpr unsigned kKinds = 24;  // None, and powers of two from kStagingMin on.
   struct Slab {
     void* memory;
@@ -94,15 +95,18 @@ class StreamMemory {
 
   static unsigned kind_of(std::uint64_t staging);
   static std::uint64_t staging_of(unsigned kind) { return kind == 0 ? 0 : kStagingMin << (kind - 1); }
+  // Too small for two parts of a request that is cut.
+  static bool is_small(unsigned kind) { return staging_of(kind) < kCutStagingMin; }
   void collect_locked();
   StreamBlock* pop(unsigned from, unsigned to);
   Result<StreamBlock*> grow(unsigned kind, std::uint64_t limit);
-  Result<StreamBlock*> add_slab(unsigned kind, std::size_t count);
+  Result<StreamBlock*> add_slab(unsigned kind, std::size_t count, std::size_t size);
 
   StreamHome& home_;
   std::mutex growing_;  // Held while memory is pinned; taken before mutex_.
   mutable std::mutex mutex_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t small_bytes_ = 0;  // Of these, in small blocks.
   std::array<std::vector<StreamBlock*>, kKinds> free_;
   std::vector<StreamBlock*> unacknowledged_;
   std::vector<StreamBlock*> blocks_;  // All there are.

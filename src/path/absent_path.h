@@ -11,7 +11,7 @@ class AbsentPath final : public Path {
   explicit AbsentPath(PathId id) : id_(id) {}
 
   PathId id() const override { return id_; }
-  Verdict judge(const FileFacts& file, const PointerFacts& memory, Op op) override;
+  Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
   std::uint64_t lane_bytes(const LaneOptions&) const override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override {

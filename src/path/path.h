@@ -18,7 +18,8 @@ namespace penstock::core {
 struct Task {
   Op op = Op::read;
   File* file = nullptr;
-  std::byte* memory = nullptr;  // Of the chunk's first payload byte.
+  std::byte* memory = nullptr;    // Of the chunk's first payload byte.
+  std::int64_t mapped_shift = 0;  // From there to where storage's DMA engines reach it; for paths that are direct.
   Chunk chunk;
   std::uint64_t cookie = 0;  // Comes back in the completion.
 };
@@ -29,7 +30,8 @@ struct Completion {
   std::uint64_t size = 0;
   std::uint64_t bytes = 0;  // Payload bytes moved, from the chunk's start on; fewer at the file's end.
   Status status;
-  Way way = Way::buffered;  // How the bytes went in the end.
+  Way way = Way::buffered;        // How the bytes went in the end.
+  Reason bounced = Reason::none;  // Why they were bounced by a path that is direct; none where they were not.
 };
 
 // Room for a fixed number of chunks in flight. Used by one thread at a time; allocates nothing once open.
@@ -54,13 +56,18 @@ struct LaneOptions {
   Device* device = nullptr;     // Null for host memory.
   unsigned depth = 1;           // Chunks in flight.
   std::uint64_t chunk_max = 0;  // Bytes; a multiple of 4096.
+  // In place: what the kernel will not do directly is an error, and never goes through the page cache.
+  bool direct_only = false;
 };
 
 class Path {
  public:
   virtual ~Path() = default;
   virtual PathId id() const = 0;
-  virtual Verdict judge(const FileFacts& file, const PointerFacts& memory, Op op) = 0;
+  // Asked for every request. May take its time at the first one for a file, or a device.
+  virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
+  // Whether chunks go around the page cache wherever they can, whatever the user's descriptor.
+  virtual bool is_direct() const { return false; }
   // What chunks must look like for this file; `way` is what is wanted of the page cache.
   virtual Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) = 0;
   // Pinned host bytes that a lane of these options takes.

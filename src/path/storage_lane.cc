@@ -156,7 +156,7 @@ bool StorageLane::at_end_of_file(const Slot& slot) const {
 }
 
 bool StorageLane::fall_back_to_buffered(Slot& slot, int error) {
-  if (slot.task.chunk.way != Way::direct || !means_no_direct_io(error)) return false;
+  if (options_.direct_only || slot.task.chunk.way != Way::direct || !means_no_direct_io(error)) return false;
   const Result<int> fd = slot.task.file->descriptor(Way::buffered);
   if (!fd.ok()) return false;
   slot.task.file->give_up_direct();

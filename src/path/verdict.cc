@@ -30,14 +30,38 @@ constexpr ReasonText kReasons[] = {
     {"denied", "the configuration's denylist names this file's mount, file system, device or driver",
      "take it off the denylist section of cufile.json"},
     {"userspace_file", "the file belongs to a file system in user space, whose own calls move the bytes", ""},
+    {"on_stream", "a request on a stream goes through pinned memory that the stream reads and writes",
+     "use cuFileRead and cuFileWrite, or a batch"},
+    {"direct_io_off", "direct I/O is switched off by configuration", "unset PENSTOCK_DIRECT_IO"},
+    {"self_test_refused", "the self-test of this device with this storage was refused by the kernel",
+     "see docs/direct.md for what the errno means here"},
+    {"self_test_wrong", "the self-test of this device with this storage moved wrong bytes and reported success",
+     "boot with iommu=pt or intel_iommu=off, and see that no switch between the two redirects (ACS)"},
+    {"self_test_copied", "in the self-test the CPU copied the bytes through the page cache",
+     "use ext4 with data=ordered, XFS, or the block device"},
+    {"self_test_no_room", "there was no device memory for the self-test", "free 64 KiB of the device's memory"},
+    {"no_scratch", "writes could not be tried out: no scratch file can be made beside the file",
+     "make its folder writable, or name a file or partition of the same storage that may be overwritten in "
+     "PENSTOCK_SCRATCH"},
+    {"refused_late", "the kernel refused an earlier request of this device with this storage, which was then bounced",
+     "see docs/direct.md for what the errno means here"},
 };
-static_assert(std::size(kReasons) == kReasonCount);
+constexpr ReasonText kUnknown = {"unknown", "", ""};
+static_assert(std::size(kReasons) <= static_cast<unsigned>(Reason::obstacle));
+
+ReasonText text_of(Reason reason) {
+  const auto number = static_cast<unsigned>(reason);
+  if (number < std::size(kReasons)) return kReasons[number];
+  if (reason <= Reason::obstacle || number >= kReasonCount) return kUnknown;
+  const ObstacleText& text = obstacle_text(static_cast<Obstacle>(number - static_cast<unsigned>(Reason::obstacle)));
+  return text.obstacle == Obstacle::none ? kUnknown : ReasonText{text.code, text.sentence, text.remedy};
+}
 
 }  // namespace
 
 const char* path_name(PathId path) { return kPathNames[static_cast<unsigned>(path)]; }
-const char* reason_name(Reason reason) { return kReasons[static_cast<unsigned>(reason)].name; }
-const char* reason_sentence(Reason reason) { return kReasons[static_cast<unsigned>(reason)].sentence; }
-const char* reason_remedy(Reason reason) { return kReasons[static_cast<unsigned>(reason)].remedy; }
+const char* reason_name(Reason reason) { return text_of(reason).name; }
+const char* reason_sentence(Reason reason) { return text_of(reason).sentence; }
+const char* reason_remedy(Reason reason) { return text_of(reason).remedy; }
 
 }  // namespace penstock::core

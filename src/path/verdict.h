@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "topology/obstacle.h"
+
 namespace penstock::core {
 
 // Best first.
@@ -21,8 +23,21 @@ enum class Reason : std::uint8_t {
   io_uring_off,
   denied,
   userspace_file,
+  on_stream,
+  direct_io_off,
+  self_test_refused,
+  self_test_wrong,
+  self_test_copied,
+  self_test_no_room,
+  no_scratch,
+  refused_late,
+  obstacle = 32,  // And above: this and the number of an Obstacle of topology/.
 };
-constexpr unsigned kReasonCount = 10;
+constexpr unsigned kReasonCount = 160;
+
+constexpr Reason reason_of(Obstacle obstacle) {
+  return static_cast<Reason>(static_cast<unsigned>(Reason::obstacle) + static_cast<unsigned>(obstacle));
+}
 
 struct Verdict {
   PathId path = PathId::bounce;
@@ -37,6 +52,7 @@ constexpr Verdict usable(PathId path, Reason reason = Reason::none, int detail =
 constexpr Verdict refused(PathId path, Reason reason, int detail = 0) { return {path, false, reason, detail}; }
 
 const char* path_name(PathId path);
+// "unknown" and empty texts for numbers between those that mean something.
 const char* reason_name(Reason reason);
 const char* reason_sentence(Reason reason);
 const char* reason_remedy(Reason reason);

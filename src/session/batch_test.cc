@@ -170,10 +170,11 @@ class SmallRingBatchTest : public BatchTest {
 TEST_F(SmallRingBatchTest, LeavesRoomForOtherRequestsInASmallRing) {
   Batch& batch = open_batch(64);
   char* device = device_memory(16 * kLarge);
+  char* other = device_memory(8 * kLarge);
   std::vector<BatchEvent> events(64);
   for (int round = 0; round < 20; ++round) {
     ASSERT_TRUE(batch.submit(entries(16, Op::read, device, 4096)).ok());
-    EXPECT_TRUE(session_->transfer({Op::read, file_, device, 8 * kLarge, 0, 0}).status.ok());
+    EXPECT_TRUE(session_->transfer({Op::read, file_, other, 8 * kLarge, 0, 0}).status.ok());
     ASSERT_EQ(batch.reap(events, 16, std::nullopt), 16u);
     for (unsigned i = 0; i < 16; ++i) EXPECT_TRUE(events[i].outcome.status.ok());
   }

@@ -66,10 +66,13 @@ bool parse_word(std::string_view text, const Word<T> (&words)[N], T& value) {
   return false;
 }
 
-constexpr Word<DeviceChoice> kDeviceWords[] = {
-    {"auto", DeviceChoice::automatic}, {"cuda", DeviceChoice::cuda}, {"host", DeviceChoice::host}};
+constexpr Word<DeviceChoice> kDeviceWords[] = {{"auto", DeviceChoice::automatic},
+                                               {"cuda", DeviceChoice::cuda},
+                                               {"host", DeviceChoice::host},
+                                               {"p2pmem", DeviceChoice::p2pmem}};
 constexpr Word<DirectIo> kDirectWords[] = {
     {"auto", DirectIo::automatic}, {"always", DirectIo::always}, {"never", DirectIo::never}};
+constexpr Word<bool> kSwitchWords[] = {{"on", true}, {"off", false}};
 constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
 
 Status number_from(std::uint64_t wish, const char* variable, std::uint64_t unit, std::uint64_t low, std::uint64_t high,
@@ -106,7 +109,7 @@ Status read_numbers(Config& config, const ConfigWishes& wishes, Environment envi
 Status read_words(Config& config, const ConfigWishes& wishes, Environment environment) {
   if (const char* word = first_said(wishes.device, environment("PENSTOCK_DEVICE"));
       word != nullptr && !parse_word(word, kDeviceWords, config.device)) {
-    return failure(Code::bad_setting, "understand the device (device, PENSTOCK_DEVICE: auto, cuda or host)");
+    return failure(Code::bad_setting, "understand the device (device, PENSTOCK_DEVICE: auto, cuda, host or p2pmem)");
   }
   if (const char* word = first_said(wishes.direct_io, environment("PENSTOCK_DIRECT_IO"));
       word != nullptr && !parse_word(word, kDirectWords, config.direct_io)) {
@@ -115,6 +118,10 @@ Status read_words(Config& config, const ConfigWishes& wishes, Environment enviro
   if (const char* word = first_said(wishes.io_uring, environment("PENSTOCK_IO_URING"));
       word != nullptr && !parse_word(word, kUringWords, config.io_uring)) {
     return failure(Code::bad_setting, "understand io_uring (io_uring, PENSTOCK_IO_URING: auto or off)");
+  }
+  if (const char* word = environment("PENSTOCK_NVIDIA_EXPORT");
+      word != nullptr && !parse_word(word, kSwitchWords, config.nvidia_export)) {
+    return failure(Code::bad_setting, "understand the export of GPU memory (PENSTOCK_NVIDIA_EXPORT: on or off)");
   }
   return success();
 }
@@ -149,6 +156,7 @@ Result<Config> make_config(const ConfigWishes& wishes, Environment environment) 
   if (const Status status = read_numbers(config, wishes, environment); !status.ok()) return status;
   if (const Status status = read_words(config, wishes, environment); !status.ok()) return status;
   if (const Status status = read_paths(config, wishes, environment); !status.ok()) return status;
+  if (const char* scratch = environment("PENSTOCK_SCRATCH")) config.scratch = scratch;
   return config;
 }
 

@@ -6,6 +6,7 @@
 #include <climits>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -14,7 +15,7 @@
 
 namespace penstock::core {
 
-enum class DeviceChoice : std::uint8_t { automatic, cuda, host };
+enum class DeviceChoice : std::uint8_t { automatic, cuda, host, p2pmem };
 enum class DirectIo : std::uint8_t { automatic, always, never };
 
 struct PathList {
@@ -33,12 +34,14 @@ struct Config {
   std::optional<PathId> require;  // Any other path refuses.
   DirectIo direct_io = DirectIo::automatic;
   bool io_uring = true;
+  bool nvidia_export = false;                // Experimental: our own GPU memory for p2pdma.
   std::uint64_t operation_max = UINT64_MAX;  // Bytes of one storage operation, whatever its request; 64 KiB or more.
   unsigned hands_max = UINT_MAX;             // Threads on one request, its caller's included; 1 or more.
   std::uint64_t share_min = 0;               // Bytes for each of these threads.
   bool cached_unaligned_writes = false;      // Through the page cache as a whole, not their ends alone.
   bool streams = true;                       // Whether requests on users' streams are served.
   bool stream_words = true;                  // Streams may be held by a wait for a value, where the device can.
+  std::string scratch;                       // What may be overwritten in self-tests of its storage: a path, or empty.
   Denylist denylist;
 };
 

@@ -44,16 +44,23 @@ LaneShapes shape_lanes(std::uint64_t ring_bytes, std::uint64_t chunk_bytes, unsi
   return shapes;
 }
 
-bool RingBudget::reserve_or_reclaim(std::uint64_t bytes) {
+bool RingBudget::reserve_or_reclaim(std::uint64_t bytes, const LaneHolder* caller) {
   if (reserve(bytes)) return true;
-  const std::lock_guard lock(pools_mutex_);
-  for (LanePool* pool : pools_) pool->close_idle_lanes();
+  const std::lock_guard lock(holders_mutex_);
+  for (LaneHolder* holder : holders_) {
+    if (holder != caller) holder->close_idle_lanes();
+  }
   return reserve(bytes);
 }
 
-void RingBudget::add(LanePool* pool) {
-  const std::lock_guard lock(pools_mutex_);
-  pools_.push_back(pool);
+void RingBudget::add(LaneHolder* holder) {
+  const std::lock_guard lock(holders_mutex_);
+  if (std::find(holders_.begin(), holders_.end(), holder) == holders_.end()) holders_.push_back(holder);
+}
+
+void RingBudget::remove(LaneHolder* holder) {
+  const std::lock_guard lock(holders_mutex_);
+  std::erase(holders_, holder);
 }
 
 LanePool::LanePool(Path& path, Device* device, const LaneShape& shape, RingBudget& budget)
@@ -61,7 +68,7 @@ LanePool::LanePool(Path& path, Device* device, const LaneShape& shape, RingBudge
   budget_.add(this);
 }
 
-LanePool::~LanePool() = default;
+LanePool::~LanePool() { budget_.remove(this); }
 
 // A free place with an open lane, or one where a lane can be opened; the thread's usual one first.
 bool LanePool::claim(bool open, unsigned& place) {
@@ -74,7 +81,7 @@ bool LanePool::claim(bool open, unsigned& place) {
       continue;
     }
     if (candidate.open.load(std::memory_order_relaxed) == open) return true;
-    candidate.busy.store(false, std::memory_order_release);
+    free(candidate);
   }
   return false;
 }
@@ -116,7 +123,7 @@ LanePool::Loan LanePool::try_borrow() {
   if (claim(true, place)) return {this, place, places_[place].lane.get()};
   if (!claim(false, place)) return {};
   if (open(places_[place]).ok()) return {this, place, places_[place].lane.get()};
-  places_[place].busy.store(false, std::memory_order_release);
+  free(places_[place]);
   return {};
 }
 
@@ -128,8 +135,12 @@ Result<LanePool::Loan> LanePool::borrow() {
     if (claim(false, place)) {
       const Status status = open(places_[place]);
       if (status.ok()) return Loan(this, place, places_[place].lane.get());
+      if (!has_open()) {
+        free(places_[place]);
+        return status;
+      }
+      // Nobody is woken: whoever waits does so for a lane that is open, too.
       places_[place].busy.store(false, std::memory_order_release);
-      if (!has_open()) return status;
     }
     returns_.wait(seen, std::memory_order_acquire);
   }
@@ -139,7 +150,11 @@ void LanePool::take_back(unsigned place) {
   Place& returned = places_[place];
   // A broken lane's memory may stay mapped, but it is not this pool's any more: a new one may be opened.
   if (returned.lane != nullptr && returned.lane->is_broken()) close(returned);
-  returned.busy.store(false, std::memory_order_release);
+  free(returned);
+}
+
+void LanePool::free(Place& place) {
+  place.busy.store(false, std::memory_order_release);
   returns_.fetch_add(1, std::memory_order_release);
   returns_.notify_one();
 }

@@ -13,24 +13,31 @@
 
 namespace penstock::core {
 
-class LanePool;
+// Who keeps lanes open for later, and can do without them.
+class LaneHolder {
+ public:
+  virtual ~LaneHolder() = default;
+  virtual void close_idle_lanes() = 0;
+};
 
-// Pinned bytes that the lanes of one device may take, and take. Thread-safe; outlives its pools.
+// Pinned bytes that the lanes of one device may take, and take. Thread-safe; outlives its holders.
 class RingBudget {
  public:
   explicit RingBudget(std::uint64_t limit) : limit_(limit) {}
   bool reserve(std::uint64_t bytes);
-  // Closes idle lanes of every pool where there is no room: those of contexts that are gone, of a path not used now.
-  bool reserve_or_reclaim(std::uint64_t bytes);
-  void add(LanePool* pool);
+  // Where there is no room, every holder but the caller closes idle lanes: those of contexts that are gone, of a path
+  // not used now.
+  bool reserve_or_reclaim(std::uint64_t bytes, const LaneHolder* caller = nullptr);
+  void add(LaneHolder* holder);
+  void remove(LaneHolder* holder);
   void give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
   std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> used_{0};
-  std::mutex pools_mutex_;
-  std::vector<LanePool*> pools_;
+  std::mutex holders_mutex_;
+  std::vector<LaneHolder*> holders_;
 };
 
 struct LaneShape {
@@ -47,10 +54,10 @@ struct LaneShapes {
 };
 LaneShapes shape_lanes(std::uint64_t ring_bytes, std::uint64_t chunk_bytes, unsigned workers);
 
-class LanePool {
+class LanePool final : public LaneHolder {
  public:
   LanePool(Path& path, Device* device, const LaneShape& shape, RingBudget& budget);
-  ~LanePool();
+  ~LanePool() override;
 
   // A lane on loan; gives itself back.
   class Loan {
@@ -77,7 +84,7 @@ class LanePool {
   // Empty when no lane is free, or none can be opened.
   Loan try_borrow();
   const LaneShape& shape() const { return shape_; }
-  void close_idle_lanes();
+  void close_idle_lanes() override;
 
  private:
   struct alignas(64) Place {
@@ -92,6 +99,7 @@ class LanePool {
   Status open(Place& place);
   void close(Place& place);
   void take_back(unsigned place);
+  void free(Place& place);  // For whoever waits.
 
   Path& path_;
   Device* const device_;

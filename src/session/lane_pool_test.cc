@@ -54,7 +54,7 @@ class FussyPath final : public Path {
  public:
   bool refuses = false;
   PathId id() const override { return PathId::null; }
-  Verdict judge(const FileFacts&, const PointerFacts&, Op) override { return usable(PathId::null); }
+  Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
   std::uint64_t lane_bytes(const LaneOptions& options) const override { return options.depth * options.chunk_max; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override {
@@ -75,6 +75,26 @@ TEST(LanePoolTest, AThreadWhoseOwnLaneCannotBeOpenedTakesAnother) {
   }
 
   EXPECT_EQ(budget.used(), 65536u);
+}
+
+// Each finds all places taken by others that are trying to open them, and must not sleep on that.
+TEST(LanePoolTest, WhereNoLaneCanBeOpenedEveryBorrowerIsToldSo) {
+  FussyPath path;
+  path.refuses = true;
+  RingBudget budget(1 << 20);
+  LanePool pool(path, nullptr, {.count = 2, .depth = 1, .chunk = 65536}, budget);
+  std::atomic<unsigned> told{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 500; ++round) {
+        if (round % 3 == 0) (void)pool.try_borrow();
+        told += pool.borrow().status().is(Code::out_of_memory) ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(told, 16u * 500);
 }
 
 TEST(LanePoolTest, IdleLanesOfOnePoolMakeRoomForAnother) {

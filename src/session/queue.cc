@@ -35,6 +35,7 @@ Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std
 
 Queue::~Queue() {
   session_.remove_queue(this);
+  for (const auto& budget : session_.budgets_) budget->remove(this);
   QueueCompletion ignored[kPollMax];
   while (free_.size() < pending_.size()) (void)reap(ignored, 1);
   for (OwnLane& own : lanes_) {
@@ -47,19 +48,42 @@ Result<Queue::OwnLane*> Queue::lane_for(Path& path, Device* device) {
   for (OwnLane& own : lanes_) {
     if (own.path == &path && own.device == device) return &own;
   }
+  if (lanes_.size() == kLanesMax) close_idle_locked();
   if (lanes_.size() == kLanesMax) return failure(Code::limit, "use one more device in this queue");
   const LaneOptions options{.device = device, .depth = static_cast<unsigned>(pending_.size()), .chunk_max = chunk_max_};
   RingBudget& budget = session_.budget_of(device);
   const std::uint64_t bytes = path.lane_bytes(options);
-  if (!budget.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for the queue");
+  if (!reserve(budget, bytes)) return failure(Code::limit, "take pinned memory for the queue");
   Result<std::unique_ptr<Lane>> lane = path.open_lane(options);
   if (!lane.ok()) {
     budget.give_back(bytes);
     return lane.status();
   }
+  budget.add(this);
   lanes_.push_back({.path = &path, .device = device, .lane = std::move(*lane), .budget = &budget, .bytes = bytes});
   lanes_.back().backlog.resize(pending_.size() * kChunksMax);
   return &lanes_.back();
+}
+
+// Lanes that nobody uses give way: first this queue's own, then everybody else's.
+bool Queue::reserve(RingBudget& budget, std::uint64_t bytes) {
+  if (budget.reserve(bytes)) return true;
+  close_idle_locked();
+  return budget.reserve_or_reclaim(bytes, this);
+}
+
+void Queue::close_idle_locked() {
+  std::erase_if(lanes_, [](OwnLane& own) {
+    if (own.count > 0 || !own.lane->is_idle()) return false;
+    own.lane.reset();
+    own.budget->give_back(own.bytes);
+    return true;
+  });
+}
+
+void Queue::close_idle_lanes() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) close_idle_locked();
 }
 
 Status Queue::submit(const RawRequest& request, std::uint64_t cookie) {
@@ -144,8 +168,7 @@ void Queue::go_on(OwnLane& own, std::uint32_t index) {
 
 void Queue::complete(std::uint32_t index) {
   Pending& pending = pending_[index];
-  pending.report.bytes = pending.tally.bytes();
-  pending.report.direct_bytes = pending.tally.direct_bytes();
+  tell(pending.tally, pending.report);
   if (pending.input.size > 0) {
     session_.count(pending.report, pending.input.op);
   }

@@ -20,18 +20,20 @@ struct QueueCompletion {
   Report report;
 };
 
-class Queue {
+class Queue final : public LaneHolder {
  public:
   static constexpr unsigned kDepthMax = 4096;
 
   static Result<std::unique_ptr<Queue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
-  ~Queue();  // Waits for what is in flight.
+  ~Queue() override;  // Waits for what is in flight.
 
   // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason
   // fails here too, and is not reaped.
   Status submit(const RawRequest& request, std::uint64_t cookie);
   // Returns how many completions it wrote: at least `least`, if as many are outstanding.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least);
+  // Unless the queue is just being used. On any thread.
+  void close_idle_lanes() override;
   // As Session::is_inherited.
   bool is_inherited() const { return session_.is_inherited(); }
 
@@ -67,6 +69,8 @@ class Queue {
   Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie);
   Result<OwnLane*> lane_for(Path& path, Device* device);
+  bool reserve(RingBudget& budget, std::uint64_t bytes);
+  void close_idle_locked();
   void flush(OwnLane& own);
   bool poll(OwnLane& own, bool wait);
   bool poll_all(bool wait);

@@ -11,6 +11,7 @@
 #include "path/bounce/bounce_path.h"
 #include "path/host/host_path.h"
 #include "path/null/null_path.h"
+#include "path/p2pdma/p2pdma_path.h"
 #include "session/batch.h"
 #include "session/queue.h"
 #include "session/streams.h"
@@ -31,10 +32,17 @@ constexpr useconds_t kDrainPauseUs = 100;  // Between looks at a file that is st
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
+P2pdmaRules p2pdma_rules(const Config& config) {
+  return {.strict = config.require == PathId::p2pdma,
+          .direct_io = config.direct_io != DirectIo::never,
+          .scratch = config.scratch};
+}
+
 const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
 
-std::unique_ptr<Path> make_path(PathId id, Storage& storage) {
+std::unique_ptr<Path> make_path(PathId id, Storage& storage, DeviceSet& devices, const Config& config) {
   switch (id) {
+    case PathId::p2pdma: return std::make_unique<P2pdmaPath>(storage, devices, machine_outlook(), p2pdma_rules(config));
     case PathId::bounce: return std::make_unique<BouncePath>(storage);
     case PathId::host: return std::make_unique<HostPath>(storage);
     case PathId::null: return std::make_unique<NullPath>();
@@ -50,12 +58,14 @@ Session::Pools::Pools(Path& moving, Device* target, const LaneShapes& shapes, Ri
 
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
     : config_(config), shapes_(shape_lanes(config.ring_bytes, config.chunk_bytes, config.workers)),
-      storage_(std::move(storage)), devices_(std::move(devices)), staging_path_(make_path(PathId::host, *storage_)),
+      storage_(std::move(storage)), devices_(std::move(devices)), staging_path_(std::make_unique<HostPath>(*storage_)),
       workers_(config.workers), stream_executor_(std::make_unique<Executor>(*this, config.workers)),
       batch_executor_(std::make_unique<Executor>(*this, config.workers)),
       streams_(std::make_unique<Streams>(*this, *stream_executor_)) {
   limit_operations(config.operation_max);
-  for (unsigned i = 0; i < config.paths.count; ++i) paths_.push_back(make_path(config.paths.paths[i], *storage_));
+  for (unsigned i = 0; i < config.paths.count; ++i) {
+    paths_.push_back(make_path(config.paths.paths[i], *storage_, *devices_, config_));
+  }
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<RingBudget>(config.ring_bytes));
 }
 
@@ -156,9 +166,13 @@ Result<FileFacts> Session::file_facts(std::uint64_t handle) {
 
 // ---- Verdicts ------------------------------------------------------------------------------------------------------
 
-unsigned Session::explain(const FileFacts& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) {
+Result<unsigned> Session::explain(std::uint64_t handle, const PointerFacts& memory, Op op,
+                                  Verdict (&verdicts)[kPathCount]) {
+  File* const file = files_.pin(handle);
+  if (file == nullptr) return failure(Code::not_registered, "explain the file");
   unsigned count = 0;
-  for (const auto& path : paths_) verdicts[count++] = path->judge(file, memory, op);
+  for (const auto& path : paths_) verdicts[count++] = path->judge(*file, memory, op);
+  files_.unpin(handle);
   for (unsigned i = 0; i < kPathCount; ++i) {
     const auto id = static_cast<PathId>(i);
     // The null path moves nothing: it is no choice that anybody misses.
@@ -188,13 +202,18 @@ Result<std::string> Session::plan_text(const RawRequest& request, const PointerF
   return text;
 }
 
-Status Session::choose(Checked& checked) {
+Status Session::choose(Checked& checked, bool staged) {
   Report& report = checked.report;
   for (const auto& path : paths_) {
-    const Verdict verdict = path->judge(checked.input.file->facts(), checked.memory, checked.input.op);
+    Verdict verdict = path->judge(*checked.input.file, checked.memory, checked.input.op);
+    if (verdict.usable && staged && path->is_direct()) verdict = refused(verdict.path, Reason::on_stream);
     if (verdict.usable) {
       if (config_.require && *config_.require != verdict.path) continue;
       checked.path = path.get();
+      if (path->is_direct()) {
+        checked.input.prefer_cached = false;
+        checked.input.mapped_shift = static_cast<std::int64_t>(checked.memory.mapped - checked.memory.base);
+      }
       report.path = verdict.path;
       report.path_reason = verdict.reason;
       return success();
@@ -205,6 +224,11 @@ Status Session::choose(Checked& checked) {
     }
   }
   return failure(Code::path_refused, step_of(checked.input.op));
+}
+
+void Session::count(const Report& report, Op op) {
+  counters_.add(report.path, report.reason, op, report.bytes - report.bounced_bytes);
+  if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
 }
 
 // ---- Requests ------------------------------------------------------------------------------------------------------
@@ -223,7 +247,7 @@ Result<PointerFacts> Session::memory_of(const RawRequest& request) {
     memory = buffer->memory;
   } else {
     // The allocation is that of the base, not of whatever lies at base + offset.
-    memory = devices_->describe(request.base);
+    memory = request.memory != nullptr ? *request.memory : devices_->describe(request.base);
     const std::uint64_t end = memory.base + memory.size;
     if (memory.size != 0 && base + offset + request.size > end) return failure(Code::past_allocation, step);
   }
@@ -261,7 +285,7 @@ Status Session::check(const RawRequest& request, File* file, Checked& checked) {
   const Result<PointerFacts> memory = memory_of(request);
   if (!memory.ok()) return memory.status();
   checked.memory = *memory;
-  if (const Status status = choose(checked); !status.ok()) return status;
+  if (const Status status = choose(checked, request.staging != nullptr); !status.ok()) return status;
   if (request.staging != nullptr) {
     // It may have gone since the stream was told of it.
     if (!checked.memory.needs_device()) return failure(Code::bad_pointer, step_of(request.op));
@@ -271,12 +295,13 @@ Status Session::check(const RawRequest& request, File* file, Checked& checked) {
   return success();
 }
 
-// A direct read of the file's last block fills the whole block: in the caller's own memory that would be bytes behind
+// A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
 // those that the read returns. So the last piece is read through the page cache, up to the file's end.
 void Session::end_with_file(Checked& checked) {
   TransferInput& input = checked.input;
-  if (input.op != Op::read || checked.memory.needs_device()) return;
-  if (checked.path->limits(*input.file, input.op, wanted_way(input), kPage).file_align == 1) return;
+  if (input.op != Op::read) return;
+  const Limits limits = checked.path->limits(*input.file, input.op, wanted_way(checked), kPage);
+  if (limits.staged || limits.file_align == 1) return;
   const Result<int> fd = input.file->descriptor(Way::direct);
   const Result<std::uint64_t> end = fd.ok() ? storage_->size(*fd) : fd.status();
   if (end.ok()) input.size = std::min(input.size, *end > input.file_offset ? *end - input.file_offset : 0);
@@ -289,7 +314,9 @@ void Session::stage(const RawRequest& request, Checked& checked) {
   if (checked.report.path != PathId::null) checked.path = staging_path_.get();
 }
 
-Way Session::wanted_way(const TransferInput& input) const {
+Way Session::wanted_way(const Checked& checked) const {
+  const TransferInput& input = checked.input;
+  if (checked.path->is_direct()) return Way::direct;
   if (config_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, kPage)) {
     return Way::buffered;
   }
@@ -308,7 +335,7 @@ Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
                         .file_offset = input.file_offset,
                         .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory),
                         .size = input.size};
-  return {request, checked.path->limits(*input.file, input.op, wanted_way(input), chunk_max)};
+  return {request, checked.path->limits(*input.file, input.op, wanted_way(checked), chunk_max)};
 }
 
 Outcome Session::transfer(const RawRequest& request) {
@@ -357,8 +384,7 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& 
     }
   }
   Outcome outcome{tally.status(), checked.report};
-  outcome.report.bytes = tally.bytes();
-  outcome.report.direct_bytes = tally.direct_bytes();
+  tell(tally, outcome.report);
   return outcome;
 }
 
@@ -366,8 +392,7 @@ Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& 
   Transfer transfer(checked.input, plan, pool);
   workers_.run(transfer, helpers_for(checked.input, plan));
   Outcome outcome{transfer.status(), checked.report};
-  outcome.report.bytes = transfer.bytes();
-  outcome.report.direct_bytes = std::min(transfer.direct_bytes(), outcome.report.bytes);
+  tell(transfer, outcome.report);
   return outcome;
 }
 

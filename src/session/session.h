@@ -5,6 +5,7 @@
 // one on the caller's thread, a large one with the help of workers.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -29,13 +30,30 @@ class Queue;
 class Streams;
 
 struct Report {
-  std::uint64_t bytes = 0;         // Moved, from the request's start on without a gap.
-  std::uint64_t direct_bytes = 0;  // Of these, by O_DIRECT; the rest went through the page cache.
+  std::uint64_t bytes = 0;               // Moved, from the request's start on without a gap.
+  std::uint64_t direct_bytes = 0;        // Of these, by O_DIRECT; the rest went through the page cache.
+  std::uint64_t bounced_bytes = 0;       // Of these, by the bounce path although `path` was chosen,
+  Reason bounced_reason = Reason::none;  // and why.
   PathId path = PathId::bounce;
   Reason reason = Reason::none;       // Why `refused` was not the path.
   Reason path_reason = Reason::none;  // Why the path itself is slower than it could be.
   int refused = -1;                   // The best path that refused, as a PathId; -1 where none did.
 };
+
+// What became of the chunks of a request, in its report. Where all of them were bounced, bounce was the path.
+template <typename Moved>
+void tell(const Moved& moved, Report& report) {
+  report.bytes = moved.bytes();
+  report.direct_bytes = std::min(moved.direct_bytes(), report.bytes);
+  report.bounced_bytes = std::min(moved.bounced_bytes(), report.bytes);
+  report.bounced_reason = moved.bounced_reason();
+  if (report.bounced_bytes == 0 || report.bounced_bytes < report.bytes) return;
+  report.refused = static_cast<int>(report.path);
+  report.reason = report.bounced_reason;
+  report.path = PathId::bounce;
+  report.bounced_bytes = 0;
+  report.bounced_reason = Reason::none;
+}
 
 struct Outcome {
   Status status;
@@ -53,6 +71,8 @@ struct RawRequest {
   // Where not null: pinned host memory of `size` bytes, between which and the file the bytes are moved, while the
   // caller copies between it and the buffer. For device memory alone.
   std::byte* staging = nullptr;
+  // What the memory is, where the caller knows and the device must not be asked.
+  const PointerFacts* memory = nullptr;
 };
 
 class Session {
@@ -81,17 +101,17 @@ class Session {
   // What and where the memory of a request is; fails where the request does not lie in it.
   Result<PointerFacts> memory_of(const RawRequest& request);
   // For whoever moves bytes past the paths.
-  void count(const Report& report, Op op) { counters_.add(report.path, report.reason, op, report.bytes); }
+  void count(const Report& report, Op op);
 
   // The verdict of every path, listed ones first and in their order. Returns how many were written.
-  unsigned explain(const FileFacts& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]);
+  Result<unsigned> explain(std::uint64_t file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]);
   Result<FileFacts> file_facts(std::uint64_t file);
   // How a request would be cut, a line a chunk and the first `lines_max` of them. Nothing is moved. Memory is given by
   // what it is, so that it need not exist; request.base counts for its alignment alone.
   Result<std::string> plan_text(const RawRequest& request, const PointerFacts& memory, unsigned lines_max);
 
   // Whether this version has the path, or only knows of it.
-  static bool is_built(PathId path) { return path == PathId::bounce || path == PathId::host || path == PathId::null; }
+  static bool is_built(PathId path) { return path != PathId::pagecache && path != PathId::vendor; }
 
   // The most that one storage operation of a request moves from now on; queues keep to their own measure.
   void limit_operations(std::uint64_t bytes);
@@ -134,10 +154,11 @@ class Session {
 
   Status check(const RawRequest& request, File* file, Checked& checked);
   Status check_request(const RawRequest& request, File* file, Checked& checked) const;
-  Status choose(Checked& checked);
+  // `staged`: the bytes go through memory of the caller's, which no direct path knows.
+  Status choose(Checked& checked, bool staged = false);
   void stage(const RawRequest& request, Checked& checked);
   void end_with_file(Checked& checked);
-  Way wanted_way(const TransferInput& input) const;
+  Way wanted_way(const Checked& checked) const;
   Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;
   bool is_small(const Checked& checked) const { return checked.input.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Checked& checked) const;

@@ -48,6 +48,7 @@ Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamPa
   request_ = {.op = parameters.op, .file = parameters.file, .base = parameters.base, .size = size_max_};
   request_.file_offset = *parameters.file_offset;
   request_.buffer_offset = *parameters.buffer_offset;
+  if (is_staged()) request_.memory = &target_.memory;
   began_ = arrivals_ = drop_offs_ = waits_ = settled_ = end_ = 0;
   failed_at_ = UINT64_MAX;
   outcome_ = {};
@@ -56,7 +57,7 @@ Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamPa
   block_ = nullptr;
   holders_.store(1);
 
-  Status status = take_block(size_max_);
+  Status status = take_block(std::min(size_max_, room()));
   if (status.ok()) {
     holders_.fetch_add(parts_);
     status = enqueue();
@@ -64,6 +65,13 @@ Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamPa
   }
   let_go();
   return status;
+}
+
+// From the base to the end of its allocation: more is refused when the stream is there, and needs no parts.
+std::uint64_t StreamRequest::room() const {
+  const PointerFacts& memory = target_.memory;
+  const std::uint64_t at = reinterpret_cast<std::uintptr_t>(parameters_.base) - memory.base;
+  return !is_staged() || memory.size == 0 ? UINT64_MAX : at < memory.size ? memory.size - at : 0;
 }
 
 // Shorter parts where there is no room for longer ones.
@@ -162,7 +170,6 @@ std::uint64_t StreamRequest::parts_to_come() const {
 }
 
 // ---- The stream is there: on a thread of the driver's
-// -----------------------------------------------------------------
 
 void StreamRequest::arrive() {
   const std::uint64_t part = arrivals_++;
@@ -216,6 +223,9 @@ Status StreamRequest::check_parameters() const {
   const char* const step = step_of(parameters_.op);
   if (request_.size > size_max_) return failure(Code::invalid_argument, step);
   if (request_.file_offset < 0 || request_.buffer_offset < 0) return failure(Code::negative_offset, step);
+  if (request_.size > static_cast<std::uint64_t>(INT64_MAX - request_.file_offset)) {
+    return failure(Code::invalid_argument, step);
+  }
   const PointerFacts& memory = target_.memory;
   if (!is_staged() || memory.size == 0) return success();
   const std::uint64_t at = reinterpret_cast<std::uintptr_t>(request_.base) - memory.base;

@@ -83,6 +83,7 @@ class StreamRequest {
     std::uint64_t index = 0;
   };
 
+  std::uint64_t room() const;
   Status take_block(std::uint64_t size_max);
   Status enqueue();
   Status enqueue_read_part(std::uint64_t part);

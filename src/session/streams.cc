@@ -46,7 +46,7 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
   target.blocking = !session_.config().stream_words || !target.home->has_words();
   target.staging_limit = session_.config().ring_bytes;
   if (const Status status = reachable(**home, target.memory, parameters.base); !status.ok()) return status;
-  return take_request()->begin(office_, parameters, flags_of({*home, stream}), hooks, target);
+  return take_request()->begin(office_, parameters, flags_of({(*home)->id(), stream}), hooks, target);
 }
 
 StreamRequest* Streams::take_request() {
@@ -68,7 +68,7 @@ Status Streams::register_stream(void* stream, unsigned flags) {
   const Result<StreamHome*> home = home_of(stream, kStep);
   if (!home.ok()) return home.status();
   const std::lock_guard lock(mutex_);
-  return flags_.try_emplace({*home, stream}, flags).second ? success() : failure(Code::invalid_argument, kStep);
+  return flags_.try_emplace({(*home)->id(), stream}, flags).second ? success() : failure(Code::invalid_argument, kStep);
 }
 
 bool Streams::is_registered(void* stream) {
@@ -84,7 +84,7 @@ Status Streams::deregister_stream(void* stream) {
   if (!home.ok()) return home.status();
   {
     const std::lock_guard lock(mutex_);
-    if (flags_.erase({*home, stream}) == 0) return failure(Code::invalid_argument, kStep);
+    if (flags_.erase({(*home)->id(), stream}) == 0) return failure(Code::invalid_argument, kStep);
   }
   return (*home)->drain(stream);
 }

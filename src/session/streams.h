@@ -34,7 +34,7 @@ class Streams {
 
  private:
   // A default stream is another one in each context.
-  using Key = std::pair<const StreamHome*, void*>;
+  using Key = std::pair<std::uint64_t, void*>;  // The home's id, the stream.
 
   Result<StreamHome*> home_of(void* stream, const char* step);
   unsigned flags_of(const Key& key);

@@ -148,7 +148,6 @@ TEST_P(StreamsFailureTest, WhereStreamsAreSwitchedOffAllIsRefused) {
 }
 
 // ---- What only a driver can do
-// ----------------------------------------------------------------------------------------
 
 TEST_P(FakeCudaStreamsTest, AStreamThatIsCapturedIsRefusedAndTheCaptureStandsAsItWas) {
   char* const buffer = memory(4096);

@@ -19,6 +19,10 @@ class Tally {
   void take_in(const Completion& completion) {
     const std::uint64_t position = completion.file_offset + completion.bytes;
     if (completion.way == Way::direct) direct_bytes_ += completion.bytes;
+    if (completion.bounced != Reason::none) {
+      bounced_bytes_ += completion.bytes;
+      bounced_reason_ = completion.bounced;
+    }
     if (completion.bytes < completion.size) end_ = std::min(end_, position);
     if (!completion.status.ok() && position < failed_at_) {
       failed_at_ = position;
@@ -32,6 +36,8 @@ class Tally {
   Status status() const { return failed_at_ <= end_ ? status_ : success(); }
   std::uint64_t bytes() const { return end_ - begin_; }
   std::uint64_t direct_bytes() const { return std::min(direct_bytes_, bytes()); }
+  std::uint64_t bounced_bytes() const { return std::min(bounced_bytes_, bytes()); }
+  Reason bounced_reason() const { return bounced_reason_; }
 
  private:
   std::uint64_t begin_ = 0;
@@ -39,6 +45,8 @@ class Tally {
   std::uint64_t wanted_end_ = 0;
   std::uint64_t failed_at_ = UINT64_MAX;
   std::uint64_t direct_bytes_ = 0;
+  std::uint64_t bounced_bytes_ = 0;
+  Reason bounced_reason_ = Reason::none;
   Status status_;
 };
 

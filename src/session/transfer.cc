@@ -12,7 +12,11 @@ Task make_task(const TransferInput& input, Chunk chunk) {
     const Result<int> fd = input.file->descriptor(Way::buffered);
     if (fd.ok() && input.storage->is_resident(*fd, chunk.io_offset, chunk.io_size)) chunk.way = Way::buffered;
   }
-  return {.op = input.op, .file = input.file, .memory = input.memory + chunk.buffer_offset, .chunk = chunk};
+  return {.op = input.op,
+          .file = input.file,
+          .memory = input.memory + chunk.buffer_offset,
+          .mapped_shift = input.mapped_shift,
+          .chunk = chunk};
 }
 
 void Transfer::work() {
@@ -70,6 +74,10 @@ void Transfer::move_chunks(Lane& lane) {
 
 void Transfer::take_in(const Completion& completion) {
   if (completion.way == Way::direct) direct_bytes_.fetch_add(completion.bytes, std::memory_order_relaxed);
+  if (completion.bounced != Reason::none) {
+    bounced_bytes_.fetch_add(completion.bytes, std::memory_order_relaxed);
+    bounced_reason_.store(completion.bounced, std::memory_order_relaxed);
+  }
   const std::uint64_t position = completion.file_offset + completion.bytes;
   if (!completion.status.ok()) fail_at(position, completion.status);
   else if (completion.bytes < completion.size) stop_at(position);

@@ -17,6 +17,7 @@ struct TransferInput {
   File* file = nullptr;
   Storage* storage = nullptr;
   std::byte* memory = nullptr;
+  std::int64_t mapped_shift = 0;  // As in Task.
   std::uint64_t file_offset = 0;
   std::uint64_t size = 0;
   bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
@@ -42,6 +43,8 @@ class Transfer {
   Status status() const { return failed_at_ <= end_.load() ? status_ : success(); }
   std::uint64_t bytes() const { return end_.load() - input_.file_offset; }
   std::uint64_t direct_bytes() const { return direct_bytes_.load(); }
+  std::uint64_t bounced_bytes() const { return bounced_bytes_.load(); }
+  Reason bounced_reason() const { return bounced_reason_.load(); }
 
  private:
   bool has_work() const {
@@ -61,6 +64,8 @@ class Transfer {
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> end_;  // The first byte of the file that was not moved.
   std::atomic<std::uint64_t> direct_bytes_{0};
+  std::atomic<std::uint64_t> bounced_bytes_{0};
+  std::atomic<Reason> bounced_reason_{Reason::none};
   std::mutex failure_mutex_;  // Taken by failures alone.
   std::uint64_t failed_at_ = UINT64_MAX;
   Status status_;

@@ -27,7 +27,8 @@ Counters::Counters() {
   Layout& all = layout();
   for (unsigned i = 0; i < kPathCount; ++i) set_label(all.labels[i], path_name(static_cast<PathId>(i)));
   for (unsigned i = 0; i < kReasonCount; ++i) {
-    set_label(all.labels[kPathCount + i], reason_name(static_cast<Reason>(i)));
+    const auto reason = static_cast<Reason>(i);
+    if (*reason_sentence(reason) != '\0') set_label(all.labels[kPathCount + i], reason_name(reason));
   }
   StatsHeader& header = all.header;
   header.version = kStatsVersion;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "stats/layout.h"
 
@@ -11,10 +13,10 @@ namespace {
 
 constexpr const char* kStep = "read the statistics";
 // More than any version will have; keeps products of them far from overflow.
-constexpr std::uint32_t kPathsMax = 64;
+constexpr std::uint32_t kPathsMax = 16;
 constexpr std::uint32_t kReasonsMax = 256;
-constexpr std::uint32_t kShardsMax = 1024;
-constexpr std::uint32_t kBucketsMax = 1024;
+constexpr std::uint32_t kShardsMax = 256;
+constexpr std::uint32_t kBucketsMax = 256;
 constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 
 // A copy of the header, taken once: what is checked must not change afterwards.
@@ -64,6 +66,11 @@ class Reader {
  public:
   Reader(std::span<const std::byte> segment, const Shape& shape) : segment_(segment), shape_(shape) {}
 
+  // Two counts of one name would be one count to whoever reads them by name.
+  bool has_names_of_their_own() const {
+    return are_different(0, shape_.header.paths) && are_different(shape_.header.paths, shape_.header.reasons);
+  }
+
   StatsSnapshot read() const {
     StatsSnapshot snapshot;
     snapshot.pid = shape_.header.pid;
@@ -83,7 +90,8 @@ class Reader {
       const std::uint64_t cell =
           ((std::uint64_t{path} * shape_.header.reasons + reason) * 2 + index_of(op)) * sizeof(StatsCell);
       StatsRow row{label(path), label(shape_.header.paths + reason), op, sum(cell), sum(cell + kWord)};
-      if (row.operations == 0) continue;
+      // A number without a name means nothing.
+      if (row.operations == 0 || row.path.empty() || row.reason.empty()) continue;
       snapshot.rows.push_back(std::move(row));
       counted = true;
     }
@@ -93,6 +101,15 @@ class Reader {
                                    .sizes = list(shape_.sizes_at, path, op, shape_.header.size_buckets),
                                    .latencies = list(shape_.latencies_at, path, op, shape_.header.latency_buckets),
                                    .latency_sum = list(shape_.latency_sums_at, path, op, 1)[0]});
+  }
+
+  bool are_different(std::uint32_t first, std::uint32_t count) const {
+    std::set<std::string> seen;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::string text = label(first + i);
+      if (!text.empty() && !seen.insert(text).second) return false;
+    }
+    return true;
   }
 
   static std::uint64_t index_of(Op op) { return static_cast<std::uint64_t>(op); }
@@ -137,7 +154,9 @@ Result<StatsSnapshot> read_segment(std::span<const std::byte> segment) {
   if (header.version != kStatsVersion) return failure(Code::unsupported, kStep);
   const Shape shape = shape_of(header);
   if (!is_sane(shape, segment.size())) return failure(Code::bad_setting, kStep);
-  return Reader(segment, shape).read();
+  const Reader reader(segment, shape);
+  if (!reader.has_names_of_their_own()) return failure(Code::bad_setting, kStep);
+  return reader.read();
 }
 
 std::uint64_t latency_quantile(std::span<const std::uint64_t> latencies, double quantile) {

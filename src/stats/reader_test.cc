@@ -66,6 +66,13 @@ class ReaderTest : public testing::Test {
   Counters counters_;
 };
 
+TEST_F(ReaderTest, RefusesNamesThatComeTwice) {
+  const auto bytes = copy();
+  auto* const labels = reinterpret_cast<StatsLabel*>(bytes->data() + bytes->header().labels_at);
+  labels[1] = labels[0];
+  EXPECT_TRUE(read_segment(bytes->all()).status().is(Code::bad_setting));
+}
+
 TEST_F(ReaderTest, ReadsWhatTheWriterCounted) {
   const auto bytes = copy();
 

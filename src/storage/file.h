@@ -25,12 +25,16 @@ class File {
   int own_descriptor() const { return own_.get(); }
   // Fails when the kernel would not open the file that way.
   Result<int> descriptor(Way way);
+  // The one that shares nothing with the user's, not even the position.
+  Result<int> second_descriptor() { return descriptor(own_way_ == Way::direct ? Way::buffered : Way::direct); }
   // What direct I/O needs here; 1 where it is not to be had.
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.
   void give_up_direct() { direct_refused_.store(true, std::memory_order_relaxed); }
   // True where the user's own descriptor does direct I/O.
   bool prefers_direct() const { return own_way_ == Way::direct; }
+  // What a path has found out about the file, as a number of its own; 0: nothing yet.
+  std::atomic<std::uint8_t>& memo(Op op) { return memos_[static_cast<unsigned>(op)]; }
 
  private:
   File(Storage& storage, const FileFacts& facts, UniqueFd own);
@@ -44,6 +48,7 @@ class File {
   std::atomic<int> second_{-1};       // The descriptor for the other way, once it is open,
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.
   std::atomic<bool> direct_refused_{false};
+  std::atomic<std::uint8_t> memos_[2] = {};
 };
 
 }  // namespace penstock::core

@@ -15,7 +15,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <string>
 
 #include "base/align.h"
 #include "storage/pread_ring.h"
@@ -86,6 +88,23 @@ std::uint64_t pages_of(std::uint64_t offset, std::uint64_t size, std::uint64_t p
 
 // Nearly all: a few evicted pages are cheaper to fetch through the cache than everything is around it.
 bool nearly_all(std::uint64_t cached, std::uint64_t pages) { return cached >= pages - pages / 8; }
+
+bool is_at_end(int fd, off_t offset) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && offset >= status.st_size;
+}
+
+Result<std::string> directory_of(int fd) {
+  constexpr const char* kStep = "find the file's folder";
+  char link[32], path[PATH_MAX];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = ::readlink(link, path, sizeof path);
+  if (length < 0) return os_failure(errno, kStep);
+  const std::string name(path, static_cast<std::size_t>(length));
+  const std::size_t end = name.rfind('/');
+  if (end == std::string::npos) return os_failure(ENOENT, kStep);
+  return end == 0 ? std::string("/") : name.substr(0, end);
+}
 
 bool is_overlay(int fd) {
   struct statfs file_system {};
@@ -208,6 +227,25 @@ bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size)
     if (errno == ENOSYS) no_cachestat_.store(true, std::memory_order_relaxed);
   }
   return is_resident_by_mincore(fd, offset, size, page);
+}
+
+bool PosixStorage::is_data(int fd, std::uint64_t offset, std::uint64_t size) {
+  const off_t hole = ::lseek(fd, static_cast<off_t>(offset), SEEK_HOLE);
+  if (hole < 0) return errno != ENXIO;  // ENXIO: past the end. Else nothing is known, and the file system fills none.
+  return static_cast<std::uint64_t>(hole) >= offset + size || is_at_end(fd, hole);
+}
+
+Result<UniqueFd> PosixStorage::open_scratch(int fd) {
+  constexpr const char* kStep = "make a scratch file beside the file";
+  const Result<std::string> directory = directory_of(fd);
+  if (!directory.ok()) return directory.status();
+  UniqueFd scratch(::open(directory->c_str(), O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!scratch.valid()) return os_failure(errno, kStep);
+  struct stat ours {
+  }, theirs{};
+  if (::fstat(scratch.get(), &ours) != 0 || ::fstat(fd, &theirs) != 0) return os_failure(errno, kStep);
+  if (ours.st_dev != theirs.st_dev) return os_failure(EXDEV, kStep);
+  return scratch;
 }
 
 Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {

@@ -21,6 +21,8 @@ class PosixStorage final : public Storage {
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override;
   bool is_same_open_file(int first, int second) override;
   bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) override;
+  bool is_data(int fd, std::uint64_t offset, std::uint64_t size) override;
+  Result<UniqueFd> open_scratch(int fd) override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override;
 

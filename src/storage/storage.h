@@ -34,6 +34,11 @@ class Storage {
   virtual bool is_same_open_file(int first, int second) = 0;
   // True when (nearly) all of the range is in the page cache. A guess: pages come and go.
   virtual bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) = 0;
+  // False where some of the range is a hole, or was allocated and never written: the kernel makes up zeros there. A
+  // guess, too. May move the descriptor's own position.
+  virtual bool is_data(int fd, std::uint64_t offset, std::uint64_t size) = 0;
+  // A file without a name on the file system of an open one, for us to write to, with O_DIRECT.
+  virtual Result<UniqueFd> open_scratch(int fd) = 0;
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned depth) = 0;
   // Why rings are not io_uring: the errno its set-up ended with; 0 where io_uring is used, ECANCELED where
   // configuration turned it off.

@@ -31,6 +31,8 @@ class FakeStorage : public Storage {
     bool direct;
     std::uint64_t offset;
     std::size_t size;
+    const void* memory = nullptr;
+    bool scratch = false;
   };
 
   std::vector<char> content;
@@ -39,6 +41,14 @@ class FakeStorage : public Storage {
   bool resident = false;
   std::deque<Fault> faults;
   std::function<void(Access)> on_access = [](Access) {};
+  std::function<bool(std::uint64_t offset, std::uint64_t size)> hole = [](std::uint64_t, std::uint64_t) {
+    return false;
+  };
+  bool scratch_allowed = true;
+  std::vector<char> scratch;
+  // What a kernel or a fabric does to transfers by their memory: an errno, or bytes that never arrive.
+  std::function<int(const Access&)> refuses = [](const Access&) { return 0; };
+  std::function<bool(const Access&)> loses = [](const Access&) { return false; };
   std::uint64_t seed = 1;
   std::vector<Access> accesses;
 
@@ -74,23 +84,31 @@ class FakeStorage : public Storage {
   }
   bool is_same_open_file(int, int) override { return true; }
   bool is_resident(int, std::uint64_t, std::uint64_t) override { return resident; }
+  bool is_data(int, std::uint64_t offset, std::uint64_t size) override { return !hole(offset, size); }
+  Result<UniqueFd> open_scratch(int) override {
+    if (!scratch_allowed) return os_failure(EACCES, "make a scratch file beside the file");
+    return open(true, true);
+  }
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override { return 0; }
 
  private:
   // Real descriptors, so that UniqueFd may close them; which of them are direct is remembered here.
-  Result<UniqueFd> open(bool direct) {
+  Result<UniqueFd> open(bool direct, bool is_scratch = false) {
     UniqueFd fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
     const std::lock_guard lock(mutex_);
-    if (fd.get() >= static_cast<int>(direct_.size())) direct_.resize(static_cast<std::size_t>(fd.get()) + 1);
-    direct_[static_cast<std::size_t>(fd.get())] = direct;
+    const auto index = static_cast<std::size_t>(fd.get());
+    if (index >= direct_.size()) direct_.resize(index + 1), scratch_.resize(index + 1);
+    direct_[index] = direct;
+    scratch_[index] = is_scratch;
     return fd;
   }
 
   Result<std::size_t> transfer(int fd, Op op, void* memory, std::size_t size, std::uint64_t offset) {
     const std::lock_guard lock(mutex_);
     const bool direct = direct_[static_cast<std::size_t>(fd)];
-    accesses.push_back({op, direct, offset, size});
+    std::vector<char>& bytes = scratch_[static_cast<std::size_t>(fd)] ? scratch : content;
+    accesses.push_back({op, direct, offset, size, memory, &bytes == &scratch});
     on_access(accesses.back());
     if (direct && ((offset | size | reinterpret_cast<std::uintptr_t>(memory)) % kAlign) != 0) {
       return os_failure(EINVAL, "transfer misaligned");
@@ -102,19 +120,26 @@ class FakeStorage : public Storage {
     }
     if (fault.error != 0) return os_failure(fault.error, "transfer as scripted");
     size = std::min(size, fault.at_most);
-    if (op == Op::write) {
-      if (content.size() < offset + size) content.resize(offset + size);
-      std::memcpy(content.data() + offset, memory, size);
+    const Access access = accesses.back();
+    if (const int error = refuses(access); error != 0) return os_failure(error, "transfer as scripted");
+    if (loses(access)) {
+      if (op == Op::write) bytes.resize(std::max<std::size_t>(bytes.size(), offset + size));
       return size;
     }
-    if (offset >= content.size()) return std::size_t{0};
-    size = std::min<std::size_t>(size, content.size() - offset);
-    std::memcpy(memory, content.data() + offset, size);
+    if (op == Op::write) {
+      if (bytes.size() < offset + size) bytes.resize(offset + size);
+      std::memcpy(bytes.data() + offset, memory, size);
+      return size;
+    }
+    if (offset >= bytes.size()) return std::size_t{0};
+    size = std::min<std::size_t>(size, bytes.size() - offset);
+    std::memcpy(memory, bytes.data() + offset, size);
     return size;
   }
 
   std::mutex mutex_;
   std::vector<bool> direct_;
+  std::vector<bool> scratch_;
 };
 
 // Completes one pushed operation a reap, in random order.

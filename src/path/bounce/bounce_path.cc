@@ -5,7 +5,7 @@
 #include "path/storage_terms.h"
 
 namespace penstock::core {
-Verdict BouncePath::judge(const FileFacts&, const PointerFacts& memory, Op) {
+Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {
   if (!memory.needs_device()) return refused(PathId::bounce, Reason::host_memory);
   return usable_with_rings(PathId::bounce, storage_);
 }

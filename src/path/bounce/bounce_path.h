@@ -11,7 +11,7 @@ class BouncePath final : public Path {
   explicit BouncePath(Storage& storage) : storage_(storage) {}
 
   PathId id() const override { return PathId::bounce; }
-  Verdict judge(const FileFacts& file, const PointerFacts& memory, Op op) override;
+  Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
   std::uint64_t lane_bytes(const LaneOptions& options) const override { return options.depth * options.chunk_max; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;

@@ -5,7 +5,7 @@
 
 namespace penstock::core {
 
-Verdict HostPath::judge(const FileFacts&, const PointerFacts& memory, Op) {
+Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
   if (memory.needs_device()) return refused(PathId::host, Reason::device_memory);
   return usable_with_rings(PathId::host, storage_);
 }

@@ -12,7 +12,7 @@ class HostPath final : public Path {
   explicit HostPath(Storage& storage) : storage_(storage) {}
 
   PathId id() const override { return PathId::host; }
-  Verdict judge(const FileFacts& file, const PointerFacts& memory, Op op) override;
+  Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
   std::uint64_t lane_bytes(const LaneOptions&) const override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;

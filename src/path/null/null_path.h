@@ -9,7 +9,7 @@ namespace penstock::core {
 class NullPath final : public Path {
  public:
   PathId id() const override { return PathId::null; }
-  Verdict judge(const FileFacts&, const PointerFacts&, Op) override { return usable(PathId::null); }
+  Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
   std::uint64_t lane_bytes(const LaneOptions&) const override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;

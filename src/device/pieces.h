@@ -1,0 +1,58 @@
+// Pieces of memory that a device has given out, by their addresses: for devices whose memory is mapped into the
+// process. Thread-safe; looking up takes a shared lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+
+namespace penstock::core {
+
+struct Piece {
+  std::uintptr_t base = 0;
+  std::size_t size = 0;
+};
+
+class Pieces {
+ public:
+  // `unmap` is called for what is still there in the end.
+  explicit Pieces(void (*unmap)(const Piece& piece)) : unmap_(unmap) {}
+  ~Pieces() {
+    for (const auto& [base, size] : sizes_) unmap_({base, size});
+  }
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+
+  void add(void* memory, std::size_t size) {
+    const std::unique_lock lock(mutex_);
+    sizes_.emplace(reinterpret_cast<std::uintptr_t>(memory), size);
+  }
+  // Unmaps it; whatever does not begin a piece is left alone.
+  void remove(void* memory) {
+    const std::unique_lock lock(mutex_);
+    const auto found = sizes_.find(reinterpret_cast<std::uintptr_t>(memory));
+    if (found == sizes_.end()) return;
+    unmap_({found->first, found->second});
+    sizes_.erase(found);
+  }
+  // The piece that holds the address.
+  std::optional<Piece> find(const void* pointer) {
+    const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+    const std::shared_lock lock(mutex_);
+    auto after = sizes_.upper_bound(address);
+    if (after == sizes_.begin()) return std::nullopt;
+    const auto& [base, size] = *--after;
+    if (address - base >= size) return std::nullopt;
+    return Piece{base, size};
+  }
+
+ private:
+  void (*const unmap_)(const Piece& piece);
+  std::shared_mutex mutex_;
+  std::map<std::uintptr_t, std::size_t> sizes_;  // By base address.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,68 @@
+#include <mutex>
+#include <optional>
+
+#include "path/p2pdma/outlook.h"
+#include "topology/direct_file.h"
+#include "topology/peer_route.h"
+
+namespace penstock::core {
+namespace {
+
+Reason reason_of(std::span<const Finding> findings) {
+  const Finding* stop = first_stop(findings);
+  return stop == nullptr ? Reason::none : core::reason_of(stop->obstacle);
+}
+
+class MachineOutlook final : public Outlook {
+ public:
+  Reason of_device(const DeviceFacts& device) override {
+    const std::lock_guard lock(mutex_);
+    if (!read()) return Reason::none;
+    Findings findings = kernel_findings(*machine_);
+    append(findings, peer_findings(*machine_, device.pci_address));
+    return reason_of(findings);
+  }
+
+  Reason of_file(File& file, Op op) override {
+    const std::optional<DirectFileReport> report = judge(file, op);
+    return report ? reason_of(report->findings) : Reason::none;
+  }
+
+  Reason of_route(const DeviceFacts& device, File& file) override {
+    const std::optional<DirectFileReport> report = judge(file, Op::read);
+    if (!report || !report->storage) return Reason::none;
+    const std::lock_guard lock(mutex_);
+    if (!read()) return Reason::none;
+    return reason_of(peer_route(*root_, *machine_, device.pci_address, *report->storage).findings);
+  }
+
+ private:
+  // Once, when it is first needed. False where there is no /proc or /sys to be read.
+  bool read() {
+    if (machine_) return true;
+    Result<Root> root = Root::open("/");
+    if (!root.ok()) return false;
+    root_.emplace(std::move(*root));
+    machine_.emplace(read_peer_machine(*root_));
+    return true;
+  }
+
+  std::optional<DirectFileReport> judge(File& file, Op op) {
+    const Result<DirectFile> facts = read_direct_file(file.own_descriptor());
+    if (!facts.ok()) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    if (!read()) return std::nullopt;
+    // Mounts come and go.
+    return judge_direct_file(*root_, MountTable::read(*root_), *facts, op);
+  }
+
+  std::mutex mutex_;
+  std::optional<Root> root_;
+  std::optional<PeerMachine> machine_;
+};
+
+}  // namespace
+
+std::unique_ptr<Outlook> machine_outlook() { return std::make_unique<MachineOutlook>(); }
+
+}  // namespace penstock::core

@@ -1,0 +1,50 @@
+// The drive's DMA engine reads and writes the device's own memory: O_DIRECT on pages of a PCI BAR, through upstream
+// Linux's P2PDMA. Head and tail of an unaligned request, holes, and what the kernel refuses in the end are bounced, and
+// counted as such. Docs: docs/direct.md.
+#pragma once
+
+#include <string>
+
+#include "path/p2pdma/outlook.h"
+#include "path/p2pdma/pair_table.h"
+#include "path/path.h"
+
+namespace penstock::core {
+
+struct P2pdmaRules {
+  bool strict = false;    // Nothing is bounced: what cannot go directly fails with path_refused.
+  bool direct_io = true;  // False: configuration wants none, and the path refuses.
+  std::string scratch;    // What may be overwritten in self-tests of the storage that it lies on; a path, or empty.
+};
+
+class P2pdmaPath final : public Path {
+ public:
+  P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const P2pdmaRules& rules);
+
+  PathId id() const override { return PathId::p2pdma; }
+  Verdict judge(File& file, const PointerFacts& memory, Op op) override;
+  bool is_direct() const override { return true; }
+  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
+  std::uint64_t lane_bytes(const LaneOptions& options) const override;
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+
+  // The kernel refused what the self-test had proven.
+  void refuse_late(const Device* device, File& file, Op op, int error);
+
+ private:
+  Reason device_reason(const DeviceFacts& device);
+  Reason file_reason(File& file, Op op);
+  Proof pair_proof(Device& device, File& file, Op op);
+  UniqueFd open_scratch_for(const FileFacts& file);
+
+  static constexpr unsigned kDevicesMax = 64;
+
+  Storage& storage_;
+  DeviceSet& devices_;
+  const std::unique_ptr<Outlook> outlook_;
+  const P2pdmaRules rules_;
+  PairTable pairs_;
+  std::array<std::atomic<std::uint16_t>, kDevicesMax> device_reasons_{};  // By ordinal; a reason and one, or 0.
+};
+
+}  // namespace penstock::core

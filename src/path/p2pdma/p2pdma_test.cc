@@ -1,0 +1,315 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "fakes/fake_peer.h"
+#include "fakes/fake_storage.h"
+#include "path/p2pdma/p2pdma_path.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kAddress = "0000:03:00.0";
+constexpr std::size_t kFileBytes = 300'000;
+constexpr std::uint64_t kChunk = 64u << 10;
+
+// Says what a test wants to hear.
+class FakeOutlook final : public Outlook {
+ public:
+  struct Answers {
+    Reason device = Reason::none;
+    Reason file = Reason::none;
+    Reason route = Reason::none;
+    unsigned asked = 0;
+  };
+  explicit FakeOutlook(Answers& answers) : answers_(answers) {}
+  Reason of_device(const DeviceFacts&) override { return ++answers_.asked, answers_.device; }
+  Reason of_file(File&, Op) override { return ++answers_.asked, answers_.file; }
+  Reason of_route(const DeviceFacts&, File&) override { return ++answers_.asked, answers_.route; }
+
+ private:
+  Answers& answers_;
+};
+
+// A file of a known content, a device with memory, and the path between them.
+class P2pdmaTest : public testing::Test {
+ protected:
+  P2pdmaTest() {
+    storage_.content.resize(kFileBytes);
+    for (std::size_t i = 0; i < kFileBytes; ++i) storage_.content[i] = byte_at(i);
+    storage_.open_flags = O_RDWR | O_DIRECT;
+    peers_.add(kAddress, 4 << 20);
+    devices_ = std::move(*peers_.open());
+    device_ = *devices_->device(0);
+    memory_ = static_cast<char*>(*device_->allocate(1 << 20));
+    make_path({});
+    file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
+  }
+
+  void make_path(const P2pdmaRules& rules) {
+    path_ = std::make_unique<P2pdmaPath>(storage_, *devices_, std::make_unique<FakeOutlook>(answers_), rules);
+  }
+
+  static char byte_at(std::size_t i) { return static_cast<char>(i * 31 + i / 257); }
+  Verdict judge(Op op = Op::read) { return path_->judge(*file_, devices_->describe(memory_), op); }
+  // Whether storage was handed the device's own memory.
+  bool is_peer(const void* memory) const { return devices_->describe(memory).kind == MemoryKind::device; }
+  bool touched_user_file(Op op) const {
+    return std::any_of(storage_.accesses.begin(), storage_.accesses.end(),
+                       [&](const FakeStorage::Access& access) { return !access.scratch && access.op == op; });
+  }
+
+  std::unique_ptr<Lane> lane(unsigned depth = 1) {
+    return std::move(*path_->open_lane({.device = device_, .depth = depth, .chunk_max = kChunk}));
+  }
+  Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
+    const Request request{
+        .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
+    return {request, path_->limits(*file_, op, Way::direct, kChunk)};
+  }
+  Task task(Op op, const Chunk& chunk) {
+    return {.op = op,
+            .file = file_.get(),
+            .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
+            .chunk = chunk};
+  }
+  // All chunks of a request through one lane, four at a time; bytes by why they were bounced.
+  std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
+    const std::unique_ptr<Lane> lane = this->lane(4);
+    const Plan plan = this->plan(op, offset, size);
+    std::map<Reason, std::uint64_t> bytes;
+    std::uint64_t next = 0;
+    Completion completions[4];
+    while (next < plan.chunk_count() || !lane->is_idle()) {
+      while (next < plan.chunk_count() && lane->has_room()) lane->submit(task(op, plan.chunk(next++)));
+      const unsigned count = lane->poll(completions, true);
+      for (unsigned i = 0; i < count; ++i) {
+        EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
+        EXPECT_EQ(completions[i].bytes, completions[i].size);
+        bytes[completions[i].bounced] += completions[i].bytes;
+      }
+    }
+    return bytes;
+  }
+
+  FakeStorage storage_;
+  FakePeers peers_;
+  FakeOutlook::Answers answers_;
+  std::unique_ptr<DeviceSet> devices_;
+  Device* device_ = nullptr;
+  char* memory_ = nullptr;
+  std::unique_ptr<P2pdmaPath> path_;
+  std::unique_ptr<File> file_;
+};
+
+// ---- Verdicts ------------------------------------------------------------------------------------------------------
+
+TEST_F(P2pdmaTest, IsUsableOnceItsSelfTestHasMovedBytesBothWays) {
+  unsigned reads = 0, writes = 0;
+  storage_.on_access = [&](const FakeStorage::Access& access) {
+    if (is_peer(access.memory)) (access.op == Op::read ? reads : writes) += 1;
+  };
+  EXPECT_TRUE(judge(Op::read).usable);
+  EXPECT_TRUE(judge(Op::write).usable);
+  EXPECT_EQ(reads, 2u);  // A block and a large piece.
+  EXPECT_EQ(writes, 2u);
+}
+
+TEST_F(P2pdmaTest, TheSelfTestNeverTouchesTheUsersFileWhereThereIsScratch) {
+  ASSERT_TRUE(judge(Op::write).usable);
+  EXPECT_FALSE(touched_user_file(Op::read));
+  EXPECT_FALSE(touched_user_file(Op::write));
+}
+
+TEST_F(P2pdmaTest, APairIsTestedOnce) {
+  ASSERT_TRUE(judge().usable);
+  const std::size_t accesses = storage_.accesses.size();
+  const unsigned asked = answers_.asked;
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(judge().usable);
+  EXPECT_EQ(storage_.accesses.size(), accesses);
+  EXPECT_EQ(answers_.asked, asked);
+}
+
+TEST_F(P2pdmaTest, BytesThatNeverArriveAreFoundOut) {
+  storage_.loses = [&](const FakeStorage::Access& access) { return is_peer(access.memory); };
+  const Verdict verdict = judge();
+  EXPECT_FALSE(verdict.usable);
+  EXPECT_EQ(verdict.reason, Reason::self_test_wrong);
+  EXPECT_EQ(judge(Op::write).reason, Reason::self_test_wrong);
+}
+
+TEST_F(P2pdmaTest, OneDirectionMayFailAlone) {
+  storage_.loses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) && access.op == Op::write; };
+  EXPECT_TRUE(judge(Op::read).usable);
+  EXPECT_EQ(judge(Op::write).reason, Reason::self_test_wrong);
+}
+
+TEST_F(P2pdmaTest, ARefusalIsToldWithItsErrno) {
+  storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EREMOTEIO : 0; };
+  const Verdict verdict = judge();
+  EXPECT_EQ(verdict.reason, Reason::self_test_refused);
+  EXPECT_EQ(verdict.detail, EREMOTEIO);
+}
+
+TEST_F(P2pdmaTest, PagesInThePageCacheMeanThatTheCpuCopied) {
+  storage_.on_access = [&](const FakeStorage::Access& access) { storage_.resident = is_peer(access.memory); };
+  EXPECT_EQ(judge().reason, Reason::self_test_copied);
+}
+
+TEST_F(P2pdmaTest, WithoutScratchReadsAreTriedOnTheFileAndWritesAreNot) {
+  storage_.scratch_allowed = false;
+  EXPECT_TRUE(judge(Op::read).usable);
+  EXPECT_EQ(judge(Op::write).reason, Reason::no_scratch);
+  EXPECT_TRUE(touched_user_file(Op::read));
+  EXPECT_FALSE(touched_user_file(Op::write));
+}
+
+TEST_F(P2pdmaTest, WhatIsKnownBeforehandIsNotTried) {
+  answers_.route = reason_of(Obstacle::root_ports_apart);
+  EXPECT_EQ(judge().reason, reason_of(Obstacle::root_ports_apart));
+  EXPECT_TRUE(storage_.accesses.empty());
+}
+
+TEST_F(P2pdmaTest, TheDeviceThenTheFileAreToldFirst) {
+  answers_.file = reason_of(Obstacle::data_journal);
+  EXPECT_EQ(judge().reason, reason_of(Obstacle::data_journal));
+  make_path({});
+  answers_.device = reason_of(Obstacle::kernel_6_16);
+  EXPECT_EQ(judge().reason, reason_of(Obstacle::kernel_6_16));
+}
+
+TEST_F(P2pdmaTest, RefusesHostMemoryAndConfigurationThatWantsNoDirectIo) {
+  char host[64];
+  EXPECT_EQ(path_->judge(*file_, devices_->describe(host), Op::read).reason, Reason::host_memory);
+  make_path({.direct_io = false});
+  EXPECT_EQ(judge().reason, Reason::direct_io_off);
+}
+
+TEST_F(P2pdmaTest, MemoryThatIsMappedNowhereIsNotExportable) {
+  PointerFacts memory = devices_->describe(memory_);
+  memory.mapped = 0;
+  EXPECT_EQ(path_->judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
+}
+
+TEST_F(P2pdmaTest, ADeviceWithoutRoomForTheSelfTestIsRefused) {
+  while (device_->allocate(1 << 20).ok()) {
+    if (static bool filled = false; std::exchange(filled, true)) break;
+  }
+  peers_.unbind(kAddress);
+  EXPECT_EQ(judge().reason, Reason::self_test_no_room);
+}
+
+// ---- Bytes ---------------------------------------------------------------------------------------------------------
+
+TEST_F(P2pdmaTest, AlignedBytesGoStraightIntoTheDevicesMemory) {
+  const auto bytes = move(Op::read, 4096, 200 * 512);
+  EXPECT_EQ(bytes, (std::map<Reason, std::uint64_t>{{Reason::none, 200 * 512}}));
+  EXPECT_EQ(std::memcmp(memory_, storage_.content.data() + 4096, 200 * 512), 0);
+  for (const FakeStorage::Access& access : storage_.accesses) EXPECT_TRUE(is_peer(access.memory));
+}
+
+TEST_F(P2pdmaTest, HeadAndTailAreBouncedAndSaySo) {
+  for (std::size_t i = 0; i < 300'000; ++i) memory_[i] = static_cast<char>(i * 7);
+  memory_ += 100;  // So that the middle's memory is aligned, too.
+  const std::vector<char> before = storage_.content;
+  const auto bytes = move(Op::write, 612, 200'000);
+  const std::uint64_t head = 4096 - 612, tail = (612 + 200'000) % 4096;
+  EXPECT_EQ(bytes.at(reason_of(Obstacle::misaligned)), head + tail);
+  EXPECT_EQ(bytes.at(Reason::none), 200'000 - head - tail);
+  EXPECT_EQ(std::memcmp(memory_, storage_.content.data() + 612, 200'000), 0);
+  EXPECT_EQ(std::memcmp(before.data(), storage_.content.data(), 612), 0);
+  EXPECT_EQ(std::memcmp(before.data() + 200'612, storage_.content.data() + 200'612, kFileBytes - 200'612), 0);
+}
+
+TEST_F(P2pdmaTest, HolesAreBouncedSinceTheKernelMakesUpTheirZeros) {
+  storage_.hole = [](std::uint64_t offset, std::uint64_t) { return offset < kChunk; };
+  const auto bytes = move(Op::read, 0, 3 * kChunk);
+  EXPECT_EQ(bytes.at(reason_of(Obstacle::holes)), kChunk);
+  EXPECT_EQ(bytes.at(Reason::none), 2 * kChunk);
+  EXPECT_EQ(std::memcmp(memory_, storage_.content.data(), 3 * kChunk), 0);
+}
+
+class LateRefusalTest : public P2pdmaTest, public testing::WithParamInterface<int> {};
+
+// In turn, so that some chunks go directly and some do not.
+TEST_P(LateRefusalTest, IsBouncedOnceCountedAndRemembered) {
+  ASSERT_TRUE(judge(Op::read).usable);
+  unsigned turn = 0;
+  storage_.refuses = [&](const FakeStorage::Access& access) {
+    return is_peer(access.memory) && ++turn % 2 == 0 ? GetParam() : 0;
+  };
+  const auto bytes = move(Op::read, 0, 4 * kChunk);
+  EXPECT_EQ(bytes.at(Reason::none), 2 * kChunk);
+  EXPECT_EQ(bytes.at(Reason::refused_late), 2 * kChunk);
+  EXPECT_EQ(std::memcmp(memory_, storage_.content.data(), 4 * kChunk), 0);
+
+  const Verdict verdict = judge(Op::read);
+  EXPECT_EQ(verdict.reason, Reason::refused_late);
+  EXPECT_EQ(verdict.detail, GetParam());
+  EXPECT_TRUE(judge(Op::write).usable);
+}
+
+TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
+  ASSERT_TRUE(judge(Op::write).usable);
+  storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
+  std::memset(memory_, 'x', 4096);
+  const Completion completion = lane()->run(task(Op::write, plan(Op::write, 8192, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.ok());
+  EXPECT_EQ(completion.bounced, Reason::refused_late);
+  EXPECT_EQ(std::string(4096, 'x'), std::string(storage_.content.data() + 8192, 4096));
+  EXPECT_EQ(judge(Op::write).detail, GetParam());
+}
+
+TEST_P(LateRefusalTest, IsAnErrorWhereNothingMayBeBounced) {
+  make_path({.strict = true});
+  storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
+  const Completion completion = lane()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.is(Code::path_refused));
+  EXPECT_EQ(completion.bytes, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Errnos, LateRefusalTest, testing::Values(EREMOTEIO, EINVAL, EIO, EFAULT, EOPNOTSUPP, ENODEV));
+
+TEST_F(P2pdmaTest, AStrictLaneFailsItsQueuedChunksAndComesToAnEnd) {
+  make_path({.strict = true});
+  storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EREMOTEIO : 0; };
+  const std::unique_ptr<Lane> lane = this->lane(4);
+  const Plan plan = this->plan(Op::read, 100, 2 * kChunk);  // The first chunk is not even aligned.
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) lane->submit(task(Op::read, plan.chunk(i)));
+  Completion completions[4];
+  unsigned failed = 0;
+  while (!lane->is_idle()) {
+    const unsigned count = lane->poll(completions, true);
+    for (unsigned i = 0; i < count; ++i) failed += completions[i].status.is(Code::path_refused) ? 1 : 0;
+  }
+  EXPECT_EQ(failed, plan.chunk_count());
+}
+
+TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
+  ASSERT_TRUE(judge().usable);
+  storage_.refuses = [](const FakeStorage::Access&) { return EIO; };
+  const Completion completion = lane()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.is_errno(EIO));
+  storage_.refuses = [](const FakeStorage::Access&) { return 0; };
+  EXPECT_TRUE(judge().usable);
+}
+
+TEST_F(P2pdmaTest, AFullDiskIsNoRefusal) {
+  storage_.refuses = [](const FakeStorage::Access& access) { return access.op == Op::write ? ENOSPC : 0; };
+  const Completion completion = lane()->run(task(Op::write, plan(Op::write, 0, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.is_errno(ENOSPC));
+  EXPECT_EQ(completion.bounced, Reason::none);
+}
+
+TEST_F(P2pdmaTest, MemoryThatGoesAwayIsAnErrorAndNoSignal) {
+  storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EFAULT : 0; };
+  const std::unique_ptr<Lane> lane = this->lane();
+  peers_.unbind(kAddress);
+  const Completion completion = lane->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.is(Code::device_lost));
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,196 @@
+#include "path/p2pdma/self_test.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+#include "base/align.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::size_t kLargeSizes[] = {1u << 20, 256u << 10, 64u << 10};
+constexpr unsigned kTriesMax = 3;  // Of reads of a file that others may be writing to.
+
+// Page-aligned host memory.
+class HostPiece {
+ public:
+  explicit HostPiece(std::size_t size) : memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, size))) {}
+  ~HostPiece() { std::free(memory_); }
+  HostPiece(const HostPiece&) = delete;
+  HostPiece& operator=(const HostPiece&) = delete;
+  std::byte* get() const { return memory_; }
+
+ private:
+  std::byte* const memory_;
+};
+
+// Not the same twice: what an earlier test left behind must not pass for a success.
+void fill(std::byte* memory, std::size_t size, std::uint64_t seed) {
+  std::mt19937_64 words(seed);
+  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = words();
+    std::memcpy(memory + at, &word, sizeof word);
+  }
+}
+
+std::uint64_t fresh_seed() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+class Tester {
+ public:
+  Tester(Storage& storage, DeviceSet& devices, Device& device, std::size_t block)
+      : storage_(storage), devices_(devices), device_(device), block_(block) {}
+  ~Tester() {
+    if (memory_ != nullptr) device_.release(memory_);
+  }
+  Tester(const Tester&) = delete;
+  Tester& operator=(const Tester&) = delete;
+
+  Proof prepare() {
+    for (const std::size_t size : kLargeSizes) {
+      const Result<void*> memory = device_.allocate(size);
+      if (!memory.ok()) continue;
+      memory_ = static_cast<std::byte*>(*memory);
+      size_ = size;
+      break;
+    }
+    if (memory_ == nullptr) return {Reason::self_test_no_room};
+    mapped_ = reinterpret_cast<std::byte*>(devices_.describe(memory_).mapped);
+    if (mapped_ == nullptr) return {reason_of(Obstacle::pointer_not_exportable)};
+    Result<std::unique_ptr<CopyQueue>> copies = device_.open_copy_queue(1);
+    if (!copies.ok()) return {Reason::self_test_no_room};
+    copies_ = std::move(*copies);
+    return {};
+  }
+
+  // From the device's memory to the scratch, read back by the host.
+  Proof try_write(int fd) {
+    return both_sizes([&](std::uint64_t offset, std::size_t size) -> Proof {
+      const HostPiece host(size), seen(size);
+      fill(host.get(), size, fresh_seed());
+      if (Proof proof = upload(host.get(), size); proof.reason != Reason::none) return proof;
+      const std::uint64_t cached = cached_pages(fd, offset, size);
+      if (Proof proof = whole(storage_.write(fd, mapped_, size, offset), size); proof.reason != Reason::none) {
+        return proof;
+      }
+      const bool copied = cached_pages(fd, offset, size) > cached;
+      if (Proof proof = whole(storage_.read(fd, seen.get(), size, offset), size); proof.reason != Reason::none) {
+        return proof;
+      }
+      return verdict(copied, std::memcmp(host.get(), seen.get(), size) == 0);
+    });
+  }
+
+  // From the scratch, written by the host, to the device's memory.
+  Proof try_read(int fd) {
+    return both_sizes([&](std::uint64_t offset, std::size_t size) -> Proof {
+      const HostPiece host(size);
+      fill(host.get(), size, fresh_seed());
+      if (Proof proof = whole(storage_.write(fd, host.get(), size, offset), size); proof.reason != Reason::none) {
+        return proof;
+      }
+      return read_and_compare(fd, offset, size, host.get());
+    });
+  }
+
+  // The file's own bytes, read both ways. Where somebody writes to it meanwhile, they may differ once or twice.
+  Proof try_read_of_user(int fd, std::uint64_t file_size) {
+    size_ = std::min<std::uint64_t>(size_, align_down(file_size, block_));
+    if (size_ == 0) return {Reason::no_scratch};
+    const HostPiece host(size_);
+    Proof proof;
+    for (unsigned i = 0; i < kTriesMax; ++i) {
+      proof = whole(storage_.read(fd, host.get(), size_, 0), size_);
+      if (proof.reason == Reason::none) proof = read_and_compare(fd, 0, size_, host.get());
+      if (proof.reason != Reason::self_test_wrong) break;
+    }
+    return proof;
+  }
+
+ private:
+  template <typename Try>
+  Proof both_sizes(Try attempt) {
+    const Proof small = attempt(0, block_);
+    return small.reason != Reason::none ? small : attempt(align_up(block_, kPage), size_);
+  }
+
+  Proof read_and_compare(int fd, std::uint64_t offset, std::size_t size, const std::byte* expected) {
+    const HostPiece other(size), seen(size);
+    fill(other.get(), size, fresh_seed());
+    if (Proof proof = upload(other.get(), size); proof.reason != Reason::none) return proof;
+    const std::uint64_t cached = cached_pages(fd, offset, size);
+    if (Proof proof = whole(storage_.read(fd, mapped_, size, offset), size); proof.reason != Reason::none) return proof;
+    const bool copied = cached_pages(fd, offset, size) > cached;
+    Status status = copies_->copy_to_host(seen.get(), memory_, size);
+    if (status.ok()) status = copies_->record(0);
+    if (status.ok()) status = copies_->wait(0, false);
+    if (!status.ok()) return {Reason::self_test_no_room};
+    return verdict(copied, std::memcmp(seen.get(), expected, size) == 0);
+  }
+
+  static Proof verdict(bool copied, bool equal) {
+    if (!equal) return {Reason::self_test_wrong};
+    return {copied ? Reason::self_test_copied : Reason::none};
+  }
+
+  static Proof whole(const Result<std::size_t>& moved, std::size_t size) {
+    if (!moved.ok())
+      return {Reason::self_test_refused, moved.status().domain == Domain::os ? moved.status().code : EFAULT};
+    return *moved == size ? Proof{} : Proof{Reason::self_test_refused, EIO};
+  }
+
+  Proof upload(const std::byte* host, std::size_t size) {
+    Status status = copies_->copy_to_device(memory_, host, size);
+    if (status.ok()) status = copies_->record(0);
+    if (status.ok()) status = copies_->wait(0, false);
+    return status.ok() ? Proof{} : Proof{Reason::self_test_no_room};
+  }
+
+  std::uint64_t cached_pages(int fd, std::uint64_t offset, std::size_t size) {
+    std::uint64_t count = 0;
+    for (std::uint64_t at = 0; at < size; at += kPage) count += storage_.is_resident(fd, offset + at, kPage) ? 1 : 0;
+    return count;
+  }
+
+  Storage& storage_;
+  DeviceSet& devices_;
+  Device& device_;
+  const std::size_t block_;
+  std::byte* memory_ = nullptr;
+  std::byte* mapped_ = nullptr;
+  std::size_t size_ = 0;
+  std::unique_ptr<CopyQueue> copies_;
+};
+
+}  // namespace
+
+SelfTest run_self_test(Storage& storage, DeviceSet& devices, Device& device, File& file, int scratch_fd) {
+  const FileFacts& facts = file.facts();
+  Tester tester(storage, devices, device, std::max(facts.direct_offset_align, facts.direct_memory_align));
+  if (const Proof proof = tester.prepare(); proof.reason != Reason::none) return {proof, proof};
+  const Result<int> direct = file.descriptor(Way::direct);
+  if (!direct.ok()) {
+    const Proof proof{reason_of(Obstacle::no_direct_descriptor), direct.status().code};
+    return {proof, proof};
+  }
+  Result<UniqueFd> own = failure(Code::unsupported, "make a scratch file");
+  if (scratch_fd < 0 && facts.type == FileType::regular) own = storage.open_scratch(*direct);
+  const int scratch = scratch_fd >= 0 ? scratch_fd : own.ok() ? own->get() : -1;
+  if (scratch < 0) {
+    const Result<std::uint64_t> size = storage.size(*direct);
+    if (!facts.readable()) return {{Reason::no_scratch}, {Reason::no_scratch}};
+    return {tester.try_read_of_user(*direct, size.ok() ? *size : 0), {Reason::no_scratch}};
+  }
+  SelfTest result;
+  result.write = tester.try_write(scratch);
+  result.read = tester.try_read(scratch);
+  return result;
+}
+
+}  // namespace penstock::core

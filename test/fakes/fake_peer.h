@@ -1,0 +1,41 @@
+// Devices that offer memory, made of plain files in a folder that looks like /sys/bus/pci/devices: what maps such a
+// file and reads and writes the mapping cannot tell. A file cut short is a driver that was unbound.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "device/peer_device.h"
+
+namespace penstock::core {
+
+class FakePeers {
+ public:
+  FakePeers() {
+    char name[] = "/tmp/penstock-peers-XXXXXX";
+    if (::mkdtemp(name) == nullptr) std::abort();
+    root_ = name;
+  }
+  ~FakePeers() { std::filesystem::remove_all(root_); }
+
+  void add(const std::string& address, std::size_t bytes, const char* device_class = "0x010802") const {
+    const std::filesystem::path device = root_ / address;
+    std::filesystem::create_directories(device / "p2pmem");
+    std::ofstream(device / "class") << device_class << '\n';
+    std::ofstream(device / "p2pmem/size") << bytes << '\n';
+    std::ofstream(device / "p2pmem/allocate") << std::string(bytes, '\0');
+  }
+  void unbind(const std::string& address) const {
+    std::filesystem::resize_file(root_ / address / "p2pmem/allocate", 0);
+  }
+  Result<std::unique_ptr<DeviceSet>> open() const { return PeerDeviceSet::open(root_.string()); }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace penstock::core
