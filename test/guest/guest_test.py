@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""The parts of the guest harness that need no guest: what is fetched, packed, read from logs, and how it is judged."""
+
+import lzma
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import expect
+import fetch_kernel
+import initramfs
+import machine as machines
+import run
+import witness
+from cases import MACHINES
+from pattern import KIB, pattern
+
+HERE = Path(__file__).resolve().parent
+KERNEL = "linux-binary-{}+deb13-cloud-amd64"
+
+
+class FetchingTheKernel(unittest.TestCase):
+    def test_the_measured_version_is_preferred_to_a_newer_one(self):
+        names = [KERNEL.format("7.3.4"), fetch_kernel.PREFERRED, KERNEL.format("6.18.15")]
+        self.assertEqual(fetch_kernel.choose_package(names), fetch_kernel.PREFERRED)
+
+    def test_without_it_the_newest_is_taken_by_number(self):
+        names = [KERNEL.format("7.9.1"), KERNEL.format("7.10.0"), KERNEL.format("6.17.13")]
+        self.assertEqual(fetch_kernel.choose_package(names), KERNEL.format("7.10.0"))
+
+    def test_kernels_that_cannot_do_it_are_not_taken(self):
+        names = [KERNEL.format("6.16.12"), "linux-image-6.12.1+deb13-cloud-amd64", "linux-image-cloud-amd64",
+                 "linux-binary-7.2.12+deb13-rt-amd64", "linux-binary-7.2.12+deb13-cloud-arm64"]
+        self.assertIsNone(fetch_kernel.choose_package(names))
+
+    def test_a_signed_build_goes_before_an_unsigned_one(self):
+        names = ["linux-binary-unsigned-7.4.1+deb13-cloud-amd64", KERNEL.format("7.4.1")]
+        self.assertEqual(fetch_kernel.choose_package(names), KERNEL.format("7.4.1"))
+
+    def test_the_mirror_is_the_archive_and_not_the_security_updates(self):
+        targets = ("http://one.test/debian-security Debian Debian-Security\n"
+                   "http://two.test/others Other Other\nhttp://three.test/archive Debian Debian\n")
+        self.assertEqual(fetch_kernel.choose_mirror(targets), "http://three.test/archive")
+        self.assertEqual(fetch_kernel.choose_mirror("http://four.test/debian/  \n"), "http://four.test/debian/")
+        self.assertIsNone(fetch_kernel.choose_mirror("http://two.test/others Other Other\n"))
+
+    def test_what_is_in_the_cache_is_used_and_an_unfinished_download_is_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = Path(folder)
+            for name in ("fetching.abc/package", KERNEL.format("7.4.1"), KERNEL.format("7.5.1")):
+                image = cache / name / "kernel/usr/lib/modules/any/vmlinuz"
+                image.parent.mkdir(parents=True)
+                image.touch()
+            found = [path.relative_to(cache).parts[0] for path in fetch_kernel.cached_kernels(cache)]
+        self.assertEqual(found, [KERNEL.format("7.5.1"), KERNEL.format("7.4.1")])
+
+    def test_without_a_mirror_it_skips_with_a_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, says in (("apt-get", ""), ("apt-cache", ""), ("dpkg-deb", "")):
+                tool = Path(folder) / name
+                tool.write_text(f"#!/bin/sh\necho '{says}'\n")
+                tool.chmod(0o755)
+            done = subprocess.run(["/usr/bin/env", "python3", "-B", str(HERE / "fetch_kernel.py"), f"{folder}/cache"],
+                                  env={"PATH": f"{folder}:{os.environ['PATH']}"}, capture_output=True, text=True,
+                                  check=False)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("skipped: apt is configured with no Debian mirror", done.stderr)
+
+
+def module(name, depends):
+    return b"\x7fELF\0name=" + name + b"\0depends=" + depends + b"\0"
+
+
+class Packing(unittest.TestCase):
+    def test_modules_come_after_what_they_need_and_built_in_ones_are_passed_over(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "md").mkdir()
+            (root / "md/raid0.ko.xz").write_bytes(lzma.compress(module(b"raid0", b"md-mod")))
+            (root / "md/md-mod.ko").write_bytes(module(b"md_mod", b"built_in"))
+            ordered = initramfs.modules_in_order(root, ["raid0", "md_mod"])
+        self.assertEqual([name for name, _ in ordered], ["md_mod", "raid0"])
+        self.assertEqual(ordered[1][1], module(b"raid0", b"md-mod"))
+
+    def test_libraries_are_read_from_ldd(self):
+        said = ("\tlinux-vdso.so.1 (0x00007f)\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f)\n"
+                "\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n")
+        self.assertEqual(list(initramfs.libraries_in(said)), ["/lib/libc.so.6", "/lib64/ld-linux-x86-64.so.2"])
+        with self.assertRaises(initramfs.Unreadable):
+            list(initramfs.libraries_in("\tlibgone.so => not found\n"))
+
+
+class Machines(unittest.TestCase):
+    def test_near_drives_share_the_switch_and_far_ones_have_a_port_of_their_own(self):
+        words = " ".join(machines.qemu_words(MACHINES["switch"], "kernel", "archive", Path("w")))
+        self.assertIn("nvme,drive=drive_peer,serial=peer,cmb_size_mb=64,bus=down0", words)
+        self.assertIn("xio3130-downstream,id=down1,bus=up", words)
+        self.assertRegex(words, r"pcie-root-port,id=(root\d+),.*serial=far,bus=\1")
+        self.assertNotIn("intel-iommu", words)
+
+    def test_an_iommu_comes_before_the_devices_behind_it(self):
+        words = machines.qemu_words(MACHINES["dropping"], "kernel", "archive", Path("w"))
+        self.assertLess(words.index("intel-iommu,intremap=on,caching-mode=on"),
+                        next(at for at, word in enumerate(words) if word.startswith("pcie-root-port")))
+
+    def test_every_case_has_a_name_of_its_own_and_every_machine_a_test(self):
+        listed = (HERE / "CMakeLists.txt").read_text()
+        for machine in MACHINES.values():
+            names = [case.name for case in machine.cases]
+            self.assertEqual(len(names), len(set(names)))
+            self.assertRegex(listed, rf"foreach\(machine IN ITEMS.*\b{machine.name}\b.*\)")
+
+    def test_scripts_are_shell(self):
+        scripts = [(HERE / "init").read_text()] + [run.scenario_of(machine) for machine in MACHINES.values()]
+        for script in scripts:
+            done = subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_raid0_is_read_chunk_by_chunk(self):
+        self.assertEqual(machines.interleave([b"aabb", b"1122"], 2), b"aa11bb22")
+
+
+class Witnesses(unittest.TestCase):
+    def test_bytes_belong_to_the_mark_before_them(self):
+        log = ["pci_nvme_map_addr addr 0x1000 len 512",
+               f"pci_nvme_read cid 1 nsid 1 nlb 1 count 512 lba 0x{witness.FIRST_MARK + 7:x}",
+               "pci_nvme_map_addr addr 0x1000 len 4096", "pci_nvme_map_addr addr 0x2000 len 4096",
+               "pci_nvme_read cid 2 nsid 1 nlb 8 count 4096 lba 0x80", "pci_nvme_map_addr addr 0x1ff8 len 8",
+               f"pci_nvme_read cid 3 nsid 1 nlb 1 count 512 lba 0x{witness.FIRST_MARK + 8:x}"]
+        counts, total = witness.bytes_by_mark(log, 0x1000, 0x1fff)
+        self.assertEqual(counts, {7: 4096 + 8, 8: 0})
+        self.assertEqual(total, 512 + 4096 + 8)
+
+    def test_results_are_found_among_other_words_and_a_torn_one_is_not_lost(self):
+        console = '[  1.0] noise @@ {"case": "a", "op": "read"}\r\nnoise\n@@ {"case": "b", "op'
+        results = list(witness.results_of(console))
+        self.assertEqual(results[0], {"case": "a", "op": "read"})
+        self.assertTrue(results[1]["op"].startswith("unreadable"))
+
+    def test_what_a_tool_said_is_its_case_s_alone(self):
+        self.assertEqual(witness.said_of("| a one\r\n| ab no\n| a \n| a two\n", "a"), "one\n\ntwo")
+
+    def test_the_pattern_is_a_function_of_offset_and_salt(self):
+        whole = pattern(4 * KIB, 0, 3)
+        self.assertEqual(pattern(1 * KIB, 2 * KIB, 3), whole[2 * KIB:3 * KIB])
+        self.assertNotEqual(pattern(8, 0), pattern(8, 0, 1))
+        self.assertEqual(len({whole[at:at + 8] for at in range(0, len(whole), 8)}), 512)
+
+
+def row(**changes):
+    seen = {"error": "", "size": 4096, "bytes": 4096, "equal": True, "mappings": 1, "cached": 0, "offset": 0,
+            "salt": 5, "writes": False}
+    return {**seen, **changes}
+
+
+class Judging(unittest.TestCase):
+    def test_a_direct_read_satisfies_all_witnesses(self):
+        self.assertEqual(list(expect.wrong_with(row(), expect.DIRECT, 4096)), [])
+
+    def test_each_witness_can_object_to_direct(self):
+        for changes, dma, words in (({"equal": False}, 4096, "bytes are wrong"), ({}, 0, "emulator saw 0"),
+                                    ({}, 8192, "emulator saw 8192"), ({"cached": 1}, 4096, "page cache grew"),
+                                    ({"mappings": 0}, 4096, "mapped device memory 0"),
+                                    ({"bytes": 512}, 4096, "512 of 4096"),
+                                    ({"error": "EIO", "bytes": 0, "equal": False}, 0, "gave EIO")):
+            with self.subTest(words):
+                self.assertIn(words, "; ".join(expect.wrong_with(row(**changes), expect.DIRECT, dma)))
+
+    def test_a_copy_by_the_cpu_is_not_direct_and_direct_is_no_copy(self):
+        copied = row(mappings=0, cached=1)
+        self.assertEqual(list(expect.wrong_with(copied, expect.COPIED, 0)), [])
+        self.assertNotEqual(list(expect.wrong_with(copied, expect.DIRECT, 0)), [])
+        self.assertNotEqual(list(expect.wrong_with(row(), expect.COPIED, 4096)), [])
+
+    def test_lost_bytes_are_a_success_with_wrong_bytes(self):
+        self.assertEqual(list(expect.wrong_with(row(equal=False), expect.LOST, 4096)), [])
+        self.assertIn("the bytes are right", "; ".join(expect.wrong_with(row(), expect.LOST, 4096)))
+
+    def test_a_refusal_names_its_error(self):
+        refused = row(error="EINVAL", bytes=0, equal=False)
+        self.assertEqual(list(expect.wrong_with(refused, expect.refused("EINVAL"), 0)), [])
+        self.assertNotEqual(list(expect.wrong_with(refused, expect.refused("EFAULT"), 0)), [])
+        self.assertNotEqual(list(expect.wrong_with(row(), expect.refused("EINVAL"), 4096)), [])
+
+    def test_half_done_is_neither_all_nor_nothing(self):
+        half = row(error="EINVAL", bytes=0, equal=False)
+        self.assertEqual(list(expect.wrong_with(half, expect.HALF_DONE, 2048)), [])
+        self.assertNotEqual(list(expect.wrong_with(half, expect.HALF_DONE, 0)), [])
+        self.assertNotEqual(list(expect.wrong_with(half, expect.HALF_DONE, 4096)), [])
+
+    def test_a_tool_is_held_to_its_status_words_facts_bytes_and_cache(self):
+        tool = expect.Tool("t", "run", says=("fine",), facts={"paths.0.reason": "none"}, dma=4096, file="/data")
+        good, said = {"exit": 0, "cached": -1}, 'fine\n{"paths": [{"reason": "none"}]}'
+        self.assertEqual(list(tool.wrong_with(good, said, 4096)), [])
+        for result, said_instead, dma, words in (
+                ({"exit": 1, "cached": 0}, said, 4096, "ended with 1"), (good, said[5:], 4096, "does not say 'fine'"),
+                (good, said.replace("none", "loop"), 4096, "is 'loop' instead of 'none'"),
+                (good, "fine", 4096, "is None instead"), (good, said, 0, "saw 0 bytes"),
+                ({"exit": 0, "cached": 2}, said, 4096, "grew by 2")):
+            with self.subTest(words):
+                self.assertIn(words, "; ".join(tool.wrong_with(result, said_instead, dma)))
+
+    def test_a_bytes_count_that_depends_on_time_is_not_asked(self):
+        tool = expect.Tool("t", "run", dma=None)
+        self.assertEqual(list(tool.wrong_with({"exit": 0, "cached": 0}, "", 12345)), [])
+
+    def test_the_image_has_its_say_from_outside(self):
+        written, old = pattern(4096, 0, 5), pattern(4096)
+        outside = lambda outcome, content: list(expect.wrong_outside(row(writes=True), outcome, content, pattern))
+        self.assertEqual(outside(expect.DIRECT, written), [])
+        self.assertNotEqual(outside(expect.DIRECT, old), [])
+        self.assertEqual(outside(expect.refused("EINVAL"), old), [])
+        self.assertNotEqual(outside(expect.refused("EINVAL"), written), [])
+        self.assertNotEqual(outside(expect.refused("EINVAL"), bytes(4096)), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,150 @@
+"""An emulated machine as a value, and QEMU's words for it.
+
+Drives hang below one PCIe switch ("switch"), or each on a root port of its own ("far"). The drive `peer` has a
+controller memory buffer, which stands for the memory of a GPU. `near` is in every machine: it carries the marks.
+"""
+
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pattern import KIB, MIB, pattern
+
+PATTERN_BYTES = 4 * MIB
+# The marks are read beyond 32 GiB; images are sparse.
+NEAR_BYTES = 33 << 30
+SMALLEST = {"pattern": 16 * MIB, "zeros": 16 * MIB, "ext4": 64 * MIB, "xfs": 300 * MIB}
+TRACED = ("pci_nvme_map_addr", "pci_nvme_read")
+
+
+@dataclass(frozen=True)
+class Drive:
+    name: str
+    place: str = "switch"  # Or "far".
+    kind: str = "nvme"  # Or "virtio-blk".
+    holds: str = "pattern"  # Or "zeros", "ext4", "xfs".
+    memory_mib: int = 0
+
+    def size(self):
+        return NEAR_BYTES if self.name == "near" else SMALLEST[self.holds]
+
+
+PEER = Drive("peer", memory_mib=64)
+NEAR = Drive("near")
+
+
+@dataclass(frozen=True)
+class Machine:
+    name: str
+    about: str
+    cases: tuple
+    drives: tuple = (PEER, NEAR)
+    cpu: str = "qemu64"
+    iommu: str = ""  # Or "translating", "passthrough".
+    modules: tuple = ()
+    arrays: dict = field(default_factory=dict)  # {"/dev/mdN": its two drives}, which a case prepares with `raid0`.
+
+
+def make_image(drive, folder):
+    path = folder / f"{drive.name}.img"
+    path.unlink(missing_ok=True)
+    with open(path, "wb") as image:
+        if drive.holds == "pattern":
+            image.write(pattern(PATTERN_BYTES))
+        image.truncate(drive.size())
+    if drive.holds == "ext4":
+        subprocess.run(["mkfs.ext4", "-q", "-F", str(path)], check=True)
+    if drive.holds == "xfs":
+        subprocess.run(["mkfs.xfs", "-q", "-f", "-K", str(path)], check=True)
+    return path
+
+
+def drive_words(drive, folder, bus):
+    words = ["-drive", f"file={folder / drive.name}.img,if=none,id=drive_{drive.name},format=raw,cache=unsafe"]
+    if drive.kind == "virtio-blk":
+        device = f"virtio-blk-pci,drive=drive_{drive.name},serial={drive.name}"
+    else:
+        memory = f",cmb_size_mb={drive.memory_mib}" if drive.memory_mib else ""
+        device = f"nvme,drive=drive_{drive.name},serial={drive.name}{memory}"
+    return [*words, "-device", device + (f",bus={bus}" if bus else "")]
+
+
+def topology_words(drives, folder):
+    words = ["-device", "pcie-root-port,id=root0,chassis=1,slot=0", "-device", "x3130-upstream,id=up,bus=root0"]
+    slot = 0
+    for drive in drives:
+        bus = ""
+        if drive.kind == "nvme" and drive.place == "switch":
+            bus = f"down{slot}"
+            words += ["-device", f"xio3130-downstream,id={bus},bus=up,chassis=2,slot={slot}"]
+        elif drive.kind == "nvme":
+            bus = f"root{slot + 1}"
+            words += ["-device", f"pcie-root-port,id={bus},chassis={slot + 3},slot={slot + 1}"]
+        words += drive_words(drive, folder, bus)
+        slot += 1
+    return words
+
+
+def qemu_words(machine, kernel, archive, folder):
+    """One CPU: with two, emulated kernels of this kind die now and then while they patch themselves."""
+    board = "q35,kernel-irqchip=split" if machine.iommu else "q35"
+    kernel_words = "console=ttyS0 panic=-1 quiet loglevel=3"
+    if machine.iommu:
+        kernel_words += " intel_iommu=on" + (" iommu=pt" if machine.iommu == "passthrough" else "")
+    words = ["qemu-system-x86_64", "-M", board, "-accel", "tcg", "-cpu", machine.cpu, "-smp", "1", "-m", "1024",
+             "-display", "none", "-no-reboot", "-nodefaults", "-monitor", "none", "-serial", "stdio",
+             "-kernel", str(kernel), "-initrd", str(archive), "-append", kernel_words]
+    if machine.iommu:
+        words += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
+    words += topology_words(machine.drives, folder)
+    # What the guest writes to /dev/vport0p1 is a file here.
+    words += ["-device", "virtio-serial-pci", "-chardev", f"file,id=outbox,path={folder / 'outbox'}",
+              "-device", "virtserialport,chardev=outbox,name=outbox"]
+    return [*words, "-D", str(folder / "trace"), *(word for event in TRACED for word in ("-trace", event))]
+
+
+def boot(machine, kernel, archive, folder, seconds):
+    """Runs the machine until it powers off; returns what it said on its console, or None if it took too long."""
+    with open(folder / "console", "wb") as console, open(folder / "emulator", "wb") as complaints:
+        try:
+            subprocess.run(qemu_words(machine, kernel, archive, folder), stdin=subprocess.DEVNULL, stdout=console,
+                           stderr=complaints, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+    return (folder / "console").read_text(errors="replace")
+
+
+def missing_tools(machine):
+    """The programs that making and running the machine needs and that are not here, with their packages."""
+    needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
+              "mkfs.ext4": "e2fsprogs", "debugfs": "e2fsprogs"}
+    if any(drive.holds == "xfs" for drive in machine.drives):
+        needed["mkfs.xfs"] = "xfsprogs"
+    return [f"{tool} (package {package})" for tool, package in needed.items() if not shutil.which(tool)]
+
+
+def file_of(machine, folder, target):
+    """What a raw drive, or a file on an ext4 image, holds now; None where only the guest can tell."""
+    parts = Path(target).parts
+    if parts[1] == "drives":
+        return read_image(folder / f"{parts[2]}.img")
+    if parts[1:3] == ("mnt", "ext4"):
+        out = folder / "dumped"
+        inside = "/" + "/".join(parts[3:])
+        subprocess.run(["debugfs", "-R", f"dump {inside} {out}", str(folder / "ext4.img")], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return out.read_bytes()
+    legs = machine.arrays.get(target)
+    return interleave([read_image(folder / f"{leg}.img") for leg in legs], 64 * KIB) if legs else None
+
+
+def read_image(path):
+    with open(path, "rb") as image:
+        return image.read(PATTERN_BYTES)
+
+
+def interleave(legs, chunk):
+    """What a raid0 of these legs shows."""
+    stripes = range(0, len(legs[0]), chunk)
+    return b"".join(leg[at:at + chunk] for at in stripes for leg in legs)
