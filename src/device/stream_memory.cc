@@ -58,8 +58,9 @@ Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t lim
   if (StreamBlock* block = pop(kind, kind)) return block;
   Result<StreamBlock*> grown = grow(kind, limit);
   if (grown.ok()) return grown;
-  StreamBlock* const larger = pop(kind, kKinds - 1);
-  return larger != nullptr ? larger : grown;
+  if (StreamBlock* const larger = pop(kind, kKinds - 1)) return larger;
+  // Small blocks may have had their share: then a larger one has to do.
+  return is_small(kind) ? grow(kind_of(kCutStagingMin), limit) : grown;
 }
 
 void StreamMemory::collect_locked() {

@@ -140,6 +140,33 @@ TEST_P(StreamsFailureTest, WithoutRoomForStagingARequestIsRefusedUntilThereIsSom
   EXPECT_LE(home(stream).memory().bytes(), had + 6 * kMiB);
 }
 
+TEST_P(StreamsFailureTest, SmallRequestsLeaveRoomForOthers) {
+  void* const stream = make_stream();
+  open(home(stream).memory().bytes() + 16 * kMiB);  // Memory is kept from session to session.
+  char* const buffer = memory(kMiB);
+  std::vector<Parameters> requests(100'000, {.size = 4096});
+  std::size_t begun = 0;
+  {
+    Hold hold(home(stream), stream);
+    while (begun < requests.size() && submit(Op::read, stream, buffer, requests[begun]).ok()) ++begun;
+    ASSERT_LT(begun, requests.size());
+  }
+  drain(stream);
+  for (const std::uint64_t size : {std::uint64_t{64} << 10, std::uint64_t{128} << 10, std::uint64_t{1} << 20}) {
+    EXPECT_EQ(run(Op::read, stream, buffer, {.size = size}), static_cast<std::int64_t>(size));
+  }
+}
+
+// It would be cut into more parts than anybody can queue.
+TEST_P(StreamsFailureTest, ARequestFarLargerThanItsMemoryIsRefusedAndQueuesNoParts) {
+  void* const stream = make_stream();
+  char* const buffer = memory(kMiB);
+  Parameters request{.size = std::uint64_t{1} << 62};
+  ASSERT_TRUE(submit(Op::read, stream, buffer, request).ok());
+  drain(stream);
+  EXPECT_EQ(request.result, failed(Code::past_allocation));
+}
+
 TEST_P(StreamsFailureTest, WhereStreamsAreSwitchedOffAllIsRefused) {
   Config config = session_->config();
   config.streams = false;
