@@ -107,6 +107,16 @@ void set_attributes(const OpenFile& source, const NewFile& file, bool preserve) 
   if (preserve && futimens(file.fd(), times) != 0) fail_errno(file.path(), "set the file's times");
 }
 
+// A copy of a file that was written to meanwhile is a copy of nothing that ever was.
+void check_unchanged(const OpenFile& source) {
+  if (source.is_block_device()) return;
+  struct stat now {};
+  if (fstat(source.fd.get(), &now) != 0) fail_errno(source.path, "look at the file");
+  const auto same = [](const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; };
+  if (now.st_size == source.facts.st_size && same(now.st_mtim, source.facts.st_mtim)) return;
+  throw Failure(source.path + ": it changed while it was copied; nothing was made of the copy, call it again");
+}
+
 CpOutcome copy(const CpSettings& settings, Session& session) {
   const int direct = settings.direct ? O_DIRECT : 0;
   const OpenFile opened = open_file(settings.source, O_RDONLY | direct);
@@ -140,6 +150,7 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
     posix_fadvise(opened.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
     copier.compare();
   }
+  check_unchanged(opened);
   set_attributes(opened, created, !settings.no_preserve);
   throw_if_interrupted();
   created.publish(settings.force);

@@ -9,6 +9,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -76,7 +77,20 @@ void refuse_where_useless(const std::string& path, int fd) {
 // ---- Allocation
 // ------------------------------------------------------------------------------------------------------
 
+// So that a full disk shows before anything is taken: what a failing allocation has taken of holes is not given back.
+void check_space(const std::string& path, int fd, std::uint64_t size) {
+  struct stat file {};
+  struct statvfs file_system {};
+  if (fstat(fd, &file) != 0 || fstatvfs(fd, &file_system) != 0) return;
+  const std::uint64_t has = static_cast<std::uint64_t>(file.st_blocks) * 512;
+  const std::uint64_t free = std::uint64_t{file_system.f_bavail} * file_system.f_frsize;
+  if (size <= has || size - has <= free) return;
+  throw Failure(fmt::format("{}: it needs {} more and the file system has {} free; make room, or ask for less", path,
+                            format_size(size - has), format_size(free)));
+}
+
 void allocate(const std::string& path, int fd, std::uint64_t size) {
+  check_space(path, fd, size);
   int result = 0;
   do {
     throw_if_interrupted();

@@ -59,6 +59,19 @@ TEST_F(Prepare, ANewFileIsAllocatedAndHasItsSize) {
   EXPECT_EQ(folder(), Codes{"new"});
 }
 
+TEST_F(Prepare, WhereThereIsNoRoomNothingIsTaken) {
+  make("sparse", 4096);
+  struct statfs facts {};
+  ASSERT_EQ(statfs(path("").c_str(), &facts), 0);
+  const std::uint64_t more = (facts.f_bavail + 1024 * 1024) * static_cast<std::uint64_t>(facts.f_bsize);
+  if (truncate(path("sparse").c_str(), static_cast<off_t>(more)) != 0) GTEST_SKIP() << "no file may be that large here";
+  const std::uint64_t before = blocks_of("sparse");
+  const Finished done = run({"prepare", "sparse"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("more and the file system has"), std::string::npos) << done.err;
+  EXPECT_EQ(blocks_of("sparse"), before);
+}
+
 TEST_F(Prepare, WrittenLeavesNothingToConvert) {
   EXPECT_EQ(prepare({"new", "--size", "9M", "--written"})["zeros_written"], 9u << 20);
   EXPECT_EQ(fs::file_size(path("new")), 9u << 20);

@@ -311,6 +311,17 @@ TEST_F(Tool, CpOfAFileThatEndsBeforeItsSizeLeavesNothing) {
   EXPECT_EQ(folder(), Names{});
 }
 
+TEST_F(Tool, CpOfAFileThatGrowsMeanwhileLeavesNothing) {
+  make("data", 64 << 20);
+  const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  std::ofstream(path("data"), std::ios::app) << "more";
+  const Finished done = wait(child);
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("it changed while it was copied"), std::string::npos) << done.err;
+  EXPECT_EQ(folder(), Names{"data"});
+}
+
 TEST_F(Tool, CpThatIsInterruptedLeavesNothingAndDiesOfTheSignal) {
   make("data", 64 << 20);
   const pid_t child = start({"cp", "data", "copy", "--window", "8k"});

@@ -18,7 +18,8 @@ constexpr unsigned kTriesMax = 3;  // Of reads of a file that others may be writ
 // Page-aligned host memory.
 class HostPiece {
  public:
-  explicit HostPiece(std::size_t size) : memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, size))) {}
+  explicit HostPiece(std::size_t size)
+      : memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, align_up(size, kPage)))) {}
   ~HostPiece() { std::free(memory_); }
   HostPiece(const HostPiece&) = delete;
   HostPiece& operator=(const HostPiece&) = delete;
