@@ -76,6 +76,8 @@ UringRing::~UringRing() {
   while (in_flight_ > 0) {
     if (!reap(left, true).ok()) break;
   }
+  // The kernel lets go of a ring some time after this; of its files now, so that their file systems can be unmounted.
+  if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
   ::io_uring_queue_exit(ring_.get());
 }
 
