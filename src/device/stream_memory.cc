@@ -126,11 +126,13 @@ Result<StreamBlock*> StreamMemory::grow(unsigned kind, std::uint64_t limit) {
   std::uint64_t room = limit > used ? limit - used : 0;
   // What small blocks take, large requests cannot have again: some is left to those.
   if (is_small(kind)) room = std::min(room, limit / 2 > used_by_small ? limit / 2 - used_by_small : 0);
-  const std::size_t slab_bytes = kind == 0 ? kWordSlabBytes : kSlabBytes;
+  // Where little is to be had, no kind of block may take much of it at once.
+  const std::size_t slab_bytes =
+      kind == 0 ? kWordSlabBytes : std::clamp<std::uint64_t>(limit / 64, kWordSlabBytes, kSlabBytes);
   const std::size_t count =
       std::min<std::size_t>(std::max<std::size_t>(slab_bytes / block_bytes, 1), room / block_bytes);
   if (count == 0) return failure(Code::out_of_memory, kStep);
-  const std::size_t size = kind == 0 ? count * block_bytes : align_up(count * block_bytes, kHugePage);
+  const std::size_t size = slab_bytes < kHugePage ? count * block_bytes : align_up(count * block_bytes, kHugePage);
   return add_slab(kind, count, align_down(std::min<std::uint64_t>(size, room), kPage));
 }
 
