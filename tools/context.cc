@@ -82,6 +82,17 @@ Json path_json(int path, int reason, int refused_path) {
   return json;
 }
 
+std::optional<int> parse_command(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::Error& error) {
+    throw Failure(fmt::format("{}; see '{} --help'", error.what(), app.get_name()), kUsage);
+  }
+  return std::nullopt;
+}
+
 CLI::Option* add_size(CLI::App* app, const std::string& names, std::uint64_t& size, const std::string& help) {
   const auto read = [&size, names](const std::string& text) {
     const auto parsed = parse_size(text);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "penstock/penstock.hpp"
@@ -40,6 +41,9 @@ void print_json(const Json& json);
 std::string path_note(int path_reason);
 Json path_json(int path, int reason, int refused_path);
 
+// Of a program with a name of its own. A number where that was all, since help was asked for: its exit code. Throws
+// Failure for words that make no sense.
+std::optional<int> parse_command(CLI::App& app, int argc, char** argv);
 // An option that reads "4096", "4k", "1M", "2GiB".
 CLI::Option* add_size(CLI::App* app, const std::string& names, std::uint64_t& size, const std::string& help);
 

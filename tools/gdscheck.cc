@@ -132,13 +132,7 @@ int gdscheck_main(int argc, char** argv) {
   app.add_option("-l", settings.level, "Does not apply here: how much to measure");
   app.add_flag("-i", settings.wants_interactive, "Does not apply here: ask");
   app.footer(kExamples);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
-  } catch (const CLI::Error& error) {
-    throw Failure(std::string(error.what()) + "; see 'gdscheck --help'", kUsage);
-  }
+  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
   return run_gdscheck(settings);
 }
 

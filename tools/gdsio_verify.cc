@@ -159,13 +159,7 @@ int gdsio_verify_main(int argc, char** argv) {
   add_size(&app, "-g", settings.shift, "Bytes that the memory begins behind a page's start [0]");
   app.add_flag("-S", settings.wants_sync, "Write the file down (fsync) first");
   app.footer(kExamples);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
-  } catch (const CLI::Error& error) {
-    throw Failure(std::string(error.what()) + "; see 'gdsio_verify --help'", kUsage);
-  }
+  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
   return verify(settings);
 }
 

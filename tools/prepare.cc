@@ -57,7 +57,6 @@ struct PrepareSettings {
 std::uint64_t round_up(std::uint64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
 
 // ---- Can it help?
-// ----------------------------------------------------------------------------------------------------
 
 // What preparing does away with, or has nothing to do with.
 bool is_beyond_help(const core::Finding& finding) {
@@ -75,7 +74,6 @@ void refuse_where_useless(const std::string& path, int fd) {
 }
 
 // ---- Allocation
-// ------------------------------------------------------------------------------------------------------
 
 // So that a full disk shows before anything is taken: what a failing allocation has taken of holes is not given back.
 void check_space(const std::string& path, int fd, std::uint64_t size) {
@@ -224,7 +222,6 @@ void settle(const std::string& path, int fd, std::uint64_t size) {
 }
 
 // ---- New and existing files
-// ------------------------------------------------------------------------------------------
 
 struct Prepared {
   bool existed = false;
@@ -313,7 +310,6 @@ Prepared extend(const PrepareSettings& settings, const OpenFile& file) {
 }
 
 // ---- The command
-// -----------------------------------------------------------------------------------------------------
 
 std::string outcome_text(const PrepareSettings& settings, const Prepared& done) {
   const core::FileExtents& extents = done.answer.file.extents;

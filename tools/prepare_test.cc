@@ -158,7 +158,6 @@ TEST_F(Tool, PrepareRefusesMemoryWithTheReason) {
 }
 
 // ---- A captured machine
-// ----------------------------------------------------------------------------------------------
 
 std::string machine(const std::string& name) { return PENSTOCK_SOURCE_DIR "/test/fixtures/machines/" + name; }
 

@@ -2,18 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
+
+#include "fakes/fake_environment.h"
 
 namespace penstock::core {
 namespace {
-
-std::map<std::string, std::string> variables;
-
-const char* test_environment(const char* name) {
-  const auto found = variables.find(name);
-  return found == variables.end() ? nullptr : found->second.c_str();
-}
 
 class CufileConfigTest : public testing::Test {
  protected:

@@ -84,10 +84,7 @@ penstock_status copy_now(penstock_session* session, const void* device_memory, C
     if (!opened.ok()) return core::to_public(opened.status());
     queue = std::move(*opened);
   }
-  Status status = copy(*queue);
-  if (status.ok()) status = queue->record(0);
-  if (status.ok()) status = queue->wait(0, false);
-  return core::to_public(status);
+  return core::to_public(core::finish_copies(*queue, copy(*queue)));
 }
 
 core::PointerFacts memory_of(penstock_session* session, const void* base, unsigned ordinal, Status& status) {

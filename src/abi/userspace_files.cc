@@ -41,11 +41,6 @@ Status call_until_done(const void* handle, const CUfileFSOps_t& calls, Op op, st
   return success();
 }
 
-Status wait_for(CopyQueue& copies, Status queued) {
-  if (queued.ok()) queued = copies.record(0);
-  return queued.ok() ? copies.wait(0, false) : queued;
-}
-
 // Piece by piece through host memory.
 Status move_device_memory(const void* handle, const CUfileFSOps_t& calls, Device& device, Op op, std::byte* memory,
                           std::size_t size, std::uint64_t offset, std::uint64_t& bytes) {
@@ -56,13 +51,13 @@ Status move_device_memory(const void* handle, const CUfileFSOps_t& calls, Device
     const std::size_t wanted = std::min<std::size_t>(piece.size(), size - bytes);
     std::byte* const there = memory + bytes;
     if (op == Op::write) {
-      const Status copied = wait_for(**copies, (*copies)->copy_to_host(piece.data(), there, wanted));
+      const Status copied = finish_copies(**copies, (*copies)->copy_to_host(piece.data(), there, wanted));
       if (!copied.ok()) return copied;
     }
     std::uint64_t moved = 0;
     const Status status = call_until_done(handle, calls, op, piece.data(), wanted, offset + bytes, moved);
     if (op == Op::read && moved > 0) {
-      const Status copied = wait_for(**copies, (*copies)->copy_to_device(there, piece.data(), moved));
+      const Status copied = finish_copies(**copies, (*copies)->copy_to_device(there, piece.data(), moved));
       if (!copied.ok()) return copied;
     }
     bytes += moved;

@@ -58,6 +58,12 @@ class CopyQueue {
   virtual Status wait(unsigned marker, bool spin) = 0;
 };
 
+// Behind copies that were just queued, or were not: waits until they are over.
+inline Status finish_copies(CopyQueue& copies, Status queued) {
+  if (queued.ok()) queued = copies.record(0);
+  return queued.ok() ? copies.wait(0, false) : queued;
+}
+
 class Device {
  public:
   virtual ~Device() = default;

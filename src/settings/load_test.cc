@@ -4,20 +4,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 
+#include "fakes/fake_environment.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
 namespace {
-
-std::map<std::string, std::string> variables;
-
-const char* test_environment(const char* name) {
-  const auto found = variables.find(name);
-  return found == variables.end() ? nullptr : found->second.c_str();
-}
 
 class LoadTest : public testing::Test {
  protected:

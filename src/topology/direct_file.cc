@@ -68,7 +68,6 @@ Findings local_findings(const Root& root, const MountTable& table, const Mount& 
 }
 
 // ---- One file
-// --------------------------------------------------------------------------------------------------------
 
 // What the CPU has to work on, as attributes and extents tell.
 void add_stored_form(const DirectFile& file, Findings& findings) {

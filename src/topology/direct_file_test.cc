@@ -160,7 +160,6 @@ TEST(DirectFileTest, ARequestIsAlignedAndInsideOrSaysSo) {
 }
 
 // ---- A file of this machine
-// ------------------------------------------------------------------------------------------
 
 class OpenFileTest : public testing::Test {
  protected:

@@ -24,7 +24,6 @@ Finding possible(Obstacle obstacle, std::string subject = "") {
 }
 
 // ---- The device
-// ------------------------------------------------------------------------------------------------------
 
 // "nvidia0", not "nvidiactl" nor "nvidia-uvm".
 bool is_gpu_node(const std::string& name) { return name.size() > 6 && name[6] >= '0' && name[6] <= '9'; }
@@ -84,7 +83,6 @@ Findings nvidia_findings(const PeerMachine& machine, const PciDevice& gpu) {
 }
 
 // ---- Storage
-// ---------------------------------------------------------------------------------------------------------
 
 Findings nvme_findings(const PeerMachine& machine, const BlockDevice& device) {
   switch (device.transport) {
@@ -112,7 +110,6 @@ Findings md_findings(const PeerMachine& machine, const BlockDevice& device) {
 }
 
 // ---- The way between
-// -------------------------------------------------------------------------------------------------
 
 void collect_legs(const BlockDevice& device, std::vector<const BlockDevice*>& legs) {
   if (device.kind == BlockKind::nvme) legs.push_back(&device);

@@ -128,9 +128,7 @@ class Tester {
     const std::uint64_t cached = cached_pages(fd, offset, size);
     if (Proof proof = whole(storage_.read(fd, mapped_, size, offset), size); proof.reason != Reason::none) return proof;
     const bool copied = cached_pages(fd, offset, size) > cached;
-    Status status = copies_->copy_to_host(seen.get(), memory_, size);
-    if (status.ok()) status = copies_->record(0);
-    if (status.ok()) status = copies_->wait(0, false);
+    const Status status = finish_copies(*copies_, copies_->copy_to_host(seen.get(), memory_, size));
     if (!status.ok()) return {Reason::self_test_no_room};
     return verdict(copied, std::memcmp(seen.get(), expected, size) == 0);
   }
@@ -147,9 +145,7 @@ class Tester {
   }
 
   Proof upload(const std::byte* host, std::size_t size) {
-    Status status = copies_->copy_to_device(memory_, host, size);
-    if (status.ok()) status = copies_->record(0);
-    if (status.ok()) status = copies_->wait(0, false);
+    const Status status = finish_copies(*copies_, copies_->copy_to_device(memory_, host, size));
     return status.ok() ? Proof{} : Proof{Reason::self_test_no_room};
   }
 
