@@ -1,13 +1,41 @@
 #include "path/p2pdma/p2pdma_path.h"
 
-#include <fcntl.h>
+#include <cerrno>
 
-#include <algorithm>
-
-#include "path/p2pdma/p2pdma_lane.h"
+#include "path/storage_lane.h"
 #include "path/storage_terms.h"
 
 namespace penstock::core {
+namespace {
+
+// The kernel moves bytes between a descriptor and the mapped memory of a device.
+class MappedMover final : public SelfTestMover {
+ public:
+  MappedMover(Storage& storage, DeviceSet& devices) : storage_(storage), devices_(devices) {}
+
+  Proof prepare(std::byte* memory) override {
+    const PointerFacts facts = devices_.describe(memory);
+    shift_ = facts.mapped - reinterpret_cast<std::uintptr_t>(memory);
+    return {facts.mapped == 0 ? reason_of(Obstacle::pointer_not_exportable) : Reason::none};
+  }
+  Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
+    return storage_.read(fd, memory + shift_, size, offset);
+  }
+  Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
+    return storage_.write(fd, memory + shift_, size, offset);
+  }
+  Proof proof_of(const Status& status) override {
+    return {Reason::self_test_refused, status.domain == Domain::os ? status.code : EFAULT};
+  }
+  Proof proof_of_copy() override { return {Reason::self_test_copied}; }
+
+ private:
+  Storage& storage_;
+  DeviceSet& devices_;
+  std::uint64_t shift_ = 0;
+};
+
+}  // namespace
 
 P2pdmaPath::P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const P2pdmaRules& rules)
     : storage_(storage), devices_(devices), outlook_(std::move(outlook)), rules_(rules) {}
@@ -53,18 +81,37 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
     if (const Reason reason = outlook_->of_route(device.facts(), file); reason != Reason::none) {
       return {{reason}, {reason}};
     }
-    const UniqueFd scratch = open_scratch_for(file.facts());
-    return run_self_test(storage_, devices_, device, file, scratch.get());
+    MappedMover mover(storage_, devices_);
+    return run_self_test(storage_, mover, device, file, rules_.scratch);
   });
 }
 
-// Invalid where none was named, or where it lies on another storage.
-UniqueFd P2pdmaPath::open_scratch_for(const FileFacts& file) {
-  if (rules_.scratch.empty()) return {};
-  UniqueFd fd(::open(rules_.scratch.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY));
-  if (!fd.valid()) return {};
-  const Result<FileFacts> facts = storage_.facts(fd.get());
-  return facts.ok() && key_of(*facts) == key_of(file) ? std::move(fd) : UniqueFd();
+Reason P2pdmaPath::unfit(const Task& task) {
+  if (task.chunk.way != Way::direct) return reason_of(Obstacle::misaligned);
+  if (task.op == Op::write) return Reason::none;
+  const Result<int> fd = task.file->second_descriptor();
+  const bool is_data = !fd.ok() || storage_.is_data(*fd, task.chunk.file_offset, task.chunk.size);
+  return is_data ? Reason::none : reason_of(Obstacle::holes);
+}
+
+Task P2pdmaPath::direct_task(const Task& task) {
+  Task direct = task;
+  direct.memory += task.mapped_shift;
+  return direct;
+}
+
+int P2pdmaPath::refusal_errno(const Status& status) {
+  if (status.is(Code::bad_pointer)) return EFAULT;
+  if (status.domain != Domain::os) return 0;
+  switch (status.code) {
+    case EREMOTEIO:
+    case EINVAL:
+    case EIO:
+    case EFAULT:
+    case EOPNOTSUPP:
+    case ENODEV: return status.code;
+    default: return 0;
+  }
 }
 
 void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error) {
@@ -84,7 +131,14 @@ std::uint64_t P2pdmaPath::lane_bytes(const LaneOptions& options) const {
 }
 
 Result<std::unique_ptr<Lane>> P2pdmaPath::open_lane(const LaneOptions& options) {
-  return P2pdmaLane::open(*this, storage_, options, rules_.strict);
+  LaneOptions in_place = options;
+  in_place.device = nullptr;
+  in_place.direct_only = true;
+  Result<std::unique_ptr<Lane>> direct = StorageLane::open(storage_, in_place);
+  if (!direct.ok()) return direct.status();
+  DirectTerms& terms = *this;
+  return std::unique_ptr<Lane>(
+      std::make_unique<BouncingLane>(terms, storage_, std::move(*direct), options, rules_.strict));
 }
 
 }  // namespace penstock::core

@@ -5,8 +5,9 @@
 
 #include <string>
 
+#include "path/direct/bouncing_lane.h"
+#include "path/direct/pair_table.h"
 #include "path/p2pdma/outlook.h"
-#include "path/p2pdma/pair_table.h"
 #include "path/path.h"
 
 namespace penstock::core {
@@ -17,7 +18,7 @@ struct P2pdmaRules {
   std::string scratch;    // What may be overwritten in self-tests of the storage that it lies on; a path, or empty.
 };
 
-class P2pdmaPath final : public Path {
+class P2pdmaPath final : public Path, private DirectTerms {
  public:
   P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const P2pdmaRules& rules);
 
@@ -28,14 +29,14 @@ class P2pdmaPath final : public Path {
   std::uint64_t lane_bytes(const LaneOptions& options) const override;
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
 
-  // The kernel refused what the self-test had proven.
-  void refuse_late(const Device* device, File& file, Op op, int error);
-
  private:
+  Reason unfit(const Task& task) override;
+  Task direct_task(const Task& task) override;
+  int refusal_errno(const Status& status) override;
+  void refuse_late(const Device* device, File& file, Op op, int error) override;
   Reason device_reason(const DeviceFacts& device);
   Reason file_reason(File& file, Op op);
   Proof pair_proof(Device& device, File& file, Op op);
-  UniqueFd open_scratch_for(const FileFacts& file);
 
   static constexpr unsigned kDevicesMax = 64;
 

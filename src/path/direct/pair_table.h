@@ -7,17 +7,9 @@
 #include <functional>
 #include <mutex>
 
-#include "path/p2pdma/self_test.h"
+#include "path/direct/self_test.h"
 
 namespace penstock::core {
-
-// A file system, or a block device that is used as it is.
-struct StorageKey {
-  dev_t device = 0;
-  bool is_block_device = false;
-  bool operator==(const StorageKey&) const = default;
-};
-StorageKey key_of(const FileFacts& file);
 
 class PairTable {
  public:

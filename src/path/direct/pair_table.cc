@@ -1,4 +1,4 @@
-#include "path/p2pdma/pair_table.h"
+#include "path/direct/pair_table.h"
 
 #include <cerrno>
 
@@ -13,11 +13,6 @@ Proof unpack(std::uint64_t word) {
 }
 
 }  // namespace
-
-StorageKey key_of(const FileFacts& file) {
-  const bool is_block_device = file.type == FileType::block_device;
-  return {is_block_device ? file.block_device : file.file_system_device, is_block_device};
-}
 
 PairTable::Pair* PairTable::find(const Device* device, const StorageKey& storage) {
   const unsigned count = count_.load(std::memory_order_acquire);

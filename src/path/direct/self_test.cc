@@ -1,4 +1,6 @@
-#include "path/p2pdma/self_test.h"
+#include "path/direct/self_test.h"
+
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -45,8 +47,8 @@ std::uint64_t fresh_seed() {
 
 class Tester {
  public:
-  Tester(Storage& storage, DeviceSet& devices, Device& device, std::size_t block)
-      : storage_(storage), devices_(devices), device_(device), block_(block) {}
+  Tester(Storage& storage, SelfTestMover& mover, Device& device, std::size_t block)
+      : storage_(storage), mover_(mover), device_(device), block_(block) {}
   ~Tester() {
     if (memory_ != nullptr) device_.release(memory_);
   }
@@ -62,8 +64,7 @@ class Tester {
       break;
     }
     if (memory_ == nullptr) return {Reason::self_test_no_room};
-    mapped_ = reinterpret_cast<std::byte*>(devices_.describe(memory_).mapped);
-    if (mapped_ == nullptr) return {reason_of(Obstacle::pointer_not_exportable)};
+    if (const Proof proof = mover_.prepare(memory_); proof.reason != Reason::none) return proof;
     Result<std::unique_ptr<CopyQueue>> copies = device_.open_copy_queue(1);
     if (!copies.ok()) return {Reason::self_test_no_room};
     copies_ = std::move(*copies);
@@ -77,7 +78,7 @@ class Tester {
       fill(host.get(), size, fresh_seed());
       if (Proof proof = upload(host.get(), size); proof.reason != Reason::none) return proof;
       const std::uint64_t cached = cached_pages(fd, offset, size);
-      if (Proof proof = whole(storage_.write(fd, mapped_, size, offset), size); proof.reason != Reason::none) {
+      if (Proof proof = whole(mover_.write(fd, memory_, size, offset), size); proof.reason != Reason::none) {
         return proof;
       }
       const bool copied = cached_pages(fd, offset, size) > cached;
@@ -126,22 +127,21 @@ class Tester {
     fill(other.get(), size, fresh_seed());
     if (Proof proof = upload(other.get(), size); proof.reason != Reason::none) return proof;
     const std::uint64_t cached = cached_pages(fd, offset, size);
-    if (Proof proof = whole(storage_.read(fd, mapped_, size, offset), size); proof.reason != Reason::none) return proof;
+    if (Proof proof = whole(mover_.read(fd, memory_, size, offset), size); proof.reason != Reason::none) return proof;
     const bool copied = cached_pages(fd, offset, size) > cached;
     const Status status = finish_copies(*copies_, copies_->copy_to_host(seen.get(), memory_, size));
     if (!status.ok()) return {Reason::self_test_no_room};
     return verdict(copied, std::memcmp(seen.get(), expected, size) == 0);
   }
 
-  static Proof verdict(bool copied, bool equal) {
+  Proof verdict(bool copied, bool equal) {
     if (!equal) return {Reason::self_test_wrong};
-    return {copied ? Reason::self_test_copied : Reason::none};
+    return copied ? mover_.proof_of_copy() : mover_.look_back();
   }
 
-  static Proof whole(const Result<std::size_t>& moved, std::size_t size) {
-    if (!moved.ok())
-      return {Reason::self_test_refused, moved.status().domain == Domain::os ? moved.status().code : EFAULT};
-    return *moved == size ? Proof{} : Proof{Reason::self_test_refused, EIO};
+  Proof whole(const Result<std::size_t>& moved, std::size_t size) {
+    if (!moved.ok()) return mover_.proof_of(moved.status());
+    return *moved == size ? Proof{} : mover_.proof_of(os_failure(EIO, "move all of the self-test's bytes"));
   }
 
   Proof upload(const std::byte* host, std::size_t size) {
@@ -156,37 +156,52 @@ class Tester {
   }
 
   Storage& storage_;
-  DeviceSet& devices_;
+  SelfTestMover& mover_;
   Device& device_;
   const std::size_t block_;
   std::byte* memory_ = nullptr;
-  std::byte* mapped_ = nullptr;
   std::size_t size_ = 0;
   std::unique_ptr<CopyQueue> copies_;
 };
 
+// Invalid where none was named, or where it lies on another storage.
+UniqueFd open_named_scratch(Storage& storage, const std::string& name, const FileFacts& file) {
+  if (name.empty()) return {};
+  UniqueFd fd(::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY));
+  if (!fd.valid()) return {};
+  const Result<FileFacts> facts = storage.facts(fd.get());
+  return facts.ok() && key_of(*facts) == key_of(file) ? std::move(fd) : UniqueFd();
+}
+
 }  // namespace
 
-SelfTest run_self_test(Storage& storage, DeviceSet& devices, Device& device, File& file, int scratch_fd) {
+StorageKey key_of(const FileFacts& file) {
+  const bool is_block_device = file.type == FileType::block_device;
+  return {is_block_device ? file.block_device : file.file_system_device, is_block_device};
+}
+
+SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, File& file,
+                       const std::string& scratch_name) {
   const FileFacts& facts = file.facts();
-  Tester tester(storage, devices, device, std::max(facts.direct_offset_align, facts.direct_memory_align));
+  Tester tester(storage, mover, device, std::max(facts.direct_offset_align, facts.direct_memory_align));
   if (const Proof proof = tester.prepare(); proof.reason != Reason::none) return {proof, proof};
   const Result<int> direct = file.descriptor(Way::direct);
   if (!direct.ok()) {
     const Proof proof{reason_of(Obstacle::no_direct_descriptor), direct.status().code};
     return {proof, proof};
   }
-  Result<UniqueFd> own = failure(Code::unsupported, "make a scratch file");
-  if (scratch_fd < 0 && facts.type == FileType::regular) own = storage.open_scratch(*direct);
-  const int scratch = scratch_fd >= 0 ? scratch_fd : own.ok() ? own->get() : -1;
-  if (scratch < 0) {
+  UniqueFd scratch = open_named_scratch(storage, scratch_name, facts);
+  if (!scratch.valid() && facts.type == FileType::regular) {
+    if (Result<UniqueFd> own = storage.open_scratch(*direct); own.ok()) scratch = std::move(*own);
+  }
+  if (!scratch.valid()) {
     const Result<std::uint64_t> size = storage.size(*direct);
     if (!facts.readable()) return {{Reason::no_scratch}, {Reason::no_scratch}};
     return {tester.try_read_of_user(*direct, size.ok() ? *size : 0), {Reason::no_scratch}};
   }
   SelfTest result;
-  result.write = tester.try_write(scratch);
-  result.read = tester.try_read(scratch);
+  result.write = tester.try_write(scratch.get());
+  result.read = tester.try_read(scratch.get());
   return result;
 }
 

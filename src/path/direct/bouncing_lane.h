@@ -11,13 +11,25 @@
 
 namespace penstock::core {
 
-class P2pdmaPath;
-
-class P2pdmaLane final : public Lane {
+// What differs between the paths that have such lanes: which chunks can go directly, and what a refusal is.
+class DirectTerms {
  public:
-  // `strict`: nothing is bounced.
-  static Result<std::unique_ptr<Lane>> open(P2pdmaPath& path, Storage& storage, const LaneOptions& options,
-                                            bool strict);
+  virtual ~DirectTerms() = default;
+  // Why a chunk cannot go directly; none where it can be tried.
+  virtual Reason unfit(const Task& task) = 0;
+  // The chunk as the direct lane takes it.
+  virtual Task direct_task(const Task& task) = 0;
+  // The errno of a refusal, which a bounce may move all the same; 0 for other failures.
+  virtual int refusal_errno(const Status& status) = 0;
+  // What the self-test had proven was refused, and then bounced.
+  virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
+};
+
+class BouncingLane final : public Lane {
+ public:
+  // `strict`: nothing is bounced. The terms outlive the lane.
+  BouncingLane(DirectTerms& terms, Storage& storage, std::unique_ptr<Lane> direct, const LaneOptions& options,
+               bool strict);
 
   bool has_room() const override { return !free_.empty() && !is_broken(); }
   bool is_idle() const override { return free_.size() == slots_.size(); }
@@ -39,10 +51,8 @@ class P2pdmaLane final : public Lane {
     Status status;
   };
 
-  P2pdmaLane(P2pdmaPath& path, Storage& storage, const LaneOptions& options, bool strict);
-  Reason unfit(const Task& task);
   Result<Lane*> bounce();
-  Task direct_task(const Slot& slot, std::uint64_t cookie) const;
+  Task direct_task(const Slot& slot, std::uint64_t cookie);
   void start_bounce(std::uint32_t index);
   unsigned take_failed(std::span<Completion> completions);
   unsigned reap_direct(std::span<Completion> completions, bool wait);
@@ -51,18 +61,15 @@ class P2pdmaLane final : public Lane {
   Completion failure_of(const Slot& slot, Status status) const;
   void release(std::uint32_t index, Completion& completion);
 
-  P2pdmaPath& path_;
+  DirectTerms& terms_;
   Storage& storage_;
   const LaneOptions options_;
   const bool strict_;
-  std::unique_ptr<Lane> direct_;
+  const std::unique_ptr<Lane> direct_;
   std::unique_ptr<Lane> bounce_;  // Opened when it is first needed.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<Failed> failed_;
 };
-
-// The errno of a refusal to move bytes of device pages, which a bounce may move all the same; 0 for other failures.
-int refusal_errno(const Status& status);
 
 }  // namespace penstock::core

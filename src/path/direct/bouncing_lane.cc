@@ -1,10 +1,6 @@
-#include "path/p2pdma/p2pdma_lane.h"
-
-#include <algorithm>
-#include <cerrno>
+#include "path/direct/bouncing_lane.h"
 
 #include "base/invariant.h"
-#include "path/p2pdma/p2pdma_path.h"
 #include "path/storage_lane.h"
 
 namespace penstock::core {
@@ -14,40 +10,16 @@ constexpr const char* kStep = "move bytes directly between storage and device me
 
 }  // namespace
 
-int refusal_errno(const Status& status) {
-  if (status.is(Code::bad_pointer)) return EFAULT;
-  if (status.domain != Domain::os) return 0;
-  switch (status.code) {
-    case EREMOTEIO:
-    case EINVAL:
-    case EIO:
-    case EFAULT:
-    case EOPNOTSUPP:
-    case ENODEV: return status.code;
-    default: return 0;
-  }
-}
-
-P2pdmaLane::P2pdmaLane(P2pdmaPath& path, Storage& storage, const LaneOptions& options, bool strict)
-    : path_(path), storage_(storage), options_(options), strict_(strict), slots_(options.depth) {
+BouncingLane::BouncingLane(DirectTerms& terms, Storage& storage, std::unique_ptr<Lane> direct,
+                           const LaneOptions& options, bool strict)
+    : terms_(terms), storage_(storage), options_(options), strict_(strict), direct_(std::move(direct)),
+      slots_(options.depth) {
   free_.reserve(options.depth);
   failed_.reserve(options.depth);
   for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
 }
 
-Result<std::unique_ptr<Lane>> P2pdmaLane::open(P2pdmaPath& path, Storage& storage, const LaneOptions& options,
-                                               bool strict) {
-  std::unique_ptr<P2pdmaLane> lane(new P2pdmaLane(path, storage, options, strict));
-  LaneOptions in_place = options;
-  in_place.device = nullptr;
-  in_place.direct_only = true;
-  Result<std::unique_ptr<Lane>> direct = StorageLane::open(storage, in_place);
-  if (!direct.ok()) return direct.status();
-  lane->direct_ = std::move(*direct);
-  return std::unique_ptr<Lane>(std::move(lane));
-}
-
-Result<Lane*> P2pdmaLane::bounce() {
+Result<Lane*> BouncingLane::bounce() {
   if (strict_) return failure(Code::path_refused, kStep);
   if (bounce_ == nullptr) {
     Result<std::unique_ptr<Lane>> lane = StorageLane::open(storage_, options_);
@@ -57,32 +29,22 @@ Result<Lane*> P2pdmaLane::bounce() {
   return bounce_.get();
 }
 
-// Why a chunk cannot go directly; none where it can be tried.
-Reason P2pdmaLane::unfit(const Task& task) {
-  if (task.chunk.way != Way::direct) return reason_of(Obstacle::misaligned);
-  if (task.op == Op::write) return Reason::none;
-  const Result<int> fd = task.file->second_descriptor();
-  const bool is_data = !fd.ok() || storage_.is_data(*fd, task.chunk.file_offset, task.chunk.size);
-  return is_data ? Reason::none : reason_of(Obstacle::holes);
-}
-
-Task P2pdmaLane::direct_task(const Slot& slot, std::uint64_t cookie) const {
-  Task task = slot.task;
-  task.memory += task.mapped_shift;
+Task BouncingLane::direct_task(const Slot& slot, std::uint64_t cookie) {
+  Task task = terms_.direct_task(slot.task);
   task.cookie = cookie;
   return task;
 }
 
-void P2pdmaLane::submit(const Task& task) {
+void BouncingLane::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = {.task = task, .bounced = unfit(task)};
+  slots_[index] = {.task = task, .bounced = terms_.unfit(task)};
   if (slots_[index].bounced == Reason::none) direct_->submit(direct_task(slots_[index], index));
   else start_bounce(index);
 }
 
-void P2pdmaLane::start_bounce(std::uint32_t index) {
+void BouncingLane::start_bounce(std::uint32_t index) {
   const Result<Lane*> lane = bounce();
   if (!lane.ok() || (*lane)->is_broken()) {
     failed_.push_back({index, lane.ok() ? failure(Code::closed, kStep) : lane.status()});
@@ -93,7 +55,7 @@ void P2pdmaLane::start_bounce(std::uint32_t index) {
   (*lane)->submit(task);
 }
 
-Completion P2pdmaLane::failure_of(const Slot& slot, Status status) const {
+Completion BouncingLane::failure_of(const Slot& slot, Status status) const {
   const Chunk& chunk = slot.task.chunk;
   return {.cookie = slot.task.cookie,
           .file_offset = chunk.file_offset,
@@ -103,21 +65,21 @@ Completion P2pdmaLane::failure_of(const Slot& slot, Status status) const {
           .bounced = slot.bounced};
 }
 
-void P2pdmaLane::release(std::uint32_t index, Completion& completion) {
+void BouncingLane::release(std::uint32_t index, Completion& completion) {
   completion.cookie = slots_[index].task.cookie;
   completion.bounced = slots_[index].bounced;
   free_.push_back(index);
 }
 
-// What a bounce could not move either was no refusal of device pages: a drive's read error, say.
-void P2pdmaLane::remember(const Slot& slot, const Completion& completion) {
+// What a bounce could not move either was no refusal of the direct way: a drive's read error, say.
+void BouncingLane::remember(const Slot& slot, const Completion& completion) {
   if (slot.refusal != 0 && completion.status.ok()) {
-    path_.refuse_late(options_.device, *slot.task.file, slot.task.op, slot.refusal);
+    terms_.refuse_late(options_.device, *slot.task.file, slot.task.op, slot.refusal);
   }
 }
 
 // Those that could not even start.
-unsigned P2pdmaLane::take_failed(std::span<Completion> completions) {
+unsigned BouncingLane::take_failed(std::span<Completion> completions) {
   unsigned count = 0;
   for (; count < completions.size() && !failed_.empty(); ++count) {
     const Failed failed = failed_.back();
@@ -129,14 +91,14 @@ unsigned P2pdmaLane::take_failed(std::span<Completion> completions) {
 }
 
 // What the kernel refused goes to the other lane instead of into `completions`.
-unsigned P2pdmaLane::reap_direct(std::span<Completion> completions, bool wait) {
+unsigned BouncingLane::reap_direct(std::span<Completion> completions, bool wait) {
   const unsigned reaped = direct_->poll(completions, wait);
   unsigned count = 0;
   for (unsigned i = 0; i < reaped; ++i) {
     Completion completion = completions[i];
     const auto index = static_cast<std::uint32_t>(completion.cookie);
     Slot& slot = slots_[index];
-    slot.refusal = refusal_errno(completion.status);
+    slot.refusal = terms_.refusal_errno(completion.status);
     if (slot.refusal != 0) {
       slot.bounced = Reason::refused_late;
       start_bounce(index);
@@ -148,7 +110,7 @@ unsigned P2pdmaLane::reap_direct(std::span<Completion> completions, bool wait) {
   return count;
 }
 
-unsigned P2pdmaLane::reap_bounced(std::span<Completion> completions, bool wait) {
+unsigned BouncingLane::reap_bounced(std::span<Completion> completions, bool wait) {
   if (bounce_ == nullptr) return 0;
   const unsigned count = bounce_->poll(completions, wait);
   for (Completion& completion : completions.first(count)) {
@@ -159,7 +121,7 @@ unsigned P2pdmaLane::reap_bounced(std::span<Completion> completions, bool wait) 
   return count;
 }
 
-unsigned P2pdmaLane::poll(std::span<Completion> completions, bool wait) {
+unsigned BouncingLane::poll(std::span<Completion> completions, bool wait) {
   if (completions.empty()) return 0;
   unsigned count = 0;
   do {
@@ -174,12 +136,12 @@ unsigned P2pdmaLane::poll(std::span<Completion> completions, bool wait) {
   return count;
 }
 
-Completion P2pdmaLane::run(const Task& task) {
+Completion BouncingLane::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
-  Slot slot{.task = task, .bounced = unfit(task)};
+  Slot slot{.task = task, .bounced = terms_.unfit(task)};
   if (slot.bounced == Reason::none) {
     const Completion completion = direct_->run(direct_task(slot, task.cookie));
-    slot.refusal = refusal_errno(completion.status);
+    slot.refusal = terms_.refusal_errno(completion.status);
     if (slot.refusal == 0) return completion;
     slot.bounced = Reason::refused_late;
   }
@@ -191,7 +153,7 @@ Completion P2pdmaLane::run(const Task& task) {
   return completion;
 }
 
-void P2pdmaLane::forget_file(std::uint64_t file_id) {
+void BouncingLane::forget_file(std::uint64_t file_id) {
   direct_->forget_file(file_id);
   if (bounce_ != nullptr) bounce_->forget_file(file_id);
 }

@@ -1,0 +1,54 @@
+// The proof of one device with one storage, before the first direct byte: a block and a large piece, written from the
+// device's memory and read into it, on scratch of our own, and compared with what the host sees. A transfer that
+// succeeds proves nothing by itself: the CPU may have copied, or the fabric may have dropped the bytes.
+#pragma once
+
+#include <string>
+
+#include "device/device.h"
+#include "path/verdict.h"
+#include "storage/file.h"
+
+namespace penstock::core {
+
+struct Proof {
+  Reason reason = Reason::none;  // None: proven.
+  int error = 0;                 // The errno of a refusal.
+};
+
+struct SelfTest {
+  Proof read;
+  Proof write;
+};
+
+// How the bytes of a self-test travel between a descriptor with O_DIRECT and the device's memory.
+class SelfTestMover {
+ public:
+  virtual ~SelfTestMover() = default;
+  // Once, before the rest: the memory that will be moved.
+  virtual Proof prepare(std::byte* memory) = 0;
+  virtual Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
+  virtual Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
+  // What the failure of a move says, and a page cache that grew under it.
+  virtual Proof proof_of(const Status& status) = 0;
+  virtual Proof proof_of_copy() = 0;
+  // After each move whose bytes were right: whether it went directly, where there is more to be seen than the page
+  // cache.
+  virtual Proof look_back() { return {}; }
+};
+
+// Some milliseconds, and up to 1 MiB of the device's memory and of scratch. Scratch is a file without a name beside
+// `file`, or the file or partition `scratch_name` (may be overwritten; "": none) where that lies on the same storage.
+// Where there is neither, reads are tried on the file itself and writes are not.
+SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, File& file,
+                       const std::string& scratch_name);
+
+// A file system, or a block device that is used as it is.
+struct StorageKey {
+  dev_t device = 0;
+  bool is_block_device = false;
+  bool operator==(const StorageKey&) const = default;
+};
+StorageKey key_of(const FileFacts& file);
+
+}  // namespace penstock::core
