@@ -141,11 +141,25 @@ PathReport report_pagecache(const Machine& machine) {
 }
 
 PathReport report_vendor(const Machine& machine) {
-  return {PENSTOCK_PATH_VENDOR,
-          false,
-          PENSTOCK_REASON_NOT_BUILT,
-          {need_built(), need_gpu(machine), need_driver(machine), need_vendor_library(machine), need_nvidia_fs(machine),
-           need_nvidia_fs_storage(machine), need_udev(machine)}};
+  PathReport report{PENSTOCK_PATH_VENDOR,
+                    true,
+                    PENSTOCK_REASON_NONE,
+                    {need_gpu(machine), need_driver(machine), need_vendor_library(machine), need_nvidia_fs(machine),
+                     need_nvidia_fs_storage(machine), need_udev(machine)}};
+  const std::pair<const char*, int> reasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen)},
+                                                 {"gpu_driver", reason_of(core::Obstacle::gpu_driver)},
+                                                 {"vendor_library", PENSTOCK_REASON_VENDOR_LIBRARY_MISSING},
+                                                 {"nvidia_fs", PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                                                 {"nvidia_fs_storage", PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                                                 {"udev_database", PENSTOCK_REASON_VENDOR_REFUSED}};
+  for (const Need& need : report.needs) {
+    if (need.met != Tristate::no) continue;
+    const auto of_need = [&](const auto& one) { return std::string_view(one.first) == need.code; };
+    report.usable = false;
+    report.reason = std::find_if(std::begin(reasons), std::end(reasons), of_need)->second;
+    break;
+  }
+  return report;
 }
 
 PathReport report_bounce(const Machine& machine) {

@@ -108,7 +108,9 @@ void print_file(const ExplainSettings& settings, const penstock_file_info& info,
 std::string reason_text(const Verdict& verdict) {
   if (verdict.reason == PENSTOCK_REASON_NONE) return "";
   std::string text = fmt::format(" [{}] {}", verdict.reason_name(), verdict.sentence());
-  if (verdict.detail != 0) text += fmt::format(" (errno {}: {})", verdict.detail, strerror(verdict.detail));
+  constexpr int kCufileErrors = 5000;  // Numbers of cuFile's own begin behind it.
+  if (verdict.detail > kCufileErrors) text += fmt::format(" (cuFile error {})", verdict.detail);
+  else if (verdict.detail != 0) text += fmt::format(" (errno {}: {})", verdict.detail, strerror(verdict.detail));
   return text;
 }
 

@@ -33,7 +33,8 @@ const PathReport* path_of(const GdsPlatform& platform, int path) {
 
 // cuFile programs bring memory of their own, which cannot be offered to storage yet: p2pdma serves none of them.
 bool is_usable(const GdsPlatform& platform, int path) {
-  if (path == PENSTOCK_PATH_P2PDMA) return false;
+  // That these may be tried says nothing yet: their self-tests decide.
+  if (path == PENSTOCK_PATH_P2PDMA || path == PENSTOCK_PATH_VENDOR) return false;
   const PathReport* report = path_of(platform, path);
   return report != nullptr && report->usable;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "path/vendor/vendor_library.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -29,10 +30,14 @@ bool allows_posix(const Settings& settings) {
   return is_posix_alone(settings) || settings.is_on("properties.allow_compat_mode");
 }
 
-// p2pdma has nobody to serve unless device memory of some kind is offered to storage.
+// p2pdma has nobody to serve unless device memory of some kind is offered to storage, and the vendor path none without
+// NVIDIA's library and nvidia-fs. That one is forced makes it no direct path.
 bool has_gpu_path(const Config& config) {
   const bool offers_memory = config.nvidia_export || config.device == DeviceChoice::p2pmem;
   const auto serves_gpus = [&](PathId path) {
+    if (path == PathId::vendor) {
+      return vendor_outlook({.use = config.vendor, .library = config.vendor_library}) == Reason::none;
+    }
     return path != PathId::host && Session::is_built(path) && (path != PathId::p2pdma || offers_memory);
   };
   return std::any_of(config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count, serves_gpus);

@@ -8,8 +8,9 @@ namespace {
 constexpr std::uint64_t kBlock = 4096;  // What cuFile calls aligned.
 constexpr unsigned kGpuLevel = 3;
 
-CufileWay way_of(PathId path) {
-  switch (path) {
+CufileWay way_of(const Report& report) {
+  if (report.path_reason == Reason::vendor_not_direct) return CufileWay::posix;
+  switch (report.path) {
     case PathId::p2pdma: return CufileWay::p2p;
     case PathId::vendor: return CufileWay::nvfs;
     default: return CufileWay::posix;
@@ -32,7 +33,7 @@ CufileTransfer facts_of(Session& session, const RawRequest& request, const Outco
                           .ok = outcome.status.ok(),
                           .bytes = outcome.report.bytes,
                           .nanoseconds = nanoseconds_now() - began,
-                          .way = way_of(outcome.report.path),
+                          .way = way_of(outcome.report),
                           .unaligned = ((memory | file_offset | buffer_offset | request.size) % kBlock) != 0};
   const Counters& counters = session.counters();
   if (transfer.ok && transfer.bytes > 0) {

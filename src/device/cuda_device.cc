@@ -172,6 +172,13 @@ void CudaDevice::finish_blocking_copies(const void* memory) {
   api().cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address_of(memory));
 }
 
+Status CudaDevice::run_inside(const std::function<void()>& work) {
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), "enter the GPU's context");
+  work();
+  return success();
+}
+
 Result<void*> CudaDevice::allocate(std::size_t size) {
   constexpr const char* kStep = "allocate GPU memory";
   if (NvidiaExport* const own = exporter()) {

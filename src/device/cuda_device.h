@@ -36,6 +36,7 @@ class CudaDevice final : public Device {
   Status register_host(void* memory, std::size_t size) override;
   bool unregister_host(void* memory) override;
   void finish_blocking_copies(const void* memory) override;
+  Status run_inside(const std::function<void()>& work) override;
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override;
   bool allocates_mapped() const override { return exporter() != nullptr; }

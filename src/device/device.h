@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "base/status.h"
@@ -77,6 +78,12 @@ class Device {
   // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
   // copies of ours, which have another stream, find what they left. Where the device knows no such thing: nothing.
   virtual void finish_blocking_copies(const void* memory) = 0;
+  // Calls `work` with the device's context current, for libraries that go by it. Where contexts are unknown: just
+  // calls.
+  virtual Status run_inside(const std::function<void()>& work) {
+    work();
+    return success();
+  }
   // Device memory for the tools and tests; freed with release().
   virtual Result<void*> allocate(std::size_t size) = 0;
   virtual void release(void* memory) = 0;

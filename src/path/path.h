@@ -73,6 +73,8 @@ class Path {
   // Pinned host bytes that a lane of these options takes.
   virtual std::uint64_t lane_bytes(const LaneOptions& options) const = 0;
   virtual Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) = 0;
+  // Lets go of what the path itself keeps for the file. None of its chunks is in flight, and none will be.
+  virtual void forget_file(std::uint64_t) {}
 };
 
 }  // namespace penstock::core

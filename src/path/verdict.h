@@ -31,6 +31,13 @@ enum class Reason : std::uint8_t {
   self_test_no_room,
   no_scratch,
   refused_late,
+  vendor_library_missing,
+  vendor_is_ourselves,
+  vendor_incomplete,
+  nvidia_fs_missing,
+  vendor_refused,
+  vendor_not_direct,
+  vendor_off,
   obstacle = 32,  // And above: this and the number of an Obstacle of topology/.
 };
 constexpr unsigned kReasonCount = 160;
@@ -43,7 +50,7 @@ struct Verdict {
   PathId path = PathId::bounce;
   bool usable = false;
   Reason reason = Reason::none;  // For a usable path: none, or why it is slower than it could be.
-  int detail = 0;                // An errno that goes with the reason, or 0.
+  int detail = 0;                // An errno that goes with the reason, or a number of cuFile's from 5001 on; else 0.
 };
 
 constexpr Verdict usable(PathId path, Reason reason = Reason::none, int detail = 0) {

@@ -73,6 +73,8 @@ constexpr Word<DeviceChoice> kDeviceWords[] = {{"auto", DeviceChoice::automatic}
 constexpr Word<DirectIo> kDirectWords[] = {
     {"auto", DirectIo::automatic}, {"always", DirectIo::always}, {"never", DirectIo::never}};
 constexpr Word<bool> kSwitchWords[] = {{"on", true}, {"off", false}};
+constexpr Word<VendorUse> kVendorWords[] = {
+    {"auto", VendorUse::automatic}, {"force", VendorUse::force}, {"off", VendorUse::off}};
 constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
 
 Status number_from(std::uint64_t wish, const char* variable, std::uint64_t unit, std::uint64_t low, std::uint64_t high,
@@ -122,6 +124,17 @@ Status read_words(Config& config, const ConfigWishes& wishes, Environment enviro
   if (const char* word = environment("PENSTOCK_NVIDIA_EXPORT");
       word != nullptr && !parse_word(word, kSwitchWords, config.nvidia_export)) {
     return failure(Code::bad_setting, "understand the export of GPU memory (PENSTOCK_NVIDIA_EXPORT: on or off)");
+  }
+  if (const char* word = environment("PENSTOCK_VENDOR");
+      word != nullptr && !parse_word(word, kVendorWords, config.vendor)) {
+    return failure(Code::bad_setting, "understand the use of NVIDIA's library (PENSTOCK_VENDOR: auto, force or off)");
+  }
+  if (const char* path = environment("PENSTOCK_VENDOR_LIBRARY"); path != nullptr && path[0] != '\0') {
+    // By a name alone the loader would find ours.
+    if (path[0] != '/') {
+      return failure(Code::bad_setting, "understand NVIDIA's library (PENSTOCK_VENDOR_LIBRARY: an absolute path)");
+    }
+    config.vendor_library = path;
   }
   return success();
 }

@@ -10,6 +10,7 @@
 
 #include "base/environment.h"
 #include "base/status.h"
+#include "path/vendor/vendor_rules.h"
 #include "path/verdict.h"
 #include "session/denylist.h"
 
@@ -41,7 +42,9 @@ struct Config {
   bool cached_unaligned_writes = false;      // Through the page cache as a whole, not their ends alone.
   bool streams = true;                       // Whether requests on users' streams are served.
   bool stream_words = true;                  // Streams may be held by a wait for a value, where the device can.
-  std::string scratch;                       // What may be overwritten in self-tests of its storage: a path, or empty.
+  VendorUse vendor = VendorUse::automatic;
+  std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
+  std::string scratch;         // What may be overwritten in self-tests of its storage: a path, or empty.
   Denylist denylist;
 };
 

@@ -12,6 +12,7 @@
 #include "path/host/host_path.h"
 #include "path/null/null_path.h"
 #include "path/p2pdma/p2pdma_path.h"
+#include "path/vendor/vendor_path.h"
 #include "session/batch.h"
 #include "session/queue.h"
 #include "session/streams.h"
@@ -38,11 +39,20 @@ P2pdmaRules p2pdma_rules(const Config& config) {
           .scratch = config.scratch};
 }
 
+VendorRules vendor_rules(const Config& config) {
+  return {.use = config.vendor,
+          .strict = config.require == PathId::vendor,
+          .direct_io = config.direct_io != DirectIo::never,
+          .library = config.vendor_library,
+          .scratch = config.scratch};
+}
+
 const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
 
 std::unique_ptr<Path> make_path(PathId id, Storage& storage, DeviceSet& devices, const Config& config) {
   switch (id) {
     case PathId::p2pdma: return std::make_unique<P2pdmaPath>(storage, devices, machine_outlook(), p2pdma_rules(config));
+    case PathId::vendor: return std::make_unique<VendorPath>(storage, vendor_rules(config));
     case PathId::bounce: return std::make_unique<BouncePath>(storage);
     case PathId::host: return std::make_unique<HostPath>(storage);
     case PathId::null: return std::make_unique<NullPath>();
@@ -127,6 +137,7 @@ Status Session::deregister_file(std::uint64_t handle) {
     for (Queue* queue : queues_) queue->drain_file(*file);
   };
   for (drain(); files_.is_pinned(handle); drain()) ::usleep(kDrainPauseUs);
+  for (const auto& path : paths_) path->forget_file(file->id());
   (void)files_.finish(handle);
   return success();
 }
@@ -227,7 +238,9 @@ Status Session::choose(Checked& checked, bool staged) {
 }
 
 void Session::count(const Report& report, Op op) {
-  counters_.add(report.path, report.reason, op, report.bytes - report.bounced_bytes);
+  // What is forced although it is not direct is told from what is.
+  const bool is_forced = report.path_reason == Reason::vendor_not_direct;
+  counters_.add(report.path, is_forced ? report.path_reason : report.reason, op, report.bytes - report.bounced_bytes);
   if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
 }
 
@@ -390,16 +403,18 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& 
 
 Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& pool) {
   Transfer transfer(checked.input, plan, pool);
-  workers_.run(transfer, helpers_for(checked.input, plan));
+  workers_.run(transfer, helpers_for(checked, plan));
   Outcome outcome{transfer.status(), checked.report};
   tell(transfer, outcome.report);
   return outcome;
 }
 
-unsigned Session::helpers_for(const TransferInput& input, const Plan& plan) const {
+unsigned Session::helpers_for(const Checked& checked, const Plan& plan) const {
+  const TransferInput& input = checked.input;
   // Writers of one file queue up behind its inode's lock when the page cache takes part. Two keep it busy; more
   // only spin on it (measured on ext4: sixteen took 2.6 times the CPU of four, and were slower).
-  const bool one_writer_at_a_time = input.op == Op::write && plan.middle_way() == Way::buffered;
+  const bool one_writer_at_a_time =
+      input.op == Op::write && plan.middle_way() == Way::buffered && !checked.path->is_direct();
   const std::uint64_t most = one_writer_at_a_time ? 1 : config_.workers;
   const std::uint64_t shares =
       config_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / config_.share_min, 1);

@@ -111,7 +111,7 @@ class Session {
   Result<std::string> plan_text(const RawRequest& request, const PointerFacts& memory, unsigned lines_max);
 
   // Whether this version has the path, or only knows of it.
-  static bool is_built(PathId path) { return path != PathId::pagecache && path != PathId::vendor; }
+  static bool is_built(PathId path) { return path != PathId::pagecache; }
 
   // The most that one storage operation of a request moves from now on; queues keep to their own measure.
   void limit_operations(std::uint64_t bytes);
@@ -164,7 +164,7 @@ class Session {
   std::uint64_t chunk_for(const Checked& checked) const;
   Outcome move(const Checked& checked);
   Outcome move_small(const Checked& checked, const Plan& plan, LanePool& pool);
-  unsigned helpers_for(const TransferInput& input, const Plan& plan) const;
+  unsigned helpers_for(const Checked& checked, const Plan& plan) const;
   Outcome move_large(const Checked& checked, const Plan& plan, LanePool& pool);
   Result<Pools*> pools_for(Path& path, Device* device);
   RingBudget& budget_of(const Device* device);

@@ -100,4 +100,12 @@ struct NvidiaFs {
 };
 NvidiaFs read_nvidia_fs(const Root& root);
 
+// Requests of the whole machine that nvidia-fs has moved and that ended well. Nothing where it does not count them: its
+// module parameter rw_stats_enabled is off, or it is not loaded.
+struct NvidiaFsCounts {
+  std::uint64_t reads = 0;
+  std::uint64_t writes = 0;
+};
+std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root);
+
 }  // namespace penstock::core

@@ -14,7 +14,7 @@ Proof unpack(std::uint64_t word) {
 
 }  // namespace
 
-PairTable::Pair* PairTable::find(const Device* device, const StorageKey& storage) {
+const PairTable::Pair* PairTable::find(const Device* device, const StorageKey& storage) const {
   const unsigned count = count_.load(std::memory_order_acquire);
   for (unsigned i = 0; i < count; ++i) {
     if (pairs_[i].device == device && pairs_[i].storage == storage) return &pairs_[i];
@@ -40,9 +40,16 @@ Proof PairTable::find_or_test(const Device* device, const StorageKey& storage, O
   return op == Op::read ? result.read : result.write;
 }
 
+std::optional<Proof> PairTable::find_proof(const Device* device, const StorageKey& storage, Op op) const {
+  const Pair* pair = find(device, storage);
+  if (pair == nullptr) return std::nullopt;
+  return unpack(pair->proofs[static_cast<unsigned>(op)].load(std::memory_order_relaxed));
+}
+
 void PairTable::refuse(const Device* device, const StorageKey& storage, Op op, const Proof& why) {
-  if (Pair* pair = find(device, storage)) {
-    pair->proofs[static_cast<unsigned>(op)].store(pack(why), std::memory_order_relaxed);
+  if (const Pair* pair = find(device, storage)) {
+    pairs_[static_cast<std::size_t>(pair - pairs_.data())].proofs[static_cast<unsigned>(op)].store(
+        pack(why), std::memory_order_relaxed);
   }
 }
 

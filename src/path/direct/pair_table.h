@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include "path/direct/self_test.h"
 
@@ -15,6 +16,8 @@ class PairTable {
  public:
   // `test` finds out about a pair that is new.
   Proof find_or_test(const Device* device, const StorageKey& storage, Op op, const std::function<SelfTest()>& test);
+  // Nothing where the pair was not tested yet.
+  std::optional<Proof> find_proof(const Device* device, const StorageKey& storage, Op op) const;
   // From now on the pair is refused.
   void refuse(const Device* device, const StorageKey& storage, Op op, const Proof& why);
 
@@ -27,7 +30,7 @@ class PairTable {
     std::atomic<std::uint64_t> proofs[2] = {};  // By Op; a Proof in one word.
   };
 
-  Pair* find(const Device* device, const StorageKey& storage);
+  const Pair* find(const Device* device, const StorageKey& storage) const;
 
   std::array<Pair, kPairsMax> pairs_;
   std::atomic<unsigned> count_{0};

@@ -1,0 +1,88 @@
+#include "path/vendor/nvidia_fs_mover.h"
+
+#include <chrono>
+#include <thread>
+
+#include "topology/platform.h"
+
+namespace penstock::core {
+namespace {
+
+// The counters are the machine's: others may be at work, too. So a round is some requests of ours and then as long a
+// wait, and ours have to show in the difference; where the wait was not quiet, they have to show in every round.
+constexpr unsigned kRequestsOfRound = 8;
+constexpr unsigned kRounds = 3;
+
+}  // namespace
+
+NvidiaFsMover::NvidiaFsMover(VendorLibrary& library, Device& device, const std::string& root)
+    : library_(library), device_(device) {
+  if (Result<Root> opened = Root::open(root); opened.ok()) root_.emplace(std::move(*opened));
+}
+
+NvidiaFsMover::~NvidiaFsMover() {
+  if (handle_ != nullptr) library_.deregister_file(handle_);
+}
+
+Result<std::size_t> NvidiaFsMover::read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
+  return move(Op::read, fd, memory, size, offset);
+}
+
+Result<std::size_t> NvidiaFsMover::write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
+  return move(Op::write, fd, memory, size, offset);
+}
+
+Proof NvidiaFsMover::proof_of(const Status& status) {
+  return {Reason::vendor_refused, status.domain == Domain::os ? status.code : EFAULT};
+}
+
+std::optional<std::uint64_t> NvidiaFsMover::count(Op op) const {
+  if (!root_) return std::nullopt;
+  const std::optional<NvidiaFsCounts> counts = read_nvidia_fs_counts(*root_);
+  if (!counts) return std::nullopt;
+  return op == Op::read ? counts->reads : counts->writes;
+}
+
+Result<std::size_t> NvidiaFsMover::move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset) {
+  Result<std::size_t> moved = std::size_t{0};
+  const Status entered = device_.run_inside([&] {
+    moved =
+        op == Op::read ? library_.read(handle_, memory, size, offset) : library_.write(handle_, memory, size, offset);
+  });
+  if (!entered.ok()) return entered;
+  return moved;
+}
+
+Result<std::size_t> NvidiaFsMover::move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
+  using Clock = std::chrono::steady_clock;
+  if (fd_ != fd) {
+    if (handle_ != nullptr) library_.deregister_file(handle_);
+    handle_ = nullptr;
+    Result<void*> handle = nullptr;
+    const Status entered = device_.run_inside([&] { handle = library_.register_file(fd); });
+    if (!entered.ok()) return entered;
+    if (!handle.ok()) return handle.status();
+    handle_ = *handle;
+    fd_ = fd;
+  }
+  was_counted_ = false;
+  for (unsigned round = 0; round < kRounds; ++round) {
+    const std::optional<std::uint64_t> before = count(op);
+    const Clock::time_point began = Clock::now();
+    for (unsigned i = 0; i < kRequestsOfRound; ++i) {
+      const Result<std::size_t> moved = move_once(op, memory, size, offset);
+      if (!moved.ok() || *moved != size) return moved;
+    }
+    const Clock::duration took = Clock::now() - began;
+    const std::optional<std::uint64_t> after = count(op);
+    if (!before || !after || *after < *before) return size;  // Nothing is counted, or somebody began anew.
+    std::this_thread::sleep_for(took);
+    const std::uint64_t others = count(op).value_or(*after) - *after;
+    if (*after - *before < kRequestsOfRound + others) return size;
+    if (others == 0) break;
+  }
+  was_counted_ = true;
+  return size;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,38 @@
+// The bytes of a self-test by NVIDIA's library, with nvidia-fs's counters looked at before and after.
+#pragma once
+
+#include <optional>
+
+#include "device/device.h"
+#include "path/direct/self_test.h"
+#include "path/vendor/vendor_library.h"
+#include "topology/root.h"
+
+namespace penstock::core {
+
+class NvidiaFsMover final : public SelfTestMover {
+ public:
+  NvidiaFsMover(VendorLibrary& library, Device& device, const std::string& root);
+  ~NvidiaFsMover() override;
+
+  Proof prepare(std::byte*) override { return {}; }
+  Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
+  Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
+  Proof proof_of(const Status& status) override;
+  Proof proof_of_copy() override { return {Reason::vendor_not_direct}; }
+  Proof look_back() override { return {was_counted_ ? Reason::none : Reason::vendor_not_direct}; }
+
+ private:
+  Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset);
+  Result<std::size_t> move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset);
+  std::optional<std::uint64_t> count(Op op) const;
+
+  VendorLibrary& library_;
+  Device& device_;
+  std::optional<Root> root_;
+  int fd_ = -1;
+  void* handle_ = nullptr;
+  bool was_counted_ = false;
+};
+
+}  // namespace penstock::core

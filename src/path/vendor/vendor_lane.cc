@@ -1,0 +1,52 @@
+#include "path/vendor/vendor_lane.h"
+
+#include "path/vendor/vendor_path.h"
+
+namespace penstock::core {
+
+unsigned VendorLane::poll(std::span<Completion> completions, bool) {
+  if (completions.empty() || waiting_.empty()) return 0;
+  const Task task = waiting_.front();
+  waiting_.erase(waiting_.begin());
+  completions[0] = run(task);
+  return 1;
+}
+
+Completion VendorLane::run(const Task& task) {
+  Completion completion{.cookie = task.cookie,
+                        .file_offset = task.chunk.file_offset,
+                        .size = task.chunk.size,
+                        .way = path_.way_of(&device_, *task.file, task.op)};
+  Status status;
+  const Status entered = device_.run_inside([&] { status = move(task, completion.bytes); });
+  completion.status = entered.ok() ? status : entered;
+  return completion;
+}
+
+// A short read that does not end with the file goes on, as a short write does.
+Status VendorLane::move(const Task& task, std::uint64_t& moved) {
+  const Result<void*> handle = path_.handle_of(*task.file);
+  if (!handle.ok()) return handle.status();
+  VendorLibrary& library = path_.library();
+  while (moved < task.chunk.size) {
+    std::byte* const memory = task.memory + moved;
+    const std::uint64_t size = task.chunk.size - moved;
+    const std::uint64_t offset = task.chunk.file_offset + moved;
+    const Result<std::size_t> count = task.op == Op::read ? library.read(*handle, memory, size, offset)
+                                                          : library.write(*handle, memory, size, offset);
+    if (!count.ok()) return count.status();
+    if (*count > size)
+      return failure(Code::no_progress, "believe NVIDIA's library, which moved more than it was asked");
+    moved += *count;
+    if (*count == 0 || (task.op == Op::read && is_at_end(task, moved))) break;
+  }
+  const bool is_short_write = task.op == Op::write && moved < task.chunk.size;
+  return is_short_write ? failure(Code::no_progress, "write to the file by NVIDIA's library") : success();
+}
+
+bool VendorLane::is_at_end(const Task& task, std::uint64_t moved) {
+  const Result<std::uint64_t> size = storage_.size(task.file->own_descriptor());
+  return size.ok() && task.chunk.file_offset + moved >= *size;
+}
+
+}  // namespace penstock::core

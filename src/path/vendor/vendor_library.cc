@@ -1,0 +1,207 @@
+#include "path/vendor/vendor_library.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/process.h"
+#include "topology/platform.h"
+#include "topology/root.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kStep = "call NVIDIA's cuFile library";
+constexpr const char* kFile = "libcufile.so.0";
+constexpr const char* kOurMarker = "penstock_version";  // Exported by ours alone.
+constexpr std::int32_t kAlreadyOpen = 5026;
+constexpr std::int32_t kDescriptorKind = 1;  // A file descriptor, as opposed to a user-space file system.
+
+// As its interface lays them out.
+struct VendorError {
+  std::int32_t error;
+  std::int32_t cuda_error;
+};
+struct VendorDescriptor {
+  std::int32_t kind;
+  union {
+    int fd;
+    void* handle;
+  } file;
+  const void* operations;
+};
+static_assert(sizeof(VendorError) == 8 && sizeof(VendorDescriptor) == 24);
+
+template <typename Call>
+bool find(void* library, Call& call, const char* name) {
+  call = reinterpret_cast<Call>(::dlsym(library, name));
+  return call != nullptr;
+}
+
+// Its own symbols before ours, which may be in the global scope. Sanitizers cannot have that.
+int load_flags() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return RTLD_NOW | RTLD_LOCAL;
+#else
+  return RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
+#endif
+}
+
+Result<std::size_t> moved(ssize_t result, int error) {
+  if (result >= 0) return static_cast<std::size_t>(result);
+  if (result != -1) return os_failure(static_cast<int>(-result), kStep);
+  return os_failure(error != 0 ? error : EIO, kStep);
+}
+
+}  // namespace
+
+struct VendorLibrary::Calls {
+  VendorError (*open_driver)();
+  VendorError (*close_driver)();
+  VendorError (*register_file)(void** handle, VendorDescriptor* descriptor);
+  void (*deregister_file)(void* handle);
+  ssize_t (*read)(void* handle, void* memory, std::size_t size, off_t file_offset, off_t memory_offset);
+  ssize_t (*write)(void* handle, const void* memory, std::size_t size, off_t file_offset, off_t memory_offset);
+
+  bool load(void* library) {
+    // The second close is what programs call since CUDA 11.8: their header renames the first.
+    const bool can_close =
+        find(library, close_driver, "cuFileDriverClose_v2") || find(library, close_driver, "cuFileDriverClose");
+    return can_close && find(library, open_driver, "cuFileDriverOpen") &&
+           find(library, register_file, "cuFileHandleRegister") &&
+           find(library, deregister_file, "cuFileHandleDeregister") && find(library, read, "cuFileRead") &&
+           find(library, write, "cuFileWrite");
+  }
+};
+
+std::string find_vendor_library(const std::string& root_directory) {
+  const Result<Root> root = Root::open(root_directory);
+  if (!root.ok()) return {};
+  std::vector<std::string> folders;
+  const auto add_toolkit = [&](const std::string& toolkit) {
+    folders.push_back(toolkit + "/lib64");
+    for (const std::string& target : root->list(toolkit + "/targets")) {
+      folders.push_back(toolkit + "/targets/" + target + "/lib");
+    }
+  };
+  add_toolkit("/usr/local/cuda");  // A link to the one in use.
+  std::vector<std::string> names = root->list("/usr/local");
+  std::reverse(names.begin(), names.end());
+  for (const std::string& name : names) {
+    if (name.starts_with("cuda-")) add_toolkit("/usr/local/" + name);
+  }
+  for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"}) {
+    folders.emplace_back(folder);
+  }
+  for (const std::string& folder : folders) {
+    const std::string path = folder + "/" + kFile;
+    if (root->exists(path)) return root->is_machine() ? path : root_directory + path;
+  }
+  return {};
+}
+
+Reason look_at_vendor_file(const std::string& path) {
+  struct stat file {};
+  if (path.empty() || path[0] != '/' || ::stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return Reason::vendor_library_missing;
+  }
+  Dl_info own{};
+  struct stat own_file {};
+  const bool is_known = ::dladdr(reinterpret_cast<const void*>(&look_at_vendor_file), &own) != 0 &&
+                        own.dli_fname != nullptr && ::stat(own.dli_fname, &own_file) == 0;
+  const bool is_own = is_known && own_file.st_dev == file.st_dev && own_file.st_ino == file.st_ino;
+  return is_own ? Reason::vendor_is_ourselves : Reason::none;
+}
+
+std::string vendor_file(const VendorRules& rules) {
+  return rules.library.empty() ? find_vendor_library(rules.root) : rules.library;
+}
+
+Reason vendor_outlook(const VendorRules& rules) {
+  if (rules.use == VendorUse::off) return Reason::vendor_off;
+  if (const Reason reason = look_at_vendor_file(vendor_file(rules)); reason != Reason::none) return reason;
+  const Result<Root> root = Root::open(rules.root);
+  const NvidiaFs nvidia_fs = root.ok() ? read_nvidia_fs(*root) : NvidiaFs{};
+  return !nvidia_fs.is_loaded || nvidia_fs.storage_drivers.empty() ? Reason::nvidia_fs_missing : Reason::none;
+}
+
+std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, Proof& why_not) {
+  // One more than the count of forks at the first load; 0: nothing was loaded.
+  static std::atomic<std::uint32_t> loaded_after{0};
+  // Never destroyed: nothing of the library's is called at exit.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& open_ones = *new std::map<std::string, std::weak_ptr<VendorLibrary>>;
+
+  // Before the lock, which some other thread may have held as the process forked.
+  const std::uint32_t generation = fork_count() + 1;
+  if (const std::uint32_t first = loaded_after.load(); first != 0 && first != generation) {
+    why_not = {Reason::vendor_refused, ECHILD};
+    return nullptr;
+  }
+  const std::lock_guard lock(mutex);
+  if (std::shared_ptr<VendorLibrary> known = open_ones[path].lock()) return known;
+  why_not = {look_at_vendor_file(path)};
+  if (why_not.reason != Reason::none) return nullptr;
+  loaded_after.store(generation);
+  void* library = ::dlopen(path.c_str(), load_flags());
+  Calls calls{};
+  if (library == nullptr) why_not = {Reason::vendor_incomplete};
+  else if (::dlsym(library, kOurMarker) != nullptr) why_not = {Reason::vendor_is_ourselves};
+  else if (!calls.load(library)) why_not = {Reason::vendor_incomplete};
+  if (why_not.reason != Reason::none) {
+    if (library != nullptr) ::dlclose(library);
+    return nullptr;
+  }
+  const VendorError opened = calls.open_driver();
+  // Whoever opened it already closes it, too.
+  const bool owns_driver = opened.error == 0;
+  if (!owns_driver && opened.error != kAlreadyOpen) {
+    why_not = {Reason::vendor_refused, opened.error};
+    return nullptr;
+  }
+  std::shared_ptr<VendorLibrary> made(new VendorLibrary(calls, owns_driver));
+  open_ones[path] = made;
+  return made;
+}
+
+VendorLibrary::VendorLibrary(const Calls& calls, bool owns_driver)
+    : calls_(std::make_unique<const Calls>(calls)), owns_driver_(owns_driver), forks_(fork_count()) {}
+
+VendorLibrary::~VendorLibrary() {
+  if (owns_driver_ && forks_ == fork_count()) (void)calls_->close_driver();
+}
+
+Result<void*> VendorLibrary::register_file(int fd) {
+  VendorDescriptor descriptor{};
+  descriptor.kind = kDescriptorKind;
+  descriptor.file.fd = fd;
+  void* handle = nullptr;
+  const VendorError result = calls_->register_file(&handle, &descriptor);
+  if (result.error != 0) return os_failure(result.error, kStep);
+  return handle;
+}
+
+void VendorLibrary::deregister_file(void* handle) {
+  if (forks_ == fork_count()) calls_->deregister_file(handle);
+}
+
+Result<std::size_t> VendorLibrary::read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset) {
+  errno = 0;
+  const ssize_t result = calls_->read(handle, memory, size, static_cast<off_t>(offset), 0);
+  return moved(result, errno);
+}
+
+Result<std::size_t> VendorLibrary::write(void* handle, const std::byte* memory, std::size_t size,
+                                         std::uint64_t offset) {
+  errno = 0;
+  const ssize_t result = calls_->write(handle, memory, size, static_cast<off_t>(offset), 0);
+  return moved(result, errno);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,54 @@
+// NVIDIA's own libcufile.so.0, loaded by an absolute path and called through pointers. It has the SONAME and the
+// symbols of ours, so it is never loaded by name, its own calls bind to itself first, and a file that turns out to be
+// ours is refused. One for a process and path, shared by sessions; its driver is open while it lives. Never unloaded:
+// threads of its own may run in it. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "path/direct/self_test.h"
+#include "path/vendor/vendor_rules.h"
+
+namespace penstock::core {
+
+// The first of the CUDA toolkit's usual places that has the library, newest toolkit first, as an absolute path of this
+// process; "" where none has. `root` is where they are looked for.
+std::string find_vendor_library(const std::string& root);
+
+// What the rules name, or what is found.
+std::string vendor_file(const VendorRules& rules);
+
+// Without loading it: vendor_library_missing, vendor_is_ourselves where it is the file that holds this code, or none.
+Reason look_at_vendor_file(const std::string& path);
+
+// Without loading it, too: whether it may be direct on this machine, or why not.
+Reason vendor_outlook(const VendorRules& rules);
+
+class VendorLibrary {
+ public:
+  // Null, and why: vendor_library_missing, vendor_is_ourselves, vendor_incomplete, or vendor_refused with the number
+  // of its error where its driver does not open. ECHILD in a process that was forked after it had been loaded.
+  static std::shared_ptr<VendorLibrary> open(const std::string& path, Proof& why_not);
+  ~VendorLibrary();
+  VendorLibrary(const VendorLibrary&) = delete;
+  VendorLibrary& operator=(const VendorLibrary&) = delete;
+
+  // Failures carry an errno, or a number of the library's own from 5001 on, both as of the operating system. The caller
+  // has the memory's device entered (Device::run_inside).
+  Result<void*> register_file(int fd);
+  void deregister_file(void* handle);
+  Result<std::size_t> read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset);
+  Result<std::size_t> write(void* handle, const std::byte* memory, std::size_t size, std::uint64_t offset);
+
+ private:
+  struct Calls;
+  VendorLibrary(const Calls& calls, bool owns_driver);
+
+  const std::unique_ptr<const Calls> calls_;
+  const bool owns_driver_;
+  const std::uint32_t forks_;
+};
+
+}  // namespace penstock::core

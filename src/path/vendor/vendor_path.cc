@@ -1,0 +1,118 @@
+#include "path/vendor/vendor_path.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "path/vendor/nvidia_fs_mover.h"
+#include "path/vendor/vendor_lane.h"
+
+namespace penstock::core {
+
+VendorPath::~VendorPath() {
+  for (const auto& [file, handle] : handles_) library_->deregister_file(handle);
+}
+
+// ---- Verdicts ------------------------------------------------------------------------------------------------------
+
+Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
+  const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::vendor, reason, detail); };
+  if (!memory.needs_device()) return refuse(Reason::host_memory);
+  if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
+  if (file.facts().denied) return refuse(Reason::denied);
+  if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
+  if (rules_.use == VendorUse::off) return refuse(Reason::vendor_off);
+  if (!rules_.direct_io) return refuse(Reason::direct_io_off);
+  if (const Proof proof = library_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
+  if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
+  const Proof proof = pairs_.find_or_test(memory.device, key_of(file.facts()), op, [&] {
+    NvidiaFsMover mover(*library_, *memory.device, rules_.root);
+    return run_self_test(storage_, mover, *memory.device, file, rules_.scratch);
+  });
+  if (proof.reason == Reason::none) return usable(PathId::vendor);
+  if (proof.reason == Reason::vendor_not_direct && may_be_copied()) return usable(PathId::vendor, proof.reason);
+  return refuse(proof.reason, proof.error);
+}
+
+Proof VendorPath::library_proof() {
+  if (!is_library_known_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(library_mutex_);
+    if (!is_library_known_.load(std::memory_order_relaxed)) {
+      library_proof_ = open_library();
+      is_library_known_.store(true, std::memory_order_release);
+    }
+  }
+  return library_proof_;
+}
+
+// Foreign code comes last, and only where it could be of use.
+Proof VendorPath::open_library() {
+  const Reason outlook = vendor_outlook(rules_);
+  const bool is_forced = outlook == Reason::nvidia_fs_missing && rules_.use == VendorUse::force;
+  if (outlook != Reason::none && !is_forced) return {outlook};
+  Proof why_not;
+  library_ = VendorLibrary::open(vendor_file(rules_), why_not);
+  return library_ != nullptr ? Proof{} : why_not;
+}
+
+// The room for the bytes runs out for bounce, too.
+int VendorPath::refusal_errno(const Status& status) {
+  if (status.ok() || status.is(Code::device_lost)) return 0;
+  if (status.domain != Domain::os) return EIO;
+  switch (status.code) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return 0;
+    default: return status.code;
+  }
+}
+
+void VendorPath::refuse_late(const Device* device, File& file, Op op, int error) {
+  pairs_.refuse(device, key_of(file.facts()), op, {Reason::refused_late, error});
+}
+
+// ---- Lanes ---------------------------------------------------------------------------------------------------------
+
+// Of the bounced part. It is pinned when something is first bounced, if ever.
+std::uint64_t VendorPath::lane_bytes(const LaneOptions& options) const {
+  return rules_.strict ? 0 : options.depth * options.chunk_max;
+}
+
+Result<std::unique_ptr<Lane>> VendorPath::open_lane(const LaneOptions& options) {
+  PENSTOCK_INVARIANT(options.device != nullptr);
+  if (library_proof().reason != Reason::none) return failure(Code::path_refused, "open NVIDIA's library");
+  DirectTerms& terms = *this;
+  return std::unique_ptr<Lane>(std::make_unique<BouncingLane>(
+      terms, storage_, std::make_unique<VendorLane>(*this, storage_, *options.device, options.depth), options,
+      rules_.strict));
+}
+
+Way VendorPath::way_of(const Device* device, File& file, Op op) const {
+  const std::optional<Proof> proof = pairs_.find_proof(device, key_of(file.facts()), op);
+  return proof && proof->reason == Reason::none ? Way::direct : Way::buffered;
+}
+
+// ---- Handles -------------------------------------------------------------------------------------------------------
+
+Result<void*> VendorPath::handle_of(File& file) {
+  {
+    const std::shared_lock lock(handles_mutex_);
+    if (const auto known = handles_.find(file.id()); known != handles_.end()) return known->second;
+  }
+  const std::lock_guard lock(handles_mutex_);
+  if (const auto known = handles_.find(file.id()); known != handles_.end()) return known->second;
+  const Result<int> fd = file.descriptor(Way::direct);
+  if (!fd.ok()) return fd.status();
+  const Result<void*> handle = library_->register_file(*fd);
+  if (handle.ok()) handles_.emplace(file.id(), *handle);
+  return handle;
+}
+
+void VendorPath::forget_file(std::uint64_t file_id) {
+  const std::lock_guard lock(handles_mutex_);
+  const auto known = handles_.find(file_id);
+  if (known == handles_.end()) return;
+  library_->deregister_file(known->second);
+  handles_.erase(known);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,60 @@
+// NVIDIA's library and its kernel module nvidia-fs move the bytes, where these two serve the file's storage directly.
+// A self-test has to show that, by nvidia-fs's own counters: in its compatibility mode that library copies by the CPU
+// like ours, only slower. Docs: docs/direct.md.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "path/direct/bouncing_lane.h"
+#include "path/direct/pair_table.h"
+#include "path/path.h"
+#include "path/vendor/vendor_library.h"
+#include "path/vendor/vendor_rules.h"
+
+namespace penstock::core {
+
+class VendorPath final : public Path, private DirectTerms {
+ public:
+  VendorPath(Storage& storage, const VendorRules& rules) : storage_(storage), rules_(rules) {}
+  ~VendorPath() override;
+
+  PathId id() const override { return PathId::vendor; }
+  Verdict judge(File& file, const PointerFacts& memory, Op op) override;
+  bool is_direct() const override { return true; }
+  // Any alignment is the library's own affair.
+  Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max, .staged = false}; }
+  std::uint64_t lane_bytes(const LaneOptions& options) const override;
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  void forget_file(std::uint64_t file_id) override;
+
+  // For its lanes, which exist once a verdict was "usable".
+  VendorLibrary& library() { return *library_; }
+  Result<void*> handle_of(File& file);
+  // Buffered where the path is forced, and not direct.
+  Way way_of(const Device* device, File& file, Op op) const;
+
+ private:
+  Reason unfit(const Task&) override { return Reason::none; }
+  Task direct_task(const Task& task) override { return task; }
+  int refusal_errno(const Status& status) override;
+  void refuse_late(const Device* device, File& file, Op op, int error) override;
+
+  bool may_be_copied() const { return rules_.use == VendorUse::force && !rules_.strict; }
+  Proof library_proof();
+  Proof open_library();
+
+  Storage& storage_;
+  const VendorRules rules_;
+  PairTable pairs_;
+  std::mutex library_mutex_;
+  std::atomic<bool> is_library_known_{false};  // What follows is set, and stays.
+  Proof library_proof_;
+  std::shared_ptr<VendorLibrary> library_;
+  std::shared_mutex handles_mutex_;
+  std::unordered_map<std::uint64_t, void*> handles_;  // By File::id().
+};
+
+}  // namespace penstock::core

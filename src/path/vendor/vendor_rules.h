@@ -1,0 +1,24 @@
+// What configuration says of the vendor path. Values only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::core {
+
+enum class VendorUse : std::uint8_t {
+  automatic,  // Where its self-test says that it is direct.
+  force,      // Also where it is not.
+  off,
+};
+
+struct VendorRules {
+  VendorUse use = VendorUse::automatic;
+  bool strict = false;     // Nothing is bounced, and nothing that is not direct is taken.
+  bool direct_io = true;   // False: configuration wants none, and the path refuses.
+  std::string library;     // An absolute path; "": the CUDA toolkit's usual places.
+  std::string scratch;     // What may be overwritten in self-tests of the storage that it lies on; a path, or empty.
+  std::string root = "/";  // Where /proc and the toolkit are looked for.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,156 @@
+// NVIDIA's library without a GPU, under its own name: memory is moved by pread and pwrite. FAKE_VENDOR says how it
+// behaves, read at each call:
+//
+//   direct    counts its requests in the statistics of a fake nvidia-fs, the file FAKE_VENDOR_STATS
+//   compat    counts nothing
+//   closed    its driver does not open: 5001     refusing  it registers no file: 5027
+//   wrong     says that it moved, and did not    short     moves a third at a time
+//   errno     -1, with EIO                       negative  the number 5011 of its own, below zero
+//   full      -1, with ENOSPC, for writes
+#include "fakes/fake_vendor/fake_vendor.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+namespace {
+
+constexpr std::size_t kBlock = 512;
+constexpr std::size_t kPage = 4096;
+std::mutex mutex;
+int counted[2] = {};
+
+struct Error {
+  std::int32_t error;
+  std::int32_t cuda_error;
+};
+struct Descriptor {
+  std::int32_t kind;
+  union {
+    int fd;
+    void* handle;
+  } file;
+  const void* operations;
+};
+struct Handle {
+  int direct;
+  int cached;
+};
+
+bool is(const char* word) {
+  const char* script = std::getenv("FAKE_VENDOR");
+  return std::strcmp(script == nullptr ? "compat" : script, word) == 0;
+}
+
+void count(bool write) {
+  const char* path = std::getenv("FAKE_VENDOR_STATS");
+  if (path == nullptr) return;
+  counted[write ? 1 : 0] += 1;
+  const std::string name = std::string(path) + ".new";
+  if (FILE* file = std::fopen(name.c_str(), "we")) {
+    std::fprintf(file, "NVFS Driver(version: 2.28.4)\nReads\t\t\t\t: n=%d ok=%d err=0 readMiB=1\n", counted[0],
+                 counted[0]);
+    std::fprintf(file, "Reads\t\t\t\t: Bandwidth(MiB/s)=0 Avg-Latency(usec)=0\n");
+    std::fprintf(file, "Writes\t\t\t\t: n=%d ok=%d err=0 writeMiB=1\n", counted[1], counted[1]);
+    std::fclose(file);
+    std::rename(name.c_str(), path);
+  }
+}
+
+ssize_t fail(int error) {
+  errno = error;
+  return -1;
+}
+
+// Around the page cache where the kernel takes it, whatever the memory.
+ssize_t move(const Handle& handle, bool write, char* memory, std::size_t size, off_t offset) {
+  if (((static_cast<std::size_t>(offset) | size) % kBlock) != 0) {
+    return write ? ::pwrite(handle.cached, memory, size, offset) : ::pread(handle.cached, memory, size, offset);
+  }
+  char* own = static_cast<char*>(std::aligned_alloc(kPage, (size + kPage - 1) & ~(kPage - 1)));
+  if (write) std::memcpy(own, memory, size);
+  const ssize_t moved = write ? ::pwrite(handle.direct, own, size, offset) : ::pread(handle.direct, own, size, offset);
+  if (!write && moved > 0) std::memcpy(memory, own, static_cast<std::size_t>(moved));
+  std::free(own);
+  return moved;
+}
+
+}  // namespace
+
+extern "C" {
+
+FakeVendorSeen fake_vendor_seen;
+
+Error cuFileGetVersion(int* version) {
+  *version = 1990;
+  return {};
+}
+
+Error cuFileDriverOpen() {
+  if (is("closed")) return {5001, 0};
+  fake_vendor_seen.opens += 1;
+  return {};
+}
+
+#ifndef FAKE_VENDOR_INCOMPLETE
+Error cuFileDriverClose_v2() {
+  fake_vendor_seen.closes += 1;
+  return {};
+}
+Error cuFileDriverClose() { return cuFileDriverClose_v2(); }
+#endif
+
+Error cuFileHandleRegister(void** handle, Descriptor* descriptor) {
+  if (is("refusing") || descriptor->kind != 1) return {5027, 0};
+  if ((::fcntl(descriptor->file.fd, F_GETFL) & O_DIRECT) == 0) return {5020, 0};
+  const std::string name = "/proc/self/fd/" + std::to_string(descriptor->file.fd);
+  int cached = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
+  if (cached < 0) cached = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  *handle = new Handle{descriptor->file.fd, cached};
+  const std::lock_guard lock(mutex);
+  fake_vendor_seen.files += 1;
+  fake_vendor_seen.registrations += 1;
+  return {};
+}
+
+void cuFileHandleDeregister(void* handle) {
+  ::close(static_cast<Handle*>(handle)->cached);
+  delete static_cast<Handle*>(handle);
+  const std::lock_guard lock(mutex);
+  fake_vendor_seen.files -= 1;
+}
+
+ssize_t cuFileRead(void* handle, void* memory, std::size_t size, off_t offset, off_t memory_offset) {
+  const std::lock_guard lock(mutex);
+  fake_vendor_seen.reads += 1;
+  cuFileGetVersion(&fake_vendor_seen.version);
+  if (is("errno")) return fail(EIO);
+  if (is("negative")) return -5011;
+  if (is("wrong")) return static_cast<ssize_t>(size);
+  if (is("direct") || is("short")) count(false);
+  if (is("short")) size = std::max<std::size_t>(size / 3, 1);
+  return move(*static_cast<Handle*>(handle), false, static_cast<char*>(memory) + memory_offset, size, offset);
+}
+
+ssize_t cuFileWrite(void* handle, const void* memory, std::size_t size, off_t offset, off_t memory_offset) {
+  const std::lock_guard lock(mutex);
+  fake_vendor_seen.writes += 1;
+  if (is("errno")) return fail(EIO);
+  if (is("full")) return fail(ENOSPC);
+  if (is("negative")) return -5011;
+  if (is("wrong")) return static_cast<ssize_t>(size);
+  if (is("direct") || is("short")) count(true);
+  if (is("short")) size = std::max<std::size_t>(size / 3, 1);
+  char* bytes = const_cast<char*>(static_cast<const char*>(memory)) + memory_offset;
+  return move(*static_cast<Handle*>(handle), true, bytes, size, offset);
+}
+
+}  // extern "C"
