@@ -13,6 +13,7 @@
 #include "bench_report.h"
 #include "bench_settings.h"
 #include "bench_verify.h"
+#include "bench_versus.h"
 #include "context.h"
 #include "failure.h"
 #include "files.h"
@@ -33,6 +34,7 @@ constexpr const char* kExamples =
     "  penstock bench data --rw randread --bs 4k --depth 64 --time 10  random reads for ten seconds\n"
     "  penstock bench data --rw write --verify --overwrite && penstock bench data --verify\n"
     "  penstock bench data --require p2pdma --json                     fails if any byte took another way\n"
+    "  penstock bench --versus /usr/local/cuda/lib64/libcufile.so.0    this library against that one, in turns\n"
     "The library's own settings (PENSTOCK_IO_URING=off, PENSTOCK_RING_MIB, ...) count and are printed.\n"
     "Exit code: 0 done, 1 failed or --require not met, 2 wrong usage, 77 if there is no such GPU.";
 
@@ -218,7 +220,7 @@ int run_bench(const BenchSettings& settings) {
 }
 
 void add_what(CLI::App* command, BenchSettings& settings) {
-  command->add_option("FILE", settings.file, "A regular file or a block device")->required();
+  command->add_option("FILE", settings.file, "A regular file or a block device");
   command->add_option("--rw", settings.operation, "read, write, randread or randwrite")
       ->check(CLI::IsMember({"read", "write", "randread", "randwrite"}))
       ->capture_default_str();
@@ -252,6 +254,32 @@ void add_how(CLI::App* command, BenchSettings& settings) {
   command->add_flag("--json", settings.json, "For programs");
 }
 
+void add_versus(CLI::App* command, BenchSettings& settings) {
+  command->add_option(
+      "--versus", settings.versus,
+      "Another libcufile.so.0: whole reads, latencies and a write of both, in turns. FILE is only read, "
+      "and made for the time where there is none; goes with --size, --pairs, --device, --json");
+  command->add_option("--pairs", settings.pairs, "Turns of each with --versus")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+// Options that would be passed over are refused.
+void check_words(const CLI::App& command, const BenchSettings& settings) {
+  const auto goes_with_versus = [](const std::string& name) {
+    return name == "--versus" || name == "--pairs" || name == "--size" || name == "--device" || name == "--json" ||
+           name == "FILE";
+  };
+  const bool versus = command.count("--versus") > 0;
+  for (const CLI::Option* option : command.get_options()) {
+    if (versus && option->count() > 0 && !goes_with_versus(option->get_name())) {
+      throw Failure(fmt::format("{} does not go with --versus", option->get_name()), kUsage);
+    }
+  }
+  if (!versus && command.count("--pairs") > 0) throw Failure("--pairs goes with --versus", kUsage);
+  if (!versus && settings.file.empty()) throw Failure("FILE is required; see 'penstock bench --help'", kUsage);
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, int& exit_code) {
@@ -259,8 +287,12 @@ void add_bench(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("bench", "Measure reads or writes of a file");
   add_what(command, *settings);
   add_how(command, *settings);
+  add_versus(command, *settings);
   command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = run_bench(*settings); });
+  command->callback([settings, command, &exit_code] {
+    check_words(*command, *settings);
+    exit_code = settings->versus.empty() ? run_bench(*settings) : run_bench_versus(*settings);
+  });
 }
 
 }  // namespace penstock::tools

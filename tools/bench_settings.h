@@ -29,6 +29,8 @@ struct BenchSettings {
   bool drop_cache = false;
   bool warm = false;
   bool json = false;
+  std::string versus;  // Another cuFile library: a comparison with it, and nothing of the above but file, size, device.
+  unsigned pairs = 5;
 
   bool is_write() const { return operation.ends_with("write"); }
   bool is_random() const { return operation.starts_with("rand"); }

@@ -1,4 +1,5 @@
-// `penstock check [--root DIR] [--json]`. Exit code 0: the bounce path is usable. 1: it is not. 2: wrong usage.
+// `penstock check [--root DIR] [--json]`. Exit code 0: the bounce path is usable. 1: it is not, or the environment's
+// settings make no sense. 2: wrong usage.
 //
 // The JSON document, whose keys and codes are stable (new ones may come):
 //   schema            1
@@ -27,7 +28,9 @@
 //   paths[]           best first: path, usable (p2pdma: nothing is known that forbids a try), reason, sentence, remedy,
 //                     needs[] {code, state ("ok", "missing", "unknown"), text, remedy}; p2pdma's needs are the
 //                     obstacles of the pair that is best off
-//   usable            the exit code as a truth: the bounce path is usable
+//   settings          null with --root; else in_force {name: value}, unknown[] (PENSTOCK_... names that nothing reads),
+//                     error (why no session opens with them, or null)
+//   usable            the exit code as a truth: the bounce path is usable, and the settings are
 #include "check.h"
 
 #include <fmt/format.h>
@@ -62,7 +65,8 @@ constexpr const char* kExamples =
     "  penstock check                      this machine\n"
     "  penstock check --json               the same for a program\n"
     "  penstock check --root captured/     a machine captured with scripts/capture-machine, unpacked\n"
-    "Exit code: 0 if the bounce path is usable, 1 if it is not, 2 wrong usage.";
+    "Exit code: 0 if the bounce path is usable, 1 if it is not or the environment's settings make no sense, 2\n"
+    "wrong usage.";
 
 struct CheckSettings {
   std::string root;  // A captured machine; "" for this one.
@@ -186,10 +190,24 @@ void print_path(Page& page, const PathReport& report) {
   }
   page.wrap(fmt::format("  {:<10} ", penstock_path_name(report.path)), headline);
   for (const Need& need : report.needs) {
-    if (std::string_view(need.code) == "not_built") continue;  // The headline says it.
     page.wrap(fmt::format("    {:<8} {:<18} ", state_name(need.met), need.code), need.text);
     if (need.met != Tristate::yes && !need.remedy.empty()) page.wrap("             -> ", need.remedy);
+    // Nothing else helps where there is no GPU; --json has the rest.
+    if (need.met == Tristate::no && std::string_view(need.code) == "gpu") break;
   }
+}
+
+void print_environment(Page& page, const Probe& probe) {
+  const EnvironmentSettings& settings = probe.environment;
+  if (settings.known.empty() && settings.unknown.empty() && probe.environment_error.empty()) return;
+  page.section("Settings of the environment");
+  for (const auto& [name, value] : settings.known) page.row(name + " ", value);
+  for (const auto& [name, value] : settings.unknown) {
+    const std::string nearest = nearest_setting(name);
+    page.wrap("  ", fmt::format("{} is no setting of Penstock's, and without effect{}", name,
+                                nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  }
+  if (!probe.environment_error.empty()) page.wrap("  ", "no session opens with these: " + probe.environment_error);
 }
 
 std::string print_text(const Machine& machine, const std::vector<PathReport>& paths) {
@@ -202,6 +220,7 @@ std::string print_text(const Machine& machine, const std::vector<PathReport>& pa
   const std::vector<PeerPair> pairs = peer_pairs(machine);
   print_pairs(page, machine, pairs);
   print_limits(page, machine);
+  if (machine.probe) print_environment(page, *machine.probe);
   page.section("Paths, best first");
   for (const PathReport& report : paths) print_path(page, report);
   return page.text();
@@ -270,6 +289,15 @@ Json probe_json(const std::optional<Probe>& probe) {
                        {"stand_in", device.stand_in != 0}});
   }
   return {{"kind", probe->device_kind}, {"reason", probe->device_reason}, {"devices", devices}};
+}
+
+Json settings_json(const std::optional<Probe>& probe) {
+  if (!probe) return nullptr;
+  Json in_force = Json::object(), unknown = Json::array();
+  for (const auto& [name, value] : probe->environment.known) in_force[name] = value;
+  for (const auto& [name, value] : probe->environment.unknown) unknown.push_back(name);
+  const std::string& error = probe->environment_error;
+  return {{"in_force", in_force}, {"unknown", unknown}, {"error", error.empty() ? Json(nullptr) : Json(error)}};
 }
 
 Json stack_json(const BlockDevice& device) {
@@ -365,6 +393,7 @@ std::string print_json(const Machine& machine, const std::vector<PathReport>& pa
                    {"command_line", machine.iommu.command_line_words}};
   json["io_uring"] = io_uring_json(machine);
   json["locked_memory"] = locked_memory_json(machine);
+  json["settings"] = settings_json(machine.probe);
   json["paths"] = paths_json(paths);
   json["usable"] = usable;
   // Names of files need not be UTF-8; JSON must be.
@@ -374,9 +403,10 @@ std::string print_json(const Machine& machine, const std::vector<PathReport>& pa
 int run_check(const CheckSettings& settings) {
   const Machine machine = read_machine(open_machine_root(settings.root), settings.root);
   const std::vector<PathReport> paths = report_paths(machine);
-  const bool usable = std::any_of(paths.begin(), paths.end(), [](const PathReport& report) {
-    return report.path == PENSTOCK_PATH_BOUNCE && report.usable;
-  });
+  const bool can_open = !machine.probe || machine.probe->environment_error.empty();
+  const bool usable = can_open && std::any_of(paths.begin(), paths.end(), [](const PathReport& report) {
+                        return report.path == PENSTOCK_PATH_BOUNCE && report.usable;
+                      });
   const std::string text = settings.json ? print_json(machine, paths, usable) : print_text(machine, paths);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return usable ? kSuccess : kFailed;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "environment.h"
 #include "penstock/penstock.hpp"
 #include "topology/file_system.h"
 #include "topology/peer_route.h"
@@ -19,6 +20,9 @@ struct Probe {
   int io_uring_error = 0;     // The errno that a small ring ends with, or 0.
   std::string device_kind;    // "cuda", "host"; "" where no session opens.
   std::string device_reason;  // What stood in the way of cuda, or of the session.
+  EnvironmentSettings environment;
+  std::string environment_error;  // Why no session opens with these settings; "" where one does.
+  bool exports_gpu_memory = false;
   std::vector<penstock_device_info> devices;
 };
 

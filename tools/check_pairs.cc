@@ -13,7 +13,33 @@ constexpr unsigned kPeersMax = 16;  // For people; JSON has them all.
 auto obstruction_of(const PeerPair& pair) {
   const auto stops =
       std::count_if(pair.findings.begin(), pair.findings.end(), [](const core::Finding& one) { return one.stops(); });
-  return std::tuple(stops, pair.findings.size(), pair.write_findings.size());
+  return std::tuple(stops, pair.findings.size(), pair.write_findings.size(), pair.distance);
+}
+
+constexpr unsigned kUnseen = 1000;
+
+// Bridges to pass; what passes a processor is farther than whatever does not.
+unsigned distance_between(const core::PciDevice& peer, const core::PciDevice& drive) {
+  if (peer.address == drive.address) return 0;
+  const auto [mine, theirs] =
+      std::mismatch(peer.bridges.begin(), peer.bridges.end(), drive.bridges.begin(), drive.bridges.end());
+  const auto bridges = static_cast<unsigned>((peer.bridges.end() - mine) + (drive.bridges.end() - theirs));
+  switch (core::pci_relation(peer, drive)) {
+    case core::PciRelation::same_switch: return 1 + bridges;
+    case core::PciRelation::same_host_bridge: return 100 + bridges;
+    case core::PciRelation::different_host_bridges: break;
+  }
+  return (peer.numa_node == drive.numa_node ? 200 : 300) + bridges;
+}
+
+unsigned distance_to(const Machine& machine, const core::PciDevice& peer, const core::BlockDevice& storage) {
+  unsigned farthest = 0;
+  for (const core::BlockDevice& below : storage.slaves) {
+    farthest = std::max(farthest, distance_to(machine, peer, below));
+  }
+  if (!storage.slaves.empty()) return farthest;
+  const core::PciDevice* drive = machine.device(storage.pci_address);
+  return drive == nullptr ? kUnseen : distance_between(peer, *drive);
 }
 
 // Memory is never a drive's, and a row for each would be too many.
@@ -55,6 +81,9 @@ std::vector<PeerPair> peer_pairs(const Machine& machine) {
       core::append(pair.findings, file_system.findings);
       if (file_system.stack) {
         core::append(pair.findings, core::bus_findings(machine, peer->address, *file_system.stack));
+        pair.distance = distance_to(machine, *peer, *file_system.stack);
+      } else {
+        pair.distance = kUnseen;
       }
       pairs.push_back(std::move(pair));
     }

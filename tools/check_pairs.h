@@ -18,6 +18,7 @@ struct PeerPair {
   const core::FileSystem* file_system = nullptr;
   core::Findings findings;        // Kernel, device, mount, block devices, bus.
   core::Findings write_findings;  // What stands in the way of writes besides.
+  unsigned distance = 0;          // Of the farthest drive under it, in steps over the bus; for comparing alone.
 
   bool can_read() const { return core::first_stop(findings) == nullptr; }
   bool can_write() const { return can_read() && core::first_stop(write_findings) == nullptr; }
@@ -25,7 +26,7 @@ struct PeerPair {
 
 // Device by device, then in the order of mounting.
 std::vector<PeerPair> peer_pairs(const Machine& machine);
-// Where the least stands in the way; null where there are none.
+// Where the least stands in the way, the nearest of these; null where there are none.
 const PeerPair* best_pair(const std::vector<PeerPair>& pairs);
 
 std::string peer_text(const core::PciDevice& peer);  // "GPU 0000:18:00.0"

@@ -18,11 +18,6 @@ constexpr std::uint64_t kRingBytes = 256 << 20;  // The library's default.
 
 int reason_of(core::Obstacle obstacle) { return PENSTOCK_REASON_OBSTACLE + static_cast<int>(obstacle); }
 
-Need need_built() {
-  return {"not_built", Tristate::no, penstock_reason_sentence(PENSTOCK_REASON_NOT_BUILT),
-          "A later version may have it; until then the bounce path serves."};
-}
-
 Need need_gpu(const Machine& machine) {
   // CUDA may know GPUs that the PCI bus does not show: in Windows Subsystem for Linux, in some sandboxes.
   const bool has_cuda = machine.probe && machine.probe->device_kind == "cuda";
@@ -112,6 +107,16 @@ Need need_udev(const Machine& machine) {
           "Run udevd, or mount the host's /run/udev into the container, read-only."};
 }
 
+// Memory of a GPU is a matter of its own, also where nothing stands in the way.
+Need need_export(const Machine& machine) {
+  const char* text = "memory of NVIDIA GPUs: experimental, and off without PENSTOCK_NVIDIA_EXPORT=on";
+  if (machine.probe && machine.probe->exports_gpu_memory) {
+    return {"nvidia_export", Tristate::yes, "PENSTOCK_NVIDIA_EXPORT=on: experimental", ""};
+  }
+  return {"nvidia_export", machine.probe ? Tristate::no : Tristate::unknown, text,
+          "Set PENSTOCK_NVIDIA_EXPORT=on; only memory that Penstock allocated can be exported."};
+}
+
 // What stands between the two that are best off. Nothing there means that a self-test may try.
 PathReport report_p2pdma(const Machine& machine) {
   PathReport report{PENSTOCK_PATH_P2PDMA, false, PENSTOCK_REASON_NONE, {}};
@@ -127,17 +132,25 @@ PathReport report_p2pdma(const Machine& machine) {
   report.needs.push_back({"pair", Tristate::yes, "best off: " + pair_text(*best), ""});
   for (const core::Finding& finding : best->findings) report.needs.push_back(need_of(finding));
   for (const core::Finding& finding : best->write_findings) report.needs.push_back(need_of(finding));
+  const Need exported = need_export(machine);
+  const bool is_off = best->peer->is_nvidia_gpu() && exported.met == Tristate::no;
+  if (best->peer->is_nvidia_gpu()) report.needs.push_back(exported);
   const core::Finding* stop = core::first_stop(best->findings);
-  report.usable = stop == nullptr;
-  if (stop != nullptr) report.reason = reason_of(stop->obstacle);
+  report.usable = stop == nullptr && !is_off;
+  if (!report.usable) {
+    report.reason = reason_of(stop != nullptr ? stop->obstacle : core::Obstacle::pointer_not_exportable);
+  }
   return report;
 }
 
 PathReport report_pagecache(const Machine& machine) {
-  return {PENSTOCK_PATH_PAGECACHE,
-          false,
-          PENSTOCK_REASON_NOT_BUILT,
-          {need_built(), need_gpu(machine), need_driver(machine)}};
+  PathReport report{PENSTOCK_PATH_PAGECACHE, true, PENSTOCK_REASON_NONE, {need_gpu(machine), need_driver(machine)}};
+  const int reasons[] = {reason_of(core::Obstacle::peer_unseen), reason_of(core::Obstacle::gpu_driver)};
+  for (std::size_t i = 0; i < report.needs.size() && report.usable; ++i) {
+    report.usable = report.needs[i].met != Tristate::no;
+    if (!report.usable) report.reason = reasons[i];
+  }
+  return report;
 }
 
 PathReport report_vendor(const Machine& machine) {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -20,10 +22,10 @@ struct Answer {
   std::string text;  // Of stdout and stderr.
 };
 
-// Arguments hold no quotes.
-Answer check(const std::string& arguments) {
+// Arguments hold no quotes; nor do variables ("NAME=VALUE ").
+Answer check(const std::string& arguments, const std::string& variables = "") {
   Answer answer;
-  FILE* pipe = popen(("'" PENSTOCK_TOOL "' check " + arguments + " 2>&1").c_str(), "r");
+  FILE* pipe = popen((variables + "'" PENSTOCK_TOOL "' check " + arguments + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return answer;
   char block[4096];
   while (const std::size_t got = fread(block, 1, sizeof block, pipe)) answer.text.append(block, got);
@@ -72,15 +74,87 @@ TEST(CheckTest, TheExitCodeSaysWhetherBounceWorks) {
   }
 }
 
-TEST(CheckTest, PathsStandInOrderAndUnbuiltOnesSaySo) {
+TEST(CheckTest, PathsStandInOrder) {
   for (const char* machine : kMachines) {
     const json report = check_json(machine);
     std::string order;
     for (const json& path : report["paths"]) order += path["path"].get<std::string>() + " ";
     EXPECT_EQ(order, "p2pdma pagecache vendor bounce host ") << machine;
-    EXPECT_EQ(path_of(report, "pagecache")["usable"], false) << machine;
-    EXPECT_EQ(path_of(report, "pagecache")["reason"], "not_built") << machine;
   }
+}
+
+TEST(CheckTest, ThePagecachePathIsForGpusThatCanBeUsed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"h200-vm", "none"}, {"container-overlay", "gpu_driver"}, {"md-raid0", "peer_unseen"}};
+  for (const auto& [machine, reason] : cases) {
+    const json pagecache = path_of(check_json(machine), "pagecache");
+    EXPECT_EQ(pagecache["usable"], reason == std::string("none")) << machine;
+    EXPECT_EQ(pagecache["reason"], reason) << machine;
+  }
+}
+
+TEST(CheckTest, MemoryOfAGpuHasToBeAskedForAndThatOfOthersHasNot) {
+  EXPECT_EQ(state_of(check_json("dgx-ready"), "p2pdma", "nvidia_export"), "unknown");
+  EXPECT_EQ(state_of(check_json("cmb-peer"), "p2pdma", "nvidia_export"), "absent");
+  EXPECT_NE(check(root_of("dgx-ready")).text.find("PENSTOCK_NVIDIA_EXPORT=on"), std::string::npos);
+}
+
+TEST(CheckTest, WhereThereIsNoGpuNothingElseIsRecommended) {
+  const std::string text = check(root_of("md-raid0")).text;
+  const std::string paths = text.substr(text.find("Paths, best first"));
+  EXPECT_NE(paths.find("Run on a machine with an NVIDIA GPU"), std::string::npos) << paths;
+  EXPECT_EQ(paths.find("nvidia-fs"), std::string::npos) << paths;
+  EXPECT_EQ(paths.find("libcufile"), std::string::npos) << paths;
+}
+
+TEST(CheckTest, OfPairsThatAreOpenTheNearestIsTheBest) {
+  const json p2pdma = path_of(check_json("dgx-ready"), "p2pdma");
+  EXPECT_EQ(p2pdma["needs"][0]["text"], "best off: GPU 0000:18:00.0 and /data/0");
+}
+
+// ---- Settings
+
+TEST(CheckTest, ANameThatNothingReadsIsSaidToBeNone) {
+  const std::string variables = "PENSTOCK_VENDER=force PENSTOCK_FROBNICATE=1 PENSTOCK_WORKERS=2 ";
+  const std::string text = check("", variables).text;
+  EXPECT_NE(text.find("PENSTOCK_VENDER is no setting of Penstock's, and without effect; did you mean "),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("PENSTOCK_FROBNICATE is no setting of Penstock's, and without effect\n"), std::string::npos);
+  const json settings = json::parse(check("--json", variables).text, nullptr, false)["settings"];
+  EXPECT_EQ(settings["in_force"]["PENSTOCK_WORKERS"], "2");
+  EXPECT_FALSE(settings["in_force"].contains("PENSTOCK_VENDER"));
+  EXPECT_EQ(settings["unknown"], (json{"PENSTOCK_FROBNICATE", "PENSTOCK_VENDER"}));
+}
+
+TEST(CheckTest, AValueThatMakesNoSenseIsAFailureThatNamesIt) {
+  for (const char* name : {"PENSTOCK_DEVICE", "PENSTOCK_PATHS", "PENSTOCK_VENDOR", "PENSTOCK_WORKERS"}) {
+    const Answer answer = check("", std::string(name) + "=nonsense ");
+    EXPECT_EQ(answer.exit_code, 1) << name;
+    EXPECT_NE(answer.text.find("no session opens with these"), std::string::npos) << answer.text;
+    const json report = json::parse(check("--json", std::string(name) + "=nonsense ").text, nullptr, false);
+    EXPECT_NE(report["settings"]["error"].get<std::string>().find(name), std::string::npos);
+    EXPECT_EQ(report["usable"], false);
+  }
+  EXPECT_TRUE(check_json("dgx-ready")["settings"].is_null());
+}
+
+TEST(CheckTest, TheSettingsThatAreKnownAreThoseThatTheLibraryReads) {
+  std::set<std::string> read;
+  const std::regex asked("environment\\(\"(PENSTOCK_[A-Z_]+)\"");
+  for (const auto& entry : fs::recursive_directory_iterator(PENSTOCK_SOURCE_DIR "/src")) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".cc") || name.ends_with("_test.cc")) continue;
+    std::ifstream file(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    for (std::sregex_iterator at(text.begin(), text.end(), asked), end; at != end; ++at) read.insert((*at)[1]);
+  }
+  ASSERT_GT(read.size(), 10u);
+  std::string variables;
+  for (const std::string& name : read) variables += name + "= ";
+  const json settings = json::parse(check("--json", variables).text, nullptr, false)["settings"];
+  EXPECT_EQ(settings["unknown"], json::array());
+  EXPECT_EQ(settings["in_force"].size(), read.size());
 }
 
 TEST(CheckTest, EverythingMissingHasARemedy) {

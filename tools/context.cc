@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <string_view>
 
 #include "failure.h"
@@ -69,6 +70,22 @@ std::string path_sentence(int path, int reason, int refused_path) {
 }
 
 void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
+
+std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write) {
+  const char* required = std::getenv("PENSTOCK_REQUIRE");
+  const auto verdicts = session.explain(file, gpu, is_write);
+  if (!verdicts) return "";
+  for (const Verdict& verdict : *verdicts) {
+    const bool is_meant = required == nullptr || required[0] == '\0' || verdict.path_name() == std::string(required);
+    if (verdict.usable != 0 || !is_meant) continue;
+    std::string text = fmt::format("the path {} is {}, and refuses {}: {} ({})", verdict.path_name(),
+                                   required == nullptr ? "the first" : "required", is_write ? "writes" : "reads",
+                                   verdict.sentence(), verdict.reason_name());
+    if (verdict.remedy()[0] != '\0') text += fmt::format("; {}", verdict.remedy());
+    return text;
+  }
+  return "";
+}
 
 std::string path_note(int path_reason) {
   if (path_reason == PENSTOCK_REASON_NONE) return "";

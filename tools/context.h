@@ -37,6 +37,9 @@ Json device_json(penstock_session* session, unsigned gpu);
 std::string path_sentence(int path, int reason, int refused_path);
 // To stdout. File names need not be text; what is none is replaced.
 void print_json(const Json& json);
+// Where a request failed with PENSTOCK_PATH_REFUSED: which path was required and what stands in its way, to follow the
+// file's name; "" where no path refuses.
+std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write);
 // A line on why the path itself is slower than it could be; "" where it is not.
 std::string path_note(int path_reason);
 Json path_json(int path, int reason, int refused_path);

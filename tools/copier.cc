@@ -8,6 +8,7 @@
 #include <future>
 #include <vector>
 
+#include "context.h"
 #include "failure.h"
 #include "interrupt.h"
 #include "progress.h"
@@ -52,8 +53,8 @@ std::optional<Extent> next_data(int fd, std::uint64_t from, std::uint64_t size) 
 
 Copier::Copier(Session& session, unsigned gpu, CopyEnd& source, CopyEnd& destination, std::uint64_t size,
                std::uint64_t window)
-    : session_(session), source_(source), destination_(destination), size_(size), half_(half_of(window, size)),
-      arena_(Arena::on_device(session.raw(), gpu, 2 * half_)) {}
+    : session_(session), gpu_(gpu), source_(source), destination_(destination), size_(size),
+      half_(half_of(window, size)), arena_(Arena::on_device(session.raw(), gpu, 2 * half_)) {}
 
 // A copy is of real bytes: the path that moves none, which configuration can name, is no way to make one.
 static void require_bytes(const penstock_report& report, const std::string& path) {
@@ -63,10 +64,19 @@ static void require_bytes(const penstock_report& report, const std::string& path
       kUsage);
 }
 
+void Copier::require_done(const Status& status, const CopyEnd& end, bool is_write) const {
+  if (status.is(PENSTOCK_PATH_REFUSED)) {
+    if (const std::string why = refusal_text(session_, *end.file, gpu_, is_write); !why.empty()) {
+      throw Failure(fmt::format("{}: could not copy: {}", end.path, why));
+    }
+  }
+  require(status, end.path);
+}
+
 void Copier::read(CopyEnd& end, std::uint64_t half, const Extent& extent) {
   const Outcome outcome = session_.read(*end.file, arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
                                         static_cast<std::int64_t>(half * half_));
-  require(outcome.status, end.path);
+  require_done(outcome.status, end, false);
   require_bytes(outcome.report, end.path);
   if (outcome.report.bytes != extent.size) {
     throw Failure(fmt::format("{}: it became shorter while it was read: it ends at byte {} instead of {}", end.path,
@@ -79,7 +89,7 @@ void Copier::write(std::uint64_t half, const Extent& extent) {
   const Outcome outcome =
       session_.write(*destination_.file, arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
                      static_cast<std::int64_t>(half * half_));
-  require(outcome.status, destination_.path);
+  require_done(outcome.status, destination_, true);
   require_bytes(outcome.report, destination_.path);
   if (outcome.report.bytes != extent.size) {
     throw Failure(fmt::format("{}: only {} of {} bytes were written at offset {}", destination_.path,

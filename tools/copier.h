@@ -37,8 +37,10 @@ class Copier {
   void read(CopyEnd& end, std::uint64_t half, const Extent& extent);
   void write(std::uint64_t half, const Extent& extent);
   void compare_window(const Extent& extent);
+  void require_done(const Status& status, const CopyEnd& end, bool is_write) const;
 
   Session& session_;
+  unsigned gpu_;
   CopyEnd& source_;
   CopyEnd& destination_;
   std::uint64_t size_;

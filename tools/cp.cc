@@ -180,9 +180,18 @@ void print(const CpSettings& settings, const CpOutcome& outcome, const std::stri
 }
 
 Json way_json(const Tally& tally) {
-  Json json = {{"direct_bytes", tally.direct_bytes},
-               {"cached_bytes", tally.cached_bytes},
-               {"path_reason", penstock_reason_name(tally.path_reason)}};
+  Json json = {{"direct_bytes", tally.direct_bytes}, {"cached_bytes", tally.cached_bytes}, {"paths", Json::array()}};
+  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
+    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
+      const auto i = static_cast<std::size_t>(path), j = static_cast<std::size_t>(reason);
+      if (tally.bytes_by_reason[i][j] == 0) continue;
+      Json row = path_json(path, reason, tally.refused_path[i][j]);
+      row["bytes"] = tally.bytes_by_reason[i][j];
+      json["paths"].push_back(row);
+    }
+  }
+  // Why the path taken is slower than it could be; why it was taken stands above.
+  json["slowed_by"] = penstock_reason_name(tally.path_reason);
   for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
     json["bytes_by_path"][penstock_path_name(path)] = tally.bytes_by_path[static_cast<std::size_t>(path)];
   }

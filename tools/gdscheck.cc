@@ -11,6 +11,7 @@
 #include "base/environment.h"
 #include "context.h"
 #include "cuda_driver.h"
+#include "environment.h"
 #include "explain.h"
 #include "failure.h"
 #include "gdscheck_report.h"
@@ -57,7 +58,8 @@ std::vector<std::pair<std::string, std::string>> variables_of_process() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos || !(text.starts_with("CUFILE_") || text.starts_with("PENSTOCK_"))) continue;
+    if (equals == std::string_view::npos) continue;
+    if (!text.starts_with("CUFILE_") && !is_library_setting(text.substr(0, equals))) continue;
     variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
   std::sort(variables.begin(), variables.end());
@@ -85,7 +87,7 @@ int check_file(const std::string& path) {
   const int explained = explain_file(path);
   int exit_code = explained;
   try {
-    require_cufile(cuFileDriverOpen(), "cuFile", "cuFileDriverOpen");
+    open_cufile_driver();
     const GdsioFile file(open_file(path, O_RDONLY), true);
     fmt::print("cuFile: serves the file\n");
   } catch (const Failure& failure) {

@@ -44,7 +44,7 @@ class Machinery {
  public:
   explicit Machinery(const GdsioSettings& settings) {
     if (settings.transfer == TransferType::cpu_only) return;
-    require_cufile(cuFileDriverOpen(), "cuFile", "cuFileDriverOpen");
+    open_cufile_driver();
     session_ = penstock_cufile_session();
     const bool has_gpu = std::string_view(penstock_session_device_kind(session_)) == "cuda";
     const bool needs_gpu = settings.memory == MemoryType::device_vmm || settings.memory == MemoryType::pinned_host;
@@ -163,6 +163,9 @@ class Run {
     const bool buffered = settings_.buffered || settings_.transfer == TransferType::cpu_cached_gpu;
     const int direct = buffered ? 0 : O_DIRECT;
     struct stat facts {};
+    if (stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+      throw Failure(path + ": it is a folder; -D makes and uses files of its own in a folder, -f takes a file", kUsage);
+    }
     const bool is_new = settings_.is_write && stat(path.c_str(), &facts) != 0;
     try {
       if (!settings_.is_write) return open_file(path, O_RDONLY | direct);

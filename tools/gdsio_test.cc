@@ -200,7 +200,7 @@ TEST_F(Gdsio, ExitCodesTellUsageFromFailureFromWhatDoesNotApply) {
       {2, {"-f", "new", "-I", "1", "-O", "1"}},
       {2, {"-f", "data", "-o", "8192", "-O", "1"}},
       {1, {"-f", "none"}},
-      {1, {"-f", "."}},
+      {2, {"-f", "."}},
       {1, {"-f", "data", "-s", "16K", "-O", "1"}},
       {1, {"-D", "none", "-s", "1M", "-I", "1"}},
       {1, {"-f", "/dev/null"}},
@@ -225,6 +225,26 @@ TEST_F(Gdsio, AConfigurationThatForbidsCompatModeIsObeyed) {
   const Finished done = run({"-f", "data", "-O", "1"}, [] { setenv("CUFILE_ALLOW_COMPAT_MODE", "false", 1); });
   EXPECT_EQ(done.exit_code, 1) << done.out;
   EXPECT_EQ(done.out, "");
+}
+
+TEST_F(Gdsio, AConfigurationThatIsBrokenIsNamedWithItsLine) {
+  make("data", 1 << 20);
+  std::ofstream(path("cufile.json")) << "{\n  \"properties\": {\n    \"allow_compat_mode\": 7\n  }\n}\n";
+  const std::string name = path("cufile.json");
+  const Finished done = run({"-f", "data", "-O", "1"}, [&] { setenv("CUFILE_ENV_PATH_JSON", name.c_str(), 1); });
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("cufile.json:3: "), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("allow_compat_mode"), std::string::npos) << done.err;
+}
+
+TEST_F(Gdsio, AFolderInAFilesPlaceIsToldTheOtherFlag) {
+  fs::create_directory(path("folder"));
+  for (const char* mode : {"0", "1"}) {
+    const Finished done = run({"-f", "folder", "-s", "64K", "-I", mode, "-O", "1"});
+    EXPECT_EQ(done.exit_code, 2);
+    EXPECT_NE(done.err.find("-D"), std::string::npos) << done.err;
+  }
+  EXPECT_TRUE(fs::is_empty(path("folder")));
 }
 
 TEST_F(Gdsio, AFileThatFindsNoRoomIsTakenAwayAgain) {

@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "failure.h"
+#include "settings/settings.h"
 
 namespace penstock::tools {
 namespace {
@@ -76,6 +77,16 @@ void require_cufile(CUfileError_t error, const std::string& subject, const char*
     throw Failure(fmt::format("{}: {} failed: CUDA error {}", subject, call, static_cast<int>(error.cu_err)));
   }
   fail_cufile(subject, call, static_cast<int>(error.err));
+}
+
+void open_cufile_driver() {
+  const CUfileError_t opened = cuFileDriverOpen();
+  if (opened.err == CU_FILE_SUCCESS) return;
+  const core::LoadedSettings loaded = core::load_settings(core::process_environment);
+  for (const core::Note& note : loaded.notes) {
+    if (loaded.must_refuse && note.severity == core::Severity::error) throw Failure(core::describe(note));
+  }
+  require_cufile(opened, "cuFile", "cuFileDriverOpen");
 }
 
 std::uint64_t require_bytes(ssize_t count, int error, const Lane& lane, const char* call, const Extent& extent) {

@@ -53,6 +53,8 @@ Arena memory_of(const Lane& lane);
 
 [[noreturn]] void fail_cufile(const std::string& subject, const char* call, int error);
 void require_cufile(CUfileError_t error, const std::string& subject, const char* call);
+// cuFileDriverOpen(); where a configuration keeps it closed, the sentence names file and line.
+void open_cufile_driver();
 // A count of bytes as cuFile's calls return it, or the failure it stands for.
 std::uint64_t require_bytes(ssize_t count, int error, const Lane& lane, const char* call, const Extent& extent);
 

@@ -100,7 +100,7 @@ int verify(const VerifySettings& settings) {
   const OpenFile plain = open_file(settings.file, O_RDONLY);
   const Shape shape = shape_of(settings, plain);
   if (settings.wants_sync && fsync(plain.fd.get()) != 0) fail_errno(settings.file, "flush the file");
-  require_cufile(cuFileDriverOpen(), "cuFile", "cuFileDriverOpen");
+  open_cufile_driver();
   penstock_session* session = penstock_cufile_session();
   check_gpu(session, settings.gpu);
   const bool has_gpu = std::string_view(penstock_session_device_kind(session)) == "cuda";

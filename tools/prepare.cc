@@ -44,7 +44,9 @@ constexpr const char* kExamples =
     "  penstock prepare sparse.img --json                        an existing file: its holes are filled\n"
     "Exit code: 0 prepared, 1 failed and the file has the bytes and the size it had, 2 wrong usage, 77 if\n"
     "preparing cannot make direct writes possible on this file system. An existing file keeps every byte, must\n"
-    "not be open elsewhere, and is never made shorter.";
+    "not be open elsewhere, and is never made shorter. After a failure the holes that were filled by then stay\n"
+    "filled. Killed (kill -9) while it writes zeros, --written may leave an existing file longer than it was,\n"
+    "with zeros at its end; call it again.";
 
 struct PrepareSettings {
   std::string file;
@@ -277,6 +279,38 @@ class Extension {
   bool is_kept_ = false;
 };
 
+std::uint64_t allocated_bytes(int fd) {
+  struct stat facts {};
+  return fstat(fd, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
+}
+
+// What was put into holes cannot be told from what was there, so it stays; every byte reads as before.
+[[noreturn]] void fail_half_way(const Failure& failure, int fd, std::uint64_t had) {
+  const std::uint64_t has = allocated_bytes(fd);
+  if (has <= had) throw failure;
+  throw Failure(fmt::format("{}; its bytes and its size are what they were, and {} of its holes stay filled",
+                            failure.what(), format_size(has - had)),
+                failure.exit_code());
+}
+
+// Holds the lease to its end. Bytes of zeros written.
+std::uint64_t fill_and_settle(const OpenFile& file, std::uint64_t size, bool written) {
+  const int fd = file.fd.get();
+  const Lease lease(file.path, fd);
+  // Now that nobody else can change it.
+  if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(file.size)) {
+    throw Failure(file.path + ": another program changed its size; call it again");
+  }
+  std::uint64_t zeros = 0;
+  Extension extension(fd, file.size);
+  allocate(file.path, fd, size);
+  if (written) zeros = write_unwritten(file.path, fd, round_up(size), [&] { lease.check(); });
+  lease.check();
+  settle(file.path, fd, size);
+  extension.keep();
+  return zeros;
+}
+
 Prepared extend(const PrepareSettings& settings, const OpenFile& file) {
   if (file.is_block_device()) {
     throw Failure(file.path + ": a block device has all its blocks; there is nothing to prepare", kNotApplicable);
@@ -290,20 +324,11 @@ Prepared extend(const PrepareSettings& settings, const OpenFile& file) {
   const int fd = file.fd.get();
   refuse_where_useless(file.path, fd);
   Prepared done{true, size, 0, {}};
-  if (size > 0) {
-    const Lease lease(file.path, fd);
-    // Now that nobody else can change it.
-    if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(file.size)) {
-      throw Failure(file.path + ": another program changed its size; call it again");
-    }
-    Extension extension(fd, file.size);
-    allocate(file.path, fd, size);
-    if (settings.written) {
-      done.zeros_written = write_unwritten(file.path, fd, round_up(size), [&] { lease.check(); });
-    }
-    lease.check();
-    settle(file.path, fd, size);
-    extension.keep();
+  const std::uint64_t had = allocated_bytes(fd);
+  try {
+    if (size > 0) done.zeros_written = fill_and_settle(file, size, settings.written);
+  } catch (const Failure& failure) {
+    fail_half_way(failure, fd, had);
   }
   done.answer = look_again(file.path, fd);
   return done;

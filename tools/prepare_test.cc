@@ -118,6 +118,21 @@ TEST_F(Prepare, AFailureLeavesWhatWasThere) {
   EXPECT_EQ(folder(), Codes{"data"});
 }
 
+TEST_F(Prepare, HolesThatWereFilledBeforeAFailureStayAndItSaysSo) {
+  const std::string bytes = make("data", 300000);
+  fs::resize_file(path("data"), 4 << 20);
+  const std::string before = text_of(path("data"));
+  const auto limited = [] {
+    const rlimit limit{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const Finished done = run({"prepare", "data", "--written"}, limited);
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("of its holes stay filled"), std::string::npos) << done.err;
+  EXPECT_TRUE(text_of(path("data")) == before);
+  EXPECT_NE(run({"prepare", "--help"}).out.find("kill -9"), std::string::npos);
+}
+
 TEST_F(Prepare, AFileThatOthersHaveOpenIsLeftAlone) {
   const std::string bytes = make("data", 10000);
   const int fd = open(path("data").c_str(), O_RDWR | O_CLOEXEC);
@@ -176,6 +191,17 @@ TEST_F(Tool, ExplainTellsOfACapturedMachinesFile) {
 TEST_F(Tool, ExplainOfACapturedMachineNeedsItsPaths) {
   EXPECT_EQ(run({"explain", "--root", machine("dgx-ready"), "relative"}).exit_code, 2);
   EXPECT_EQ(run({"explain", "--root", "/no/such/machine", "/file"}).exit_code, 2);
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--gpu", "9"},
+                                               {"--offset", "4k"},
+                                               {"--size", "1M"},
+                                               {"--memory", "host"},
+                                               {"--direct"}}) {
+    std::vector<std::string> arguments = {"explain", "--root", machine("dgx-ready"), "/dev/nvme2n1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished done = run(arguments);
+    EXPECT_EQ(done.exit_code, 2) << more[0];
+    EXPECT_NE(done.err.find(more[0]), std::string::npos) << done.err;
+  }
   fs::create_directories(path("empty/proc"));
   EXPECT_EQ(run({"explain", "--root", path("empty"), "/file"}).exit_code, 1);
 }

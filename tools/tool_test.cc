@@ -247,6 +247,26 @@ TEST_F(Tool, CpKeepsBytesModeAndTime) {
   EXPECT_EQ(folder(), (Names{"copy", "data"}));
 }
 
+TEST_F(Tool, CpTellsProgramsWhichWayTheBytesWentAndWhy) {
+  make("data", 100000);
+  const json told = json::parse(run({"cp", "data", "copy", "--json"}).out);
+  for (const char* way : {"read", "written"}) {
+    ASSERT_EQ(told[way]["paths"].size(), 1u) << told;
+    EXPECT_EQ(told[way]["paths"][0]["path"], "bounce");
+    EXPECT_EQ(told[way]["paths"][0]["reason"], "stand_in");
+    EXPECT_EQ(told[way]["paths"][0]["bytes"], 100000);
+  }
+}
+
+TEST_F(Tool, CpNamesTheRequiredPathAndWhatStandsInItsWay) {
+  make("data", 100000);
+  const Finished done = run({"cp", "data", "copy"}, [] { setenv("PENSTOCK_REQUIRE", "p2pdma", 1); });
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("the path p2pdma is required, and refuses reads: "), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("(stand_in)"), std::string::npos) << done.err;
+  EXPECT_EQ(folder(), std::vector<std::string>{"data"});
+}
+
 TEST_F(Tool, CpIntoAFolderKeepsTheName) {
   const std::string bytes = make("data", 5000);
   fs::create_directory(path("folder"));

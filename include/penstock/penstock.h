@@ -114,6 +114,13 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_VENDOR_REFUSED = 22,         /* NVIDIA's library refused; the detail is an errno or its own number */
   PENSTOCK_REASON_VENDOR_NOT_DIRECT = 23,      /* it serves the file by the CPU; also usable so, where that is forced */
   PENSTOCK_REASON_VENDOR_OFF = 24,             /* configured off */
+  PENSTOCK_REASON_NOT_KEPT = 25,               /* the bytes were not registered with the GPU */
+  PENSTOCK_REASON_PAGES_WENT = 26,             /* the file's pages went away under the transfer */
+  PENSTOCK_REASON_NO_PAGE_REGISTRATION = 27,   /* a file's pages cannot be registered; the detail is an errno or 0 */
+  PENSTOCK_REASON_FILE_SYSTEM_PAGES = 28,      /* its pages may change without a trace; or it is no regular file */
+  PENSTOCK_REASON_OPENED_DIRECT = 29,          /* the descriptor has O_DIRECT */
+  PENSTOCK_REASON_KEEPING_OFF = 30,            /* configured off */
+  PENSTOCK_REASON_READS_ONLY = 31,             /* the path moves nothing to files */
   PENSTOCK_REASON_OBSTACLE = 32,               /* and above: what stands in p2pdma's way, listed in docs/direct.md */
   PENSTOCK_REASON_COUNT = 160                  /* not every number below means something */
 } penstock_reason;
@@ -271,7 +278,8 @@ unsigned penstock_queue_reap(penstock_queue* queue, penstock_completion* complet
 unsigned penstock_explain(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
                           int is_write, penstock_verdict* verdicts, unsigned capacity, penstock_status* status);
 
-/* How a request would be cut into chunks, as text: a line a chunk, the first 16 of them, and nothing moved. Memory as
+/* How a request would be cut into chunks, as text: a line a chunk, the first 16 of them, then by how many threads and
+ * why. Nothing is moved. Memory as
  * for penstock_explain. Returns the text's length; the text is cut to fit `capacity`, zero included. */
 size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,
                      size_t size, int64_t file_offset, char* text, size_t capacity, penstock_status* status);

@@ -43,14 +43,16 @@ bool has_gpu_path(const Config& config) {
   return std::any_of(config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count, serves_gpus);
 }
 
-// Direct paths are all but these: bounce and host are what cuFile calls compatibility mode, for memory of GPUs and of
-// the host. The null path, which moves nothing, is there only where somebody asked for it by name.
+// Direct paths are all but these: bounce, pagecache and host go by the page cache, which is what cuFile calls
+// compatibility mode, for memory of GPUs and of the host. The null path, which moves nothing, is there only where
+// somebody asked for it by name.
 PathList allowed_paths(const PathList& listed, const Settings& settings) {
   PathList allowed;
   for (unsigned i = 0; i < listed.count; ++i) {
     const PathId path = listed.paths[i];
     bool keep = !is_posix_alone(settings);
     if (path == PathId::bounce) keep = allows_posix(settings);
+    if (path == PathId::pagecache) keep = keep && allows_posix(settings);
     if (path == PathId::host) keep = settings.is_on("properties.allow_system_memory");
     if (path == PathId::null) keep = true;
     if (keep) allowed.paths[allowed.count++] = path;

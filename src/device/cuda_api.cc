@@ -64,6 +64,9 @@ bool CudaApi::load(const char* library, std::string* why_not) {
   loader.required(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
   loader.required(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
   loader.required(cuStreamCreate, "cuStreamCreate");
+  loader.optional(cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
+  loader.optional(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
+  loader.required(cuStreamQuery, "cuStreamQuery");
   loader.required(cuStreamSynchronize, "cuStreamSynchronize");
   loader.required(cuStreamDestroy, "cuStreamDestroy_v2");
   loader.optional(cuCtxGetDevice, "cuCtxGetDevice");

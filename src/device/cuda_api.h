@@ -44,12 +44,15 @@ inline constexpr unsigned CU_EVENT_BLOCKING_SYNC = 1;
 inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 inline constexpr unsigned CU_MEMHOSTREGISTER_PORTABLE = 1;
 inline constexpr unsigned CU_MEMHOSTREGISTER_DEVICEMAP = 2;
+inline constexpr unsigned CU_MEMHOSTREGISTER_READ_ONLY = 8;
+inline constexpr int CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED = 113;
 inline constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
 inline constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
 inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;       // Of the difference, as a signed number.
 inline constexpr unsigned CU_STREAM_WRITE_VALUE_DEFAULT = 0;  // After everything before it in the stream.
 
 inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110;
+inline constexpr int CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91;
 inline constexpr int CU_MEM_ALLOCATION_TYPE_PINNED = 1;
 inline constexpr int CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1;
 inline constexpr int CU_MEM_LOCATION_TYPE_DEVICE = 1;
@@ -105,6 +108,9 @@ struct CudaApi {
   CUresult (*cuMemcpyHtoDAsync)(CUdeviceptr, const void* host, std::size_t bytes, CUstream);
   CUresult (*cuMemcpyDtoHAsync)(void* host, CUdeviceptr, std::size_t bytes, CUstream);
   CUresult (*cuStreamCreate)(CUstream*, unsigned flags);
+  CUresult (*cuStreamCreateWithPriority)(CUstream*, unsigned flags, int priority);  // May be null, as the next.
+  CUresult (*cuCtxGetStreamPriorityRange)(int* least, int* greatest);
+  CUresult (*cuStreamQuery)(CUstream);
   CUresult (*cuStreamSynchronize)(CUstream);
   CUresult (*cuStreamDestroy)(CUstream);
   // What requests on users' streams need. All may be null; see has_streams().

@@ -8,6 +8,7 @@
 
 #include "base/invariant.h"
 #include "base/log.h"
+#include "device/cuda_copy_queue.h"
 
 namespace penstock::core {
 namespace {
@@ -15,101 +16,6 @@ namespace {
 using namespace cuda;
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-constexpr unsigned kLooksBeforeSleep = 64;  // About 15 microseconds on an H200 machine.
-
-class CudaCopyQueue final : public CopyQueue {
- public:
-  explicit CudaCopyQueue(const CudaDevice& device) : device_(device), api_(device.api()) {}
-
-  ~CudaCopyQueue() override {
-    const ContextScope scope(api_, device_.context());
-    if (!scope.entered() || stream_ == nullptr) return;
-    api_.cuStreamSynchronize(stream_);  // The host memory of its copies may be freed right after this.
-    for (const CUevent event : events_) api_.cuEventDestroy(event);
-    api_.cuStreamDestroy(stream_);
-  }
-
-  Status open(unsigned markers) {
-    return in_context("open a copy queue", [&] {
-      CUresult result = api_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
-      events_.reserve(markers);
-      while (result == CUDA_SUCCESS && events_.size() < markers) {
-        CUevent event = nullptr;
-        result = api_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
-        if (result == CUDA_SUCCESS) events_.push_back(event);
-      }
-      return result;
-    });
-  }
-
-  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
-    if (size == 0) return success();
-    return in_context("copy to the GPU",
-                      [&] { return api_.cuMemcpyHtoDAsync(address_of(device_address), host, size, stream_); });
-  }
-
-  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
-    if (size == 0) return success();
-    return in_context("copy from the GPU",
-                      [&] { return api_.cuMemcpyDtoHAsync(host, address_of(device_address), size, stream_); });
-  }
-
-  Status record(unsigned marker) override {
-    const CUevent event = event_of(marker);
-    return in_context("mark the GPU's progress", [&] { return api_.cuEventRecord(event, stream_); });
-  }
-
-  Result<bool> reached(unsigned marker) override {
-    const CUevent event = event_of(marker);
-    bool done = true;
-    const Status status = in_context("ask for the GPU's progress", [&] {
-      const CUresult result = api_.cuEventQuery(event);
-      done = result != CUDA_ERROR_NOT_READY;
-      return done ? result : CUDA_SUCCESS;
-    });
-    if (!status.ok()) return status;
-    return done;
-  }
-
-  Status wait(unsigned marker, bool spin) override {
-    const CUevent event = event_of(marker);
-    return in_context("wait for the GPU", [&] {
-      // Also a patient wait looks a few times first: being woken takes longer than a chunk's last copy.
-      CUresult result = api_.cuEventQuery(event);
-      for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && (spin || i < kLooksBeforeSleep); ++i) {
-        relax();
-        result = api_.cuEventQuery(event);
-      }
-      return result == CUDA_ERROR_NOT_READY ? api_.cuEventSynchronize(event) : result;
-    });
-  }
-
- private:
-  template <typename Call>
-  Status in_context(const char* step, Call call) const {
-    const ContextScope scope(api_, device_.context());
-    return cuda_status(scope.entered() ? call() : scope.result(), step);
-  }
-
-  CUevent event_of(unsigned marker) const {
-    PENSTOCK_INVARIANT(marker < events_.size());
-    return events_[marker];
-  }
-
-  const CudaDevice& device_;
-  const CudaApi& api_;
-  CUstream stream_ = nullptr;
-  std::vector<CUevent> events_;
-};
 
 // What the driver does not tell stays empty: none of it is needed to move bytes.
 DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal) {
@@ -135,7 +41,8 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal) {
 }  // namespace
 
 CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
-    : set_(set), context_(context), primary_(primary), facts_(gather_facts(set.api(), ordinal)) {}
+    : set_(set), context_(context), primary_(primary), facts_(gather_facts(set.api(), ordinal)),
+      scatter_(set.api(), facts_.ordinal) {}
 
 const CudaApi& CudaDevice::api() const { return set_.api(); }
 
@@ -162,6 +69,31 @@ bool CudaDevice::unregister_host(void* memory) {
   const ContextScope scope(api(), home.value()->context());
   if (scope.entered()) api().cuMemHostUnregister(memory);
   return true;
+}
+
+// In this context alone: registered for all of them, it would cost once for each.
+Status CudaDevice::register_pages(const std::byte* memory, std::size_t size) {
+  constexpr const char* kStep = "register a file's pages with the GPU";
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  const unsigned flags = CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_DEVICEMAP;
+  return cuda_status(api().cuMemHostRegister(const_cast<std::byte*>(memory), size, flags), kStep);
+}
+
+bool CudaDevice::unregister_pages(const std::byte* memory) {
+  if (is_any_cuda_stream_busy(api())) return false;
+  const ContextScope scope(api(), context_);
+  if (scope.entered()) api().cuMemHostUnregister(const_cast<std::byte*>(memory));
+  return true;
+}
+
+bool CudaDevice::can_register_pages() const {
+  CUdevice device = 0;
+  int supported = 0;
+  return api().cuDeviceGetAttribute != nullptr && api().cuDeviceGet(&device, facts_.ordinal) == CUDA_SUCCESS &&
+         api().cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device) ==
+             CUDA_SUCCESS &&
+         supported != 0;
 }
 
 // A cudaMemcpy of up to 64 KiB from pageable memory returns before its bytes have landed.

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 
+#include "device/cuda_scatter.h"
 #include "device/cuda_scope.h"
 #include "device/cuda_streams.h"
 #include "device/device.h"
@@ -35,6 +36,9 @@ class CudaDevice final : public Device {
   // In the primary context whichever this is, so that it outlives the user's.
   Status register_host(void* memory, std::size_t size) override;
   bool unregister_host(void* memory) override;
+  Status register_pages(const std::byte* memory, std::size_t size) override;
+  bool unregister_pages(const std::byte* memory) override;
+  bool can_register_pages() const override;
   void finish_blocking_copies(const void* memory) override;
   Status run_inside(const std::function<void()>& work) override;
   Result<void*> allocate(std::size_t size) override;
@@ -44,6 +48,8 @@ class CudaDevice final : public Device {
   const cuda::CudaApi& api() const;
   const Context& context() const { return context_; }
   bool is_primary() const { return primary_; }
+  // Of the copy queues.
+  CudaScatter& scatter() { return scatter_; }
   bool alive() const { return core::is_alive(api(), context_); }
 
  private:
@@ -53,6 +59,7 @@ class CudaDevice final : public Device {
   const Context context_;
   const bool primary_;
   DeviceFacts facts_;
+  CudaScatter scatter_;
 };
 
 class CudaDeviceSet final : public DeviceSet {

@@ -36,12 +36,16 @@ class Homes {
     return *homes;
   }
 
+  // Nearly every process has none, and is not to pay for the question.
+  static bool is_any_made() { return any_made_.load(std::memory_order_acquire); }
+
   // Its context is the current one.
   Result<StreamHome*> find_or_add(const CudaApi& api, const CudaContext& context) {
     if (CudaStreamHome* home = find(api, context)) return usable(*home);
     // Making one loads a module, which may wait for the device: other contexts' homes are found meanwhile.
     const std::lock_guard making(making_);
     if (CudaStreamHome* home = find(api, context)) return usable(*home);
+    any_made_.store(true, std::memory_order_release);
     auto made = std::make_unique<CudaStreamHome>(api, context);
     const std::lock_guard lock(mutex_);
     // Homes of contexts that are gone, unless a request got lost there: its memory must stay.
@@ -71,6 +75,7 @@ class Homes {
     return static_cast<StreamHome*>(&home);
   }
 
+  static inline std::atomic<bool> any_made_{false};
   const std::uint32_t forks_ = fork_count();
   std::mutex making_;  // Taken before mutex_.
   std::mutex mutex_;
@@ -193,7 +198,9 @@ Status CudaStreamHome::pin(void* memory, std::size_t size, std::uint64_t& shift)
   });
 }
 
-bool is_any_cuda_stream_busy(const CudaApi& api) { return Homes::of_process().is_any_busy(api); }
+bool is_any_cuda_stream_busy(const CudaApi& api) {
+  return Homes::is_any_made() && Homes::of_process().is_any_busy(api);
+}
 
 Result<StreamHome*> find_cuda_stream_home(const CudaApi& api, void* stream) {
   constexpr const char* kStep = "use the stream";

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 
@@ -43,6 +44,14 @@ struct DeviceFacts {
   bool stand_in = false;  // True when this is host memory playing a GPU.
 };
 
+enum class Direction : std::uint8_t { to_device, to_host };
+
+struct Copy {
+  void* device_address = nullptr;
+  void* host = nullptr;
+  std::size_t size = 0;
+};
+
 // One stream of the library's own with a fixed number of markers. Used by one thread at a time, any thread; the
 // caller's current CUDA context is left as it was. Copies run in order. Nothing is reported complete, and no host
 // memory may be reused, before a marker recorded after the copy has been reached. Destroying it waits for its copies.
@@ -51,6 +60,11 @@ class CopyQueue {
   virtual ~CopyQueue() = default;
   virtual Status copy_to_device(void* device_address, const void* host, std::size_t size) = 0;
   virtual Status copy_to_host(void* host, const void* device_address, std::size_t size) = 0;
+  // Several copies, in any order. Small ones are best given together, in page-locked memory. After a failure some of
+  // them may be under way.
+  virtual Status copy_many(std::span<const Copy> copies, Direction direction);
+  // One copy from start to end, the shortest way. Uses marker 0.
+  virtual Status copy_and_wait(const Copy& copy, Direction direction);
   // Recording a marker again moves it behind everything queued so far.
   virtual Status record(unsigned marker) = 0;
   // True once everything queued before the marker's last record() is done. Does not block.
@@ -58,6 +72,22 @@ class CopyQueue {
   // Blocks until it is. `spin` trades CPU for the last microseconds.
   virtual Status wait(unsigned marker, bool spin) = 0;
 };
+
+inline Status CopyQueue::copy_many(std::span<const Copy> copies, Direction direction) {
+  Status status;
+  for (const Copy& copy : copies) {
+    status = direction == Direction::to_device ? copy_to_device(copy.device_address, copy.host, copy.size)
+                                               : copy_to_host(copy.host, copy.device_address, copy.size);
+    if (!status.ok()) break;
+  }
+  return status;
+}
+
+inline Status CopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
+  Status status = copy_many({&copy, 1}, direction);
+  if (status.ok()) status = record(0);
+  return status.ok() ? wait(0, true) : status;
+}
 
 // Behind copies that were just queued, or were not: waits until they are over.
 inline Status finish_copies(CopyQueue& copies, Status queued) {
@@ -75,6 +105,15 @@ class Device {
   // False where that would have to wait for a stream that a request of ours is on, which may wait for the caller: then
   // the memory stays page-locked, and must stay mapped.
   virtual bool unregister_host(void* memory) = 0;
+  // Lets the device's DMA engine fetch from pages of a file that are mapped read-only, for copies of this very device
+  // (another context's would read the mapping by the CPU). The pages stay in memory. Fails with `unsupported` where
+  // the driver knows no such thing.
+  virtual Status register_pages(const std::byte*, std::size_t) {
+    return failure(Code::unsupported, "register a file's pages with the device");
+  }
+  // As unregister_host.
+  virtual bool unregister_pages(const std::byte*) { return true; }
+  virtual bool can_register_pages() const { return false; }
   // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
   // copies of ours, which have another stream, find what they left. Where the device knows no such thing: nothing.
   virtual void finish_blocking_copies(const void* memory) = 0;

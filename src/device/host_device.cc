@@ -25,7 +25,7 @@ void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), p
 
 class HostCopyQueue final : public CopyQueue {
  public:
-  explicit HostCopyQueue(unsigned markers) : recorded_(markers, 0) {}
+  HostCopyQueue(PinnedPages& pages, unsigned markers) : pages_(pages), recorded_(markers, 0) {}
   ~HostCopyQueue() override {
     while (!pending_.empty()) land_oldest();
   }
@@ -60,10 +60,11 @@ class HostCopyQueue final : public CopyQueue {
   void land_oldest() {
     const PendingCopy copy = pending_.front();
     pending_.pop_front();
-    std::memcpy(copy.to, copy.from, copy.size);
+    if (!pages_.copy(copy.to, copy.from, copy.size)) std::memcpy(copy.to, copy.from, copy.size);
     ++landed_;
   }
 
+  PinnedPages& pages_;
   std::deque<PendingCopy> pending_;
   std::uint64_t landed_ = 0;             // Copies that have landed since the queue was opened.
   std::vector<std::uint64_t> recorded_;  // By marker: how many must have landed.
@@ -82,7 +83,7 @@ HostDevice::HostDevice(int ordinal) : pieces_(unmap) {
 }
 
 Result<std::unique_ptr<CopyQueue>> HostDevice::open_copy_queue(unsigned markers) {
-  return std::unique_ptr<CopyQueue>(std::make_unique<HostCopyQueue>(markers));
+  return std::unique_ptr<CopyQueue>(std::make_unique<HostCopyQueue>(pages_, markers));
 }
 
 // Shared memory, so that /proc counts it apart from what the library itself uses.

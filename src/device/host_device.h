@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "device/host_streams.h"
 #include "device/pieces.h"
+#include "device/pinned_pages.h"
 
 namespace penstock::core {
 
@@ -18,6 +19,12 @@ class HostDevice final : public Device {
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
   Status register_host(void*, std::size_t) override { return success(); }
   bool unregister_host(void*) override { return true; }
+  Status register_pages(const std::byte* memory, std::size_t size) override { return pages_.add(memory, size); }
+  bool unregister_pages(const std::byte* memory) override {
+    pages_.remove(memory);
+    return true;
+  }
+  bool can_register_pages() const override { return true; }
   void finish_blocking_copies(const void*) override {}
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override { pieces_.remove(memory); }
@@ -28,6 +35,7 @@ class HostDevice final : public Device {
  private:
   DeviceFacts facts_;
   Pieces pieces_;
+  PinnedPages pages_;
 };
 
 class HostDeviceSet final : public DeviceSet {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/process.h"
+#include "device/locality.h"
 
 namespace penstock::core {
 namespace {
@@ -48,9 +49,11 @@ class Leftovers {
   std::vector<Block> blocks_;
 };
 
-void* map(std::size_t size) {
+// On the device's NUMA node where it has any room: the pages come into being when they are registered.
+void* map(const Device* device, std::size_t size) {
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
+  if (device != nullptr) prefer_node(memory, size, locality_of("", device->facts().pci_address).node);
   ::madvise(memory, size, MADV_HUGEPAGE);
   ::madvise(memory, size, MADV_DONTFORK);  // A forked child must not share what devices and the kernel write to.
   return memory;
@@ -60,7 +63,7 @@ void* map(std::size_t size) {
 
 Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
   void* memory = device != nullptr ? Leftovers::of_process().take(device->facts().ordinal, size) : nullptr;
-  if (memory == nullptr) memory = map(size);
+  if (memory == nullptr) memory = map(device, size);
   if (memory == nullptr) return failure(Code::out_of_memory, "map memory for the ring");
   if (device != nullptr) {
     const Status status = device->register_host(memory, size);

@@ -2,6 +2,7 @@
 // poll-driven and own no threads: those belong to session/.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,7 @@ struct Task {
   std::byte* memory = nullptr;    // Of the chunk's first payload byte.
   std::int64_t mapped_shift = 0;  // From there to where storage's DMA engines reach it; for paths that are direct.
   Chunk chunk;
+  bool patient = false;      // Worth waiting for pages that are just being registered; for paths that do so.
   std::uint64_t cookie = 0;  // Comes back in the completion.
 };
 
@@ -60,6 +62,13 @@ struct LaneOptions {
   bool direct_only = false;
 };
 
+// How a request is best cut on its path.
+struct Approach {
+  bool in_cache = false;          // Through the page cache as a whole.
+  unsigned hands_max = UINT_MAX;  // Threads that work on it, the caller's included.
+  std::uint64_t chunk_max = 0;    // Bytes; 0: as everywhere.
+};
+
 class Path {
  public:
   virtual ~Path() = default;
@@ -68,13 +77,19 @@ class Path {
   virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
   // Whether chunks go around the page cache wherever they can, whatever the user's descriptor.
   virtual bool is_direct() const { return false; }
+  // Whether it can move bytes between files and pinned memory of the caller's, in place of the device's.
+  virtual bool can_stage() const { return !is_direct(); }
+  // Told of every request before its chunks: what can be prepared has been begun then.
+  virtual Approach approach(File&, Device*, Op, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return {}; }
+  // What bouncing took, by the clock: of bytes of a large request of that size.
+  virtual void learn(std::uint64_t /*bytes*/, std::uint64_t /*request*/, std::uint64_t /*wall_ns*/) {}
   // What chunks must look like for this file; `way` is what is wanted of the page cache.
   virtual Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) = 0;
   // Pinned host bytes that a lane of these options takes.
   virtual std::uint64_t lane_bytes(const LaneOptions& options) const = 0;
   virtual Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) = 0;
   // Lets go of what the path itself keeps for the file. None of its chunks is in flight, and none will be.
-  virtual void forget_file(std::uint64_t) {}
+  virtual void forget_file(File&) {}
 };
 
 }  // namespace penstock::core

@@ -13,8 +13,14 @@ namespace {
 constexpr unsigned kRetriesMax = 64;  // Short transfers in a row before a chunk is given up.
 constexpr std::size_t kFixedFilesMax = 8;
 constexpr std::size_t kReapMax = 16;
+// Up to this size copies go together: above, there is little to be saved.
+constexpr std::uint64_t kSmallCopyMax = 64u << 10;
+// What kernels copy at once; see staging_for().
+constexpr std::uint64_t kWord = 16;
 
 const char* step_of(Op op) { return op == Op::read ? "read from the file" : "write to the file"; }
+
+Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
 
 Status storage_failure(Op op, int error) {
   // The kernel could not reach the memory: the caller's pointer, since our own is mapped.
@@ -47,6 +53,8 @@ Result<std::unique_ptr<Lane>> StorageLane::open(Storage& storage, const LaneOpti
   }
   lane->slots_.resize(options.depth);
   lane->copying_.resize(options.depth);
+  lane->together_.reserve(options.depth);
+  for (auto& gathered : lane->gathered_) gathered.reserve(options.depth);
   lane->free_.reserve(options.depth);
   lane->done_.reserve(options.depth);
   lane->fixed_files_.reserve(kFixedFilesMax);
@@ -78,8 +86,16 @@ void StorageLane::submit(const Task& task) {
   Slot& slot = slots_[index];
   slot = Slot{};
   slot.task = task;
-  slot.memory = staged_ ? block_.data() + index * options_.chunk_max : task.memory;
+  slot.memory = staged_ ? staging_for(index, task) : task.memory;
   begin(index);
+}
+
+// As far from a whole word as the device memory is, where storage does not mind and there is room: then the copy
+// between them goes by words.
+std::byte* StorageLane::staging_for(std::uint32_t index, const Task& task) const {
+  std::byte* const start = block_.data() + index * options_.chunk_max;
+  const bool anywhere = task.chunk.way == Way::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
+  return anywhere ? start + reinterpret_cast<std::uintptr_t>(task.memory) % kWord : start;
 }
 
 Status StorageLane::prepare(Slot& slot) {
@@ -96,13 +112,13 @@ Status StorageLane::prepare(Slot& slot) {
 
 void StorageLane::begin(std::uint32_t index) {
   Slot& slot = slots_[index];
-  Status status = prepare(slot);
-  if (status.ok() && staged_ && slot.task.op == Op::write) {
-    status = start_copy(index);
-  } else if (status.ok()) {
+  if (const Status status = prepare(slot); !status.ok()) {
+    finish(index, status);
+  } else if (staged_ && slot.task.op == Op::write) {
+    start_copy(index);
+  } else {
     start_storage(index);
   }
-  if (!status.ok()) finish(index, status);
 }
 
 // What the page cache can do without waiting is a copy by the CPU: it is done here and now, so that the device may
@@ -198,9 +214,9 @@ void StorageLane::after_storage(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (!slot.status.ok() || !staged_ || slot.task.op == Op::write || payload_moved(slot) == 0) {
     finish(index, slot.status);
-    return;
+  } else {
+    start_copy(index);
   }
-  if (const Status status = start_copy(index); !status.ok()) finish(index, status);
 }
 
 std::uint64_t StorageLane::payload_moved(const Slot& slot) const {
@@ -209,29 +225,49 @@ std::uint64_t StorageLane::payload_moved(const Slot& slot) const {
   return slot.moved <= skipped ? 0 : std::min(slot.moved - skipped, chunk.size);
 }
 
-// Between the slot and the device, whichever way the task goes, with the slot's marker behind it.
-Status StorageLane::queue_copy(std::uint32_t index) {
-  const Slot& slot = slots_[index];
+// Between the slot and the device, whichever way the task goes.
+Copy StorageLane::copy_of(const Slot& slot) const {
   const Chunk& chunk = slot.task.chunk;
-  std::byte* const payload = slot.memory + (chunk.file_offset - chunk.io_offset);
-  Status status = slot.task.op == Op::read ? copies_->copy_to_device(slot.task.memory, payload, payload_moved(slot))
-                                           : copies_->copy_to_host(payload, slot.task.memory, chunk.size);
-  if (status.ok()) status = copies_->record(index);
-  if (!status.ok()) broken_ = true;  // It may be under way with no marker behind it: no slot is safe to use again.
-  return status;
+  return {.device_address = slot.task.memory,
+          .host = slot.memory + (chunk.file_offset - chunk.io_offset),
+          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size};
 }
 
-Status StorageLane::start_copy(std::uint32_t index) {
-  const Status status = queue_copy(index);
-  if (!status.ok()) return status;
-  slots_[index].phase = Phase::copying;
-  copying_[(copying_head_ + copying_count_++) % copying_.size()] = index;
-  return status;
+void StorageLane::start_copy(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  const Op op = slot.task.op;
+  slot.phase = Phase::copying;
+  if (copy_of(slot).size > kSmallCopyMax) return copy_together({&index, 1}, op);
+  auto& gathered = gathered_[static_cast<unsigned>(op)];
+  gathered.push_back(index);
+  // The device is to start on them while storage goes on with the other half.
+  if (gathered.size() >= std::max<std::size_t>(slots_.size() / 2, 1)) copy_gathered(op);
 }
 
-void StorageLane::fail_copy(std::uint32_t index, const Status& status) {
-  broken_ = true;
-  finish(index, status);
+void StorageLane::copy_gathered(Op op) {
+  auto& gathered = gathered_[static_cast<unsigned>(op)];
+  if (gathered.empty()) return;
+  copy_together(gathered, op);
+  gathered.clear();
+}
+
+void StorageLane::copy_all_gathered() {
+  copy_gathered(Op::read);
+  copy_gathered(Op::write);
+}
+
+// With the marker of the last slot behind them all.
+void StorageLane::copy_together(std::span<const std::uint32_t> slots, Op op) {
+  const std::uint32_t marker = slots.back();
+  together_.clear();
+  for (const std::uint32_t index : slots) together_.push_back(copy_of(slots_[index]));
+  Status status = copies_->copy_many(together_, direction_of(op));
+  if (status.ok()) status = copies_->record(marker);
+  if (!status.ok()) broken_ = true;  // They may be under way with no marker behind them: no slot is safe to use again.
+  for (const std::uint32_t index : slots) {
+    if (status.ok()) copying_[(copying_head_ + copying_count_++) % copying_.size()] = {index, marker};
+    else finish(index, status);
+  }
 }
 
 void StorageLane::on_copied(std::uint32_t index) {
@@ -266,20 +302,24 @@ bool StorageLane::reap_ring(bool wait) {
 bool StorageLane::reap_copies(bool wait) {
   bool progress = false;
   while (copying_count_ > 0) {
-    const std::uint32_t index = copying_[copying_head_];
+    const std::uint32_t marker = copying_[copying_head_].marker;
     Status status;
     if (wait && !progress) {
-      status = copies_->wait(index, false);
+      status = copies_->wait(marker, false);
     } else {
-      const Result<bool> reached = copies_->reached(index);
+      const Result<bool> reached = copies_->reached(marker);
       if (reached.ok() && !*reached) return progress;
       status = reached.status();
     }
-    copying_head_ = (copying_head_ + 1) % copying_.size();
-    --copying_count_;
+    if (!status.ok()) broken_ = true;
     progress = true;
-    if (status.ok()) on_copied(index);
-    else fail_copy(index, status);
+    while (copying_count_ > 0 && copying_[copying_head_].marker == marker) {
+      const std::uint32_t index = copying_[copying_head_].slot;
+      copying_head_ = (copying_head_ + 1) % copying_.size();
+      --copying_count_;
+      if (status.ok()) on_copied(index);
+      else finish(index, status);
+    }
   }
   return progress;
 }
@@ -287,17 +327,20 @@ bool StorageLane::reap_copies(bool wait) {
 // One round. Blocks, if asked to, on the side that feeds the other: copies when writing, storage when reading.
 bool StorageLane::step(bool wait) {
   const bool stored = reap_ring(false);
+  copy_all_gathered();
   const bool copied = reap_copies(false);
   if (stored || copied || !wait || !done_.empty()) return stored || copied;
-  const bool copies_feed = copying_count_ > 0 && slots_[copying_[copying_head_]].task.op == Op::write;
+  const bool copies_feed = copying_count_ > 0 && slots_[copying_[copying_head_].slot].task.op == Op::write;
   if (storing_count_ > 0 && !copies_feed) return reap_ring(true);
   return reap_copies(true);
 }
 
 unsigned StorageLane::poll(std::span<Completion> completions, bool wait) {
+  copy_all_gathered();
   while (done_.empty() && !is_idle()) {
     if (!step(wait) && !wait) break;
   }
+  copy_all_gathered();
   // Writes whose copies have just landed are pushed by now: get them going before the caller looks away.
   if (storing_count_ > 0) (void)ring_->submit();
   unsigned count = 0;
@@ -349,9 +392,9 @@ Completion StorageLane::run(const Task& task) {
 }
 
 Status StorageLane::copy_now(std::uint32_t index) {
-  Status status = queue_copy(index);
-  if (status.ok()) status = copies_->wait(index, true);
-  if (!status.ok()) broken_ = true;
+  const Slot& slot = slots_[index];
+  const Status status = copies_->copy_and_wait(copy_of(slot), direction_of(slot.task.op));
+  if (!status.ok()) broken_ = true;  // It may still be under way.
   return status;
 }
 

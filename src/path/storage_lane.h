@@ -1,6 +1,7 @@
 // The lane that bounce and host share. A staged chunk travels between storage and a slot of pinned memory by a
 // Ring, and between the slot and the device by a CopyQueue; many slots overlap the two. In place, storage reads and
-// writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached.
+// writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached. Small
+// copies are gathered until the lane is polled, or half of its slots are, and go together, with one marker.
 #pragma once
 
 #include <vector>
@@ -26,7 +27,7 @@ class StorageLane final : public Lane {
   bool is_broken() const override { return broken_; }
 
  private:
-  enum class Phase : std::uint8_t { free, storing, copying, done };
+  enum class Phase : std::uint8_t { free, storing, copying, done };  // Copying: also waiting for others to come along.
 
   struct Slot {
     Phase phase = Phase::free;
@@ -44,10 +45,16 @@ class StorageLane final : public Lane {
     int number = -1;
   };
 
+  struct Copying {
+    std::uint32_t slot = 0;
+    std::uint32_t marker = 0;  // Several in a row may share one.
+  };
+
   enum class Next : std::uint8_t { done, again };
 
   StorageLane(Storage& storage, const LaneOptions& options);
   Status open_ring();
+  std::byte* staging_for(std::uint32_t index, const Task& task) const;
   void begin(std::uint32_t index);
   Status prepare(Slot& slot);
   RingOp operation(const Slot& slot, std::uint32_t index) const;
@@ -59,10 +66,12 @@ class StorageLane final : public Lane {
   bool fall_back_to_buffered(Slot& slot, int error);
   bool at_end_of_file(const Slot& slot) const;
   void after_storage(std::uint32_t index);
-  Status start_copy(std::uint32_t index);
+  void start_copy(std::uint32_t index);
+  void copy_together(std::span<const std::uint32_t> slots, Op op);
+  void copy_gathered(Op op);
+  void copy_all_gathered();
   void on_copied(std::uint32_t index);
-  void fail_copy(std::uint32_t index, const Status& status);
-  Status queue_copy(std::uint32_t index);
+  Copy copy_of(const Slot& slot) const;
   Status copy_now(std::uint32_t index);
   void finish(std::uint32_t index, Status status);
   bool reap_ring(bool wait);
@@ -81,7 +90,9 @@ class StorageLane final : public Lane {
   std::unique_ptr<Ring> ring_;  // Opened with the first chunk that needs it.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<std::uint32_t> copying_;  // Circular, in the order of their copies.
+  std::vector<std::uint32_t> gathered_[2];  // By Op: slots whose small copies have not been queued yet.
+  std::vector<Copy> together_;              // Of one call.
+  std::vector<Copying> copying_;            // Circular, in the order of their copies.
   std::size_t copying_head_ = 0;
   std::size_t copying_count_ = 0;
   std::vector<std::uint32_t> done_;

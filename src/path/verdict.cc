@@ -58,6 +58,17 @@ constexpr ReasonText kReasons[] = {
     {"vendor_not_direct", "NVIDIA's library moves the bytes by the CPU here, in its compatibility mode",
      "see its cufile.log for the cause; where nvidia-fs counts nothing, set its parameter rw_stats_enabled to 1"},
     {"vendor_off", "NVIDIA's library is switched off by configuration", "unset PENSTOCK_VENDOR"},
+    {"not_kept", "these bytes were not registered with the GPU: not in the page cache, or not worth it so far",
+     "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_KEPT_MIB says how much may be kept"},
+    {"pages_went", "the file's pages were taken away or replaced under the transfer", ""},
+    {"no_page_registration", "the GPU's driver cannot register a file's pages, or the kernel does not show us ours",
+     "use a driver that registers read-only memory, and let /proc/self/pagemap be read"},
+    {"file_system_pages", "the file system's pages may change without a trace in a mapping, or it is no regular file",
+     "keep the file on ext4, XFS, Btrfs, F2FS or tmpfs; of a container, on a volume"},
+    {"opened_direct", "the descriptor has O_DIRECT, so the page cache is not asked", "open the file without O_DIRECT"},
+    {"keeping_off", "configuration keeps no pages, or wants everything around the page cache",
+     "unset PENSTOCK_KEPT_MIB=0 and PENSTOCK_DIRECT_IO"},
+    {"reads_only", "the page-cache path only reads", ""},
 };
 constexpr ReasonText kUnknown = {"unknown", "", ""};
 static_assert(std::size(kReasons) <= static_cast<unsigned>(Reason::obstacle));

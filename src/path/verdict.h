@@ -38,6 +38,13 @@ enum class Reason : std::uint8_t {
   vendor_refused,
   vendor_not_direct,
   vendor_off,
+  not_kept,
+  pages_went,
+  no_page_registration,
+  file_system_pages,
+  opened_direct,
+  keeping_off,
+  reads_only,
   obstacle = 32,  // And above: this and the number of an Obstacle of topology/.
 };
 constexpr unsigned kReasonCount = 160;

@@ -21,6 +21,7 @@ struct BufferTable::Entry {
   std::atomic<Device*> device{nullptr};
   std::atomic<std::uint64_t> allocation_base{0};
   std::atomic<std::uint64_t> allocation_size{0};
+  std::atomic<std::uint64_t> mapped{0};
 
   void write(std::uint64_t key, const Buffer& buffer) {
     version.fetch_add(1, std::memory_order_acq_rel);
@@ -29,6 +30,7 @@ struct BufferTable::Entry {
     device.store(buffer.memory.device, std::memory_order_release);
     allocation_base.store(buffer.memory.base, std::memory_order_release);
     allocation_size.store(buffer.memory.size, std::memory_order_release);
+    mapped.store(buffer.memory.mapped, std::memory_order_release);
     base.store(key, std::memory_order_release);
     version.fetch_add(1, std::memory_order_acq_rel);
   }
@@ -41,8 +43,8 @@ struct BufferTable::Entry {
       buffer.base = base.load(std::memory_order_acquire);
       buffer.size = size.load(std::memory_order_acquire);
       buffer.memory = {kind.load(std::memory_order_acquire), device.load(std::memory_order_acquire),
-                       allocation_base.load(std::memory_order_acquire),
-                       allocation_size.load(std::memory_order_acquire)};
+                       allocation_base.load(std::memory_order_acquire), allocation_size.load(std::memory_order_acquire),
+                       mapped.load(std::memory_order_acquire)};
     } while ((before & 1) != 0 || version.load(std::memory_order_acquire) != before);
     return buffer;
   }

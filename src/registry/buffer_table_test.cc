@@ -18,6 +18,25 @@ TEST(BufferTableTest, FindsByExactBaseOnly) {
   EXPECT_FALSE(table.find(0).has_value());
 }
 
+TEST(BufferTableTest, KeepsAllThatIsKnownOfTheMemory) {
+  BufferTable table;
+  int device = 0;
+  const PointerFacts memory = {.kind = MemoryKind::device,
+                               .device = reinterpret_cast<Device*>(&device),
+                               .base = 0x8000,
+                               .size = 0x20000,
+                               .mapped = 0x7000'0000};
+  ASSERT_TRUE(table.insert({0x10000, 4096, memory}).ok());
+
+  const PointerFacts found = table.find(0x10000)->memory;
+
+  EXPECT_EQ(found.kind, memory.kind);
+  EXPECT_EQ(found.device, memory.device);
+  EXPECT_EQ(found.base, memory.base);
+  EXPECT_EQ(found.size, memory.size);
+  EXPECT_EQ(found.mapped, memory.mapped);
+}
+
 TEST(BufferTableTest, TheSameBaseTwiceIsAnErrorAndNestedOnesAreNot) {
   BufferTable table;
   ASSERT_TRUE(table.insert({0x10000, 4096, {}}).ok());

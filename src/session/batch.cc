@@ -2,31 +2,51 @@
 
 #include <algorithm>
 
-namespace penstock::core {
+#include "session/look_out.h"
 
-Batch::Batch(Executor& executor, unsigned capacity) : executor_(executor), slots_(capacity) {
+namespace penstock::core {
+namespace {
+
+// With less time than this nobody helps: a share of small reads may take as long.
+constexpr auto kTimeToHelp = std::chrono::milliseconds(1);
+
+bool has_time(const Batch::Deadline& deadline) {
+  return !deadline || *deadline - std::chrono::steady_clock::now() >= kTimeToHelp;
+}
+
+}  // namespace
+
+Batch::Batch(Executor& executor, unsigned capacity) : executor_(executor), slots_(capacity), submissions_(capacity) {
   free_.reserve(capacity);
   done_.reserve(capacity);
   jobs_.reserve(capacity);
+  free_submissions_.reserve(capacity);
   for (Slot& slot : slots_) {
     slot.batch = this;
     free_.push_back(&slot);
   }
+  for (BatchEvent::Submission& each : submissions_) free_submissions_.push_back(&each);
 }
 
 Batch::~Batch() {
   cancel();
   std::unique_lock lock(mutex_);
-  completions_.wait(lock, [this] { return done_.size() == outstanding_locked(); });
+  while (done_.size() < outstanding_locked()) {
+    awaited_ = std::min(awaited_, outstanding_locked());
+    completions_.wait(lock);
+  }
 }
 
 // Under the lock as a whole, so that of two threads' submissions neither sees half of the other's.
 Status Batch::submit(std::span<const BatchEntry> entries) {
   const std::lock_guard lock(mutex_);
   if (entries.size() > free_.size()) return failure(Code::limit, "submit to the batch");
+  if (entries.empty()) return success();
   jobs_.clear();
-  const auto submission = std::make_shared<BatchEvent::Submission>();
-  submission->unfinished = static_cast<unsigned>(entries.size());
+  // One for every entry that is under way at most, so there is one.
+  BatchEvent::Submission* const submission = free_submissions_.back();
+  free_submissions_.pop_back();
+  *submission = {.unfinished = static_cast<unsigned>(entries.size())};
   for (const BatchEntry& entry : entries) {
     Slot& slot = *free_.back();
     free_.pop_back();
@@ -37,45 +57,81 @@ Status Batch::submit(std::span<const BatchEntry> entries) {
     if (entry.refused.ok()) jobs_.push_back(&slot);
     else complete_locked(slot, {entry.refused, {}});
   }
-  if (jobs_.empty()) return success();
-  const Status status = executor_.submit(jobs_);
-  // No thread to carry them out: that is how they end.
-  for (Job* job : jobs_) {
-    if (!status.ok()) complete_locked(static_cast<Slot&>(*job), {status, {}});
+  if (!jobs_.empty()) {
+    const Status status = executor_.submit(jobs_);
+    // No thread to carry them out: that is how they end.
+    for (Job* job : jobs_) {
+      if (!status.ok()) complete_locked(static_cast<Slot&>(*job), {status, {}});
+    }
   }
+  notify_locked();
   return success();
 }
 
 void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
   slot.event.outcome = outcome;
   slot.in_flight = false;
-  const std::shared_ptr<BatchEvent::Submission> submission = std::move(slot.submission);
+  BatchEvent::Submission* const submission = slot.submission;
   submission->bytes[static_cast<unsigned>(slot.request.op)] += outcome.status.ok() ? outcome.report.bytes : 0;
   submission->ok &= outcome.status.ok() && !slot.event.canceled;
-  if (--submission->unfinished == 0) slot.event.ended = *submission;
+  if (--submission->unfinished == 0) {
+    slot.event.ended = *submission;
+    free_submissions_.push_back(submission);
+  }
   done_.push_back(&slot);
+}
+
+// With the lock held: whoever waits may be the destructor.
+void Batch::notify_locked() {
+  done_count_.store(done_.size(), std::memory_order_release);
+  if (done_.size() < awaited_) return;
+  awaited_ = SIZE_MAX;
   completions_.notify_all();
 }
 
-// Notifies with the lock held: whoever waits may be the destructor.
-void Batch::complete(Slot& slot, const Outcome& outcome) {
+void Batch::complete(std::span<const Ended> jobs) {
   const std::lock_guard lock(mutex_);
-  complete_locked(slot, outcome);
+  for (const Ended& each : jobs) complete_locked(static_cast<Slot&>(*each.job), each.outcome);
+  notify_locked();
+}
+
+std::size_t Batch::wanted_locked(std::size_t room, unsigned least) const {
+  return std::min({std::size_t{least}, room, outstanding_locked()});
+}
+
+// Who has to wait anyway does some of the work, as long as there is any that nobody has begun; then looks a little, for
+// the rest may be nearly done.
+void Batch::help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned least, const Deadline& deadline) {
+  const std::size_t wanted = wanted_locked(room, least);
+  const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
+  if (enough() || !has_time(deadline)) return;
+  lock.unlock();
+  while (!enough() && has_time(deadline) && executor_.help(this, enough)) {
+  }
+  if (executor_.can_look_out()) (void)look_out(enough);
+  lock.lock();
 }
 
 unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
   std::unique_lock lock(mutex_);
-  const auto enough = [&] {
-    return done_.size() >= std::min({std::size_t{least}, events.size(), outstanding_locked()});
-  };
-  if (deadline) (void)completions_.wait_until(lock, *deadline, enough);
-  else completions_.wait(lock, enough);
+  help(lock, events.size(), least, deadline);
+  for (bool late = false; !late && done_.size() < wanted_locked(events.size(), least);) {
+    awaited_ = std::min(awaited_, wanted_locked(events.size(), least));
+    if (deadline) late = completions_.wait_until(lock, *deadline) == std::cv_status::timeout;
+    else completions_.wait(lock);
+  }
   const std::size_t count = std::min(events.size(), done_.size());
   for (std::size_t i = 0; i < count; ++i) {
     events[i] = done_[i]->event;
     free_.push_back(done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+  done_count_.store(done_.size(), std::memory_order_release);
+  // Others may wait for more than there is now.
+  if (awaited_ != SIZE_MAX && count > 0) {
+    awaited_ = SIZE_MAX;
+    completions_.notify_all();
+  }
   return static_cast<unsigned>(count);
 }
 
@@ -86,6 +142,7 @@ void Batch::cancel() {
     slot.event.canceled = true;
     complete_locked(slot, {});
   }
+  notify_locked();
 }
 
 }  // namespace penstock::core

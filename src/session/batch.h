@@ -2,10 +2,10 @@
 // asked about until each was reported once. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -55,17 +55,25 @@ class Batch {
 
  private:
   struct Slot final : Job {
-    void finish(const Outcome& outcome) override { batch->complete(*this, outcome); }
+    void finish(const Outcome& outcome) override {
+      const Ended ended{this, outcome};
+      batch->complete({&ended, 1});
+    }
+    void finish_all(std::span<const Ended> jobs) override { batch->complete(jobs); }
+    const void* owner() const override { return batch; }
 
     Batch* batch = nullptr;
     bool in_flight = false;
-    std::shared_ptr<BatchEvent::Submission> submission;
+    BatchEvent::Submission* submission = nullptr;
     BatchEvent event;
   };
 
-  void complete(Slot& slot, const Outcome& outcome);
+  void complete(std::span<const Ended> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome);
+  void notify_locked();
   std::size_t outstanding_locked() const { return slots_.size() - free_.size(); }
+  std::size_t wanted_locked(std::size_t room, unsigned least) const;
+  void help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned least, const Deadline& deadline);
 
   Executor& executor_;
   std::mutex mutex_;
@@ -74,6 +82,10 @@ class Batch {
   std::vector<Slot*> free_;
   std::vector<Slot*> done_;  // Not reported yet, oldest first.
   std::vector<Job*> jobs_;   // Of one submission, while it lasts.
+  std::vector<BatchEvent::Submission> submissions_;
+  std::vector<BatchEvent::Submission*> free_submissions_;
+  std::atomic<std::size_t> done_count_{0};  // As done_ has, to be looked at without the lock.
+  std::size_t awaited_ = SIZE_MAX;          // What the least patient of those who wait waits for.
 };
 
 }  // namespace penstock::core

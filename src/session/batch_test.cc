@@ -34,12 +34,36 @@ class Barrier {
     open_ = true;
     changed_.notify_all();
   }
+  bool is_open() {
+    const std::lock_guard lock(mutex_);
+    return open_;
+  }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   unsigned arrived_ = 0;
   bool open_ = false;
+};
+
+// What is not in the page cache takes until the barrier opens.
+class HeldRing final : public Ring {
+ public:
+  HeldRing(std::unique_ptr<Ring> real, Barrier& barrier) : real_(std::move(real)), barrier_(barrier) {}
+  bool is_io_uring() const override { return true; }
+  void push(const RingOp& op) override { real_->push(op); }
+  Status submit() override { return real_->submit(); }
+  Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {
+    if (wait) barrier_.pass();
+    return wait || barrier_.is_open() ? real_->reap(completions, wait) : 0u;
+  }
+  Status register_memory(void*, std::size_t) override { return success(); }
+  int register_file(int) override { return -1; }
+  void unregister_file(int) override {}
+
+ private:
+  const std::unique_ptr<Ring> real_;
+  Barrier& barrier_;
 };
 
 class HeldStorage final : public FakeStorage {
@@ -49,7 +73,7 @@ class HeldStorage final : public FakeStorage {
     return FakeStorage::read(fd, memory, size, offset);
   }
   Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
-    if (barrier != nullptr) barrier->pass();
+    if (barrier != nullptr && size >= held_from) barrier->pass();
     return FakeStorage::read_cached(fd, memory, size, offset);
   }
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override {
@@ -57,7 +81,15 @@ class HeldStorage final : public FakeStorage {
     return FakeStorage::write(fd, memory, size, offset);
   }
 
+  Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override {
+    auto ring = FakeStorage::open_ring(depth);
+    if (ring_barrier == nullptr) return ring;
+    return std::unique_ptr<Ring>(std::make_unique<HeldRing>(std::move(ring.value()), *ring_barrier));
+  }
+
   Barrier* barrier = nullptr;
+  std::size_t held_from = 0;  // Bytes; of what is in the page cache.
+  Barrier* ring_barrier = nullptr;
 };
 
 class BatchTest : public testing::Test {
@@ -278,6 +310,81 @@ TEST_F(BatchTest, AnEntryThatWasRefusedIsReportedAsFailedAmongTheOthers) {
     EXPECT_EQ(event.outcome.status.is(Code::invalid_argument), cookie == 2);
     EXPECT_EQ(event.outcome.status.is(Code::not_registered), cookie == 3);
   }
+}
+
+TEST_F(BatchTest, WhoWaitsForSmallReadsDoesThemWhereNobodyElseIsFree) {
+  Batch& batch = open_batch(200);
+  std::vector<char> host(8 * kLarge);
+  storage_->seed = 1;  // Then what starts at a multiple of three sectors is in the page cache.
+  storage_->held_from = kLarge;
+  hold_transfers_up();
+  ASSERT_TRUE(batch.submit(entries(kThreads, Op::read, host.data())).ok());
+  barrier_.wait_for(kThreads);
+  std::vector<BatchEntry> small = entries(64, Op::read, device_memory(64 * kLarge), 4096);
+  for (unsigned i = 0; i < small.size(); ++i) small[i].request.file_offset = i * 3 * 512;
+
+  ASSERT_TRUE(batch.submit(small).ok());
+  std::vector<BatchEvent> events(200);
+  unsigned done = 0;
+  while (done < 64) done += batch.reap(std::span(events).subspan(done), 64 - done, std::nullopt);
+
+  EXPECT_EQ(done, 64u) << "the threads are held up, and nobody else was to do it";
+  for (const BatchEvent& event : std::span(events).first(64)) EXPECT_EQ(event.outcome.report.bytes, 4096u);
+  barrier_.open();
+  EXPECT_EQ(batch.reap(events, kThreads, std::nullopt), kThreads);
+}
+
+TEST_F(BatchTest, WhoHelpsIsNotKeptByWhatHasToWaitForStorage) {
+  Barrier storage;
+  storage_->ring_barrier = &storage;
+  storage_->seed = 0;  // All of them start at a multiple of three sectors: none is in the page cache.
+  Batch& batch = open_batch(96);
+  std::vector<BatchEntry> cold = entries(96, Op::read, device_memory(96 * kLarge), 4096);
+  for (unsigned i = 0; i < cold.size(); ++i) cold[i].request.file_offset = i * 3 * 512;
+  std::fill(storage_->content.begin(), storage_->content.end(), 'c');
+
+  ASSERT_TRUE(batch.submit(cold).ok());
+  std::vector<BatchEvent> events(96);
+  EXPECT_EQ(batch.reap(events, 96, soon()), 0u);
+
+  storage.open();
+  EXPECT_EQ(batch.reap(events, 96, std::nullopt), 96u);
+  for (const BatchEvent& event : events) EXPECT_TRUE(event.outcome.status.ok());
+  for (unsigned i = 0; i < 96; ++i) {
+    const char* const there = static_cast<const char*>(cold[i].request.base) + i * kLarge;
+    EXPECT_EQ(std::string(there, 4096), std::string(4096, 'c'));
+  }
+}
+
+TEST_F(BatchTest, ManyThreadsWithBatchesOfTheirOwnGetWhatTheyAskedFor) {
+  for (std::size_t i = 0; i < storage_->content.size(); ++i) storage_->content[i] = static_cast<char>(i >> 12);
+  char* const memory = device_memory(8 * kLarge);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      const std::uint64_t number = *session_->open_batch(48);
+      Batch* const batch = session_->pin_batch(number);
+      std::vector<BatchEvent> events(48);
+      for (unsigned round = 0; round < 30; ++round) {
+        std::vector<BatchEntry> all;
+        for (unsigned i = 0; i < 48; ++i) {
+          const std::int64_t page = (t * 7919 + round * 48 + i) * 31 % 16000;
+          all.push_back({.request = {Op::read, file_, memory + t * kLarge, 3000, page * 4096 + 100, i * 5001}});
+        }
+        ASSERT_TRUE(batch->submit(all).ok());
+        for (unsigned done = 0; done < 48;) done += batch->reap(events, round % 2 == 0 ? 48 - done : 1, std::nullopt);
+        for (const BatchEntry& entry : all) {
+          const char* const there = memory + t * kLarge + entry.request.buffer_offset;
+          const char expected = static_cast<char>(entry.request.file_offset >> 12);
+          ASSERT_EQ(there[0], expected);
+          ASSERT_EQ(there[2999], expected);
+        }
+      }
+      session_->unpin_batch(number);
+      EXPECT_TRUE(session_->close_batch(number));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(BatchTest, ManyThreadsShareABatchAndEveryEntryIsReportedOnce) {

@@ -1,12 +1,12 @@
 #include "session/config.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <string_view>
 
 #include "base/align.h"
+#include "base/cpus.h"
+#include "base/memory_room.h"
 
 namespace penstock::core {
 namespace {
@@ -16,6 +16,9 @@ constexpr std::uint64_t kRingBytesMax = std::uint64_t{64} << 30;
 constexpr std::uint64_t kChunkBytesMin = 64u << 10;
 constexpr std::uint64_t kChunkBytesMax = std::uint64_t{1} << 30;
 constexpr std::uint64_t kWorkersMax = 256;
+constexpr std::uint64_t kKeptBytesMax = std::uint64_t{1} << 44;
+// Pages that are kept cannot be given back to the machine until they are let go.
+constexpr std::uint64_t kKeptPart = 4;
 // Eight copy out of the page cache as fast as a PCIe 5.0 x16 link takes it: on an H200 machine 47.6 GB/s at 0.16 CPU
 // seconds a GB, against 48.2 at 0.23 with sixteen.
 constexpr unsigned kWorkersDefaultMax = 8;
@@ -72,6 +75,8 @@ constexpr Word<DeviceChoice> kDeviceWords[] = {{"auto", DeviceChoice::automatic}
                                                {"p2pmem", DeviceChoice::p2pmem}};
 constexpr Word<DirectIo> kDirectWords[] = {
     {"auto", DirectIo::automatic}, {"always", DirectIo::always}, {"never", DirectIo::never}};
+constexpr Word<Policy> kPolicyWords[] = {
+    {"throughput", Policy::throughput}, {"balanced", Policy::balanced}, {"cpu", Policy::cpu}};
 constexpr Word<bool> kSwitchWords[] = {{"on", true}, {"off", false}};
 constexpr Word<VendorUse> kVendorWords[] = {
     {"auto", VendorUse::automatic}, {"force", VendorUse::force}, {"off", VendorUse::off}};
@@ -86,9 +91,8 @@ Status number_from(std::uint64_t wish, const char* variable, std::uint64_t unit,
 
 const char* first_said(const char* wish, const char* variable) { return wish != nullptr ? wish : variable; }
 
-unsigned default_workers() {
-  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  return std::clamp(static_cast<unsigned>(std::max(cores, 1L)), 1u, kWorkersDefaultMax);
+unsigned default_workers(Environment environment) {
+  return std::min(fair_share_of_cpus("", allowed_cpus(), ranks_on_host(environment)), kWorkersDefaultMax);
 }
 
 Status read_numbers(Config& config, const ConfigWishes& wishes, Environment environment) {
@@ -101,7 +105,12 @@ Status read_numbers(Config& config, const ConfigWishes& wishes, Environment envi
                   "understand the chunk size (chunk_bytes; PENSTOCK_CHUNK_KIB: 64 to 1048576)", config.chunk_bytes);
   if (!status.ok()) return status;
   config.chunk_bytes = align_down(config.chunk_bytes, kChunkBytesMin);
-  std::uint64_t workers = default_workers();
+  config.kept_bytes = memory_room().total / kKeptPart;
+  status =
+      number_from(0, environment("PENSTOCK_KEPT_MIB"), 1u << 20, 0, kKeptBytesMax,
+                  "understand how much of files may be kept (PENSTOCK_KEPT_MIB: 0 to 16777216)", config.kept_bytes);
+  if (!status.ok()) return status;
+  std::uint64_t workers = default_workers(environment);
   status = number_from(wishes.workers, environment("PENSTOCK_WORKERS"), 1, 1, kWorkersMax,
                        "understand the number of workers (workers; PENSTOCK_WORKERS: 1 to 256)", workers);
   config.workers = static_cast<unsigned>(workers);
@@ -120,6 +129,10 @@ Status read_words(Config& config, const ConfigWishes& wishes, Environment enviro
   if (const char* word = first_said(wishes.io_uring, environment("PENSTOCK_IO_URING"));
       word != nullptr && !parse_word(word, kUringWords, config.io_uring)) {
     return failure(Code::bad_setting, "understand io_uring (io_uring, PENSTOCK_IO_URING: auto or off)");
+  }
+  if (const char* word = environment("PENSTOCK_POLICY");
+      word != nullptr && !parse_word(word, kPolicyWords, config.policy)) {
+    return failure(Code::bad_setting, "understand the policy (PENSTOCK_POLICY: throughput, balanced or cpu)");
   }
   if (const char* word = environment("PENSTOCK_NVIDIA_EXPORT");
       word != nullptr && !parse_word(word, kSwitchWords, config.nvidia_export)) {
@@ -141,8 +154,9 @@ Status read_words(Config& config, const ConfigWishes& wishes, Environment enviro
 
 Status read_paths(Config& config, const ConfigWishes& wishes, Environment environment) {
   for (const PathId path : kDefaultPaths) config.paths.paths[config.paths.count++] = path;
-  if (const char* names = first_said(wishes.paths, environment("PENSTOCK_PATHS"));
-      names != nullptr && !parse_paths(names, config.paths)) {
+  const char* const names = first_said(wishes.paths, environment("PENSTOCK_PATHS"));
+  config.paths_said = names != nullptr;
+  if (names != nullptr && !parse_paths(names, config.paths)) {
     return failure(Code::bad_setting,
                    "understand the list of paths (paths; PENSTOCK_PATHS: some of "
                    "p2pdma,pagecache,vendor,bounce,host,null, with commas)");

@@ -18,6 +18,8 @@ namespace penstock::core {
 
 enum class DeviceChoice : std::uint8_t { automatic, cuda, host, p2pmem };
 enum class DirectIo : std::uint8_t { automatic, always, never };
+// What matters where more speed costs more CPU.
+enum class Policy : std::uint8_t { throughput, balanced, cpu };
 
 struct PathList {
   std::array<PathId, kPathCount> paths{};
@@ -32,8 +34,12 @@ struct Config {
   unsigned workers = 0;                                 // Threads for large requests.
   DeviceChoice device = DeviceChoice::automatic;
   PathList paths;                 // Best first.
+  bool paths_said = false;        // By the user.
   std::optional<PathId> require;  // Any other path refuses.
   DirectIo direct_io = DirectIo::automatic;
+  Policy policy = Policy::balanced;
+  std::uint64_t kept_bytes = 0;  // Of files in the page cache, registered with devices, at most.
+  bool keep_at_once = false;     // Whatever it costs, and worth waiting for.
   bool io_uring = true;
   bool nvidia_export = false;                // Experimental: our own GPU memory for p2pdma.
   std::uint64_t operation_max = UINT64_MAX;  // Bytes of one storage operation, whatever its request; 64 KiB or more.

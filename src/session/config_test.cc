@@ -63,5 +63,30 @@ TEST_F(ConfigTest, AValueThatMakesNoSenseIsAnErrorThatNamesIt) {
   }
 }
 
+TEST_F(ConfigTest, NvidiasLibraryIsNamedByAnAbsolutePathAndUsedAsItIsSaid) {
+  EXPECT_EQ(make()->vendor, VendorUse::automatic);
+  EXPECT_EQ(make()->vendor_library, "");
+  const std::pair<const char*, VendorUse> uses[] = {
+      {"auto", VendorUse::automatic}, {"force", VendorUse::force}, {"off", VendorUse::off}};
+  for (const auto& [word, use] : uses) {
+    variables = {{"PENSTOCK_VENDOR", word}, {"PENSTOCK_VENDOR_LIBRARY", ""}};
+    EXPECT_EQ(make()->vendor, use);
+    EXPECT_EQ(make()->vendor_library, "");
+  }
+  variables = {{"PENSTOCK_VENDOR_LIBRARY", "/opt/cuda/libcufile.so.0"}, {"PENSTOCK_PATHS", "vendor,bounce"}};
+  const Config config = *make();
+  EXPECT_EQ(config.vendor_library, "/opt/cuda/libcufile.so.0");
+  EXPECT_EQ(config.paths.paths[0], PathId::vendor);
+  EXPECT_EQ(config.paths.paths[1], PathId::bounce);
+  // A name alone would find ours.
+  for (const auto& [name, value] : {std::pair("PENSTOCK_VENDOR_LIBRARY", "libcufile.so.0"),
+                                    std::pair("PENSTOCK_VENDOR_LIBRARY", "./libcufile.so.0"),
+                                    std::pair("PENSTOCK_VENDOR", "on"), std::pair("PENSTOCK_VENDOR", "")}) {
+    variables = {{name, value}};
+    ASSERT_FALSE(make().ok()) << name << "=" << value;
+    EXPECT_NE(describe(make().status()).find(name), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace penstock::core

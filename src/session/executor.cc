@@ -1,9 +1,11 @@
 #include "session/executor.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <array>
 
 #include "base/thread.h"
+#include "session/look_out.h"
 #include "session/queue.h"
 
 namespace penstock::core {
@@ -12,33 +14,47 @@ namespace {
 // Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
 constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
 constexpr unsigned kQueueDepth = 32;
+constexpr std::uint64_t kQueueBytes = kQueueDepth * (kQueuedBytesMax + 4096);
+// Waking a thread takes as long as copying so much out of the page cache.
+constexpr std::uint64_t kShareBytes = 64u << 10;
+// Threads that one caller wakes; they wake the others.
+constexpr unsigned kWakeMax = 2;
+constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a helper passes in the line.
+constexpr long kCpusToLookOut = 4;
 
 // A queue keeps what it has pinned. All of them together take no more than half of a device's ring, so that lanes of
-// other requests find room.
-bool is_worth_queues(const Config& config, unsigned threads) {
-  constexpr std::uint64_t kQueueBytes = kQueueDepth * (kQueuedBytesMax + 4096);
-  return threads * kQueueBytes <= config.ring_bytes / 2;
-}
+// other requests find room. Where that is not enough for two threads, they do without.
+std::uint64_t queues_that_fit(const Config& config) { return config.ring_bytes / 2 / kQueueBytes; }
 
 bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
+
+std::uint64_t weight_of(const Job& job) {
+  return is_large(job) ? kShareBytes : std::min(job.request.size, kShareBytes);
+}
 
 }  // namespace
 
 // One thread's part: its queue, and what it has in flight there.
 class Executor::Hand {
  public:
-  Hand(Session& session, unsigned threads) : session_(session), queues_(is_worth_queues(session.config(), threads)) {}
+  Hand(Session& session, bool queues) : session_(session), queues_(queues) {}
 
   bool is_idle() const { return in_flight_ == 0; }
   unsigned room() const { return kQueueDepth - in_flight_; }
 
+  // What the queue does not take goes like a call of its own.
   void carry_out(Job& job) {
-    if (!queues_ || is_large(job) || !open_queue()) return move_now(job);
+    if (!begin(job)) move_now(job);
+  }
+
+  // False, and nothing was begun, where there is no queue, or it has no room (pinned memory, one device more).
+  bool begin(Job& job) {
+    if (!queues_ || is_large(job) || !open_queue()) return false;
     const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job));
-    // What the queue has no room for (pinned memory, one device more) goes like a call of its own.
-    if (status.is(Code::limit) || status.is(Code::closed)) return move_now(job);
-    if (!status.ok()) return job.finish({status, {}});
-    ++in_flight_;
+    if (status.is(Code::limit) || status.is(Code::closed)) return false;
+    if (status.ok()) ++in_flight_;
+    else job.finish({status, {}});
+    return true;
   }
 
   void reap(unsigned least) {
@@ -46,9 +62,7 @@ class Executor::Hand {
     std::array<QueueCompletion, kQueueDepth> completions;
     const unsigned count = queue_->reap(completions, least);
     in_flight_ -= count;
-    for (unsigned i = 0; i < count; ++i) {
-      reinterpret_cast<Job*>(completions[i].cookie)->finish({completions[i].status, completions[i].report});
-    }
+    finish(std::span(completions).first(count));
   }
 
  private:
@@ -57,6 +71,21 @@ class Executor::Hand {
     Result<std::unique_ptr<Queue>> queue = Queue::open(session_, kQueueDepth, kQueuedBytesMax);
     if (queue.ok()) queue_ = std::move(*queue);
     return queue_ != nullptr;
+  }
+
+  // Neighbours of one owner at once.
+  static void finish(std::span<const QueueCompletion> completions) {
+    std::array<Ended, kQueueDepth> ended;
+    for (std::size_t i = 0; i < completions.size(); ++i) {
+      ended[i] = {reinterpret_cast<Job*>(completions[i].cookie), {completions[i].status, completions[i].report}};
+    }
+    for (auto rest = std::span<const Ended>(ended).first(completions.size()); !rest.empty();) {
+      const void* const owner = rest[0].job->owner();
+      std::size_t count = 1;
+      while (owner != nullptr && count < rest.size() && rest[count].job->owner() == owner) ++count;
+      rest[0].job->finish_all(rest.first(count));
+      rest = rest.subspan(count);
+    }
   }
 
   // What is in flight does not wait for it longer than it must.
@@ -71,6 +100,21 @@ class Executor::Hand {
   unsigned in_flight_ = 0;
 };
 
+// The hand of somebody who helps.
+struct Executor::Guest {
+  explicit Guest(Session& session) : hand(session, true) {}
+  Hand hand;
+  bool busy = false;
+  Guest* next = nullptr;  // Among those that were left to the threads.
+};
+
+Executor::Executor(Session& session, unsigned threads_max)
+    : session_(session), queues_(queues_that_fit(session.config()) >= kGuestsMax + 2),
+      threads_max_(queues_ ? std::min<unsigned>(threads_max,
+                                                static_cast<unsigned>(queues_that_fit(session.config())) - kGuestsMax)
+                           : threads_max),
+      can_look_out_(::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {}
+
 Executor::~Executor() {
   {
     const std::lock_guard lock(mutex_);
@@ -81,6 +125,8 @@ Executor::~Executor() {
 }
 
 Status Executor::start_locked() {
+  // Without io_uring a thread has one transfer under way, and many threads are all the depth there is.
+  share_bytes_ = queues_ && session_.storage().io_uring_error() == 0 ? kShareBytes : 0;
   while (threads_.size() < threads_max_) {
     const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
     pthread_t thread;
@@ -96,14 +142,27 @@ void Executor::append_locked(Job& job) {
   job.waiting_ = true;
   (last_ == nullptr ? first_ : last_->next_) = &job;
   last_ = &job;
-  ++waiting_;
+  waiting_bytes_ += weight_of(job);
+  waiting_.store(waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void Executor::unlink_locked(Job& job) {
   (job.previous_ == nullptr ? first_ : job.previous_->next_) = job.next_;
   (job.next_ == nullptr ? last_ : job.next_->previous_) = job.previous_;
   job.waiting_ = false;
-  --waiting_;
+  waiting_bytes_ -= weight_of(job);
+  waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+}
+
+// As many as there are shares, but few at a time: those wake others, so that the caller is soon on his way.
+void Executor::wake_locked() {
+  std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
+  if (share_bytes_ > 0) wanted = std::min(wanted, (waiting_bytes_ + share_bytes_ - 1) / share_bytes_);
+  if (left_ != nullptr) ++wanted;
+  for (unsigned i = 0; i < kWakeMax && called_ < wanted && called_ < asleep_; ++i) {
+    ++called_;
+    arrivals_.notify_one();
+  }
 }
 
 Status Executor::submit(std::span<Job* const> jobs) {
@@ -112,8 +171,7 @@ Status Executor::submit(std::span<Job* const> jobs) {
     if (const Status status = start_locked(); !status.ok()) return status;
   }
   for (Job* job : jobs) append_locked(*job);
-  // Each wakes up for a share.
-  for (std::size_t i = 0; i < std::min(jobs.size(), threads_.size()); ++i) arrivals_.notify_one();
+  wake_locked();
   return success();
 }
 
@@ -124,31 +182,138 @@ bool Executor::withdraw(Job& job) {
   return waiting;
 }
 
-// A fair share of the line, so that all threads take part; and one large job at most, since what a thread has taken
-// can neither be withdrawn nor be carried out by another.
-unsigned Executor::take(std::span<Job*> jobs, bool wait) {
-  std::unique_lock lock(mutex_);
-  if (wait) arrivals_.wait(lock, [this] { return waiting_ > 0 || stopping_; });
-  const std::size_t share = std::min((waiting_ + threads_.size() - 1) / threads_.size(), jobs.size());
-  unsigned count = 0;
-  for (bool large = false; count < share && !large; ++count) {
-    jobs[count] = first_;
+void Executor::sleep_locked(std::unique_lock<std::mutex>& lock) {
+  if (can_look_out_) {
+    lock.unlock();
+    (void)look_out([this] { return waiting_.load(std::memory_order_relaxed) > 0; });
+    lock.lock();
+  }
+  while (is_idle_locked() && !stopping_) {
+    ++asleep_;
+    arrivals_.wait(lock, [this] { return called_ > 0 || stopping_; });
+    --asleep_;
+    if (called_ > 0) --called_;
+  }
+}
+
+// A fair share of the line, so that all threads take part, but none too small to be worth a thread; and one large job
+// at most, since what a thread has taken can neither be withdrawn nor be carried out by another.
+void Executor::take_locked(Share& share, unsigned most) {
+  const std::size_t fair = (waiting_.load(std::memory_order_relaxed) + threads_.size() - 1) / threads_.size();
+  std::uint64_t bytes = 0;
+  for (bool large = false; first_ != nullptr && share.count < most && !large;) {
+    if (share.count >= fair && bytes + weight_of(*first_) > share_bytes_) break;
+    bytes += weight_of(*first_);
     large = is_large(*first_);
+    share.jobs[share.count++] = first_;
     unlink_locked(*first_);
   }
-  return count;
+  if (!is_idle_locked()) wake_locked();
+}
+
+Executor::Share Executor::take(unsigned most, bool wait) {
+  Share share;
+  std::unique_lock lock(mutex_);
+  if (wait && is_idle_locked() && !stopping_) sleep_locked(lock);
+  if (left_ != nullptr) {
+    share.left = left_;
+    left_ = left_->next;
+  }
+  take_locked(share, std::min(most, kGrabMax));
+  return share;
 }
 
 void Executor::loop() {
-  Hand hand(session_, threads_max_);
-  std::array<Job*, kGrabMax> jobs;
+  Hand hand(session_, queues_);
   for (;;) {
     const bool idle = hand.is_idle();
-    const unsigned count = take(std::span(jobs).first(std::min(hand.room(), kGrabMax)), idle);
-    if (count == 0 && idle) return;
-    for (unsigned i = 0; i < count; ++i) hand.carry_out(*jobs[i]);
-    hand.reap(count == 0 || hand.room() == 0 ? 1 : 0);
+    const Share share = take(hand.room(), idle);
+    if (share.count == 0 && share.left == nullptr && idle) return;
+    for (unsigned i = 0; i < share.count; ++i) hand.carry_out(*share.jobs[i]);
+    hand.reap(share.left == nullptr && (share.count == 0 || hand.room() == 0) ? 1 : 0);
+    if (share.left == nullptr) continue;
+    while (!share.left->hand.is_idle()) {
+      share.left->hand.reap(1);
+      hand.reap(0);
+    }
+    see_off(*share.left);
   }
+}
+
+// ---- Helpers -------------------------------------------------------------------------------------------------------
+
+void Executor::take_for_locked(const void* owner, Share& share, unsigned most) {
+  share.count = 0;
+  unsigned passed = 0;
+  for (Job* job = first_; job != nullptr && share.count < std::min(most, kGrabMax) && passed < kLookedOverMax;) {
+    Job* const next = job->next_;
+    if (job->owner() != owner || is_large(*job) || job->request.op != Op::read) {
+      ++passed;
+    } else {
+      unlink_locked(*job);
+      share.jobs[share.count++] = job;
+    }
+    job = next;
+  }
+}
+
+void Executor::take_for(const void* owner, Share& share, unsigned most) {
+  const std::lock_guard lock(mutex_);
+  take_for_locked(owner, share, most);
+}
+
+void Executor::put_back(const Share& share, unsigned first) {
+  const std::lock_guard lock(mutex_);
+  for (unsigned i = first; i < share.count; ++i) append_locked(*share.jobs[i]);
+  wake_locked();
+}
+
+// Null where there is nothing to do, or nothing to do it with.
+Executor::Guest* Executor::welcome(const void* owner, Share& share) {
+  const std::lock_guard lock(mutex_);
+  // Where every transfer blocks, a helper would have to wait for storage.
+  if (share_bytes_ == 0 || waiting_.load(std::memory_order_relaxed) == 0) return nullptr;
+  auto free = std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return !guest->busy; });
+  if (free == guests_.end()) {
+    if (guests_.size() == kGuestsMax) return nullptr;
+    guests_.push_back(std::make_unique<Guest>(session_));
+    free = guests_.end() - 1;
+  }
+  take_for_locked(owner, share, kGrabMax);
+  if (share.count == 0) return nullptr;
+  (*free)->busy = true;
+  return free->get();
+}
+
+void Executor::see_off(Guest& guest) {
+  const std::lock_guard lock(mutex_);
+  guest.busy = !guest.hand.is_idle();
+  if (!guest.busy) return;
+  guest.next = left_;
+  left_ = &guest;
+  wake_locked();
+}
+
+bool Executor::help(const void* owner, const std::function<bool()>& enough) {
+  Share share;
+  Guest* const guest = welcome(owner, share);
+  if (guest == nullptr) return false;
+  bool useful = true;
+  while (useful && share.count > 0) {
+    unsigned begun = 0;
+    while (begun < share.count && guest->hand.begin(*share.jobs[begun])) ++begun;
+    guest->hand.reap(0);
+    useful = begun == share.count;
+    if (!useful) put_back(share, begun);
+    else if (enough()) break;
+    else take_for(owner, share, guest->hand.room());
+  }
+  (void)look_out([&] {
+    guest->hand.reap(0);
+    return guest->hand.is_idle();
+  });
+  see_off(*guest);
+  return useful;
 }
 
 }  // namespace penstock::core

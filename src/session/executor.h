@@ -1,11 +1,15 @@
 // Carries out requests whose callers do not wait for them: the entries of batches, and what streams have arrived at.
 // Jobs wait in one line, for a few threads that start with the first of them. Small requests of one thread are in
 // flight together, through a queue of its own; a larger one is moved like a call of its own, with the workers' help.
+// Who comes to wait for jobs after all, can do some of them himself meanwhile: help().
 #pragma once
 
 #include <pthread.h>
 
+#include <array>
+#include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -15,16 +19,30 @@
 
 namespace penstock::core {
 
-// One request under way. Its owner keeps it alive until finish() was called, or withdraw() said true.
+class Job;
+
+// A job that came to its end.
+struct Ended {
+  Job* job = nullptr;
+  Outcome outcome;
+};
+
+// One request under way. Its owner keeps it alive until finish() or finish_all() was called, or withdraw() said true.
 class Job {
  public:
   virtual ~Job() = default;
 
   RawRequest request;
 
-  // On a thread of the executor, which holds no lock meanwhile. The job may be destroyed in here. Waits for no other
-  // job.
+  // On a thread of the executor, or of a helper, which holds no lock meanwhile. The job may be destroyed in here. Waits
+  // for no other job.
   virtual void finish(const Outcome& outcome) = 0;
+  // The same for several jobs of one owner at once, this one among them.
+  virtual void finish_all(std::span<const Ended> jobs) {
+    for (const Ended& each : jobs) each.job->finish(each.outcome);
+  }
+  // Jobs that say the same may be finished together, and helped with. Null: on its own.
+  virtual const void* owner() const { return nullptr; }
 
  private:
   friend class Executor;
@@ -35,7 +53,7 @@ class Job {
 
 class Executor {
  public:
-  Executor(Session& session, unsigned threads_max) : session_(session), threads_max_(threads_max) {}
+  Executor(Session& session, unsigned threads_max);
   // Carries out what waits, then ends. Nobody submits any more.
   ~Executor();
 
@@ -44,27 +62,60 @@ class Executor {
   Status submit(std::span<Job* const> jobs);
   // True where the job had not begun: then finish() is not called for it.
   bool withdraw(Job& job);
+  // Does small reads of the owner's that nobody has begun, on the calling thread, until `enough` says so or there are
+  // no more. Does not wait for storage: what has to is left to the executor's threads. False where there is nothing
+  // more that this thread could do.
+  bool help(const void* owner, const std::function<bool()>& enough);
+
+  // Whether there are CPUs to spare for looking out, for microseconds, before going to sleep.
+  bool can_look_out() const { return can_look_out_; }
 
  private:
   class Hand;
+  struct Guest;
 
   static constexpr unsigned kGrabMax = 16;  // Jobs that a thread takes from the line at once.
+  static constexpr unsigned kGuestsMax = 4;
+
+  // What a thread is given to do.
+  struct Share {
+    std::array<Job*, kGrabMax> jobs;
+    unsigned count = 0;
+    Guest* left = nullptr;  // Whose work has to be brought to an end.
+  };
 
   Status start_locked();
   void append_locked(Job& job);
   void unlink_locked(Job& job);
-  unsigned take(std::span<Job*> jobs, bool wait);
+  void wake_locked();
+  bool is_idle_locked() const { return waiting_.load(std::memory_order_relaxed) == 0 && left_ == nullptr; }
+  void sleep_locked(std::unique_lock<std::mutex>& lock);
+  void take_locked(Share& share, unsigned most);
+  Share take(unsigned most, bool wait);
+  Guest* welcome(const void* owner, Share& share);
+  void take_for(const void* owner, Share& share, unsigned most);
+  void take_for_locked(const void* owner, Share& share, unsigned most);
+  void put_back(const Share& share, unsigned first);
+  void see_off(Guest& guest);
   void loop();
 
   Session& session_;
+  const bool queues_;  // Whether threads have queues of their own.
   const unsigned threads_max_;
+  const bool can_look_out_;
+  std::uint64_t share_bytes_ = 0;  // So much one thread does as fast as two. Guarded by mutex_, as all below.
   std::mutex mutex_;
   std::condition_variable arrivals_;
   bool stopping_ = false;
   std::vector<pthread_t> threads_;
   Job* first_ = nullptr;
   Job* last_ = nullptr;
-  std::size_t waiting_ = 0;  // Jobs in the line.
+  std::atomic<std::size_t> waiting_{0};  // Jobs in the line. Written under the lock, looked at without.
+  std::uint64_t waiting_bytes_ = 0;      // Of these, counting no more than a share of each.
+  unsigned asleep_ = 0;                  // Threads,
+  unsigned called_ = 0;                  // and those of them that were woken and have not come yet.
+  std::vector<std::unique_ptr<Guest>> guests_;
+  Guest* left_ = nullptr;  // A list.
 };
 
 }  // namespace penstock::core

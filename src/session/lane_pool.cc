@@ -76,10 +76,7 @@ bool LanePool::claim(bool open, unsigned& place) {
   for (unsigned i = 0; i < places_.size(); ++i) {
     place = (first + i) % static_cast<unsigned>(places_.size());
     Place& candidate = places_[place];
-    if (candidate.open.load(std::memory_order_relaxed) != open) continue;
-    if (candidate.busy.load(std::memory_order_relaxed) || candidate.busy.exchange(true, std::memory_order_acquire)) {
-      continue;
-    }
+    if (candidate.open.load() != open || candidate.busy.load() || candidate.busy.exchange(true)) continue;
     if (candidate.open.load(std::memory_order_relaxed) == open) return true;
     free(candidate);
   }
@@ -128,8 +125,17 @@ LanePool::Loan LanePool::try_borrow() {
 }
 
 Result<LanePool::Loan> LanePool::borrow() {
+  unsigned place = 0;
+  if (claim(true, place)) return Loan(this, place, places_[place].lane.get());
+  waiting_.fetch_add(1);
+  Result<Loan> loan = borrow_waiting();
+  waiting_.fetch_sub(1);
+  return loan;
+}
+
+Result<LanePool::Loan> LanePool::borrow_waiting() {
   for (;;) {
-    const std::uint32_t seen = returns_.load(std::memory_order_acquire);
+    const std::uint32_t seen = returns_.load();
     unsigned place = 0;
     if (claim(true, place)) return Loan(this, place, places_[place].lane.get());
     if (claim(false, place)) {
@@ -140,7 +146,7 @@ Result<LanePool::Loan> LanePool::borrow() {
         return status;
       }
       // Nobody is woken: whoever waits does so for a lane that is open, too.
-      places_[place].busy.store(false, std::memory_order_release);
+      places_[place].busy.store(false);
     }
     returns_.wait(seen, std::memory_order_acquire);
   }
@@ -154,8 +160,10 @@ void LanePool::take_back(unsigned place) {
 }
 
 void LanePool::free(Place& place) {
-  place.busy.store(false, std::memory_order_release);
-  returns_.fetch_add(1, std::memory_order_release);
+  place.busy.store(false);
+  // Either we see who waits, or he, who has said so before he looks, sees the place.
+  if (waiting_.load() == 0) return;
+  returns_.fetch_add(1);
   returns_.notify_one();
 }
 

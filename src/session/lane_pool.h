@@ -94,6 +94,7 @@ class LanePool final : public LaneHolder {
   };
 
   LaneOptions lane_options() const { return {device_, shape_.depth, shape_.chunk}; }
+  Result<Loan> borrow_waiting();
   bool claim(bool open, unsigned& place);
   bool has_open() const;
   Status open(Place& place);
@@ -106,6 +107,8 @@ class LanePool final : public LaneHolder {
   const LaneShape shape_;
   RingBudget& budget_;
   std::vector<Place> places_;
+  // Touched only where lanes are short, so that borrowers share no cache line.
+  alignas(64) std::atomic<std::uint32_t> waiting_{0};
   std::atomic<std::uint32_t> returns_{0};
 };
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "base/align.h"
@@ -12,6 +13,7 @@
 #include "path/host/host_path.h"
 #include "path/null/null_path.h"
 #include "path/p2pdma/p2pdma_path.h"
+#include "path/pagecache/pagecache_path.h"
 #include "path/vendor/vendor_path.h"
 #include "session/batch.h"
 #include "session/queue.h"
@@ -25,13 +27,8 @@ constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::int64_t>::max();
 // A read this large from a buffered descriptor asks whether the data is in the page cache, and goes around it when
 // it is not. Below, the page cache's own read-ahead does better.
 constexpr std::uint64_t kProbeBytesMin = 1u << 20;
-// Large requests are cut into at least two chunks for everybody who works on them, but into none smaller than this:
-// every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
-// 48 in chunks of 2 MiB).
-constexpr std::uint64_t kShareMin = 2u << 20;
 constexpr useconds_t kDrainPauseUs = 100;  // Between looks at a file that is still being moved.
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 P2pdmaRules p2pdma_rules(const Config& config) {
   return {.strict = config.require == PathId::p2pdma,
@@ -47,11 +44,40 @@ VendorRules vendor_rules(const Config& config) {
           .scratch = config.scratch};
 }
 
+const char* policy_name(Policy policy) {
+  switch (policy) {
+    case Policy::throughput: return "throughput";
+    case Policy::cpu: return "cpu";
+    case Policy::balanced: break;
+  }
+  return "balanced";
+}
+
+double cpu_weight(Policy policy) {
+  switch (policy) {
+    case Policy::throughput: return 0.02;
+    case Policy::cpu: return 4;
+    case Policy::balanced: break;
+  }
+  return 0.1;
+}
+
+PagecacheRules pagecache_rules(const Config& config) {
+  const bool required = config.require == PathId::pagecache;
+  return {.keep = {.bytes_max = config.kept_bytes,
+                   .cpu_weight = cpu_weight(config.policy),
+                   .at_once = required || config.keep_at_once},
+          .strict = required,
+          .on_stand_in = required || config.paths_said,
+          .page_cache = config.direct_io != DirectIo::always};
+}
+
 const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
 
 std::unique_ptr<Path> make_path(PathId id, Storage& storage, DeviceSet& devices, const Config& config) {
   switch (id) {
     case PathId::p2pdma: return std::make_unique<P2pdmaPath>(storage, devices, machine_outlook(), p2pdma_rules(config));
+    case PathId::pagecache: return std::make_unique<PagecachePath>(storage, pagecache_rules(config));
     case PathId::vendor: return std::make_unique<VendorPath>(storage, vendor_rules(config));
     case PathId::bounce: return std::make_unique<BouncePath>(storage);
     case PathId::host: return std::make_unique<HostPath>(storage);
@@ -69,7 +95,8 @@ Session::Pools::Pools(Path& moving, Device* target, const LaneShapes& shapes, Ri
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
     : config_(config), shapes_(shape_lanes(config.ring_bytes, config.chunk_bytes, config.workers)),
       storage_(std::move(storage)), devices_(std::move(devices)), staging_path_(std::make_unique<HostPath>(*storage_)),
-      workers_(config.workers), stream_executor_(std::make_unique<Executor>(*this, config.workers)),
+      tuner_(config.workers + 1, cpu_weight(config.policy)), workers_(config.workers),
+      stream_executor_(std::make_unique<Executor>(*this, config.workers)),
       batch_executor_(std::make_unique<Executor>(*this, config.workers)),
       streams_(std::make_unique<Streams>(*this, *stream_executor_)) {
   limit_operations(config.operation_max);
@@ -137,7 +164,7 @@ Status Session::deregister_file(std::uint64_t handle) {
     for (Queue* queue : queues_) queue->drain_file(*file);
   };
   for (drain(); files_.is_pinned(handle); drain()) ::usleep(kDrainPauseUs);
-  for (const auto& path : paths_) path->forget_file(file->id());
+  for (const auto& path : paths_) path->forget_file(*file);
   (void)files_.finish(handle);
   return success();
 }
@@ -207,17 +234,30 @@ Result<std::string> Session::plan_text(const RawRequest& request, const PointerF
       text.append(line, format_chunk(plan.chunk(i), request.op, line)).push_back('\n');
     }
     if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
+    text += choice_text(checked, plan);
   }
   if (file != nullptr) files_.unpin(request.file);
   if (!status.ok()) return status;
   return text;
 }
 
+// By whom it would be moved, and how that was chosen.
+std::string Session::choice_text(const Checked& checked, const Plan& plan) const {
+  if (checked.path->id() == PathId::null) return "";
+  if (is_small(checked)) return "by the caller's own thread\n";
+  const unsigned hands = hands_for(checked, plan);
+  const std::string policy = std::string("policy ") + policy_name(config_.policy);
+  if (!is_tuned(checked, plan)) return "by up to " + std::to_string(hands) + " threads; " + policy + '\n';
+  const Tuner::Finding finding = tuner_.finding({checked.input.op, plan.middle_way(), checked.input.size});
+  return "by up to " + std::to_string(std::min(hands, finding.hands)) +
+         (finding.settled ? " threads, as measured; " : " threads to begin with, to be tuned; ") + policy + '\n';
+}
+
 Status Session::choose(Checked& checked, bool staged) {
   Report& report = checked.report;
   for (const auto& path : paths_) {
     Verdict verdict = path->judge(*checked.input.file, checked.memory, checked.input.op);
-    if (verdict.usable && staged && path->is_direct()) verdict = refused(verdict.path, Reason::on_stream);
+    if (verdict.usable && staged && !path->can_stage()) verdict = refused(verdict.path, Reason::on_stream);
     if (verdict.usable) {
       if (config_.require && *config_.require != verdict.path) continue;
       checked.path = path.get();
@@ -330,6 +370,7 @@ void Session::stage(const RawRequest& request, Checked& checked) {
 Way Session::wanted_way(const Checked& checked) const {
   const TransferInput& input = checked.input;
   if (checked.path->is_direct()) return Way::direct;
+  if (checked.approach.in_cache) return Way::buffered;
   if (config_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, kPage)) {
     return Way::buffered;
   }
@@ -351,6 +392,13 @@ Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
   return {request, checked.path->limits(*input.file, input.op, wanted_way(checked), chunk_max)};
 }
 
+void Session::approach(Checked& checked) {
+  const TransferInput& input = checked.input;
+  checked.approach =
+      checked.path->approach(*input.file, checked.memory.device, input.op, input.file_offset, input.size);
+  checked.input.patient = checked.approach.in_cache;
+}
+
 Outcome Session::transfer(const RawRequest& request) {
   File* file = files_.pin(request.file);
   Checked checked;
@@ -364,62 +412,6 @@ Outcome Session::transfer(const RawRequest& request) {
   }
   if (file != nullptr) files_.unpin(request.file);
   return outcome;
-}
-
-Outcome Session::move(const Checked& checked) {
-  const Result<Pools*> pools =
-      pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
-  if (!pools.ok()) return {pools.status(), checked.report};
-  const Plan plan = plan_for(checked, chunk_for(checked));
-  return is_small(checked) ? move_small(checked, plan, (*pools)->small) : move_large(checked, plan, (*pools)->large);
-}
-
-void Session::limit_operations(std::uint64_t bytes) {
-  operation_max_.store(std::max(align_down(bytes, kChunkUnit), kChunkUnit), std::memory_order_relaxed);
-}
-
-std::uint64_t Session::chunk_for(const Checked& checked) const {
-  const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
-  if (is_small(checked)) return std::min(shapes_.small.chunk, operation_max);
-  const std::uint64_t hands = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
-  const std::uint64_t share = align_up(std::max(checked.input.size / (2 * hands), kShareMin), kChunkUnit);
-  return std::min({share, shapes_.large.chunk, operation_max});
-}
-
-// At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
-Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& pool) {
-  const Result<LanePool::Loan> loan = pool.borrow();
-  if (!loan.ok()) return {loan.status(), checked.report};
-  Tally tally(checked.input);
-  for (const bool edges : {false, true}) {
-    for (std::uint64_t i = 0; i < plan.chunk_count() && tally.goes_on(); ++i) {
-      if (plan.is_edge(i) == edges) tally.take_in((**loan).run(make_task(checked.input, plan.chunk(i))));
-    }
-  }
-  Outcome outcome{tally.status(), checked.report};
-  tell(tally, outcome.report);
-  return outcome;
-}
-
-Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& pool) {
-  Transfer transfer(checked.input, plan, pool);
-  workers_.run(transfer, helpers_for(checked, plan));
-  Outcome outcome{transfer.status(), checked.report};
-  tell(transfer, outcome.report);
-  return outcome;
-}
-
-unsigned Session::helpers_for(const Checked& checked, const Plan& plan) const {
-  const TransferInput& input = checked.input;
-  // Writers of one file queue up behind its inode's lock when the page cache takes part. Two keep it busy; more
-  // only spin on it (measured on ext4: sixteen took 2.6 times the CPU of four, and were slower).
-  const bool one_writer_at_a_time =
-      input.op == Op::write && plan.middle_way() == Way::buffered && !checked.path->is_direct();
-  const std::uint64_t most = one_writer_at_a_time ? 1 : config_.workers;
-  const std::uint64_t shares =
-      config_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / config_.share_min, 1);
-  const std::uint64_t hands = std::min<std::uint64_t>(config_.hands_max, shares);
-  return static_cast<unsigned>(std::min({input.size / kShareMin, most, hands - 1}));
 }
 
 // ---- Batches -------------------------------------------------------------------------------------------------------

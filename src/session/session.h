@@ -19,6 +19,7 @@
 #include "registry/handle_table.h"
 #include "session/config.h"
 #include "session/lane_pool.h"
+#include "session/tuner.h"
 #include "session/workers.h"
 #include "stats/counters.h"
 
@@ -40,6 +41,28 @@ struct Report {
   int refused = -1;                   // The best path that refused, as a PathId; -1 where none did.
 };
 
+// What several transfers of one request have moved.
+class Moved {
+ public:
+  template <typename Transfer>
+  void add(const Transfer& transfer) {
+    bytes_ += transfer.bytes();
+    direct_bytes_ += transfer.direct_bytes();
+    bounced_bytes_ += transfer.bounced_bytes();
+    if (transfer.bounced_bytes() > 0) bounced_reason_ = transfer.bounced_reason();
+  }
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t direct_bytes() const { return direct_bytes_; }
+  std::uint64_t bounced_bytes() const { return bounced_bytes_; }
+  Reason bounced_reason() const { return bounced_reason_; }
+
+ private:
+  std::uint64_t bytes_ = 0;
+  std::uint64_t direct_bytes_ = 0;
+  std::uint64_t bounced_bytes_ = 0;
+  Reason bounced_reason_ = Reason::none;
+};
+
 // What became of the chunks of a request, in its report. Where all of them were bounced, bounce was the path.
 template <typename Moved>
 void tell(const Moved& moved, Report& report) {
@@ -48,8 +71,10 @@ void tell(const Moved& moved, Report& report) {
   report.bounced_bytes = std::min(moved.bounced_bytes(), report.bytes);
   report.bounced_reason = moved.bounced_reason();
   if (report.bounced_bytes == 0 || report.bounced_bytes < report.bytes) return;
-  report.refused = static_cast<int>(report.path);
-  report.reason = report.bounced_reason;
+  if (report.refused < 0) {
+    report.refused = static_cast<int>(report.path);
+    report.reason = report.bounced_reason;
+  }
   report.path = PathId::bounce;
   report.bounced_bytes = 0;
   report.bounced_reason = Reason::none;
@@ -106,12 +131,13 @@ class Session {
   // The verdict of every path, listed ones first and in their order. Returns how many were written.
   Result<unsigned> explain(std::uint64_t file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]);
   Result<FileFacts> file_facts(std::uint64_t file);
-  // How a request would be cut, a line a chunk and the first `lines_max` of them. Nothing is moved. Memory is given by
-  // what it is, so that it need not exist; request.base counts for its alignment alone.
+  // How a request would be cut, a line a chunk and the first `lines_max` of them, and by whom it would be moved.
+  // Nothing is moved. Memory is given by what it is, so that it need not exist; request.base counts for its alignment
+  // alone.
   Result<std::string> plan_text(const RawRequest& request, const PointerFacts& memory, unsigned lines_max);
 
   // Whether this version has the path, or only knows of it.
-  static bool is_built(PathId path) { return path != PathId::pagecache; }
+  static bool is_built(PathId) { return true; }
 
   // The most that one storage operation of a request moves from now on; queues keep to their own measure.
   void limit_operations(std::uint64_t bytes);
@@ -139,6 +165,7 @@ class Session {
     PointerFacts memory;
     Path* path = nullptr;
     Report report;
+    Approach approach;
   };
 
   struct UserFd {
@@ -158,14 +185,18 @@ class Session {
   Status choose(Checked& checked, bool staged = false);
   void stage(const RawRequest& request, Checked& checked);
   void end_with_file(Checked& checked);
+  void approach(Checked& checked);
+  std::string choice_text(const Checked& checked, const Plan& plan) const;
   Way wanted_way(const Checked& checked) const;
   Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;
   bool is_small(const Checked& checked) const { return checked.input.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Checked& checked) const;
-  Outcome move(const Checked& checked);
+  Outcome move(Checked& checked);
   Outcome move_small(const Checked& checked, const Plan& plan, LanePool& pool);
-  unsigned helpers_for(const Checked& checked, const Plan& plan) const;
+  unsigned hands_for(const Checked& checked, const Plan& plan) const;
+  bool is_tuned(const Checked& checked, const Plan& plan) const;
   Outcome move_large(const Checked& checked, const Plan& plan, LanePool& pool);
+  Outcome move_tuned(const Checked& checked, const Plan& plan, LanePool& pool);
   Result<Pools*> pools_for(Path& path, Device* device);
   RingBudget& budget_of(const Device* device);
   void add_queue(Queue* queue);
@@ -188,6 +219,7 @@ class Session {
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
   std::mutex queues_mutex_;
   std::vector<Queue*> queues_;
+  Tuner tuner_;
   Workers workers_;
   // Two, since copies of batches wait for the device, and perhaps for a stream that waits for its own request.
   std::unique_ptr<Executor> stream_executor_;

@@ -1,9 +1,17 @@
 #include "session/transfer.h"
 
+#include <ctime>
+
 namespace penstock::core {
 namespace {
 
 constexpr std::size_t kPollMax = 16;
+
+std::uint64_t thread_cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+}
 
 }  // namespace
 
@@ -16,7 +24,8 @@ Task make_task(const TransferInput& input, Chunk chunk) {
           .file = input.file,
           .memory = input.memory + chunk.buffer_offset,
           .mapped_shift = input.mapped_shift,
-          .chunk = chunk};
+          .chunk = chunk,
+          .patient = input.patient};
 }
 
 void Transfer::work() {
@@ -60,6 +69,7 @@ void Transfer::finish_edges() {
 }
 
 void Transfer::move_chunks(Lane& lane) {
+  const std::uint64_t cpu_before = thread_cpu_ns();
   Completion completions[kPollMax];
   for (;;) {
     while (submit_next(lane)) {
@@ -69,6 +79,7 @@ void Transfer::move_chunks(Lane& lane) {
     for (unsigned i = 0; i < count; ++i) take_in(completions[i]);
   }
   lane.forget_file(0);
+  cpu_ns_.fetch_add(thread_cpu_ns() - cpu_before, std::memory_order_relaxed);
   if (lane.is_broken() && has_work()) fail_at(end_.load(), failure(Code::closed, "move the request's chunks"));
 }
 

@@ -20,6 +20,7 @@ struct TransferInput {
   std::int64_t mapped_shift = 0;  // As in Task.
   std::uint64_t file_offset = 0;
   std::uint64_t size = 0;
+  bool patient = false;        // As in Task.
   bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
 };
 
@@ -45,6 +46,7 @@ class Transfer {
   std::uint64_t direct_bytes() const { return direct_bytes_.load(); }
   std::uint64_t bounced_bytes() const { return bounced_bytes_.load(); }
   Reason bounced_reason() const { return bounced_reason_.load(); }
+  std::uint64_t cpu_ns() const { return cpu_ns_.load(); }  // Of all who worked on it.
 
  private:
   bool has_work() const {
@@ -66,6 +68,7 @@ class Transfer {
   std::atomic<std::uint64_t> direct_bytes_{0};
   std::atomic<std::uint64_t> bounced_bytes_{0};
   std::atomic<Reason> bounced_reason_{Reason::none};
+  std::atomic<std::uint64_t> cpu_ns_{0};
   std::mutex failure_mutex_;  // Taken by failures alone.
   std::uint64_t failed_at_ = UINT64_MAX;
   Status status_;

@@ -23,18 +23,19 @@ void Workers::start() {
   started_.store(true, std::memory_order_release);
 }
 
-void Workers::run(Transfer& transfer, unsigned helpers) {
+void Workers::run(Transfer& transfer, unsigned helpers, const Device* device) {
   start();
-  Invitation* invitation = helpers > 0 ? invite(transfer, helpers) : nullptr;
+  Invitation* invitation = helpers > 0 ? invite(transfer, helpers, device) : nullptr;
   transfer.work();
   if (invitation != nullptr) withdraw(*invitation);
   transfer.finish_edges();
 }
 
-Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers) {
+Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers, const Device* device) {
   for (Invitation& invitation : invitations_) {
     if (invitation.claimed.load(std::memory_order_relaxed) || invitation.claimed.exchange(true)) continue;
     invitation.seats.store(static_cast<int>(helpers));
+    invitation.device = device;
     invitation.transfer.store(&transfer);
     calls_.fetch_add(1);
     for (unsigned i = 0; i < helpers; ++i) calls_.notify_one();
@@ -53,21 +54,24 @@ void Workers::withdraw(Invitation& invitation) {
   invitation.claimed.store(false);
 }
 
-bool Workers::accept(Invitation& invitation) {
+bool Workers::accept(Invitation& invitation, ThreadPlace& place) {
   if (invitation.transfer.load(std::memory_order_relaxed) == nullptr) return false;
   invitation.guests.fetch_add(1);
   Transfer* transfer = invitation.transfer.load();
   // Also a thread that was not called for this one may come by, but no more help than were invited.
-  const bool helped = transfer != nullptr && invitation.seats.fetch_sub(1) > 0 && transfer->help();
+  const bool seated = transfer != nullptr && invitation.seats.fetch_sub(1) > 0;
+  if (seated && invitation.device != nullptr) place.stay_near(invitation.device->facts().pci_address);
+  const bool helped = seated && transfer->help();
   if (invitation.guests.fetch_sub(1) == 1) invitation.guests.notify_all();
   return helped;
 }
 
 void Workers::loop() {
+  ThreadPlace place;
   while (!stopping_.load()) {
     const std::uint32_t seen = calls_.load();
     bool worked = false;
-    for (Invitation& invitation : invitations_) worked |= accept(invitation);
+    for (Invitation& invitation : invitations_) worked |= accept(invitation, place);
     if (!worked && !stopping_.load()) calls_.wait(seen);
   }
 }

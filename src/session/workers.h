@@ -1,5 +1,8 @@
 // Threads that help with large requests. They start with the first such request and hold nothing but an invitation:
 // the thread that made the request always works on it itself, so it ends also when no worker ever comes.
+//
+// One set of workers serves all devices of the process. A worker moves to the CPUs near the device that it helps with
+// (device/locality.h) when that is another one than before: with one GPU in the process, once.
 #pragma once
 
 #include <pthread.h>
@@ -9,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device/locality.h"
 #include "session/transfer.h"
 
 namespace penstock::core {
@@ -18,8 +22,9 @@ class Workers {
   explicit Workers(unsigned count) : count_(count) {}
   ~Workers();
 
-  // Returns when the transfer is over and nobody looks at it any more.
-  void run(Transfer& transfer, unsigned helpers);
+  // Returns when the transfer is over and nobody looks at it any more. `device` is whose memory it moves; null for
+  // host memory.
+  void run(Transfer& transfer, unsigned helpers, const Device* device = nullptr);
 
  private:
   static constexpr unsigned kInvitations = 64;  // Large requests at once that get help; more go on without.
@@ -28,13 +33,14 @@ class Workers {
     std::atomic<bool> claimed{false};
     std::atomic<Transfer*> transfer{nullptr};
     std::atomic<std::uint32_t> guests{0};
-    std::atomic<int> seats{0};  // For guests that help, and not only look.
+    std::atomic<int> seats{0};       // For guests that help, and not only look.
+    const Device* device = nullptr;  // As in run(); written while nobody is invited.
   };
 
   void start();
-  Invitation* invite(Transfer& transfer, unsigned helpers);
+  Invitation* invite(Transfer& transfer, unsigned helpers, const Device* device);
   void withdraw(Invitation& invitation);
-  bool accept(Invitation& invitation);
+  bool accept(Invitation& invitation, ThreadPlace& place);
   void loop();
 
   const unsigned count_;

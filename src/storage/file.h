@@ -11,6 +11,8 @@
 
 namespace penstock::core {
 
+class KeptFile;
+
 class File {
  public:
   static Result<std::unique_ptr<File>> open(Storage& storage, int fd);
@@ -35,6 +37,8 @@ class File {
   bool prefers_direct() const { return own_way_ == Way::direct; }
   // What a path has found out about the file, as a number of its own; 0: nothing yet.
   std::atomic<std::uint8_t>& memo(Op op) { return memos_[static_cast<unsigned>(op)]; }
+  // What the page-cache path keeps of it, and owns (path/pagecache/); null: nothing.
+  std::atomic<KeptFile*>& kept() const { return kept_; }
 
  private:
   File(Storage& storage, const FileFacts& facts, UniqueFd own);
@@ -49,6 +53,7 @@ class File {
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.
   std::atomic<bool> direct_refused_{false};
   std::atomic<std::uint8_t> memos_[2] = {};
+  mutable std::atomic<KeptFile*> kept_{nullptr};
 };
 
 }  // namespace penstock::core

@@ -235,6 +235,20 @@ bool PosixStorage::is_data(int fd, std::uint64_t offset, std::uint64_t size) {
   return static_cast<std::uint64_t>(hole) >= offset + size || is_at_end(fd, hole);
 }
 
+// Only where it was found to help. Besides copying, a buffered write costs ext4 0.18 CPU seconds a GB where it reserves
+// block by block and 0.10 where they are there (Linux 6.18), all of it with the inode's lock held. Memory file systems
+// would fill the pages with zeros first, and btrfs would turn compression off.
+bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size) {
+  struct stat status {};
+  struct statfs file_system {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || ::fstatfs(fd, &file_system) != 0) return false;
+  if (file_system.f_type != EXT4_SUPER_MAGIC && file_system.f_type != XFS_SUPER_MAGIC) return false;
+  const std::uint64_t first = std::max(offset, static_cast<std::uint64_t>(status.st_size));
+  const std::uint64_t end = offset + size;
+  if (first >= end) return false;
+  return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first), static_cast<off_t>(end - first)) == 0;
+}
+
 Result<UniqueFd> PosixStorage::open_scratch(int fd) {
   constexpr const char* kStep = "make a scratch file beside the file";
   const Result<std::string> directory = directory_of(fd);
@@ -245,7 +259,8 @@ Result<UniqueFd> PosixStorage::open_scratch(int fd) {
   }, theirs{};
   if (::fstat(scratch.get(), &ours) != 0 || ::fstat(fd, &theirs) != 0) return os_failure(errno, kStep);
   if (ours.st_dev != theirs.st_dev) return os_failure(EXDEV, kStep);
-  return scratch;
+  // Once more, as any file is opened: NVIDIA's library refuses descriptors with O_TMPFILE (5019).
+  return reopen(scratch.get(), O_RDWR, true);
 }
 
 Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {

@@ -130,5 +130,37 @@ TEST_F(PosixStorageTest, AFileKeepsWorkingWhenTheUserClosesHisDescriptor) {
   EXPECT_EQ(std::string(text, 7), "weights");
 }
 
+TEST_F(PosixStorageTest, PreallocationLeavesTheSizeAlone) {
+  constexpr std::uint64_t kSize = 8 << 20;
+  ASSERT_EQ(::ftruncate(fd_.get(), 5000), 0);
+  if (!storage_.preallocate(fd_.get(), 4096, kSize)) GTEST_SKIP() << "on this file system nothing is preallocated";
+
+  struct stat status {};
+  ASSERT_EQ(::fstat(fd_.get(), &status), 0);
+  EXPECT_EQ(status.st_size, 5000);
+  EXPECT_GE(static_cast<std::uint64_t>(status.st_blocks) * 512, kSize - 4096);
+  EXPECT_FALSE(storage_.is_data(fd_.get(), 5000, 4096));
+}
+
+TEST_F(PosixStorageTest, WhatMakesNoFileLongerIsNotPreallocated) {
+  ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
+  ASSERT_EQ(::ftruncate(fd_.get(), 1 << 20), 0);
+  const UniqueFd memory(::memfd_create("storage_test", MFD_CLOEXEC));
+  const UniqueFd device(::open("/dev/null", O_RDWR));
+  const UniqueFd reader(::open(name_.c_str(), O_RDONLY));
+
+  EXPECT_FALSE(storage_.preallocate(fd_.get(), 0, 1 << 20)) << "it ends where the file ends";
+  EXPECT_FALSE(storage_.preallocate(fd_.get(), 4096, 4096));
+  EXPECT_FALSE(storage_.preallocate(reader.get(), 0, 2 << 20));
+  EXPECT_FALSE(storage_.preallocate(memory.get(), 0, 4096));
+  EXPECT_FALSE(storage_.preallocate(device.get(), 0, 4096));
+  EXPECT_FALSE(storage_.preallocate(-1, 0, 4096));
+
+  struct stat status {};
+  ASSERT_EQ(::fstat(fd_.get(), &status), 0);
+  EXPECT_EQ(status.st_size, 1 << 20);
+  EXPECT_EQ(status.st_blocks, 0);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -37,6 +37,10 @@ class Storage {
   // False where some of the range is a hole, or was allocated and never written: the kernel makes up zeros there. A
   // guess, too. May move the descriptor's own position.
   virtual bool is_data(int fd, std::uint64_t offset, std::uint64_t size) = 0;
+  // For a write that makes the file longer, and knows by how much: asks for its blocks at once. The size stays as it
+  // is, so that whatever becomes of the write, the file is no longer than what was written. A wish, and no promise:
+  // false where nothing was asked, or nothing given.
+  virtual bool preallocate(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return false; }
   // A file without a name on the file system of an open one, for us to write to, with O_DIRECT.
   virtual Result<UniqueFd> open_scratch(int fd) = 0;
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned depth) = 0;

@@ -86,7 +86,7 @@ TEST_F(PublicApiTest, APlanIsTextALineAChunkAndMovesNothing) {
   auto plan = session->plan(*file, 0, true, 5000, 100);
 
   ASSERT_TRUE(plan) << plan.error().message();
-  EXPECT_EQ(*plan, "write buffered file 100+5000 buffer +0\n");
+  EXPECT_EQ(*plan, "write buffered file 100+5000 buffer +0\nby the caller's own thread\n");
   EXPECT_TRUE(session->counters().empty());
   EXPECT_NE(session->plan(*file, 0, false, std::size_t{1} << 40, 0)->find("... and "), std::string::npos);
   EXPECT_TRUE(session->plan(*file, 0, false, 1, -1).error().is(PENSTOCK_NEGATIVE_OFFSET));

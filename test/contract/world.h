@@ -21,7 +21,8 @@ struct World {
   std::string missing;  // Why it cannot be had; empty where it can.
   bool direct = false;  // The user's descriptors have O_DIRECT.
   bool io_uring = true;
-  bool cuda = false;  // A GPU; else host memory standing in for one.
+  std::string keeping;  // Of pages in the page cache: "at_once", a policy's name, or as it is by default.
+  bool cuda = false;    // A GPU; else host memory standing in for one.
 };
 
 std::vector<World> all_worlds();
@@ -63,6 +64,8 @@ class ContractTest : public testing::TestWithParam<World> {
   // was hidden.
   void expect_moved(const Outcome& outcome, std::uint64_t bytes, PathId path = PathId::bounce);
   bool goes_direct(std::uint64_t file);
+  // Where pages are kept, what is expected to be bounced may also be fetched from the page cache.
+  bool goes_by(const Report& report, PathId expected) const;
 
   std::string name_;
 

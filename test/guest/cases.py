@@ -1,5 +1,7 @@
 """The machines and what is tried in them: a table. README.md says how a line is added."""
 
+from dataclasses import replace
+
 from expect import COPIED, DIRECT, HALF_DONE, LOST, Probe, Tool, Unbind, every, refused
 from machine import NEAR, PEER, Drive, Machine
 from pattern import MIB
@@ -28,14 +30,14 @@ FAILED_READS = 3 * MIB
 MOVED = MIB
 
 
-def bench(name, target, rw, dma, reason="none", cached=0, options="", prepare=""):
+def bench(name, target, rw, dma, reason="none", cached=0, options="", prepare="", variables=""):
     """Our library moves and compares MOVED bytes: by p2pdma where no reason is given, by bounce else.
 
     A write is read again, by the path that reads take. A block device is used from 8 MiB on, where no probe comes.
     """
     by_p2pdma = MOVED if reason == "none" else 0
     words = f"bench {target} --rw {rw} --size {MOVED} --bs 256k --depth 2 --direct --overwrite --verify --json"
-    return Tool(name, f"PENSTOCK_DEVICE=p2pmem penstock {words} {options}",
+    return Tool(name, f"PENSTOCK_DEVICE=p2pmem {variables} penstock {words} {options}",
                 facts={"bytes_by_path.p2pdma": by_p2pdma, "bytes_by_path.bounce": MOVED - by_p2pdma,
                        "paths.0.reason": reason, "result.cached_bytes": cached, "result.verified_bytes": MOVED},
                 dma=dma, file="" if cached else target, prepare=prepare)
@@ -118,6 +120,73 @@ LIBRARY_MACHINE = Machine(
              "/mnt/xfs/data --rw read --size 2M --bs 256k --depth 2 --time 60 --json", status=1, dma=None),
     ))
 
+def client(name, target, words, dma, facts, strict=True, **more):
+    """A program that knows cuFile alone, on device memory; with `strict`, whatever is not direct fails."""
+    only = "PENSTOCK_REQUIRE=p2pdma " if strict else ""
+    return Tool(name, f"PENSTOCK_DEVICE=p2pmem {only}cufile_client {target} {words}", facts=facts, dma=dma,
+                file=target if strict else "", **more)
+
+
+def direct_writes(name, target, prepare):
+    """Into a file that was prepared, every byte goes directly."""
+    return client(name, target, "write:0:2M read:0:2M", TESTED + 4 * MIB,
+                  {"write.p2pdma.none": 2 * MIB, "read.p2pdma.none": 2 * MIB}, prepare=prepare)
+
+
+def growing_writes(kind):
+    """Behind a file's end, one after another, in large pieces, and over a gap: what is aligned is direct."""
+    target = f"/mnt/{kind}/grown"
+    yield client(f"grow-{kind}", target, "write:0:1M write:1M:8M write:12M:1M read:1M:8M read:12M:1M",
+                 TESTED + 19 * MIB, {"size": 13 * MIB, "write.p2pdma.none": 10 * MIB, "read.p2pdma.none": 9 * MIB})
+    # In the second write file and memory are never on a block's boundary together.
+    yield client(f"grow-tail-{kind}", f"{target}-tail", "write:0:1049000 write:1049000:1M read:0:1049000",
+                 TESTED + 256 * 4096 + 2048 * 512,
+                 {"size": 1049000 + MIB, "write.p2pdma.none": 256 * 4096, "write.bounce.misaligned": 1049000,
+                  "read.p2pdma.none": 2048 * 512, "read.bounce.misaligned": 1049000 - 2048 * 512}, strict=False)
+
+
+def hole(kind):
+    """Zeros that the kernel makes up are bounced; what is written into a hole is direct, and so is its reading."""
+    target = f"/mnt/{kind}/sparse"
+    return client(f"hole-{kind}", target, "read:0:1M write:1M:1M read:1M:1M write:3145728:512 read:2M:1M",
+                  TESTED + 2 * MIB,
+                  {"size": 4 * MIB, "read.bounce.holes": 2 * MIB, "read.p2pdma.none": MIB, "write.p2pdma.none": MIB,
+                   "write.bounce.misaligned": 512},
+                  strict=False, prepare=f"truncate -s 4M {target}")
+
+
+PARTED = "$(readlink -f /drives/parted)p"
+
+FILES_MACHINE = Machine(
+    name="files",
+    about="a cuFile program, what direct I/O needs from a file, and what lies between a file and its drive",
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs"), Drive("btrfs", holds="btrfs"),
+            Drive("parted", holds="parted"), Drive("mapped", holds="zeros")),
+    modules=("xfs", "btrfs", "dm_mod"),
+    cases=(
+        client("cufile-ext4", "/mnt/ext4/data", "write:0:1M read:0:2M batch:1M:1M", TESTED + 4 * MIB,
+               {"write.p2pdma.none": MIB, "read.p2pdma.none": 3 * MIB}, prepare=file_on("ext4")),
+        client("cufile-xfs", "/mnt/xfs/data", "write:0:1M read:0:2M batch:1M:1M", TESTED + 4 * MIB,
+               {"write.p2pdma.none": MIB, "read.p2pdma.none": 3 * MIB}, prepare=file_on("xfs")),
+        direct_writes("prepared-ext4", "/mnt/ext4/made", "penstock prepare /mnt/ext4/made --size 2M"),
+        direct_writes("prepared-xfs", "/mnt/xfs/made", "penstock prepare /mnt/xfs/made --size 2M"),
+        direct_writes("written-ext4", "/mnt/ext4/written", "penstock prepare /mnt/ext4/written --size 2M --written"),
+        hole("ext4"),
+        hole("xfs"),
+        *growing_writes("ext4"),
+        *growing_writes("xfs"),
+        # A block device offers no scratch; another partition of its disk may be named.
+        bench("parted-write", f"{PARTED}2", "write", TESTED + 2 * MOVED, options="--offset 1M --require p2pdma",
+              variables=f"PENSTOCK_SCRATCH={PARTED}1"),
+        bench("parted-elsewhere", f"{PARTED}2", "write", TESTED_READS + MOVED, "no_scratch", options="--offset 1M",
+              variables="PENSTOCK_SCRATCH=/drives/mapped"),
+        bench_bounced("linear", "/dev/dm-0", "device_mapper", "peer_probe linear mapped $(readlink -f /drives/mapped)"),
+        # Writes with checksums are bounced, and so are the self-test's; reads, here those that verify, are direct.
+        bench("btrfs-write", "/mnt/btrfs/data", "write", MIB + 4096 + MOVED, "checksums", prepare=file_on("btrfs")),
+        replace(bench("btrfs-read", "/mnt/btrfs/data", "read", MIB + 4096 + MOVED, options="--require p2pdma"),
+                file=""),
+    ))
+
 DROPPING_MACHINE = Machine(
     name="dropping",
     about="an IOMMU translates, drops what a drive sends to the other device, and nobody reports it",
@@ -144,5 +213,5 @@ HOST_BRIDGE_MACHINE = Machine(
         *bench_block("bench-far", "/drives/far"),
     ))
 
-ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
+ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
 MACHINES = {machine.name: machine for machine in ALL}

@@ -3,6 +3,7 @@
 
 import lzma
 import os
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -99,6 +100,13 @@ class Machines(unittest.TestCase):
         self.assertIn("xio3130-downstream,id=down1,bus=up", words)
         self.assertRegex(words, r"pcie-root-port,id=(root\d+),.*serial=far,bus=\1")
         self.assertNotIn("intel-iommu", words)
+
+    def test_a_parted_drive_has_two_halves_that_do_not_touch(self):
+        table = machines.partition_table(machines.Drive("parted", holds="parted"))
+        self.assertEqual((len(table), table[-2:]), (512, b"\x55\xaa"))
+        (one, size), (two, other) = (struct.unpack_from("<II", table, 446 + 16 * i + 8) for i in range(2))
+        self.assertLessEqual(one + size, two)
+        self.assertLessEqual((two + other) * 512, machines.SMALLEST["parted"])
 
     def test_an_iommu_comes_before_the_devices_behind_it(self):
         words = machines.qemu_words(MACHINES["dropping"], "kernel", "archive", Path("w"))

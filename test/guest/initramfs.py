@@ -85,7 +85,7 @@ def pack(archive, tree, programs, modules, texts):
         place(tree, source, target, strip=True)
         for library in libraries_of(source):
             if not (tree / library.lstrip("/")).exists():
-                place(tree, Path(library).resolve(), library)
+                place(tree, Path(library).resolve(), library, strip=True)
     for number, (name, content) in enumerate(modules):
         (tree / "modules" / f"{number:02}-{name}.ko").write_bytes(content)
     for target, content in texts.items():

@@ -5,6 +5,7 @@ controller memory buffer, which stands for the memory of a GPU. `near` is in eve
 """
 
 import shutil
+import struct
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from pattern import KIB, MIB, pattern
 PATTERN_BYTES = 4 * MIB
 # The marks are read beyond 32 GiB; images are sparse.
 NEAR_BYTES = 33 << 30
-SMALLEST = {"pattern": 16 * MIB, "zeros": 16 * MIB, "ext4": 64 * MIB, "xfs": 300 * MIB}
+SMALLEST = {"pattern": 16 * MIB, "zeros": 16 * MIB, "parted": 32 * MIB, "ext4": 64 * MIB, "xfs": 300 * MIB,
+            "btrfs": 128 * MIB}
 TRACED = ("pci_nvme_map_addr", "pci_nvme_read")
 
 
@@ -23,7 +25,7 @@ class Drive:
     name: str
     place: str = "switch"  # Or "far".
     kind: str = "nvme"  # Or "virtio-blk".
-    holds: str = "pattern"  # Or "zeros", "ext4", "xfs".
+    holds: str = "pattern"  # Or "zeros", "parted" (two partitions of zeros), "ext4", "xfs", "btrfs".
     memory_mib: int = 0
 
     def size(self):
@@ -46,17 +48,29 @@ class Machine:
     arrays: dict = field(default_factory=dict)  # {"/dev/mdN": its two drives}, which a case prepares with `raid0`.
 
 
+def partition_table(drive):
+    """A master boot record with two halves."""
+    sectors = drive.size() // 512
+    table = b"".join(struct.pack("<B3xB3xII", 0, 0x83, first, sectors // 2 - 2048)
+                     for first in (2048, sectors // 2))
+    return bytes(446) + table + bytes(32) + b"\x55\xaa"
+
+
 def make_image(drive, folder):
     path = folder / f"{drive.name}.img"
     path.unlink(missing_ok=True)
     with open(path, "wb") as image:
         if drive.holds == "pattern":
             image.write(pattern(PATTERN_BYTES))
+        if drive.holds == "parted":
+            image.write(partition_table(drive))
         image.truncate(drive.size())
     if drive.holds == "ext4":
         subprocess.run(["mkfs.ext4", "-q", "-F", str(path)], check=True)
     if drive.holds == "xfs":
         subprocess.run(["mkfs.xfs", "-q", "-f", "-K", str(path)], check=True)
+    if drive.holds == "btrfs":
+        subprocess.run(["mkfs.btrfs", "-q", "-f", "-K", str(path)], check=True)
     return path
 
 
@@ -121,6 +135,8 @@ def missing_tools(machine):
               "mkfs.ext4": "e2fsprogs", "debugfs": "e2fsprogs"}
     if any(drive.holds == "xfs" for drive in machine.drives):
         needed["mkfs.xfs"] = "xfsprogs"
+    if any(drive.holds == "btrfs" for drive in machine.drives):
+        needed["mkfs.btrfs"] = "btrfs-progs"
     return [f"{tool} (package {package})" for tool, package in needed.items() if not shutil.which(tool)]
 
 

@@ -6,6 +6,7 @@
 //   peer_probe unbind CASE PEER TARGET            what is left of a mapping when its driver lets go of the device
 //   peer_probe fill TARGET BYTES                  writes the pattern, from host memory
 //   peer_probe cached FILE                        prints how many of its pages are in the page cache
+//   peer_probe linear NAME DRIVE                  makes the device mapper's linear device /dev/dm-0 of all of DRIVE
 //   peer_probe mark MARKS NUMBER                  reads block kFirstMark + NUMBER of the drive MARKS
 //
 // PEER is a PCI device's directory below /sys. A mark is a read that the emulator's log shows: what lies between two
@@ -13,6 +14,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <linux/dm-ioctl.h>
+#include <linux/fs.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -271,6 +274,36 @@ int fill(const char* target, size_t bytes) {
   return 0;
 }
 
+// What dmsetup does, without its libraries.
+int linear(const char* name, const char* drive) {
+  struct {
+    dm_ioctl head;
+    dm_target_spec target;
+    char words[64];
+  } call = {};
+  const int control = open_or_fail("/dev/mapper/control", O_RDWR);
+  const auto say = [&](unsigned long request, unsigned flags, const char* step) {
+    call.head.version[0] = DM_VERSION_MAJOR;
+    call.head.data_size = sizeof call;
+    call.head.data_start = sizeof call.head;
+    call.head.flags = flags;
+    std::snprintf(call.head.name, sizeof call.head.name, "%s", name);
+    if (ioctl(control, request, &call) != 0) fail(step);
+  };
+  uint64_t bytes = 0;
+  if (ioctl(open_or_fail(drive, O_RDONLY), BLKGETSIZE64, &bytes) != 0) fail(std::string("size of ") + drive);
+  say(DM_DEV_CREATE, 0, "make a mapped device");
+  call = {};
+  call.head.target_count = 1;
+  call.target.length = bytes / kBlock;
+  std::snprintf(call.target.target_type, sizeof call.target.target_type, "linear");
+  std::snprintf(call.words, sizeof call.words, "%s 0", drive);
+  say(DM_TABLE_LOAD, 0, "load a table");
+  call = {};
+  say(DM_DEV_SUSPEND, 0, "start a mapped device");
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -283,7 +316,9 @@ int main(int count, char** words) {
     mark(open_or_fail(words[2], O_RDONLY | O_DIRECT), std::strtoull(words[3], nullptr, 10));
     return 0;
   }
+  if (what == "linear" && count == 4) return linear(words[2], words[3]);
   if (what == "cached" && count == 3) return std::printf("%ld\n", cached_pages(open_or_fail(words[2], O_RDONLY))) < 0;
-  std::fprintf(stderr, "usage: peer_probe run|unbind|fill|cached|mark ...; the head of peer_probe.cc says more\n");
+  std::fprintf(stderr,
+               "usage: peer_probe run|unbind|fill|cached|linear|mark ...; the head of peer_probe.cc says more\n");
   return 2;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Boots emulated machines with a real kernel and runs our programs in them.
 
-    run.py --tool PENSTOCK --probe PEER_PROBE --work DIRECTORY [MACHINE...]
+    run.py --tool PENSTOCK --probe PEER_PROBE --client CUFILE_CLIENT --work DIRECTORY [MACHINE...]
 
 Machines and cases are in cases.py; without a name all run. Prints a line for each operation and exits 0 if all came
 out as the table says, 1 if not, 77 with a sentence where something that is needed cannot be had.
@@ -23,7 +23,7 @@ from cases import MACHINES
 from pattern import pattern
 
 HERE = Path(__file__).resolve().parent
-BOOT_SECONDS = 90
+BOOT_SECONDS = 180
 
 
 def scenario_of(machine):
@@ -160,6 +160,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tool", type=Path, required=True, help="the penstock command")
     parser.add_argument("--probe", type=Path, required=True, help="the program peer_probe")
+    parser.add_argument("--client", type=Path, required=True, help="the program cufile_client")
     parser.add_argument("--work", type=Path, required=True, help="a directory for images and logs")
     parser.add_argument("machine", nargs="*", choices=[[], *MACHINES])
     options = parser.parse_args(arguments)
@@ -173,7 +174,8 @@ def main(arguments):
     except fetch_kernel.Missing as why:
         print(f"skipped: {why}")
         return 77
-    programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe}
+    programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe,
+                "/bin/cufile_client": options.client}
     failures = sum(run_machine(machine, kernel, programs, options.work) for machine in chosen)
     return 1 if failures else 0
 

@@ -2,12 +2,16 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <string>
 
+#include "fakes/fake_environment.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_vendor/fake_vendor.h"
 #include "session/session.h"
@@ -17,12 +21,13 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kBytes = 10'000'001;
+constexpr std::size_t kMemoryBytes = 16 << 20;
 constexpr int kFakeVersion = 1990;
 
 class VendorTest : public testing::Test {
  protected:
   void SetUp() override {
-    ::setenv("FAKE_VENDOR", "compat", 1);
+    behave("compat");
     std::string folder = testing::TempDir() + "/penstock_vendor_XXXXXX";
     ASSERT_NE(::mkdtemp(folder.data()), nullptr);
     folder_ = folder;
@@ -32,35 +37,52 @@ class VendorTest : public testing::Test {
     content_.resize(kBytes);
     for (std::size_t i = 0; i < kBytes; ++i) content_[i] = static_cast<char>(i * 31 + i / 257);
     ASSERT_EQ(::pwrite(fd_.get(), content_.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
-    peers_.add("0000:03:00.0", 32 << 20);
+    if (!takes_direct_io()) GTEST_SKIP() << "no O_DIRECT in " << folder_;
+    peers_.add("0000:03:00.0", 2 * kMemoryBytes);
+    variables = {{"PENSTOCK_VENDOR", "force"},
+                 {"PENSTOCK_VENDOR_LIBRARY", library_},
+                 {"PENSTOCK_PATHS", "vendor,bounce"},
+                 {"PENSTOCK_WORKERS", "4"}};
   }
   void TearDown() override {
     session_.reset();
     std::filesystem::remove_all(folder_);
   }
 
-  void open_session(const std::string& library, std::optional<PathId> require = std::nullopt) {
-    Config config =
-        *make_config({.workers = 4, .paths = "vendor,bounce"}, [](const char*) -> const char* { return nullptr; });
-    config.vendor = VendorUse::force;
-    config.vendor_library = library;
-    config.require = require;
-    session_ = std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::move(*peers_.open()));
+  static void behave(const char* script) { ::setenv("FAKE_VENDOR", script, 1); }
+  bool takes_direct_io() const {
+    PosixStorage storage(true);
+    return File::open(storage, fd_.get()).value()->direct_offset_align() != 1;
+  }
+
+  // As the variables say. They are read here, and nowhere later.
+  void open_session() {
+    ++sessions_opened;
+    session_ = std::make_unique<Session>(*make_config({}, test_environment), std::make_unique<PosixStorage>(true),
+                                         std::move(*peers_.open()));
     Device* device = *session_->devices().device(0);
-    memory_ = static_cast<char*>(*device->allocate(16 << 20));
+    memory_ = static_cast<char*>(*device->allocate(kMemoryBytes));
     file_ = *session_->register_file(fd_.get());
-    if (File::open(session_->storage(), fd_.get()).value()->direct_offset_align() == 1) {
-      GTEST_SKIP() << "no O_DIRECT in " << folder_;
-    }
   }
   Outcome move(Op op, std::uint64_t size, std::int64_t offset) {
     return session_->transfer(
         {.op = op, .file = file_, .base = memory_, .size = size, .file_offset = offset, .buffer_offset = 0});
   }
-  Verdict verdict() {
+  Verdict verdict(PathId path = PathId::vendor) {
     Verdict verdicts[kPathCount];
     EXPECT_TRUE(session_->explain(file_, session_->devices().describe(memory_), Op::read, verdicts).ok());
-    return verdicts[0];
+    for (const Verdict& one : verdicts) {
+      if (one.path == path) return one;
+    }
+    return {};
+  }
+  bool has_read(std::size_t size, std::size_t offset) const {
+    return std::memcmp(memory_, content_.data() + offset, size) == 0;
+  }
+  std::string file_content() const {
+    std::string now(kBytes + 1, '\0');
+    now.resize(static_cast<std::size_t>(::pread(fd_.get(), now.data(), now.size(), 0)));
+    return now;
   }
   FakeVendorSeen* seen() const {
     void* library = ::dlopen(library_.c_str(), RTLD_NOW | RTLD_NOLOAD);
@@ -75,11 +97,11 @@ class VendorTest : public testing::Test {
   std::unique_ptr<Session> session_;
   char* memory_ = nullptr;
   std::uint64_t file_ = 0;
+  static inline unsigned sessions_opened = 0;
 };
 
 TEST_F(VendorTest, RequestsOfAnySizeGoByItAndAreCountedAsWhatTheyAre) {
-  open_session(library_);
-  if (IsSkipped()) return;
+  open_session();
   for (const std::uint64_t size : {std::uint64_t{777}, std::uint64_t{kBytes}}) {
     const Outcome outcome = move(Op::read, size, 0);
     ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
@@ -87,7 +109,7 @@ TEST_F(VendorTest, RequestsOfAnySizeGoByItAndAreCountedAsWhatTheyAre) {
     EXPECT_EQ(outcome.report.direct_bytes, 0u) << "what the CPU copies is not direct";
     EXPECT_EQ(outcome.report.path, PathId::vendor);
     EXPECT_EQ(outcome.report.path_reason, Reason::vendor_not_direct);
-    EXPECT_EQ(std::memcmp(memory_, content_.data(), size), 0);
+    EXPECT_TRUE(has_read(size, 0));
   }
   EXPECT_EQ(session_->counters().total(PathId::vendor, Reason::vendor_not_direct, Op::read).bytes, 777u + kBytes);
 
@@ -95,36 +117,77 @@ TEST_F(VendorTest, RequestsOfAnySizeGoByItAndAreCountedAsWhatTheyAre) {
   const Outcome outcome = move(Op::write, 9'000'001, 333);
   ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
   content_.replace(333, 9'000'001, 9'000'001, 'w');
-  std::string now(kBytes, '\0');
-  ASSERT_EQ(::pread(fd_.get(), now.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
-  EXPECT_TRUE(now == content_);
+  EXPECT_TRUE(file_content() == content_);
 }
 
-TEST_F(VendorTest, RequiredItIsRefusedSinceItIsNotDirect) {
-  open_session(library_, PathId::vendor);
-  if (IsSkipped()) return;
-  EXPECT_TRUE(move(Op::read, 4096, 0).status.is(Code::path_refused));
-  EXPECT_EQ(verdict().reason, Reason::vendor_not_direct);
+// ---- Settings ------------------------------------------------------------------------------------------------------
+
+TEST_F(VendorTest, ItsUseIsForcedLeftToItsSelfTestOrOff) {
+  struct Case {
+    const char* use;
+    PathId path;
+    Reason reason;  // Of its verdict.
+  };
+  // Nothing in this process's /proc says that nvidia-fs is there.
+  const Case cases[] = {{"force", PathId::vendor, Reason::vendor_not_direct},
+                        {"auto", PathId::bounce, Reason::nvidia_fs_missing},
+                        {"off", PathId::bounce, Reason::vendor_off}};
+  if (std::filesystem::exists("/proc/driver/nvidia-fs")) GTEST_SKIP() << "this machine has nvidia-fs";
+  for (const Case& one : cases) {
+    variables["PENSTOCK_VENDOR"] = one.use;
+    open_session();
+    EXPECT_EQ(move(Op::read, 4096, 0).report.path, one.path) << one.use;
+    EXPECT_EQ(verdict().reason, one.reason) << one.use;
+    EXPECT_TRUE(has_read(4096, 0));
+  }
 }
 
-TEST_F(VendorTest, AFileLeavesItWhenItIsDeregistered) {
-  open_session(library_);
-  if (IsSkipped()) return;
-  ASSERT_TRUE(move(Op::read, 4096, 0).status.ok());
-  FakeVendorSeen* const counts = seen();
-  ASSERT_NE(counts, nullptr);
-  EXPECT_EQ(counts->files, 1);
-  ASSERT_TRUE(session_->deregister_file(file_).ok());
-  EXPECT_EQ(counts->files, 0);
-  session_.reset();
-  EXPECT_EQ(counts->closes, counts->opens);
+TEST_F(VendorTest, ItTakesItsPlaceAmongThePathsAndForceDoesNotMoveItUp) {
+  const std::pair<const char*, PathId> cases[] = {{"vendor,bounce", PathId::vendor},
+                                                  {"p2pdma,vendor,bounce", PathId::vendor},
+                                                  {"bounce,vendor", PathId::bounce},
+                                                  {"bounce", PathId::bounce}};
+  for (const auto& [paths, path] : cases) {
+    variables["PENSTOCK_PATHS"] = paths;
+    open_session();
+    if (verdict(PathId::p2pdma).usable) GTEST_SKIP() << "p2pdma takes what stands in for a device here";
+    EXPECT_EQ(move(Op::read, 4096, 0).report.path, path) << paths;
+  }
+  EXPECT_EQ(verdict().reason, Reason::not_listed);
 }
 
-TEST_F(VendorTest, OursIsNotTakenForIt) {
-  open_session(PENSTOCK_LIBCUFILE);
-  if (IsSkipped()) return;
-  EXPECT_EQ(verdict().reason, Reason::vendor_is_ourselves);
-  EXPECT_EQ(move(Op::read, 4096, 0).report.path, PathId::bounce);
+TEST_F(VendorTest, RequiredItIsRefusedSinceItIsNotDirectEvenIfForced) {
+  variables["PENSTOCK_REQUIRE"] = "vendor";
+  open_session();
+  EXPECT_FALSE(verdict().usable);
+  // Behind its self-test: all memory of this stand-in for a device is the same.
+  std::memset(memory_, 'm', 4096);
+  for (const Op op : {Op::read, Op::write}) {
+    const Outcome outcome = move(op, 4096, 0);
+    EXPECT_TRUE(outcome.status.is(Code::path_refused));
+    EXPECT_EQ(outcome.report.bytes, 0u);
+    EXPECT_EQ(outcome.report.reason, Reason::vendor_not_direct);
+  }
+  EXPECT_TRUE(std::string(memory_, 4096) == std::string(4096, 'm'));
+  EXPECT_TRUE(file_content() == content_);
+}
+
+// ---- Which library it is -------------------------------------------------------------------------------------------
+
+TEST_F(VendorTest, OursIsRefusedWithASentenceWhereverItLiesAndWhateverItIsCalled) {
+  const std::string copy = (folder_ / "copy.so").string();
+  std::filesystem::copy_file(PENSTOCK_LIBCUFILE, copy);
+  const std::string link = (folder_ / "link.so").string();
+  std::filesystem::create_symlink(PENSTOCK_LIBCUFILE, link);
+  for (const std::string& ours : {std::string(PENSTOCK_LIBCUFILE), copy, link}) {
+    variables["PENSTOCK_VENDOR_LIBRARY"] = ours;
+    open_session();
+    EXPECT_EQ(verdict().reason, Reason::vendor_is_ourselves) << ours;
+    EXPECT_EQ(move(Op::read, 4096, 0).report.path, PathId::bounce) << ours;
+    EXPECT_TRUE(has_read(4096, 0));
+  }
+  EXPECT_NE(std::string(reason_sentence(verdict().reason)).find("Penstock's own"), std::string::npos);
+  EXPECT_NE(std::string(reason_remedy(verdict().reason)).find("PENSTOCK_VENDOR_LIBRARY"), std::string::npos);
 }
 
 // As in a program that is linked with ours.
@@ -136,11 +199,98 @@ TEST_F(VendorTest, ItsOwnCallsDoNotEndUpInOursAlthoughTheNamesAreTheSame) {
   ASSERT_NE(ours, nullptr) << ::dlerror();
   void* const in_scope = ::dlsym(RTLD_DEFAULT, "cuFileGetVersion");
   ASSERT_EQ(in_scope, ::dlsym(ours, "cuFileGetVersion")) << "ours has to come first in the process";
-  open_session(library_);
-  if (IsSkipped()) return;
+  open_session();
   ASSERT_TRUE(move(Op::read, 4096, 0).status.ok());
   EXPECT_EQ(seen()->version, kFakeVersion);
   EXPECT_GT(seen()->reads, 0);
+}
+
+// ---- Failures ------------------------------------------------------------------------------------------------------
+
+TEST_F(VendorTest, WhatItFailsAtIsBouncedToTheLastByteAndCountedAsThat) {
+  for (const char* script : {"errno", "negative", "torn", "huge"}) {
+    for (const Op op : {Op::read, Op::write}) {
+      behave("compat");
+      open_session();
+      ASSERT_TRUE(verdict().usable);
+      behave(script);
+      std::memset(memory_, script[0], kBytes);
+      const Outcome outcome = move(op, 9'000'001, 333);
+      ASSERT_TRUE(outcome.status.ok()) << script << ": " << describe(outcome.status);
+      EXPECT_EQ(outcome.report.bytes, 9'000'001u);
+      EXPECT_EQ(outcome.report.path, PathId::bounce) << script;
+      EXPECT_EQ(outcome.report.reason, Reason::refused_late) << script;
+      EXPECT_EQ(session_->counters().total(PathId::vendor, Reason::none, op).bytes, 0u);
+      if (op == Op::write) content_.replace(333, 9'000'001, 9'000'001, script[0]);
+      else EXPECT_TRUE(has_read(9'000'001, 333)) << script;
+      EXPECT_TRUE(file_content() == content_) << script;
+    }
+  }
+}
+
+TEST_F(VendorTest, WithoutBounceItsFailuresAreErrorsAndNoByteIsCounted) {
+  variables["PENSTOCK_PATHS"] = "vendor";
+  for (const char* script : {"closed", "refusing", "wrong", "errno"}) {
+    behave(script);
+    open_session();
+    const Outcome outcome = move(Op::write, kBytes, 0);
+    EXPECT_TRUE(outcome.status.is(Code::path_refused)) << script << ": " << describe(outcome.status);
+    EXPECT_EQ(outcome.report.bytes, 0u);
+    EXPECT_TRUE(file_content() == content_);
+  }
+}
+
+// ---- Lives ---------------------------------------------------------------------------------------------------------
+
+TEST_F(VendorTest, AFileLeavesItWhenItIsDeregistered) {
+  open_session();
+  ASSERT_TRUE(move(Op::read, 4096, 0).status.ok());
+  FakeVendorSeen* const counts = seen();
+  ASSERT_NE(counts, nullptr);
+  EXPECT_EQ(counts->files, 1);
+  ASSERT_TRUE(session_->deregister_file(file_).ok());
+  EXPECT_EQ(counts->files, 0);
+  session_.reset();
+  EXPECT_EQ(counts->closes, counts->opens);
+}
+
+// Exits with the number of the first thing that is not so.
+int failures_in_child(const std::function<int()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(work());
+  int status = -1;
+  if (::waitpid(child, &status, 0) != child || !WIFEXITED(status)) return -1;
+  return WEXITSTATUS(status);
+}
+
+TEST_F(VendorTest, AForkedChildMovesItsOwnRequestsByBounceAndLeavesTheParentsAlone) {
+  open_session();
+  ASSERT_TRUE(move(Op::read, 4096, 0).status.ok());
+  const FakeVendorSeen before = *seen();
+  const int failed = failures_in_child([&] {
+    if (!move(Op::read, 4096, 0).status.is(Code::closed)) return 1;
+    (void)session_.release();
+    open_session();
+    const Outcome outcome = move(Op::read, kBytes, 0);
+    if (!outcome.status.ok() || !has_read(kBytes, 0)) return 2;
+    if (outcome.report.path != PathId::bounce || outcome.report.reason != Reason::vendor_refused) return 3;
+    if (verdict().detail != ECHILD) return 4;
+    session_.reset();
+    const FakeVendorSeen& now = *seen();
+    return now.reads + now.writes == before.reads + before.writes && now.closes == before.closes ? 0 : 5;
+  });
+  EXPECT_EQ(failed, 0);
+  EXPECT_EQ(move(Op::read, 4096, 0).report.path, PathId::vendor);
+}
+
+TEST_F(VendorTest, AChildOfAProcessThatNeverLoadedItLoadsItsOwn) {
+  if (sessions_opened > 0) GTEST_SKIP() << "an earlier test of this process loaded it: run this one alone";
+  const int failed = failures_in_child([&] {
+    open_session();
+    const Outcome outcome = move(Op::read, kBytes, 0);
+    return outcome.status.ok() && outcome.report.path == PathId::vendor && has_read(kBytes, 0) ? 0 : 1;
+  });
+  EXPECT_EQ(failed, 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "path/direct/bouncing_lane.h"
 
+#include <algorithm>
+
 #include "base/invariant.h"
 #include "path/storage_lane.h"
 
@@ -39,7 +41,7 @@ void BouncingLane::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = {.task = task, .bounced = terms_.unfit(task)};
+  slots_[index] = {.task = task, .bounced = terms_.unfit(*options_.device, task)};
   if (slots_[index].bounced == Reason::none) direct_->submit(direct_task(slots_[index], index));
   else start_bounce(index);
 }
@@ -50,9 +52,39 @@ void BouncingLane::start_bounce(std::uint32_t index) {
     failed_.push_back({index, lane.ok() ? failure(Code::closed, kStep) : lane.status()});
     return;
   }
-  Task task = slots_[index].task;
-  task.cookie = index;
-  (*lane)->submit(task);
+  Task part = next_part(slots_[index]);
+  part.cookie = index;
+  (*lane)->submit(part);
+}
+
+// The next of a chunk's bytes that the bouncing lane takes at once: nearly always all of them.
+Task BouncingLane::next_part(const Slot& slot) const {
+  Task part = slot.task;
+  Chunk& chunk = part.chunk;
+  if (chunk.io_size <= options_.chunk_max) return part;
+  PENSTOCK_INVARIANT(chunk.way == Way::buffered);
+  part.memory += slot.bounced_bytes;
+  chunk.file_offset += slot.bounced_bytes;
+  chunk.buffer_offset += slot.bounced_bytes;
+  chunk.size = std::min(chunk.size - slot.bounced_bytes, options_.chunk_max);
+  chunk.io_offset = chunk.file_offset;
+  chunk.io_size = chunk.size;
+  return part;
+}
+
+// True where the chunk goes on. Else the completion is made to be that of the whole.
+bool BouncingLane::takes_next_part(std::uint32_t index, Completion& completion) {
+  Slot& slot = slots_[index];
+  const bool whole = completion.status.ok() && completion.bytes == completion.size;
+  slot.bounced_bytes += completion.bytes;
+  if (whole && slot.bounced_bytes < slot.task.chunk.size) {
+    start_bounce(index);
+    return true;
+  }
+  completion.file_offset = slot.task.chunk.file_offset;
+  completion.size = slot.task.chunk.size;
+  completion.bytes = slot.bounced_bytes;
+  return false;
 }
 
 Completion BouncingLane::failure_of(const Slot& slot, Status status) const {
@@ -100,7 +132,7 @@ unsigned BouncingLane::reap_direct(std::span<Completion> completions, bool wait)
     Slot& slot = slots_[index];
     slot.refusal = terms_.refusal_errno(completion.status);
     if (slot.refusal != 0) {
-      slot.bounced = Reason::refused_late;
+      slot.bounced = terms_.late_reason();
       start_bounce(index);
       continue;
     }
@@ -112,11 +144,15 @@ unsigned BouncingLane::reap_direct(std::span<Completion> completions, bool wait)
 
 unsigned BouncingLane::reap_bounced(std::span<Completion> completions, bool wait) {
   if (bounce_ == nullptr) return 0;
-  const unsigned count = bounce_->poll(completions, wait);
-  for (Completion& completion : completions.first(count)) {
+  const unsigned reaped = bounce_->poll(completions, wait);
+  unsigned count = 0;
+  for (unsigned i = 0; i < reaped; ++i) {
+    Completion completion = completions[i];
     const auto index = static_cast<std::uint32_t>(completion.cookie);
+    if (takes_next_part(index, completion)) continue;
     remember(slots_[index], completion);
     release(index, completion);
+    completions[count++] = completion;
   }
   return count;
 }
@@ -138,16 +174,16 @@ unsigned BouncingLane::poll(std::span<Completion> completions, bool wait) {
 
 Completion BouncingLane::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
-  Slot slot{.task = task, .bounced = terms_.unfit(task)};
+  Slot slot{.task = task, .bounced = terms_.unfit(*options_.device, task)};
   if (slot.bounced == Reason::none) {
     const Completion completion = direct_->run(direct_task(slot, task.cookie));
     slot.refusal = terms_.refusal_errno(completion.status);
     if (slot.refusal == 0) return completion;
-    slot.bounced = Reason::refused_late;
+    slot.bounced = terms_.late_reason();
   }
   const Result<Lane*> lane = bounce();
   if (!lane.ok()) return failure_of(slot, lane.status());
-  Completion completion = (*lane)->run(task);
+  Completion completion = (*lane)->run(next_part(slot));
   remember(slot, completion);
   completion.bounced = slot.bounced;
   return completion;

@@ -16,11 +16,13 @@ class DirectTerms {
  public:
   virtual ~DirectTerms() = default;
   // Why a chunk cannot go directly; none where it can be tried.
-  virtual Reason unfit(const Task& task) = 0;
+  virtual Reason unfit(const Device& device, const Task& task) = 0;
   // The chunk as the direct lane takes it.
   virtual Task direct_task(const Task& task) = 0;
   // The errno of a refusal, which a bounce may move all the same; 0 for other failures.
   virtual int refusal_errno(const Status& status) = 0;
+  // Why a chunk is bounced after it was refused.
+  virtual Reason late_reason() const { return Reason::refused_late; }
   // What the self-test had proven was refused, and then bounced.
   virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
 };
@@ -43,7 +45,8 @@ class BouncingLane final : public Lane {
   struct Slot {
     Task task;
     Reason bounced = Reason::none;
-    int refusal = 0;  // The errno of the direct attempt.
+    int refusal = 0;                  // The errno of the direct attempt.
+    std::uint64_t bounced_bytes = 0;  // Of a chunk that is larger than the bouncing lane's, which takes it in parts.
   };
 
   struct Failed {  // Neither lane would have it.
@@ -54,6 +57,8 @@ class BouncingLane final : public Lane {
   Result<Lane*> bounce();
   Task direct_task(const Slot& slot, std::uint64_t cookie);
   void start_bounce(std::uint32_t index);
+  Task next_part(const Slot& slot) const;
+  bool takes_next_part(std::uint32_t index, Completion& completion);
   unsigned take_failed(std::span<Completion> completions);
   unsigned reap_direct(std::span<Completion> completions, bool wait);
   unsigned reap_bounced(std::span<Completion> completions, bool wait);

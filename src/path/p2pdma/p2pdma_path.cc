@@ -1,5 +1,6 @@
 #include "path/p2pdma/p2pdma_path.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "path/storage_lane.h"
@@ -47,7 +48,11 @@ Verdict P2pdmaPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (file.facts().denied) return refuse(Reason::denied);
   const DeviceFacts& device = memory.device->facts();
   if (device.stand_in) return refuse(Reason::stand_in);
-  if (const Reason reason = device_reason(device); reason != Reason::none) return refuse(reason);
+  // Reading the machine takes tens of milliseconds, for which memory that is mapped nowhere gives no cause. But who
+  // asks about a device's memory as such, of no size, is told the cause (penstock_explain).
+  if (memory.mapped != 0 || memory.size == 0) {
+    if (const Reason reason = device_reason(device); reason != Reason::none) return refuse(reason);
+  }
   if (memory.mapped == 0) return refuse(reason_of(Obstacle::pointer_not_exportable));
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
@@ -70,7 +75,10 @@ Reason P2pdmaPath::file_reason(File& file, Op op) {
   std::atomic<std::uint8_t>& memo = file.memo(op);
   std::uint8_t word = memo.load(std::memory_order_relaxed);
   if (word == 0) {
-    word = static_cast<std::uint8_t>(static_cast<unsigned>(outlook_->of_file(file, op)) + 1);
+    const Reason reason = outlook_->of_file(file, op);
+    // A file outgrows its inode; nothing else is looked at a second time.
+    if (reason == reason_of(Obstacle::inline_data)) return reason;
+    word = static_cast<std::uint8_t>(static_cast<unsigned>(reason) + 1);
     memo.store(word, std::memory_order_relaxed);
   }
   return static_cast<Reason>(word - 1);
@@ -86,7 +94,7 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
   });
 }
 
-Reason P2pdmaPath::unfit(const Task& task) {
+Reason P2pdmaPath::unfit(const Device&, const Task& task) {
   if (task.chunk.way != Way::direct) return reason_of(Obstacle::misaligned);
   if (task.op == Op::write) return Reason::none;
   const Result<int> fd = task.file->second_descriptor();
@@ -119,8 +127,9 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
 }
 
 Limits P2pdmaPath::limits(File& file, Op op, Way way, std::uint64_t chunk_max) {
+  // Memory on a block's boundary is what the self-test has shown; the kernel itself would take less.
   return {.file_align = file_align_for(file, op, way, chunk_max),
-          .memory_align = file.facts().direct_memory_align,
+          .memory_align = std::max(file.facts().direct_memory_align, file.facts().direct_offset_align),
           .chunk_max = chunk_max,
           .staged = false};
 }

@@ -30,7 +30,7 @@ class P2pdmaPath final : public Path, private DirectTerms {
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
 
  private:
-  Reason unfit(const Task& task) override;
+  Reason unfit(const Device& device, const Task& task) override;
   Task direct_task(const Task& task) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;

@@ -193,6 +193,26 @@ TEST_F(P2pdmaTest, MemoryThatIsMappedNowhereIsNotExportable) {
   EXPECT_EQ(path_->judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
 }
 
+TEST_F(P2pdmaTest, TheMachineIsReadOnlyWhereMemoryIsMappedOrSomebodyAsks) {
+  answers_.device = reason_of(Obstacle::kernel_no_p2pdma);
+  PointerFacts memory = devices_->describe(memory_);
+  memory.mapped = 0;
+  EXPECT_EQ(path_->judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
+  EXPECT_EQ(answers_.asked, 0u);
+  const PointerFacts any = {.kind = MemoryKind::device, .device = device_};
+  EXPECT_EQ(path_->judge(*file_, any, Op::read).reason, reason_of(Obstacle::kernel_no_p2pdma));
+  EXPECT_EQ(answers_.asked, 1u);
+}
+
+TEST_F(P2pdmaTest, AFileThatOutgrowsItsInodeIsLookedAtAgainAndOthersAreNot) {
+  answers_.file = reason_of(Obstacle::inline_data);
+  EXPECT_EQ(judge().reason, reason_of(Obstacle::inline_data));
+  answers_.file = Reason::none;
+  EXPECT_TRUE(judge().usable);
+  answers_.file = reason_of(Obstacle::inline_data);
+  EXPECT_TRUE(judge().usable);
+}
+
 TEST_F(P2pdmaTest, ADeviceWithoutRoomForTheSelfTestIsRefused) {
   while (device_->allocate(1 << 20).ok()) {
     if (static bool filled = false; std::exchange(filled, true)) break;
@@ -221,6 +241,14 @@ TEST_F(P2pdmaTest, HeadAndTailAreBouncedAndSaySo) {
   EXPECT_EQ(std::memcmp(memory_, storage_.content.data() + 612, 200'000), 0);
   EXPECT_EQ(std::memcmp(before.data(), storage_.content.data(), 612), 0);
   EXPECT_EQ(std::memcmp(before.data() + 200'612, storage_.content.data() + 200'612, kFileBytes - 200'612), 0);
+}
+
+TEST_F(P2pdmaTest, MemoryThatIsOffABlocksBoundaryIsBouncedAlthoughTheKernelWouldTakeIt) {
+  memory_ += 8;
+  const auto bytes = move(Op::read, 4096, 200 * 512);
+  EXPECT_EQ(bytes, (std::map<Reason, std::uint64_t>{{reason_of(Obstacle::misaligned), 200 * 512}}));
+  EXPECT_EQ(std::memcmp(memory_, storage_.content.data() + 4096, 200 * 512), 0);
+  for (const FakeStorage::Access& access : storage_.accesses) EXPECT_FALSE(is_peer(access.memory));
 }
 
 TEST_F(P2pdmaTest, HolesAreBouncedSinceTheKernelMakesUpTheirZeros) {

@@ -1,8 +1,9 @@
 #include "path/vendor/nvidia_fs_mover.h"
 
-#include <chrono>
+#include <cerrno>
 #include <thread>
 
+#include "path/vendor/foreign_call.h"
 #include "topology/platform.h"
 
 namespace penstock::core {
@@ -12,11 +13,13 @@ namespace {
 // wait, and ours have to show in the difference; where the wait was not quiet, they have to show in every round.
 constexpr unsigned kRequestsOfRound = 8;
 constexpr unsigned kRounds = 3;
+constexpr const char* kStep = "wait for NVIDIA's library in a self-test";
 
 }  // namespace
 
-NvidiaFsMover::NvidiaFsMover(VendorLibrary& library, Device& device, const std::string& root)
-    : library_(library), device_(device) {
+NvidiaFsMover::NvidiaFsMover(VendorLibrary& library, Device& device, std::chrono::milliseconds patience,
+                             const std::string& root)
+    : library_(library), device_(device), patience_(patience) {
   if (Result<Root> opened = Root::open(root); opened.ok()) root_.emplace(std::move(*opened));
 }
 
@@ -45,22 +48,53 @@ std::optional<std::uint64_t> NvidiaFsMover::count(Op op) const {
 
 Result<std::size_t> NvidiaFsMover::move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset) {
   Result<std::size_t> moved = std::size_t{0};
-  const Status entered = device_.run_inside([&] {
-    moved =
-        op == Op::read ? library_.read(handle_, memory, size, offset) : library_.write(handle_, memory, size, offset);
+  Status entered;
+  // Nothing behind come_back() but what is ours.
+  const bool came_back = ForeignCall::run(patience_, [&, handle = handle_](ForeignCall& call) {
+    const Status status = device_.run_inside([&] {
+      const Result<std::size_t> result =
+          op == Op::read ? library_.read(handle, memory, size, offset) : library_.write(handle, memory, size, offset);
+      call.come_back();
+      moved = result;
+    });
+    call.come_back();
+    entered = status;
   });
+  if (!came_back) {
+    library_.give_up();
+    return os_failure(ETIMEDOUT, kStep);
+  }
   if (!entered.ok()) return entered;
   return moved;
 }
 
+Result<void*> NvidiaFsMover::register_file(int fd) {
+  Result<void*> handle = nullptr;
+  Status entered;
+  const bool came_back = ForeignCall::run(patience_, [&, fd](ForeignCall& call) {
+    const Status status = device_.run_inside([&] {
+      const Result<void*> result = library_.register_file(fd);
+      call.come_back();
+      handle = result;
+    });
+    call.come_back();
+    entered = status;
+  });
+  if (!came_back) {
+    library_.give_up();
+    return os_failure(ETIMEDOUT, kStep);
+  }
+  if (!entered.ok()) return entered;
+  return handle;
+}
+
 Result<std::size_t> NvidiaFsMover::move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
   using Clock = std::chrono::steady_clock;
+  if (is_stuck()) return os_failure(ETIMEDOUT, kStep);
   if (fd_ != fd) {
     if (handle_ != nullptr) library_.deregister_file(handle_);
     handle_ = nullptr;
-    Result<void*> handle = nullptr;
-    const Status entered = device_.run_inside([&] { handle = library_.register_file(fd); });
-    if (!entered.ok()) return entered;
+    const Result<void*> handle = register_file(fd);
     if (!handle.ok()) return handle.status();
     handle_ = *handle;
     fd_ = fd;

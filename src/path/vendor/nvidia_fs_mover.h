@@ -12,7 +12,7 @@ namespace penstock::core {
 
 class NvidiaFsMover final : public SelfTestMover {
  public:
-  NvidiaFsMover(VendorLibrary& library, Device& device, const std::string& root);
+  NvidiaFsMover(VendorLibrary& library, Device& device, std::chrono::milliseconds patience, const std::string& root);
   ~NvidiaFsMover() override;
 
   Proof prepare(std::byte*) override { return {}; }
@@ -20,15 +20,18 @@ class NvidiaFsMover final : public SelfTestMover {
   Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
   Proof proof_of(const Status& status) override;
   Proof proof_of_copy() override { return {Reason::vendor_not_direct}; }
+  bool is_stuck() const override { return library_.is_given_up(); }
   Proof look_back() override { return {was_counted_ ? Reason::none : Reason::vendor_not_direct}; }
 
  private:
   Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset);
   Result<std::size_t> move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset);
+  Result<void*> register_file(int fd);
   std::optional<std::uint64_t> count(Op op) const;
 
   VendorLibrary& library_;
   Device& device_;
+  const std::chrono::milliseconds patience_;
   std::optional<Root> root_;
   int fd_ = -1;
   void* handle_ = nullptr;

@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "base/process.h"
+#include "path/vendor/foreign_call.h"
 #include "topology/platform.h"
 #include "topology/root.h"
 
@@ -51,6 +54,17 @@ int load_flags() {
 #else
   return RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
+}
+
+// Nothing where it does not come back.
+std::optional<VendorError> open_driver(VendorError (*open)(), std::chrono::milliseconds patience) {
+  VendorError answer{};
+  const bool came_back = ForeignCall::run(patience, [&answer, open](ForeignCall& call) {
+    const VendorError result = open();
+    call.come_back();
+    answer = result;
+  });
+  return came_back ? std::optional(answer) : std::nullopt;
 }
 
 Result<std::size_t> moved(ssize_t result, int error) {
@@ -131,24 +145,30 @@ Reason vendor_outlook(const VendorRules& rules) {
   return !nvidia_fs.is_loaded || nvidia_fs.storage_drivers.empty() ? Reason::nvidia_fs_missing : Reason::none;
 }
 
-std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, Proof& why_not) {
+std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std::chrono::milliseconds patience,
+                                                   Proof& why_not) {
   // One more than the count of forks at the first load; 0: nothing was loaded.
   static std::atomic<std::uint32_t> loaded_after{0};
   // Never destroyed: nothing of the library's is called at exit.
   static std::mutex& mutex = *new std::mutex;
   static auto& open_ones = *new std::map<std::string, std::weak_ptr<VendorLibrary>>;
+  static auto& given_up = *new std::set<std::string>;
 
+  why_not = {look_at_vendor_file(path)};
+  if (why_not.reason != Reason::none) return nullptr;
   // Before the lock, which some other thread may have held as the process forked.
   const std::uint32_t generation = fork_count() + 1;
   if (const std::uint32_t first = loaded_after.load(); first != 0 && first != generation) {
     why_not = {Reason::vendor_refused, ECHILD};
     return nullptr;
   }
+  loaded_after.store(generation);
   const std::lock_guard lock(mutex);
   if (std::shared_ptr<VendorLibrary> known = open_ones[path].lock()) return known;
-  why_not = {look_at_vendor_file(path)};
-  if (why_not.reason != Reason::none) return nullptr;
-  loaded_after.store(generation);
+  if (given_up.contains(path)) {
+    why_not = {Reason::vendor_refused, ETIMEDOUT};
+    return nullptr;
+  }
   void* library = ::dlopen(path.c_str(), load_flags());
   Calls calls{};
   if (library == nullptr) why_not = {Reason::vendor_incomplete};
@@ -158,11 +178,12 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, Proo
     if (library != nullptr) ::dlclose(library);
     return nullptr;
   }
-  const VendorError opened = calls.open_driver();
+  const std::optional<VendorError> opened = open_driver(calls.open_driver, patience);
+  if (!opened) given_up.insert(path);
   // Whoever opened it already closes it, too.
-  const bool owns_driver = opened.error == 0;
-  if (!owns_driver && opened.error != kAlreadyOpen) {
-    why_not = {Reason::vendor_refused, opened.error};
+  const bool owns_driver = opened && opened->error == 0;
+  if (!owns_driver && (!opened || opened->error != kAlreadyOpen)) {
+    why_not = {Reason::vendor_refused, opened ? opened->error : ETIMEDOUT};
     return nullptr;
   }
   std::shared_ptr<VendorLibrary> made(new VendorLibrary(calls, owns_driver));
@@ -174,10 +195,11 @@ VendorLibrary::VendorLibrary(const Calls& calls, bool owns_driver)
     : calls_(std::make_unique<const Calls>(calls)), owns_driver_(owns_driver), forks_(fork_count()) {}
 
 VendorLibrary::~VendorLibrary() {
-  if (owns_driver_ && forks_ == fork_count()) (void)calls_->close_driver();
+  if (owns_driver_ && forks_ == fork_count() && !is_given_up()) (void)calls_->close_driver();
 }
 
 Result<void*> VendorLibrary::register_file(int fd) {
+  if (is_given_up()) return os_failure(ETIMEDOUT, kStep);
   VendorDescriptor descriptor{};
   descriptor.kind = kDescriptorKind;
   descriptor.file.fd = fd;
@@ -188,7 +210,7 @@ Result<void*> VendorLibrary::register_file(int fd) {
 }
 
 void VendorLibrary::deregister_file(void* handle) {
-  if (forks_ == fork_count()) calls_->deregister_file(handle);
+  if (forks_ == fork_count() && !is_given_up()) calls_->deregister_file(handle);
 }
 
 Result<std::size_t> VendorLibrary::read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset) {

@@ -4,6 +4,8 @@
 // threads of its own may run in it. Thread-safe.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -29,8 +31,10 @@ Reason vendor_outlook(const VendorRules& rules);
 class VendorLibrary {
  public:
   // Null, and why: vendor_library_missing, vendor_is_ourselves, vendor_incomplete, or vendor_refused with the number
-  // of its error where its driver does not open. ECHILD in a process that was forked after it had been loaded.
-  static std::shared_ptr<VendorLibrary> open(const std::string& path, Proof& why_not);
+  // of its error where its driver does not open. ETIMEDOUT where that takes longer than `patience`, ECHILD in a process
+  // that was forked after the library had been loaded.
+  static std::shared_ptr<VendorLibrary> open(const std::string& path, std::chrono::milliseconds patience,
+                                             Proof& why_not);
   ~VendorLibrary();
   VendorLibrary(const VendorLibrary&) = delete;
   VendorLibrary& operator=(const VendorLibrary&) = delete;
@@ -42,6 +46,10 @@ class VendorLibrary {
   Result<std::size_t> read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset);
   Result<std::size_t> write(void* handle, const std::byte* memory, std::size_t size, std::uint64_t offset);
 
+  // One of its calls never came back: from now on no file can be registered, and what is open stays open.
+  void give_up() { is_given_up_.store(true); }
+  bool is_given_up() const { return is_given_up_.load(); }
+
  private:
   struct Calls;
   VendorLibrary(const Calls& calls, bool owns_driver);
@@ -49,6 +57,7 @@ class VendorLibrary {
   const std::unique_ptr<const Calls> calls_;
   const bool owns_driver_;
   const std::uint32_t forks_;
+  std::atomic<bool> is_given_up_{false};
 };
 
 }  // namespace penstock::core

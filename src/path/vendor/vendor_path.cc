@@ -25,9 +25,10 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (const Proof proof = library_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
   const Proof proof = pairs_.find_or_test(memory.device, key_of(file.facts()), op, [&] {
-    NvidiaFsMover mover(*library_, *memory.device, rules_.root);
+    NvidiaFsMover mover(*library_, *memory.device, rules_.patience, rules_.root);
     return run_self_test(storage_, mover, *memory.device, file, rules_.scratch);
   });
+  if (library_->is_given_up()) return refuse(Reason::vendor_refused, ETIMEDOUT);  // In this test, or in another.
   if (proof.reason == Reason::none) return usable(PathId::vendor);
   if (proof.reason == Reason::vendor_not_direct && may_be_copied()) return usable(PathId::vendor, proof.reason);
   return refuse(proof.reason, proof.error);
@@ -50,7 +51,7 @@ Proof VendorPath::open_library() {
   const bool is_forced = outlook == Reason::nvidia_fs_missing && rules_.use == VendorUse::force;
   if (outlook != Reason::none && !is_forced) return {outlook};
   Proof why_not;
-  library_ = VendorLibrary::open(vendor_file(rules_), why_not);
+  library_ = VendorLibrary::open(vendor_file(rules_), rules_.patience, why_not);
   return library_ != nullptr ? Proof{} : why_not;
 }
 
@@ -107,7 +108,8 @@ Result<void*> VendorPath::handle_of(File& file) {
   return handle;
 }
 
-void VendorPath::forget_file(std::uint64_t file_id) {
+void VendorPath::forget_file(File& file) {
+  const std::uint64_t file_id = file.id();
   const std::lock_guard lock(handles_mutex_);
   const auto known = handles_.find(file_id);
   if (known == handles_.end()) return;

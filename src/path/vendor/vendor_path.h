@@ -28,7 +28,7 @@ class VendorPath final : public Path, private DirectTerms {
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max, .staged = false}; }
   std::uint64_t lane_bytes(const LaneOptions& options) const override;
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void forget_file(std::uint64_t file_id) override;
+  void forget_file(File& file) override;
 
   // For its lanes, which exist once a verdict was "usable".
   VendorLibrary& library() { return *library_; }
@@ -37,7 +37,7 @@ class VendorPath final : public Path, private DirectTerms {
   Way way_of(const Device* device, File& file, Op op) const;
 
  private:
-  Reason unfit(const Task&) override { return Reason::none; }
+  Reason unfit(const Device&, const Task&) override { return Reason::none; }
   Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;

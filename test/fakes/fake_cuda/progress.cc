@@ -33,18 +33,27 @@ bool is_crowded_out(const Work& work) {
   unsigned held = 0;
   for (const CUstream_st& stream : world().streams) {
     if (!is_held(stream)) continue;
-    const bool counts = work.kind == Work::Kind::kernel ||
-                        std::any_of(stream.pending.begin(), stream.pending.end(), [&](const Work& behind) {
-                          return behind.kind == Work::Kind::copy && behind.to_device == work.to_device;
-                        });
+    const bool counts =
+        work.is_kernel() || std::any_of(stream.pending.begin(), stream.pending.end(), [&](const Work& behind) {
+          return behind.kind == Work::Kind::copy && behind.to_device == work.to_device;
+        });
     held += counts ? 1 : 0;
   }
-  return held >= (work.kind == Work::Kind::kernel ? kHeldForKernels : kHeldForCopies);
+  return held >= (work.is_kernel() ? kHeldForKernels : kHeldForCopies);
+}
+
+bool is_reached(CUdeviceptr memory, std::size_t size) {
+  const auto block = find(memory);
+  return block != world().blocks.end() && memory + size <= block->first + block->second.mapped;
 }
 
 void do_work(const Work& work) {
   if (work.kind == Work::Kind::copy) std::memmove(pointer(work.to), pointer(work.from), work.size);
   if (work.kind == Work::Kind::fill) std::memset(pointer(work.to), static_cast<int>(work.value), work.size);
+  for (const ScatterPiece& piece : work.pieces) {
+    if (!is_reached(piece.to, piece.size) || !is_reached(piece.from, piece.size)) std::abort();
+    std::memcpy(pointer(piece.to), pointer(piece.from), piece.size);
+  }
   if (work.kind == Work::Kind::write) {
     std::atomic_ref(*static_cast<std::uint32_t*>(pointer(work.to))).store(work.value, std::memory_order_release);
   }
@@ -203,7 +212,7 @@ bool step(CUstream stream) {
     return false;
   }
   if (work.kind == Work::Kind::wait && !has_reached(work)) return false;
-  if ((work.kind == Work::Kind::kernel || work.kind == Work::Kind::copy) && is_crowded_out(work)) return false;
+  if ((work.is_kernel() || work.kind == Work::Kind::copy) && is_crowded_out(work)) return false;
   do_work(work);
   stream->pending.pop_front();
   ++stream->landed;

@@ -47,6 +47,14 @@ CUresult queue_word(Work::Kind kind, CUstream stream, CUdeviceptr word, std::uin
 
 CUmod_st module;
 CUfunc_st copy_kernel;
+CUfunc_st scatter_kernel;
+
+CUresult launch_scatter(unsigned pieces, CUstream stream, const void* list) {
+  const auto* all = static_cast<const ScatterList*>(list)->pieces;
+  Work work{.kind = Work::Kind::scatter, .pieces = {all, all + pieces}};
+  ++world().scatters;
+  return enqueue(stream, std::move(work));
+}
 
 }  // namespace
 }  // namespace penstock::fake_cuda
@@ -112,17 +120,24 @@ CALL(cuStreamWaitValue32_v2, CUstream stream, CUdeviceptr word, std::uint32_t va
 CALL(cuStreamWriteValue32_v2, CUstream stream, CUdeviceptr word, std::uint32_t value, unsigned) {
   ENTER; return queue_word(Work::Kind::write, stream, word, value);
 }
+CALL(fake_cuda_refuse_modules, int refused) {
+  const std::unique_lock lock(world().mutex); world().modules_refused = refused != 0; return 0;
+}
+CALL(fake_cuda_scatters) { const std::unique_lock lock(world().mutex); return world().scatters; }
 CALL(cuModuleLoadData, CUmodule* made, const void* image) {
   ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
+  if (world().modules_refused) return kNotSupported;
   *made = &module;
   return std::strstr(static_cast<const char*>(image), ".version") != nullptr ? 0 : 218;  // Invalid PTX.
 }
 CALL(cuModuleGetFunction, CUfunction* function, CUmodule, const char* name) {
-  ENTER; *function = &copy_kernel; return std::strcmp(name, "penstock_copy") == 0 ? 0 : kNotFound;
+  ENTER; *function = std::strcmp(name, kScatterKernelName) == 0 ? &scatter_kernel : &copy_kernel;
+  return *function == &scatter_kernel || std::strcmp(name, "penstock_copy") == 0 ? 0 : kNotFound;
 }
-CALL(cuLaunchKernel, CUfunction, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
-     CUstream stream, void** parameters, void**) {
+CALL(cuLaunchKernel, CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+     unsigned, CUstream stream, void** parameters, void**) {
   ENTER; if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
+  if (function == &scatter_kernel) return launch_scatter(blocks, stream, parameters[0]);
   const CUdeviceptr descriptor = *static_cast<CUdeviceptr*>(parameters[0]);
   REQUIRE(find(descriptor) == world().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
   return enqueue(stream, {.kind = Work::Kind::kernel, .from = descriptor});

@@ -8,11 +8,13 @@
 // - a stream or event is used with its own context current, and copies to memory of its own GPU only;
 // - using one whose context is gone aborts once another context was made, where the real driver crashes;
 // - while a graph is captured, what the real driver refuses is refused, and spoils the capture;
+// - the kernel for many small copies aborts on memory that its GPU does not reach, where a real context is lost;
 // - host functions may not call the driver, and as of CUDA 11 run one at a time;
 // - with several streams held, copies and kernels of all others are held up, as was measured on an H200 machine.
 // Built with PENSTOCK_FAKE_CUDA_11 it lacks what drivers before CUDA 12 lack. The variable PENSTOCK_FAKE_CUDA_INIT
 // gives the result of cuInit; PENSTOCK_FAKE_CUDA_WORDS=0 refuses to wait for words; fake_cuda_shut_down() is what the
 // end of the process does to a real driver; fake_cuda_fail_at(n) lets the nth piece of work from now on be refused;
+// fake_cuda_refuse_modules(1) lets no module load; fake_cuda_scatters() counts kernels for many small copies;
 // fake_cuda_virtual_things() counts what cuMemCreate, cuMemAddressReserve and cuMemMap made and nobody has undone.
 #pragma once
 
@@ -29,6 +31,7 @@
 #include <vector>
 
 #include "device/cuda_api.h"
+#include "device/scatter_kernel.h"
 
 namespace penstock::core::cuda {
 
@@ -46,7 +49,7 @@ struct Owned {
 };
 
 struct Work {
-  enum class Kind { nothing, copy, fill, call, wait, write, kernel };
+  enum class Kind { nothing, copy, fill, scatter, call, wait, write, kernel };
   Kind kind = Kind::nothing;
   CUdeviceptr to = 0;
   CUdeviceptr from = 0;
@@ -54,9 +57,11 @@ struct Work {
   std::uint32_t value = 0;
   bool to_device = false;
   void (*function)(void*) = nullptr;
+  std::vector<ScatterPiece> pieces = {};
   std::vector<std::pair<CUstream, std::size_t>> after = {};  // Streams, and how far they must be.
 
   bool goes_by_itself() const { return kind >= Kind::call; }
+  bool is_kernel() const { return kind == Kind::kernel || kind == Kind::scatter; }
 };
 
 struct CUstream_st {
@@ -82,6 +87,9 @@ struct CUevent_st {
 namespace penstock::fake_cuda {
 
 using namespace penstock::core::cuda;
+using core::kScatterKernelName;
+using core::ScatterList;
+using core::ScatterPiece;
 
 struct Block {
   std::size_t size;
@@ -115,6 +123,8 @@ struct World {
   int capture_mode = 0;
   bool spoiled = false;
   int fail_at = 0;
+  bool modules_refused = false;
+  int scatters = 0;        // Launches of the kernel for many small copies.
   int virtual_things = 0;  // Allocations, reservations and mappings of cuMemCreate and its kin that are alive.
 };
 

@@ -7,6 +7,8 @@
 //   wrong     says that it moved, and did not    short     moves a third at a time
 //   errno     -1, with EIO                       negative  the number 5011 of its own, below zero
 //   full      -1, with ENOSPC, for writes
+//   hang_open, hang_register, hang_read, hang_write   does not come back from such a call while it is so
+//   torn      moves half of the bytes, and says EIO     huge      says that it moved more than it was asked
 #include "fakes/fake_vendor/fake_vendor.h"
 
 #include <fcntl.h>
@@ -48,6 +50,11 @@ struct Handle {
 bool is(const char* word) {
   const char* script = std::getenv("FAKE_VENDOR");
   return std::strcmp(script == nullptr ? "compat" : script, word) == 0;
+}
+
+// What it does then, it does late.
+void hang_while(const char* word) {
+  while (is(word)) ::usleep(1000);
 }
 
 void count(bool write) {
@@ -96,6 +103,7 @@ Error cuFileGetVersion(int* version) {
 
 Error cuFileDriverOpen() {
   if (is("closed")) return {5001, 0};
+  hang_while("hang_open");
   fake_vendor_seen.opens += 1;
   return {};
 }
@@ -111,6 +119,7 @@ Error cuFileDriverClose() { return cuFileDriverClose_v2(); }
 Error cuFileHandleRegister(void** handle, Descriptor* descriptor) {
   if (is("refusing") || descriptor->kind != 1) return {5027, 0};
   if ((::fcntl(descriptor->file.fd, F_GETFL) & O_DIRECT) == 0) return {5020, 0};
+  hang_while("hang_register");
   const std::string name = "/proc/self/fd/" + std::to_string(descriptor->file.fd);
   int cached = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
   if (cached < 0) cached = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
@@ -129,6 +138,7 @@ void cuFileHandleDeregister(void* handle) {
 }
 
 ssize_t cuFileRead(void* handle, void* memory, std::size_t size, off_t offset, off_t memory_offset) {
+  hang_while("hang_read");
   const std::lock_guard lock(mutex);
   fake_vendor_seen.reads += 1;
   cuFileGetVersion(&fake_vendor_seen.version);
@@ -137,10 +147,16 @@ ssize_t cuFileRead(void* handle, void* memory, std::size_t size, off_t offset, o
   if (is("wrong")) return static_cast<ssize_t>(size);
   if (is("direct") || is("short")) count(false);
   if (is("short")) size = std::max<std::size_t>(size / 3, 1);
+  if (is("huge")) return static_cast<ssize_t>(size) + 1;
+  if (is("torn")) {
+    (void)move(*static_cast<Handle*>(handle), false, static_cast<char*>(memory) + memory_offset, size / 2, offset);
+    return fail(EIO);
+  }
   return move(*static_cast<Handle*>(handle), false, static_cast<char*>(memory) + memory_offset, size, offset);
 }
 
 ssize_t cuFileWrite(void* handle, const void* memory, std::size_t size, off_t offset, off_t memory_offset) {
+  hang_while("hang_write");
   const std::lock_guard lock(mutex);
   fake_vendor_seen.writes += 1;
   if (is("errno")) return fail(EIO);
@@ -150,6 +166,11 @@ ssize_t cuFileWrite(void* handle, const void* memory, std::size_t size, off_t of
   if (is("direct") || is("short")) count(true);
   if (is("short")) size = std::max<std::size_t>(size / 3, 1);
   char* bytes = const_cast<char*>(static_cast<const char*>(memory)) + memory_offset;
+  if (is("huge")) return static_cast<ssize_t>(size) + 1;
+  if (is("torn")) {
+    (void)move(*static_cast<Handle*>(handle), true, bytes, size / 2, offset);
+    return fail(EIO);
+  }
   return move(*static_cast<Handle*>(handle), true, bytes, size, offset);
 }
 

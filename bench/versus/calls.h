@@ -1,0 +1,43 @@
+// The calls of one libcufile.so.0 that are measured, and those beside them where the library is Penstock's. Whoever
+// has the library linked in fills the table himself.
+#pragma once
+
+#include <string>
+
+#include "cufile.h"
+#include "penstock/penstock.h"
+
+namespace penstock::versus {
+
+struct Calls {
+  std::string name;  // For people.
+  decltype(&::cuFileDriverOpen) driver_open;
+  decltype(&::cuFileHandleRegister) register_handle;
+  decltype(&::cuFileHandleDeregister) deregister_handle;
+  decltype(&::cuFileBufRegister) register_buffer;
+  decltype(&::cuFileBufDeregister) deregister_buffer;
+  decltype(&::cuFileRead) read;
+  decltype(&::cuFileWrite) write;
+  decltype(&::cuFileBatchIOSetUp) batch_open;
+  decltype(&::cuFileBatchIOSubmit) batch_submit;
+  decltype(&::cuFileBatchIOGetStatus) batch_status;
+  decltype(&::cuFileBatchIODestroy) batch_close;
+
+  // Penstock's own. Null in another library; see is_penstock().
+  decltype(&::penstock_cufile_session) session;
+  decltype(&::penstock_cufile_file) file;
+  decltype(&::penstock_device_alloc) device_alloc;
+  decltype(&::penstock_device_upload) device_upload;
+  decltype(&::penstock_device_download) device_download;
+  decltype(&::penstock_queue_open) queue_open;
+  decltype(&::penstock_queue_submit) queue_submit;
+  decltype(&::penstock_queue_reap) queue_reap;
+  decltype(&::penstock_queue_close) queue_close;
+
+  bool is_penstock() const { return session != nullptr; }
+};
+
+// Loads the library for good. Throws a Failure where it cannot be, or lacks a call.
+Calls load_calls(const std::string& path);
+
+}  // namespace penstock::versus

@@ -1,0 +1,226 @@
+#include "bench/versus/lines.h"
+
+#include <algorithm>
+
+namespace penstock::versus {
+namespace {
+
+constexpr const char* kDefault = "balanced";
+constexpr unsigned kReadsUntilKept = 3;
+constexpr std::uint64_t kSmall = 4096;
+
+Task whole(const char* what, const std::string& file, std::uint64_t size) {
+  Task task;
+  task.what = what;
+  task.file = file;
+  task.size = size;
+  return task;
+}
+
+Entry entry(std::string side, Task task) { return {side, side, std::move(task), {}, {}}; }
+
+// The same, on a handle that stays open and has read the file before.
+Entry kept(Entry entry) {
+  Task open = entry.task, read = entry.task, close = entry.task;
+  open.what = "open";
+  read.what = "read";
+  read.times = kReadsUntilKept;
+  close.what = "close";
+  entry.prepare = {open, read};
+  entry.finish = {close};
+  return entry;
+}
+
+Measure at_least(const std::string& ours, const std::string& rival, Figure figure, std::optional<double> target) {
+  return {ours, rival, figure, target, true};
+}
+Measure at_most(const std::string& ours, const std::string& rival, Figure figure, std::optional<double> target) {
+  return {ours, rival, figure, target, false};
+}
+
+std::vector<Entry> by_every_side(const Task& task) {
+  std::vector<Entry> entries;
+  for (const char* policy : kPolicies) entries.push_back(entry(policy, task));
+  entries.push_back(entry(kRival, task));
+  return entries;
+}
+
+Entry link_entry(Task task) {
+  task.what = "link";
+  Entry link = entry(kDefault, std::move(task));
+  link.name = "link, pinned";
+  return link;
+}
+
+// Lines a to c: the page cache into device memory, on a fresh handle each time.
+Contest first_read(const Files& files, const Effort& effort) {
+  Contest contest{
+      .lines = "abc", .title = "first read of the file, one call", .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  const Task read = whole("read", files.data, effort.size);
+  contest.entries = by_every_side(read);
+  contest.entries.push_back(link_entry(read));
+  contest.measures = {at_least("throughput", kRival, Figure::gb_per_s, 2.0),
+                      at_least("throughput", "link, pinned", Figure::gb_per_s, 0.85),
+                      at_least("cpu", kRival, Figure::gb_per_s, 1.0),
+                      at_most("cpu", kRival, Figure::cpu_per_gb, 0.30),
+                      at_least(kDefault, kRival, Figure::gb_per_s, {}),
+                      at_most(kDefault, kRival, Figure::cpu_per_gb, {})};
+  return contest;
+}
+
+Contest second_read(const Files& files, const Effort& effort) {
+  Contest contest{
+      .lines = "d", .title = "read of a kept file, one call", .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  const Task read = whole("read", files.data, effort.size);
+  for (const Entry& one : by_every_side(read)) contest.entries.push_back(kept(one));
+  contest.entries.push_back(link_entry(read));
+  for (const char* policy : kPolicies) {
+    const bool counts = policy == std::string(kDefault);
+    const auto target = [counts](double value) { return counts ? std::optional(value) : std::nullopt; };
+    contest.measures.push_back(at_least(policy, "link, pinned", Figure::gb_per_s, target(0.97)));
+    contest.measures.push_back(at_most(policy, kRival, Figure::cpu_per_gb, target(0.15)));
+  }
+  return contest;
+}
+
+Contest latency(const Files& files, const Effort& effort, const char* ours, std::uint64_t block, bool warm) {
+  Contest contest{.lines = "e",
+                  .title = std::to_string(block >> 10) + " KiB read, " +
+                           (warm ? "warm: the handle has read the file" : "fresh handle, fresh range"),
+                  .shown = {Figure::p50_us, Figure::p99_us}};
+  Task task = whole("latency", files.data, effort.size);
+  task.block = block;
+  task.times = effort.times;
+  for (const char* side : {ours, kRival}) {
+    contest.entries.push_back(warm ? kept(entry(side, task)) : entry(side, task));
+  }
+  contest.measures = {at_most(ours, kRival, Figure::p50_us, 0.65), at_most(ours, kRival, Figure::p99_us, 0.80)};
+  return contest;
+}
+
+Contest batch(const Files& files, const Effort& effort) {
+  Contest contest{.lines = "f", .title = "batches of 128 random 4 KiB reads", .shown = {Figure::kiops, Figure::cpu_us}};
+  Task task = whole("batch", files.data, effort.size);
+  task.block = kSmall;
+  task.depth = 128;
+  task.seconds = effort.seconds;
+  contest.entries = {entry(kDefault, task), entry(kRival, task)};
+  contest.measures = {at_least(kDefault, kRival, Figure::kiops, 25)};
+  return contest;
+}
+
+Contest small_threads(const Files& files, const Effort& effort) {
+  Contest contest{.lines = "g", .title = "8 threads, random 4 KiB reads", .shown = {Figure::kiops, Figure::cpu_us}};
+  Task task = whole("threads", files.data, effort.size);
+  task.block = kSmall;
+  task.threads = 8;
+  task.depth = 32;  // Of the queues; the others spread their reads over as many slots.
+  task.seconds = effort.seconds;
+  Task queues = task, copies = task;
+  queues.what = "queues";
+  copies.what = "copies";
+  contest.entries = {{"cuFileRead", kDefault, task, {}, {}},
+                     {"queue, depth 32", kDefault, queues, {}, {}},
+                     {"pread and copy", kDefault, copies, {}, {}},
+                     {"rival's cuFileRead", kRival, task, {}, {}}};
+  contest.measures = {at_least("queue, depth 32", "pread and copy", Figure::kiops, 3),
+                      at_least("cuFileRead", "pread and copy", Figure::kiops, 3),
+                      at_least("cuFileRead", "rival's cuFileRead", Figure::kiops, {})};
+  return contest;
+}
+
+// Not in the table of targets: requests between the whole file and the small ones.
+Contest large_threads(const Files& files, const Effort& effort, unsigned threads, std::uint64_t block) {
+  block = std::min(block, effort.size / 64);
+  Contest contest{
+      .lines = "k",
+      .title = std::to_string(threads) + " threads, random reads of " + std::to_string(block >> 10) + " KiB",
+      .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  Task task = whole("threads", files.data, effort.size);
+  task.block = block;
+  task.threads = threads;
+  task.seconds = effort.seconds;
+  contest.entries = by_every_side(task);
+  for (const char* policy : kPolicies) contest.measures.push_back(at_least(policy, kRival, Figure::gb_per_s, {}));
+  return contest;
+}
+
+Contest write(const Files& files, const Effort& effort, const char* ours, bool fresh) {
+  Contest contest{.lines = "h",
+                  .title = fresh ? "write, new file, page cache" : "write over it, page cache",
+                  .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  for (const char* side : {ours, kRival}) {
+    Task task = whole("write", files.written[side == kRival ? 1 : 0], effort.size / 2);
+    task.fresh = fresh;
+    Entry one = entry(side, task);
+    one.prepare = {whole("load", files.data, effort.size / 2)};
+    contest.entries.push_back(std::move(one));
+  }
+  contest.measures = {at_least(ours, kRival, Figure::gb_per_s, fresh ? std::optional(1.3) : std::nullopt),
+                      at_most(ours, kRival, Figure::cpu_per_gb, {})};
+  return contest;
+}
+
+Contest cold_read(const Files& files, const Effort& effort) {
+  Contest contest{
+      .lines = "i", .title = "O_DIRECT read of a cold file", .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  Task task = whole("read", files.cold, effort.size / 2);
+  task.direct = true;
+  contest.cold_file = files.cold;
+  contest.entries = {entry(kDefault, task), entry(kRival, task)};
+  contest.measures = {at_least(kDefault, kRival, Figure::gb_per_s, 1.0),
+                      at_most(kDefault, kRival, Figure::cpu_per_gb, 0.6)};
+  return contest;
+}
+
+Contest many_gpus(const Files& files, const Effort& effort, bool again) {
+  Contest contest{.lines = "j",
+                  .title = std::to_string(effort.ranks) + " processes, a GPU and a file each, " +
+                           (again ? "kept files" : "first pass"),
+                  .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  Task task = whole("read", files.ranks, effort.rank_size);
+  task.times = again ? kReadsUntilKept : 1;
+  contest.ranks = effort.ranks;
+  for (const Entry& one : by_every_side(task)) contest.entries.push_back(again ? kept(one) : one);
+  if (again) contest.entries.push_back(link_entry(task));
+  for (const char* policy : kPolicies) {
+    const bool counts = policy == std::string(kDefault);
+    const auto target = [counts](double value) { return counts ? std::optional(value) : std::nullopt; };
+    contest.measures.push_back(at_least(policy, kRival, Figure::gb_per_s, target(again ? 3.0 : 1.2)));
+    contest.measures.push_back(at_most(policy, kRival, Figure::cpu_per_gb, again ? std::nullopt : target(0.25)));
+  }
+  return contest;
+}
+
+}  // namespace
+
+std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
+  std::vector<Contest> lines = {first_read(files, effort), second_read(files, effort)};
+  for (const bool warm : {false, true}) {
+    for (const std::uint64_t kib : {4, 64, 256}) lines.push_back(latency(files, effort, kDefault, kib << 10, warm));
+  }
+  lines.push_back(batch(files, effort));
+  lines.push_back(small_threads(files, effort));
+  lines.push_back(large_threads(files, effort, 4, 16 << 20));
+  lines.push_back(large_threads(files, effort, 16, 1 << 20));
+  for (const bool fresh : {true, false}) lines.push_back(write(files, effort, kDefault, fresh));
+  lines.push_back(cold_read(files, effort));
+  if (effort.ranks > 1) {
+    for (const bool again : {false, true}) lines.push_back(many_gpus(files, effort, again));
+  }
+  return lines;
+}
+
+std::vector<Contest> short_lines(const Files& files, const Effort& effort) {
+  Contest read{
+      .lines = "a", .title = "read from the page cache, one call", .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  const Task task = whole("read", files.data, effort.size);
+  read.entries = {entry(kOurs, task), entry(kRival, task)};
+  read.measures = {at_least(kOurs, kRival, Figure::gb_per_s, {}), at_most(kOurs, kRival, Figure::cpu_per_gb, {})};
+  std::vector<Contest> lines = {read};
+  for (const std::uint64_t kib : {4, 64, 256}) lines.push_back(latency(files, effort, kOurs, kib << 10, true));
+  lines.push_back(write(files, effort, kOurs, true));
+  return lines;
+}
+
+}  // namespace penstock::versus

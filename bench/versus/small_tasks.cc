@@ -1,0 +1,339 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <ctime>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "bench/versus/failure.h"
+#include "bench/versus/tasks.h"
+
+namespace penstock::versus {
+namespace {
+
+constexpr unsigned kWarmUp = 64;  // Requests outside the clock.
+
+std::uint64_t slot_pitch(const Task& task) { return 2 * task.block; }  // Slots do not touch.
+
+// Where small requests go: slots of device memory, and which block of the file came to each last.
+class Slots {
+ public:
+  Slots(World& world, const Task& task, unsigned thread)
+      : world_(world), block_(task.block), blocks_(task.size / task.block), pitch_(slot_pitch(task)),
+        base_(thread * task.depth * pitch_), offsets_(task.depth), random_(task.seed * 1000 + thread) {}
+
+  unsigned count() const { return static_cast<unsigned>(offsets_.size()); }
+  // A random block of the file for the slot.
+  off_t next(unsigned slot) {
+    offsets_[slot] = random_() % blocks_ * block_;
+    return static_cast<off_t>(offsets_[slot]);
+  }
+  off_t place(unsigned slot) const { return static_cast<off_t>(base_ + slot * pitch_); }
+  char* address(unsigned slot) const { return world_.memory() + place(slot); }
+  // Every slot must have been filled.
+  void compare(int fd) const {
+    for (unsigned i = 0; i < offsets_.size(); ++i) world_.compare(fd, offsets_[i], address(i), block_);
+  }
+
+ private:
+  World& world_;
+  const std::uint64_t block_, blocks_, pitch_, base_;
+  std::vector<std::uint64_t> offsets_;
+  std::mt19937_64 random_;
+};
+
+// The file by its kept handle or by a fresh one, and the slots' memory registered.
+class Target {
+ public:
+  Target(World& world, const Task& task)
+      : handle_(world.kept(task.file)),
+        registration_(world.calls(), world.memory(), task.threads * task.depth * slot_pitch(task)) {
+    if (handle_ == nullptr) handle_ = &fresh_.emplace(world.calls(), task.file, O_RDONLY);
+  }
+  const Handle& handle() const { return *handle_; }
+
+ private:
+  const Handle* handle_;
+  std::optional<Handle> fresh_;
+  Registration registration_;
+};
+
+double percentile(std::vector<double>& values, double part) {
+  const auto at = static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<std::size_t>(at)];
+}
+
+// What one thread does: made on it before the clock runs.
+class Requests {
+ public:
+  Requests(World& world, const Task& task, unsigned thread, int fd)
+      : world_(world), task_(task), slots_(world, task, thread), fd_(fd) {}
+  virtual ~Requests() = default;
+  virtual std::uint64_t run(double until) = 0;  // Returns how many it did, every slot once at least.
+  void compare() const { slots_.compare(fd_); }
+
+ protected:
+  World& world_;
+  const Task& task_;
+  Slots slots_;
+  const int fd_;
+};
+
+using OpenRequests = std::function<std::unique_ptr<Requests>(unsigned thread)>;
+
+// The threads of one task: they get ready, start at the same moment, and tidy up after the clock.
+class Crew {
+ public:
+  Crew(World& world, const Task& task, const OpenRequests& open)
+      : world_(world), task_(task), open_(open), step_(task.threads + 1) {
+    for (unsigned i = 0; i < task.threads; ++i) threads_.emplace_back([this, i] { work(i); });
+  }
+  Sample run(const Gate& gate) {
+    step_.arrive_and_wait();
+    Stopwatch watch(gate);
+    step_.arrive_and_wait();
+    step_.arrive_and_wait();
+    watch.stop();
+    const Sample sample = watch.sample(done_ * task_.block, done_);
+    threads_.clear();
+    if (error_) std::rethrow_exception(error_);
+    return sample;
+  }
+
+ private:
+  void work(unsigned index) {
+    std::unique_ptr<Requests> requests;
+    guarded([&] { world_.gpu().enter(), requests = open_(index); });
+    step_.arrive_and_wait();
+    step_.arrive_and_wait();
+    if (requests != nullptr) guarded([&] { done_ += requests->run(now() + task_.seconds); });
+    step_.arrive_and_wait();
+    if (requests != nullptr && task_.verify) guarded([&] { requests->compare(); });
+  }
+  template <typename Step>
+  void guarded(Step step) try {
+    step();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+  }
+
+  World& world_;
+  const Task& task_;
+  const OpenRequests& open_;
+  std::barrier<> step_;
+  std::atomic<std::uint64_t> done_{0};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+  std::vector<std::jthread> threads_;
+};
+
+class SynchronousReads final : public Requests {
+ public:
+  SynchronousReads(World& world, const Task& task, unsigned thread, const Handle& handle)
+      : Requests(world, task, thread, handle.fd()), handle_(handle.get()) {}
+  std::uint64_t run(double until) override {
+    std::uint64_t done = 0;
+    for (unsigned slot = 0; done < slots_.count() || now() < until; slot = (slot + 1) % slots_.count(), ++done) {
+      const off_t offset = slots_.next(slot);
+      expect(world_.calls(), world_.calls().read(handle_, world_.memory(), task_.block, offset, slots_.place(slot)),
+             task_.block);
+    }
+    return done;
+  }
+
+ private:
+  CUfileHandle_t handle_;
+};
+
+class QueuedReads final : public Requests {
+ public:
+  QueuedReads(World& world, const Task& task, unsigned thread, const Handle& handle)
+      : Requests(world, task, thread, handle.fd()), file_(world.calls().file(handle.get())), done_(task.depth) {
+    check(world.calls().queue_open(world.calls().session(), task.depth, task.block, &queue_));
+  }
+  ~QueuedReads() override { world_.calls().queue_close(queue_); }
+  std::uint64_t run(double until) override {
+    std::uint64_t done = 0;
+    for (unsigned slot = 0; slot < slots_.count(); ++slot) submit(slot);
+    for (unsigned in_flight = slots_.count(); in_flight > 0;) {
+      const unsigned count = world_.calls().queue_reap(queue_, done_.data(), slots_.count(), 1);
+      const bool more = now() < until;
+      for (unsigned i = 0; i < count; ++i) {
+        check(done_[i].status);
+        expect(world_.calls(), static_cast<ssize_t>(done_[i].report.bytes), task_.block);
+        if (more) submit(static_cast<unsigned>(done_[i].cookie));
+        else --in_flight;
+      }
+      done += count;
+    }
+    return done;
+  }
+
+ private:
+  void submit(unsigned slot) {
+    penstock_request request{};
+    request.file = file_;
+    request.base = world_.memory();
+    request.size = task_.block;
+    request.file_offset = slots_.next(slot);
+    request.buffer_offset = slots_.place(slot);
+    request.cookie = slot;
+    check(world_.calls().queue_submit(queue_, &request));
+  }
+  static void check(const penstock_status& status) {
+    if (status.code != 0) throw Failure(std::string("queue: could not ") + status.step);
+  }
+
+  penstock_file file_;
+  penstock_queue* queue_ = nullptr;
+  std::vector<penstock_completion> done_;
+};
+
+class PlainCopies final : public Requests {
+ public:
+  PlainCopies(World& world, const Task& task, unsigned thread, int fd)
+      : Requests(world, task, thread, fd), pinned_(world.pinned() + thread * task.block),
+        stream_(world.gpu().open_stream()) {}
+  ~PlainCopies() override { world_.gpu().close_stream(stream_); }
+  std::uint64_t run(double until) override {
+    std::uint64_t done = 0;
+    for (unsigned slot = 0; done < slots_.count() || now() < until; slot = (slot + 1) % slots_.count(), ++done) {
+      const off_t offset = slots_.next(slot);
+      expect(world_.calls(), ::pread(fd_, pinned_, task_.block, offset), task_.block);
+      world_.gpu().copy_to_device(slots_.address(slot), pinned_, task_.block, stream_);
+      world_.gpu().wait(stream_);
+    }
+    return done;
+  }
+
+ private:
+  char* pinned_;
+  void* stream_;
+};
+
+template <typename Reads>
+Sample run_crew(World& world, const Task& task, const Gate& gate) {
+  const Target target(world, task);
+  const OpenRequests open = [&](unsigned thread) {
+    return std::make_unique<Reads>(world, task, thread, target.handle());
+  };
+  return Crew(world, task, open).run(gate);
+}
+
+class Batch {
+ public:
+  Batch(const Calls& calls, unsigned entries) : calls_(calls), parameters_(entries), events_(entries) {
+    check(calls.batch_open(&batch_, entries), "cuFileBatchIOSetUp");
+  }
+  ~Batch() { calls_.batch_close(batch_); }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  std::vector<CUfileIOParams_t>& parameters() { return parameters_; }
+
+  // Submits all entries and waits for them.
+  void run(std::size_t block) {
+    const auto entries = static_cast<unsigned>(parameters_.size());
+    check(calls_.batch_submit(batch_, entries, parameters_.data(), 0), "cuFileBatchIOSubmit");
+    for (unsigned left = entries; left > 0;) {
+      unsigned count = left;
+      timespec patience{10, 0};
+      check(calls_.batch_status(batch_, left, &count, events_.data(), &patience), "cuFileBatchIOGetStatus");
+      if (count == 0) throw Failure(calls_.name + ": a batch did not end in 10 s");
+      for (unsigned i = 0; i < count; ++i) {
+        if (events_[i].status == CUFILE_COMPLETE && events_[i].ret == block) continue;
+        throw Failure(calls_.name + ": a batch entry ended with status " + std::to_string(events_[i].status));
+      }
+      left -= count;
+    }
+  }
+
+ private:
+  void check(const CUfileError_t& error, const char* call) const {
+    if (error.err == CU_FILE_SUCCESS) return;
+    throw Failure(calls_.name + ": " + call + " says " + std::to_string(error.err));
+  }
+
+  const Calls& calls_;
+  CUfileBatchHandle_t batch_ = nullptr;
+  std::vector<CUfileIOParams_t> parameters_;
+  std::vector<CUfileIOEvents_t> events_;
+};
+
+}  // namespace
+
+Sample read_latency(World& world, const Task& task, const Gate& gate) {
+  const Target target(world, task);
+  Slots slots(world, task, 0);
+  std::vector<double> times(task.times);
+  const auto read = [&] {
+    const off_t offset = slots.next(0);
+    const double start = now();
+    expect(world.calls(), world.calls().read(target.handle().get(), world.memory(), task.block, offset, 0), task.block);
+    const double time = now() - start;
+    if (task.verify) slots.compare(target.handle().fd());
+    return time;
+  };
+  for (unsigned i = 0; i < kWarmUp; ++i) read();
+  Stopwatch watch(gate);
+  for (double& time : times) time = read() * 1e6;
+  watch.stop();
+  Sample sample = watch.sample(task.times * task.block, task.times);
+  sample.p50 = percentile(times, 0.5);
+  sample.p99 = percentile(times, 0.99);
+  return sample;
+}
+
+Sample read_batches(World& world, const Task& task, const Gate& gate) {
+  const Target target(world, task);
+  Slots slots(world, task, 0);
+  Batch batch(world.calls(), task.depth);
+  const auto run = [&] {
+    for (unsigned slot = 0; slot < task.depth; ++slot) {
+      CUfileIOParams_t& entry = batch.parameters()[slot];
+      entry.mode = CUFILE_BATCH;
+      entry.u.batch = {world.memory(), slots.next(slot), slots.place(slot), task.block};
+      entry.fh = target.handle().get();
+      entry.opcode = CUFILE_READ;
+      entry.cookie = &entry;
+    }
+    batch.run(task.block);
+  };
+  for (int i = 0; i < 3; ++i) run();
+  std::uint64_t batches = 0;
+  Stopwatch watch(gate);
+  for (const double until = now() + task.seconds; batches == 0 || now() < until; ++batches) run();
+  watch.stop();
+  const std::uint64_t operations = batches * task.depth;
+  const Sample sample = watch.sample(operations * task.block, operations);
+  if (task.verify) slots.compare(target.handle().fd());
+  return sample;
+}
+
+Sample read_in_threads(World& world, const Task& task, const Gate& gate) {
+  return run_crew<SynchronousReads>(world, task, gate);
+}
+
+Sample read_in_queues(World& world, const Task& task, const Gate& gate) {
+  if (!world.calls().is_penstock()) throw Failure(world.calls().name + ": only Penstock's library has queues");
+  return run_crew<QueuedReads>(world, task, gate);
+}
+
+Sample read_and_copy_in_threads(World& world, const Task& task, const Gate& gate) {
+  const int fd = ::open(task.file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_errno(task.file, "open it");
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* number) { ::close(*number); });
+  const OpenRequests open = [&](unsigned thread) { return std::make_unique<PlainCopies>(world, task, thread, fd); };
+  return Crew(world, task, open).run(gate);
+}
+
+}  // namespace penstock::versus

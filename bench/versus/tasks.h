@@ -1,0 +1,27 @@
+// What a side can be asked to measure. Each task makes everything ready, calls the gate, works under the clock, and
+// compares bytes after it.
+#pragma once
+
+#include "bench/versus/task.h"
+#include "bench/versus/world.h"
+
+namespace penstock::versus {
+
+// What is done before and after turns; the samples are empty.
+Sample load_memory(World& world, const Task& task, const Gate& gate);  // What the file has, for write_whole().
+Sample open_kept(World& world, const Task& task, const Gate& gate);
+Sample close_kept(World& world, const Task& task, const Gate& gate);
+
+// Whole files.
+Sample read_whole(World& world, const Task& task, const Gate& gate);   // By the file's kept handle, or a fresh one.
+Sample write_whole(World& world, const Task& task, const Gate& gate);  // What device memory has.
+Sample copy_pinned(World& world, const Task& task, const Gate& gate);  // No file: the link's ceiling.
+
+// Small reads at random offsets.
+Sample read_latency(World& world, const Task& task, const Gate& gate);
+Sample read_batches(World& world, const Task& task, const Gate& gate);
+Sample read_in_threads(World& world, const Task& task, const Gate& gate);           // cuFileRead.
+Sample read_in_queues(World& world, const Task& task, const Gate& gate);            // Penstock's queues.
+Sample read_and_copy_in_threads(World& world, const Task& task, const Gate& gate);  // pread, copy, wait: no library.
+
+}  // namespace penstock::versus

@@ -1,0 +1,161 @@
+#include "bench/versus/world.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "bench/versus/failure.h"
+
+namespace penstock::versus {
+namespace {
+
+constexpr std::size_t kPinnedMax = std::size_t{256} << 20;
+constexpr std::size_t kStep = std::size_t{16} << 20;  // Of comparing: what the CPU's caches hold.
+constexpr int kNoUdevRecord = 5027;                   // What NVIDIA's library says then.
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& file) : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) fail_errno(file, "open it to compare");
+  }
+  ~Descriptor() { ::close(fd_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  void read(char* to, std::size_t size, std::uint64_t offset) const {
+    if (::pread(fd_, to, size, static_cast<off_t>(offset)) != static_cast<ssize_t>(size)) {
+      throw Failure("the file is shorter than " + std::to_string(offset + size) + " bytes");
+    }
+  }
+
+ private:
+  int fd_;
+};
+
+template <typename Visit>
+void in_steps(std::size_t size, Visit visit) {
+  for (std::size_t at = 0; at < size; at += kStep) visit(at, std::min(kStep, size - at));
+}
+
+[[noreturn]] void refused(const Calls& calls, const std::string& file, const CUfileError_t& error) {
+  if (error.err == kNoUdevRecord && !calls.is_penstock()) {
+    throw Failure(calls.name + " refuses " + file +
+                      " (5027): there is no udev record of the disk under it; "
+                      "docs/performance.md shows how to write one",
+                  kNotApplicable);
+  }
+  throw Failure(calls.name + ": cuFileHandleRegister of " + file + " says " + std::to_string(error.err));
+}
+
+}  // namespace
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+Handle::Handle(const Calls& calls, const std::string& file, int flags)
+    : calls_(calls), fd_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail_errno(file, (flags & O_DIRECT) != 0 ? "open it with O_DIRECT" : "open it");
+  CUfileDescr_t descr{};
+  descr.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+  descr.handle.fd = fd_;
+  if (const CUfileError_t error = calls.register_handle(&handle_, &descr); error.err != CU_FILE_SUCCESS) {
+    ::close(fd_);
+    refused(calls, file, error);
+  }
+}
+
+Handle::~Handle() {
+  calls_.deregister_handle(handle_);
+  ::close(fd_);
+}
+
+Registration::Registration(const Calls& calls, const char* memory, std::size_t size) : calls_(calls), memory_(memory) {
+  if (const CUfileError_t error = calls.register_buffer(memory, size, 0); error.err != CU_FILE_SUCCESS) {
+    std::fprintf(stderr, "versus: %s: cuFileBufRegister says %d; unregistered memory is used\n", calls.name.c_str(),
+                 static_cast<int>(error.err));
+    memory_ = nullptr;
+  }
+}
+
+Registration::~Registration() {
+  if (memory_ != nullptr) calls_.deregister_buffer(memory_);
+}
+
+World::World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes)
+    : calls_(calls), gpu_(gpu), memory_(gpu.allocate(memory_bytes)), pinned_size_(std::min(memory_bytes, kPinnedMax)),
+      pinned_(gpu.allocate_pinned(pinned_size_)) {
+  std::memset(pinned_, 1, pinned_size_);
+}
+
+const Handle* World::kept(const std::string& file) const {
+  const auto found = kept_.find(file);
+  return found == kept_.end() ? nullptr : &found->second;
+}
+
+void World::load(const std::string& file, std::size_t size) {
+  const Descriptor source(file);
+  in_steps(size, [&](std::size_t at, std::size_t step) {
+    source.read(pinned_, step, at);
+    gpu_.to_device(memory_ + at, pinned_, step);
+  });
+}
+
+void World::spoil(std::size_t size) {
+  std::memset(pinned_, 0xee, kStep);
+  in_steps(size, [&](std::size_t at, std::size_t step) { gpu_.to_device(memory_ + at, pinned_, step); });
+}
+
+void World::compare(const std::string& file, std::size_t size) {
+  const Descriptor source(file);
+  std::vector<char> expected(std::min(size, kStep));
+  in_steps(size, [&](std::size_t at, std::size_t step) {
+    source.read(expected.data(), step, at);
+    gpu_.to_host(pinned_, memory_ + at, step);
+    if (std::memcmp(pinned_, expected.data(), step) != 0) {
+      throw Failure(calls_.name + ": wrong bytes between file and device memory, near " + std::to_string(at));
+    }
+  });
+}
+
+void World::compare(int fd, std::uint64_t offset, const char* device, std::size_t size) const {
+  std::vector<char> expected(size), arrived(size);
+  if (::pread(fd, expected.data(), size, static_cast<off_t>(offset)) != static_cast<ssize_t>(size)) {
+    throw Failure("the file is shorter than " + std::to_string(offset + size) + " bytes");
+  }
+  gpu_.to_host(arrived.data(), device, size);
+  if (expected != arrived) throw Failure(calls_.name + ": wrong bytes at offset " + std::to_string(offset));
+}
+
+Stopwatch::Stopwatch(const Gate& gate) {
+  gate();
+  sample_.cpu = -cpu_seconds();
+  sample_.begin = now();
+}
+
+Sample Stopwatch::sample(std::uint64_t bytes, std::uint64_t operations) {
+  sample_.cpu += cpu_seconds();
+  sample_.bytes = bytes;
+  sample_.operations = operations;
+  return sample_;
+}
+
+void expect(const Calls& calls, ssize_t moved, std::size_t wanted) {
+  if (moved == static_cast<ssize_t>(wanted)) return;
+  throw Failure(calls.name + ": moved " + std::to_string(moved) + " of " + std::to_string(wanted) + " bytes, errno " +
+                std::to_string(errno));
+}
+
+}  // namespace penstock::versus

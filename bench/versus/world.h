@@ -1,0 +1,95 @@
+// What the tasks of one side's process have in hand: its library, its GPU, device memory as large as the file, and the
+// clocks. One of them a process.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "bench/versus/calls.h"
+#include "bench/versus/gpu.h"
+#include "bench/versus/task.h"
+
+namespace penstock::versus {
+
+// Called when everything is ready; returns when the clock may run.
+using Gate = std::function<void()>;
+
+double now();
+double cpu_seconds();  // Of this process, user and system.
+
+// A descriptor and its registration; both end with it.
+class Handle {
+ public:
+  Handle(const Calls& calls, const std::string& file, int flags);
+  ~Handle();
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  CUfileHandle_t get() const { return handle_; }
+  int fd() const { return fd_; }
+
+ private:
+  const Calls& calls_;
+  int fd_;
+  CUfileHandle_t handle_ = nullptr;
+};
+
+// Device memory registered with the library, as long as it lives. A library that refuses does without; it is said.
+class Registration {
+ public:
+  Registration(const Calls& calls, const char* memory, std::size_t size);
+  ~Registration();
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+ private:
+  const Calls& calls_;
+  const char* memory_;
+};
+
+class World {
+ public:
+  World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes);
+
+  const Calls& calls() const { return calls_; }
+  Gpu& gpu() const { return gpu_; }
+  char* memory() const { return memory_; }  // Of the device.
+  char* pinned() const { return pinned_; }
+  std::size_t pinned_size() const { return pinned_size_; }
+
+  // Handles that stay open from task to task, by file.
+  void keep(const std::string& file, int flags) { kept_.try_emplace(file, calls_, file, flags); }
+  void let_go(const std::string& file) { kept_.erase(file); }
+  const Handle* kept(const std::string& file) const;
+
+  // Fills the first bytes of device memory: with what the file has; with something else; or compares them with it.
+  void load(const std::string& file, std::size_t size);
+  void spoil(std::size_t size);
+  void compare(const std::string& file, std::size_t size);
+  // Of one small request.
+  void compare(int fd, std::uint64_t offset, const char* device, std::size_t size) const;
+
+ private:
+  const Calls& calls_;
+  Gpu& gpu_;
+  char* memory_;
+  const std::size_t pinned_size_;
+  char* pinned_;
+  std::map<std::string, Handle> kept_;
+};
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(const Gate& gate);
+  void stop() { sample_.end = now(); }
+  // Counts the CPU up to here.
+  Sample sample(std::uint64_t bytes, std::uint64_t operations);
+
+ private:
+  Sample sample_;
+};
+
+// Throws where a call moved anything but `wanted` bytes.
+void expect(const Calls& calls, ssize_t moved, std::size_t wanted);
+
+}  // namespace penstock::versus

@@ -1,0 +1,159 @@
+#include "base/cpus.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+
+#include "base/unique_fd.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kSmallFileMax = 16 << 10;
+constexpr unsigned kRanksMax = 4096;
+constexpr unsigned kCgroupDepthMax = 64;
+constexpr std::string_view kBlanks = " \t\r\n";
+
+struct CpuMask {
+  cpu_set_t words[kCpusMax / CPU_SETSIZE];
+};
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Only regular files, so that nothing that stands in for one blocks the reader.
+std::string read_small_file(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status {};
+  if (!fd.valid() || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  std::string text(kSmallFileMax, '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::read(fd.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+// Where this process is in the second version's hierarchy: "/pod/container", "" at its top or where there is none.
+std::string cgroup_of(const std::string& root) {
+  const std::string text = read_small_file(root + "/proc/self/cgroup");
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line = text.substr(start, end - start);
+    start = end + 1;
+    if (!line.starts_with("0::/") || line.find("..") != std::string::npos) continue;
+    return line.size() == 4 ? "" : line.substr(3);
+  }
+  return "";
+}
+
+// Calls `look` with every group's folder, from this process's up to the top; ends early where it returns false.
+template <typename Look>
+void for_each_cgroup(const std::string& root, Look look) {
+  std::string group = cgroup_of(root);
+  for (unsigned depth = 0; depth < kCgroupDepthMax; ++depth) {
+    if (!look(root + "/sys/fs/cgroup" + group) || group.empty()) return;
+    group.resize(group.rfind('/'));
+  }
+}
+
+// What all ranks have together, so far as can be told.
+CpuSet cpus_of_all(const std::string& root) {
+  CpuSet cpus;
+  for_each_cgroup(root, [&](const std::string& folder) {
+    cpus = parse_cpu_list(read_first_line(folder + "/cpuset.cpus.effective"));
+    return cpus.none();
+  });
+  return cpus.any() ? cpus : parse_cpu_list(read_first_line(root + "/sys/devices/system/cpu/online"));
+}
+
+// "50000 100000": microseconds of CPU in microseconds; "max 100000" where there is no limit.
+std::optional<std::uint64_t> parse_quota(std::string_view text) {
+  const std::size_t blank = text.find(' ');
+  if (blank == std::string_view::npos) return std::nullopt;
+  const auto quota = parse_number(text.substr(0, blank)), period = parse_number(text.substr(blank + 1));
+  if (!quota || !period || *quota == 0 || *period == 0) return std::nullopt;
+  return *quota / *period + (*quota % *period != 0 ? 1 : 0);
+}
+
+std::uint64_t quota_of_all(const std::string& root) {
+  std::uint64_t least = kCpusMax;
+  for_each_cgroup(root, [&](const std::string& folder) {
+    least = std::min(least, parse_quota(read_first_line(folder + "/cpu.max")).value_or(kCpusMax));
+    return true;
+  });
+  return least;
+}
+
+}  // namespace
+
+std::string read_first_line(const std::string& path) {
+  std::string text = read_small_file(path);
+  text.resize(std::min(text.find('\n'), text.size()));
+  text.resize(text.find_last_not_of(kBlanks) + 1);
+  return text;
+}
+
+CpuSet parse_cpu_list(std::string_view text) {
+  CpuSet cpus;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view range = text.substr(0, comma);
+    const std::size_t dash = range.find('-');
+    const auto first = parse_number(range.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_number(range.substr(dash + 1));
+    if (!first || !last || *first > *last || *last >= kCpusMax) return {};
+    for (std::uint64_t cpu = *first; cpu <= *last; ++cpu) cpus.set(cpu);
+    if (comma == std::string_view::npos) return cpus;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+CpuSet allowed_cpus() {
+  CpuMask mask{};
+  CpuSet cpus;
+  if (::sched_getaffinity(0, sizeof mask, mask.words) != 0) return cpus;
+  for (unsigned cpu = 0; cpu < kCpusMax; ++cpu) cpus[cpu] = CPU_ISSET_S(cpu, sizeof mask, mask.words);
+  return cpus;
+}
+
+bool allow_cpus(const CpuSet& cpus) {
+  CpuMask mask{};
+  for (unsigned cpu = 0; cpu < kCpusMax; ++cpu) {
+    if (cpus[cpu]) CPU_SET_S(cpu, sizeof mask, mask.words);
+  }
+  return ::sched_setaffinity(0, sizeof mask, mask.words) == 0;
+}
+
+unsigned ranks_on_host(Environment environment) {
+  for (const char* name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                           "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"}) {
+    const char* const text = environment(name);
+    const std::optional<std::uint64_t> ranks = text == nullptr ? std::nullopt : parse_number(text);
+    if (ranks && *ranks > 0 && *ranks <= kRanksMax) return static_cast<unsigned>(*ranks);
+  }
+  return 1;
+}
+
+unsigned fair_share_of_cpus(const std::string& root, const CpuSet& allowed, unsigned ranks) {
+  const CpuSet all = cpus_of_all(root);
+  const std::uint64_t total = all.any() ? all.count() : allowed.count();
+  const std::uint64_t share =
+      std::min({std::uint64_t{allowed.any() ? allowed.count() : total}, total / ranks, quota_of_all(root) / ranks});
+  return static_cast<unsigned>(std::max<std::uint64_t>(share, 1));
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,36 @@
+// Which CPUs a process may use, and how many of them are its share where several ranks run on one host. For the
+// default number of workers, and for whoever places threads. Nothing here widens what a user, a launcher or a
+// container allowed. What /sys, /proc and launchers say is taken as hostile: what makes no sense is as if it were not
+// there.
+#pragma once
+
+#include <bitset>
+#include <string>
+#include <string_view>
+
+#include "base/environment.h"
+
+namespace penstock::core {
+
+constexpr unsigned kCpusMax = 8192;
+using CpuSet = std::bitset<kCpusMax>;
+
+// "0-3,8", as /sys writes it; empty where it is no such list.
+CpuSet parse_cpu_list(std::string_view text);
+// The first line of a small file such as /sys has, without blanks at its end; "" where there is none.
+std::string read_first_line(const std::string& path);
+
+// The calling thread's; threads it starts inherit them. Empty where the kernel does not tell.
+CpuSet allowed_cpus();
+// False where the kernel refuses.
+bool allow_cpus(const CpuSet& cpus);
+
+// How many processes of one job share this host, as torchrun, Open MPI, MPICH, MVAPICH and Slurm say; 1 where nobody
+// does.
+unsigned ranks_on_host(Environment environment);
+// CPUs that one of `ranks` may keep busy, 1 or more: those it is allowed, at most its part of what all of them have
+// (the cgroup's, else the machine's), and of the cgroup's quota. A rank that its launcher bound to its own CPUs keeps
+// them all. `root` is "" for the machine itself.
+unsigned fair_share_of_cpus(const std::string& root, const CpuSet& allowed, unsigned ranks);
+
+}  // namespace penstock::core

@@ -1,0 +1,54 @@
+// Where a GPU is in its machine, and what that means for memory and threads: rings lie on its NUMA node, and workers
+// run on that node's CPUs, so far as they are allowed there. From /sys alone, and by plain system calls. Where nothing
+// is known, or something is refused, nothing is placed.
+//
+// It is the GPU's node that counts and not the drive's: what is copied passes the ring once from storage and once to
+// the GPU, the CPU's part is copying out of the page cache, wherever that lies, and a GPU that fetches from another
+// node loses more than a drive does.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/cpus.h"
+
+namespace penstock::core {
+
+struct Locality {
+  int node = -1;  // -1 where unknown.
+  CpuSet cpus;    // Empty where unknown.
+};
+
+// `pci_address` is "0000:17:00.0", or empty for a stand-in; `root` is "" for the machine itself.
+Locality locality_of(const std::string& root, const std::string& pci_address);
+
+// Asks the kernel to take pages of the mapping, none of which exists yet, from the node where it has any. Where the
+// process was given a memory policy (numactl), that one holds.
+void prefer_node(void* memory, std::size_t size, int node);
+
+// Keeps one thread near the device it works for. Used by that thread alone, which never runs where it was not allowed
+// to: also when the user changes his mind later on.
+class ThreadPlace {
+ public:
+  explicit ThreadPlace(std::string root = "") : root_(std::move(root)) {}
+  // Goes to the device's node; back to wherever it was allowed where the address is empty, its node unknown, or no CPU
+  // of that node allowed. Costs nothing while the device is the same.
+  void stay_near(const std::string& pci_address);
+
+ private:
+  struct Known {
+    std::string pci_address;
+    CpuSet cpus;
+  };
+  const CpuSet& cpus_near(const std::string& pci_address);
+
+  const std::string root_;
+  std::string current_;  // The device's address.
+  std::vector<Known> known_;
+  bool placed_ = false;  // The thread is where we put it: `placed_at_`, out of `allowed_`.
+  CpuSet allowed_;
+  CpuSet placed_at_;
+};
+
+}  // namespace penstock::core

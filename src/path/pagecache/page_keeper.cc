@@ -1,0 +1,367 @@
+#include "path/pagecache/page_keeper.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <new>
+#include <numeric>
+#include <utility>
+
+#include "base/align.h"
+#include "base/memory_room.h"
+#include "base/thread.h"
+
+namespace penstock::core {
+namespace {
+
+using State = KeptPiece::State;
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kPiece = KeptPiece::kBytes;
+constexpr std::uint64_t kPage = 4096;
+constexpr auto kTidyPause = 1s;          // Between looks at the machine's memory, while something is kept.
+constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as this part must stay available.
+
+// Of an H200 machine, 2026-11-21, in nanoseconds: what is the same on every machine of its kind, and small against what
+// is measured. DMA of a mebibyte; CPU of a mebibyte that eight workers bounce; a small request's system call and copy.
+constexpr double kDmaCost = 19'000;
+constexpr double kBounceCpuCost = 170'000;
+constexpr double kBounceCost = 22'000;  // By the clock, with eight workers: until it was measured.
+constexpr double kSmallCost = 400;
+constexpr double kSmallCostPerMebibyte = 105'000;
+// Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
+// may meet that.
+constexpr std::uint32_t kSmallRequestsApart = 256;
+constexpr auto kSmallOrdersApart = 16ms;
+// A piece that could not be had is tried again when it would have saved so many times its price.
+constexpr std::int64_t kRetryAfter = 8;
+
+double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1u << 20); }
+
+// The latest counts for a quarter: a few measurements settle it, and one that was disturbed does not upset it.
+void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t nanoseconds) {
+  const auto latest = static_cast<std::uint64_t>(static_cast<double>(nanoseconds) / mebibytes(bytes));
+  const std::uint64_t known = cost.load(std::memory_order_relaxed);
+  cost.store(known - known / 4 + latest / 4, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+KeptFile::~KeptFile() {
+  for (auto& shelf : shelves_) delete shelf.load();
+}
+
+KeptPiece* KeptFile::piece(std::uint64_t index) {
+  if (index / kShelf >= kShelves) return nullptr;
+  std::atomic<Shelf*>& place = shelves_[index / kShelf];
+  Shelf* shelf = place.load(std::memory_order_acquire);
+  if (shelf == nullptr) {
+    auto* const fresh = new (std::nothrow) Shelf;
+    if (fresh == nullptr) return nullptr;
+    if (place.compare_exchange_strong(shelf, fresh, std::memory_order_acq_rel)) shelf = fresh;
+    else delete fresh;
+  }
+  return &(*shelf)[index % kShelf];
+}
+
+PageKeeper::~PageKeeper() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    arrivals_.notify_all();
+  }
+  if (started_) ::pthread_join(thread_, nullptr);
+  for (const Place& place : kept_) unregister(*place.file, *place.piece);
+  for (Leftover& leftover : leftovers_) {
+    // What the driver still has stays mapped for good.
+    if (!leftover.device->unregister_pages(leftover.mapping.data())) leftover.mapping.abandon();
+  }
+}
+
+int PageKeeper::watch_error() {
+  std::call_once(watch_opened_, [this] {
+    Result<PageWatch> opened = PageWatch::open();
+    if (opened.ok()) watch_.emplace(std::move(*opened));
+    else watch_error_ = opened.status().code;
+  });
+  return watch_error_;
+}
+
+KeptFile* PageKeeper::find(const File& file, const Device& device) const {
+  KeptFile* kept = file.kept().load(std::memory_order_acquire);
+  while (kept != nullptr && &kept->device() != &device) kept = kept->next_;
+  return kept;
+}
+
+KeptFile* PageKeeper::find_or_make(File& file, Device& device) {
+  if (KeptFile* known = find(file, device)) return known;
+  const std::lock_guard lock(mutex_);
+  if (KeptFile* known = find(file, device)) return known;
+  files_.push_back(std::make_unique<KeptFile>(file, device));
+  files_.back()->next_ = file.kept().load(std::memory_order_relaxed);
+  file.kept().store(files_.back().get(), std::memory_order_release);
+  return files_.back().get();
+}
+
+// ---- What it is worth ----------------------------------------------------------------------------------------------
+
+// Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
+unsigned PageKeeper::size_class(std::uint64_t request) {
+  const auto width = static_cast<unsigned>(std::bit_width(request >> 20));
+  return std::min(width, kSizeClasses - 1);
+}
+
+double PageKeeper::bounce_cost(std::uint64_t request) const {
+  const std::uint64_t measured = bounce_costs_[size_class(request)].load(std::memory_order_relaxed);
+  return measured == 0 ? kBounceCost : static_cast<double>(measured);
+}
+
+std::int64_t PageKeeper::saving(std::uint64_t bytes, std::uint64_t request, bool small) const {
+  const double weight = rules_.cpu_weight;
+  if (small) {
+    return static_cast<std::int64_t>((kSmallCost + kSmallCostPerMebibyte * mebibytes(bytes)) * (1 + weight));
+  }
+  return static_cast<std::int64_t>(mebibytes(bytes) *
+                                   (std::max(bounce_cost(request) - kDmaCost, 0.0) + weight * kBounceCpuCost));
+}
+
+// Of a large request, the pieces are registered while earlier ones are fetched: time that overlaps is not paid. A small
+// one does not wait at all.
+std::int64_t PageKeeper::premium(std::uint64_t bytes, std::uint64_t piece_bytes, bool small) const {
+  const double cost = mebibytes(piece_bytes) * static_cast<double>(register_cost_.load(std::memory_order_relaxed));
+  const double waiting = small ? 0 : std::max(cost - mebibytes(bytes) * kDmaCost, 0.0);
+  return static_cast<std::int64_t>(waiting + rules_.cpu_weight * cost);
+}
+
+bool PageKeeper::is_worth(KeptPiece& piece, std::uint64_t bytes, std::uint64_t request, bool small) {
+  const std::int64_t gain = saving(bytes, request, small);
+  const std::int64_t so_far = piece.saving_.fetch_add(gain, std::memory_order_relaxed) + gain;
+  return rules_.at_once || so_far >= premium(bytes, kPiece, small);
+}
+
+void PageKeeper::learn_bounce(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns) {
+  std::atomic<std::uint64_t>& cost = bounce_costs_[size_class(request)];
+  if (cost.load(std::memory_order_relaxed) == 0) cost.store(static_cast<std::uint64_t>(kBounceCost));
+  learn(cost, bytes, wall_ns);
+}
+
+bool PageKeeper::want(KeptFile& file, std::uint64_t offset, std::uint64_t size, bool small) {
+  clock_.fetch_add(1, std::memory_order_relaxed);
+  const bool patient = !small || rules_.at_once;
+  const Result<int> fd = file.file().descriptor(Way::buffered);
+  std::uint64_t end = offset + size;
+  if (patient) {
+    const Result<std::uint64_t> file_end = fd.ok() ? storage_.size(*fd) : fd.status();
+    if (!file_end.ok() || *file_end <= offset) return false;
+    end = std::min(end, *file_end);
+  }
+  std::uint64_t missing_first = UINT64_MAX, missing_last = 0;
+  bool all = patient && size > 0;
+  for (std::uint64_t index = offset / kPiece; index * kPiece < end; ++index) {
+    KeptPiece* const piece = file.piece(index);
+    if (piece == nullptr) return false;
+    const State state = piece->state();
+    if (state == State::kept || state == State::wanted) continue;
+    const std::uint64_t begin = index * kPiece;
+    const std::uint64_t bytes = std::min(end, begin + kPiece) - std::max(offset, begin);
+    if (state == State::leaving || !is_worth(*piece, bytes, size, small)) {
+      all = false;
+      continue;
+    }
+    missing_first = std::min(missing_first, index);
+    missing_last = index;
+  }
+  if (missing_first == UINT64_MAX || (!patient && !is_turn_of_small())) return all;
+  const std::uint64_t from = std::max(offset, missing_first * kPiece);
+  // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
+  if (!fd.ok() || !storage_.is_resident(*fd, from, std::min(end, (missing_last + 1) * kPiece) - from)) return false;
+  if (!patient) order(file, missing_first, missing_last);
+  return all;
+}
+
+bool PageKeeper::is_turn_of_small() {
+  const std::uint32_t present = now();
+  if (present - small_order_.load(std::memory_order_relaxed) < kSmallRequestsApart) return false;
+  const std::int64_t time = std::chrono::steady_clock::now().time_since_epoch() / 1ns;
+  std::int64_t last = small_order_ns_.load(std::memory_order_relaxed);
+  if (time - last < kSmallOrdersApart / 1ns || !small_order_ns_.compare_exchange_strong(last, time)) return false;
+  small_order_.store(present, std::memory_order_relaxed);
+  return true;
+}
+
+// ---- The thread that registers -------------------------------------------------------------------------------------
+
+void PageKeeper::start_locked() {
+  if (started_ || stopping_) return;
+  started_ = start_thread(
+      thread_, "penstock-keep", [](void* keeper) { static_cast<PageKeeper*>(keeper)->loop(); }, this);
+}
+
+void PageKeeper::order(KeptFile& file, std::uint64_t first, std::uint64_t last) {
+  const std::lock_guard lock(mutex_);
+  start_locked();
+  if (!started_) return;
+  for (std::uint64_t index = first; index <= last; ++index) {
+    KeptPiece* const piece = file.piece(index);
+    State expected = State::none;
+    if (piece->state_.compare_exchange_strong(expected, State::wanted)) orders_.push_back({&file, piece, index});
+  }
+  arrivals_.notify_one();
+}
+
+void PageKeeper::settle(KeptPiece& piece, State state) {
+  piece.state_.store(state);
+  piece.state_.notify_all();
+}
+
+void PageKeeper::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (orders_.empty()) {
+      const bool idle = kept_.empty() && leftovers_.empty();
+      if (idle) arrivals_.wait(lock);
+      else if (arrivals_.wait_for(lock, kTidyPause) == std::cv_status::timeout) tidy_up();
+      continue;
+    }
+    in_hand_ = orders_.front();
+    orders_.pop_front();
+    lock.unlock();
+    fulfil(in_hand_);
+    lock.lock();
+    in_hand_ = {};
+    rests_.notify_all();
+  }
+  for (const Place& place : orders_) settle(*place.piece, State::none);
+  orders_.clear();
+}
+
+void PageKeeper::fulfil(const Place& place) {
+  const std::lock_guard registering(registering_);
+  const Status status = register_piece(place);
+  const std::lock_guard lock(mutex_);
+  start_locked();  // To tidy up.
+  if (status.ok()) kept_.push_back(place);
+  settle(*place.piece, status.ok() ? State::kept : State::none);
+}
+
+void PageKeeper::bring(KeptFile& file, std::uint64_t index) {
+  KeptPiece* const piece = file.piece(index);
+  State expected = State::none;
+  if (piece == nullptr || piece->state() == State::kept) return;
+  if (piece->state_.compare_exchange_strong(expected, State::wanted)) fulfil({&file, piece, index});
+  else piece->wait_while_wanted();
+}
+
+// With the lock held: what could not be unregistered, and memory that others need more.
+void PageKeeper::tidy_up() {
+  std::erase_if(leftovers_, [](const Leftover& each) { return each.device->unregister_pages(each.mapping.data()); });
+  const MemoryRoom room = memory_room();
+  if (room.total > 0 && room.available < room.total / kRoomPart) {
+    for (std::size_t count = kept_.size() / 2 + 1; count > 0 && evict_oldest(); --count) {
+    }
+  }
+}
+
+Status PageKeeper::register_piece(const Place& place) {
+  constexpr const char* kStep = "keep a piece of the file";
+  KeptPiece& piece = *place.piece;
+  const std::uint64_t begin = place.index * kPiece;
+  const Result<int> fd = place.file->file().descriptor(Way::buffered);
+  if (!fd.ok()) return fd.status();
+  const Result<std::uint64_t> size = storage_.size(*fd);
+  const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, kPage), kPiece) : 0;
+  // Until it is worth a good deal more, where it cannot be had.
+  piece.saving_.store(-kRetryAfter * premium(bytes, kPiece, false), std::memory_order_relaxed);
+  if (bytes == 0 || !storage_.is_resident(*fd, begin, bytes)) return failure(Code::limit, kStep);
+  if (!make_room(bytes)) return failure(Code::limit, kStep);
+  const auto start = std::chrono::steady_clock::now();
+  Result<PageMapping> mapping = PageMapping::open(*fd, begin, bytes);
+  Status status = mapping.ok() ? place.file->device().register_pages(mapping->data(), bytes) : mapping.status();
+  if (!status.ok()) {
+    kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    return status;
+  }
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  if (bytes == kPiece) learn(register_cost_, bytes, static_cast<std::uint64_t>(took.count()));
+  piece.begin_ = begin;
+  piece.mapping_ = std::move(*mapping);
+  piece.used_at_.store(now(), std::memory_order_relaxed);
+  piece.saving_.store(0, std::memory_order_relaxed);
+  return status;
+}
+
+// Reserves the bytes.
+bool PageKeeper::make_room(std::uint64_t bytes) {
+  if (bytes > rules_.bytes_max) return false;
+  const std::lock_guard lock(mutex_);
+  while (kept_bytes() + bytes > rules_.bytes_max) {
+    if (!evict_oldest()) return false;
+  }
+  kept_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return true;
+}
+
+// With the lock held. Of pieces that were used by the same request, the first is the oldest.
+bool PageKeeper::evict_oldest() {
+  std::vector<std::size_t> order(kept_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto used_at = [this](std::size_t i) { return kept_[i].piece->used_at_.load(std::memory_order_relaxed); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto first, auto second) { return used_at(first) < used_at(second); });
+  for (const std::size_t i : order) {
+    if (!take_away(kept_[i])) continue;
+    kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+    return true;
+  }
+  return false;
+}
+
+// With the lock held. False where it is in use.
+bool PageKeeper::take_away(const Place& place) {
+  KeptPiece& piece = *place.piece;
+  piece.state_.store(State::leaving);
+  if (piece.users_.load() != 0) {
+    settle(piece, State::kept);
+    return false;
+  }
+  unregister(*place.file, piece);
+  settle(piece, State::none);
+  return true;
+}
+
+void PageKeeper::unregister(KeptFile& file, KeptPiece& piece) {
+  kept_bytes_.fetch_sub(piece.mapping_.size(), std::memory_order_relaxed);
+  PageMapping mapping = std::move(piece.mapping_);
+  if (file.device().unregister_pages(mapping.data())) return;
+  leftovers_.push_back({&file.device(), std::move(mapping)});
+}
+
+void PageKeeper::drop(KeptFile& file, KeptPiece& piece) {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::find_if(kept_.begin(), kept_.end(), [&](const Place& place) { return place.piece == &piece; });
+  if (found == kept_.end() || &*found->file != &file) return;
+  // Where another request holds it, that one will find the same.
+  if (take_away(*found)) kept_.erase(found);
+}
+
+void PageKeeper::forget(File& file) {
+  KeptFile* first = file.kept().exchange(nullptr);
+  if (first == nullptr) return;
+  std::unique_lock lock(mutex_);
+  const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
+  std::erase_if(orders_, [&](const Place& place) {
+    if (!ours(place)) return false;
+    settle(*place.piece, State::none);
+    return true;
+  });
+  rests_.wait(lock, [&] { return !ours(in_hand_); });
+  std::erase_if(kept_, [&](const Place& place) {
+    if (!ours(place)) return false;
+    unregister(*place.file, *place.piece);
+    return true;
+  });
+  std::erase_if(files_, [&](const std::unique_ptr<KeptFile>& kept) { return &kept->file() == &file; });
+}
+
+}  // namespace penstock::core

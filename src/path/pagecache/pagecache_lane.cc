@@ -1,0 +1,239 @@
+#include "path/pagecache/pagecache_lane.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/invariant.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kStep = "fetch the file's pages";
+constexpr std::uint64_t kSmall = 64u << 10;
+
+Status stale() { return os_failure(ESTALE, kStep); }
+
+}  // namespace
+
+PagecacheLane::PagecacheLane(PageKeeper& keeper, const LaneOptions& options)
+    : keeper_(keeper), options_(options), slots_(options.depth) {
+  copies_of_slots_.reserve(kPiecesMax * std::size_t{options.depth});
+  for (std::vector<std::uint32_t>* line : {&free_, &waiting_, &launching_, &copying_, &done_})
+    line->reserve(options.depth);
+  for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
+}
+
+Result<std::unique_ptr<Lane>> PagecacheLane::open(PageKeeper& keeper, const LaneOptions& options) {
+  PENSTOCK_INVARIANT(options.depth > 0 && options.device != nullptr);
+  std::unique_ptr<PagecacheLane> lane(new PagecacheLane(keeper, options));
+  Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);
+  if (!copies.ok()) return copies.status();
+  lane->copies_ = std::move(*copies);
+  return std::unique_ptr<Lane>(std::move(lane));
+}
+
+// Closing the queue waits for its copies; only then may pieces go.
+PagecacheLane::~PagecacheLane() {
+  copies_.reset();
+  for (Slot& slot : slots_) release_pieces(slot);
+}
+
+bool PagecacheLane::take_pieces(Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  PENSTOCK_INVARIANT(chunk.size > 0 && chunk.size <= kChunkMax);
+  const std::uint64_t last = (chunk.file_offset + chunk.size - 1) / KeptPiece::kBytes;
+  for (std::uint64_t index = chunk.file_offset / KeptPiece::kBytes; index <= last; ++index) {
+    KeptPiece* const piece = slot.file->piece(index);
+    if (piece == nullptr || !piece->hold(keeper_.now())) return false;
+    slot.pieces[slot.piece_count++] = piece;
+  }
+  return true;
+}
+
+void PagecacheLane::release_pieces(Slot& slot) {
+  for (unsigned i = 0; i < slot.piece_count; ++i) slot.pieces[i]->release();
+  slot.piece_count = 0;
+}
+
+// 0 where that cannot be told: then nothing is fetched, and whoever bounces it will say why.
+std::uint64_t PagecacheLane::end_of(File& file) const {
+  const Result<int> fd = file.descriptor(Way::buffered);
+  const Result<std::uint64_t> size = fd.ok() ? keeper_.storage().size(*fd) : fd.status();
+  return size.ok() ? *size : 0;
+}
+
+// What of the chunk lies in the held pieces; they end where the file did when they were registered.
+void PagecacheLane::find_copies(Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  std::uint64_t at = chunk.file_offset;
+  // Nothing behind the file's end, which may lie within a page: the rest of the buffer is not ours to touch.
+  const std::uint64_t wanted_end = std::min(at + chunk.size, end_of(*slot.task.file));
+  for (unsigned i = 0; i < slot.piece_count; ++i) {
+    const KeptPiece& piece = *slot.pieces[i];
+    const std::uint64_t end = std::min(wanted_end, piece.end());
+    if (at >= end) break;
+    std::byte* const to = slot.task.memory + (at - chunk.file_offset);
+    copies_of_slots_.push_back({to, const_cast<std::byte*>(piece.at(at)), end - at});
+    at = end;
+  }
+  slot.bytes = at - chunk.file_offset;
+}
+
+// Where it fails, nothing is held.
+Status PagecacheLane::start(Slot& slot) {
+  if (!take_pieces(slot)) {
+    release_pieces(slot);
+    return stale();
+  }
+  find_copies(slot);
+  if (slot.bytes > 0) return success();
+  release_pieces(slot);
+  return stale();
+}
+
+// All copies that were found, with one marker behind them.
+void PagecacheLane::launch() {
+  if (launching_.empty()) return;
+  const unsigned marker = launching_.back();
+  Status status = copies_->copy_many(copies_of_slots_, Direction::to_device);
+  if (status.ok()) status = copies_->record(marker);
+  if (!status.ok()) broken_ = true;  // Something may be under way, with no marker behind it: the pieces stay held.
+  for (const std::uint32_t index : launching_) {
+    slots_[index].marker = marker;
+    slots_[index].status = status;
+    (status.ok() ? copying_ : done_).push_back(index);
+  }
+  launching_.clear();
+  copies_of_slots_.clear();
+}
+
+// The copies are over: what came, and from where.
+void PagecacheLane::verify(Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  const std::uint64_t end = chunk.file_offset + slot.bytes;
+  for (unsigned i = 0; i < slot.piece_count; ++i) {
+    KeptPiece& piece = *slot.pieces[i];
+    const std::uint64_t first = std::max(chunk.file_offset, piece.begin());
+    const std::uint64_t last = std::min(end, piece.end());
+    if (first >= last || keeper_.watch().are_present(piece.at(first), last - first)) continue;
+    slot.status = stale();
+  }
+  // Shorter by now; or longer than the pieces know of.
+  const std::uint64_t file_end = end_of(*slot.task.file);
+  if (file_end < end) slot.bytes = file_end > chunk.file_offset ? file_end - chunk.file_offset : 0;
+  else if (slot.bytes < chunk.size && file_end > end) slot.status = stale();
+  const std::array<KeptPiece*, kPiecesMax> pieces = slot.pieces;
+  const unsigned count = slot.piece_count;
+  release_pieces(slot);
+  if (slot.status.ok()) return;
+  for (unsigned i = 0; i < count; ++i) keeper_.drop(*slot.file, *pieces[i]);
+}
+
+void PagecacheLane::submit(const Task& task) {
+  PENSTOCK_INVARIANT(has_room());
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  slots_[index] = Slot{.task = task, .file = keeper_.find(*task.file, *options_.device)};
+  if (slots_[index].file == nullptr) {
+    slots_[index].status = stale();
+    done_.push_back(index);
+    return;
+  }
+  waiting_.push_back(index);
+  // Small ones are launched together, when they are asked about.
+  if (task.chunk.size > kSmall) fetch_waiting();
+}
+
+void PagecacheLane::bring_pieces(const Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  const std::uint64_t last = (chunk.file_offset + chunk.size - 1) / KeptPiece::kBytes;
+  for (std::uint64_t index = chunk.file_offset / KeptPiece::kBytes; index <= last; ++index) {
+    keeper_.bring(*slot.file, index);
+  }
+}
+
+// Starts the copies of all that wait. What must be registered first is registered here, while earlier copies go on:
+// from another thread, the driver's lock would keep the copies waiting (36 in place of 50 GB/s on an H200 machine).
+void PagecacheLane::fetch_waiting() {
+  for (const std::uint32_t index : waiting_) {
+    Slot& slot = slots_[index];
+    if (slot.task.patient) bring_pieces(slot);
+    slot.status = start(slot);
+    (slot.status.ok() ? launching_ : done_).push_back(index);
+  }
+  waiting_.clear();
+  launch();
+}
+
+bool PagecacheLane::reap(bool wait) {
+  bool progress = false;
+  while (!copying_.empty()) {
+    const std::uint32_t index = copying_.front();
+    Slot& slot = slots_[index];
+    if (wait && !progress) {
+      slot.status = copies_->wait(slot.marker, false);
+    } else {
+      const Result<bool> reached = copies_->reached(slot.marker);
+      if (reached.ok() && !*reached) break;
+      slot.status = reached.status();
+    }
+    copying_.erase(copying_.begin());
+    if (slot.status.ok()) verify(slot);
+    else broken_ = true;
+    done_.push_back(index);
+    progress = true;
+  }
+  return progress;
+}
+
+unsigned PagecacheLane::poll(std::span<Completion> completions, bool wait) {
+  fetch_waiting();
+  while (done_.empty() && !is_idle()) {
+    if (!reap(wait)) break;
+  }
+  const auto count = static_cast<unsigned>(std::min(completions.size(), done_.size()));
+  for (unsigned i = 0; i < count; ++i) {
+    completions[i] = completion_of(slots_[done_[i]]);
+    free_.push_back(done_[i]);
+  }
+  done_.erase(done_.begin(), done_.begin() + count);
+  return count;
+}
+
+Completion PagecacheLane::completion_of(const Slot& slot) const {
+  return {.cookie = slot.task.cookie,
+          .file_offset = slot.task.chunk.file_offset,
+          .size = slot.task.chunk.size,
+          .bytes = slot.status.ok() ? slot.bytes : 0,
+          .status = slot.status,
+          .way = slot.task.chunk.way};
+}
+
+Status PagecacheLane::copy_now() {
+  Status status;
+  for (const Copy& copy : copies_of_slots_) {
+    if (status.ok()) status = copies_->copy_and_wait(copy, Direction::to_device);
+  }
+  copies_of_slots_.clear();
+  return status;
+}
+
+Completion PagecacheLane::run(const Task& task) {
+  PENSTOCK_INVARIANT(is_idle());
+  Slot& slot = slots_[0];
+  slot = Slot{.task = task, .file = keeper_.find(*task.file, *options_.device)};
+  if (slot.file == nullptr) {
+    slot.status = stale();
+  } else {
+    if (task.patient) bring_pieces(slot);
+    slot.status = start(slot);
+    if (slot.status.ok()) {
+      slot.status = copy_now();
+      if (slot.status.ok()) verify(slot);
+      else broken_ = true;
+    }
+  }
+  return completion_of(slot);
+}
+
+}  // namespace penstock::core

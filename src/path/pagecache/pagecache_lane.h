@@ -1,0 +1,69 @@
+// Chunks whose pages are kept: the device's DMA engine fetches them out of the page cache. Only when it has, and the
+// pages turn out to have been the file's all the while, do they count as read; else the chunk is refused with ESTALE,
+// and bounced by whoever asked.
+#pragma once
+
+#include <vector>
+
+#include "path/pagecache/page_keeper.h"
+#include "path/path.h"
+
+namespace penstock::core {
+
+class PagecacheLane final : public Lane {
+ public:
+  static constexpr std::uint64_t kChunkMax = KeptPiece::kBytes;
+
+  static Result<std::unique_ptr<Lane>> open(PageKeeper& keeper, const LaneOptions& options);
+  ~PagecacheLane() override;
+
+  bool has_room() const override { return !free_.empty() && !broken_; }
+  bool is_idle() const override { return free_.size() == slots_.size(); }
+  void submit(const Task& task) override;
+  unsigned poll(std::span<Completion> completions, bool wait) override;
+  Completion run(const Task& task) override;
+  void forget_file(std::uint64_t) override {}
+  bool is_broken() const override { return broken_; }
+
+ private:
+  static constexpr unsigned kPiecesMax = 2;  // A chunk is no larger than a piece.
+
+  struct Slot {
+    Task task;
+    KeptFile* file = nullptr;
+    std::array<KeptPiece*, kPiecesMax> pieces{};
+    unsigned piece_count = 0;  // Held.
+    std::uint64_t bytes = 0;   // Fetched.
+    unsigned marker = 0;       // Behind its copies, and perhaps others'.
+    Status status;
+  };
+
+  PagecacheLane(PageKeeper& keeper, const LaneOptions& options);
+  bool take_pieces(Slot& slot);
+  void release_pieces(Slot& slot);
+  std::uint64_t end_of(File& file) const;
+  void find_copies(Slot& slot);
+  Status start(Slot& slot);
+  void launch();
+  void verify(Slot& slot);
+  void bring_pieces(const Slot& slot);
+  void fetch_waiting();
+  bool reap(bool wait);
+  Status copy_now();
+  Completion completion_of(const Slot& slot) const;
+
+  PageKeeper& keeper_;
+  const LaneOptions options_;
+  std::unique_ptr<CopyQueue> copies_;
+  std::vector<Slot> slots_;
+  // In the order of their submission: which waits for its pieces, then for its copy, then to be taken away.
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> waiting_;
+  std::vector<std::uint32_t> copying_;
+  std::vector<Copy> copies_of_slots_;     // Found, and not launched yet:
+  std::vector<std::uint32_t> launching_;  // those of these slots.
+  std::vector<std::uint32_t> done_;
+  bool broken_ = false;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,92 @@
+#include "path/pagecache/pagecache_path.h"
+
+#include <linux/magic.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "path/pagecache/pagecache_lane.h"
+#include "path/storage_terms.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kSmall = 1u << 20;  // As session/ has it: up to here a request is moved by its caller alone.
+constexpr std::uint64_t kXfsMagic = 0x58465342;
+constexpr std::uint64_t kF2fsMagic = 0xF2F52010;
+
+// Where every change of a file goes through the very pages that are mapped, or takes them out of the mapping. Not so:
+// network file systems, which look at their server when a file is read; overlayfs, whose file may be replaced under its
+// descriptor; and ZFS, which maps copies.
+bool keeps_pages_true(std::uint64_t magic) {
+  return magic == EXT4_SUPER_MAGIC || magic == kXfsMagic || magic == BTRFS_SUPER_MAGIC || magic == kF2fsMagic ||
+         magic == TMPFS_MAGIC;
+}
+
+}  // namespace
+
+PagecachePath::PagecachePath(Storage& storage, const PagecacheRules& rules)
+    : storage_(storage), rules_(rules), keeper_(storage, rules.keep) {}
+
+Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
+  const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::pagecache, reason, detail); };
+  if (!memory.needs_device()) return refuse(Reason::host_memory);
+  if (file.facts().denied) return refuse(Reason::denied);
+  if (memory.device == nullptr) return refuse(Reason::no_page_registration);
+  if (memory.device->facts().stand_in && !rules_.on_stand_in) return refuse(Reason::stand_in);
+  if (rules_.keep.bytes_max == 0 || !rules_.page_cache) return refuse(Reason::keeping_off);
+  const FileFacts& facts = file.facts();
+  if (op == Op::write && rules_.strict) return refuse(Reason::reads_only);
+  if (facts.type != FileType::regular || !keeps_pages_true(facts.file_system_magic)) {
+    return refuse(Reason::file_system_pages);
+  }
+  if (file.prefers_direct()) return refuse(Reason::opened_direct);
+  std::atomic<std::uint8_t>& known = can_register_[static_cast<unsigned>(memory.device->facts().ordinal) % kDevicesMax];
+  if (known.load(std::memory_order_relaxed) == 0) known.store(memory.device->can_register_pages() ? 2 : 1);
+  if (known.load(std::memory_order_relaxed) == 1) return refuse(Reason::no_page_registration);
+  if (const int error = keeper_.watch_error(); error != 0) return refuse(Reason::no_page_registration, error);
+  return usable_with_rings(PathId::pagecache, storage_);
+}
+
+Approach PagecachePath::approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size) {
+  if (op == Op::write || device == nullptr) return {};
+  KeptFile* const kept = keeper_.find_or_make(file, *device);
+  if (!keeper_.want(*kept, offset, size, size <= kSmall)) return {};
+  return {.in_cache = true, .hands_max = 1, .chunk_max = PagecacheLane::kChunkMax};
+}
+
+Reason PagecachePath::unfit(const Device& device, const Task& task) {
+  if (task.op == Op::write) return Reason::reads_only;
+  const Chunk& chunk = task.chunk;
+  KeptFile* const kept = keeper_.find(*task.file, device);
+  if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheLane::kChunkMax) return Reason::not_kept;
+  const std::uint64_t last = (chunk.file_offset + chunk.size - 1) / KeptPiece::kBytes;
+  for (std::uint64_t index = chunk.file_offset / KeptPiece::kBytes; index <= last; ++index) {
+    const KeptPiece* const piece = kept->piece(index);
+    const KeptPiece::State state = piece == nullptr ? KeptPiece::State::none : piece->state();
+    if (piece == nullptr || (state != KeptPiece::State::kept && !task.patient)) return Reason::not_kept;
+  }
+  return Reason::none;
+}
+
+Limits PagecachePath::limits(File& file, Op op, Way way, std::uint64_t chunk_max) {
+  return {.file_align = file_align_for(file, op, way, chunk_max),
+          .memory_align = 1,
+          .chunk_max = chunk_max,
+          .staged = true};
+}
+
+// Of the bounced part.
+std::uint64_t PagecachePath::lane_bytes(const LaneOptions& options) const {
+  return rules_.strict ? 0 : options.depth * options.chunk_max;
+}
+
+Result<std::unique_ptr<Lane>> PagecachePath::open_lane(const LaneOptions& options) {
+  Result<std::unique_ptr<Lane>> direct = PagecacheLane::open(keeper_, options);
+  if (!direct.ok()) return direct.status();
+  DirectTerms& terms = *this;
+  return std::unique_ptr<Lane>(
+      std::make_unique<BouncingLane>(terms, storage_, std::move(*direct), options, rules_.strict));
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,51 @@
+// The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them. What is not kept
+// (page_keeper.h), writes, and whatever changed under a transfer are bounced, and counted as such.
+#pragma once
+
+#include "path/direct/bouncing_lane.h"
+#include "path/pagecache/page_keeper.h"
+#include "path/path.h"
+
+namespace penstock::core {
+
+struct PagecacheRules {
+  KeepRules keep;
+  bool strict = false;       // What is not fetched from the page cache fails with path_refused.
+  bool on_stand_in = false;  // Also where host memory stands in for a GPU.
+  bool page_cache = true;    // False: configuration wants everything around it.
+};
+
+class PagecachePath final : public Path, private DirectTerms {
+ public:
+  PagecachePath(Storage& storage, const PagecacheRules& rules);
+
+  PathId id() const override { return PathId::pagecache; }
+  Verdict judge(File& file, const PointerFacts& memory, Op op) override;
+  bool can_stage() const override { return false; }
+  Approach approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size) override;
+  void learn(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns) override {
+    keeper_.learn_bounce(bytes, request, wall_ns);
+  }
+  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
+  std::uint64_t lane_bytes(const LaneOptions& options) const override;
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  void forget_file(File& file) override { keeper_.forget(file); }
+
+  const PageKeeper& keeper() const { return keeper_; }
+
+ private:
+  Reason unfit(const Device& device, const Task& task) override;
+  Task direct_task(const Task& task) override { return task; }
+  int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
+  Reason late_reason() const override { return Reason::pages_went; }
+  void refuse_late(const Device*, File&, Op, int) override {}
+
+  static constexpr unsigned kDevicesMax = 64;
+
+  Storage& storage_;
+  const PagecacheRules rules_;
+  PageKeeper keeper_;
+  std::array<std::atomic<std::uint8_t>, kDevicesMax> can_register_{};  // By ordinal: 0 unknown, 1 no, 2 yes.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,28 @@
+// A call of somebody else's code, on a thread of its own, that may never come back: whoever made it waits for a while
+// and then gives it up. The thread stays in the call; if it ever comes back it stops for good, before it touches
+// anything of ours.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace penstock::core {
+
+class ForeignCall {
+ public:
+  // Right behind the foreign code. Returns where somebody still waits, and from then on he does so to the end.
+  void come_back();
+
+  // Runs `work`, which calls come_back(), inside a thread. False where it was given up: whatever the foreign code knows
+  // of (memory, descriptors) has to stay as it is from then on.
+  static bool run(std::chrono::milliseconds patience, std::function<void(ForeignCall&)> work);
+
+ private:
+  struct State;
+  explicit ForeignCall(State& state) : state_(state) {}
+
+  State& state_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,121 @@
+// How a request that was found sane is moved: by its caller alone, by many hands, or in parts while the tuner tries.
+#include <algorithm>
+#include <chrono>
+
+#include "base/align.h"
+#include "session/session.h"
+#include "session/tally.h"
+
+namespace penstock::core {
+namespace {
+
+// Large requests are cut into at least two chunks for everybody who works on them, but into none smaller than this:
+// every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
+// 48 in chunks of 2 MiB).
+constexpr std::uint64_t kShareMin = 2u << 20;
+constexpr std::uint64_t kPartAlign = 2u << 20;   // Of a request that the tuner cuts.
+constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
+
+}  // namespace
+
+Outcome Session::move(Checked& checked) {
+  approach(checked);
+  const Result<Pools*> pools =
+      pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
+  if (!pools.ok()) return {pools.status(), checked.report};
+  const Plan plan = plan_for(checked, chunk_for(checked));
+  return is_small(checked) ? move_small(checked, plan, (*pools)->small) : move_large(checked, plan, (*pools)->large);
+}
+
+void Session::limit_operations(std::uint64_t bytes) {
+  operation_max_.store(std::max(align_down(bytes, kChunkUnit), kChunkUnit), std::memory_order_relaxed);
+}
+
+std::uint64_t Session::chunk_for(const Checked& checked) const {
+  const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
+  if (is_small(checked)) return std::min(shapes_.small.chunk, operation_max);
+  if (checked.approach.chunk_max != 0) return std::min(checked.approach.chunk_max, operation_max);
+  const std::uint64_t hands = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
+  const std::uint64_t share = align_up(std::max(checked.input.size / (2 * hands), kShareMin), kChunkUnit);
+  return std::min({share, shapes_.large.chunk, operation_max});
+}
+
+// At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
+Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& pool) {
+  const Result<LanePool::Loan> loan = pool.borrow();
+  if (!loan.ok()) return {loan.status(), checked.report};
+  Tally tally(checked.input);
+  for (const bool edges : {false, true}) {
+    for (std::uint64_t i = 0; i < plan.chunk_count() && tally.goes_on(); ++i) {
+      if (plan.is_edge(i) == edges) tally.take_in((**loan).run(make_task(checked.input, plan.chunk(i))));
+    }
+  }
+  Outcome outcome{tally.status(), checked.report};
+  tell(tally, outcome.report);
+  return outcome;
+}
+
+Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& pool) {
+  if (checked.input.op == Op::write && checked.path->id() != PathId::null) {
+    const Result<int> fd = checked.input.file->descriptor(plan.middle_way());
+    if (fd.ok()) (void)storage_->preallocate(*fd, checked.input.file_offset, checked.input.size);
+  }
+  if (is_tuned(checked, plan)) return move_tuned(checked, plan, pool);
+  Transfer transfer(checked.input, plan, pool);
+  workers_.run(transfer, hands_for(checked, plan) - 1, checked.memory.device);
+  Outcome outcome{transfer.status(), checked.report};
+  tell(transfer, outcome.report);
+  return outcome;
+}
+
+// In parts, while the tuner is still trying; as one, when it has found out.
+Outcome Session::move_tuned(const Checked& checked, const Plan& plan, LanePool& pool) {
+  const Tuner::Kind kind{checked.input.op, plan.middle_way(), checked.input.size};
+  Outcome outcome{success(), checked.report};
+  Moved moved;
+  for (Checked part = checked; moved.bytes() < checked.input.size;) {
+    const std::uint64_t rest = checked.input.size - moved.bytes();
+    Tuner::Choice choice = tuner_.choose(kind, rest);
+    // Parts meet at whole pages, of which none is written in two ways then.
+    const std::uint64_t end = align_down(part.input.file_offset + choice.bytes, kPartAlign);
+    if (choice.bytes < rest && end > part.input.file_offset) choice.bytes = end - part.input.file_offset;
+    part.input.size = choice.bytes;
+    const Plan plan_of_part = plan_for(part, chunk_for(part));
+    const auto start = std::chrono::steady_clock::now();
+    Transfer transfer(part.input, plan_of_part, pool);
+    workers_.run(transfer, std::min(choice.hands, hands_for(part, plan_of_part)) - 1, checked.memory.device);
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+    moved.add(transfer);
+    outcome.status = transfer.status();
+    if (!outcome.status.ok() || transfer.bytes() < choice.bytes) break;
+    const auto wall_ns = static_cast<std::uint64_t>(took.count());
+    tuner_.learn(kind, choice, {choice.bytes, wall_ns, transfer.cpu_ns()});
+    if (transfer.bounced_bytes() == choice.bytes) checked.path->learn(choice.bytes, checked.input.size, wall_ns);
+    part.input.memory += choice.bytes;
+    part.input.file_offset += choice.bytes;
+  }
+  tell(moved, outcome.report);
+  return outcome;
+}
+
+// Writers of one file queue up behind its inode's lock when the page cache takes part.
+bool Session::is_tuned(const Checked& checked, const Plan& plan) const {
+  const bool one_writer_at_a_time = checked.input.op == Op::write && plan.middle_way() == Way::buffered;
+  return !checked.approach.in_cache && !checked.path->is_direct() && !one_writer_at_a_time &&
+         checked.path->id() != PathId::null;
+}
+
+unsigned Session::hands_for(const Checked& checked, const Plan& plan) const {
+  const TransferInput& input = checked.input;
+  // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
+  // four, and were slower).
+  const bool one_writer_at_a_time =
+      input.op == Op::write && plan.middle_way() == Way::buffered && !checked.path->is_direct();
+  const std::uint64_t most = one_writer_at_a_time ? 2 : config_.workers + std::uint64_t{1};
+  const std::uint64_t shares =
+      config_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / config_.share_min, 1);
+  return static_cast<unsigned>(std::min<std::uint64_t>(
+      {input.size / kShareMin + 1, most, config_.hands_max, checked.approach.hands_max, shares}));
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,61 @@
+// A file's own pages in the page cache, as memory of this process: mapped once, read-only, for a device's DMA engine to
+// fetch from. Nobody loads from the mapping, so that a file cut short under it ends nothing with SIGBUS.
+//
+// PageWatch tells afterwards whether a mapping's pages were the file's all the while. The kernel takes a page out of
+// every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and puts
+// it back into ours only when somebody touches it, which nobody does. So a page that is still there was never away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace penstock::core {
+
+class PageMapping {
+ public:
+  // Offset and size are multiples of 4096. Pages that are not in the page cache are read in.
+  static Result<PageMapping> open(int fd, std::uint64_t offset, std::size_t size);
+  PageMapping() = default;
+  PageMapping(PageMapping&& other) noexcept { swap(other); }
+  PageMapping& operator=(PageMapping&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~PageMapping();
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  // Leaves it mapped for ever.
+  void abandon() { data_ = nullptr; }
+
+ private:
+  void swap(PageMapping& other) {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Thread-safe.
+class PageWatch {
+ public:
+  // Fails where the kernel does not show a process its own page table (/proc/self/pagemap).
+  static Result<PageWatch> open();
+  // False also where a page is only just being moved within memory.
+  bool are_present(const std::byte* memory, std::size_t size) const;
+
+ private:
+  explicit PageWatch(UniqueFd pagemap, bool scans) : pagemap_(std::move(pagemap)), scans_(scans) {}
+  bool are_present_by_entries(std::uint64_t begin, std::uint64_t end) const;
+
+  UniqueFd pagemap_;
+  bool scans_;  // The kernel looks through a range by itself, from Linux 6.7 on.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,78 @@
+#include "storage/page_mapping.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kSize = 64 * 4096;
+
+class PageMappingTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "page_mapping_XXXXXX";
+    fd_ = UniqueFd(::mkstemp(name));
+    ASSERT_TRUE(fd_.valid());
+    ::unlink(name);
+    const std::string content(kSize, 'a');
+    ASSERT_EQ(::pwrite(fd_.get(), content.data(), content.size(), 0), static_cast<ssize_t>(kSize));
+  }
+  PageMapping map() { return std::move(*PageMapping::open(fd_.get(), 0, kSize)); }
+  PageWatch watch() { return std::move(*PageWatch::open()); }
+
+  UniqueFd fd_;
+};
+
+TEST_F(PageMappingTest, PagesThatAreLeftAloneStay) {
+  const PageMapping mapping = map();
+  EXPECT_TRUE(watch().are_present(mapping.data(), kSize));
+  EXPECT_TRUE(watch().are_present(mapping.data() + 5000, 1));
+}
+
+TEST_F(PageMappingTest, WritesLeaveThePagesInPlace) {
+  const PageMapping mapping = map();
+  ASSERT_EQ(::pwrite(fd_.get(), "b", 1, 9000), 1);
+  EXPECT_TRUE(watch().are_present(mapping.data(), kSize));
+}
+
+TEST_F(PageMappingTest, ATruncationIsSeenAlsoWhenTheFileHasGrownAgain) {
+  const PageMapping mapping = map();
+  ASSERT_EQ(::ftruncate(fd_.get(), 10 * 4096), 0);
+  ASSERT_EQ(::ftruncate(fd_.get(), kSize), 0);
+  EXPECT_FALSE(watch().are_present(mapping.data(), kSize));
+  EXPECT_FALSE(watch().are_present(mapping.data() + 10 * 4096, 1));
+}
+
+TEST_F(PageMappingTest, APunchedHoleIsSeen) {
+  const PageMapping mapping = map();
+  if (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096) != 0) {
+    GTEST_SKIP() << "the file system here punches no holes";
+  }
+  EXPECT_FALSE(watch().are_present(mapping.data(), 3 * 4096));
+}
+
+TEST_F(PageMappingTest, ADirectWriteIsSeen) {
+  const PageMapping mapping = map();
+  const UniqueFd direct(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(), O_RDWR | O_DIRECT));
+  if (!direct.valid()) GTEST_SKIP() << "the file system here does no direct I/O";
+  void* block = nullptr;
+  ASSERT_EQ(::posix_memalign(&block, 4096, 4096), 0);
+  const ssize_t written = ::pwrite(direct.get(), block, 4096, 8192);
+  ::free(block);
+  if (written != 4096) GTEST_SKIP() << "the file system here does no direct I/O";
+  EXPECT_FALSE(watch().are_present(mapping.data() + 8192, 4096));
+}
+
+TEST_F(PageMappingTest, WhatIsBehindTheEndOfTheFileIsNotThere) {
+  const PageMapping mapping = std::move(*PageMapping::open(fd_.get(), 0, 2 * kSize));
+  EXPECT_TRUE(watch().are_present(mapping.data(), kSize));
+  EXPECT_FALSE(watch().are_present(mapping.data(), kSize + 1));
+}
+
+}  // namespace
+}  // namespace penstock::core

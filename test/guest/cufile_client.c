@@ -1,0 +1,215 @@
+/* cufile_client: a program of somebody who knows cuFile alone: descriptors, cuFileHandleRegister, cuFileRead,
+ * cuFileWrite, batches. It does what its words say, one after another, and compares every byte. Only what the machine
+ * lacks is ours: device memory where such a program calls cudaMalloc, and the counters that it prints at its end.
+ *
+ *   cufile_client FILE OPERATION:OFFSET:SIZE...
+ *
+ * write and read move SIZE bytes in one call, batch reads them in eight entries; sizes may end with k or M. FILE is
+ * made where it is not there. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that was
+ * moved. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cufile.h"
+#include "penstock/penstock.h"
+
+enum { kEntries = 8, kBlock = 4096, kCountersMax = 256 };
+static const size_t kFileMax = 64u << 20;
+static const size_t kDeviceMax = 16u << 20;
+
+static void stop(const char* format, ...) {
+  va_list words;
+  va_start(words, format);
+  fprintf(stderr, "cufile_client: ");
+  vfprintf(stderr, format, words);
+  fprintf(stderr, "\n");
+  va_end(words);
+  exit(1);
+}
+
+static void check(CUfileError_t result, const char* call) {
+  if (result.err != CU_FILE_SUCCESS) stop("%s: cuFile error %d", call, (int)result.err);
+}
+
+static size_t bytes_in(const char* word) {
+  char* end = NULL;
+  const unsigned long long number = strtoull(word, &end, 10);
+  return (size_t)(*end == 'M' ? number << 20 : *end == 'k' ? number << 10 : number);
+}
+
+typedef struct {
+  int fd;
+  CUfileHandle_t handle;
+  char* device; /* Device memory. */
+  char* host;   /* As much of the host's. */
+  char* model;  /* What the file has to hold. */
+  size_t size;  /* Of the file. */
+  penstock_session* session;
+} World;
+
+static char* aligned(size_t size) {
+  char* memory = aligned_alloc(kBlock, size);
+  if (memory == NULL) stop("no memory");
+  memset(memory, 0, size);
+  return memory;
+}
+
+/* Around the page cache, so that nothing of the file gets into it. */
+static size_t load(const World* world, char* into) {
+  size_t done = 0;
+  while (done < kFileMax) {
+    const ssize_t got = pread(world->fd, into + done, 1u << 20, (off_t)done);
+    if (got < 0) stop("pread: %s", strerror(errno));
+    done += (size_t)got;
+    if (got < 1 << 20) break;
+  }
+  return done;
+}
+
+static void open_world(World* world, const char* name) {
+  memset(world, 0, sizeof *world);
+  world->model = aligned(kFileMax);
+  world->host = aligned(kDeviceMax);
+  world->fd = open(name, O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+  if (world->fd < 0) stop("open %s: %s", name, strerror(errno));
+  world->size = load(world, world->model);
+  check(cuFileDriverOpen(), "cuFileDriverOpen");
+  CUfileDescr_t description;
+  memset(&description, 0, sizeof description);
+  description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+  description.handle.fd = world->fd;
+  check(cuFileHandleRegister(&world->handle, &description), "cuFileHandleRegister");
+  world->session = penstock_cufile_session();
+  void* memory = NULL;
+  if (penstock_device_alloc(world->session, 0, kDeviceMax, &memory).code != 0) stop("no device memory");
+  world->device = memory;
+  check(cuFileBufRegister(world->device, kDeviceMax, 0), "cuFileBufRegister");
+}
+
+static void close_world(World* world) {
+  check(cuFileBufDeregister(world->device), "cuFileBufDeregister");
+  cuFileHandleDeregister(world->handle);
+  penstock_device_free(world->session, 0, world->device);
+  char* now = aligned(kFileMax);
+  struct stat facts;
+  const size_t size = load(world, now);
+  if (fstat(world->fd, &facts) != 0) stop("fstat: %s", strerror(errno));
+  if (S_ISREG(facts.st_mode) && (size_t)facts.st_size != world->size) stop("the file's size is wrong");
+  if (size < world->size || memcmp(now, world->model, world->size) != 0) stop("the file's bytes are wrong");
+}
+
+static void fill(char* memory, size_t size, unsigned seed) {
+  for (size_t i = 0; i < size; ++i) memory[i] = (char)(i * 31 + i / 257 + seed * 7 + 1);
+}
+
+static void write_some(World* world, size_t offset, size_t size, unsigned seed) {
+  fill(world->host, size, seed);
+  if (penstock_device_upload(world->session, world->device, world->host, size).code != 0) stop("upload");
+  const ssize_t moved = cuFileWrite(world->handle, world->device, size, (off_t)offset, 0);
+  if (moved != (ssize_t)size) stop("cuFileWrite of %zu at %zu: %zd", size, offset, moved);
+  memcpy(world->model + offset, world->host, size);
+  if (offset + size > world->size) world->size = offset + size;
+}
+
+static void compare(World* world, size_t offset, size_t size) {
+  if (penstock_device_download(world->session, world->host, world->device, size).code != 0) stop("download");
+  for (size_t i = 0; i < size; ++i) {
+    if (world->host[i] != world->model[offset + i]) stop("wrong byte at %zu", offset + i);
+  }
+}
+
+static void clear_device(World* world, size_t size) {
+  memset(world->host, 0x5a, size);
+  if (penstock_device_upload(world->session, world->device, world->host, size).code != 0) stop("upload");
+}
+
+static void read_some(World* world, size_t offset, size_t size) {
+  clear_device(world, size);
+  const ssize_t moved = cuFileRead(world->handle, world->device, size, (off_t)offset, 0);
+  if (moved != (ssize_t)size) stop("cuFileRead of %zu at %zu: %zd", size, offset, moved);
+  compare(world, offset, size);
+}
+
+static void read_batch(World* world, size_t offset, size_t size) {
+  clear_device(world, size);
+  CUfileIOParams_t requests[kEntries];
+  memset(requests, 0, sizeof requests);
+  const size_t each = size / kEntries;
+  for (unsigned i = 0; i < kEntries; ++i) {
+    requests[i].mode = CUFILE_BATCH;
+    requests[i].opcode = CUFILE_READ;
+    requests[i].fh = world->handle;
+    requests[i].u.batch.devPtr_base = world->device;
+    requests[i].u.batch.devPtr_offset = (off_t)(i * each);
+    requests[i].u.batch.file_offset = (off_t)(offset + i * each);
+    requests[i].u.batch.size = each;
+  }
+  CUfileBatchHandle_t batch;
+  check(cuFileBatchIOSetUp(&batch, kEntries), "cuFileBatchIOSetUp");
+  check(cuFileBatchIOSubmit(batch, kEntries, requests, 0), "cuFileBatchIOSubmit");
+  for (unsigned done = 0; done < kEntries;) {
+    CUfileIOEvents_t events[kEntries];
+    unsigned count = kEntries;
+    check(cuFileBatchIOGetStatus(batch, 1, &count, events, NULL), "cuFileBatchIOGetStatus");
+    for (unsigned i = 0; i < count; ++i) {
+      if (events[i].status != CUFILE_COMPLETE || events[i].ret != each) stop("an entry of the batch failed");
+    }
+    done += count;
+  }
+  cuFileBatchIODestroy(batch);
+  compare(world, offset, each * kEntries);
+}
+
+static void do_word(World* world, const char* word, unsigned seed) {
+  char operation[16] = "", offset_text[32] = "", size_text[32] = "";
+  if (sscanf(word, "%15[^:]:%31[^:]:%31s", operation, offset_text, size_text) != 3) stop("no such word: %s", word);
+  const size_t offset = bytes_in(offset_text), size = bytes_in(size_text);
+  if (size > kDeviceMax || offset + size > kFileMax) stop("too large: %s", word);
+  if (strcmp(operation, "write") == 0) write_some(world, offset, size, seed);
+  else if (strcmp(operation, "read") == 0) read_some(world, offset, size);
+  else if (strcmp(operation, "batch") == 0) read_batch(world, offset, size);
+  else stop("no such word: %s", word);
+}
+
+static void print_moved(const char* name, const penstock_counter* counters, unsigned count, int is_write) {
+  printf(", \"%s\": {", name);
+  const char* between = "";
+  for (int path = 0; path < PENSTOCK_PATH_ROOM; ++path) {
+    const char* inner = NULL;
+    for (unsigned i = 0; i < count; ++i) {
+      const uint64_t bytes = is_write ? counters[i].write_bytes : counters[i].read_bytes;
+      if (counters[i].path != path || bytes == 0) continue;
+      if (inner == NULL) printf("%s\"%s\": {", between, penstock_path_name(path));
+      printf("%s\"%s\": %llu", inner == NULL ? "" : inner, penstock_reason_name(counters[i].reason),
+             (unsigned long long)bytes);
+      inner = ", ";
+    }
+    if (inner == NULL) continue;
+    printf("}");
+    between = ", ";
+  }
+  printf("}");
+}
+
+int main(int count, char** words) {
+  if (count < 3) stop("usage: cufile_client FILE OPERATION:OFFSET:SIZE...");
+  static World world;
+  open_world(&world, words[1]);
+  for (int i = 2; i < count; ++i) do_word(&world, words[i], (unsigned)i);
+  penstock_counter counters[kCountersMax];
+  const unsigned rows = penstock_counters(world.session, counters, kCountersMax);
+  close_world(&world);
+  printf("{\"size\": %zu", world.size);
+  print_moved("read", counters, rows, 0);
+  print_moved("write", counters, rows, 1);
+  printf("}\n");
+  check(cuFileDriverClose(), "cuFileDriverClose");
+  return 0;
+}

@@ -1,0 +1,276 @@
+// That what a session holds stays within what was configured, as the kernel sees it: /proc/self is read while requests
+// of all sizes are under way. Rings are the anonymous mappings that forks do not get; what is kept of files are their
+// shared mappings.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "penstock/penstock.h"
+
+namespace penstock::stress {
+namespace {
+
+using core::UniqueFd;
+
+constexpr std::uint64_t kMebibyte = 1 << 20;
+constexpr unsigned kRounds = 3;
+constexpr unsigned kPatience = 1000;  // Looks, a hundredth of a second apart.
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kOwnMemoryAlone = false;  // A sanitizer's shadow is anonymous memory, too.
+#else
+constexpr bool kOwnMemoryAlone = true;
+#endif
+
+// Bytes, in /proc/self.
+struct Held {
+  std::uint64_t rings = 0;      // Mapped, whether touched or not.
+  std::uint64_t kept = 0;       // Of files, mapped and shared.
+  std::uint64_t pinned = 0;     // By io_uring.
+  std::uint64_t anonymous = 0;  // In memory.
+
+  void raise_to(const Held& now) {
+    rings = std::max(rings, now.rings);
+    kept = std::max(kept, now.kept);
+    pinned = std::max(pinned, now.pinned);
+    anonymous = std::max(anonymous, now.anonymous);
+  }
+};
+
+std::uint64_t status_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":")) return std::strtoull(line.c_str() + name.size() + 1, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+Held look(const std::string& file_name) {
+  Held held;
+  std::ifstream smaps("/proc/self/smaps");
+  std::uint64_t size = 0;
+  bool anonymous = false;
+  for (std::string line; std::getline(smaps, line);) {
+    if (std::isupper(static_cast<unsigned char>(line[0])) == 0) {  // Addresses are written in lower case.
+      std::istringstream words(line);
+      std::string range, rights, offset, device, path;
+      std::uint64_t inode = 0;
+      words >> range >> rights >> offset >> device >> inode >> path;
+      char* dash = nullptr;
+      const std::uint64_t first = std::strtoull(range.c_str(), &dash, 16);
+      size = std::strtoull(dash + 1, nullptr, 16) - first;
+      anonymous = inode == 0;
+      if (path == file_name && rights[3] == 's') held.kept += size;
+    } else if (anonymous && line.starts_with("VmFlags:") && line.find(" dc") != std::string::npos) {
+      held.rings += size;
+    }
+  }
+  held.pinned = status_bytes("VmPin");
+  held.anonymous = status_bytes("RssAnon");
+  return held;
+}
+
+class MemoryTest : public testing::Test {
+ protected:
+  MemoryTest() : name_(std::filesystem::path(testing::TempDir()) / "penstock_memory_XXXXXX") {
+    fd_.reset(::mkostemp(name_.data(), O_CLOEXEC));
+  }
+  ~MemoryTest() override {
+    if (session_ != nullptr) penstock_session_close(session_);
+    ::unlink(name_.c_str());
+  }
+
+  void open(std::uint64_t ring_bytes, const char* paths, const char* require, std::uint64_t file_bytes) {
+    ASSERT_TRUE(fd_.valid()) << name_;
+    const std::string block(kMebibyte, 'x');
+    for (std::uint64_t done = 0; done < file_bytes; done += block.size()) {
+      ASSERT_EQ(::pwrite(fd_.get(), block.data(), block.size(), static_cast<off_t>(done)),
+                static_cast<ssize_t>(block.size()));
+    }
+    file_bytes_ = file_bytes;
+    before_ = look(name_);
+    penstock_options options{};
+    options.size = sizeof options;
+    options.device = "host";
+    options.paths = paths;
+    options.require = require;
+    options.ring_bytes = ring_bytes;
+    options.workers = 3;
+    ASSERT_EQ(penstock_session_open(&options, &session_).code, 0);
+    direct_.reset(::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
+    ASSERT_EQ(penstock_file_register(session_, fd_.get(), &file_).code, 0);
+    if (direct_.valid() && penstock_file_register(session_, direct_.get(), &direct_file_).code != 0) direct_file_ = 0;
+  }
+
+  // Calls all of `bodies` in threads, and looks until they are through.
+  Held peak_of(std::initializer_list<std::function<void()>> bodies) {
+    std::atomic<int> left{static_cast<int>(bodies.size())};
+    std::vector<std::thread> threads;
+    for (const auto& body : bodies) {
+      threads.emplace_back([&left, &body] {
+        body();
+        left.fetch_sub(1);
+      });
+    }
+    Held peak;
+    while (left.load() > 0) peak.raise_to(look(name_));
+    for (std::thread& thread : threads) thread.join();
+    peak.raise_to(look(name_));
+    return peak;
+  }
+
+  void move(penstock_file file, std::uint64_t size, bool is_write) {
+    void* memory = nullptr;
+    ASSERT_EQ(penstock_device_alloc(session_, 0, size, &memory).code, 0);
+    for (std::uint64_t offset = 0; offset + size <= file_bytes_; offset += size) {
+      penstock_report report{};
+      const auto call = is_write
+                            ? penstock_write(session_, file, memory, size, static_cast<int64_t>(offset), 0, &report)
+                            : penstock_read(session_, file, memory, size, static_cast<int64_t>(offset), 0, &report);
+      moved_by_pagecache_.fetch_add(report.bytes_by_path[PENSTOCK_PATH_PAGECACHE]);
+      ASSERT_EQ(call.code, 0) << call.step;
+      ASSERT_LE(penstock_ring_bytes(session_), ring_limit_);
+    }
+    penstock_device_free(session_, 0, memory);
+  }
+
+  // A mixture that wants as much of the ring as there is, by every way to it.
+  Held peak_of_a_mixture() {
+    const auto rounds = [&](penstock_file file, std::uint64_t size, bool is_write) {
+      return [=, this] {
+        for (unsigned i = 0; i < kRounds && file != 0; ++i) move(file, size, is_write);
+      };
+    };
+    return peak_of({rounds(file_, file_bytes_, false), rounds(file_, file_bytes_, true), rounds(file_, 100000, false),
+                    rounds(direct_file_, file_bytes_, false), rounds(direct_file_, 4 * kMebibyte, true),
+                    rounds(direct_file_, 256 << 10, false), [this] { queue_up(); }, [this] { queue_up(); }});
+  }
+
+  void queue_up() {
+    constexpr unsigned kDepth = 16;
+    constexpr std::uint64_t kSize = 64 << 10;
+    penstock_queue* queue = nullptr;
+    // It may not fit beside everything else.
+    if (penstock_queue_open(session_, kDepth, kSize, &queue).code != 0) return;
+    void* memory = nullptr;
+    ASSERT_EQ(penstock_device_alloc(session_, 0, kDepth * kSize, &memory).code, 0);
+    penstock_completion completions[kDepth];
+    for (unsigned round = 0; round < 20; ++round) {
+      unsigned left = 0;
+      for (unsigned i = 0; i < kDepth; ++i) {
+        penstock_request request{};
+        request.file = file_;
+        request.base = memory;
+        request.size = kSize;
+        request.file_offset = static_cast<std::int64_t>(i * kSize);
+        request.buffer_offset = static_cast<std::int64_t>(i * kSize);
+        const penstock_status status = penstock_queue_submit(queue, &request);
+        left += status.code == 0 ? 1 : 0;
+        ASSERT_TRUE(status.code == 0 || status.code == PENSTOCK_LIMIT) << status.step;
+      }
+      while (left > 0) {
+        const unsigned count = penstock_queue_reap(queue, completions, kDepth, 1);
+        ASSERT_GT(count, 0u) << "a queue lost a request, in round " << round;
+        left -= count;
+      }
+    }
+    penstock_queue_close(queue);
+    penstock_device_free(session_, 0, memory);
+  }
+
+  std::string name_;
+  UniqueFd fd_;
+  UniqueFd direct_;
+  std::uint64_t file_bytes_ = 0;
+  std::uint64_t ring_limit_ = UINT64_MAX;
+  penstock_session* session_ = nullptr;
+  penstock_file file_ = 0;
+  penstock_file direct_file_ = 0;
+  std::atomic<std::uint64_t> moved_by_pagecache_{0};
+  Held before_;
+};
+
+TEST_F(MemoryTest, RingsStayWithinTheirBound) {
+  for (const std::uint64_t limit : {4 * kMebibyte, 64 * kMebibyte}) {
+    ring_limit_ = limit;
+    open(limit, "bounce", nullptr, 24 * kMebibyte);
+    if (HasFatalFailure()) return;
+
+    const Held peak = peak_of_a_mixture();
+
+    EXPECT_LE(peak.rings - before_.rings, limit);
+    EXPECT_LE(peak.pinned - before_.pinned, limit);
+    if (kOwnMemoryAlone) {
+      EXPECT_LE(peak.anonymous, before_.anonymous + limit + 8 * kMebibyte);
+    }
+    // What was looked for was there to be seen.
+    EXPECT_GT(peak.rings - before_.rings, limit / 4);
+    penstock_session_close(std::exchange(session_, nullptr));
+    EXPECT_EQ(look(name_).rings, before_.rings);
+    // The kernel takes a closed io_uring apart at its leisure.
+    for (unsigned i = 0; i < kPatience && status_bytes("VmPin") != before_.pinned; ++i) ::usleep(10000);
+    EXPECT_EQ(look(name_).pinned, before_.pinned);
+  }
+}
+
+TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
+  constexpr std::uint64_t kLimit = 64 * kMebibyte;
+  ::setenv("PENSTOCK_KEPT_MIB", "64", 1);
+  open(16 * kMebibyte, "pagecache", "pagecache", 160 * kMebibyte);
+  if (HasFatalFailure()) return;
+  penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
+  const unsigned count = penstock_explain(session_, file_, nullptr, 0, 0, verdicts, PENSTOCK_PATH_ROOM, nullptr);
+  for (unsigned i = 0; i < count; ++i) {
+    if (verdicts[i].path == PENSTOCK_PATH_PAGECACHE && verdicts[i].usable == 0) {
+      GTEST_SKIP() << "pagecache: " << penstock_reason_sentence(verdicts[i].reason);
+    }
+  }
+  // Far behind its piece there is nothing to see of a read that could not be served: refusals are none of this test's.
+  const auto read_all = [this](std::uint64_t size) {
+    return [=, this] {
+      void* memory = nullptr;
+      ASSERT_EQ(penstock_device_alloc(session_, 0, size, &memory).code, 0);
+      for (std::uint64_t offset = 0; offset + size <= kRounds * file_bytes_; offset += size) {
+        penstock_report report{};
+        (void)penstock_read(session_, file_, memory, size, static_cast<std::int64_t>(offset % file_bytes_), 0, &report);
+        moved_by_pagecache_.fetch_add(report.bytes_by_path[PENSTOCK_PATH_PAGECACHE]);
+      }
+      penstock_device_free(session_, 0, memory);
+    };
+  };
+
+  const Held peak = peak_of({read_all(8 * kMebibyte), read_all(2 * kMebibyte), read_all(kMebibyte / 2)});
+
+  EXPECT_LE(peak.kept, kLimit);
+  EXPECT_GT(peak.kept, 0u);
+  EXPECT_GT(moved_by_pagecache_.load(), file_bytes_);
+  ASSERT_EQ(penstock_file_deregister(session_, file_).code, 0);
+  EXPECT_EQ(look(name_).kept, 0u);
+}
+
+TEST_F(MemoryTest, NothingIsKeptWhereThatIsOff) {
+  ::setenv("PENSTOCK_KEPT_MIB", "0", 1);
+  open(16 * kMebibyte, "pagecache,bounce", nullptr, 24 * kMebibyte);
+  if (HasFatalFailure()) return;
+
+  const Held peak = peak_of_a_mixture();
+
+  EXPECT_EQ(peak.kept, 0u);
+  EXPECT_EQ(moved_by_pagecache_.load(), 0u);
+}
+
+}  // namespace
+}  // namespace penstock::stress

@@ -1,0 +1,11 @@
+// penstock bench --versus: this program's library against another cuFile library, by the code of bench/versus.
+#pragma once
+
+#include "bench_settings.h"
+
+namespace penstock::tools {
+
+// Returns the exit code.
+int run_bench_versus(const BenchSettings& settings);
+
+}  // namespace penstock::tools
