@@ -25,7 +25,9 @@ struct Answer {
 // Arguments hold no quotes; nor do variables ("NAME=VALUE ").
 Answer check(const std::string& arguments, const std::string& variables = "") {
   Answer answer;
-  FILE* pipe = popen((variables + "'" PENSTOCK_TOOL "' check " + arguments + " 2>&1").c_str(), "r");
+  // Without what this test's own surroundings are told.
+  const std::string command = "env -u PENSTOCK_TEST_DIRS -u PENSTOCK_TEST_SKIPPED_DIRS " + variables;
+  FILE* pipe = popen((command + "'" PENSTOCK_TOOL "' check " + arguments + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return answer;
   char block[4096];
   while (const std::size_t got = fread(block, 1, sizeof block, pipe)) answer.text.append(block, got);
