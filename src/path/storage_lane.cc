@@ -31,6 +31,11 @@ Status storage_failure(Op op, int error) {
 // What a kernel answers to direct I/O that it will not do although the alignment it asked for was kept.
 bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
 
+// "Direct I/O collision with buffered writes" in the kernel's log: file systems on iomap answer EIO to a direct read
+// that meets a block whose place is not settled yet. The page cache knows the bytes; where the drive is what failed,
+// it says so again.
+bool may_be_a_collision(Op op, int error) { return op == Op::read && error == EIO; }
+
 }  // namespace
 
 std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align) {
@@ -172,10 +177,11 @@ bool StorageLane::at_end_of_file(const Slot& slot) const {
 }
 
 bool StorageLane::fall_back_to_buffered(Slot& slot, int error) {
-  if (options_.direct_only || slot.task.chunk.way != Way::direct || !means_no_direct_io(error)) return false;
+  if (options_.direct_only || slot.task.chunk.way != Way::direct) return false;
+  if (!means_no_direct_io(error) && !may_be_a_collision(slot.task.op, error)) return false;
   const Result<int> fd = slot.task.file->descriptor(Way::buffered);
   if (!fd.ok()) return false;
-  slot.task.file->give_up_direct();
+  if (means_no_direct_io(error)) slot.task.file->give_up_direct();
   slot.task.chunk.way = Way::buffered;
   slot.fd = *fd;
   return true;

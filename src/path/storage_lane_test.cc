@@ -187,6 +187,40 @@ TEST_P(StorageLaneBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePageCa
   EXPECT_EQ(file.direct_offset_align(), 1u);
 }
 
+TEST_P(StorageLaneBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsReadOnceMoreFromThePageCache) {
+  storage_.open_flags |= O_DIRECT;
+  File& file = open_file();
+  const std::uint32_t align = file.direct_offset_align();
+  storage_.faults = {{.error = EIO}};
+
+  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.ok());
+  EXPECT_EQ(done.way, Way::buffered);
+  EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
+  EXPECT_EQ(file.direct_offset_align(), align) << "one collision says nothing about the next read";
+}
+
+TEST_P(StorageLaneBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  storage_.faults = {{.error = EIO}, {.error = EIO}};
+
+  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EIO));
+}
+
+TEST_P(StorageLaneBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCache) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  storage_.faults = {{.error = EIO}};
+
+  const Completion done = through(task(Op::write, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EIO));
+}
+
 TEST_P(StorageLaneBothWaysTest, AnUnalignedWriteBesideADirectDescriptorNeedsASecondOne) {
   storage_.open_flags |= O_DIRECT;
   storage_.reopen_fails = true;

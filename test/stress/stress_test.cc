@@ -274,8 +274,9 @@ StressTest::Answer StressTest::perform(const Read& read, const UniqueFd& own, pe
   if (setting().paths == nullptr) {
     const ssize_t got = ::pread(own.valid() ? own.get() : fd, memory.base() + read.shift, read.size, offset);
     if (got >= 0) return {static_cast<std::uint64_t>(got), {}};
-    // Not aligned, with O_DIRECT.
-    return {0, {PENSTOCK_DOMAIN_OS, errno == EINVAL ? 0 : errno, "read"}};
+    // With O_DIRECT: not aligned, or the kernel met a buffered write on its way.
+    const bool direct_says = errno == EINVAL || errno == EIO;
+    return {0, {PENSTOCK_DOMAIN_OS, direct_says ? 0 : errno, "read"}};
   }
   Answer answer;
   penstock_report told{};

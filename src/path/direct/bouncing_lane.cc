@@ -103,9 +103,11 @@ void BouncingLane::release(std::uint32_t index, Completion& completion) {
   free_.push_back(index);
 }
 
-// What a bounce could not move either was no refusal of the direct way: a drive's read error, say.
+// What direct I/O into host memory could not move either was no refusal of this memory: a drive's read error, say, or
+// a read that met a buffered write.
 void BouncingLane::remember(const Slot& slot, const Completion& completion) {
-  if (slot.refusal != 0 && completion.status.ok()) {
+  const bool as_asked = completion.status.ok() && completion.way == slot.task.chunk.way;
+  if (slot.refusal != 0 && as_asked) {
     terms_.refuse_late(options_.device, *slot.task.file, slot.task.op, slot.refusal);
   }
 }

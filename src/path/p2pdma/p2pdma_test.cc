@@ -324,6 +324,15 @@ TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
   EXPECT_TRUE(judge().usable);
 }
 
+TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
+  ASSERT_TRUE(judge().usable);
+  storage_.refuses = [](const FakeStorage::Access& access) { return access.direct ? EIO : 0; };
+  const Completion completion = lane()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  EXPECT_TRUE(completion.status.ok());
+  EXPECT_EQ(completion.way, Way::buffered);
+  EXPECT_TRUE(judge().usable);
+}
+
 TEST_F(P2pdmaTest, AFullDiskIsNoRefusal) {
   storage_.refuses = [](const FakeStorage::Access& access) { return access.op == Op::write ? ENOSPC : 0; };
   const Completion completion = lane()->run(task(Op::write, plan(Op::write, 0, 4096).chunk(0)));
