@@ -162,7 +162,7 @@ typedef struct penstock_options {
   size_t size;           /* sizeof(penstock_options) */
   uint64_t ring_bytes;   /* pinned host memory a device, at most. 256 MiB. PENSTOCK_RING_MIB */
   uint64_t chunk_bytes;  /* one storage operation of a large request, at most. 4 MiB. PENSTOCK_CHUNK_KIB */
-  uint32_t workers;      /* threads for large requests. One a core, up to 8. PENSTOCK_WORKERS */
+  uint32_t workers;      /* threads for large requests. One a core of this rank's share, up to 8. PENSTOCK_WORKERS */
   const char* device;    /* "cuda", "host" (stands in for a GPU), "p2pmem" (memory
                             that PCI devices offer to drives) or "auto". PENSTOCK_DEVICE */
   const char* paths;     /* comma-separated, best first. "p2pdma,pagecache,vendor,bounce,host". PENSTOCK_PATHS */

@@ -6,6 +6,7 @@
 #include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <string>
@@ -31,6 +33,8 @@ constexpr std::uint32_t kMemoryAlignMax = 4096;      // What the ring's slots pr
 constexpr std::uint32_t kOffsetAlignMax = 64u << 10;
 constexpr std::uint32_t kAssumedAlign = 4096;
 constexpr long kCachestat = 451;  // The same number on every architecture, Linux 6.5.
+
+constexpr const char* kScratchStep = "make a scratch file beside the file";
 
 struct CachestatRange {
   std::uint64_t offset;
@@ -104,6 +108,30 @@ Result<std::string> directory_of(int fd) {
   const std::size_t end = name.rfind('/');
   if (end == std::string::npos) return os_failure(ENOENT, kStep);
   return end == 0 ? std::string("/") : name.substr(0, end);
+}
+
+Result<Scratch> make_nameless_scratch(const UniqueFd& folder) {
+  UniqueFd file(::openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file.valid()) return os_failure(errno, kScratchStep);
+  return Scratch(std::move(file));
+}
+
+// The name cannot be guessed, so that nobody has it taken; O_EXCL follows no link. With O_NOFOLLOW or O_TMPFILE among
+// its flags NVIDIA's library would refuse the descriptor.
+Result<Scratch> make_named_scratch(UniqueFd folder) {
+  std::uint64_t random[2];
+  if (::getrandom(random, sizeof random, 0) != sizeof random) return os_failure(errno, kScratchStep);
+  char name[64];
+  std::snprintf(name, sizeof name, ".penstock-scratch-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+  constexpr int kFlags = O_CREAT | O_EXCL | O_RDWR | O_DIRECT | O_CLOEXEC;
+  UniqueFd file(::openat(folder.get(), name, kFlags, S_IRUSR | S_IWUSR));
+  if (!file.valid()) {
+    const int error = errno;
+    // A file system may make the file, and then refuse it O_DIRECT.
+    if (error != EEXIST) ::unlinkat(folder.get(), name, 0);
+    return os_failure(error, kScratchStep);
+  }
+  return Scratch(std::move(file), std::move(folder), name);
 }
 
 bool is_overlay(int fd) {
@@ -249,18 +277,19 @@ bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size)
   return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first), static_cast<off_t>(end - first)) == 0;
 }
 
-Result<UniqueFd> PosixStorage::open_scratch(int fd) {
-  constexpr const char* kStep = "make a scratch file beside the file";
-  const Result<std::string> directory = directory_of(fd);
-  if (!directory.ok()) return directory.status();
-  UniqueFd scratch(::open(directory->c_str(), O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!scratch.valid()) return os_failure(errno, kStep);
+Result<Scratch> PosixStorage::open_scratch(int fd, ScratchKind kind) {
+  const Result<std::string> path = directory_of(fd);
+  if (!path.ok()) return path.status();
+  UniqueFd folder(::open(path->c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return os_failure(errno, kScratchStep);
+  Result<Scratch> scratch =
+      kind == ScratchKind::named ? make_named_scratch(std::move(folder)) : make_nameless_scratch(folder);
+  if (!scratch.ok()) return scratch;
   struct stat ours {
   }, theirs{};
-  if (::fstat(scratch.get(), &ours) != 0 || ::fstat(fd, &theirs) != 0) return os_failure(errno, kStep);
-  if (ours.st_dev != theirs.st_dev) return os_failure(EXDEV, kStep);
-  // Once more, as any file is opened: NVIDIA's library refuses descriptors with O_TMPFILE (5019).
-  return reopen(scratch.get(), O_RDWR, true);
+  if (::fstat(scratch->get(), &ours) != 0 || ::fstat(fd, &theirs) != 0) return os_failure(errno, kScratchStep);
+  if (ours.st_dev != theirs.st_dev) return os_failure(EXDEV, kScratchStep);
+  return scratch;
 }
 
 Result<std::unique_ptr<Ring>> PosixStorage::open_ring(unsigned depth) {

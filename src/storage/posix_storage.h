@@ -23,7 +23,7 @@ class PosixStorage final : public Storage {
   bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) override;
   bool is_data(int fd, std::uint64_t offset, std::uint64_t size) override;
   bool preallocate(int fd, std::uint64_t offset, std::uint64_t size) override;
-  Result<UniqueFd> open_scratch(int fd) override;
+  Result<Scratch> open_scratch(int fd, ScratchKind kind) override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override;
 

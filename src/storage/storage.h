@@ -10,6 +10,7 @@
 #include "base/unique_fd.h"
 #include "storage/file_facts.h"
 #include "storage/ring.h"
+#include "storage/scratch.h"
 
 namespace penstock::core {
 
@@ -41,8 +42,8 @@ class Storage {
   // is, so that whatever becomes of the write, the file is no longer than what was written. A wish, and no promise:
   // false where nothing was asked, or nothing given.
   virtual bool preallocate(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return false; }
-  // A file without a name on the file system of an open one, for us to write to, with O_DIRECT.
-  virtual Result<UniqueFd> open_scratch(int fd) = 0;
+  // A file in the folder of an open one, and on its file system, for us to write to, with O_DIRECT.
+  virtual Result<Scratch> open_scratch(int fd, ScratchKind kind) = 0;
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned depth) = 0;
   // Why rings are not io_uring: the errno its set-up ended with; 0 where io_uring is used, ECANCELED where
   // configuration turned it off.

@@ -85,9 +85,9 @@ class FakeStorage : public Storage {
   bool is_same_open_file(int, int) override { return true; }
   bool is_resident(int, std::uint64_t, std::uint64_t) override { return resident; }
   bool is_data(int, std::uint64_t offset, std::uint64_t size) override { return !hole(offset, size); }
-  Result<UniqueFd> open_scratch(int) override {
+  Result<Scratch> open_scratch(int, ScratchKind) override {
     if (!scratch_allowed) return os_failure(EACCES, "make a scratch file beside the file");
-    return open(true, true);
+    return Scratch(std::move(*open(true, true)));
   }
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override { return 0; }

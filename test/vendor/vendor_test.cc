@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "fakes/fake_environment.h"
 #include "fakes/fake_peer.h"
@@ -238,6 +239,23 @@ TEST_F(VendorTest, WithoutBounceItsFailuresAreErrorsAndNoByteIsCounted) {
     EXPECT_EQ(outcome.report.bytes, 0u);
     EXPECT_TRUE(file_content() == content_);
   }
+}
+
+TEST_F(VendorTest, AFileWithoutANameGoesByBounceAndTheOthersStay) {
+  open_session();
+  const UniqueFd nameless(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  ASSERT_EQ(::pwrite(nameless.get(), content_.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+  const std::uint64_t named = std::exchange(file_, *session_->register_file(nameless.get()));
+  for (const Op op : {Op::read, Op::write}) {
+    const Outcome outcome = move(op, kBytes, 0);
+    ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
+    EXPECT_EQ(outcome.report.path, PathId::bounce);
+    EXPECT_EQ(outcome.report.reason, Reason::vendor_refused);
+    EXPECT_TRUE(has_read(kBytes, 0));
+  }
+  EXPECT_EQ(verdict().detail, 5031);
+  file_ = named;
+  EXPECT_EQ(move(Op::read, kBytes, 0).report.path, PathId::vendor);
 }
 
 // ---- Lives ---------------------------------------------------------------------------------------------------------

@@ -187,12 +187,20 @@ bool is_same_storage(const FileFacts& scratch, const FileFacts& file) {
 }
 
 // Invalid where none was named, or where it lies on another storage.
-UniqueFd open_named_scratch(Storage& storage, const std::string& name, const FileFacts& file) {
+UniqueFd open_given_scratch(Storage& storage, const std::string& name, const FileFacts& file) {
   if (name.empty()) return {};
   UniqueFd fd(::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC | O_NOCTTY));
   if (!fd.valid()) return {};
   const Result<FileFacts> facts = storage.facts(fd.get());
   return facts.ok() && is_same_storage(*facts, file) ? std::move(fd) : UniqueFd();
+}
+
+// Invalid where there is none.
+Scratch open_scratch(Storage& storage, const std::string& given_name, const FileFacts& file, int fd, ScratchKind kind) {
+  if (UniqueFd given = open_given_scratch(storage, given_name, file); given.valid()) return Scratch(std::move(given));
+  if (file.type != FileType::regular) return {};
+  Result<Scratch> own = storage.open_scratch(fd, kind);
+  return own.ok() ? std::move(*own) : Scratch();
 }
 
 }  // namespace
@@ -212,10 +220,8 @@ SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, F
     const Proof proof{reason_of(Obstacle::no_direct_descriptor), direct.status().code};
     return {proof, proof};
   }
-  UniqueFd scratch = open_named_scratch(storage, scratch_name, facts);
-  if (!scratch.valid() && facts.type == FileType::regular) {
-    if (Result<UniqueFd> own = storage.open_scratch(*direct); own.ok()) scratch = std::move(*own);
-  }
+  const ScratchKind kind = mover.opens_by_name() ? ScratchKind::named : ScratchKind::nameless;
+  Scratch scratch = open_scratch(storage, scratch_name, facts, *direct, kind);
   if (!scratch.valid()) {
     const Result<std::uint64_t> size = storage.size(*direct);
     if (!facts.readable()) return {{Reason::no_scratch}, {Reason::no_scratch}};
@@ -224,7 +230,8 @@ SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, F
   SelfTest result;
   result.write = tester.try_write(scratch.get());
   result.read = mover.is_stuck() ? result.write : tester.try_read(scratch.get());
-  if (mover.is_stuck()) (void)scratch.release();
+  mover.forget_file();
+  if (mover.is_stuck()) scratch.leave_open();
   return result;
 }
 

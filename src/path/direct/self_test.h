@@ -35,14 +35,18 @@ class SelfTestMover {
   // After each move whose bytes were right: whether it went directly, where there is more to be seen than the page
   // cache.
   virtual Proof look_back() { return {}; }
+  // Foreign code may open a file a second time, by its name: scratch has to have one.
+  virtual bool opens_by_name() const { return false; }
+  // Before the scratch that was moved to and from is closed.
+  virtual void forget_file() {}
   // A move was given up and may still go on: the memory and the scratch that it knows of stay as they are, for good.
   virtual bool is_stuck() const { return false; }
 };
 
-// Some milliseconds, and up to 1 MiB of the device's memory and of scratch. Scratch is a file without a name beside
-// `file`, or the file or partition `scratch_name` (may be overwritten; "": none) where that lies on the same storage:
-// on the same file system, or for a block device on the same disk. Where there is neither, reads are tried on the file
-// itself and writes are not.
+// Some milliseconds, and up to 1 MiB of the device's memory and of scratch. Scratch is a file of our own beside
+// `file`, which is gone afterwards, or the file or partition `scratch_name` (may be overwritten; "": none) where that
+// lies on the same storage: on the same file system, or for a block device on the same disk. Where there is neither,
+// reads are tried on the file itself and writes are not.
 SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, File& file,
                        const std::string& scratch_name);
 

@@ -23,8 +23,12 @@ NvidiaFsMover::NvidiaFsMover(VendorLibrary& library, Device& device, std::chrono
   if (Result<Root> opened = Root::open(root); opened.ok()) root_.emplace(std::move(*opened));
 }
 
-NvidiaFsMover::~NvidiaFsMover() {
+NvidiaFsMover::~NvidiaFsMover() { forget_file(); }
+
+void NvidiaFsMover::forget_file() {
   if (handle_ != nullptr) library_.deregister_file(handle_);
+  handle_ = nullptr;
+  fd_ = -1;
 }
 
 Result<std::size_t> NvidiaFsMover::read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
@@ -92,8 +96,7 @@ Result<std::size_t> NvidiaFsMover::move(Op op, int fd, std::byte* memory, std::s
   using Clock = std::chrono::steady_clock;
   if (is_stuck()) return os_failure(ETIMEDOUT, kStep);
   if (fd_ != fd) {
-    if (handle_ != nullptr) library_.deregister_file(handle_);
-    handle_ = nullptr;
+    forget_file();
     const Result<void*> handle = register_file(fd);
     if (!handle.ok()) return handle.status();
     handle_ = *handle;

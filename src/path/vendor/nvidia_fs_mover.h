@@ -20,6 +20,8 @@ class NvidiaFsMover final : public SelfTestMover {
   Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
   Proof proof_of(const Status& status) override;
   Proof proof_of_copy() override { return {Reason::vendor_not_direct}; }
+  bool opens_by_name() const override { return true; }
+  void forget_file() override;
   bool is_stuck() const override { return library_.is_given_up(); }
   Proof look_back() override { return {was_counted_ ? Reason::none : Reason::vendor_not_direct}; }
 

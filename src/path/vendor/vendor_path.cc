@@ -9,7 +9,9 @@
 namespace penstock::core {
 
 VendorPath::~VendorPath() {
-  for (const auto& [file, handle] : handles_) library_->deregister_file(handle);
+  for (const auto& [file, handle] : handles_) {
+    if (handle.ok()) library_->deregister_file(*handle);
+  }
 }
 
 // ---- Verdicts ------------------------------------------------------------------------------------------------------
@@ -29,9 +31,23 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
     return run_self_test(storage_, mover, *memory.device, file, rules_.scratch);
   });
   if (library_->is_given_up()) return refuse(Reason::vendor_refused, ETIMEDOUT);  // In this test, or in another.
-  if (proof.reason == Reason::none) return usable(PathId::vendor);
-  if (proof.reason == Reason::vendor_not_direct && may_be_copied()) return usable(PathId::vendor, proof.reason);
-  return refuse(proof.reason, proof.error);
+  const bool is_fit = proof.reason == Reason::none || (proof.reason == Reason::vendor_not_direct && may_be_copied());
+  if (!is_fit) return refuse(proof.reason, proof.error);
+  if (const Proof own = file_proof(file, *memory.device); own.reason != Reason::none) {
+    return refuse(own.reason, own.error);
+  }
+  return usable(PathId::vendor, proof.reason);
+}
+
+// What holds for a storage need not hold for each of its files: the library refuses those without a name.
+Proof VendorPath::file_proof(File& file, Device& device) {
+  std::optional<Result<void*>> handle = known_handle_of(file);
+  if (!handle) {
+    const Status entered = device.run_inside([&] { handle = handle_of(file); });
+    if (!entered.ok()) handle = entered;
+  }
+  if (handle->ok()) return {};
+  return {Reason::vendor_refused, handle->status().domain == Domain::os ? handle->status().code : EIO};
 }
 
 Proof VendorPath::library_proof() {
@@ -94,17 +110,20 @@ Way VendorPath::way_of(const Device* device, File& file, Op op) const {
 
 // ---- Handles -------------------------------------------------------------------------------------------------------
 
+std::optional<Result<void*>> VendorPath::known_handle_of(File& file) {
+  const std::shared_lock lock(handles_mutex_);
+  const auto known = handles_.find(file.id());
+  return known != handles_.end() ? std::optional(known->second) : std::nullopt;
+}
+
 Result<void*> VendorPath::handle_of(File& file) {
-  {
-    const std::shared_lock lock(handles_mutex_);
-    if (const auto known = handles_.find(file.id()); known != handles_.end()) return known->second;
-  }
+  if (const std::optional<Result<void*>> known = known_handle_of(file)) return *known;
   const std::lock_guard lock(handles_mutex_);
   if (const auto known = handles_.find(file.id()); known != handles_.end()) return known->second;
   const Result<int> fd = file.descriptor(Way::direct);
   if (!fd.ok()) return fd.status();
   const Result<void*> handle = library_->register_file(*fd);
-  if (handle.ok()) handles_.emplace(file.id(), *handle);
+  handles_.emplace(file.id(), handle);
   return handle;
 }
 
@@ -113,7 +132,7 @@ void VendorPath::forget_file(File& file) {
   const std::lock_guard lock(handles_mutex_);
   const auto known = handles_.find(file_id);
   if (known == handles_.end()) return;
-  library_->deregister_file(known->second);
+  if (known->second.ok()) library_->deregister_file(*known->second);
   handles_.erase(known);
 }
 

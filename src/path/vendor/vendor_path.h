@@ -32,6 +32,7 @@ class VendorPath final : public Path, private DirectTerms {
 
   // For its lanes, which exist once a verdict was "usable".
   VendorLibrary& library() { return *library_; }
+  // Registers a file once; a refusal is that file's alone, and stays.
   Result<void*> handle_of(File& file);
   // Buffered where the path is forced, and not direct.
   Way way_of(const Device* device, File& file, Op op) const;
@@ -43,6 +44,8 @@ class VendorPath final : public Path, private DirectTerms {
   void refuse_late(const Device* device, File& file, Op op, int error) override;
 
   bool may_be_copied() const { return rules_.use == VendorUse::force && !rules_.strict; }
+  Proof file_proof(File& file, Device& device);
+  std::optional<Result<void*>> known_handle_of(File& file);
   Proof library_proof();
   Proof open_library();
 
@@ -54,7 +57,7 @@ class VendorPath final : public Path, private DirectTerms {
   Proof library_proof_;
   std::shared_ptr<VendorLibrary> library_;
   std::shared_mutex handles_mutex_;
-  std::unordered_map<std::uint64_t, void*> handles_;  // By File::id().
+  std::unordered_map<std::uint64_t, Result<void*>> handles_;  // By File::id(); or why the library refuses the file.
 };
 
 }  // namespace penstock::core

@@ -17,6 +17,7 @@
 
 #include "fakes/fake_peer.h"
 #include "fakes/fake_vendor/fake_vendor.h"
+#include "fakes/obeying_modes.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
@@ -82,7 +83,17 @@ class VendorPathTest : public testing::Test {
         VendorRules{
             .use = use, .strict = strict, .library = library_file(), .patience = patience_, .root = root().string()});
   }
-  Verdict judge(Op op = Op::read) { return path_->judge(*file_, devices_->describe(memory_), op); }
+  Verdict judge(Op op = Op::read) { return judge(*file_, op); }
+  Verdict judge(File& file, Op op) { return path_->judge(file, devices_->describe(memory_), op); }
+  // What self-tests have left in the file's folder.
+  std::string leftovers() const {
+    std::string names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with(".")) names += name + " ";
+    }
+    return names;
+  }
 
   // Null where nothing has loaded it.
   FakeVendorSeen* seen() const {
@@ -163,7 +174,7 @@ TEST_F(VendorPathTest, APairIsTestedOnce) {
   const int moves = seen()->reads + seen()->writes;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(judge(Op::write).usable);
   EXPECT_EQ(seen()->reads + seen()->writes, moves);
-  EXPECT_EQ(seen()->files, 0) << "the self-test's own";
+  EXPECT_EQ(seen()->files, 1) << "the user's file alone, not the self-test's own";
 }
 
 TEST_F(VendorPathTest, CompatibilityModeIsRefusedSinceItHidesASlowerCopy) {
@@ -236,23 +247,42 @@ TEST_F(VendorPathTest, ALibraryThatLacksACallOrIsNoneIsIncomplete) {
   EXPECT_EQ(judge().reason, Reason::vendor_incomplete);
 }
 
-TEST_F(VendorPathTest, TheFileThatHoldsThisCodeIsOurselves) {
-  const std::string link = (folder_ / "link.so").string();
-  std::filesystem::create_symlink(std::filesystem::read_symlink("/proc/self/exe"), link);
-  EXPECT_EQ(look_at_vendor_file(link), Reason::vendor_is_ourselves);
-  EXPECT_EQ(look_at_vendor_file("libcufile.so.0"), Reason::vendor_library_missing) << "never by its name alone";
+// ---- Names ---------------------------------------------------------------------------------------------------------
+
+TEST_F(VendorPathTest, ItsScratchHasANameForTheLibraryAndLosesItHoweverTheSelfTestEnds) {
+  for (const char* script : {"direct", "compat", "short", "wrong", "refusing", "errno", "negative", "torn", "full"}) {
+    behave(script);
+    make_path();
+    const Verdict verdict = judge();
+    EXPECT_NE(verdict.detail, 5031) << script;
+    EXPECT_EQ(leftovers(), "") << script;
+    EXPECT_EQ(seen()->closed_first, 0) << script;
+    EXPECT_TRUE(file_content() == content_) << script;
+  }
 }
 
-TEST_F(VendorPathTest, IsFoundWhereTheToolkitPutsIt) {
-  const auto put = [&](const char* folder) {
-    write_text(root() / folder / "libcufile.so.0", "");
-    return (root() / folder / "libcufile.so.0").string();
-  };
-  EXPECT_EQ(find_vendor_library(root().string()), "");
-  for (const char* folder : {"usr/lib/x86_64-linux-gnu", "usr/local/cuda-12.4/lib64", "usr/local/cuda-13.0/lib64",
-                             "usr/local/cuda/targets/x86_64-linux/lib"}) {
-    const std::string file = put(folder);  // Each before those that were there.
-    EXPECT_EQ(find_vendor_library(root().string()), file);
+TEST_F(VendorPathTest, WhereTheFolderTakesNoScratchWritesAreRefusedAndReadsTriedOnTheFileItself) {
+  std::filesystem::permissions(folder_, std::filesystem::perms(0555));
+  const ObeyingModes obeying;
+  EXPECT_EQ(judge(Op::write).reason, Reason::no_scratch);
+  EXPECT_TRUE(judge(Op::read).usable);
+  std::filesystem::permissions(folder_, std::filesystem::perms(0755));
+  EXPECT_EQ(leftovers(), "");
+  EXPECT_TRUE(file_content() == content_);
+}
+
+// The library opens files by their names.
+TEST_F(VendorPathTest, AFileWithoutANameIsRefusedAloneWithTheLibrarysNumber) {
+  for (const auto& [flags, number] : {std::pair(0, 5031), std::pair(O_DIRECT, 5019)}) {
+    const UniqueFd fd(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600));
+    ASSERT_TRUE(fd.valid());
+    const std::unique_ptr<File> nameless = std::move(*File::open(storage_, fd.get()));
+    for (const Op op : {Op::read, Op::write}) {
+      EXPECT_EQ(judge(*nameless, op).reason, Reason::vendor_refused);
+      EXPECT_EQ(judge(*nameless, op).detail, number);
+      EXPECT_TRUE(judge(op).usable);
+    }
+    path_->forget_file(*nameless);
   }
 }
 
@@ -364,6 +394,7 @@ TEST_P(VendorHangTest, IsGivenUpAndNothingOfTheUsersIsEverTouched) {
   for (const Op op : {Op::write, Op::read}) {
     EXPECT_EQ(judge(op).reason, Reason::vendor_refused);
     EXPECT_EQ(judge(op).detail, ETIMEDOUT);
+    EXPECT_EQ(leftovers(), "");
   }
   path_->forget_file(*file_);
   path_.reset();
@@ -398,7 +429,11 @@ TEST_F(VendorPathTest, ARequestThatIsHeldUpIsWaitedForSinceItsBytesMayStillArriv
 TEST_F(VendorPathTest, AFileIsRegisteredOnceAndForgotten) {
   ASSERT_TRUE(judge().usable);
   const int before = seen()->registrations;
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(run(Op::read, 0, 4096).status.ok());
+  path_->forget_file(*file_);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(judge().usable);
+    ASSERT_TRUE(run(Op::read, 0, 4096).status.ok());
+  }
   EXPECT_EQ(seen()->registrations, before + 1);
   EXPECT_EQ(seen()->files, 1);
   path_->forget_file(*file_);
@@ -415,9 +450,10 @@ TEST_F(VendorPathTest, TheDriverIsOpenedOnceForAllAndClosedWithTheLast) {
     ASSERT_TRUE(run(Op::read, 0, 4096).status.ok());
     EXPECT_EQ(counts->opens, 1);
     path_.reset();
-    EXPECT_EQ(counts->files, 0);
+    EXPECT_EQ(counts->files, 1);
     EXPECT_EQ(counts->closes, 0);
   }
+  EXPECT_EQ(counts->files, 0);
   EXPECT_EQ(counts->closes, 1);
   make_path();
   ASSERT_TRUE(judge().usable);

@@ -9,6 +9,9 @@
 //   full      -1, with ENOSPC, for writes
 //   hang_open, hang_register, hang_read, hang_write   does not come back from such a call while it is so
 //   torn      moves half of the bytes, and says EIO     huge      says that it moved more than it was asked
+//
+// Like the real one it refuses descriptors by their open flags, O_TMPFILE among them: 5019. And it opens each file a
+// second time, by its name, and refuses those that have none: 5031.
 #include "fakes/fake_vendor/fake_vendor.h"
 
 #include <fcntl.h>
@@ -16,6 +19,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +31,7 @@ namespace {
 
 constexpr std::size_t kBlock = 512;
 constexpr std::size_t kPage = 4096;
+constexpr int kRefusedFlags = O_APPEND | O_NONBLOCK | O_DIRECTORY | O_NOFOLLOW | O_NOATIME | O_TMPFILE;
 std::mutex mutex;
 int counted[2] = {};
 
@@ -70,6 +75,16 @@ void count(bool write) {
     std::fclose(file);
     std::rename(name.c_str(), path);
   }
+}
+
+// -1 where the file has no name, or not this one any more.
+int open_by_name(int fd) {
+  char name[PATH_MAX];
+  const ssize_t length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), name, sizeof name - 1);
+  if (length < 0) return -1;
+  name[length] = '\0';
+  const int opened = ::open(name, O_RDWR | O_CLOEXEC);
+  return opened >= 0 ? opened : ::open(name, O_RDONLY | O_CLOEXEC);
 }
 
 ssize_t fail(int error) {
@@ -118,11 +133,12 @@ Error cuFileDriverClose() { return cuFileDriverClose_v2(); }
 
 Error cuFileHandleRegister(void** handle, Descriptor* descriptor) {
   if (is("refusing") || descriptor->kind != 1) return {5027, 0};
-  if ((::fcntl(descriptor->file.fd, F_GETFL) & O_DIRECT) == 0) return {5020, 0};
+  const int flags = ::fcntl(descriptor->file.fd, F_GETFL);
+  if ((flags & O_DIRECT) == 0) return {5020, 0};
+  if ((flags & kRefusedFlags) != 0) return {5019, 0};
   hang_while("hang_register");
-  const std::string name = "/proc/self/fd/" + std::to_string(descriptor->file.fd);
-  int cached = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
-  if (cached < 0) cached = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  const int cached = open_by_name(descriptor->file.fd);
+  if (cached < 0) return {5031, 0};
   *handle = new Handle{descriptor->file.fd, cached};
   const std::lock_guard lock(mutex);
   fake_vendor_seen.files += 1;
@@ -131,10 +147,12 @@ Error cuFileHandleRegister(void** handle, Descriptor* descriptor) {
 }
 
 void cuFileHandleDeregister(void* handle) {
+  const bool is_closed = ::fcntl(static_cast<Handle*>(handle)->direct, F_GETFD) < 0;
   ::close(static_cast<Handle*>(handle)->cached);
   delete static_cast<Handle*>(handle);
   const std::lock_guard lock(mutex);
   fake_vendor_seen.files -= 1;
+  fake_vendor_seen.closed_first += is_closed ? 1 : 0;
 }
 
 ssize_t cuFileRead(void* handle, void* memory, std::size_t size, off_t offset, off_t memory_offset) {

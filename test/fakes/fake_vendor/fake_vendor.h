@@ -8,5 +8,6 @@ struct FakeVendorSeen {
   int registrations = 0;  // Ever.
   int reads = 0;
   int writes = 0;
-  int version = 0;  // As its own call of cuFileGetVersion was answered, by whichever library that reached.
+  int closed_first = 0;  // Files whose descriptor was closed before they were deregistered.
+  int version = 0;       // As its own call of cuFileGetVersion was answered, by whichever library that reached.
 };
