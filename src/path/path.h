@@ -79,8 +79,11 @@ class Path {
   virtual bool is_direct() const { return false; }
   // Whether it can move bytes between files and pinned memory of the caller's, in place of the device's.
   virtual bool can_stage() const { return !is_direct(); }
-  // Told of every request before its chunks: what can be prepared has been begun then.
-  virtual Approach approach(File&, Device*, Op, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return {}; }
+  // Told of every request before its chunks: what can be prepared has been begun then. A small one is moved by its
+  // caller alone.
+  virtual Approach approach(File&, Device*, Op, std::uint64_t /*offset*/, std::uint64_t /*size*/, bool /*small*/) {
+    return {};
+  }
   // What bouncing took, by the clock: of bytes of a large request of that size.
   virtual void learn(std::uint64_t /*bytes*/, std::uint64_t /*request*/, std::uint64_t /*wall_ns*/) {}
   // What chunks must look like for this file; `way` is what is wanted of the page cache.

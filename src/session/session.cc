@@ -394,8 +394,8 @@ Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
 
 void Session::approach(Checked& checked) {
   const TransferInput& input = checked.input;
-  checked.approach =
-      checked.path->approach(*input.file, checked.memory.device, input.op, input.file_offset, input.size);
+  checked.approach = checked.path->approach(*input.file, checked.memory.device, input.op, input.file_offset, input.size,
+                                            is_small(checked));
   checked.input.patient = checked.approach.in_cache;
 }
 

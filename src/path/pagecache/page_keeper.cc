@@ -48,20 +48,22 @@ void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t 
 }  // namespace
 
 KeptFile::~KeptFile() {
-  for (auto& shelf : shelves_) delete shelf.load();
+  for (auto& shelf : shelves_) delete[] shelf.load();
 }
 
 KeptPiece* KeptFile::piece(std::uint64_t index) {
-  if (index / kShelf >= kShelves) return nullptr;
-  std::atomic<Shelf*>& place = shelves_[index / kShelf];
-  Shelf* shelf = place.load(std::memory_order_acquire);
+  const auto number = static_cast<unsigned>(std::bit_width(index / kFirstShelf + 1) - 1);
+  if (number >= kShelves) return nullptr;
+  const std::uint64_t room = kFirstShelf << number;
+  std::atomic<KeptPiece*>& place = shelves_[number];
+  KeptPiece* shelf = place.load(std::memory_order_acquire);
   if (shelf == nullptr) {
-    auto* const fresh = new (std::nothrow) Shelf;
+    auto* const fresh = new (std::nothrow) KeptPiece[room];
     if (fresh == nullptr) return nullptr;
     if (place.compare_exchange_strong(shelf, fresh, std::memory_order_acq_rel)) shelf = fresh;
-    else delete fresh;
+    else delete[] fresh;
   }
-  return &(*shelf)[index % kShelf];
+  return &shelf[index + kFirstShelf - room];
 }
 
 PageKeeper::~PageKeeper() {
@@ -127,8 +129,8 @@ std::int64_t PageKeeper::saving(std::uint64_t bytes, std::uint64_t request, bool
 
 // Of a large request, the pieces are registered while earlier ones are fetched: time that overlaps is not paid. A small
 // one does not wait at all.
-std::int64_t PageKeeper::premium(std::uint64_t bytes, std::uint64_t piece_bytes, bool small) const {
-  const double cost = mebibytes(piece_bytes) * static_cast<double>(register_cost_.load(std::memory_order_relaxed));
+std::int64_t PageKeeper::premium(std::uint64_t bytes, bool small) const {
+  const double cost = mebibytes(kPiece) * static_cast<double>(register_cost_.load(std::memory_order_relaxed));
   const double waiting = small ? 0 : std::max(cost - mebibytes(bytes) * kDmaCost, 0.0);
   return static_cast<std::int64_t>(waiting + rules_.cpu_weight * cost);
 }
@@ -136,7 +138,7 @@ std::int64_t PageKeeper::premium(std::uint64_t bytes, std::uint64_t piece_bytes,
 bool PageKeeper::is_worth(KeptPiece& piece, std::uint64_t bytes, std::uint64_t request, bool small) {
   const std::int64_t gain = saving(bytes, request, small);
   const std::int64_t so_far = piece.saving_.fetch_add(gain, std::memory_order_relaxed) + gain;
-  return rules_.at_once || so_far >= premium(bytes, kPiece, small);
+  return rules_.at_once || so_far >= premium(bytes, small);
 }
 
 void PageKeeper::learn_bounce(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns) {
@@ -271,7 +273,7 @@ Status PageKeeper::register_piece(const Place& place) {
   const Result<std::uint64_t> size = storage_.size(*fd);
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, kPage), kPiece) : 0;
   // Until it is worth a good deal more, where it cannot be had.
-  piece.saving_.store(-kRetryAfter * premium(bytes, kPiece, false), std::memory_order_relaxed);
+  piece.saving_.store(-kRetryAfter * premium(bytes, false), std::memory_order_relaxed);
   if (bytes == 0 || !storage_.is_resident(*fd, begin, bytes)) return failure(Code::limit, kStep);
   if (!make_room(bytes)) return failure(Code::limit, kStep);
   const auto start = std::chrono::steady_clock::now();
@@ -340,7 +342,7 @@ void PageKeeper::drop(KeptFile& file, KeptPiece& piece) {
   const std::lock_guard lock(mutex_);
   const auto found =
       std::find_if(kept_.begin(), kept_.end(), [&](const Place& place) { return place.piece == &piece; });
-  if (found == kept_.end() || &*found->file != &file) return;
+  if (found == kept_.end() || found->file != &file) return;
   // Where another request holds it, that one will find the same.
   if (take_away(*found)) kept_.erase(found);
 }

@@ -36,6 +36,14 @@ class KeptPiece {
  public:
   static constexpr std::uint64_t kBytes = std::uint64_t{32} << 20;
   enum class State : std::uint32_t { none, wanted, kept, leaving };
+  // Those that a stretch of the file lies in, by index.
+  struct Range {
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+  };
+  static constexpr Range range_of(std::uint64_t offset, std::uint64_t size) {
+    return {offset / kBytes, (offset + size - 1) / kBytes};
+  }
 
   State state() const { return state_.load(std::memory_order_acquire); }
   // True where it is kept; then it stays until release().
@@ -79,14 +87,14 @@ class KeptFile {
 
  private:
   friend class PageKeeper;
-  static constexpr std::uint64_t kShelf = 512;
-  static constexpr std::uint64_t kShelves = 4096;  // For 64 TiB.
-  using Shelf = std::array<KeptPiece, kShelf>;
+  // Each shelf has twice the room of the one before it, so that little files take little memory.
+  static constexpr std::uint64_t kFirstShelf = 8;
+  static constexpr unsigned kShelves = 20;  // For 256 TiB.
 
   File& file_;
   Device& device_;
   KeptFile* next_ = nullptr;  // The same file's, for another device.
-  std::array<std::atomic<Shelf*>, kShelves> shelves_{};
+  std::array<std::atomic<KeptPiece*>, kShelves> shelves_{};
 };
 
 class PageKeeper {
@@ -97,7 +105,6 @@ class PageKeeper {
   // Where a process cannot see its own pages: the errno.
   int watch_error();
   const PageWatch& watch() const { return *watch_; }
-  // Null where there is no memory for it.
   KeptFile* find_or_make(File& file, Device& device);
   KeptFile* find(const File& file, const Device& device) const;
 
@@ -134,7 +141,7 @@ class PageKeeper {
   static unsigned size_class(std::uint64_t request);
   double bounce_cost(std::uint64_t request) const;
   std::int64_t saving(std::uint64_t bytes, std::uint64_t request, bool small) const;
-  std::int64_t premium(std::uint64_t bytes, std::uint64_t piece_bytes, bool small) const;
+  std::int64_t premium(std::uint64_t bytes, bool small) const;
   bool is_worth(KeptPiece& piece, std::uint64_t bytes, std::uint64_t request, bool small);
   bool is_turn_of_small();
   void order(KeptFile& file, std::uint64_t first, std::uint64_t last);

@@ -41,8 +41,8 @@ PagecacheLane::~PagecacheLane() {
 bool PagecacheLane::take_pieces(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   PENSTOCK_INVARIANT(chunk.size > 0 && chunk.size <= kChunkMax);
-  const std::uint64_t last = (chunk.file_offset + chunk.size - 1) / KeptPiece::kBytes;
-  for (std::uint64_t index = chunk.file_offset / KeptPiece::kBytes; index <= last; ++index) {
+  const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
+  for (std::uint64_t index = first; index <= last; ++index) {
     KeptPiece* const piece = slot.file->piece(index);
     if (piece == nullptr || !piece->hold(keeper_.now())) return false;
     slot.pieces[slot.piece_count++] = piece;
@@ -145,11 +145,8 @@ void PagecacheLane::submit(const Task& task) {
 }
 
 void PagecacheLane::bring_pieces(const Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
-  const std::uint64_t last = (chunk.file_offset + chunk.size - 1) / KeptPiece::kBytes;
-  for (std::uint64_t index = chunk.file_offset / KeptPiece::kBytes; index <= last; ++index) {
-    keeper_.bring(*slot.file, index);
-  }
+  const auto [first, last] = KeptPiece::range_of(slot.task.chunk.file_offset, slot.task.chunk.size);
+  for (std::uint64_t index = first; index <= last; ++index) keeper_.bring(*slot.file, index);
 }
 
 // Starts the copies of all that wait. What must be registered first is registered here, while earlier copies go on:

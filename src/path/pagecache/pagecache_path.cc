@@ -11,7 +11,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kSmall = 1u << 20;  // As session/ has it: up to here a request is moved by its caller alone.
 constexpr std::uint64_t kXfsMagic = 0x58465342;
 constexpr std::uint64_t kF2fsMagic = 0xF2F52010;
 
@@ -48,10 +47,11 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
-Approach PagecachePath::approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size) {
+Approach PagecachePath::approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size,
+                                 bool small) {
   if (op == Op::write || device == nullptr) return {};
   KeptFile* const kept = keeper_.find_or_make(file, *device);
-  if (!keeper_.want(*kept, offset, size, size <= kSmall)) return {};
+  if (!keeper_.want(*kept, offset, size, small)) return {};
   return {.in_cache = true, .hands_max = 1, .chunk_max = PagecacheLane::kChunkMax};
 }
 
@@ -60,11 +60,10 @@ Reason PagecachePath::unfit(const Device& device, const Task& task) {
   const Chunk& chunk = task.chunk;
   KeptFile* const kept = keeper_.find(*task.file, device);
   if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheLane::kChunkMax) return Reason::not_kept;
-  const std::uint64_t last = (chunk.file_offset + chunk.size - 1) / KeptPiece::kBytes;
-  for (std::uint64_t index = chunk.file_offset / KeptPiece::kBytes; index <= last; ++index) {
+  const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
+  for (std::uint64_t index = first; index <= last; ++index) {
     const KeptPiece* const piece = kept->piece(index);
-    const KeptPiece::State state = piece == nullptr ? KeptPiece::State::none : piece->state();
-    if (piece == nullptr || (state != KeptPiece::State::kept && !task.patient)) return Reason::not_kept;
+    if (piece == nullptr || (piece->state() != KeptPiece::State::kept && !task.patient)) return Reason::not_kept;
   }
   return Reason::none;
 }

@@ -22,7 +22,8 @@ class PagecachePath final : public Path, private DirectTerms {
   PathId id() const override { return PathId::pagecache; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool can_stage() const override { return false; }
-  Approach approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size) override;
+  Approach approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size,
+                    bool small) override;
   void learn(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns) override {
     keeper_.learn_bounce(bytes, request, wall_ns);
   }
