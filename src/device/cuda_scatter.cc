@@ -76,8 +76,9 @@ bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Directio
   for (std::size_t i = 0; i < copies.size(); ++i) {
     const Copy& copy = copies[i];
     if (!device.holds(copy.device_address, copy.size)) device = find(copy.device_address, true);
-    if (!host.holds(copy.host, copy.size)) host = find(copy.host, false);
-    if (!device.holds(copy.device_address, copy.size) || !host.holds(copy.host, copy.size)) return false;
+    if (!device.holds(copy.device_address, copy.size)) return false;
+    if (!copy.locked && !host.holds(copy.host, copy.size)) host = find(copy.host, false);
+    if (!copy.locked && !host.holds(copy.host, copy.size)) return false;
     const std::uint64_t there = reinterpret_cast<std::uintptr_t>(copy.device_address);
     const std::uint64_t here = reinterpret_cast<std::uintptr_t>(copy.host);
     list.pieces[i] =

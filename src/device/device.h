@@ -50,6 +50,7 @@ struct Copy {
   void* device_address = nullptr;
   void* host = nullptr;
   std::size_t size = 0;
+  bool locked = false;  // Host memory that was registered with this very device, and still is: nobody need ask.
 };
 
 // One stream of the library's own with a fixed number of markers. Used by one thread at a time, any thread; the

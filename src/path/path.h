@@ -23,6 +23,7 @@ struct Task {
   std::int64_t mapped_shift = 0;  // From there to where storage's DMA engines reach it; for paths that are direct.
   Chunk chunk;
   bool patient = false;      // Worth waiting for pages that are just being registered; for paths that do so.
+  bool alone = false;        // Its caller waits for it, and no other goes along.
   std::uint64_t cookie = 0;  // Comes back in the completion.
 };
 
@@ -62,6 +63,16 @@ struct LaneOptions {
   bool direct_only = false;
 };
 
+// Who moves a request: its caller, by himself; a queue, with others; or many hands.
+enum class Company : std::uint8_t { alone, queued, many };
+
+// What a request is about.
+struct Stretch {
+  Op op = Op::read;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
 // How a request is best cut on its path.
 struct Approach {
   bool in_cache = false;          // Through the page cache as a whole.
@@ -79,11 +90,8 @@ class Path {
   virtual bool is_direct() const { return false; }
   // Whether it can move bytes between files and pinned memory of the caller's, in place of the device's.
   virtual bool can_stage() const { return !is_direct(); }
-  // Told of every request before its chunks: what can be prepared has been begun then. A small one is moved by its
-  // caller alone.
-  virtual Approach approach(File&, Device*, Op, std::uint64_t /*offset*/, std::uint64_t /*size*/, bool /*small*/) {
-    return {};
-  }
+  // Told of every request before its chunks: what can be prepared has been begun then.
+  virtual Approach approach(File&, Device*, const Stretch&, Company) { return {}; }
   // What bouncing took, by the clock: of bytes of a large request of that size.
   virtual void learn(std::uint64_t /*bytes*/, std::uint64_t /*request*/, std::uint64_t /*wall_ns*/) {}
   // What chunks must look like for this file; `way` is what is wanted of the page cache.

@@ -236,7 +236,8 @@ Copy StorageLane::copy_of(const Slot& slot) const {
   const Chunk& chunk = slot.task.chunk;
   return {.device_address = slot.task.memory,
           .host = slot.memory + (chunk.file_offset - chunk.io_offset),
-          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size};
+          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size,
+          .locked = true};
 }
 
 void StorageLane::start_copy(std::uint32_t index) {

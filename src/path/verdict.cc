@@ -58,7 +58,8 @@ constexpr ReasonText kReasons[] = {
     {"vendor_not_direct", "NVIDIA's library moves the bytes by the CPU here, in its compatibility mode",
      "see its cufile.log for the cause; where nvidia-fs counts nothing, set its parameter rw_stats_enabled to 1"},
     {"vendor_off", "NVIDIA's library is switched off by configuration", "unset PENSTOCK_VENDOR"},
-    {"not_kept", "these bytes were not registered with the GPU: not in the page cache, or not worth it so far",
+    {"not_kept", "these bytes were not registered with the GPU: not in the page cache, not worth it so far, or so few that the CPU "
+     "is quicker",
      "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_KEPT_MIB says how much may be kept"},
     {"pages_went", "the file's pages were taken away or replaced under the transfer", ""},
     {"no_page_registration", "the GPU's driver cannot register a file's pages, or the kernel does not show us ours",

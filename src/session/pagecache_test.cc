@@ -98,7 +98,16 @@ TEST_F(PagecacheTest, WhereCpuCountsAWholeCachedFileIsFetchedFromThePageCacheAtO
   expect_content(read(0, kSize), content_, PathId::pagecache);
   EXPECT_EQ(session_->counters().total(PathId::pagecache, Reason::none, Op::read).bytes, kSize);
   expect_content(read(5'000'001, 35 * kMebibyte), content_.substr(5'000'001, 35 * kMebibyte), PathId::pagecache);
-  expect_content(read(77, 5), content_.substr(77, 5), PathId::pagecache);
+  expect_content(read(77, 50'000), content_.substr(77, 50'000), PathId::pagecache);
+}
+
+TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
+  open(Policy::cpu);
+  expect_content(read(0, kSize), content_, PathId::pagecache);
+
+  expect_content(read(77, 4096), content_.substr(77, 4096), PathId::bounce);
+
+  EXPECT_EQ(session_->counters().total(PathId::bounce, Reason::not_kept, Op::read).bytes, 4096u);
 }
 
 TEST_F(PagecacheTest, SmallReadsAreBouncedUntilKeepingPays) {
@@ -107,7 +116,7 @@ TEST_F(PagecacheTest, SmallReadsAreBouncedUntilKeepingPays) {
   bool fetched = false;
   for (unsigned i = 0; i < 100'000 && !fetched; ++i) fetched = read(4096, 65536).report.path == PathId::pagecache;
   ASSERT_TRUE(fetched);
-  expect_content(read(8191, 4097), content_.substr(8191, 4097), PathId::pagecache);
+  expect_content(read(8191, 40'097), content_.substr(8191, 40'097), PathId::pagecache);
 }
 
 TEST_F(PagecacheTest, AReadPastTheEndIsShort) {

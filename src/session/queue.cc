@@ -98,7 +98,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (free_.empty()) return failure(Code::limit, "submit to the queue");
   Session::Checked checked;
   if (const Status status = session_.check(request, file, checked); !status.ok()) return status;
-  session_.approach(checked);
+  session_.approach(checked, Company::queued);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
   const Result<OwnLane*> own = lane_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
   if (!own.ok()) return own.status();

@@ -392,10 +392,10 @@ Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
   return {request, checked.path->limits(*input.file, input.op, wanted_way(checked), chunk_max)};
 }
 
-void Session::approach(Checked& checked) {
+void Session::approach(Checked& checked, Company company) {
   const TransferInput& input = checked.input;
-  checked.approach = checked.path->approach(*input.file, checked.memory.device, input.op, input.file_offset, input.size,
-                                            is_small(checked));
+  checked.approach =
+      checked.path->approach(*input.file, checked.memory.device, {input.op, input.file_offset, input.size}, company);
   checked.input.patient = checked.approach.in_cache;
 }
 

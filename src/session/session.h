@@ -185,7 +185,7 @@ class Session {
   Status choose(Checked& checked, bool staged = false);
   void stage(const RawRequest& request, Checked& checked);
   void end_with_file(Checked& checked);
-  void approach(Checked& checked);
+  void approach(Checked& checked, Company company);
   std::string choice_text(const Checked& checked, const Plan& plan) const;
   Way wanted_way(const Checked& checked) const;
   Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;

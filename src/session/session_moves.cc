@@ -19,7 +19,7 @@ constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever dir
 }  // namespace
 
 Outcome Session::move(Checked& checked) {
-  approach(checked);
+  approach(checked, is_small(checked) ? Company::alone : Company::many);
   const Result<Pools*> pools =
       pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
   if (!pools.ok()) return {pools.status(), checked.report};

@@ -176,7 +176,9 @@ unsigned BouncingLane::poll(std::span<Completion> completions, bool wait) {
 
 Completion BouncingLane::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
-  Slot slot{.task = task, .bounced = terms_.unfit(*options_.device, task)};
+  Slot slot{.task = task};
+  slot.task.alone = true;
+  slot.bounced = terms_.unfit(*options_.device, slot.task);
   if (slot.bounced == Reason::none) {
     const Completion completion = direct_->run(direct_task(slot, task.cookie));
     slot.refusal = terms_.refusal_errno(completion.status);

@@ -55,11 +55,15 @@ void PagecacheLane::release_pieces(Slot& slot) {
   slot.piece_count = 0;
 }
 
-// 0 where that cannot be told: then nothing is fetched, and whoever bounces it will say why.
-std::uint64_t PagecacheLane::end_of(File& file) const {
+// As it is, or was since the pass over the slots began: asked once for all of a file's. 0 where that cannot be told:
+// then nothing is fetched, and whoever bounces it will say why.
+std::uint64_t PagecacheLane::end_of(File& file) {
+  if (ended_ == &file) return end_;
   const Result<int> fd = file.descriptor(Way::buffered);
   const Result<std::uint64_t> size = fd.ok() ? keeper_.storage().size(*fd) : fd.status();
-  return size.ok() ? *size : 0;
+  ended_ = &file;
+  end_ = size.ok() ? *size : 0;
+  return end_;
 }
 
 // What of the chunk lies in the held pieces; they end where the file did when they were registered.
@@ -73,7 +77,7 @@ void PagecacheLane::find_copies(Slot& slot) {
     const std::uint64_t end = std::min(wanted_end, piece.end());
     if (at >= end) break;
     std::byte* const to = slot.task.memory + (at - chunk.file_offset);
-    copies_of_slots_.push_back({to, const_cast<std::byte*>(piece.at(at)), end - at});
+    copies_of_slots_.push_back({to, const_cast<std::byte*>(piece.at(at)), end - at, true});
     at = end;
   }
   slot.bytes = at - chunk.file_offset;
@@ -152,6 +156,7 @@ void PagecacheLane::bring_pieces(const Slot& slot) {
 // Starts the copies of all that wait. What must be registered first is registered here, while earlier copies go on:
 // from another thread, the driver's lock would keep the copies waiting (36 in place of 50 GB/s on an H200 machine).
 void PagecacheLane::fetch_waiting() {
+  begin_pass();
   for (const std::uint32_t index : waiting_) {
     Slot& slot = slots_[index];
     if (slot.task.patient) bring_pieces(slot);
@@ -165,22 +170,34 @@ void PagecacheLane::fetch_waiting() {
 bool PagecacheLane::reap(bool wait) {
   bool progress = false;
   while (!copying_.empty()) {
-    const std::uint32_t index = copying_.front();
-    Slot& slot = slots_[index];
+    const unsigned marker = slots_[copying_.front()].marker;
+    Status status;
     if (wait && !progress) {
-      slot.status = copies_->wait(slot.marker, false);
+      status = copies_->wait(marker, false);
     } else {
-      const Result<bool> reached = copies_->reached(slot.marker);
+      const Result<bool> reached = copies_->reached(marker);
       if (reached.ok() && !*reached) break;
-      slot.status = reached.status();
+      status = reached.status();
     }
-    copying_.erase(copying_.begin());
-    if (slot.status.ok()) verify(slot);
-    else broken_ = true;
-    done_.push_back(index);
+    land(marker, status);
     progress = true;
   }
   return progress;
+}
+
+// The copies before the marker are over.
+void PagecacheLane::land(unsigned marker, Status status) {
+  if (!status.ok()) broken_ = true;
+  begin_pass();
+  const auto behind = [&](std::uint32_t index) { return slots_[index].marker != marker; };
+  const auto end = std::find_if(copying_.begin(), copying_.end(), behind);
+  for (auto each = copying_.begin(); each != end; ++each) {
+    Slot& slot = slots_[*each];
+    slot.status = status;
+    if (status.ok()) verify(slot);
+    done_.push_back(*each);
+  }
+  copying_.erase(copying_.begin(), end);
 }
 
 unsigned PagecacheLane::poll(std::span<Completion> completions, bool wait) {
@@ -223,9 +240,11 @@ Completion PagecacheLane::run(const Task& task) {
     slot.status = stale();
   } else {
     if (task.patient) bring_pieces(slot);
+    begin_pass();
     slot.status = start(slot);
     if (slot.status.ok()) {
       slot.status = copy_now();
+      begin_pass();
       if (slot.status.ok()) verify(slot);
       else broken_ = true;
     }

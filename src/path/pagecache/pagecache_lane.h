@@ -41,7 +41,8 @@ class PagecacheLane final : public Lane {
   PagecacheLane(PageKeeper& keeper, const LaneOptions& options);
   bool take_pieces(Slot& slot);
   void release_pieces(Slot& slot);
-  std::uint64_t end_of(File& file) const;
+  void begin_pass() { ended_ = nullptr; }
+  std::uint64_t end_of(File& file);
   void find_copies(Slot& slot);
   Status start(Slot& slot);
   void launch();
@@ -49,6 +50,7 @@ class PagecacheLane final : public Lane {
   void bring_pieces(const Slot& slot);
   void fetch_waiting();
   bool reap(bool wait);
+  void land(unsigned marker, Status status);
   Status copy_now();
   Completion completion_of(const Slot& slot) const;
 
@@ -63,6 +65,8 @@ class PagecacheLane final : public Lane {
   std::vector<Copy> copies_of_slots_;     // Found, and not launched yet:
   std::vector<std::uint32_t> launching_;  // those of these slots.
   std::vector<std::uint32_t> done_;
+  const File* ended_ = nullptr;  // Whose end is known in this pass over slots,
+  std::uint64_t end_ = 0;        // and where it is.
   bool broken_ = false;
 };
 

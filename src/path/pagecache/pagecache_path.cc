@@ -11,6 +11,8 @@
 namespace penstock::core {
 namespace {
 
+// On an H200 machine, 2026-11-21: 4 KiB took 7.8 µs by the CPU's copy and 10.0 out of a kept piece, 64 KiB 18.4 and 10.4.
+constexpr std::uint64_t kQuickByCpuMax = 16u << 10;
 constexpr std::uint64_t kXfsMagic = 0x58465342;
 constexpr std::uint64_t kF2fsMagic = 0xF2F52010;
 
@@ -47,17 +49,23 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
-Approach PagecachePath::approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size,
-                                 bool small) {
-  if (op == Op::write || device == nullptr) return {};
+// A read by itself pays for three system calls where a copy by the CPU has one.
+bool PagecachePath::is_quicker_by_cpu(std::uint64_t size) const {
+  return size <= kQuickByCpuMax && !rules_.strict && !rules_.keep.at_once;
+}
+
+Approach PagecachePath::approach(File& file, Device* device, const Stretch& stretch, Company company) {
+  if (stretch.op == Op::write || device == nullptr) return {};
+  if (company == Company::alone && is_quicker_by_cpu(stretch.size)) return {};
   KeptFile* const kept = keeper_.find_or_make(file, *device);
-  if (!keeper_.want(*kept, offset, size, small)) return {};
+  if (!keeper_.want(*kept, stretch.offset, stretch.size, company != Company::many)) return {};
   return {.in_cache = true, .hands_max = 1, .chunk_max = PagecacheLane::kChunkMax};
 }
 
 Reason PagecachePath::unfit(const Device& device, const Task& task) {
   if (task.op == Op::write) return Reason::reads_only;
   const Chunk& chunk = task.chunk;
+  if (task.alone && is_quicker_by_cpu(chunk.size)) return Reason::not_kept;
   KeptFile* const kept = keeper_.find(*task.file, device);
   if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheLane::kChunkMax) return Reason::not_kept;
   const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);

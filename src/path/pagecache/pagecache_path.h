@@ -22,8 +22,7 @@ class PagecachePath final : public Path, private DirectTerms {
   PathId id() const override { return PathId::pagecache; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool can_stage() const override { return false; }
-  Approach approach(File& file, Device* device, Op op, std::uint64_t offset, std::uint64_t size,
-                    bool small) override;
+  Approach approach(File& file, Device* device, const Stretch& stretch, Company company) override;
   void learn(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns) override {
     keeper_.learn_bounce(bytes, request, wall_ns);
   }
@@ -36,6 +35,7 @@ class PagecachePath final : public Path, private DirectTerms {
 
  private:
   Reason unfit(const Device& device, const Task& task) override;
+  bool is_quicker_by_cpu(std::uint64_t size) const;
   Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
   Reason late_reason() const override { return Reason::pages_went; }
