@@ -72,11 +72,11 @@ bool CudaDevice::unregister_host(void* memory) {
 }
 
 // In this context alone: registered for all of them, it would cost once for each.
-Status CudaDevice::register_pages(const std::byte* memory, std::size_t size) {
+Status CudaDevice::register_pages(const std::byte* memory, std::size_t size, bool writable) {
   constexpr const char* kStep = "register a file's pages with the GPU";
   const ContextScope scope(api(), context_);
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
-  const unsigned flags = CU_MEMHOSTREGISTER_READ_ONLY | CU_MEMHOSTREGISTER_DEVICEMAP;
+  const unsigned flags = CU_MEMHOSTREGISTER_DEVICEMAP | (writable ? 0 : CU_MEMHOSTREGISTER_READ_ONLY);
   return cuda_status(api().cuMemHostRegister(const_cast<std::byte*>(memory), size, flags), kStep);
 }
 

@@ -36,7 +36,7 @@ class CudaDevice final : public Device {
   // In the primary context whichever this is, so that it outlives the user's.
   Status register_host(void* memory, std::size_t size) override;
   bool unregister_host(void* memory) override;
-  Status register_pages(const std::byte* memory, std::size_t size) override;
+  Status register_pages(const std::byte* memory, std::size_t size, bool writable) override;
   bool unregister_pages(const std::byte* memory) override;
   bool can_register_pages() const override;
   void finish_blocking_copies(const void* memory) override;

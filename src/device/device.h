@@ -106,10 +106,10 @@ class Device {
   // False where that would have to wait for a stream that a request of ours is on, which may wait for the caller: then
   // the memory stays page-locked, and must stay mapped.
   virtual bool unregister_host(void* memory) = 0;
-  // Lets the device's DMA engine fetch from pages of a file that are mapped read-only, for copies of this very device
-  // (another context's would read the mapping by the CPU). The pages stay in memory. Fails with `unsupported` where
-  // the driver knows no such thing.
-  virtual Status register_pages(const std::byte*, std::size_t) {
+  // Lets the device's DMA engine fetch from pages of a file that are mapped, for copies of this very device (another
+  // context's would read the mapping by the CPU), and put into them where the mapping is `writable`. The pages stay in
+  // memory. Fails with `unsupported` where the driver knows no such thing.
+  virtual Status register_pages(const std::byte*, std::size_t, bool /*writable*/) {
     return failure(Code::unsupported, "register a file's pages with the device");
   }
   // As unregister_host.

@@ -60,7 +60,9 @@ class HostCopyQueue final : public CopyQueue {
   void land_oldest() {
     const PendingCopy copy = pending_.front();
     pending_.pop_front();
-    if (!pages_.copy(copy.to, copy.from, copy.size)) std::memcpy(copy.to, copy.from, copy.size);
+    if (!pages_.fetch(copy.to, copy.from, copy.size) && !pages_.put(copy.to, copy.from, copy.size)) {
+      std::memcpy(copy.to, copy.from, copy.size);
+    }
     ++landed_;
   }
 

@@ -19,7 +19,9 @@ class HostDevice final : public Device {
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
   Status register_host(void*, std::size_t) override { return success(); }
   bool unregister_host(void*) override { return true; }
-  Status register_pages(const std::byte* memory, std::size_t size) override { return pages_.add(memory, size); }
+  Status register_pages(const std::byte* memory, std::size_t size, bool writable) override {
+    return pages_.add(memory, size, writable);
+  }
   bool unregister_pages(const std::byte* memory) override {
     pages_.remove(memory);
     return true;

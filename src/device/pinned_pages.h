@@ -2,7 +2,8 @@
 // copies fetch from these pages and not through the mapping. So a page that was truncated away still gives its old
 // bytes here, as it would to a GPU's DMA engine, and code that does not notice fails its tests.
 //
-// Pipes hold the pages (vmsplice), a mebibyte each; /proc/sys/fs/pipe-user-pages-soft says how many a user may have.
+// Pipes hold pages that are only read (vmsplice), a mebibyte each; /proc/sys/fs/pipe-user-pages-soft says how many a
+// user may have. Those that are written to as well are the registered memory of an io_uring.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +14,20 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "storage/ring.h"
 
 namespace penstock::core {
 
 class PinnedPages {
  public:
-  // Memory that begins at a page. Fails where the pages cannot be held: behind a file's end, or more than a pipe takes.
-  Status add(const std::byte* memory, std::size_t size);
+  // Memory that begins at a page. Fails where the pages cannot be held: behind a file's end, more than a pipe takes, or
+  // writable ones without io_uring.
+  Status add(const std::byte* memory, std::size_t size, bool writable);
   void remove(const std::byte* memory);
   // Copies from held pages; false where the range is not held as a whole, and then nothing was copied.
-  bool copy(void* to, const void* from, std::size_t size);
+  bool fetch(void* to, const void* from, std::size_t size);
+  // The same into held pages, which must be writable.
+  bool put(void* to, const void* from, std::size_t size);
 
  private:
   struct Pipe {
@@ -32,8 +37,17 @@ class PinnedPages {
   struct Held {
     std::size_t size = 0;
     std::vector<Pipe> pipes;
+    std::unique_ptr<Ring> ring;  // Of writable pages, which
+    UniqueFd between;            // come and go by a file of ours.
     std::mutex mutex;
   };
+  struct Found {
+    std::shared_ptr<Held> held;
+    std::size_t offset = 0;
+  };
+  Found find(const void* memory, std::size_t size);
+  static Status hold_for_writing(Held& held, const std::byte* memory);
+  static bool move(Held& held, Op op, std::byte* page, std::size_t size);
   static Status open_pipe(Pipe& pipe);
   static Status fill(Pipe& pipe, const std::byte* memory, std::size_t size);
   static bool copy_from(const Pipe& pipe, char* to, std::size_t offset, std::size_t size);

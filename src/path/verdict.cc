@@ -58,7 +58,8 @@ constexpr ReasonText kReasons[] = {
     {"vendor_not_direct", "NVIDIA's library moves the bytes by the CPU here, in its compatibility mode",
      "see its cufile.log for the cause; where nvidia-fs counts nothing, set its parameter rw_stats_enabled to 1"},
     {"vendor_off", "NVIDIA's library is switched off by configuration", "unset PENSTOCK_VENDOR"},
-    {"not_kept", "these bytes were not registered with the GPU: not in the page cache, not worth it so far, or so few that the CPU "
+    {"not_kept",
+     "these bytes were not registered with the GPU: not in the page cache, not worth it so far, or so few that the CPU "
      "is quicker",
      "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_KEPT_MIB says how much may be kept"},
     {"pages_went", "the file's pages were taken away or replaced under the transfer", ""},
@@ -69,7 +70,9 @@ constexpr ReasonText kReasons[] = {
     {"opened_direct", "the descriptor has O_DIRECT, so the page cache is not asked", "open the file without O_DIRECT"},
     {"keeping_off", "configuration keeps no pages, or wants everything around the page cache",
      "unset PENSTOCK_KEPT_MIB=0 and PENSTOCK_DIRECT_IO"},
-    {"reads_only", "the page-cache path only reads", ""},
+    {"reads_only",
+     "the page-cache path writes only to files in memory (tmpfs, hugetlbfs), within their size, that may be read too",
+     "give the file its size first (ftruncate), and open it for reading and writing"},
 };
 constexpr ReasonText kUnknown = {"unknown", "", ""};
 static_assert(std::size(kReasons) <= static_cast<unsigned>(Reason::obstacle));

@@ -45,8 +45,9 @@ int find_absent(int pagemap, std::uint64_t begin, std::uint64_t end) {
 
 }  // namespace
 
-Result<PageMapping> PageMapping::open(int fd, std::uint64_t offset, std::size_t size) {
-  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(offset));
+Result<PageMapping> PageMapping::open(int fd, std::uint64_t offset, std::size_t size, bool writable) {
+  const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* const memory = ::mmap(nullptr, size, access, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(offset));
   if (memory == MAP_FAILED) return os_failure(errno, "map the file's pages");
   ::madvise(memory, size, MADV_DONTFORK);
   PageMapping mapping;

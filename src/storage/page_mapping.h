@@ -1,5 +1,5 @@
-// A file's own pages in the page cache, as memory of this process: mapped once, read-only, for a device's DMA engine to
-// fetch from. Nobody loads from the mapping, so that a file cut short under it ends nothing with SIGBUS.
+// A file's own pages in the page cache, as memory of this process: mapped once, for a device's DMA engine to fetch
+// from, or to put into. Nobody touches the mapping, so that a file cut short under it ends nothing with SIGBUS.
 //
 // PageWatch tells afterwards whether a mapping's pages were the file's all the while. The kernel takes a page out of
 // every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and puts
@@ -17,8 +17,8 @@ namespace penstock::core {
 
 class PageMapping {
  public:
-  // Offset and size are multiples of 4096. Pages that are not in the page cache are read in.
-  static Result<PageMapping> open(int fd, std::uint64_t offset, std::size_t size);
+  // Offset and size are multiples of 4096, on hugetlbfs of its page. Pages that are not in the page cache are read in.
+  static Result<PageMapping> open(int fd, std::uint64_t offset, std::size_t size, bool writable);
   PageMapping() = default;
   PageMapping(PageMapping&& other) noexcept { swap(other); }
   PageMapping& operator=(PageMapping&& other) noexcept {

@@ -22,7 +22,7 @@ class PageMappingTest : public testing::Test {
     const std::string content(kSize, 'a');
     ASSERT_EQ(::pwrite(fd_.get(), content.data(), content.size(), 0), static_cast<ssize_t>(kSize));
   }
-  PageMapping map() { return std::move(*PageMapping::open(fd_.get(), 0, kSize)); }
+  PageMapping map() { return std::move(*PageMapping::open(fd_.get(), 0, kSize, false)); }
   PageWatch watch() { return std::move(*PageWatch::open()); }
 
   UniqueFd fd_;
@@ -69,7 +69,7 @@ TEST_F(PageMappingTest, ADirectWriteIsSeen) {
 }
 
 TEST_F(PageMappingTest, WhatIsBehindTheEndOfTheFileIsNotThere) {
-  const PageMapping mapping = std::move(*PageMapping::open(fd_.get(), 0, 2 * kSize));
+  const PageMapping mapping = std::move(*PageMapping::open(fd_.get(), 0, 2 * kSize, false));
   EXPECT_TRUE(watch().are_present(mapping.data(), kSize));
   EXPECT_FALSE(watch().are_present(mapping.data(), kSize + 1));
 }

@@ -141,6 +141,13 @@ bool is_overlay(int fd) {
 
 // Through a mapping, which finds the pages also where they belong to another file system's inode (overlayfs). For a
 // file that is neither ours nor writable for us the kernel calls every page resident.
+// hugetlbfs, whose pages are the file: in memory where they were ever given to it.
+bool has_all_its_pages(int fd) {
+  struct stat status {};
+  constexpr off_t kBlock = 512;
+  return ::fstat(fd, &status) == 0 && status.st_blocks * kBlock >= status.st_size;
+}
+
 bool is_resident_by_mincore(int fd, std::uint64_t offset, std::uint64_t size, std::uint64_t page) {
   constexpr std::size_t kPagesMax = 4096;
   unsigned char present[kPagesMax];
@@ -252,9 +259,15 @@ bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size)
       if (answer.cached == 0 && is_overlay(fd)) return is_resident_by_mincore(fd, offset, size, page);
       return nearly_all(answer.cached, pages_of(offset, size, page));
     }
+    if (errno == EOPNOTSUPP) return has_all_its_pages(fd);
     if (errno == ENOSYS) no_cachestat_.store(true, std::memory_order_relaxed);
   }
   return is_resident_by_mincore(fd, offset, size, page);
+}
+
+void PosixStorage::mark_changed(int fd) {
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, {.tv_sec = 0, .tv_nsec = UTIME_NOW}};
+  (void)::futimens(fd, times);
 }
 
 bool PosixStorage::is_data(int fd, std::uint64_t offset, std::uint64_t size) {

@@ -38,6 +38,8 @@ class Storage {
   // False where some of the range is a hole, or was allocated and never written: the kernel makes up zeros there. A
   // guess, too. May move the descriptor's own position.
   virtual bool is_data(int fd, std::uint64_t offset, std::uint64_t size) = 0;
+  // Sets the time of the file's last change to now, as a write would. A wish, and no promise.
+  virtual void mark_changed(int /*fd*/) {}
   // For a write that makes the file longer, and knows by how much: asks for its blocks at once. The size stays as it
   // is, so that whatever becomes of the write, the file is no longer than what was written. A wish, and no promise:
   // false where nothing was asked, or nothing given.

@@ -18,7 +18,7 @@ MAY_INCLUDE = {
     "base": "",
     "storage": "base",
     "plan": "base",
-    "device": "base",
+    "device": "base storage",
     "topology": "base",
     "settings": "base",
     "path": "base plan storage device topology",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <new>
 #include <numeric>
@@ -27,6 +28,7 @@ constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as t
 constexpr double kDmaCost = 19'000;
 constexpr double kBounceCpuCost = 170'000;
 constexpr double kBounceCost = 22'000;  // By the clock, with eight workers: until it was measured.
+constexpr double kWriteCost = 150'000;  // Writing over a file, by the clock: one writer at a time.
 constexpr double kSmallCost = 400;
 constexpr double kSmallCostPerMebibyte = 105'000;
 // Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
@@ -95,11 +97,11 @@ KeptFile* PageKeeper::find(const File& file, const Device& device) const {
   return kept;
 }
 
-KeptFile* PageKeeper::find_or_make(File& file, Device& device) {
+KeptFile* PageKeeper::find_or_make(File& file, Device& device, bool writable) {
   if (KeptFile* known = find(file, device)) return known;
   const std::lock_guard lock(mutex_);
   if (KeptFile* known = find(file, device)) return known;
-  files_.push_back(std::make_unique<KeptFile>(file, device));
+  files_.push_back(std::make_unique<KeptFile>(file, device, writable));
   files_.back()->next_ = file.kept().load(std::memory_order_relaxed);
   file.kept().store(files_.back().get(), std::memory_order_release);
   return files_.back().get();
@@ -113,12 +115,13 @@ unsigned PageKeeper::size_class(std::uint64_t request) {
   return std::min(width, kSizeClasses - 1);
 }
 
-double PageKeeper::bounce_cost(std::uint64_t request) const {
-  const std::uint64_t measured = bounce_costs_[size_class(request)].load(std::memory_order_relaxed);
+double PageKeeper::bounce_cost(const Stretch& request) const {
+  if (request.op == Op::write) return kWriteCost;
+  const std::uint64_t measured = bounce_costs_[size_class(request.size)].load(std::memory_order_relaxed);
   return measured == 0 ? kBounceCost : static_cast<double>(measured);
 }
 
-std::int64_t PageKeeper::saving(std::uint64_t bytes, std::uint64_t request, bool small) const {
+std::int64_t PageKeeper::saving(std::uint64_t bytes, const Stretch& request, bool small) const {
   const double weight = rules_.cpu_weight;
   if (small) {
     return static_cast<std::int64_t>((kSmallCost + kSmallCostPerMebibyte * mebibytes(bytes)) * (1 + weight));
@@ -135,7 +138,7 @@ std::int64_t PageKeeper::premium(std::uint64_t bytes, bool small) const {
   return static_cast<std::int64_t>(waiting + rules_.cpu_weight * cost);
 }
 
-bool PageKeeper::is_worth(KeptPiece& piece, std::uint64_t bytes, std::uint64_t request, bool small) {
+bool PageKeeper::is_worth(KeptPiece& piece, std::uint64_t bytes, const Stretch& request, bool small) {
   const std::int64_t gain = saving(bytes, request, small);
   const std::int64_t so_far = piece.saving_.fetch_add(gain, std::memory_order_relaxed) + gain;
   return rules_.at_once || so_far >= premium(bytes, small);
@@ -147,14 +150,16 @@ void PageKeeper::learn_bounce(std::uint64_t bytes, std::uint64_t request, std::u
   learn(cost, bytes, wall_ns);
 }
 
-bool PageKeeper::want(KeptFile& file, std::uint64_t offset, std::uint64_t size, bool small) {
+bool PageKeeper::want(KeptFile& file, const Stretch& stretch, bool small) {
+  const auto [op, offset, size] = stretch;
   clock_.fetch_add(1, std::memory_order_relaxed);
   const bool patient = !small || rules_.at_once;
   const Result<int> fd = file.file().descriptor(Way::buffered);
   std::uint64_t end = offset + size;
   if (patient) {
     const Result<std::uint64_t> file_end = fd.ok() ? storage_.size(*fd) : fd.status();
-    if (!file_end.ok() || *file_end <= offset) return false;
+    // Nothing lies behind the end: a write that makes the file longer is bounced as a whole.
+    if (!file_end.ok() || *file_end <= offset || (op == Op::write && *file_end < end)) return false;
     end = std::min(end, *file_end);
   }
   std::uint64_t missing_first = UINT64_MAX, missing_last = 0;
@@ -166,7 +171,7 @@ bool PageKeeper::want(KeptFile& file, std::uint64_t offset, std::uint64_t size, 
     if (state == State::kept || state == State::wanted) continue;
     const std::uint64_t begin = index * kPiece;
     const std::uint64_t bytes = std::min(end, begin + kPiece) - std::max(offset, begin);
-    if (state == State::leaving || !is_worth(*piece, bytes, size, small)) {
+    if (state == State::leaving || !is_worth(*piece, bytes, stretch, small)) {
       all = false;
       continue;
     }
@@ -277,8 +282,14 @@ Status PageKeeper::register_piece(const Place& place) {
   if (bytes == 0 || !storage_.is_resident(*fd, begin, bytes)) return failure(Code::limit, kStep);
   if (!make_room(bytes)) return failure(Code::limit, kStep);
   const auto start = std::chrono::steady_clock::now();
-  Result<PageMapping> mapping = PageMapping::open(*fd, begin, bytes);
-  Status status = mapping.ok() ? place.file->device().register_pages(mapping->data(), bytes) : mapping.status();
+  bool writable = place.file->writable();
+  Result<PageMapping> mapping = PageMapping::open(*fd, begin, bytes, writable);
+  if (!mapping.ok() && writable && mapping.status().is_errno(EPERM)) {  // Sealed, as files of memory may be.
+    writable = false;
+    mapping = PageMapping::open(*fd, begin, bytes, writable);
+  }
+  Device& device = place.file->device();
+  const Status status = mapping.ok() ? device.register_pages(mapping->data(), bytes, writable) : mapping.status();
   if (!status.ok()) {
     kept_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     return status;
@@ -286,6 +297,7 @@ Status PageKeeper::register_piece(const Place& place) {
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   if (bytes == kPiece) learn(register_cost_, bytes, static_cast<std::uint64_t>(took.count()));
   piece.begin_ = begin;
+  piece.writable_ = writable;
   piece.mapping_ = std::move(*mapping);
   piece.used_at_.store(now(), std::memory_order_relaxed);
   piece.saving_.store(0, std::memory_order_relaxed);

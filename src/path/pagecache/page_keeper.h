@@ -1,4 +1,5 @@
-// Keeps pieces of files registered with a device, so that its DMA engine fetches them out of the page cache by itself.
+// Keeps pieces of files registered with a device, so that its DMA engine fetches them out of the page cache by itself,
+// and puts bytes there where memory is all the storage there is.
 // One thread registers at a time, since drivers do so anyway: of large requests their own, between two copies, of small
 // ones the keeper's, which starts with the first piece. What is kept never exceeds the limit: the piece that was used
 // least recently gives way, as do pieces when memory is short.
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "path/path.h"
 #include "storage/file.h"
 #include "storage/page_mapping.h"
 
@@ -62,7 +64,8 @@ class KeptPiece {
   // While it is held: what of the file is there, and where.
   std::uint64_t begin() const { return begin_; }
   std::uint64_t end() const { return begin_ + mapping_.size(); }
-  const std::byte* at(std::uint64_t file_offset) const { return mapping_.data() + (file_offset - begin_); }
+  std::byte* at(std::uint64_t file_offset) const { return mapping_.data() + (file_offset - begin_); }
+  bool writable() const { return writable_; }
 
  private:
   friend class PageKeeper;
@@ -72,16 +75,19 @@ class KeptPiece {
   std::atomic<std::uint32_t> used_at_{0};  // By the keeper's clock.
   std::atomic<std::int64_t> saving_{0};    // Nanoseconds that keeping it would have saved so far.
   std::uint64_t begin_ = 0;
+  bool writable_ = false;
   PageMapping mapping_;
 };
 
 // One file's pieces for one device.
 class KeptFile {
  public:
-  KeptFile(File& file, Device& device) : file_(file), device_(device) {}
+  KeptFile(File& file, Device& device, bool writable) : file_(file), device_(device), writable_(writable) {}
   ~KeptFile();
   File& file() const { return file_; }
   Device& device() const { return device_; }
+  // Whether its pieces are to be written to as well.
+  bool writable() const { return writable_; }
   // Null far behind what is ever kept.
   KeptPiece* piece(std::uint64_t index);
 
@@ -93,6 +99,7 @@ class KeptFile {
 
   File& file_;
   Device& device_;
+  const bool writable_;
   KeptFile* next_ = nullptr;  // The same file's, for another device.
   std::array<std::atomic<KeptPiece*>, kShelves> shelves_{};
 };
@@ -105,19 +112,19 @@ class PageKeeper {
   // Where a process cannot see its own pages: the errno.
   int watch_error();
   const PageWatch& watch() const { return *watch_; }
-  KeptFile* find_or_make(File& file, Device& device);
+  KeptFile* find_or_make(File& file, Device& device, bool writable);
   KeptFile* find(const File& file, const Device& device) const;
 
   // Takes note of a request. True where all of it is kept, or is worth bringing; always false for small requests, for
   // which the thread brings what is worth it.
-  bool want(KeptFile& file, std::uint64_t offset, std::uint64_t size, bool small);
+  bool want(KeptFile& file, const Stretch& stretch, bool small);
   // Registers a piece that is not kept, or waits for who does: here and now.
   void bring(KeptFile& file, std::uint64_t index);
   // The piece's pages are not the file's any more.
   void drop(KeptFile& file, KeptPiece& piece);
   // Unregisters all that is kept of the file, of which nothing is in flight.
   void forget(File& file);
-  // What bouncing took, by the clock: of bytes of a large request of that size.
+  // What bouncing took, by the clock: of bytes of a large read of that size.
   void learn_bounce(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns);
 
   std::uint32_t now() { return clock_.load(std::memory_order_relaxed); }
@@ -139,10 +146,10 @@ class PageKeeper {
   };
 
   static unsigned size_class(std::uint64_t request);
-  double bounce_cost(std::uint64_t request) const;
-  std::int64_t saving(std::uint64_t bytes, std::uint64_t request, bool small) const;
+  double bounce_cost(const Stretch& request) const;
+  std::int64_t saving(std::uint64_t bytes, const Stretch& request, bool small) const;
   std::int64_t premium(std::uint64_t bytes, bool small) const;
-  bool is_worth(KeptPiece& piece, std::uint64_t bytes, std::uint64_t request, bool small);
+  bool is_worth(KeptPiece& piece, std::uint64_t bytes, const Stretch& request, bool small);
   bool is_turn_of_small();
   void order(KeptFile& file, std::uint64_t first, std::uint64_t last);
   void start_locked();

@@ -8,18 +8,22 @@
 namespace penstock::core {
 namespace {
 
-constexpr const char* kStep = "fetch the file's pages";
+constexpr const char* kStep = "move bytes between the file's pages and the device";
 constexpr std::uint64_t kSmall = 64u << 10;
 
 Status stale() { return os_failure(ESTALE, kStep); }
+
+Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
 
 }  // namespace
 
 PagecacheLane::PagecacheLane(PageKeeper& keeper, const LaneOptions& options)
     : keeper_(keeper), options_(options), slots_(options.depth) {
-  copies_of_slots_.reserve(kPiecesMax * std::size_t{options.depth});
-  for (std::vector<std::uint32_t>* line : {&free_, &waiting_, &launching_, &copying_, &done_})
-    line->reserve(options.depth);
+  for (Launch& each : launches_) {
+    each.copies.reserve(kPiecesMax * std::size_t{options.depth});
+    each.slots.reserve(options.depth);
+  }
+  for (std::vector<std::uint32_t>* line : {&free_, &waiting_, &copying_, &done_}) line->reserve(options.depth);
   for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
 }
 
@@ -46,6 +50,7 @@ bool PagecacheLane::take_pieces(Slot& slot) {
     KeptPiece* const piece = slot.file->piece(index);
     if (piece == nullptr || !piece->hold(keeper_.now())) return false;
     slot.pieces[slot.piece_count++] = piece;
+    if (slot.task.op == Op::write && !piece->writable()) return false;
   }
   return true;
 }
@@ -68,6 +73,7 @@ std::uint64_t PagecacheLane::end_of(File& file) {
 
 // What of the chunk lies in the held pieces; they end where the file did when they were registered.
 void PagecacheLane::find_copies(Slot& slot) {
+  std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const Chunk& chunk = slot.task.chunk;
   std::uint64_t at = chunk.file_offset;
   // Nothing behind the file's end, which may lie within a page: the rest of the buffer is not ours to touch.
@@ -76,42 +82,41 @@ void PagecacheLane::find_copies(Slot& slot) {
     const KeptPiece& piece = *slot.pieces[i];
     const std::uint64_t end = std::min(wanted_end, piece.end());
     if (at >= end) break;
-    std::byte* const to = slot.task.memory + (at - chunk.file_offset);
-    copies_of_slots_.push_back({to, const_cast<std::byte*>(piece.at(at)), end - at, true});
+    copies.push_back({slot.task.memory + (at - chunk.file_offset), piece.at(at), end - at, true});
     at = end;
   }
   slot.bytes = at - chunk.file_offset;
 }
 
-// Where it fails, nothing is held.
+// Where it fails, nothing is held. A write goes as a whole or not at all.
 Status PagecacheLane::start(Slot& slot) {
-  if (!take_pieces(slot)) {
-    release_pieces(slot);
-    return stale();
-  }
-  find_copies(slot);
-  if (slot.bytes > 0) return success();
+  std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
+  const std::size_t before = copies.size();
+  if (take_pieces(slot)) find_copies(slot);
+  if (slot.bytes > 0 && (slot.task.op == Op::read || slot.bytes == slot.task.chunk.size)) return success();
+  copies.resize(before);
   release_pieces(slot);
   return stale();
 }
 
 // All copies that were found, with one marker behind them.
-void PagecacheLane::launch() {
-  if (launching_.empty()) return;
-  const unsigned marker = launching_.back();
-  Status status = copies_->copy_many(copies_of_slots_, Direction::to_device);
+void PagecacheLane::launch(Op op) {
+  auto& [copies, slots] = launches_[static_cast<unsigned>(op)];
+  if (slots.empty()) return;
+  const unsigned marker = slots.back();
+  Status status = copies_->copy_many(copies, direction_of(op));
   if (status.ok()) status = copies_->record(marker);
   if (!status.ok()) broken_ = true;  // Something may be under way, with no marker behind it: the pieces stay held.
-  for (const std::uint32_t index : launching_) {
+  for (const std::uint32_t index : slots) {
     slots_[index].marker = marker;
     slots_[index].status = status;
     (status.ok() ? copying_ : done_).push_back(index);
   }
-  launching_.clear();
-  copies_of_slots_.clear();
+  slots.clear();
+  copies.clear();
 }
 
-// The copies are over: what came, and from where.
+// The copies are over: what moved, and whether between the right places.
 void PagecacheLane::verify(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t end = chunk.file_offset + slot.bytes;
@@ -122,15 +127,26 @@ void PagecacheLane::verify(Slot& slot) {
     if (first >= last || keeper_.watch().are_present(piece.at(first), last - first)) continue;
     slot.status = stale();
   }
-  // Shorter by now; or longer than the pieces know of.
+  // Shorter by now; or longer than the pieces know of. Written bytes behind the end are no part of the file, and would
+  // show if it grew again: they are written once more.
   const std::uint64_t file_end = end_of(*slot.task.file);
-  if (file_end < end) slot.bytes = file_end > chunk.file_offset ? file_end - chunk.file_offset : 0;
+  if (file_end < end && slot.task.op == Op::write) slot.status = stale();
+  else if (file_end < end) slot.bytes = file_end > chunk.file_offset ? file_end - chunk.file_offset : 0;
   else if (slot.bytes < chunk.size && file_end > end) slot.status = stale();
+  if (slot.status.ok() && slot.task.op == Op::write) mark_changed(*slot.task.file);
   const std::array<KeptPiece*, kPiecesMax> pieces = slot.pieces;
   const unsigned count = slot.piece_count;
   release_pieces(slot);
   if (slot.status.ok()) return;
   for (unsigned i = 0; i < count; ++i) keeper_.drop(*slot.file, *pieces[i]);
+}
+
+// As a write would; once for all of a pass.
+void PagecacheLane::mark_changed(File& file) {
+  if (changed_ == &file) return;
+  changed_ = &file;
+  const Result<int> fd = file.descriptor(Way::buffered);
+  if (fd.ok()) keeper_.storage().mark_changed(*fd);
 }
 
 void PagecacheLane::submit(const Task& task) {
@@ -161,10 +177,11 @@ void PagecacheLane::fetch_waiting() {
     Slot& slot = slots_[index];
     if (slot.task.patient) bring_pieces(slot);
     slot.status = start(slot);
-    (slot.status.ok() ? launching_ : done_).push_back(index);
+    (slot.status.ok() ? launches_[static_cast<unsigned>(slot.task.op)].slots : done_).push_back(index);
   }
   waiting_.clear();
-  launch();
+  launch(Op::read);
+  launch(Op::write);
 }
 
 bool PagecacheLane::reap(bool wait) {
@@ -223,12 +240,13 @@ Completion PagecacheLane::completion_of(const Slot& slot) const {
           .way = slot.task.chunk.way};
 }
 
-Status PagecacheLane::copy_now() {
+Status PagecacheLane::copy_now(Op op) {
+  std::vector<Copy>& copies = launches_[static_cast<unsigned>(op)].copies;
   Status status;
-  for (const Copy& copy : copies_of_slots_) {
-    if (status.ok()) status = copies_->copy_and_wait(copy, Direction::to_device);
+  for (const Copy& copy : copies) {
+    if (status.ok()) status = copies_->copy_and_wait(copy, direction_of(op));
   }
-  copies_of_slots_.clear();
+  copies.clear();
   return status;
 }
 
@@ -243,7 +261,7 @@ Completion PagecacheLane::run(const Task& task) {
     begin_pass();
     slot.status = start(slot);
     if (slot.status.ok()) {
-      slot.status = copy_now();
+      slot.status = copy_now(task.op);
       begin_pass();
       if (slot.status.ok()) verify(slot);
       else broken_ = true;

@@ -1,6 +1,6 @@
-// Chunks whose pages are kept: the device's DMA engine fetches them out of the page cache. Only when it has, and the
-// pages turn out to have been the file's all the while, do they count as read; else the chunk is refused with ESTALE,
-// and bounced by whoever asked.
+// Chunks whose pages are kept: the device's DMA engine fetches them out of the page cache, or puts them there. Only
+// when it has, and the pages turn out to have been the file's all the while, do they count as moved; else the chunk is
+// refused with ESTALE, and bounced by whoever asked.
 #pragma once
 
 #include <vector>
@@ -41,17 +41,18 @@ class PagecacheLane final : public Lane {
   PagecacheLane(PageKeeper& keeper, const LaneOptions& options);
   bool take_pieces(Slot& slot);
   void release_pieces(Slot& slot);
-  void begin_pass() { ended_ = nullptr; }
+  void begin_pass() { ended_ = changed_ = nullptr; }
   std::uint64_t end_of(File& file);
   void find_copies(Slot& slot);
   Status start(Slot& slot);
-  void launch();
+  void launch(Op op);
   void verify(Slot& slot);
+  void mark_changed(File& file);
   void bring_pieces(const Slot& slot);
   void fetch_waiting();
   bool reap(bool wait);
   void land(unsigned marker, Status status);
-  Status copy_now();
+  Status copy_now(Op op);
   Completion completion_of(const Slot& slot) const;
 
   PageKeeper& keeper_;
@@ -62,11 +63,15 @@ class PagecacheLane final : public Lane {
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> waiting_;
   std::vector<std::uint32_t> copying_;
-  std::vector<Copy> copies_of_slots_;     // Found, and not launched yet:
-  std::vector<std::uint32_t> launching_;  // those of these slots.
+  struct Launch {                      // Found, and not begun yet:
+    std::vector<Copy> copies;          // those
+    std::vector<std::uint32_t> slots;  // of these.
+  };
+  Launch launches_[2];  // By Op.
   std::vector<std::uint32_t> done_;
-  const File* ended_ = nullptr;  // Whose end is known in this pass over slots,
-  std::uint64_t end_ = 0;        // and where it is.
+  const File* ended_ = nullptr;    // Whose end is known in this pass over slots,
+  std::uint64_t end_ = 0;          // and where it is.
+  const File* changed_ = nullptr;  // Whose time of change was set in this pass.
   bool broken_ = false;
 };
 

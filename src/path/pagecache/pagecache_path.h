@@ -1,5 +1,6 @@
-// The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them. What is not kept
-// (page_keeper.h), writes, and whatever changed under a transfer are bounced, and counted as such.
+// The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them; in files that live
+// in memory alone it writes to them as well. What is not kept (page_keeper.h), all other writes, and whatever changed
+// under a transfer are bounced, and counted as such.
 #pragma once
 
 #include "path/direct/bouncing_lane.h"
@@ -36,6 +37,7 @@ class PagecachePath final : public Path, private DirectTerms {
  private:
   Reason unfit(const Device& device, const Task& task) override;
   bool is_quicker_by_cpu(std::uint64_t size) const;
+  bool is_within(File& file, const Chunk& chunk) const;
   Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
   Reason late_reason() const override { return Reason::pages_went; }
