@@ -13,7 +13,7 @@ namespace {
 
 // Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
 constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
-constexpr unsigned kQueueDepth = 32;
+constexpr unsigned kQueueDepth = 64;
 constexpr std::uint64_t kQueueBytes = kQueueDepth * (kQueuedBytesMax + 4096);
 // Waking a thread takes as long as copying so much out of the page cache.
 constexpr std::uint64_t kShareBytes = 64u << 10;

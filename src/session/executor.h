@@ -74,7 +74,7 @@ class Executor {
   class Hand;
   struct Guest;
 
-  static constexpr unsigned kGrabMax = 16;  // Jobs that a thread takes from the line at once.
+  static constexpr unsigned kGrabMax = 32;  // Jobs that a thread takes from the line at once.
   static constexpr unsigned kGuestsMax = 4;
 
   // What a thread is given to do.
