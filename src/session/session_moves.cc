@@ -16,6 +16,11 @@ constexpr std::uint64_t kShareMin = 2u << 20;
 constexpr std::uint64_t kPartAlign = 2u << 20;   // Of a request that the tuner cuts.
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
+// Writers of one file queue up behind its inode's lock when the page cache takes part.
+bool is_one_writer_at_a_time(Op op, const Plan& plan, const Path& path) {
+  return op == Op::write && plan.middle_way() == Way::buffered && !path.is_direct();
+}
+
 }  // namespace
 
 Outcome Session::move(Checked& checked) {
@@ -80,7 +85,9 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, LanePool& 
     const std::uint64_t end = align_down(part.input.file_offset + choice.bytes, kPartAlign);
     if (choice.bytes < rest && end > part.input.file_offset) choice.bytes = end - part.input.file_offset;
     part.input.size = choice.bytes;
-    const Plan plan_of_part = plan_for(part, chunk_for(part));
+    // Hands run dry together where chunks are many.
+    const std::uint64_t chunk = chunk_for(part);
+    const Plan plan_of_part = plan_for(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     Transfer transfer(part.input, plan_of_part, pool);
     workers_.run(transfer, std::min(choice.hands, hands_for(part, plan_of_part)) - 1, checked.memory.device);
@@ -98,20 +105,17 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, LanePool& 
   return outcome;
 }
 
-// Writers of one file queue up behind its inode's lock when the page cache takes part.
 bool Session::is_tuned(const Checked& checked, const Plan& plan) const {
-  const bool one_writer_at_a_time = checked.input.op == Op::write && plan.middle_way() == Way::buffered;
-  return !checked.approach.in_cache && !checked.path->is_direct() && !one_writer_at_a_time &&
-         checked.path->id() != PathId::null;
+  return !checked.approach.in_cache && !checked.path->is_direct() && checked.path->id() != PathId::null &&
+         !is_one_writer_at_a_time(checked.input.op, plan, *checked.path);
 }
 
 unsigned Session::hands_for(const Checked& checked, const Plan& plan) const {
   const TransferInput& input = checked.input;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
-  const bool one_writer_at_a_time =
-      input.op == Op::write && plan.middle_way() == Way::buffered && !checked.path->is_direct();
-  const std::uint64_t most = one_writer_at_a_time ? 2 : config_.workers + std::uint64_t{1};
+  const std::uint64_t most =
+      is_one_writer_at_a_time(input.op, plan, *checked.path) ? 2 : config_.workers + std::uint64_t{1};
   const std::uint64_t shares =
       config_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / config_.share_min, 1);
   return static_cast<unsigned>(std::min<std::uint64_t>(

@@ -1,109 +1,112 @@
 #include "session/tuner.h"
 
-#include <algorithm>
 #include <bit>
 
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kPart = std::uint64_t{32} << 20;  // Moved by one choice while others are still to be tried.
-constexpr std::uint32_t kTriesEach = 3;
+// Moved by one choice while others are still to be tried. Each part ends with hands that wait for the last one, many
+// hands longer than few: a part must be so large that this hardly counts, as it hardly does in the whole request.
+constexpr std::uint64_t kPartMin = std::uint64_t{64} << 20;
+constexpr std::uint64_t kPartMax = std::uint64_t{128} << 20;
+constexpr std::uint32_t kTriesEach = 2;     // The better one counts, since what disturbs one makes it slower.
 constexpr double kMargin = 0.95;            // Another number of hands must cost less than this part of the present one.
-constexpr double kShift = 1.5;              // Costs that have changed by this factor say that something else has.
+constexpr double kShift = 1.5;              // Rates that have changed by this factor say that something else has,
+constexpr std::uint32_t kShiftParts = 3;    // where so many parts in a row do.
 constexpr std::uint32_t kLookAgain = 4096;  // Parts, after which it tries again in any case.
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// Up to the last class of sizes, requests of one class have parts of one size.
+constexpr std::uint64_t part_of(std::uint64_t size) { return std::clamp(std::bit_floor(size) / 8, kPartMin, kPartMax); }
 
 }  // namespace
 
 unsigned Tuner::index_of(const Kind& kind) {
-  const unsigned size = std::min(static_cast<unsigned>(std::bit_width(kind.size >> 20)), kSizes - 1);
-  return (static_cast<unsigned>(kind.op) * 2 + static_cast<unsigned>(kind.way)) * kSizes + size;
+  return (static_cast<unsigned>(kind.op) * 2 + static_cast<unsigned>(kind.way)) * kSizeClasses + size_class(kind.size);
 }
 
-// The step of all hands; where their number is no power of two, the last step is cut.
-unsigned Tuner::top() const {
-  return std::min(static_cast<unsigned>(std::bit_width(std::max(hands_max_, 1u) - 1)), kSteps - 1);
+unsigned Tuner::last_step() const { return std::min(static_cast<unsigned>(std::bit_width(hands_max_)), kSteps) - 1; }
+
+unsigned Tuner::step_of(unsigned hands) const {
+  return static_cast<unsigned>(std::bit_width(hands_max_) - std::bit_width(hands));
 }
 
-unsigned Tuner::hands_at(unsigned step) const { return std::min(1u << step, std::max(hands_max_, 1u)); }
-
-std::uint32_t Tuner::median(const Spot& spot, unsigned step) {
-  std::array<std::uint32_t, 3> values;
-  for (unsigned i = 0; i < 3; ++i) values[i] = spot.costs[step][i].load(std::memory_order_relaxed);
-  std::sort(values.begin(), values.end());
-  return values[1];
-}
-
-// The best one first, then its neighbours; kSteps where all have been tried.
-unsigned Tuner::next_trial(const Spot& spot, unsigned best) const {
-  const auto is_open = [&](unsigned step) { return spot.tries[step].load(std::memory_order_relaxed) < kTriesEach; };
-  if (is_open(best)) return best;
-  if (best > 0 && is_open(best - 1)) return best - 1;
-  if (best < top() && is_open(best + 1)) return best + 1;
+// The one in use first, then fewer hands, then more; kSteps where all have been tried.
+unsigned Tuner::next_trial(const Spot& spot) const {
+  const unsigned best = spot.best.load(kRelaxed);
+  for (const unsigned step : {best, best + 1, best - 1}) {
+    if (step <= last_step() && spot.tries[step].load(kRelaxed) < kTriesEach) return step;  // Below none is a large one.
+  }
   return kSteps;
 }
 
 Tuner::Choice Tuner::choose(const Kind& kind, std::uint64_t bytes) {
-  Spot& spot = spots_[index_of(kind)];
-  std::uint32_t best = spot.best.load(std::memory_order_relaxed);
-  if (best > top()) best = top();
-  if (spot.settled.load(std::memory_order_relaxed)) return {hands_at(best), bytes, false};
-  const unsigned step = next_trial(spot, best);
-  if (step == kSteps) return {hands_at(best), bytes, false};
+  const Spot& spot = spots_[index_of(kind)];
+  const unsigned step = spot.settled.load(kRelaxed) ? kSteps : next_trial(spot);
+  if (step == kSteps) return {hands_at(spot.best.load(kRelaxed)), bytes, false};
   // The rest is another part only where it is worth being one.
-  return {hands_at(step), bytes < 2 * kPart ? bytes : kPart, true};
+  const std::uint64_t part = part_of(kind.size);
+  return {hands_at(step), bytes < 2 * part ? bytes : part, true};
 }
 
 void Tuner::learn(const Kind& kind, const Choice& choice, const Cost& cost) {
   if (cost.bytes < (1u << 20)) return;
   Spot& spot = spots_[index_of(kind)];
-  const double nanoseconds = static_cast<double>(cost.wall_ns) + cpu_weight_ * static_cast<double>(cost.cpu_ns);
-  const double each = nanoseconds / (static_cast<double>(cost.bytes) / (1u << 20));
-  const auto value = static_cast<std::uint32_t>(std::clamp(each, 1.0, 4e9));
-  const unsigned step = std::min(static_cast<unsigned>(std::bit_width(std::max(choice.hands, 1u) - 1)), top());
-  if (choice.trial) {
-    const std::uint32_t number = spot.tries[step].fetch_add(1, std::memory_order_relaxed);
-    spot.costs[step][number % 3].store(value, std::memory_order_relaxed);
-    settle(spot);
-    return;
-  }
-  const std::uint32_t since = spot.since.fetch_add(1, std::memory_order_relaxed) + 1;
-  const double known = median(spot, step);
-  const bool shifted = known > 0 && (value > known * kShift || value < known / kShift);
-  // One odd part is no shift: it takes as many as a trial does.
-  if (shifted) spot.costs[step][since % 3].store(value, std::memory_order_relaxed);
-  const double now_known = median(spot, step);
-  const bool has_shifted = known > 0 && (now_known > known * kShift || now_known < known / kShift);
-  if (!has_shifted && since < kLookAgain) return;
-  for (auto& tries : spot.tries) tries.store(0, std::memory_order_relaxed);
-  spot.since.store(0, std::memory_order_relaxed);
-  spot.settled.store(false, std::memory_order_relaxed);
+  const double milliseconds =
+      (static_cast<double>(cost.wall_ns) + cpu_weight_ * static_cast<double>(cost.cpu_ns)) / 1e6;
+  const double each = static_cast<double>(cost.bytes) / std::max(milliseconds, 1e-6);
+  const auto rate = static_cast<std::uint32_t>(std::clamp(each, 1.0, 4e9));
+  const bool settled = spot.settled.load(kRelaxed);
+  // What others began before it was settled, or was not any more, tells nothing now.
+  if (choice.trial && !settled) learn_trial(spot, step_of(choice.hands), rate);
+  if (!choice.trial && settled) watch(spot, rate);
 }
 
-// Moves to the better neighbour, if there is one; else this is it.
-void Tuner::settle(Spot& spot) {
-  std::uint32_t best = std::min(spot.best.load(std::memory_order_relaxed), std::uint32_t{top()});
-  if (next_trial(spot, best) != kSteps) return;
-  const double known = median(spot, best);
-  std::uint32_t better = best;
-  double least = known * kMargin;
-  for (const unsigned step : {best - 1, best + 1}) {
-    if (step > top()) continue;  // Also the one below none.
-    const double cost = median(spot, step);
-    if (cost >= least) continue;
-    least = cost;
-    better = step;
+// Once all are tried: goes on from the better neighbour, if there is one; else this is it.
+void Tuner::learn_trial(Spot& spot, unsigned step, std::uint32_t rate) const {
+  if (rate > spot.rates[step].load(kRelaxed)) spot.rates[step].store(rate, kRelaxed);
+  spot.tries[step].fetch_add(1, kRelaxed);
+  while (next_trial(spot) == kSteps) {
+    const unsigned best = spot.best.load(kRelaxed);
+    const unsigned better = better_than(spot, best);
+    spot.best.store(better, kRelaxed);
+    if (better != best) continue;
+    for (auto* number : {&spot.usual, &spot.odd, &spot.since}) number->store(0, kRelaxed);
+    spot.settled.store(true, kRelaxed);
+    return;
   }
-  spot.best.store(better, std::memory_order_relaxed);
-  if (better == best) {
-    spot.since.store(0, std::memory_order_relaxed);
-    spot.settled.store(true, std::memory_order_relaxed);
+}
+
+unsigned Tuner::better_than(const Spot& spot, unsigned step) const {
+  unsigned better = step;
+  double most = spot.rates[step].load(kRelaxed) / kMargin;
+  for (const unsigned other : {step + 1, step - 1}) {
+    if (other > last_step() || spot.rates[other].load(kRelaxed) <= most) continue;
+    most = spot.rates[other].load(kRelaxed);
+    better = other;
   }
+  return better;
+}
+
+// Whole requests go faster than the parts that settled it, so they are compared with one another.
+void Tuner::watch(Spot& spot, std::uint32_t rate) {
+  const std::uint32_t since = spot.since.fetch_add(1, kRelaxed) + 1;
+  const double usual = spot.usual.load(kRelaxed);
+  if (usual == 0) spot.usual.store(rate, kRelaxed);
+  const bool is_odd = usual != 0 && (rate > usual * kShift || rate < usual / kShift);
+  if (!is_odd && spot.odd.load(kRelaxed) != 0) spot.odd.store(0, kRelaxed);
+  const bool has_shifted = is_odd && spot.odd.fetch_add(1, kRelaxed) + 1 >= kShiftParts;
+  if (!has_shifted && since < kLookAgain) return;
+  for (unsigned step = 0; step < kSteps; ++step) {
+    spot.rates[step].store(0, kRelaxed);
+    spot.tries[step].store(0, kRelaxed);
+  }
+  spot.settled.store(false, kRelaxed);
 }
 
 Tuner::Finding Tuner::finding(const Kind& kind) const {
-  const Spot& known = spot(kind);
-  const std::uint32_t best = std::min(known.best.load(std::memory_order_relaxed), std::uint32_t{top()});
-  return {hands_at(best), known.settled.load(std::memory_order_relaxed), static_cast<double>(median(known, best))};
+  const Spot& spot = spots_[index_of(kind)];
+  return {hands_at(spot.best.load(kRelaxed)), spot.settled.load(kRelaxed)};
 }
 
 }  // namespace penstock::core

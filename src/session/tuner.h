@@ -1,14 +1,17 @@
 // How many hands a large request gets, found out by trying: for each direction, way and size of request, the number
-// that costs least, in time and, by the policy's weight, in CPU. Starts with all workers, tries fewer and more, and
-// stays where neither is better by a margin; looks again when costs have shifted, or after a long while. While it
-// tries, a request is moved in parts, so that a few hundred megabytes settle it. Thread-safe; takes no lock.
+// that costs least, in time and, by the policy's weight, in CPU. Starts with all workers, tries half as many and
+// twice as many, and stays where neither is better by a margin; looks again when costs have shifted, or after a long
+// while. While it tries, a request is moved in parts, so that a few hundred megabytes settle it. Thread-safe; takes
+// no lock.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 
 #include "base/io.h"
+#include "base/size_class.h"
 
 namespace penstock::core {
 
@@ -32,42 +35,43 @@ class Tuner {
     bool trial = false;
   };
 
-  Tuner(unsigned hands_max, double cpu_weight) : hands_max_(hands_max), cpu_weight_(cpu_weight) {}
+  Tuner(unsigned hands_max, double cpu_weight) : hands_max_(std::max(hands_max, 1u)), cpu_weight_(cpu_weight) {}
 
   Choice choose(const Kind& kind, std::uint64_t bytes);
   void learn(const Kind& kind, const Choice& choice, const Cost& cost);
-  // What is settled on now, and whether by measurement.
+  // What is in use now, and whether trials have settled it.
   struct Finding {
     unsigned hands = 0;
     bool settled = false;
-    double cost_ns = 0;  // A mebibyte; 0 where nothing was measured.
   };
   Finding finding(const Kind& kind) const;
 
  private:
-  static constexpr unsigned kSizes = 12;
-  static constexpr unsigned kSteps = 9;  // One hand, two, four, ... 256.
+  static constexpr unsigned kSteps = 9;  // All hands, half of them, a quarter ...
 
   struct Spot {
-    // Nanoseconds a mebibyte by step, the median of the last three; and how often each was tried.
-    std::array<std::array<std::atomic<std::uint32_t>, 3>, kSteps> costs{};
+    // Bytes that a millisecond of cost moved, by step, the most seen in trials; and how often each was tried.
+    std::array<std::atomic<std::uint32_t>, kSteps> rates{};
     std::array<std::atomic<std::uint32_t>, kSteps> tries{};
-    std::atomic<std::uint32_t> best{UINT32_MAX};  // The step in use.
-    std::atomic<std::uint32_t> since{0};          // Parts moved since it was settled.
+    std::atomic<std::uint32_t> best{0};  // The step in use.
     std::atomic<bool> settled{false};
+    std::atomic<std::uint32_t> usual{0};  // The rate of the first part after that; 0 before it.
+    std::atomic<std::uint32_t> odd{0};    // Parts in a row that are far from it.
+    std::atomic<std::uint32_t> since{0};  // Parts since it was settled.
   };
 
-  const Spot& spot(const Kind& kind) const { return spots_[index_of(kind)]; }
   static unsigned index_of(const Kind& kind);
-  unsigned top() const;
-  unsigned hands_at(unsigned step) const;
-  static std::uint32_t median(const Spot& spot, unsigned step);
-  unsigned next_trial(const Spot& spot, unsigned best) const;
-  void settle(Spot& spot);
+  unsigned last_step() const;
+  unsigned hands_at(unsigned step) const { return hands_max_ >> step; }
+  unsigned step_of(unsigned hands) const;
+  unsigned next_trial(const Spot& spot) const;
+  void learn_trial(Spot& spot, unsigned step, std::uint32_t rate) const;
+  unsigned better_than(const Spot& spot, unsigned step) const;
+  static void watch(Spot& spot, std::uint32_t rate);
 
   const unsigned hands_max_;
   const double cpu_weight_;
-  std::array<Spot, 2 * 2 * kSizes> spots_;
+  std::array<Spot, 2 * 2 * kSizeClasses> spots_;
 };
 
 }  // namespace penstock::core

@@ -4,95 +4,207 @@
 
 #include <cmath>
 #include <functional>
+#include <random>
+#include <vector>
 
 namespace penstock::core {
 namespace {
 
 constexpr std::uint64_t kMebibyte = 1u << 20;
-const Tuner::Kind kKind{Op::read, Way::buffered, 4096 * kMebibyte};
+constexpr std::uint64_t kRequest = 4096 * kMebibyte;
+constexpr double kBalanced = 0.1;  // The weight of CPU.
+const Tuner::Kind kKind{Op::read, Way::buffered, kRequest};
 
-// A machine on which a mebibyte takes so long with so many hands.
+// A machine on which a part takes the time of its bytes, and then some until the last hand is done.
 struct Machine {
-  std::function<double(unsigned hands)> wall_ns;
-  std::function<double(unsigned hands)> cpu_ns = [](unsigned) { return 100'000.0; };
+  std::function<double(unsigned hands)> gigabytes_a_second;
+  double barrier_ns = 0;  // For each hand.
+  double noise = 0;       // A part takes up to this much longer.
+  double cpu_ns_a_mib = 1e5;
 };
 
-// Moves `bytes` by the tuner's choices; returns how many bytes were trials.
-std::uint64_t move(Tuner& tuner, const Machine& machine, std::uint64_t bytes, const Tuner::Kind& kind = kKind) {
-  std::uint64_t tried = 0;
-  while (bytes > 0) {
-    const Tuner::Choice choice = tuner.choose(kind, bytes);
-    const double mebibytes = static_cast<double>(choice.bytes) / kMebibyte;
-    tuner.learn(kind, choice,
-                {choice.bytes, static_cast<std::uint64_t>(machine.wall_ns(choice.hands) * mebibytes),
-                 static_cast<std::uint64_t>(machine.cpu_ns(choice.hands) * mebibytes)});
-    if (choice.trial) tried += choice.bytes;
-    bytes -= choice.bytes;
+class TunerTest : public testing::Test {
+ protected:
+  // Moves a request by the tuner's choices, and counts.
+  void move(Tuner& tuner, const Machine& machine, std::uint64_t bytes = kRequest, const Tuner::Kind& kind = kKind) {
+    while (bytes > 0) {
+      const Tuner::Choice choice = tuner.choose(kind, bytes);
+      const double work_ns = static_cast<double>(choice.bytes) / machine.gigabytes_a_second(choice.hands);
+      const double wall_ns = (work_ns + machine.barrier_ns * choice.hands) * (1 + machine.noise * chance_(random_));
+      const double cpu_ns = machine.cpu_ns_a_mib * static_cast<double>(choice.bytes) / kMebibyte;
+      tuner.learn(kind, choice,
+                  {choice.bytes, static_cast<std::uint64_t>(wall_ns), static_cast<std::uint64_t>(cpu_ns)});
+      if (choice.trial) tried_ += choice.bytes;
+      bytes -= choice.bytes;
+      ++parts_;
+    }
   }
-  return tried;
+
+  std::mt19937 random_{20261121};
+  std::uniform_real_distribution<double> chance_{0, 1};
+  std::uint64_t tried_ = 0;
+  std::uint64_t parts_ = 0;
+};
+
+// More than eight hands stand in one another's way.
+double link_bound(unsigned hands) { return std::min(7.5 * hands, 51.0) * std::pow(std::min(8.0 / hands, 1.0), 0.4); }
+double cpu_bound(unsigned hands) { return 3.0 * hands; }
+double one_is_best(unsigned hands) { return 10.0 / std::sqrt(hands); }
+double four_are_best(unsigned hands) { return 12.0 / (1 + std::abs(std::log2(hands / 4.0))); }
+double all_the_same(unsigned) { return 20.0; }
+
+struct World {
+  const char* name;
+  double (*gigabytes_a_second)(unsigned);
+  unsigned hands_max;
+  unsigned best;
+  std::uint64_t mebibytes;  // Of trials, at most.
+};
+
+class WorldTest : public TunerTest, public testing::WithParamInterface<World> {};
+
+TEST_P(WorldTest, TheBestHandsAreFoundWithinAFewHundredMebibytesAndKept) {
+  const World& world = GetParam();
+  for (unsigned round = 0; round < 50; ++round) {
+    Tuner tuner(world.hands_max, kBalanced);
+    const Machine machine{world.gigabytes_a_second, 20'000, 0.2};
+    tried_ = 0;
+    move(tuner, machine);
+    ASSERT_TRUE(tuner.finding(kKind).settled);
+    ASSERT_EQ(tuner.finding(kKind).hands, world.best);
+    ASSERT_LE(tried_, world.mebibytes * kMebibyte);
+    for (parts_ = 0; parts_ < 10'000;) {
+      move(tuner, machine);
+      ASSERT_EQ(tuner.finding(kKind).hands, world.best) << "after " << parts_ << " parts of round " << round;
+    }
+  }
 }
 
-TEST(TunerTest, AllHandsWhereMoreAreFaster) {
-  Tuner tuner(8, 0.02);
-  const Machine machine{[](unsigned hands) { return 120'000.0 / hands; }};
-  EXPECT_LE(move(tuner, machine, 4096 * kMebibyte), 400 * kMebibyte);
+INSTANTIATE_TEST_SUITE_P(
+    , WorldTest,
+    testing::Values(World{"LinkBound9", link_bound, 9, 9, 512}, World{"LinkBound16", link_bound, 16, 8, 768},
+                    World{"CpuBound", cpu_bound, 16, 16, 512}, World{"CpuBound9", cpu_bound, 9, 9, 512},
+                    World{"FourAreBest", four_are_best, 16, 4, 1024}, World{"OneIsBest", one_is_best, 8, 1, 1024}),
+    [](const auto& suite) { return std::string(suite.param.name); });
+
+// As measured: 8 hands are the best of 16, and 4 seem better where a part ends before it has begun.
+TEST_F(TunerTest, FewerHandsAreNotPreferredForWhatAPartCostsAtItsEnd) {
+  for (const double barrier_ns : {0.0, 50'000.0, 150'000.0}) {
+    Tuner tuner(16, kBalanced);
+    move(tuner, {link_bound, barrier_ns});
+    EXPECT_EQ(tuner.finding(kKind).hands, 8u) << barrier_ns;
+  }
+}
+
+TEST_F(TunerTest, NeitherNoiseNorALookFromTimeToTimeMakesItChangeItsMind) {
+  Tuner tuner(16, kBalanced);
+  move(tuner, {all_the_same, 0, 0.04});
+  for (parts_ = tried_ = 0; parts_ < 10'000;) {
+    move(tuner, {all_the_same, 0, 0.04});
+    ASSERT_EQ(tuner.finding(kKind).hands, 16u);
+  }
+  EXPECT_LE(tried_, 2u * 512 * kMebibyte);  // Two looks.
+}
+
+// It pays for memory and for threads.
+TEST_F(TunerTest, AFirstPartThatTakesMuchLongerDoesNotCount) {
+  Tuner tuner(8, kBalanced);
+  const Tuner::Choice first = tuner.choose(kKind, kRequest);
+  tuner.learn(kKind, first, {first.bytes, first.bytes * 100, 0});
+  move(tuner, {cpu_bound});
   EXPECT_EQ(tuner.finding(kKind).hands, 8u);
+}
+
+TEST_F(TunerTest, ATrialThatEndsAfterItIsSettledDoesNotCount) {
+  Tuner tuner(8, kBalanced);
+  move(tuner, {cpu_bound});
+  tuner.learn(kKind, {4, kRequest, true}, {kRequest, 1, 0});
+  EXPECT_EQ(tuner.finding(kKind).hands, 8u);
+}
+
+TEST_F(TunerTest, AHundredthThatIsOddIsNoShift) {
+  Tuner tuner(16, kBalanced);
+  move(tuner, {cpu_bound});
+  tried_ = 0;
+  for (unsigned i = 0; i < 1000; ++i) move(tuner, {cpu_bound, i % 100 == 99 ? 1e10 : 0});
+  EXPECT_EQ(tried_, 0u);
+}
+
+TEST_F(TunerTest, AShiftIsFollowed) {
+  Tuner tuner(8, kBalanced);
+  move(tuner, {cpu_bound});
+  ASSERT_EQ(tuner.finding(kKind).hands, 8u);
+  for (unsigned i = 0; i < 5; ++i) move(tuner, {one_is_best});
+  EXPECT_EQ(tuner.finding(kKind).hands, 1u);
   EXPECT_TRUE(tuner.finding(kKind).settled);
+  for (unsigned i = 0; i < 5; ++i) move(tuner, {cpu_bound});
+  EXPECT_EQ(tuner.finding(kKind).hands, 8u);
 }
 
-TEST(TunerTest, FewerWhereMoreStandInOneAnothersWay) {
-  Tuner tuner(16, 0.02);
-  const Machine machine{[](unsigned hands) { return 100'000.0 * (1 + std::abs(std::log2(hands) - 1)); }};
-  (void)move(tuner, machine, 2048 * kMebibyte);
-  EXPECT_EQ(tuner.finding(kKind).hands, 2u);
+// Too little for a shift, so that it is found by looking again.
+TEST_F(TunerTest, ASmallChangeIsFoundAfterAWhile) {
+  Tuner tuner(8, kBalanced);
+  move(tuner, {link_bound});
+  for (unsigned i = 0; i < 4200; ++i) move(tuner, {[](unsigned hands) { return hands == 8 ? 40.0 : 50.0; }});
+  EXPECT_EQ(tuner.finding(kKind).hands, 4u);
 }
 
-TEST(TunerTest, ThePolicySaysWhatCpuIsWorth) {
-  const Machine machine{[](unsigned hands) { return 100'000.0 / hands; },
-                        [](unsigned hands) { return 50'000.0 * std::sqrt(hands); }};
+TEST_F(TunerTest, ThePolicySaysWhatCpuIsWorth) {
+  const auto cost = [](unsigned hands, Tuner& tuner, const Tuner::Choice& choice) {
+    const double mebibytes = static_cast<double>(choice.bytes) / kMebibyte;
+    tuner.learn(kKind, choice,
+                {choice.bytes, static_cast<std::uint64_t>(mebibytes * 100'000 / hands),
+                 static_cast<std::uint64_t>(mebibytes * 50'000 * std::sqrt(hands))});
+  };
   Tuner hasty(8, 0.02), thrifty(8, 4);
-  (void)move(hasty, machine, 2048 * kMebibyte);
-  (void)move(thrifty, machine, 2048 * kMebibyte);
+  for (Tuner* tuner : {&hasty, &thrifty}) {
+    while (!tuner->finding(kKind).settled) {
+      const Tuner::Choice choice = tuner->choose(kKind, kRequest);
+      cost(choice.hands, *tuner, choice);
+    }
+  }
   EXPECT_EQ(hasty.finding(kKind).hands, 8u);
   EXPECT_EQ(thrifty.finding(kKind).hands, 1u);
 }
 
-TEST(TunerTest, NoiseDoesNotMakeItChangeItsMind) {
-  Tuner tuner(8, 0.02);
-  unsigned turn = 0;
-  const Machine machine{[&](unsigned) { return 100'000.0 * (++turn % 2 == 0 ? 1.03 : 1.0); }};
-  (void)move(tuner, machine, 1024 * kMebibyte);
-  const unsigned settled = tuner.finding(kKind).hands;
-  for (unsigned i = 0; i < 1000; ++i) {
-    (void)move(tuner, machine, 64 * kMebibyte);
-    ASSERT_EQ(tuner.finding(kKind).hands, settled);
+TEST_F(TunerTest, NoTwoTrialsAreOfNearlyTheSameHands) {
+  Tuner tuner(9, kBalanced);
+  std::vector<unsigned> tried;
+  while (!tuner.finding(kKind).settled) {
+    const Tuner::Choice choice = tuner.choose(kKind, kRequest);
+    tried.push_back(choice.hands);
+    tuner.learn(kKind, choice, {choice.bytes, choice.bytes * choice.hands, 0});
   }
+  EXPECT_EQ(tried, (std::vector<unsigned>{9, 9, 4, 4, 2, 2, 1, 1}));
 }
 
-TEST(TunerTest, AShiftIsNoticed) {
-  Tuner tuner(8, 0.02);
-  (void)move(tuner, {[](unsigned hands) { return 100'000.0 / hands; }}, 1024 * kMebibyte);
-  ASSERT_EQ(tuner.finding(kKind).hands, 8u);
-  const Machine busy{[](unsigned hands) { return 100'000.0 * hands; }};
-  for (unsigned i = 0; i < 40; ++i) (void)move(tuner, busy, 64 * kMebibyte);
-  EXPECT_EQ(tuner.finding(kKind).hands, 1u);
+TEST_F(TunerTest, PartsGrowWithTheRequestAndSmallRequestsAreTriedWhole) {
+  const auto part_of = [](std::uint64_t mebibytes) {
+    Tuner tuner(8, kBalanced);
+    return tuner.choose({Op::read, Way::direct, mebibytes * kMebibyte}, mebibytes * kMebibyte).bytes / kMebibyte;
+  };
+  EXPECT_EQ(part_of(8), 8u);
+  EXPECT_EQ(part_of(127), 127u);
+  EXPECT_EQ(part_of(128), 64u);
+  EXPECT_EQ(part_of(1000), 64u);
+  EXPECT_EQ(part_of(1024), 128u);
+  EXPECT_EQ(part_of(100'000), 128u);
 }
 
-TEST(TunerTest, SizesAndDirectionsAreTunedApart) {
-  Tuner tuner(8, 0.02);
+TEST_F(TunerTest, SizesAndDirectionsAreTunedApart) {
+  Tuner tuner(8, kBalanced);
   const Tuner::Kind small{Op::write, Way::direct, 4 * kMebibyte};
-  (void)move(tuner, {[](unsigned hands) { return 100'000.0 / hands; }}, 1024 * kMebibyte);
-  for (unsigned i = 0; i < 50; ++i) {
-    (void)move(tuner, {[](unsigned hands) { return 10'000.0 * hands; }}, 4 * kMebibyte, small);
-  }
+  move(tuner, {cpu_bound});
+  for (unsigned i = 0; i < 50; ++i) move(tuner, {one_is_best}, 4 * kMebibyte, small);
   EXPECT_EQ(tuner.finding(kKind).hands, 8u);
   EXPECT_EQ(tuner.finding(small).hands, 1u);
 }
 
-TEST(TunerTest, OneHandIsNoChoice) {
-  Tuner tuner(1, 0.1);
-  (void)move(tuner, {[](unsigned) { return 1.0; }}, 512 * kMebibyte);
+TEST_F(TunerTest, OneHandIsNoChoice) {
+  Tuner tuner(1, kBalanced);
+  move(tuner, {cpu_bound});
   EXPECT_EQ(tuner.finding(kKind).hands, 1u);
+  EXPECT_TRUE(tuner.finding(kKind).settled);
 }
 
 }  // namespace

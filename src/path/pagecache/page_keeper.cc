@@ -33,6 +33,7 @@ constexpr double kSmallCost = 400;
 constexpr double kSmallCostPerMebibyte = 105'000;
 // Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
 // may meet that.
+constexpr double kStall = 0.02;  // What others wait, of the time it takes.
 constexpr std::uint32_t kSmallRequestsApart = 256;
 constexpr auto kSmallOrdersApart = 16ms;
 // A piece that could not be had is tried again when it would have saved so many times its price.
@@ -110,11 +111,6 @@ KeptFile* PageKeeper::find_or_make(File& file, Device& device, bool writable) {
 // ---- What it is worth ----------------------------------------------------------------------------------------------
 
 // Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
-unsigned PageKeeper::size_class(std::uint64_t request) {
-  const auto width = static_cast<unsigned>(std::bit_width(request >> 20));
-  return std::min(width, kSizeClasses - 1);
-}
-
 double PageKeeper::bounce_cost(const Stretch& request) const {
   if (request.op == Op::write) return kWriteCost;
   const std::uint64_t measured = bounce_costs_[size_class(request.size)].load(std::memory_order_relaxed);
@@ -131,10 +127,10 @@ std::int64_t PageKeeper::saving(std::uint64_t bytes, const Stretch& request, boo
 }
 
 // Of a large request, the pieces are registered while earlier ones are fetched: time that overlaps is not paid. A small
-// one does not wait at all.
+// one does not wait itself.
 std::int64_t PageKeeper::premium(std::uint64_t bytes, bool small) const {
   const double cost = mebibytes(kPiece) * static_cast<double>(register_cost_.load(std::memory_order_relaxed));
-  const double waiting = small ? 0 : std::max(cost - mebibytes(bytes) * kDmaCost, 0.0);
+  const double waiting = small ? kStall * cost : std::max(cost - mebibytes(bytes) * kDmaCost, 0.0);
   return static_cast<std::int64_t>(waiting + rules_.cpu_weight * cost);
 }
 

@@ -20,6 +20,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/size_class.h"
 #include "device/device.h"
 #include "path/path.h"
 #include "storage/file.h"
@@ -133,8 +134,6 @@ class PageKeeper {
   const KeepRules& rules() const { return rules_; }
 
  private:
-  static constexpr unsigned kSizeClasses = 12;
-
   struct Place {
     KeptFile* file = nullptr;
     KeptPiece* piece = nullptr;
@@ -145,7 +144,6 @@ class PageKeeper {
     PageMapping mapping;
   };
 
-  static unsigned size_class(std::uint64_t request);
   double bounce_cost(const Stretch& request) const;
   std::int64_t saving(std::uint64_t bytes, const Stretch& request, bool small) const;
   std::int64_t premium(std::uint64_t bytes, bool small) const;

@@ -1,0 +1,17 @@
+// Requests by size, for what is measured of each size apart: by the tuner, and by the keeper of pages.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace penstock::core {
+
+// Twelve classes: less than a mebibyte, then one for each power of two, the last for a gibibyte and more.
+constexpr unsigned kSizeClasses = 12;
+
+constexpr unsigned size_class(std::uint64_t bytes) {
+  return std::min(static_cast<unsigned>(std::bit_width(bytes >> 20)), kSizeClasses - 1);
+}
+
+}  // namespace penstock::core
