@@ -12,6 +12,8 @@ using namespace cuda;
 
 constexpr unsigned kLooksBeforeSleep = 64;       // About 15 microseconds on an H200 machine.
 constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds: then somebody else has the GPU.
+constexpr unsigned kLooksForSignal = 1u << 11;   // Some 100 microseconds.
+constexpr unsigned kLooksToAnError = 256;        // A context that is lost signals nothing: the driver is asked.
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
@@ -29,18 +31,19 @@ CudaCopyQueue::~CudaCopyQueue() {
   const ContextScope scope(api_, device_.context());
   if (!scope.entered() || stream_ == nullptr) return;
   api_.cuStreamSynchronize(stream_);  // The host memory of its copies may be freed right after this.
-  for (const CUevent event : events_) api_.cuEventDestroy(event);
+  for (const Marker& marker : markers_) api_.cuEventDestroy(marker.event);
   api_.cuStreamDestroy(stream_);
+  if (signal_ != nullptr) device_.scatter().signals().give_back(*signal_);
 }
 
 Status CudaCopyQueue::open(unsigned markers) {
   return in_context("open a copy queue", [&] {
     CUresult result = open_stream();
-    events_.reserve(markers);
-    while (result == CUDA_SUCCESS && events_.size() < markers) {
+    markers_.reserve(markers);
+    while (result == CUDA_SUCCESS && markers_.size() < markers) {
       CUevent event = nullptr;
       result = api_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
-      if (result == CUDA_SUCCESS) events_.push_back(event);
+      if (result == CUDA_SUCCESS) markers_.push_back({.event = event});
     }
     return result;
   });
@@ -60,6 +63,7 @@ CUresult CudaCopyQueue::open_stream() {
 
 CUresult CudaCopyQueue::queue(const Copy& copy, Direction direction) {
   if (copy.size == 0) return CUDA_SUCCESS;
+  ends_with_signal_ = false;
   const CUdeviceptr on_device = address_of(copy.device_address);
   return direction == Direction::to_device ? api_.cuMemcpyHtoDAsync(on_device, copy.host, copy.size, stream_)
                                            : api_.cuMemcpyDtoHAsync(copy.host, on_device, copy.size, stream_);
@@ -83,11 +87,21 @@ Status CudaCopyQueue::copy_many(std::span<const Copy> copies, Direction directio
     while (result == CUDA_SUCCESS && !copies.empty()) {
       const auto some = copies.first(std::min(copies.size(), ScatterList::kPiecesMax));
       copies = copies.subspan(some.size());
-      if (device_.scatter().launch(stream_, some, direction)) continue;
+      if (scatter(some, direction)) continue;
       for (std::size_t i = 0; result == CUDA_SUCCESS && i < some.size(); ++i) result = queue(some[i], direction);
     }
     return result;
   });
+}
+
+bool CudaCopyQueue::scatter(std::span<const Copy> copies, Direction direction) {
+  CudaScatter& scatter = device_.scatter();
+  if (signal_ == nullptr) signal_ = scatter.signals().take(stream_);
+  const std::uint32_t number = std::max(sent_ + 1, 1u);
+  if (!scatter.launch(stream_, copies, direction, signal_, number)) return false;
+  ends_with_signal_ = signal_ != nullptr;
+  if (ends_with_signal_) sent_ = number;
+  return true;
 }
 
 Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
@@ -108,15 +122,30 @@ CUresult CudaCopyQueue::drain() {
 }
 
 Status CudaCopyQueue::record(unsigned marker) {
-  const CUevent event = event_of(marker);
-  return in_context("mark the GPU's progress", [&] { return api_.cuEventRecord(event, stream_); });
+  Marker& mark = marker_at(marker);
+  mark.number = ends_with_signal_ ? sent_ : 0;
+  if (mark.number != 0) return success();
+  return in_context("mark the GPU's progress", [&] { return api_.cuEventRecord(mark.event, stream_); });
+}
+
+// The driver is asked now and then, for a kernel that died signals nothing.
+Result<bool> CudaCopyQueue::signalled(std::uint32_t number) {
+  if (signal_->has_come(number)) return true;
+  if (++looks_ % kLooksToAnError != 0) return false;
+  const Status status = in_context("ask for the GPU's progress", [&] {
+    const CUresult result = api_.cuStreamQuery(stream_);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+  });
+  if (!status.ok()) return status;
+  return signal_->has_come(number);
 }
 
 Result<bool> CudaCopyQueue::reached(unsigned marker) {
-  const CUevent event = event_of(marker);
+  const Marker& mark = marker_at(marker);
+  if (mark.number != 0) return signalled(mark.number);
   bool done = true;
   const Status status = in_context("ask for the GPU's progress", [&] {
-    const CUresult result = api_.cuEventQuery(event);
+    const CUresult result = api_.cuEventQuery(mark.event);
     done = result != CUDA_ERROR_NOT_READY;
     return done ? result : CUDA_SUCCESS;
   });
@@ -124,22 +153,35 @@ Result<bool> CudaCopyQueue::reached(unsigned marker) {
   return done;
 }
 
-Status CudaCopyQueue::wait(unsigned marker, bool spin) {
-  const CUevent event = event_of(marker);
+// Who has to sleep after all does it on the marker's event, put behind all that the stream has by now.
+Status CudaCopyQueue::wait_for_signal(const Marker& mark, bool spin) {
+  for (unsigned i = 0; i < (spin ? kLooksForOneCopy : kLooksForSignal); ++i) {
+    if (signal_->has_come(mark.number)) return success();
+    relax();
+  }
   return in_context("wait for the GPU", [&] {
-    // Also a patient wait looks a few times first: being woken takes longer than a chunk's last copy.
-    CUresult result = api_.cuEventQuery(event);
-    for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && (spin || i < kLooksBeforeSleep); ++i) {
-      relax();
-      result = api_.cuEventQuery(event);
-    }
-    return result == CUDA_ERROR_NOT_READY ? api_.cuEventSynchronize(event) : result;
+    const CUresult result = api_.cuEventRecord(mark.event, stream_);
+    return result == CUDA_SUCCESS ? api_.cuEventSynchronize(mark.event) : result;
   });
 }
 
-CUevent CudaCopyQueue::event_of(unsigned marker) const {
-  PENSTOCK_INVARIANT(marker < events_.size());
-  return events_[marker];
+Status CudaCopyQueue::wait(unsigned marker, bool spin) {
+  const Marker& mark = marker_at(marker);
+  if (mark.number != 0) return wait_for_signal(mark, spin);
+  return in_context("wait for the GPU", [&] {
+    // Also a patient wait looks a few times first: being woken takes longer than a chunk's last copy.
+    CUresult result = api_.cuEventQuery(mark.event);
+    for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && (spin || i < kLooksBeforeSleep); ++i) {
+      relax();
+      result = api_.cuEventQuery(mark.event);
+    }
+    return result == CUDA_ERROR_NOT_READY ? api_.cuEventSynchronize(mark.event) : result;
+  });
+}
+
+CudaCopyQueue::Marker& CudaCopyQueue::marker_at(unsigned marker) {
+  PENSTOCK_INVARIANT(marker < markers_.size());
+  return markers_[marker];
 }
 
 }  // namespace penstock::core

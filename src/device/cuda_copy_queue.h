@@ -1,6 +1,6 @@
-// A stream of ours in one context, with events as its markers. CudaDevice opens them. Every call enters the context,
-// which costs about as much as a call itself: whoever has several things to do says so in one (copy_many,
-// copy_and_wait).
+// A stream of ours in one context. CudaDevice opens them. A marker is an event; behind a launch of many small copies it
+// is the number that the kernel signals, and then nobody asks the driver. Every call enters the context, which costs
+// about as much as a call itself: whoever has several things to do says so in one (copy_many, copy_and_wait).
 #pragma once
 
 #include <vector>
@@ -33,12 +33,24 @@ class CudaCopyQueue final : public CopyQueue {
   cuda::CUresult open_stream();
   cuda::CUresult queue(const Copy& copy, Direction direction);
   cuda::CUresult drain();
-  cuda::CUevent event_of(unsigned marker) const;
+  bool scatter(std::span<const Copy> copies, Direction direction);
+  Result<bool> signalled(std::uint32_t number);
+
+  struct Marker {
+    cuda::CUevent event = nullptr;
+    std::uint32_t number = 0;  // Of the signal; 0: the event.
+  };
+  Marker& marker_at(unsigned marker);
+  Status wait_for_signal(const Marker& mark, bool spin);
 
   CudaDevice& device_;
   const cuda::CudaApi& api_;
   cuda::CUstream stream_ = nullptr;
-  std::vector<cuda::CUevent> events_;
+  std::vector<Marker> markers_;
+  CudaSignals::Signal* signal_ = nullptr;  // From the first launch on, where there is one left.
+  std::uint32_t sent_ = 0;                 // The number of the last launch with a signal.
+  bool ends_with_signal_ = false;          // Nothing was queued behind it.
+  unsigned looks_ = 0;                     // That found no signal.
 };
 
 }  // namespace penstock::core

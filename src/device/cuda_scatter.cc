@@ -56,12 +56,15 @@ CUfunction CudaScatter::function() {
   if (tried_.load(std::memory_order_acquire)) return function_.load(std::memory_order_relaxed);
   const std::unique_lock lock(loading_, std::try_to_lock);
   if (!lock.owns_lock() || tried_.load(std::memory_order_relaxed)) return nullptr;
-  function_.store(load(), std::memory_order_relaxed);
+  const CUfunction found = load();
+  if (found != nullptr) (void)signals_.open();
+  function_.store(found, std::memory_order_relaxed);
   tried_.store(true, std::memory_order_release);
   return function_.load(std::memory_order_relaxed);
 }
 
-bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Direction direction) {
+bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Direction direction,
+                         const CudaSignals::Signal* signal, std::uint32_t number) {
   if (copies.size() < kPiecesMin || copies.size() > ScatterList::kPiecesMax) return false;
   std::size_t size_max = 1;
   for (const Copy& copy : copies) size_max = std::max(size_max, copy.size);
@@ -85,7 +88,9 @@ bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Directio
         direction == Direction::to_device ? ScatterPiece{there, here, copy.size} : ScatterPiece{here, there, copy.size};
   }
   const auto blocks = static_cast<unsigned>((size_max + kScatterBytesOfBlock - 1) / kScatterBytesOfBlock);
-  void* parameters[] = {&list};
+  ScatterEnd end;
+  if (signal != nullptr) end = {signal->word(), signal->counter(), number};
+  void* parameters[] = {&list, &end};
   return api_.cuLaunchKernel(kernel, static_cast<unsigned>(copies.size()), blocks, 1, kScatterThreads, 1, 1, 0, stream,
                              parameters, nullptr) == CUDA_SUCCESS;
 }

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <span>
 
-#include "device/cuda_api.h"
+#include "device/cuda_signals.h"
 #include "device/device.h"
 
 namespace penstock::core {
@@ -19,10 +19,14 @@ class CudaScatter {
   // Fewer than this are queued one by one in the time that a launch takes.
   static constexpr std::size_t kPiecesMin = 4;
 
-  CudaScatter(const cuda::CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal) {}
+  CudaScatter(const cuda::CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal), signals_(api) {}
 
   // False: nothing was queued. The context is the current one, and at most ScatterList::kPiecesMax copies are given.
-  bool launch(cuda::CUstream stream, std::span<const Copy> copies, Direction direction);
+  // The signal, where there is one, has the number when they are over.
+  bool launch(cuda::CUstream stream, std::span<const Copy> copies, Direction direction,
+              const CudaSignals::Signal* signal = nullptr, std::uint32_t number = 0);
+  // There are some from the first launch on.
+  CudaSignals& signals() { return signals_; }
 
  private:
   struct Range {
@@ -40,6 +44,7 @@ class CudaScatter {
   std::mutex loading_;
   std::atomic<bool> tried_{false};
   std::atomic<cuda::CUfunction> function_{nullptr};
+  CudaSignals signals_;
 };
 
 }  // namespace penstock::core

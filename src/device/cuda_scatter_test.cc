@@ -186,6 +186,53 @@ TEST_P(CudaScatterTest, ManyThreadsMeetTheKernelAtOnce) {
   for (unsigned i = 0; i < 8; ++i) EXPECT_EQ(arrived[i * 16 * 4096 + 77], static_cast<char>(i + 1));
 }
 
+// There are fewer signals than queues: the last ones go by events.
+TEST_P(CudaScatterTest, ManyQueuesLaunchBesideEachOther) {
+  constexpr std::size_t kQueues = 70, kPieces = 8, kBytes = 512;
+  std::vector<std::unique_ptr<CopyQueue>> queues;
+  for (std::size_t i = 0; i < kQueues; ++i) queues.push_back(std::move(device_->open_copy_queue(2).value()));
+  for (int round = 1; round <= 3; ++round) {
+    std::memset(host(), round, kQueues * kPieces * kBytes);
+    for (std::size_t i = 0; i < kQueues; ++i) {
+      std::vector<Copy> all;
+      for (std::size_t k = 0; k < kPieces; ++k) {
+        const std::size_t at = (i * kPieces + k) * kBytes;
+        all.push_back({memory_ + at, host() + at, kBytes, true});
+      }
+      ASSERT_TRUE(queues[i]->copy_many(all, Direction::to_device).ok());
+      ASSERT_TRUE(queues[i]->record(0).ok());
+    }
+    for (auto& queue : queues) ASSERT_TRUE(queue->wait(0, false).ok());
+    const std::vector<char> arrived = device_bytes();
+    for (std::size_t at = 0; at < kQueues * kPieces * kBytes; at += 64) ASSERT_EQ(arrived[at], round) << at;
+  }
+}
+
+TEST_P(CudaScatterTest, MarkersBehindLaunchesAndCopiesComeInOrder) {
+  const std::vector<char> sent = noise(12);
+  std::copy(sent.begin(), sent.end(), host());
+  auto queue = std::move(device_->open_copy_queue(3).value());
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Copy> all;
+    for (std::size_t i = 0; i < 32; ++i) all.push_back({memory_ + i * 4096, host() + i * 4096, 4096, true});
+    ASSERT_TRUE(queue->copy_many(all, Direction::to_device).ok());
+    ASSERT_TRUE(queue->record(0).ok());
+    ASSERT_TRUE(queue->copy_to_device(memory_ + (1 << 18), host() + (1 << 18), 1 << 18).ok());
+    ASSERT_TRUE(queue->record(1).ok());
+    ASSERT_TRUE(queue->copy_many(all, Direction::to_device).ok());
+    ASSERT_TRUE(queue->record(2).ok());
+
+    ASSERT_TRUE(queue->wait(2, round % 2 == 0).ok());
+
+    EXPECT_TRUE(queue->reached(0).value());
+    EXPECT_TRUE(queue->reached(1).value());
+    EXPECT_TRUE(queue->reached(2).value());
+    const std::vector<char> arrived = device_bytes();
+    ASSERT_EQ(std::memcmp(arrived.data() + (1 << 18), host() + (1 << 18), 1 << 18), 0);
+    ASSERT_EQ(std::memcmp(arrived.data(), host(), 32 * 4096), 0);
+  }
+}
+
 TEST_P(FakeCudaScatterTest, ManySmallPiecesTakeOneLaunchAndFewOrLargeOnesNone) {
   const int before = scatters();
   expect_both_ways(3, 4096, 50);

@@ -14,12 +14,21 @@ struct ScatterPiece {
   std::uint64_t size;
 };
 
-// The kernel's one argument. A launch may have 4096 bytes of them.
+// The kernel's first argument. A launch may have 4096 bytes of them.
 struct ScatterList {
   static constexpr std::size_t kPiecesMax = 128;
   ScatterPiece pieces[kPiecesMax];
 };
 static_assert(sizeof(ScatterList) == 3072);
+
+// Its second: what the last block writes, and where, once all bytes are there for whoever reads the word. Blocks count
+// themselves in `counter`, device memory, which is zero before and after. No word, no writing.
+struct ScatterEnd {
+  std::uint64_t word = 0;
+  std::uint64_t counter = 0;
+  std::uint64_t value = 0;
+};
+static_assert(sizeof(ScatterEnd) == 24);
 
 // Grid: x counts the pieces, y the blocks for each. A thread of a block moves sixteen bytes at a time.
 inline constexpr unsigned kScatterThreads = 256;
@@ -31,9 +40,10 @@ inline constexpr char kScatterKernel[] = R"ptx(
 .target sm_52
 .address_size 64
 
-.visible .entry penstock_scatter(.param .align 8 .b8 pieces[3072])  // {to, from, size}[128]
+.visible .entry penstock_scatter(.param .align 8 .b8 pieces[3072],  // {to, from, size}[128]
+                                 .param .align 8 .b8 end[24])       // {word, counter, value}
 {
-  .reg .pred %p<4>;
+  .reg .pred %p<8>;
   .reg .b16 %byte;
   .reg .b32 %r<4>;
   .reg .b32 %w<4>;
@@ -100,6 +110,28 @@ TAIL:
   ld.global.u8 %byte, [%a];
   st.global.u8 [%b], %byte;
 DONE:
+  ld.param.u64 %to, [end];
+  setp.eq.u64 %p4, %to, 0;
+  @%p4 bra OUT;
+  bar.sync 0;
+  setp.ne.u32 %p5, %r2, 0;
+  @%p5 bra OUT;
+  ld.param.u64 %from, [end+8];
+  ld.param.u64 %size, [end+16];
+  cvta.to.global.u64 %to, %to;
+  cvta.to.global.u64 %from, %from;
+  mov.u32 %r0, %nctaid.x;
+  mov.u32 %r1, %nctaid.y;
+  mul.lo.u32 %r0, %r0, %r1;
+  sub.u32 %r0, %r0, 1;
+  membar.sys;                        // this block's bytes, before it counts itself
+  atom.global.inc.u32 %r1, [%from], %r0;  // back to zero behind the last one
+  setp.ne.u32 %p6, %r1, %r0;
+  @%p6 bra OUT;
+  membar.sys;                        // all blocks' bytes, before the word
+  cvt.u32.u64 %r3, %size;
+  st.volatile.global.u32 [%to], %r3;
+OUT:
   ret;
 }
 )ptx";

@@ -54,8 +54,13 @@ void do_work(const Work& work) {
     if (!is_reached(piece.to, piece.size) || !is_reached(piece.from, piece.size)) std::abort();
     std::memcpy(pointer(piece.to), pointer(piece.from), piece.size);
   }
-  if (work.kind == Work::Kind::write) {
-    std::atomic_ref(*static_cast<std::uint32_t*>(pointer(work.to))).store(work.value, std::memory_order_release);
+  const auto write = [](CUdeviceptr to, std::uint64_t value) {
+    std::atomic_ref(*static_cast<std::uint32_t*>(pointer(to))).store(static_cast<std::uint32_t>(value));
+  };
+  if (work.kind == Work::Kind::write) write(work.to, work.value);
+  if (work.end.word != 0) {
+    if (!is_reached(work.end.word, 4) || !is_reached(work.end.counter, 4)) std::abort();
+    write(work.end.word, work.end.value);
   }
   if (work.kind == Work::Kind::kernel) {
     auto* descriptor = static_cast<CUdeviceptr*>(pointer(work.from));

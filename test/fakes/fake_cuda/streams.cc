@@ -49,9 +49,10 @@ CUmod_st module;
 CUfunc_st copy_kernel;
 CUfunc_st scatter_kernel;
 
-CUresult launch_scatter(unsigned pieces, CUstream stream, const void* list) {
-  const auto* all = static_cast<const ScatterList*>(list)->pieces;
+CUresult launch_scatter(unsigned pieces, CUstream stream, void** parameters) {
+  const auto* all = static_cast<const ScatterList*>(parameters[0])->pieces;
   Work work{.kind = Work::Kind::scatter, .pieces = {all, all + pieces}};
+  work.end = *static_cast<const core::ScatterEnd*>(parameters[1]);
   ++world().scatters;
   return enqueue(stream, std::move(work));
 }
@@ -137,7 +138,7 @@ CALL(cuModuleGetFunction, CUfunction* function, CUmodule, const char* name) {
 CALL(cuLaunchKernel, CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
      unsigned, CUstream stream, void** parameters, void**) {
   ENTER; if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
-  if (function == &scatter_kernel) return launch_scatter(blocks, stream, parameters[0]);
+  if (function == &scatter_kernel) return launch_scatter(blocks, stream, parameters);
   const CUdeviceptr descriptor = *static_cast<CUdeviceptr*>(parameters[0]);
   REQUIRE(find(descriptor) == world().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
   return enqueue(stream, {.kind = Work::Kind::kernel, .from = descriptor});

@@ -58,6 +58,7 @@ struct Work {
   bool to_device = false;
   void (*function)(void*) = nullptr;
   std::vector<ScatterPiece> pieces = {};
+  ScatterEnd end = {};
   std::vector<std::pair<CUstream, std::size_t>> after = {};  // Streams, and how far they must be.
 
   bool goes_by_itself() const { return kind >= Kind::call; }
