@@ -78,6 +78,15 @@ struct Approach {
   bool in_cache = false;          // Through the page cache as a whole.
   unsigned hands_max = UINT_MAX;  // Threads that work on it, the caller's included.
   std::uint64_t chunk_max = 0;    // Bytes; 0: as everywhere.
+  bool first_time = false;        // All of it must be made ready first.
+};
+
+// What moving a large read, or a part of it, took by the clock.
+struct Timing {
+  std::uint64_t bytes = 0;
+  std::uint64_t request = 0;  // Bytes of the whole.
+  std::uint64_t wall_ns = 0;
+  bool bounced = false;  // All of it; else all of it for the first time, as its approach said.
 };
 
 class Path {
@@ -92,8 +101,7 @@ class Path {
   virtual bool can_stage() const { return !is_direct(); }
   // Told of every request before its chunks: what can be prepared has been begun then.
   virtual Approach approach(File&, Device*, const Stretch&, Company) { return {}; }
-  // What bouncing took, by the clock: of bytes of a large request of that size.
-  virtual void learn(std::uint64_t /*bytes*/, std::uint64_t /*request*/, std::uint64_t /*wall_ns*/) {}
+  virtual void learn(const Timing&) {}
   // What chunks must look like for this file; `way` is what is wanted of the page cache.
   virtual Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) = 0;
   // Pinned host bytes that a lane of these options takes.

@@ -66,8 +66,14 @@ Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& 
     if (fd.ok()) (void)storage_->preallocate(*fd, checked.input.file_offset, checked.input.size);
   }
   if (is_tuned(checked, plan)) return move_tuned(checked, plan, pool);
+  const auto start = std::chrono::steady_clock::now();
   Transfer transfer(checked.input, plan, pool);
   workers_.run(transfer, hands_for(checked, plan) - 1, checked.memory.device);
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  const std::uint64_t bytes = transfer.bytes();
+  if (checked.approach.first_time && checked.input.op == Op::read && bytes > 0 && transfer.bounced_bytes() == 0) {
+    checked.path->learn({bytes, checked.input.size, static_cast<std::uint64_t>(took.count()), false});
+  }
   Outcome outcome{transfer.status(), checked.report};
   tell(transfer, outcome.report);
   return outcome;
@@ -97,7 +103,9 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, LanePool& 
     if (!outcome.status.ok() || transfer.bytes() < choice.bytes) break;
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, transfer.cpu_ns()});
-    if (transfer.bounced_bytes() == choice.bytes) checked.path->learn(choice.bytes, checked.input.size, wall_ns);
+    if (transfer.bounced_bytes() == choice.bytes) {
+      checked.path->learn({choice.bytes, checked.input.size, wall_ns, true});
+    }
     part.input.memory += choice.bytes;
     part.input.file_offset += choice.bytes;
   }

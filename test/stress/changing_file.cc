@@ -148,8 +148,8 @@ bool ChangingFile::write_by_library(Random& random, std::uint64_t first, std::sp
   const penstock_file file = handle(draw(random, 0, 1) == 0);
   const penstock_status status =
       penstock_write(session_, file, memory.base(), bytes.size(), static_cast<std::int64_t>(first), 0, &report);
-  // Another path is required, and nothing has happened.
-  if (status.code == PENSTOCK_PATH_REFUSED && report.bytes == 0) return write_all(descriptor(false), first, bytes);
+  // Another path is required for some of it, or for all.
+  if (status.code == PENSTOCK_PATH_REFUSED) return write_all(descriptor(false), first, bytes);
   return status.code == 0 && report.bytes == bytes.size();
 }
 

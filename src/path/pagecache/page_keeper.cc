@@ -36,13 +36,14 @@ constexpr double kSmallCostPerMebibyte = 105'000;
 constexpr double kStall = 0.02;  // What others wait, of the time it takes.
 constexpr std::uint32_t kSmallRequestsApart = 256;
 constexpr auto kSmallOrdersApart = 16ms;
+constexpr std::uint64_t kOverlapMin = 4 * kPiece;  // Requests from which on most of the time overlaps.
 // A piece that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1u << 20); }
 
 // The latest counts for a quarter: a few measurements settle it, and one that was disturbed does not upset it.
-void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t nanoseconds) {
+void average(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t nanoseconds) {
   const auto latest = static_cast<std::uint64_t>(static_cast<double>(nanoseconds) / mebibytes(bytes));
   const std::uint64_t known = cost.load(std::memory_order_relaxed);
   cost.store(known - known / 4 + latest / 4, std::memory_order_relaxed);
@@ -126,11 +127,17 @@ std::int64_t PageKeeper::saving(std::uint64_t bytes, const Stretch& request, boo
                                    (std::max(bounce_cost(request) - kDmaCost, 0.0) + weight * kBounceCpuCost));
 }
 
-// Of a large request, the pieces are registered while earlier ones are fetched: time that overlaps is not paid. A small
-// one does not wait itself.
+// Of a large request, the pieces are registered while earlier ones are fetched: the two together were measured, and
+// what is over the DMA alone is the price. Of a single piece, time that overlaps nothing is paid in full. A small
+// request does not wait itself.
 std::int64_t PageKeeper::premium(std::uint64_t bytes, bool small) const {
-  const double cost = mebibytes(kPiece) * static_cast<double>(register_cost_.load(std::memory_order_relaxed));
-  const double waiting = small ? kStall * cost : std::max(cost - mebibytes(bytes) * kDmaCost, 0.0);
+  const auto of_piece = [](const std::atomic<std::uint64_t>& cost) {
+    return mebibytes(kPiece) * static_cast<double>(cost.load(std::memory_order_relaxed));
+  };
+  const double cost = of_piece(register_cost_);
+  const double alone = cost - mebibytes(bytes) * kDmaCost;
+  const double overlapped = of_piece(bring_cost_) - mebibytes(kPiece) * kDmaCost;
+  const double waiting = small ? kStall * cost : std::max({alone, overlapped, 0.0});
   return static_cast<std::int64_t>(waiting + rules_.cpu_weight * cost);
 }
 
@@ -140,13 +147,15 @@ bool PageKeeper::is_worth(KeptPiece& piece, std::uint64_t bytes, const Stretch& 
   return rules_.at_once || so_far >= premium(bytes, small);
 }
 
-void PageKeeper::learn_bounce(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns) {
-  std::atomic<std::uint64_t>& cost = bounce_costs_[size_class(request)];
+void PageKeeper::learn(const Timing& timing) {
+  // A smaller request pays for pieces that it reads a part of.
+  if (!timing.bounced && timing.request < kOverlapMin) return;
+  std::atomic<std::uint64_t>& cost = timing.bounced ? bounce_costs_[size_class(timing.request)] : bring_cost_;
   if (cost.load(std::memory_order_relaxed) == 0) cost.store(static_cast<std::uint64_t>(kBounceCost));
-  learn(cost, bytes, wall_ns);
+  average(cost, timing.bytes, timing.wall_ns);
 }
 
-bool PageKeeper::want(KeptFile& file, const Stretch& stretch, bool small) {
+PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool small) {
   const auto [op, offset, size] = stretch;
   clock_.fetch_add(1, std::memory_order_relaxed);
   const bool patient = !small || rules_.at_once;
@@ -155,16 +164,20 @@ bool PageKeeper::want(KeptFile& file, const Stretch& stretch, bool small) {
   if (patient) {
     const Result<std::uint64_t> file_end = fd.ok() ? storage_.size(*fd) : fd.status();
     // Nothing lies behind the end: a write that makes the file longer is bounced as a whole.
-    if (!file_end.ok() || *file_end <= offset || (op == Op::write && *file_end < end)) return false;
+    if (!file_end.ok() || *file_end <= offset || (op == Op::write && *file_end < end)) return Wanted::no;
     end = std::min(end, *file_end);
   }
   std::uint64_t missing_first = UINT64_MAX, missing_last = 0;
+  std::uint64_t kept = 0;
   bool all = patient && size > 0;
   for (std::uint64_t index = offset / kPiece; index * kPiece < end; ++index) {
     KeptPiece* const piece = file.piece(index);
-    if (piece == nullptr) return false;
+    if (piece == nullptr) return Wanted::no;
     const State state = piece->state();
-    if (state == State::kept || state == State::wanted) continue;
+    if (state == State::kept || state == State::wanted) {
+      ++kept;
+      continue;
+    }
     const std::uint64_t begin = index * kPiece;
     const std::uint64_t bytes = std::min(end, begin + kPiece) - std::max(offset, begin);
     if (state == State::leaving || !is_worth(*piece, bytes, stretch, small)) {
@@ -174,12 +187,14 @@ bool PageKeeper::want(KeptFile& file, const Stretch& stretch, bool small) {
     missing_first = std::min(missing_first, index);
     missing_last = index;
   }
-  if (missing_first == UINT64_MAX || (!patient && !is_turn_of_small())) return all;
+  if (missing_first == UINT64_MAX || (!patient && !is_turn_of_small())) return all ? Wanted::yes : Wanted::no;
   const std::uint64_t from = std::max(offset, missing_first * kPiece);
   // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
-  if (!fd.ok() || !storage_.is_resident(*fd, from, std::min(end, (missing_last + 1) * kPiece) - from)) return false;
+  if (!fd.ok() || !storage_.is_resident(*fd, from, std::min(end, (missing_last + 1) * kPiece) - from))
+    return Wanted::no;
   if (!patient) order(file, missing_first, missing_last);
-  return all;
+  if (!all) return Wanted::no;
+  return kept == 0 ? Wanted::all_anew : Wanted::yes;
 }
 
 bool PageKeeper::is_turn_of_small() {
@@ -291,7 +306,7 @@ Status PageKeeper::register_piece(const Place& place) {
     return status;
   }
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
-  if (bytes == kPiece) learn(register_cost_, bytes, static_cast<std::uint64_t>(took.count()));
+  if (bytes == kPiece) average(register_cost_, bytes, static_cast<std::uint64_t>(took.count()));
   piece.begin_ = begin;
   piece.writable_ = writable;
   piece.mapping_ = std::move(*mapping);

@@ -116,17 +116,17 @@ class PageKeeper {
   KeptFile* find_or_make(File& file, Device& device, bool writable);
   KeptFile* find(const File& file, const Device& device) const;
 
-  // Takes note of a request. True where all of it is kept, or is worth bringing; always false for small requests, for
-  // which the thread brings what is worth it.
-  bool want(KeptFile& file, const Stretch& stretch, bool small);
+  // Takes note of a request: whether all of it is kept, or is worth bringing. Always `no` for small requests, for which
+  // the thread brings what is worth it.
+  enum class Wanted : std::uint8_t { no, yes, all_anew };
+  Wanted want(KeptFile& file, const Stretch& stretch, bool small);
   // Registers a piece that is not kept, or waits for who does: here and now.
   void bring(KeptFile& file, std::uint64_t index);
   // The piece's pages are not the file's any more.
   void drop(KeptFile& file, KeptPiece& piece);
   // Unregisters all that is kept of the file, of which nothing is in flight.
   void forget(File& file);
-  // What bouncing took, by the clock: of bytes of a large read of that size.
-  void learn_bounce(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns);
+  void learn(const Timing& timing);
 
   std::uint32_t now() { return clock_.load(std::memory_order_relaxed); }
   std::uint64_t kept_bytes() const { return kept_bytes_.load(std::memory_order_relaxed); }
@@ -170,6 +170,7 @@ class PageKeeper {
   std::atomic<std::uint64_t> kept_bytes_{0};
   // Nanoseconds a mebibyte, measured as it goes.
   std::atomic<std::uint64_t> register_cost_{32'000};  // At first as on an H200 machine: small folios;
+  std::atomic<std::uint64_t> bring_cost_{36'000};     // the same and the DMA, overlapped;
   std::array<std::atomic<std::uint64_t>, kSizeClasses> bounce_costs_{};  // By size_class(); 0: not measured yet.
   std::atomic<std::uint32_t> small_order_{0};    // By the clock, the last piece that small requests were worth;
   std::atomic<std::int64_t> small_order_ns_{0};  // and by the steady clock.

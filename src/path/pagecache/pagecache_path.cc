@@ -68,8 +68,12 @@ Approach PagecachePath::approach(File& file, Device* device, const Stretch& stre
   if ((stretch.op == Op::write && !writable) || device == nullptr) return {};
   if (company == Company::alone && is_quicker_by_cpu(stretch.size)) return {};
   KeptFile* const kept = keeper_.find_or_make(file, *device, writable);
-  if (!keeper_.want(*kept, stretch, company != Company::many)) return {};
-  return {.in_cache = true, .hands_max = 1, .chunk_max = PagecacheLane::kChunkMax};
+  const PageKeeper::Wanted wanted = keeper_.want(*kept, stretch, company != Company::many);
+  if (wanted == PageKeeper::Wanted::no) return {};
+  return {.in_cache = true,
+          .hands_max = 1,
+          .chunk_max = PagecacheLane::kChunkMax,
+          .first_time = wanted == PageKeeper::Wanted::all_anew};
 }
 
 // Only bytes that the file has already can be written to its pages.

@@ -24,9 +24,7 @@ class PagecachePath final : public Path, private DirectTerms {
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool can_stage() const override { return false; }
   Approach approach(File& file, Device* device, const Stretch& stretch, Company company) override;
-  void learn(std::uint64_t bytes, std::uint64_t request, std::uint64_t wall_ns) override {
-    keeper_.learn_bounce(bytes, request, wall_ns);
-  }
+  void learn(const Timing& timing) override { keeper_.learn(timing); }
   Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
   std::uint64_t lane_bytes(const LaneOptions& options) const override;
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
