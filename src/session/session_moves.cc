@@ -103,7 +103,8 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, LanePool& 
     if (!outcome.status.ok() || transfer.bytes() < choice.bytes) break;
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, transfer.cpu_ns()});
-    if (transfer.bounced_bytes() == choice.bytes) {
+    // Trials are slower than what they settle.
+    if (!choice.trial && transfer.bounced_bytes() == choice.bytes) {
       checked.path->learn({choice.bytes, checked.input.size, wall_ns, true});
     }
     part.input.memory += choice.bytes;

@@ -1,0 +1,98 @@
+// When the keeper finds that a piece of a file is worth registering, by costs that it is told.
+#include "path/pagecache/page_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include "device/host_device.h"
+#include "fakes/fake_storage.h"
+
+namespace penstock::core {
+namespace {
+
+using Wanted = PageKeeper::Wanted;
+
+constexpr std::uint64_t kPiece = KeptPiece::kBytes;
+constexpr std::uint64_t kMebibyte = 1u << 20;
+constexpr std::uint64_t kLarge = 4 * kPiece;
+
+class PageKeeperTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    storage_.content.resize(2 * kPiece);
+    storage_.resident = true;
+    file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
+  }
+  KeptFile& open(double cpu_weight) {
+    keeper_.emplace(storage_, KeepRules{.bytes_max = 1u << 30, .cpu_weight = cpu_weight});
+    return *keeper_->find_or_make(*file_, *devices_.device(0).value(), false);
+  }
+  // So often that the first guess is forgotten.
+  void teach(bool bounced, std::uint64_t request, std::uint64_t ns_per_mebibyte) {
+    for (int i = 0; i < 40; ++i) {
+      keeper_->learn({request, request, request / kMebibyte * ns_per_mebibyte, bounced});
+    }
+  }
+  // Of large reads of the first piece, the one from which on it is worth it.
+  int reads_until_worth(KeptFile& kept, std::uint64_t size = kPiece) {
+    for (int i = 1; i <= 100; ++i) {
+      if (keeper_->want(kept, {Op::read, 0, size}, false) != Wanted::no) return i;
+    }
+    return 101;
+  }
+
+  FakeStorage storage_;
+  HostDeviceSet devices_;
+  std::unique_ptr<File> file_;
+  std::optional<PageKeeper> keeper_;
+};
+
+TEST_F(PageKeeperTest, WhereCpuCountsTheFirstReadIsWorthIt) {
+  KeptFile& kept = open(4);
+  EXPECT_EQ(reads_until_worth(kept), 1);
+}
+
+TEST_F(PageKeeperTest, InBalanceToo) {
+  KeptFile& kept = open(0.1);
+  EXPECT_EQ(reads_until_worth(kept), 1);
+}
+
+TEST_F(PageKeeperTest, WhereTimeAloneCountsAPieceIsBouncedUntilThatHasCostWhatBringingItDoes) {
+  KeptFile& kept = open(0);
+  teach(true, kPiece, 21'000);  // Two more than the DMA; registering by itself is thirteen more.
+  EXPECT_EQ(reads_until_worth(kept), 7);
+}
+
+TEST_F(PageKeeperTest, WhereBouncingIsDearTheFirstReadIsWorthItAlsoWhereTimeAloneCounts) {
+  KeptFile& kept = open(0);
+  teach(true, kPiece, 70'000);
+  EXPECT_EQ(reads_until_worth(kept), 1);
+}
+
+TEST_F(PageKeeperTest, BringingThatTurnsOutDearIsPutOff) {
+  KeptFile& kept = open(0);
+  teach(true, kPiece, 29'000);   // Ten more than the DMA,
+  teach(false, kLarge, 59'000);  // and forty.
+  EXPECT_EQ(reads_until_worth(kept), 4);
+}
+
+TEST_F(PageKeeperTest, PartsOfPiecesDoNotTellWhatBringingCosts) {
+  KeptFile& kept = open(0);
+  teach(true, kPiece, 29'000);
+  teach(false, kPiece, 59'000);
+  EXPECT_EQ(reads_until_worth(kept), 2);
+}
+
+TEST_F(PageKeeperTest, WhatIsNotInThePageCacheIsNotWorthIt) {
+  KeptFile& kept = open(4);
+  storage_.resident = false;
+  EXPECT_EQ(reads_until_worth(kept), 101);
+}
+
+TEST_F(PageKeeperTest, AWriteBehindTheEndIsNot) {
+  KeptFile& kept = open(4);
+  EXPECT_EQ(keeper_->want(kept, {Op::write, kPiece, kPiece + 1}, false), Wanted::no);
+  EXPECT_NE(keeper_->want(kept, {Op::write, kPiece, kPiece}, false), Wanted::no);
+}
+
+}  // namespace
+}  // namespace penstock::core
