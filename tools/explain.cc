@@ -176,7 +176,19 @@ std::uint64_t sample_size(const ExplainSettings& settings, const penstock_file_i
   return std::min(rest, kSampleSize);
 }
 
-void print_plan(const ExplainSettings& settings, const std::string& plan, std::uint64_t size) {
+// Of so many threads.
+const char* why(const penstock_choice& choice) {
+  switch (choice.chosen_by) {
+    case PENSTOCK_CHOSEN_BY_SIZE: return "small enough for the thread that asks";
+    case PENSTOCK_CHOSEN_AT_FIRST: return "to begin with: a process measures its own requests, and has not settled";
+    case PENSTOCK_CHOSEN_BY_MEASUREMENT:
+      return "cost least when this process tried others, in time and, by the policy, CPU";
+    default: return "follows from path, size and settings; nothing is measured for it";
+  }
+}
+
+void print_plan(const ExplainSettings& settings, const std::string& plan, std::uint64_t size,
+                const std::optional<penstock_choice>& choice) {
   if (plan.empty()) return;
   fmt::print("plan of a {} of {} at offset {}:\n", settings.is_write ? "write" : "read", format_size(size),
              settings.offset);
@@ -185,6 +197,19 @@ void print_plan(const ExplainSettings& settings, const std::string& plan, std::u
     fmt::print("  {}\n", plan.substr(begin, end - begin));
     begin = end + 1;
   }
+  if (choice) fmt::print("  why: {}\n", why(*choice));
+}
+
+Json choice_json(const std::optional<penstock_choice>& choice) {
+  if (!choice) return nullptr;
+  const bool by_policy = choice->chosen_by != PENSTOCK_CHOSEN_BY_SIZE;
+  return {{"path", penstock_path_name(choice->path)},
+          {"policy", by_policy ? Json(choice->policy) : Json()},
+          {"threads", choice->threads},
+          {"chunk", choice->chunk},
+          {"depth", choice->depth},
+          {"settled", choice->chosen_by == PENSTOCK_CHOSEN_BY_MEASUREMENT},
+          {"why", why(*choice)}};
 }
 
 DirectQuestion question_of(const ExplainSettings& settings, std::uint64_t size) {
@@ -238,11 +263,14 @@ int run_explain(const ExplainSettings& settings) {
   const Place place{direct.report.mount, direct.stack};
   const Verdict* best = chosen(verdicts);
   const std::uint64_t size = sample_size(settings, info);
-  const std::string plan =
-      best == nullptr ? ""
-                      : require(session.plan(file, settings.gpu, settings.is_write, size,
-                                             static_cast<std::int64_t>(settings.offset), host ? host->data() : nullptr),
-                                settings.file);
+  const auto offset = static_cast<std::int64_t>(settings.offset);
+  const void* const base = host ? host->data() : nullptr;
+  std::string plan;
+  std::optional<penstock_choice> choice;
+  if (best != nullptr) {
+    plan = require(session.plan(file, settings.gpu, settings.is_write, size, offset, base), settings.file);
+    choice = require(session.choose(file, settings.gpu, settings.is_write, size, offset, base), settings.file);
+  }
   if (settings.json) {
     Json json = {{"file", file_json(settings, info, place)},
                  {"operation", settings.is_write ? "write" : "read"},
@@ -251,13 +279,14 @@ int run_explain(const ExplainSettings& settings) {
                  {"paths", verdicts_json(verdicts)},
                  {"p2pdma", on_device ? direct_json(direct) : Json()},
                  {"plan", {{"offset", settings.offset}, {"size", size}, {"text", plan}}},
+                 {"choice", choice_json(choice)},
                  {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
     print_json(json);
   } else {
     print_file(settings, info, place);
     fmt::print("{}\n", on_device ? device_line(session.raw(), settings.gpu) : "memory: host; no device takes part");
     print_verdicts(settings, verdicts);
-    print_plan(settings, plan, size);
+    print_plan(settings, plan, size, choice);
     if (on_device) fmt::print("\n{}", direct_text(direct, question_of(settings, size)));
   }
   return best != nullptr ? kSuccess : kFailed;

@@ -279,10 +279,29 @@ unsigned penstock_explain(penstock_session* session, penstock_file file, const v
                           int is_write, penstock_verdict* verdicts, unsigned capacity, penstock_status* status);
 
 /* How a request would be cut into chunks, as text: a line a chunk, the first 16 of them, then by how many threads and
- * why. Nothing is moved. Memory as
- * for penstock_explain. Returns the text's length; the text is cut to fit `capacity`, zero included. */
+ * why. Nothing is moved. Memory as for penstock_explain. Returns the text's length; the text is cut to fit `capacity`,
+ * zero included. */
 size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,
                      size_t size, int64_t file_offset, char* text, size_t capacity, penstock_status* status);
+
+/* By whom the request would be moved, and how that was chosen. */
+enum penstock_chosen_by {
+  PENSTOCK_CHOSEN_BY_SIZE = 0,        /* so small that its caller moves it alone */
+  PENSTOCK_CHOSEN_BY_RULE = 1,        /* what its path, its kind and the settings leave; nothing is tried */
+  PENSTOCK_CHOSEN_AT_FIRST = 2,       /* to be tuned: the session has not measured enough of such requests */
+  PENSTOCK_CHOSEN_BY_MEASUREMENT = 3, /* it cost least when the session tried others, by the policy */
+};
+typedef struct penstock_choice {
+  int32_t path;
+  int32_t chosen_by;
+  uint32_t threads;   /* at most, the caller's included */
+  uint32_t depth;     /* chunks that each has under way at once */
+  uint64_t chunk;     /* bytes of the largest */
+  const char* policy; /* of the session: throughput, balanced or cpu; lives for ever */
+} penstock_choice;
+
+penstock_status penstock_choose(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
+                                int is_write, size_t size, int64_t file_offset, penstock_choice* choice);
 
 /* Bytes and operations since the session opened, by path and by the reason that no better path was taken. */
 typedef struct penstock_counter {

@@ -303,6 +303,16 @@ class Session {
     return std::string(text);
   }
 
+  // By whom it would be moved, and how that was chosen.
+  Result<penstock_choice> choose(const File& file, unsigned ordinal, bool is_write, std::size_t size,
+                                 std::int64_t file_offset, const void* base = nullptr) {
+    penstock_choice choice{};
+    const penstock_status status =
+        penstock_choose(session_, file.id(), base, ordinal, is_write ? 1 : 0, size, file_offset, &choice);
+    if (status.code != 0) return Status(status);
+    return choice;
+  }
+
   std::vector<penstock_counter> counters() const {
     std::vector<penstock_counter> rows(penstock_counters(session_, nullptr, 0));
     const unsigned count = penstock_counters(session_, rows.data(), static_cast<unsigned>(rows.size()));

@@ -100,6 +100,13 @@ core::PointerFacts memory_of(penstock_session* session, const void* base, unsign
   return facts;
 }
 
+// Memory that is not named counts as aligned to pages, as every allocation of a device is.
+core::RawRequest planned(penstock_file file, const void* base, int is_write, std::size_t size,
+                         std::int64_t file_offset) {
+  const void* const address = base != nullptr ? base : reinterpret_cast<const void*>(std::uintptr_t{4096});
+  return {is_write != 0 ? core::Op::write : core::Op::read, file, address, size, file_offset, 0};
+}
+
 }  // namespace
 
 extern "C" {
@@ -351,13 +358,28 @@ size_t penstock_plan(penstock_session* session, penstock_file file, const void* 
   const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
   *status = core::to_public(memory_status);
   if (!memory_status.ok()) return 0;
-  const core::Op op = is_write != 0 ? core::Op::write : core::Op::read;
-  // Memory that is not named counts as aligned to pages, as every allocation of a device is.
-  const void* const address = base != nullptr ? base : reinterpret_cast<const void*>(std::uintptr_t{4096});
   const core::Result<std::string> plan =
-      session->session->plan_text({op, file, address, size, file_offset, 0}, memory, kPlanLines);
+      session->session->plan_text(planned(file, base, is_write, size, file_offset), memory, kPlanLines);
   *status = core::to_public(plan.status());
   return plan.ok() ? copy_text(*plan, text, capacity) : 0;
+}
+
+penstock_status penstock_choose(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
+                                int is_write, size_t size, int64_t file_offset, penstock_choice* choice) {
+  if (session == nullptr || choice == nullptr) return failed(Code::invalid_argument, "plan the request");
+  Status memory_status;
+  const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
+  if (!memory_status.ok()) return core::to_public(memory_status);
+  const core::Result<core::Choice> made =
+      session->session->choice(planned(file, base, is_write, size, file_offset), memory);
+  if (!made.ok()) return core::to_public(made.status());
+  *choice = {.path = static_cast<std::int32_t>(made->path),
+             .chosen_by = static_cast<std::int32_t>(made->by),
+             .threads = made->threads,
+             .depth = made->depth,
+             .chunk = made->chunk,
+             .policy = made->policy};
+  return {};
 }
 
 unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity) {

@@ -100,6 +100,17 @@ struct RawRequest {
   const PointerFacts* memory = nullptr;
 };
 
+// By whom a request would be moved, and how that was chosen.
+struct Choice {
+  enum class By : std::uint8_t { size, rule, first_guess, measurement };
+  PathId path = PathId::null;
+  By by = By::rule;
+  unsigned threads = 1;     // At most, the caller's included.
+  unsigned depth = 1;       // Chunks that each has under way at once.
+  std::uint64_t chunk = 0;  // Bytes of the largest.
+  const char* policy = "";
+};
+
 class Session {
  public:
   Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices);
@@ -135,6 +146,8 @@ class Session {
   // Nothing is moved. Memory is given by what it is, so that it need not exist; request.base counts for its alignment
   // alone.
   Result<std::string> plan_text(const RawRequest& request, const PointerFacts& memory, unsigned lines_max);
+  // By whom, for programs.
+  Result<Choice> choice(const RawRequest& request, const PointerFacts& memory);
 
   // Whether this version has the path, or only knows of it.
   static bool is_built(PathId) { return true; }
@@ -186,7 +199,9 @@ class Session {
   void stage(const RawRequest& request, Checked& checked);
   void end_with_file(Checked& checked);
   void approach(Checked& checked, Company company);
-  std::string choice_text(const Checked& checked, const Plan& plan) const;
+  using Look = std::function<void(const Checked&, const Plan&)>;
+  Status look_at(const RawRequest& request, const PointerFacts& memory, const Look& look);
+  Choice choice_of(const Checked& checked, const Plan& plan) const;
   Way wanted_way(const Checked& checked) const;
   Plan plan_for(const Checked& checked, std::uint64_t chunk_max) const;
   bool is_small(const Checked& checked) const { return checked.input.size <= shapes_.small.chunk; }
