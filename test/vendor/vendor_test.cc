@@ -258,6 +258,50 @@ TEST_F(VendorTest, AFileWithoutANameGoesByBounceAndTheOthersStay) {
   EXPECT_EQ(move(Op::read, kBytes, 0).report.path, PathId::vendor);
 }
 
+TEST_F(VendorTest, AFileWhoseNameIsAnothersByNowGoesByBounceAndTheOtherIsNeverTouched) {
+  const std::string others(kBytes, 'o');
+  const auto make = [&](const char* name, const std::string& bytes) {
+    const UniqueFd fd(::open((folder_ / name).c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0600));
+    ASSERT_EQ(::pwrite(fd.get(), bytes.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+  };
+  struct Deed {
+    const char* what;
+    const char* left;  // Where the other is then.
+    std::function<void()> deed;
+  };
+  const Deed deeds[] = {
+      {"renamed over", "mine", [&] { std::filesystem::rename(folder_ / "other", folder_ / "mine"); }},
+      {"removed, and made anew", "mine", [&] { std::filesystem::remove(folder_ / "mine"), make("mine", others); }},
+      {"removed, and made anew as the kernel calls what was removed", "mine (deleted)",
+       [&] { std::filesystem::remove(folder_ / "mine"), make("mine (deleted)", others); }}};
+  open_session();
+  // Self-tests come with it, which use the same memory.
+  for (const Op op : {Op::read, Op::write}) ASSERT_EQ(move(op, kBytes, 0).report.path, PathId::vendor);
+  for (const Deed& one : deeds) {
+    SCOPED_TRACE(one.what);
+    std::filesystem::remove(folder_ / "mine");
+    make("other", others);
+    make("mine", content_);
+    fd_.reset(::open((folder_ / "mine").c_str(), O_RDWR | O_CLOEXEC));
+    file_ = *session_->register_file(fd_.get());
+    one.deed();
+    const int registrations = seen()->registrations;
+    for (const Op op : {Op::read, Op::write}) {
+      const Outcome outcome = move(op, kBytes, 0);
+      ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
+      EXPECT_EQ(outcome.report.path, PathId::bounce);
+      EXPECT_EQ(outcome.report.reason, Reason::vendor_refused);
+      EXPECT_EQ(verdict().detail, 5031);
+      EXPECT_TRUE(op == Op::write || has_read(kBytes, 0));
+      std::memset(memory_, 'w', kBytes);
+    }
+    EXPECT_TRUE(file_content() == std::string(kBytes, 'w'));
+    fd_.reset(::open((folder_ / one.left).c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_TRUE(file_content() == others);
+    EXPECT_EQ(seen()->registrations, registrations);
+  }
+}
+
 // ---- Lives ---------------------------------------------------------------------------------------------------------
 
 TEST_F(VendorTest, AFileLeavesItWhenItIsDeregistered) {

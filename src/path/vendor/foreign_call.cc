@@ -10,11 +10,11 @@
 namespace penstock::core {
 
 struct ForeignCall::State {
-  enum class Stage { outside, back, done, given_up };
+  enum class Stage { begun, outside, back, done, given_up };
 
   std::mutex mutex;
   std::condition_variable changed;
-  Stage stage = Stage::outside;
+  Stage stage = Stage::begun;
   std::function<void(ForeignCall&)> work;
 
   void run() {
@@ -25,6 +25,12 @@ struct ForeignCall::State {
     changed.notify_all();
   }
 };
+
+void ForeignCall::go_out() {
+  const std::lock_guard lock(state_.mutex);
+  state_.stage = State::Stage::outside;
+  state_.changed.notify_all();
+}
 
 void ForeignCall::come_back() {
   {
@@ -54,6 +60,7 @@ bool ForeignCall::run(std::chrono::milliseconds patience, std::function<void(For
   (void)own.release();
   {
     std::unique_lock lock(state->mutex);
+    state->changed.wait(lock, [&] { return state->stage != Stage::begun; });
     state->changed.wait_for(lock, patience, [&] { return state->stage == Stage::done; });
     if (state->stage == Stage::outside) {
       state->stage = Stage::given_up;

@@ -11,11 +11,14 @@ namespace penstock::core {
 
 class ForeignCall {
  public:
+  // Right before the foreign code, once. Until come_back() the thread may touch nothing but what is its own: who waits
+  // may be gone.
+  void go_out();
   // Right behind the foreign code. Returns where somebody still waits, and from then on he does so to the end.
   void come_back();
 
-  // Runs `work`, which calls come_back(), inside a thread. False where it was given up: whatever the foreign code knows
-  // of (memory, descriptors) has to stay as it is from then on.
+  // Runs `work`, which calls these two, inside a thread. False where it was given up while outside: whatever the
+  // foreign code knows of (memory, descriptors) has to stay as it is from then on. What is ours is waited for.
   static bool run(std::chrono::milliseconds patience, std::function<void(ForeignCall&)> work);
 
  private:

@@ -53,16 +53,12 @@ std::optional<std::uint64_t> NvidiaFsMover::count(Op op) const {
 Result<std::size_t> NvidiaFsMover::move_once(Op op, std::byte* memory, std::size_t size, std::uint64_t offset) {
   Result<std::size_t> moved = std::size_t{0};
   Status entered;
-  // Nothing behind come_back() but what is ours.
+  // The handle of a call that is given up stays with its thread.
   const bool came_back = ForeignCall::run(patience_, [&, handle = handle_](ForeignCall& call) {
-    const Status status = device_.run_inside([&] {
-      const Result<std::size_t> result =
-          op == Op::read ? library_.read(handle, memory, size, offset) : library_.write(handle, memory, size, offset);
-      call.come_back();
-      moved = result;
+    entered = device_.run_inside([&] {
+      moved = op == Op::read ? library_.read(handle, memory, size, offset, &call)
+                             : library_.write(handle, memory, size, offset, &call);
     });
-    call.come_back();
-    entered = status;
   });
   if (!came_back) {
     library_.give_up();
@@ -75,14 +71,8 @@ Result<std::size_t> NvidiaFsMover::move_once(Op op, std::byte* memory, std::size
 Result<void*> NvidiaFsMover::register_file(int fd) {
   Result<void*> handle = nullptr;
   Status entered;
-  const bool came_back = ForeignCall::run(patience_, [&, fd](ForeignCall& call) {
-    const Status status = device_.run_inside([&] {
-      const Result<void*> result = library_.register_file(fd);
-      call.come_back();
-      handle = result;
-    });
-    call.come_back();
-    entered = status;
+  const bool came_back = ForeignCall::run(patience_, [&](ForeignCall& call) {
+    entered = device_.run_inside([&] { handle = library_.register_file(fd, &call); });
   });
   if (!came_back) {
     library_.give_up();

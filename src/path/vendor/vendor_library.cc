@@ -1,11 +1,14 @@
 #include "path/vendor/vendor_library.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -24,6 +27,7 @@ constexpr const char* kStep = "call NVIDIA's cuFile library";
 constexpr const char* kFile = "libcufile.so.0";
 constexpr const char* kOurMarker = "penstock_version";  // Exported by ours alone.
 constexpr std::int32_t kAlreadyOpen = 5026;
+constexpr std::int32_t kNoSuchName = 5031;
 constexpr std::int32_t kDescriptorKind = 1;  // A file descriptor, as opposed to a user-space file system.
 
 // As its interface lays them out.
@@ -56,15 +60,42 @@ int load_flags() {
 #endif
 }
 
+// False where the file never had a name, has lost it to another file, or has none that this process can look up.
+bool is_what_its_name_says(int fd) {
+  char link[32];
+  char name[PATH_MAX];
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = ::readlink(link, name, sizeof name - 1);
+  if (length <= 0) return false;
+  name[length] = '\0';
+  struct stat named {
+  }, file{};
+  return ::stat(name, &named) == 0 && ::fstat(fd, &file) == 0 && named.st_dev == file.st_dev &&
+         named.st_ino == file.st_ino;
+}
+
 // Nothing where it does not come back.
 std::optional<VendorError> open_driver(VendorError (*open)(), std::chrono::milliseconds patience) {
   VendorError answer{};
   const bool came_back = ForeignCall::run(patience, [&answer, open](ForeignCall& call) {
+    call.go_out();
     const VendorError result = open();
     call.come_back();
     answer = result;
   });
   return came_back ? std::optional(answer) : std::nullopt;
+}
+
+// Nothing of ours is touched between the two: what is called, and with what, is on the thread's own stack by then.
+template <typename Foreign, typename... Arguments>
+auto call_outside(ForeignCall* call, Foreign foreign, Arguments... arguments) {
+  if (call != nullptr) call->go_out();
+  errno = 0;
+  const auto result = foreign(arguments...);
+  const int error = errno;
+  if (call != nullptr) call->come_back();
+  errno = error;
+  return result;
 }
 
 Result<std::size_t> moved(ssize_t result, int error) {
@@ -198,13 +229,15 @@ VendorLibrary::~VendorLibrary() {
   if (owns_driver_ && forks_ == fork_count() && !is_given_up()) (void)calls_->close_driver();
 }
 
-Result<void*> VendorLibrary::register_file(int fd) {
+Result<void*> VendorLibrary::register_file(int fd, ForeignCall* call) {
   if (is_given_up()) return os_failure(ETIMEDOUT, kStep);
+  // It opens the file a second time, by its name, and takes whatever that is by then for the file.
+  if (!is_what_its_name_says(fd)) return os_failure(kNoSuchName, kStep);
   VendorDescriptor descriptor{};
   descriptor.kind = kDescriptorKind;
   descriptor.file.fd = fd;
   void* handle = nullptr;
-  const VendorError result = calls_->register_file(&handle, &descriptor);
+  const VendorError result = call_outside(call, calls_->register_file, &handle, &descriptor);
   if (result.error != 0) return os_failure(result.error, kStep);
   return handle;
 }
@@ -213,16 +246,15 @@ void VendorLibrary::deregister_file(void* handle) {
   if (forks_ == fork_count() && !is_given_up()) calls_->deregister_file(handle);
 }
 
-Result<std::size_t> VendorLibrary::read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset) {
-  errno = 0;
-  const ssize_t result = calls_->read(handle, memory, size, static_cast<off_t>(offset), 0);
+Result<std::size_t> VendorLibrary::read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset,
+                                        ForeignCall* call) {
+  const ssize_t result = call_outside(call, calls_->read, handle, memory, size, static_cast<off_t>(offset), off_t{0});
   return moved(result, errno);
 }
 
-Result<std::size_t> VendorLibrary::write(void* handle, const std::byte* memory, std::size_t size,
-                                         std::uint64_t offset) {
-  errno = 0;
-  const ssize_t result = calls_->write(handle, memory, size, static_cast<off_t>(offset), 0);
+Result<std::size_t> VendorLibrary::write(void* handle, const std::byte* memory, std::size_t size, std::uint64_t offset,
+                                         ForeignCall* call) {
+  const ssize_t result = call_outside(call, calls_->write, handle, memory, size, static_cast<off_t>(offset), off_t{0});
   return moved(result, errno);
 }
 

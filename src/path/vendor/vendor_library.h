@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "path/direct/self_test.h"
+#include "path/vendor/foreign_call.h"
 #include "path/vendor/vendor_rules.h"
 
 namespace penstock::core {
@@ -41,10 +42,13 @@ class VendorLibrary {
 
   // Failures carry an errno, or a number of the library's own from 5001 on, both as of the operating system. The caller
   // has the memory's device entered (Device::run_inside).
-  Result<void*> register_file(int fd);
+  // `call`: told when the library is entered and left.
+  Result<void*> register_file(int fd, ForeignCall* call = nullptr);
   void deregister_file(void* handle);
-  Result<std::size_t> read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset);
-  Result<std::size_t> write(void* handle, const std::byte* memory, std::size_t size, std::uint64_t offset);
+  Result<std::size_t> read(void* handle, std::byte* memory, std::size_t size, std::uint64_t offset,
+                           ForeignCall* call = nullptr);
+  Result<std::size_t> write(void* handle, const std::byte* memory, std::size_t size, std::uint64_t offset,
+                            ForeignCall* call = nullptr);
 
   // One of its calls never came back: from now on no file can be registered, and what is open stays open.
   void give_up() { is_given_up_.store(true); }

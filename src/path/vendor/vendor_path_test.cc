@@ -85,6 +85,15 @@ class VendorPathTest : public testing::Test {
   }
   Verdict judge(Op op = Op::read) { return judge(*file_, op); }
   Verdict judge(File& file, Op op) { return path_->judge(file, devices_->describe(memory_), op); }
+  // It, both ways, and no other file.
+  void expect_refused_alone(File& file, int number) {
+    for (const Op op : {Op::read, Op::write}) {
+      EXPECT_EQ(judge(file, op).reason, Reason::vendor_refused);
+      EXPECT_EQ(judge(file, op).detail, number);
+      EXPECT_TRUE(judge(op).usable);
+    }
+    path_->forget_file(file);
+  }
   // What self-tests have left in the file's folder.
   std::string leftovers() const {
     std::string names;
@@ -273,17 +282,26 @@ TEST_F(VendorPathTest, WhereTheFolderTakesNoScratchWritesAreRefusedAndReadsTried
 
 // The library opens files by their names.
 TEST_F(VendorPathTest, AFileWithoutANameIsRefusedAloneWithTheLibrarysNumber) {
-  for (const auto& [flags, number] : {std::pair(0, 5031), std::pair(O_DIRECT, 5019)}) {
+  for (const int flags : {0, O_DIRECT}) {
     const UniqueFd fd(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | flags, 0600));
     ASSERT_TRUE(fd.valid());
     const std::unique_ptr<File> nameless = std::move(*File::open(storage_, fd.get()));
-    for (const Op op : {Op::read, Op::write}) {
-      EXPECT_EQ(judge(*nameless, op).reason, Reason::vendor_refused);
-      EXPECT_EQ(judge(*nameless, op).detail, number);
-      EXPECT_TRUE(judge(op).usable);
-    }
-    path_->forget_file(*nameless);
+    expect_refused_alone(*nameless, 5031);
   }
+}
+
+// One that is not O_DIRECT is opened a second time by us, without the flag.
+TEST_F(VendorPathTest, ADescriptorWithOpenFlagsThatTheLibraryTakesNotIsRefusedAlone) {
+  for (const int flag : {O_NOFOLLOW, O_NONBLOCK, O_NOATIME}) {
+    SCOPED_TRACE(flag);
+    const UniqueFd direct(::open((folder_ / "file").c_str(), O_RDWR | O_CLOEXEC | O_DIRECT | flag));
+    ASSERT_TRUE(direct.valid());
+    expect_refused_alone(**File::open(storage_, direct.get()), 5019);
+  }
+  const UniqueFd buffered(::open((folder_ / "file").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  const std::unique_ptr<File> file = std::move(*File::open(storage_, buffered.get()));
+  EXPECT_TRUE(judge(*file, Op::read).usable);
+  path_->forget_file(*file);
 }
 
 // ---- Forced --------------------------------------------------------------------------------------------------------
