@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "context.h"
 #include "copier.h"
@@ -29,7 +31,9 @@ constexpr const char* kExamples =
     "  penstock cp model.bin copy.bin --verify --direct       O_DIRECT on both sides, then compared\n"
     "  penstock cp /dev/nvme1n1 disk.img --gpu 1 --force      replaces disk.img when the copy is whole\n"
     "Exit code: 0 copied (and equal, with --verify), 1 failed and nothing left at DST, 2 wrong usage,\n"
-    "77 if there is no such GPU.";
+    "77 if there is no such GPU.\n"
+    "Until it is whole the copy has no name, or .penstock-... and 32 digits in DST's folder where the file system\n"
+    "or NVIDIA's library (PENSTOCK_VENDOR) needs one; only a cp that is killed (kill -9) leaves that behind.";
 
 struct CpSettings {
   std::string source;
@@ -117,6 +121,12 @@ void check_unchanged(const OpenFile& source) {
   throw Failure(source.path + ": it changed while it was copied; nothing was made of the copy, call it again");
 }
 
+// NVIDIA's library opens files by their names. Unasked it serves only where its kernel module is.
+bool nvidia_library_may_serve() {
+  if (const char* use = std::getenv("PENSTOCK_VENDOR"); use != nullptr) return std::string_view(use) != "off";
+  return access("/proc/driver/nvidia-fs", F_OK) == 0;
+}
+
 CpOutcome copy(const CpSettings& settings, Session& session) {
   const int direct = settings.direct ? O_DIRECT : 0;
   const OpenFile opened = open_file(settings.source, O_RDONLY | direct);
@@ -124,7 +134,7 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
   outcome.destination = destination_of(settings);
   outcome.size = opened.size;
   check_destination(opened, outcome.destination, settings.force);
-  NewFile created(outcome.destination, direct);
+  NewFile created(outcome.destination, direct, nvidia_library_may_serve());
   lay_out(opened, created);
   const File from = require(session.file(opened.fd.get()), settings.source);
   const std::string kind = require(from.info(), settings.source).file_system;

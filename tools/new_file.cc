@@ -53,10 +53,17 @@ bool NewFile::open_nameless(int flags) {
 
 void NewFile::open_named(int flags) {
   const std::string name = unguessable_name();
-  fd_.reset(openat(folder_fd_.get(), name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600));
-  if (!fd_.valid()) fail_to_create(path_, flags);
-  temporary_ = name;
   remove_on_second_interrupt((folder_ + "/" + name).c_str());
+  fd_.reset(openat(folder_fd_.get(), name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600));
+  if (!fd_.valid()) {
+    const int error = errno;
+    // A file system may make the file, and then refuse it O_DIRECT.
+    if (error != EEXIST) unlinkat(folder_fd_.get(), name.c_str(), 0);
+    remove_on_second_interrupt("");
+    errno = error;
+    fail_to_create(path_, flags);
+  }
+  temporary_ = name;
 }
 
 void NewFile::link_to(const std::string& name) {

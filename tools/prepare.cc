@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,11 +43,11 @@ constexpr const char* kExamples =
     "  penstock prepare /data/checkpoint --size 64G              allocated, so that writes need no new blocks\n"
     "  penstock prepare /data/checkpoint --size 64G --written    zeros written too: not even extents to convert\n"
     "  penstock prepare sparse.img --json                        an existing file: its holes are filled\n"
-    "Exit code: 0 prepared, 1 failed and the file has the bytes and the size it had, 2 wrong usage, 77 if\n"
-    "preparing cannot make direct writes possible on this file system. An existing file keeps every byte, must\n"
-    "not be open elsewhere, and is never made shorter. After a failure the holes that were filled by then stay\n"
-    "filled. Killed (kill -9) while it writes zeros, --written may leave an existing file longer than it was,\n"
-    "with zeros at its end; call it again.";
+    "Exit code: 0 prepared, 1 failed, 2 wrong usage, 77 if preparing cannot make direct writes possible on this\n"
+    "file system. An existing file keeps every byte, must not be open elsewhere, and is never made shorter; who\n"
+    "wants to open it meanwhile waits, and preparing stops for him. After a failure it has the size it had, unless\n"
+    "the message tells another, and the holes that were filled by then stay filled. Killed (kill -9) while it\n"
+    "writes zeros, --written may leave an existing file longer than it was, with zeros at its end; call it again.";
 
 struct PrepareSettings {
   std::string file;
@@ -135,10 +136,17 @@ std::optional<Stretch> next_unwritten(const std::string& path, int fd, std::uint
   return std::nullopt;
 }
 
+// How long the kernel lets those wait who want to open a file that somebody has a lease of; 0 where that is unknown.
+std::chrono::seconds patience_with_leases() {
+  long seconds = 0;
+  std::ifstream("/proc/sys/fs/lease-break-time") >> seconds;
+  return std::chrono::seconds(std::clamp(seconds, 0L, 3600L));
+}
+
 // While it holds, nobody else has the file open; who wants to waits, for as long as the system lets him.
 class Lease {
  public:
-  Lease(const std::string& path, int fd) : path_(path), fd_(fd) {
+  Lease(const std::string& path, int fd) : path_(path), fd_(fd), unwanted_at_(Clock::now()) {
     signal(SIGIO, SIG_IGN);  // How the kernel tells that somebody waits.
     if (fcntl(fd_, F_SETLEASE, F_WRLCK) == 0) return;
     if (errno != EAGAIN) fail_errno(path_, "take a lease of the file, which keeps others from writing to it");
@@ -148,14 +156,29 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
   ~Lease() { fcntl(fd_, F_SETLEASE, F_UNLCK); }
 
-  void check() const {
-    if (fcntl(fd_, F_GETLEASE) == F_WRLCK) return;
+  void check() {
+    if (is_unwanted()) return;
     throw Failure(path_ + ": another program wants to open it, so this was stopped; call it again");
   }
 
+  // Also while somebody waits: the kernel does not say whether it has let him in, but it cannot have done so before his
+  // time was up, which began when the lease was last seen unwanted or later. Half of that time is left for what is done
+  // with the answer.
+  bool keeps_others_out() { return is_unwanted() || Clock::now() - unwanted_at_ < patience_with_leases() / 2; }
+
  private:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_unwanted() {
+    const Clock::time_point now = Clock::now();
+    if (fcntl(fd_, F_GETLEASE) != F_WRLCK) return false;
+    unwanted_at_ = now;
+    return true;
+  }
+
   const std::string& path_;
   int fd_;
+  Clock::time_point unwanted_at_;
 };
 
 class ZeroWriter {
@@ -233,11 +256,11 @@ struct Prepared {
 };
 
 // What is left to say, and that the file system has kept its word.
-DirectAnswer look_again(const std::string& path, int fd) {
+DirectAnswer look_again(const std::string& path, int fd, std::uint64_t size) {
   DirectAnswer answer = ask_direct(fd, {core::Op::write, 0, 0, ""});
   if (answer.file.extents.is_known && answer.file.extents.hole_bytes > 0) {
-    throw Failure(
-        fmt::format("{}: the file system left {} of holes in it", path, format_size(answer.file.extents.hole_bytes)));
+    throw Failure(fmt::format("{}: of the {} that it has now the file system left {} as holes", path, format_size(size),
+                              format_size(answer.file.extents.hole_bytes)));
   }
   return answer;
 }
@@ -257,58 +280,61 @@ Prepared make_new(const PrepareSettings& settings) {
     done.zeros_written = write_unwritten(settings.file, file.fd(), round_up(settings.size), [] {});
   }
   settle(settings.file, file.fd(), settings.size);
-  done.answer = look_again(settings.file, file.fd());
+  done.answer = look_again(settings.file, file.fd(), settings.size);
   file.publish(false);
   return done;
 }
-
-// Takes back what was added past the old end, unless told that it is wanted.
-class Extension {
- public:
-  Extension(int fd, std::uint64_t old_size) : fd_(fd), old_size_(static_cast<off_t>(old_size)) {}
-  Extension(const Extension&) = delete;
-  Extension& operator=(const Extension&) = delete;
-  ~Extension() {
-    if (!is_kept_ && fcntl(fd_, F_GETLEASE) == F_WRLCK && ftruncate(fd_, old_size_) != 0) return;
-  }
-  void keep() { is_kept_ = true; }
-
- private:
-  int fd_;
-  off_t old_size_;
-  bool is_kept_ = false;
-};
 
 std::uint64_t allocated_bytes(int fd) {
   struct stat facts {};
   return fstat(fd, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
 }
 
-// What was put into holes cannot be told from what was there, so it stays; every byte reads as before.
-[[noreturn]] void fail_half_way(const Failure& failure, int fd, std::uint64_t had) {
+// Takes back what was added past the old end, where nobody else can have come to use it. What was put into holes cannot
+// be told from what was there, so it stays; every byte reads as before. The lease is still held, so that what is said
+// of the file is so.
+[[noreturn]] void fail_half_way(const Failure& failure, const OpenFile& file, Lease& lease, std::uint64_t had) {
+  const int fd = file.fd.get();
+  const bool is_ours = lease.keeps_others_out();
+  const bool is_cut_back = is_ours && ftruncate(fd, static_cast<off_t>(file.size)) == 0;
+  const int error = errno;
   const std::uint64_t has = allocated_bytes(fd);
-  if (has <= had) throw failure;
-  throw Failure(fmt::format("{}; its bytes and its size are what they were, and {} of its holes stay filled",
-                            failure.what(), format_size(has - had)),
+  const std::uint64_t added = has - std::min(had, has);
+  if (is_cut_back && added == 0) throw failure;
+  if (is_cut_back) {
+    throw Failure(fmt::format("{}; its bytes and its size are what they were, and it has {} more allocated: what was "
+                              "filled of its holes stays",
+                              failure.what(), format_size(added)),
+                  failure.exit_code());
+  }
+  throw Failure(fmt::format("{}; {}: it was {} bytes long and is {} now, with zeros in what was added, and has {} more "
+                            "allocated",
+                            failure.what(),
+                            is_ours ? fmt::format("it could not be cut back ({})", std::strerror(error))
+                                    : "another program may be using it by now, so it was not cut back",
+                            file.size, lseek(fd, 0, SEEK_END), format_size(added)),
                 failure.exit_code());
 }
 
 // Holds the lease to its end. Bytes of zeros written.
 std::uint64_t fill_and_settle(const OpenFile& file, std::uint64_t size, bool written) {
   const int fd = file.fd.get();
-  const Lease lease(file.path, fd);
+  Lease lease(file.path, fd);
   // Now that nobody else can change it.
   if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(file.size)) {
     throw Failure(file.path + ": another program changed its size; call it again");
   }
-  std::uint64_t zeros = 0;
-  Extension extension(fd, file.size);
-  allocate(file.path, fd, size);
-  if (written) zeros = write_unwritten(file.path, fd, round_up(size), [&] { lease.check(); });
-  lease.check();
-  settle(file.path, fd, size);
-  extension.keep();
-  return zeros;
+  const std::uint64_t had = allocated_bytes(fd);
+  try {
+    std::uint64_t zeros = 0;
+    allocate(file.path, fd, size);
+    if (written) zeros = write_unwritten(file.path, fd, round_up(size), [&] { lease.check(); });
+    lease.check();
+    settle(file.path, fd, size);
+    return zeros;
+  } catch (const Failure& failure) {
+    fail_half_way(failure, file, lease, had);
+  }
 }
 
 Prepared extend(const PrepareSettings& settings, const OpenFile& file) {
@@ -324,13 +350,8 @@ Prepared extend(const PrepareSettings& settings, const OpenFile& file) {
   const int fd = file.fd.get();
   refuse_where_useless(file.path, fd);
   Prepared done{true, size, 0, {}};
-  const std::uint64_t had = allocated_bytes(fd);
-  try {
-    if (size > 0) done.zeros_written = fill_and_settle(file, size, settings.written);
-  } catch (const Failure& failure) {
-    fail_half_way(failure, fd, had);
-  }
-  done.answer = look_again(file.path, fd);
+  if (size > 0) done.zeros_written = fill_and_settle(file, size, settings.written);
+  done.answer = look_again(file.path, fd, size);
   return done;
 }
 

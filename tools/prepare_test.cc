@@ -1,13 +1,19 @@
 // The built `penstock prepare` and the part of `penstock explain` that tells what a file lacks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tool_world.h"
@@ -128,7 +134,7 @@ TEST_F(Prepare, HolesThatWereFilledBeforeAFailureStayAndItSaysSo) {
   };
   const Finished done = run({"prepare", "data", "--written"}, limited);
   EXPECT_EQ(done.exit_code, 1);
-  EXPECT_NE(done.err.find("of its holes stay filled"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("its bytes and its size are what they were, and it has "), std::string::npos) << done.err;
   EXPECT_TRUE(text_of(path("data")) == before);
   EXPECT_NE(run({"prepare", "--help"}).out.find("kill -9"), std::string::npos);
 }
@@ -141,6 +147,83 @@ TEST_F(Prepare, AFileThatOthersHaveOpenIsLeftAlone) {
   EXPECT_NE(done.err.find("another program has it open"), std::string::npos) << done.err;
   close(fd);
   EXPECT_EQ(text_of(path("data")), bytes);
+}
+
+// Somebody opens the file while zeros are written past its old end.
+class PrepareInterfered : public Prepare {
+ protected:
+  static constexpr std::uint64_t kOldSize = 1 << 20;
+
+  void SetUp() override {
+    Prepare::SetUp();
+    struct statfs facts {};
+    if (IsSkipped() || statfs(path("").c_str(), &facts) != 0) return;
+    if (facts.f_bavail * static_cast<std::uint64_t>(facts.f_bsize) < 2ull << 30) GTEST_SKIP() << "less than 2 GiB free";
+    bytes_ = make("data", kOldSize);
+  }
+
+  std::uint64_t size_now() const { return fs::file_size(path("data")); }
+  static bool somebody_waits_for_a_lease() { return text_of("/proc/locks").find(" BREAKING ") != std::string::npos; }
+  static bool comes_true(const std::function<bool()>& condition) {
+    for (int i = 0; i < 100'000; ++i, std::this_thread::sleep_for(std::chrono::microseconds(100))) {
+      if (condition()) return true;
+    }
+    return false;
+  }
+
+  // Stops the command for as long as it takes somebody to come.
+  Finished run_interfered(
+      int flags, const std::function<void()>& prepare = [] {}) {
+    const pid_t child = start({"prepare", "data", "--size", "1G", "--written"}, prepare);
+    EXPECT_TRUE(comes_true([&] { return size_now() > kOldSize; }));
+    kill(child, SIGSTOP);
+    std::thread other([&] {
+      const int fd = open(path("data").c_str(), flags | O_CLOEXEC);
+      struct stat facts {};
+      seen_ = fstat(fd, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+      close(fd);
+    });
+    EXPECT_TRUE(comes_true(somebody_waits_for_a_lease));
+    kill(child, SIGCONT);
+    const Finished done = wait(child);
+    other.join();
+    return done;
+  }
+
+  std::string bytes_;
+  std::uint64_t seen_ = 0;  // The file's size, as the other saw it first.
+};
+
+TEST_F(PrepareInterfered, WhoOpensTheFileMeanwhileGetsItAsItWas) {
+  for (const int flags : {O_RDWR, O_RDONLY}) {
+    const Finished done = run_interfered(flags);
+    EXPECT_EQ(done.exit_code, 1);
+    EXPECT_NE(done.err.find("data: another program wants to open it, so this was stopped; call it again"),
+              std::string::npos)
+        << done.err;
+    EXPECT_EQ(seen_, kOldSize);
+    EXPECT_TRUE(text_of(path("data")) == bytes_);
+  }
+}
+
+// As when he waited for longer than the kernel lets him: how long that is cannot be known there.
+TEST_F(PrepareInterfered, WhereTheOtherMayHaveItOpenItIsNotCutBackAndThatIsSaid) {
+  const auto without_the_time = [] {
+    const unsigned user = geteuid() == 0 ? 0 : CLONE_NEWUSER;
+    if (unshare(static_cast<int>(CLONE_NEWNS | user)) != 0) return;
+    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return;
+    mount("none", "/proc/sys/fs", "tmpfs", 0, nullptr);
+  };
+  if (run({"check"}, [&] { without_the_time(), _exit(access("/proc/sys/fs/lease-break-time", F_OK) == 0); }).exit_code)
+    GTEST_SKIP() << "no mount namespaces here";
+  const Finished done = run_interfered(O_RDWR, without_the_time);
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_GT(size_now(), kOldSize);
+  EXPECT_NE(done.err.find("so it was not cut back: it was 1048576 bytes long and is " + std::to_string(size_now()) +
+                          " now, with zeros in what was added, and has "),
+            std::string::npos)
+      << done.err;
+  EXPECT_TRUE(text_of(path("data")) == bytes_ + std::string(size_now() - kOldSize, '\0'));
 }
 
 TEST_F(Prepare, WhatItCannotDoIsSaidWithItsReason) {

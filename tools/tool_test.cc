@@ -2,8 +2,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -145,6 +143,32 @@ TEST_F(Tool, ExplainTellsProgramsTheSame) {
   EXPECT_EQ(json::parse(run({"explain", "data", "--memory", "host", "--json"}).out)["would_use"], "host");
 }
 
+TEST_F(Tool, ExplainTellsWhatWasChosenAndWhy) {
+  make("data", 5000);
+  const Names large{"explain", "data", "--size", "16M"};
+  const auto environment = [] {
+    setenv("PENSTOCK_POLICY", "cpu", 1);
+    setenv("PENSTOCK_WORKERS", "3", 1);
+  };
+  const Finished people = run(large, environment);
+  EXPECT_NE(people.out.find("  by up to 4 threads to begin with, to be tuned; "), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("; policy cpu\n  why: to begin with: "), std::string::npos) << people.out;
+  Names for_programs = large;
+  for_programs.push_back("--json");
+  const json choice = json::parse(run(for_programs, environment).out)["choice"];
+  EXPECT_EQ(choice["path"], "bounce");
+  EXPECT_EQ(choice["policy"], "cpu");
+  EXPECT_EQ(choice["threads"], 4);
+  EXPECT_GE(choice["chunk"], 2 << 20);
+  EXPECT_TRUE(choice.contains("depth"));
+  EXPECT_EQ(choice["settled"], false);
+  EXPECT_NE(choice["why"], "");
+  const json small = json::parse(run({"explain", "data", "--json"}).out)["choice"];
+  EXPECT_EQ(small["threads"], 1);
+  EXPECT_EQ(small["chunk"], 5000);
+  EXPECT_TRUE(small["policy"].is_null());
+}
+
 void expect_all_bytes_told(const json& told, std::uint64_t bytes, const std::string& path) {
   EXPECT_EQ(told["result"]["bytes"], bytes);
   EXPECT_EQ(told["bytes_by_path"][path], bytes);
@@ -230,127 +254,6 @@ TEST_F(Tool, BenchFailsWhenTheRequiredPathIsNotTaken) {
   const Finished done = run({"bench", "data", "--require", "p2pdma"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err, "");
-}
-
-TEST_F(Tool, CpKeepsBytesModeAndTime) {
-  for (const std::size_t size : {0, 1, 4095, 4096, 3'000'001}) {
-    const std::string bytes = make("data", size);
-    fs::permissions(path("data"), fs::perms(0640));
-    fs::last_write_time(path("data"), fs::file_time_type::clock::now() - std::chrono::hours(99));
-    const Finished done = run({"cp", "data", "copy", "--verify", "--force", "--window", "1M"});
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    EXPECT_TRUE(text_of(path("copy")) == bytes) << size;
-    EXPECT_EQ(fs::status(path("copy")).permissions(), fs::perms(0640));
-    EXPECT_EQ(fs::last_write_time(path("copy")), fs::last_write_time(path("data")));
-    EXPECT_NE(done.out.find("device: host memory standing in for a GPU (reason: "), std::string::npos);
-  }
-  EXPECT_EQ(folder(), (Names{"copy", "data"}));
-}
-
-TEST_F(Tool, CpTellsProgramsWhichWayTheBytesWentAndWhy) {
-  make("data", 100000);
-  const json told = json::parse(run({"cp", "data", "copy", "--json"}).out);
-  for (const char* way : {"read", "written"}) {
-    ASSERT_EQ(told[way]["paths"].size(), 1u) << told;
-    EXPECT_EQ(told[way]["paths"][0]["path"], "bounce");
-    EXPECT_EQ(told[way]["paths"][0]["reason"], "stand_in");
-    EXPECT_EQ(told[way]["paths"][0]["bytes"], 100000);
-  }
-}
-
-TEST_F(Tool, CpNamesTheRequiredPathAndWhatStandsInItsWay) {
-  make("data", 100000);
-  const Finished done = run({"cp", "data", "copy"}, [] { setenv("PENSTOCK_REQUIRE", "p2pdma", 1); });
-  EXPECT_EQ(done.exit_code, 1);
-  EXPECT_NE(done.err.find("the path p2pdma is required, and refuses reads: "), std::string::npos) << done.err;
-  EXPECT_NE(done.err.find("(stand_in)"), std::string::npos) << done.err;
-  EXPECT_EQ(folder(), std::vector<std::string>{"data"});
-}
-
-TEST_F(Tool, CpIntoAFolderKeepsTheName) {
-  const std::string bytes = make("data", 5000);
-  fs::create_directory(path("folder"));
-  EXPECT_EQ(run({"cp", "data", "folder"}).exit_code, 0);
-  EXPECT_EQ(text_of(path("folder/data")), bytes);
-}
-
-TEST_F(Tool, CpKeepsHoles) {
-  make("data", 8192);
-  ASSERT_EQ(truncate(path("data").c_str(), 64 << 20), 0);
-  struct stat source {
-  }, copy{};
-  ASSERT_EQ(stat(path("data").c_str(), &source), 0);
-  if (source.st_blocks * 512 >= 64 << 20) GTEST_SKIP() << "this file system has no holes";
-  ASSERT_EQ(run({"cp", "data", "copy", "--verify"}).exit_code, 0);
-  ASSERT_EQ(stat(path("copy").c_str(), &copy), 0);
-  EXPECT_EQ(copy.st_size, 64 << 20);
-  EXPECT_LT(copy.st_blocks * 512, 1 << 20);
-}
-
-TEST_F(Tool, CpReplacesOnlyWhenForced) {
-  const std::string bytes = make("data", 5000), old = make("copy", 100);
-  const Finished refused = run({"cp", "data", "copy"});
-  EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_EQ(refused.err, "penstock: copy: it exists; --force replaces it\n");
-  EXPECT_EQ(text_of(path("copy")), old);
-  EXPECT_EQ(run({"cp", "data", "copy", "--force"}).exit_code, 0);
-  EXPECT_EQ(text_of(path("copy")), bytes);
-}
-
-TEST_F(Tool, CpRefusesToCopyAFileOntoItself) {
-  const std::string bytes = make("data", 5000);
-  fs::create_hard_link(path("data"), path("link"));
-  fs::create_symlink("data", path("symlink"));
-  for (const char* name : {"data", "link", "symlink", "."}) {
-    const Finished done = run({"cp", "data", name, "--force"});
-    EXPECT_EQ(done.exit_code, 1) << name;
-    EXPECT_NE(done.err.find("are the same file"), std::string::npos) << done.err;
-  }
-  EXPECT_EQ(text_of(path("data")), bytes);
-}
-
-TEST_F(Tool, CpThatRunsOutOfRoomLeavesNothing) {
-  make("data", 3 << 20);
-  const Finished done = run({"cp", "data", "copy"}, [] {
-    signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{1 << 20, 1 << 20};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  });
-  EXPECT_EQ(done.exit_code, 1);
-  EXPECT_TRUE(done.err.starts_with("penstock: copy: could not ")) << done.err;
-  EXPECT_EQ(folder(), Names{"data"});
-}
-
-TEST_F(Tool, CpOfAFileThatEndsBeforeItsSizeLeavesNothing) {
-  // A file of sysfs claims a page and holds a line: as if it were truncated under the copy.
-  const std::string source = "/sys/kernel/mm/transparent_hugepage/enabled";
-  if (!fs::exists(source)) GTEST_SKIP() << "this kernel has no " << source;
-  const Finished done = run({"cp", source, "copy"});
-  EXPECT_EQ(done.exit_code, 1);
-  EXPECT_TRUE(done.err.starts_with("penstock: " + source + ": it became shorter while it was read")) << done.err;
-  EXPECT_EQ(folder(), Names{});
-}
-
-TEST_F(Tool, CpOfAFileThatGrowsMeanwhileLeavesNothing) {
-  make("data", 64 << 20);
-  const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
-  std::ofstream(path("data"), std::ios::app) << "more";
-  const Finished done = wait(child);
-  EXPECT_EQ(done.exit_code, 1);
-  EXPECT_NE(done.err.find("it changed while it was copied"), std::string::npos) << done.err;
-  EXPECT_EQ(folder(), Names{"data"});
-}
-
-TEST_F(Tool, CpThatIsInterruptedLeavesNothingAndDiesOfTheSignal) {
-  make("data", 64 << 20);
-  const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
-  kill(child, SIGINT);
-  const Finished done = wait(child);
-  EXPECT_EQ(done.signal_number, SIGINT) << done.err;
-  EXPECT_EQ(done.err, "penstock: interrupted\n");
-  EXPECT_EQ(folder(), Names{"data"});
 }
 
 TEST_F(Tool, BenchThatIsInterruptedTellsWhatItHasAndTakesItsNewFileAway) {
