@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
@@ -38,7 +39,7 @@ class PagecacheTest : public testing::Test {
     char name[] = "pagecache_XXXXXX";
     fd_ = UniqueFd(::mkstemp(name));
     ASSERT_TRUE(fd_.valid());
-    path_ = ::realpath(name, nullptr);
+    path_ = std::filesystem::canonical(name).string();
     content_ = content_of(kSize, 1);
     put(content_, 0);
   }

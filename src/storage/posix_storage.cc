@@ -139,8 +139,6 @@ bool is_overlay(int fd) {
   return ::fstatfs(fd, &file_system) == 0 && file_system.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
-// Through a mapping, which finds the pages also where they belong to another file system's inode (overlayfs). For a
-// file that is neither ours nor writable for us the kernel calls every page resident.
 // hugetlbfs, whose pages are the file: in memory where they were ever given to it.
 bool has_all_its_pages(int fd) {
   struct stat status {};
@@ -148,6 +146,8 @@ bool has_all_its_pages(int fd) {
   return ::fstat(fd, &status) == 0 && status.st_blocks * kBlock >= status.st_size;
 }
 
+// Through a mapping, which finds the pages also where they belong to another file system's inode (overlayfs). For a
+// file that is neither ours nor writable for us the kernel calls every page resident.
 bool is_resident_by_mincore(int fd, std::uint64_t offset, std::uint64_t size, std::uint64_t page) {
   constexpr std::size_t kPagesMax = 4096;
   unsigned char present[kPagesMax];

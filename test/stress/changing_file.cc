@@ -57,7 +57,7 @@ void Memory::put(std::uint64_t offset, std::span<const std::byte> bytes) {
 
 void Memory::get(std::uint64_t offset, std::span<std::byte> bytes) {
   if (on_device_) (void)penstock_device_download(session_, bytes.data(), base_ + offset, bytes.size());
-  else std::memcpy(bytes.data(), base_ + offset, bytes.size());
+  else if (!bytes.empty()) std::memcpy(bytes.data(), base_ + offset, bytes.size());
 }
 
 std::shared_ptr<ChangingFile> ChangingFile::create(penstock_session* session, const std::string& path,
