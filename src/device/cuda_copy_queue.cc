@@ -11,7 +11,7 @@ namespace {
 using namespace cuda;
 
 constexpr unsigned kLooksBeforeSleep = 64;       // About 15 microseconds on an H200 machine.
-constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds: then somebody else has the GPU.
+constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then somebody else has the GPU.
 constexpr unsigned kLooksForSignal = 1u << 11;   // Some 100 microseconds.
 constexpr unsigned kLooksToAnError = 256;        // A context that is lost signals nothing: the driver is asked.
 
@@ -95,10 +95,8 @@ Status CudaCopyQueue::copy_many(std::span<const Copy> copies, Direction directio
 }
 
 bool CudaCopyQueue::scatter(std::span<const Copy> copies, Direction direction) {
-  CudaScatter& scatter = device_.scatter();
-  if (signal_ == nullptr) signal_ = scatter.signals().take(stream_);
   const std::uint32_t number = std::max(sent_ + 1, 1u);
-  if (!scatter.launch(stream_, copies, direction, signal_, number)) return false;
+  if (!device_.scatter().launch(stream_, copies, direction, signal_, number)) return false;
   ends_with_signal_ = signal_ != nullptr;
   if (ends_with_signal_) sent_ = number;
   return true;

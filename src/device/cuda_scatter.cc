@@ -52,25 +52,25 @@ CUfunction CudaScatter::load() const {
 }
 
 // Loading waits for every stream that is held, so it is done only where we hold none; and not by two threads at once.
-CUfunction CudaScatter::function() {
+CUfunction CudaScatter::function(CUstream stream) {
   if (tried_.load(std::memory_order_acquire)) return function_.load(std::memory_order_relaxed);
   const std::unique_lock lock(loading_, std::try_to_lock);
   if (!lock.owns_lock() || tried_.load(std::memory_order_relaxed)) return nullptr;
   const CUfunction found = load();
-  if (found != nullptr) (void)signals_.open();
+  if (found != nullptr) (void)signals_.open(stream);
   function_.store(found, std::memory_order_relaxed);
   tried_.store(true, std::memory_order_release);
   return function_.load(std::memory_order_relaxed);
 }
 
 bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Direction direction,
-                         const CudaSignals::Signal* signal, std::uint32_t number) {
+                         CudaSignals::Signal*& signal, std::uint32_t number) {
   if (copies.size() < kPiecesMin || copies.size() > ScatterList::kPiecesMax) return false;
   std::size_t size_max = 1;
   for (const Copy& copy : copies) size_max = std::max(size_max, copy.size);
   // Held streams keep every kernel waiting, once they are a few; copies get past them.
   if (size_max > kPieceBytesMax || is_any_cuda_stream_busy(api_)) return false;
-  const CUfunction kernel = function();
+  const CUfunction kernel = function(stream);
   if (kernel == nullptr) return false;
 
   ScatterList list = {};
@@ -88,6 +88,7 @@ bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Directio
         direction == Direction::to_device ? ScatterPiece{there, here, copy.size} : ScatterPiece{here, there, copy.size};
   }
   const auto blocks = static_cast<unsigned>((size_max + kScatterBytesOfBlock - 1) / kScatterBytesOfBlock);
+  if (signal == nullptr) signal = signals_.take();
   ScatterEnd end;
   if (signal != nullptr) end = {signal->word(), signal->counter(), number};
   void* parameters[] = {&list, &end};

@@ -22,10 +22,9 @@ class CudaScatter {
   CudaScatter(const cuda::CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal), signals_(api) {}
 
   // False: nothing was queued. The context is the current one, and at most ScatterList::kPiecesMax copies are given.
-  // The signal, where there is one, has the number when they are over.
-  bool launch(cuda::CUstream stream, std::span<const Copy> copies, Direction direction,
-              const CudaSignals::Signal* signal = nullptr, std::uint32_t number = 0);
-  // There are some from the first launch on.
+  // `signal` is one that the stream has, or is given one, where there is one; it has the number when they are over.
+  bool launch(cuda::CUstream stream, std::span<const Copy> copies, Direction direction, CudaSignals::Signal*& signal,
+              std::uint32_t number);
   CudaSignals& signals() { return signals_; }
 
  private:
@@ -36,7 +35,7 @@ class CudaScatter {
   };
 
   Range find(const void* memory, bool on_device) const;
-  cuda::CUfunction function();
+  cuda::CUfunction function(cuda::CUstream stream);
   cuda::CUfunction load() const;
 
   const cuda::CudaApi& api_;

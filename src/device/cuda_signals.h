@@ -37,20 +37,20 @@ class CudaSignals {
   // Its memory stays with the driver, as the kernel does: giving it back would wait for streams.
   ~CudaSignals() = default;
 
-  // Once, in the context that is current then.
-  bool open();
-  // For work on the stream, from the number 1 on. Null where there is none.
-  Signal* take(cuda::CUstream stream);
+  // Once, in the context that is current then, by way of a stream of it.
+  bool open(cuda::CUstream stream);
+  // For launches with numbers from 1 on. Null where there is none.
+  Signal* take();
   // Nothing that was told of it is under way.
   void give_back(Signal& signal) { signal.taken_.store(false, std::memory_order_release); }
 
  private:
   static constexpr std::size_t kLine = 64;  // Bytes; no two signals share a line of the cache.
   static constexpr std::size_t kPage = 4096;
-  static constexpr std::size_t kCount = kPage / kLine - 1;  // The last line stays zero.
+  static constexpr std::size_t kCount = kPage / kLine;
 
   const cuda::CudaApi& api_;
-  std::atomic<std::byte*> page_{nullptr};
+  std::atomic<bool> open_{false};
   std::array<Signal, kCount> signals_;
 };
 
