@@ -1,6 +1,7 @@
 #include "path/direct/bouncing_lane.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/invariant.h"
 #include "path/storage_lane.h"
@@ -8,6 +9,7 @@
 namespace penstock::core {
 namespace {
 
+constexpr unsigned kCollisionsMax = 8;
 constexpr const char* kStep = "move bytes directly between storage and device memory";
 
 }  // namespace
@@ -103,10 +105,16 @@ void BouncingLane::release(std::uint32_t index, Completion& completion) {
   free_.push_back(index);
 }
 
-// What direct I/O into host memory could not move either was no refusal of this memory: a drive's read error, say, or
-// a read that met a buffered write.
+int BouncingLane::refusal_of(const Slot& slot, const Completion& completion) {
+  if (slot.task.op == Op::read && completion.status.ok()) collisions_ = 0;
+  return terms_.refusal_errno(completion.status);
+}
+
+// What direct I/O into host memory could not move either was no refusal of this memory: a drive's read error, say. And
+// a read may end with EIO where it met a buffered write: only when none gets through it is a refusal.
 void BouncingLane::remember(const Slot& slot, const Completion& completion) {
   const bool as_asked = completion.status.ok() && completion.way == slot.task.chunk.way;
+  if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
   if (slot.refusal != 0 && as_asked) {
     terms_.refuse_late(options_.device, *slot.task.file, slot.task.op, slot.refusal);
   }
@@ -132,7 +140,7 @@ unsigned BouncingLane::reap_direct(std::span<Completion> completions, bool wait)
     Completion completion = completions[i];
     const auto index = static_cast<std::uint32_t>(completion.cookie);
     Slot& slot = slots_[index];
-    slot.refusal = terms_.refusal_errno(completion.status);
+    slot.refusal = refusal_of(slot, completion);
     if (slot.refusal != 0) {
       slot.bounced = terms_.late_reason();
       start_bounce(index);
@@ -181,7 +189,7 @@ Completion BouncingLane::run(const Task& task) {
   slot.bounced = terms_.unfit(*options_.device, slot.task);
   if (slot.bounced == Reason::none) {
     const Completion completion = direct_->run(direct_task(slot, task.cookie));
-    slot.refusal = terms_.refusal_errno(completion.status);
+    slot.refusal = refusal_of(slot, completion);
     if (slot.refusal == 0) return completion;
     slot.bounced = terms_.late_reason();
   }

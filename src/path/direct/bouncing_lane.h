@@ -62,6 +62,7 @@ class BouncingLane final : public Lane {
   unsigned take_failed(std::span<Completion> completions);
   unsigned reap_direct(std::span<Completion> completions, bool wait);
   unsigned reap_bounced(std::span<Completion> completions, bool wait);
+  int refusal_of(const Slot& slot, const Completion& completion);
   void remember(const Slot& slot, const Completion& completion);
   Completion failure_of(const Slot& slot, Status status) const;
   void release(std::uint32_t index, Completion& completion);
@@ -75,6 +76,7 @@ class BouncingLane final : public Lane {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<Failed> failed_;
+  unsigned collisions_ = 0;  // Reads in a row that the direct lane ended with EIO.
 };
 
 }  // namespace penstock::core

@@ -273,10 +273,26 @@ TEST_P(LateRefusalTest, IsBouncedOnceCountedAndRemembered) {
   EXPECT_EQ(bytes.at(Reason::refused_late), 2 * kChunk);
   EXPECT_EQ(std::memcmp(memory_, storage_.content.data(), 4 * kChunk), 0);
 
+  // Others got through, so reads that end with EIO may have met buffered writes.
+  const bool is_refusal = GetParam() != EIO;
   const Verdict verdict = judge(Op::read);
-  EXPECT_EQ(verdict.reason, Reason::refused_late);
-  EXPECT_EQ(verdict.detail, GetParam());
+  EXPECT_EQ(verdict.usable, !is_refusal);
+  EXPECT_EQ(verdict.detail, is_refusal ? GetParam() : 0);
   EXPECT_TRUE(judge(Op::write).usable);
+}
+
+TEST_F(P2pdmaTest, ReadsThatEndWithEioAreRememberedWhenNoneGetsThrough) {
+  ASSERT_TRUE(judge(Op::read).usable);
+  const std::unique_ptr<Lane> lane = this->lane();
+  const Task one = task(Op::read, plan(Op::read, 0, 4096).chunk(0));
+  storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EIO : 0; };
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(lane->run(one).bounced, Reason::refused_late);
+  EXPECT_TRUE(judge(Op::read).usable);
+
+  EXPECT_EQ(lane->run(one).bounced, Reason::refused_late);
+
+  EXPECT_EQ(judge(Op::read).reason, Reason::refused_late);
+  EXPECT_EQ(judge(Op::read).detail, EIO);
 }
 
 TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {

@@ -74,7 +74,7 @@ Proof VendorPath::open_library() {
 // The room for the bytes runs out for bounce, too.
 int VendorPath::refusal_errno(const Status& status) {
   if (status.ok() || status.is(Code::device_lost)) return 0;
-  if (status.domain != Domain::os) return EIO;
+  if (status.domain != Domain::os) return EPROTO;  // What it said made no sense.
   switch (status.code) {
     case ENOSPC:
     case EDQUOT:

@@ -372,8 +372,8 @@ TEST_P(VendorFailureTest, IsBouncedOnceCountedAndRemembered) {
     if (op == Op::write) content_.replace(100, 200'000, 200'000, 'x');
     else EXPECT_EQ(std::memcmp(memory_, content_.data() + 100, 200'000), 0);
     EXPECT_TRUE(file_content() == content_);
-    EXPECT_EQ(judge(op).reason, Reason::refused_late);
-    EXPECT_EQ(judge(op).detail, GetParam().second);
+    const bool is_refusal = op == Op::write || GetParam().second != EIO;  // A read may have met a buffered write.
+    EXPECT_EQ(judge(op).detail, is_refusal ? GetParam().second : 0);
     EXPECT_TRUE(judge(op == Op::read ? Op::write : Op::read).usable);
   }
 }
@@ -386,8 +386,8 @@ TEST_P(VendorFailureTest, IsAnErrorWhereNothingMayBeBounced) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Failures, VendorFailureTest,
-                         testing::Values(std::pair("errno", EIO), std::pair("negative", 5011), std::pair("torn", EIO),
-                                         std::pair("huge", EIO)),
+                         testing::Values(std::pair("errno", EIO), std::pair("negative", 5011),
+                                         std::pair("torn", EIO), std::pair("huge", EPROTO)),
                          [](const auto& failure) { return failure.param.first; });
 
 TEST_F(VendorPathTest, AFullDiskIsNoRefusal) {
