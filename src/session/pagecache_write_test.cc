@@ -49,10 +49,14 @@ class PagecacheWriteTest : public testing::Test {
     Config config = make_config({.workers = 2, .paths = "pagecache,bounce"}, [](const char*) -> const char* {
                       return nullptr;
                     }).value();
-    config.policy = Policy::cpu;
-    config.kept_bytes = 1u << 30;
+    config_ = config;
+    open_session(Policy::cpu);
+  }
+  void open_session(Policy policy) {
+    config_.policy = policy;
+    config_.kept_bytes = 1u << 30;
     session_ =
-        std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
+        std::make_unique<Session>(config_, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
     memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->allocate(kSize).value());
   }
   void TearDown() override { session_.reset(); }
@@ -94,6 +98,7 @@ class PagecacheWriteTest : public testing::Test {
   }
 
   UniqueFd fd_;
+  Config config_;
   std::unique_ptr<Session> session_;
   std::uint64_t file_ = 0;
   std::byte* memory_ = nullptr;
@@ -198,6 +203,25 @@ TEST_F(PagecacheWriteTest, HugePagesGoBothWays) {
   expected.replace(5'000'001, some.size(), some);
   EXPECT_EQ(std::memcmp(map, expected.data(), kSize), 0);
   ::munmap(map, kSize);
+}
+
+// There is no write() to fall back on.
+TEST_F(PagecacheWriteTest, HugePagesTakeAnyWriteUnderAnyPolicy) {
+  if (free_huge_pages() < kSize / (2 * kMebibyte)) {
+    GTEST_SKIP() << "fewer than 20 huge pages of 2 MiB are free (/proc/sys/vm/nr_hugepages)";
+  }
+  for (const Policy policy : {Policy::throughput, Policy::balanced, Policy::cpu}) {
+    open_session(policy);
+    open_memory_file(MFD_HUGETLB | MFD_HUGE_2MB);
+    use();
+    for (const std::size_t size :
+         {std::size_t{5}, std::size_t{4096}, std::size_t{100'000}, 2 * kMebibyte, 33 * kMebibyte}) {
+      const std::string bytes = noise(size, size);
+      expect(write(3 * kMebibyte + 1, bytes), size, PathId::pagecache);
+      EXPECT_EQ(file_bytes(3 * kMebibyte + 1, size), bytes) << size;
+    }
+    ASSERT_TRUE(session_->deregister_file(file_).ok());
+  }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "storage/page_mapping.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +48,12 @@ int find_absent(int pagemap, std::uint64_t begin, std::uint64_t end) {
 }  // namespace
 
 Result<PageMapping> PageMapping::open(int fd, std::uint64_t offset, std::size_t size, bool writable) {
+  // Of a huge page the kernel maps the whole, whatever the size.
+  struct statfs file_system {};
+  const bool known = ::fstatfs(fd, &file_system) == 0 && file_system.f_type == HUGETLBFS_MAGIC;
+  if (known && (offset | size) % static_cast<std::uint64_t>(file_system.f_bsize) != 0) {
+    return os_failure(EINVAL, "map the file's huge pages");
+  }
   const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const memory = ::mmap(nullptr, size, access, MAP_SHARED | MAP_POPULATE, fd, static_cast<off_t>(offset));
   if (memory == MAP_FAILED) return os_failure(errno, "map the file's pages");

@@ -267,7 +267,8 @@ bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size)
 
 void PosixStorage::mark_changed(int fd) {
   const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, {.tv_sec = 0, .tv_nsec = UTIME_NOW}};
-  (void)::futimens(fd, times);
+  // Who may write to another's file, and no more, can set both times or none.
+  if (::futimens(fd, times) != 0 && errno == EPERM) (void)::futimens(fd, nullptr);
 }
 
 bool PosixStorage::is_data(int fd, std::uint64_t offset, std::uint64_t size) {

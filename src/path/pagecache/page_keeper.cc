@@ -55,19 +55,28 @@ KeptFile::~KeptFile() {
   for (auto& shelf : shelves_) delete[] shelf.load();
 }
 
-KeptPiece* KeptFile::piece(std::uint64_t index) {
-  const auto number = static_cast<unsigned>(std::bit_width(index / kFirstShelf + 1) - 1);
+KeptFile::Place KeptFile::place_of(std::uint64_t index) {
+  const auto shelf = static_cast<unsigned>(std::bit_width(index / kFirstShelf + 1) - 1);
+  return {shelf, index + kFirstShelf - (kFirstShelf << shelf)};
+}
+
+KeptPiece* KeptFile::find(std::uint64_t index) const {
+  const auto [number, at] = place_of(index);
   if (number >= kShelves) return nullptr;
-  const std::uint64_t room = kFirstShelf << number;
-  std::atomic<KeptPiece*>& place = shelves_[number];
-  KeptPiece* shelf = place.load(std::memory_order_acquire);
-  if (shelf == nullptr) {
-    auto* const fresh = new (std::nothrow) KeptPiece[room];
-    if (fresh == nullptr) return nullptr;
-    if (place.compare_exchange_strong(shelf, fresh, std::memory_order_acq_rel)) shelf = fresh;
-    else delete[] fresh;
-  }
-  return &shelf[index + kFirstShelf - room];
+  KeptPiece* const shelf = shelves_[number].load(std::memory_order_acquire);
+  return shelf == nullptr ? nullptr : &shelf[at];
+}
+
+KeptPiece* KeptFile::piece(std::uint64_t index) {
+  if (KeptPiece* const known = find(index)) return known;
+  const auto [number, at] = place_of(index);
+  if (number >= kShelves) return nullptr;
+  auto* const fresh = new (std::nothrow) KeptPiece[kFirstShelf << number];
+  if (fresh == nullptr) return nullptr;
+  KeptPiece* shelf = nullptr;
+  if (shelves_[number].compare_exchange_strong(shelf, fresh, std::memory_order_acq_rel)) return &fresh[at];
+  delete[] fresh;
+  return &shelf[at];
 }
 
 PageKeeper::~PageKeeper() {
@@ -99,11 +108,11 @@ KeptFile* PageKeeper::find(const File& file, const Device& device) const {
   return kept;
 }
 
-KeptFile* PageKeeper::find_or_make(File& file, Device& device, bool writable) {
+KeptFile* PageKeeper::find_or_make(File& file, Device& device, const KeptFile::Terms& terms) {
   if (KeptFile* known = find(file, device)) return known;
   const std::lock_guard lock(mutex_);
   if (KeptFile* known = find(file, device)) return known;
-  files_.push_back(std::make_unique<KeptFile>(file, device, writable));
+  files_.push_back(std::make_unique<KeptFile>(file, device, terms));
   files_.back()->next_ = file.kept().load(std::memory_order_relaxed);
   file.kept().store(files_.back().get(), std::memory_order_release);
   return files_.back().get();
@@ -141,10 +150,14 @@ std::int64_t PageKeeper::premium(std::uint64_t bytes, bool small) const {
   return static_cast<std::int64_t>(waiting + rules_.cpu_weight * cost);
 }
 
+bool PageKeeper::at_once(const KeptFile& file, Op op) const {
+  return rules_.at_once || (op == Op::write && file.terms().only_by_pages);
+}
+
 bool PageKeeper::is_worth(KeptPiece& piece, std::uint64_t bytes, const Stretch& request, bool small) {
   const std::int64_t gain = saving(bytes, request, small);
   const std::int64_t so_far = piece.saving_.fetch_add(gain, std::memory_order_relaxed) + gain;
-  return rules_.at_once || so_far >= premium(bytes, small);
+  return so_far >= premium(bytes, small);
 }
 
 void PageKeeper::learn(const Timing& timing) {
@@ -158,7 +171,8 @@ void PageKeeper::learn(const Timing& timing) {
 PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool small) {
   const auto [op, offset, size] = stretch;
   clock_.fetch_add(1, std::memory_order_relaxed);
-  const bool patient = !small || rules_.at_once;
+  const bool must = at_once(file, op);
+  const bool patient = !small || must;
   const Result<int> fd = file.file().descriptor(Way::buffered);
   std::uint64_t end = offset + size;
   if (patient) {
@@ -171,6 +185,11 @@ PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool
   std::uint64_t kept = 0;
   bool all = patient && size > 0;
   for (std::uint64_t index = offset / kPiece; index * kPiece < end; ++index) {
+    // Far behind the end there may be room for a great many, of which none is ever needed.
+    if (!patient && file.find(index) == nullptr) {
+      const Result<std::uint64_t> file_end = fd.ok() ? storage_.size(*fd) : fd.status();
+      if (!file_end.ok() || *file_end <= index * kPiece) return Wanted::no;
+    }
     KeptPiece* const piece = file.piece(index);
     if (piece == nullptr) return Wanted::no;
     const State state = piece->state();
@@ -180,7 +199,7 @@ PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool
     }
     const std::uint64_t begin = index * kPiece;
     const std::uint64_t bytes = std::min(end, begin + kPiece) - std::max(offset, begin);
-    if (state == State::leaving || !is_worth(*piece, bytes, stretch, small)) {
+    if (state == State::leaving || !(is_worth(*piece, bytes, stretch, small) || must)) {
       all = false;
       continue;
     }
@@ -190,8 +209,8 @@ PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool
   if (missing_first == UINT64_MAX || (!patient && !is_turn_of_small())) return all ? Wanted::yes : Wanted::no;
   const std::uint64_t from = std::max(offset, missing_first * kPiece);
   // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
-  if (!fd.ok() || !storage_.is_resident(*fd, from, std::min(end, (missing_last + 1) * kPiece) - from))
-    return Wanted::no;
+  const std::uint64_t missing = std::min(end, (missing_last + 1) * kPiece) - from;
+  if (!fd.ok() || !(must || storage_.is_resident(*fd, from, missing))) return Wanted::no;
   if (!patient) order(file, missing_first, missing_last);
   if (!all) return Wanted::no;
   return kept == 0 ? Wanted::all_anew : Wanted::yes;
@@ -290,10 +309,11 @@ Status PageKeeper::register_piece(const Place& place) {
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, kPage), kPiece) : 0;
   // Until it is worth a good deal more, where it cannot be had.
   piece.saving_.store(-kRetryAfter * premium(bytes, false), std::memory_order_relaxed);
-  if (bytes == 0 || !storage_.is_resident(*fd, begin, bytes)) return failure(Code::limit, kStep);
+  const bool is_there = place.file->terms().only_by_pages || storage_.is_resident(*fd, begin, bytes);
+  if (bytes == 0 || !is_there) return failure(Code::limit, kStep);
   if (!make_room(bytes)) return failure(Code::limit, kStep);
   const auto start = std::chrono::steady_clock::now();
-  bool writable = place.file->writable();
+  bool writable = place.file->terms().writable;
   Result<PageMapping> mapping = PageMapping::open(*fd, begin, bytes, writable);
   if (!mapping.ok() && writable && mapping.status().is_errno(EPERM)) {  // Sealed, as files of memory may be.
     writable = false;
@@ -308,7 +328,7 @@ Status PageKeeper::register_piece(const Place& place) {
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   if (bytes == kPiece) average(register_cost_, bytes, static_cast<std::uint64_t>(took.count()));
   piece.begin_ = begin;
-  piece.writable_ = writable;
+  piece.writable_.store(writable, std::memory_order_relaxed);
   piece.mapping_ = std::move(*mapping);
   piece.used_at_.store(now(), std::memory_order_relaxed);
   piece.saving_.store(0, std::memory_order_relaxed);

@@ -66,7 +66,7 @@ class KeptPiece {
   std::uint64_t begin() const { return begin_; }
   std::uint64_t end() const { return begin_ + mapping_.size(); }
   std::byte* at(std::uint64_t file_offset) const { return mapping_.data() + (file_offset - begin_); }
-  bool writable() const { return writable_; }
+  bool writable() const { return writable_.load(std::memory_order_relaxed); }  // Also of a kept one that is not held.
 
  private:
   friend class PageKeeper;
@@ -76,31 +76,41 @@ class KeptPiece {
   std::atomic<std::uint32_t> used_at_{0};  // By the keeper's clock.
   std::atomic<std::int64_t> saving_{0};    // Nanoseconds that keeping it would have saved so far.
   std::uint64_t begin_ = 0;
-  bool writable_ = false;
+  std::atomic<bool> writable_{false};
   PageMapping mapping_;
 };
 
 // One file's pieces for one device.
 class KeptFile {
  public:
-  KeptFile(File& file, Device& device, bool writable) : file_(file), device_(device), writable_(writable) {}
+  struct Terms {
+    bool writable = false;       // Its pieces are to be written to as well,
+    bool only_by_pages = false;  // and nothing else can write to the file.
+  };
+  KeptFile(File& file, Device& device, const Terms& terms) : file_(file), device_(device), terms_(terms) {}
   ~KeptFile();
   File& file() const { return file_; }
   Device& device() const { return device_; }
-  // Whether its pieces are to be written to as well.
-  bool writable() const { return writable_; }
+  const Terms& terms() const { return terms_; }
   // Null far behind what is ever kept.
   KeptPiece* piece(std::uint64_t index);
+  // Null also where nobody has asked for one near it yet.
+  KeptPiece* find(std::uint64_t index) const;
 
  private:
   friend class PageKeeper;
+  struct Place {
+    unsigned shelf = 0;
+    std::uint64_t at = 0;
+  };
+  static Place place_of(std::uint64_t index);
   // Each shelf has twice the room of the one before it, so that little files take little memory.
   static constexpr std::uint64_t kFirstShelf = 8;
   static constexpr unsigned kShelves = 20;  // For 256 TiB.
 
   File& file_;
   Device& device_;
-  const bool writable_;
+  const Terms terms_;
   KeptFile* next_ = nullptr;  // The same file's, for another device.
   std::array<std::atomic<KeptPiece*>, kShelves> shelves_{};
 };
@@ -113,7 +123,7 @@ class PageKeeper {
   // Where a process cannot see its own pages: the errno.
   int watch_error();
   const PageWatch& watch() const { return *watch_; }
-  KeptFile* find_or_make(File& file, Device& device, bool writable);
+  KeptFile* find_or_make(File& file, Device& device, const KeptFile::Terms& terms);
   KeptFile* find(const File& file, const Device& device) const;
 
   // Takes note of a request: whether all of it is kept, or is worth bringing. Always `no` for small requests, for which
@@ -148,6 +158,7 @@ class PageKeeper {
   std::int64_t saving(std::uint64_t bytes, const Stretch& request, bool small) const;
   std::int64_t premium(std::uint64_t bytes, bool small) const;
   bool is_worth(KeptPiece& piece, std::uint64_t bytes, const Stretch& request, bool small);
+  bool at_once(const KeptFile& file, Op op) const;
   bool is_turn_of_small();
   void order(KeptFile& file, std::uint64_t first, std::uint64_t last);
   void start_locked();

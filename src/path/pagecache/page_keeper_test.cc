@@ -22,9 +22,9 @@ class PageKeeperTest : public testing::Test {
     storage_.resident = true;
     file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
   }
-  KeptFile& open(double cpu_weight) {
+  KeptFile& open(double cpu_weight, const KeptFile::Terms& terms = {}) {
     keeper_.emplace(storage_, KeepRules{.bytes_max = 1u << 30, .cpu_weight = cpu_weight});
-    return *keeper_->find_or_make(*file_, *devices_.device(0).value(), false);
+    return *keeper_->find_or_make(*file_, *devices_.device(0).value(), terms);
   }
   // So often that the first guess is forgotten.
   void teach(bool bounced, std::uint64_t request, std::uint64_t ns_per_mebibyte) {
@@ -86,6 +86,21 @@ TEST_F(PageKeeperTest, WhatIsNotInThePageCacheIsNotWorthIt) {
   KeptFile& kept = open(4);
   storage_.resident = false;
   EXPECT_EQ(reads_until_worth(kept), 101);
+}
+
+TEST_F(PageKeeperTest, WhereNothingElseCanWriteAnyWriteIsWorthItAtOnce) {
+  KeptFile& kept = open(0, {.writable = true, .only_by_pages = true});
+  EXPECT_NE(keeper_->want(kept, {Op::write, 100, 8}, true), Wanted::no);
+  EXPECT_EQ(keeper_->want(kept, {Op::read, 100, 8}, true), Wanted::no);
+}
+
+TEST_F(PageKeeperTest, ASmallRequestFarBehindTheEndTakesNoMemory) {
+  KeptFile& kept = open(4);
+  constexpr std::uint64_t kFar = std::uint64_t{200} << 40;
+  EXPECT_EQ(keeper_->want(kept, {Op::read, kFar, 4096}, true), Wanted::no);
+  EXPECT_EQ(kept.find(kFar / kPiece), nullptr);
+  EXPECT_EQ(keeper_->want(kept, {Op::read, 0, 4096}, true), Wanted::no);
+  EXPECT_NE(kept.find(0), nullptr);
 }
 
 TEST_F(PageKeeperTest, AWriteBehindTheEndIsNot) {

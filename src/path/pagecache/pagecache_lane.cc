@@ -47,7 +47,7 @@ bool PagecacheLane::take_pieces(Slot& slot) {
   PENSTOCK_INVARIANT(chunk.size > 0 && chunk.size <= kChunkMax);
   const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
-    KeptPiece* const piece = slot.file->piece(index);
+    KeptPiece* const piece = slot.file->find(index);
     if (piece == nullptr || !piece->hold(keeper_.now())) return false;
     slot.pieces[slot.piece_count++] = piece;
     if (slot.task.op == Op::write && !piece->writable()) return false;

@@ -21,6 +21,9 @@ constexpr std::uint64_t kF2fsMagic = 0xF2F52010;
 // refuse to have it registered for that.
 bool is_memory(std::uint64_t magic) { return magic == TMPFS_MAGIC || magic == HUGETLBFS_MAGIC; }
 
+// It has no write().
+bool is_only_by_pages(const FileFacts& facts) { return facts.file_system_magic == HUGETLBFS_MAGIC; }
+
 bool takes_writes(const FileFacts& facts) {
   return is_memory(facts.file_system_magic) && facts.readable() && facts.writable();
 }
@@ -58,16 +61,17 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
-// A read by itself pays for three system calls where a copy by the CPU has one.
-bool PagecachePath::is_quicker_by_cpu(std::uint64_t size) const {
-  return size <= kQuickByCpuMax && !rules_.strict && !rules_.keep.at_once;
+// A request by itself pays for three system calls where a copy by the CPU has one.
+bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const {
+  const bool has_a_choice = op == Op::read || !is_only_by_pages(file.facts());
+  return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.keep.at_once;
 }
 
 Approach PagecachePath::approach(File& file, Device* device, const Stretch& stretch, Company company) {
   const bool writable = takes_writes(file.facts());
   if ((stretch.op == Op::write && !writable) || device == nullptr) return {};
-  if (company == Company::alone && is_quicker_by_cpu(stretch.size)) return {};
-  KeptFile* const kept = keeper_.find_or_make(file, *device, writable);
+  if (company == Company::alone && is_quicker_by_cpu(file, stretch.op, stretch.size)) return {};
+  KeptFile* const kept = keeper_.find_or_make(file, *device, {writable, is_only_by_pages(file.facts())});
   const PageKeeper::Wanted wanted = keeper_.want(*kept, stretch, company != Company::many);
   if (wanted == PageKeeper::Wanted::no) return {};
   return {.in_cache = true,
@@ -87,13 +91,15 @@ bool PagecachePath::is_within(File& file, const Chunk& chunk) const {
 Reason PagecachePath::unfit(const Device& device, const Task& task) {
   const Chunk& chunk = task.chunk;
   if (task.op == Op::write && !is_within(*task.file, chunk)) return Reason::reads_only;
-  if (task.alone && is_quicker_by_cpu(chunk.size)) return Reason::not_kept;
+  if (task.alone && is_quicker_by_cpu(*task.file, task.op, chunk.size)) return Reason::not_kept;
   KeptFile* const kept = keeper_.find(*task.file, device);
   if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheLane::kChunkMax) return Reason::not_kept;
   const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
-    const KeptPiece* const piece = kept->piece(index);
-    if (piece == nullptr || (piece->state() != KeptPiece::State::kept && !task.patient)) return Reason::not_kept;
+    const KeptPiece* const piece = kept->find(index);
+    const bool is_kept = piece != nullptr && piece->state() == KeptPiece::State::kept;
+    if (piece == nullptr || (!is_kept && !task.patient)) return Reason::not_kept;
+    if (task.op == Op::write && is_kept && !piece->writable()) return Reason::reads_only;
   }
   return Reason::none;
 }
