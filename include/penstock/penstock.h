@@ -284,7 +284,7 @@ unsigned penstock_explain(penstock_session* session, penstock_file file, const v
 size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,
                      size_t size, int64_t file_offset, char* text, size_t capacity, penstock_status* status);
 
-/* By whom the request would be moved, and how that was chosen. */
+/* By whom the request would be moved, and how that was chosen; of the page-cache path, while its bytes are not kept. */
 enum penstock_chosen_by {
   PENSTOCK_CHOSEN_BY_SIZE = 0,        /* so small that its caller moves it alone */
   PENSTOCK_CHOSEN_BY_RULE = 1,        /* what its path, its kind and the settings leave; nothing is tried */

@@ -96,7 +96,7 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, LanePool& 
     const Plan plan_of_part = plan_for(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     Transfer transfer(part.input, plan_of_part, pool);
-    workers_.run(transfer, std::min(choice.hands, hands_for(part, plan_of_part)) - 1, checked.memory.device);
+    workers_.run(transfer, std::min(choice.hands, hands_for(checked, plan)) - 1, checked.memory.device);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     moved.add(transfer);
     outcome.status = transfer.status();
