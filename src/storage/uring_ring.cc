@@ -12,6 +12,7 @@
 namespace penstock::core {
 namespace {
 
+constexpr unsigned kSubmitMax = 8;  // Operations that wait for submit().
 constexpr unsigned kFileSlots = 16;
 constexpr int kStallsMax = 10'000;  // Times a submission may be refused for want of kernel memory, yielding between.
 
@@ -104,8 +105,9 @@ void UringRing::push(const RingOp& op) {
   }
   if (op.fixed_file >= 0) entry->flags |= IOSQE_FIXED_FILE;
   entry->user_data = index;
-  ++unsubmitted_;
   ++in_flight_;
+  // A failure is told by the next call.
+  if (++unsubmitted_ >= kSubmitMax) (void)submit();
 }
 
 Status UringRing::submit() {
