@@ -8,6 +8,7 @@
 
 #include "base/invariant.h"
 #include "base/log.h"
+#include "device/cuda_allocation.h"
 #include "device/cuda_copy_queue.h"
 
 namespace penstock::core {
@@ -166,29 +167,17 @@ Result<Device*> CudaDeviceSet::device(unsigned ordinal) {
   return static_cast<Device*>(found.value());
 }
 
-// One call tells all, with any context current, none, or a dead one.
 PointerFacts CudaDeviceSet::describe(const void* pointer) {
-  CUcontext context = nullptr;
-  unsigned type = 0;
-  unsigned managed = 0;
-  int ordinal = -1;
-  CUdeviceptr base = 0;
-  std::size_t size = 0;
-  int attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                      CU_POINTER_ATTRIBUTE_IS_MANAGED,       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  void* values[] = {&context, &type, &managed, &ordinal, &base, &size};
-  static_assert(std::size(attributes) == std::size(values));
-  if (api_.cuPointerGetAttributes(std::size(attributes), attributes, values, address_of(pointer)) != CUDA_SUCCESS) {
-    return {};
+  const CudaAllocation found = find_allocation(api_, pointer);
+  if (found.managed != 0) {
+    return {MemoryKind::managed, device_of(found.context, found.ordinal), found.base, found.size};
   }
-  if (managed != 0) return {MemoryKind::managed, device_of(context, ordinal), base, size};
-  if (type == CU_MEMORYTYPE_DEVICE) {
-    PointerFacts facts{MemoryKind::device, device_of(context, ordinal), base, size};
-    if (exports_) find_mapped(pointer, ordinal, facts);
+  if (found.type == CU_MEMORYTYPE_DEVICE) {
+    PointerFacts facts{MemoryKind::device, device_of(found.context, found.ordinal), found.base, found.size};
+    if (exports_) find_mapped(pointer, found.ordinal, facts);
     return facts;
   }
-  if (type == CU_MEMORYTYPE_HOST) return {MemoryKind::registered_host, nullptr, base, size};
+  if (found.type == CU_MEMORYTYPE_HOST) return {MemoryKind::registered_host, nullptr, found.base, found.size};
   return {};  // Also address space that is reserved and has no memory behind it.
 }
 

@@ -1,8 +1,8 @@
 #include "device/cuda_scatter.h"
 
 #include <algorithm>
-#include <iterator>
 
+#include "device/cuda_allocation.h"
 #include "device/cuda_streams.h"
 #include "device/scatter_kernel.h"
 
@@ -19,21 +19,11 @@ bool CudaScatter::Range::holds(const void* memory, std::size_t size) const {
 // driver is asked, once for all that lies in one allocation. Managed memory is left to copies: with a kernel about,
 // some GPUs keep the CPU away from it.
 CudaScatter::Range CudaScatter::find(const void* memory, bool on_device) const {
-  unsigned type = 0;
-  unsigned managed = 0;
-  int ordinal = -1;
-  CUdeviceptr base = 0;
-  std::size_t size = 0;
-  int attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                      CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-  void* values[] = {&type, &managed, &ordinal, &base, &size};
-  static_assert(std::size(attributes) == std::size(values));
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  if (api_.cuPointerGetAttributes(std::size(attributes), attributes, values, address) != CUDA_SUCCESS) return {};
-  const bool fits = on_device ? type == CU_MEMORYTYPE_DEVICE && ordinal == ordinal_ : type == CU_MEMORYTYPE_HOST;
-  if (!fits || managed != 0) return {};
-  return {base, base + size};
+  const CudaAllocation found = find_allocation(api_, memory);
+  const bool is_ours = found.type == CU_MEMORYTYPE_DEVICE && found.ordinal == ordinal_;
+  const bool fits = on_device ? is_ours : found.type == CU_MEMORYTYPE_HOST;
+  if (!fits || found.managed != 0) return {};
+  return {found.base, found.base + found.size};
 }
 
 CUfunction CudaScatter::load() const {

@@ -9,11 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <string>
 
 #include "base/unique_fd.h"
 #include "device/host_device.h"
+#include "fakes/noise.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"
 
@@ -23,16 +23,6 @@ namespace {
 constexpr std::size_t kMebibyte = 1u << 20;
 constexpr std::size_t kSize = 40 * kMebibyte + 12345;  // Two pieces; the last one ends within a page.
 
-std::string content_of(std::size_t size, std::uint64_t seed) {
-  std::string content(size, '\0');
-  std::mt19937_64 random(seed);
-  for (std::size_t i = 0; i + 8 <= size; i += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(content.data() + i, &word, 8);
-  }
-  return content;
-}
-
 class PagecacheTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -40,7 +30,7 @@ class PagecacheTest : public testing::Test {
     fd_ = UniqueFd(::mkstemp(name));
     ASSERT_TRUE(fd_.valid());
     path_ = std::filesystem::canonical(name).string();
-    content_ = content_of(kSize, 1);
+    content_ = noise(kSize, 1);
     put(content_, 0);
   }
   void TearDown() override {
@@ -140,7 +130,7 @@ TEST_F(PagecacheTest, PagesThatWereCutOffAreNeverReadAgain) {
   open(Policy::cpu);
   (void)read(0, kSize);
   ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
-  const std::string other = content_of(kSize, 2);
+  const std::string other = noise(kSize, 2);
   put(other, 0);
   const Outcome outcome = read(0, kSize);
   ASSERT_EQ(outcome.report.bytes, kSize);
@@ -165,7 +155,7 @@ TEST_F(PagecacheTest, AFileThatGotShorterIsReadToItsNewEnd) {
 TEST_F(PagecacheTest, AFileThatGrewIsReadToItsNewEnd) {
   open(Policy::cpu);
   (void)read(0, kSize);
-  const std::string more = content_of(10 * kMebibyte, 3);
+  const std::string more = noise(10 * kMebibyte, 3);
   put(more, kSize);
   const std::size_t start = kSize - 100;
   const Outcome outcome =

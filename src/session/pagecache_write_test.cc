@@ -9,11 +9,11 @@
 
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <string>
 
 #include "base/unique_fd.h"
 #include "device/host_device.h"
+#include "fakes/noise.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"
 #include "storage/uring_ring.h"
@@ -23,16 +23,6 @@ namespace {
 
 constexpr std::size_t kMebibyte = 1u << 20;
 constexpr std::size_t kSize = 40 * kMebibyte;  // Two pieces.
-
-std::string noise(std::size_t size, std::uint64_t seed) {
-  std::string content(size, '\0');
-  std::mt19937_64 random(seed);
-  for (std::size_t i = 0; i + 8 <= size; i += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(content.data() + i, &word, 8);
-  }
-  return content;
-}
 
 std::uint64_t free_huge_pages() {
   std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");

@@ -56,6 +56,11 @@ Result<int> File::open_second() {
   return expected;  // Another thread was first; ours closes.
 }
 
+Result<std::uint64_t> File::size() {
+  const Result<int> fd = descriptor(Way::buffered);
+  return fd.ok() ? storage_.size(*fd) : fd.status();
+}
+
 std::uint32_t File::direct_offset_align() {
   if (!facts_.can_do_direct() || direct_refused_.load(std::memory_order_relaxed)) return 1;
   return descriptor(Way::direct).ok() ? facts_.direct_offset_align : 1;

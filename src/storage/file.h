@@ -29,6 +29,8 @@ class File {
   Result<int> descriptor(Way way);
   // The one that shares nothing with the user's, not even the position.
   Result<int> second_descriptor() { return descriptor(own_way_ == Way::direct ? Way::buffered : Way::direct); }
+  // Bytes now.
+  Result<std::uint64_t> size();
   // What direct I/O needs here; 1 where it is not to be had.
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.

@@ -27,8 +27,8 @@ constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as t
 // is measured. DMA of a mebibyte; CPU of a mebibyte that eight workers bounce; a small request's system call and copy.
 constexpr double kDmaCost = 19'000;
 constexpr double kBounceCpuCost = 170'000;
-constexpr double kBounceCost = 22'000;  // By the clock, with eight workers: until it was measured.
-constexpr double kWriteCost = 150'000;  // Writing over a file, by the clock: one writer at a time.
+constexpr std::uint64_t kBounceCost = 22'000;  // By the clock, with eight workers: until it was measured.
+constexpr double kWriteCost = 150'000;         // Writing over a file, by the clock: one writer at a time.
 constexpr double kSmallCost = 400;
 constexpr double kSmallCostPerMebibyte = 105'000;
 // Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
@@ -79,6 +79,10 @@ KeptPiece* KeptFile::piece(std::uint64_t index) {
   return &shelf[at];
 }
 
+PageKeeper::PageKeeper(Storage& storage, const KeepRules& rules) : storage_(storage), rules_(rules) {
+  for (auto& cost : bounce_costs_) cost.store(kBounceCost, std::memory_order_relaxed);
+}
+
 PageKeeper::~PageKeeper() {
   {
     const std::lock_guard lock(mutex_);
@@ -123,8 +127,7 @@ KeptFile* PageKeeper::find_or_make(File& file, Device& device, const KeptFile::T
 // Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
 double PageKeeper::bounce_cost(const Stretch& request) const {
   if (request.op == Op::write) return kWriteCost;
-  const std::uint64_t measured = bounce_costs_[size_class(request.size)].load(std::memory_order_relaxed);
-  return measured == 0 ? kBounceCost : static_cast<double>(measured);
+  return static_cast<double>(bounce_costs_[size_class(request.size)].load(std::memory_order_relaxed));
 }
 
 std::int64_t PageKeeper::saving(std::uint64_t bytes, const Stretch& request, bool small) const {
@@ -163,9 +166,7 @@ bool PageKeeper::is_worth(KeptPiece& piece, std::uint64_t bytes, const Stretch& 
 void PageKeeper::learn(const Timing& timing) {
   // A smaller request pays for pieces that it reads a part of.
   if (!timing.bounced && timing.request < kOverlapMin) return;
-  std::atomic<std::uint64_t>& cost = timing.bounced ? bounce_costs_[size_class(timing.request)] : bring_cost_;
-  if (cost.load(std::memory_order_relaxed) == 0) cost.store(static_cast<std::uint64_t>(kBounceCost));
-  average(cost, timing.bytes, timing.wall_ns);
+  average(timing.bounced ? bounce_costs_[size_class(timing.request)] : bring_cost_, timing.bytes, timing.wall_ns);
 }
 
 PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool small) {
@@ -176,25 +177,25 @@ PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool
   const Result<int> fd = file.file().descriptor(Way::buffered);
   std::uint64_t end = offset + size;
   if (patient) {
-    const Result<std::uint64_t> file_end = fd.ok() ? storage_.size(*fd) : fd.status();
+    const Result<std::uint64_t> file_end = file.file().size();
     // Nothing lies behind the end: a write that makes the file longer is bounced as a whole.
     if (!file_end.ok() || *file_end <= offset || (op == Op::write && *file_end < end)) return Wanted::no;
     end = std::min(end, *file_end);
   }
   std::uint64_t missing_first = UINT64_MAX, missing_last = 0;
-  std::uint64_t kept = 0;
+  bool some_kept = false;
   bool all = patient && size > 0;
   for (std::uint64_t index = offset / kPiece; index * kPiece < end; ++index) {
     // Far behind the end there may be room for a great many, of which none is ever needed.
     if (!patient && file.find(index) == nullptr) {
-      const Result<std::uint64_t> file_end = fd.ok() ? storage_.size(*fd) : fd.status();
+      const Result<std::uint64_t> file_end = file.file().size();
       if (!file_end.ok() || *file_end <= index * kPiece) return Wanted::no;
     }
     KeptPiece* const piece = file.piece(index);
     if (piece == nullptr) return Wanted::no;
     const State state = piece->state();
     if (state == State::kept || state == State::wanted) {
-      ++kept;
+      some_kept = true;
       continue;
     }
     const std::uint64_t begin = index * kPiece;
@@ -213,7 +214,7 @@ PageKeeper::Wanted PageKeeper::want(KeptFile& file, const Stretch& stretch, bool
   if (!fd.ok() || !(must || storage_.is_resident(*fd, from, missing))) return Wanted::no;
   if (!patient) order(file, missing_first, missing_last);
   if (!all) return Wanted::no;
-  return kept == 0 ? Wanted::all_anew : Wanted::yes;
+  return some_kept ? Wanted::yes : Wanted::all_anew;
 }
 
 bool PageKeeper::is_turn_of_small() {
@@ -305,7 +306,7 @@ Status PageKeeper::register_piece(const Place& place) {
   const std::uint64_t begin = place.index * kPiece;
   const Result<int> fd = place.file->file().descriptor(Way::buffered);
   if (!fd.ok()) return fd.status();
-  const Result<std::uint64_t> size = storage_.size(*fd);
+  const Result<std::uint64_t> size = place.file->file().size();
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, kPage), kPiece) : 0;
   // Until it is worth a good deal more, where it cannot be had.
   piece.saving_.store(-kRetryAfter * premium(bytes, false), std::memory_order_relaxed);

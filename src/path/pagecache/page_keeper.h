@@ -117,7 +117,7 @@ class KeptFile {
 
 class PageKeeper {
  public:
-  PageKeeper(Storage& storage, const KeepRules& rules) : storage_(storage), rules_(rules) {}
+  PageKeeper(Storage& storage, const KeepRules& rules);
   ~PageKeeper();
 
   // Where a process cannot see its own pages: the errno.
@@ -180,9 +180,9 @@ class PageKeeper {
   std::atomic<std::uint32_t> clock_{1};  // Requests.
   std::atomic<std::uint64_t> kept_bytes_{0};
   // Nanoseconds a mebibyte, measured as it goes.
-  std::atomic<std::uint64_t> register_cost_{32'000};  // At first as on an H200 machine: small folios;
-  std::atomic<std::uint64_t> bring_cost_{30'000};     // the same and the DMA, overlapped;
-  std::array<std::atomic<std::uint64_t>, kSizeClasses> bounce_costs_{};  // By size_class(); 0: not measured yet.
+  std::atomic<std::uint64_t> register_cost_{32'000};                   // At first as on an H200 machine: small folios;
+  std::atomic<std::uint64_t> bring_cost_{30'000};                      // the same and the DMA, overlapped;
+  std::array<std::atomic<std::uint64_t>, kSizeClasses> bounce_costs_;  // By size_class().
   std::atomic<std::uint32_t> small_order_{0};    // By the clock, the last piece that small requests were worth;
   std::atomic<std::int64_t> small_order_ns_{0};  // and by the steady clock.
 

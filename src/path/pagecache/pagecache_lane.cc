@@ -64,8 +64,7 @@ void PagecacheLane::release_pieces(Slot& slot) {
 // then nothing is fetched, and whoever bounces it will say why.
 std::uint64_t PagecacheLane::end_of(File& file) {
   if (ended_ == &file) return end_;
-  const Result<int> fd = file.descriptor(Way::buffered);
-  const Result<std::uint64_t> size = fd.ok() ? keeper_.storage().size(*fd) : fd.status();
+  const Result<std::uint64_t> size = file.size();
   ended_ = &file;
   end_ = size.ok() ? *size : 0;
   return end_;

@@ -81,10 +81,9 @@ Approach PagecachePath::approach(File& file, Device* device, const Stretch& stre
 }
 
 // Only bytes that the file has already can be written to its pages.
-bool PagecachePath::is_within(File& file, const Chunk& chunk) const {
+bool PagecachePath::is_within(File& file, const Chunk& chunk) {
   if (!takes_writes(file.facts())) return false;
-  const Result<int> fd = file.descriptor(Way::buffered);
-  const Result<std::uint64_t> size = fd.ok() ? storage_.size(*fd) : fd.status();
+  const Result<std::uint64_t> size = file.size();
   return size.ok() && chunk.file_offset + chunk.size <= *size;
 }
 

@@ -35,7 +35,7 @@ class PagecachePath final : public Path, private DirectTerms {
  private:
   Reason unfit(const Device& device, const Task& task) override;
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;
-  bool is_within(File& file, const Chunk& chunk) const;
+  static bool is_within(File& file, const Chunk& chunk);
   Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
   Reason late_reason() const override { return Reason::pages_went; }
