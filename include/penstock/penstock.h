@@ -56,7 +56,8 @@ typedef enum penstock_code {
   PENSTOCK_PAST_ALLOCATION = 20,
   PENSTOCK_BAD_SETTING = 21,
   PENSTOCK_DENIED = 22,
-  PENSTOCK_NO_DIRECT_PATH = 23
+  PENSTOCK_NO_DIRECT_PATH = 23,
+  PENSTOCK_DESCRIPTOR_LOST = 24
 } penstock_code;
 
 /* code 0 is success in every domain. step is a string literal: what was being done when it failed. */

@@ -31,6 +31,7 @@ CUfileOpError number_of(Code code) {
     case Code::bad_setting: return CU_FILE_INVALID_VALUE;
     case Code::denied: return CU_FILE_IO_DISABLED;
     case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // As without nvidia-fs, which it stands for.
+    case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;  // As EBADF.
   }
   return CU_FILE_INTERNAL_ERROR;
 }
@@ -65,12 +66,13 @@ int cufile_errno(const Status& status) {
   if (status.domain == Domain::os) return status.code;
   if (status.domain == Domain::cuda) return CU_FILE_CUDA_DRIVER_ERROR;
   switch (static_cast<Code>(status.code)) {
-    // NVIDIA's library answers these three with plain system errors.
+    // NVIDIA's library answers these with plain system errors.
     case Code::invalid_argument:
     case Code::unaligned_write: return EINVAL;
     case Code::bad_pointer:
     case Code::past_allocation:
     case Code::no_progress: return EIO;
+    case Code::descriptor_lost: return EBADF;
     default: return number_of(static_cast<Code>(status.code));
   }
 }

@@ -411,3 +411,4 @@ static_assert(PENSTOCK_REASON_DENIED == static_cast<int>(core::Reason::denied));
 static_assert(PENSTOCK_REASON_USERSPACE_FILE == static_cast<int>(core::Reason::userspace_file));
 static_assert(PENSTOCK_DENIED == static_cast<int>(core::Code::denied));
 static_assert(PENSTOCK_NO_DIRECT_PATH == static_cast<int>(core::Code::no_direct_path));
+static_assert(PENSTOCK_DESCRIPTOR_LOST == static_cast<int>(core::Code::descriptor_lost));

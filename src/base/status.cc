@@ -45,6 +45,10 @@ constexpr CodeText kCodeTexts[] = {
      "take it off the denylist, or set allow_compat_mode"},
     {"the configuration allows direct paths alone, and this version has none",
      "set allow_compat_mode in cufile.json, or CUFILE_ALLOW_COMPAT_MODE=true"},
+    {"the program closed a descriptor that Penstock had opened on the file, and its number may be another file's now",
+     "close only descriptors that the program opened itself (closefrom and close_range take all), and register the "
+     "file "
+     "anew"},
 };
 
 const char* errno_remedy(int error_number) {

@@ -41,6 +41,7 @@ enum class Code : std::int32_t {
   bad_setting = 21,        // A configuration value that makes no sense.
   denied = 22,             // The configuration's denylist names the file, and allows no other way.
   no_direct_path = 23,     // The configuration allows direct paths alone, and this build has none.
+  descriptor_lost = 24,    // The library's own descriptor of the file was closed by others.
 };
 
 enum class Domain : std::uint8_t {

@@ -98,6 +98,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (free_.empty()) return failure(Code::limit, "submit to the queue");
   Session::Checked checked;
   if (const Status status = session_.check(request, file, checked); !status.ok()) return status;
+  if (const Status status = check_descriptors(*file); !status.ok()) return status;
   session_.approach(checked, Company::queued);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
   const Result<OwnLane*> own = lane_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
@@ -116,6 +117,14 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   start(**own, index, plan);
   flush(**own);
   return success();
+}
+
+// Once for a row of requests to one file, until the next reap: a look costs a system call.
+Status Queue::check_descriptors(const File& file) {
+  if (checked_file_ == file.id()) return success();
+  const Status status = file.check_descriptors();
+  checked_file_ = status.ok() ? file.id() : 0;
+  return status;
 }
 
 void Queue::append(OwnLane& own, const Task& task) {
@@ -212,6 +221,7 @@ bool Queue::poll_all(bool wait) {
 unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least) {
   if (session_.is_inherited()) return 0;
   const std::lock_guard lock(mutex_);
+  checked_file_ = 0;
   least = std::min(
       {least, static_cast<unsigned>(completions.size()), static_cast<unsigned>(pending_.size() - free_.size())});
   (void)poll_all(false);

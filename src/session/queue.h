@@ -74,6 +74,7 @@ class Queue final : public LaneHolder {
   void flush(OwnLane& own);
   bool poll(OwnLane& own, bool wait);
   bool poll_all(bool wait);
+  Status check_descriptors(const File& file);
   void append(OwnLane& own, const Task& task);
   void start(OwnLane& own, std::uint32_t index, const Plan& plan);
   void go_on(OwnLane& own, std::uint32_t index);
@@ -89,6 +90,7 @@ class Queue final : public LaneHolder {
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> done_;
   std::vector<OwnLane> lanes_;
+  std::uint64_t checked_file_ = 0;  // Whose descriptors were looked at since the last reap.
 };
 
 }  // namespace penstock::core

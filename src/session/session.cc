@@ -350,6 +350,7 @@ Outcome Session::transfer(const RawRequest& request) {
   // Where nothing is to be moved, it does not matter where to.
   outcome.status = request.size > 0 ? check(request, file, checked) : check_request(request, file, checked);
   outcome.report = checked.report;
+  if (outcome.status.ok() && request.size > 0) outcome.status = file->check_descriptors();
   if (outcome.status.ok() && request.size > 0) {
     outcome = move(checked);
     count(outcome.report, request.op);

@@ -25,7 +25,15 @@ File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
       own_way_(facts.opened_direct() && facts.can_do_direct() ? Way::direct : Way::buffered) {}
 
 File::~File() {
-  if (const int second = second_.load(); second >= 0) ::close(second);
+  const int second = second_.load();
+  if (second >= 0 && is_ours(second)) ::close(second);
+  if (!is_ours(own_.get())) (void)own_.release();
+}
+
+Status File::check_descriptors() const {
+  const int second = second_.load(std::memory_order_acquire);
+  if (is_ours(own_.get()) && (second < 0 || is_ours(second))) return success();
+  return failure(Code::descriptor_lost, "use the file's descriptor");
 }
 
 Result<std::unique_ptr<File>> File::open(Storage& storage, int fd) {

@@ -1,6 +1,7 @@
 // A registered file: its facts and up to two descriptors of our own on it, one with O_DIRECT and one without. The
-// user's descriptor is duplicated once and never changed; the second one is opened when it is first needed.
-// Thread-safe.
+// user's descriptor is duplicated once and never changed; the second one is opened when it is first needed. A program
+// may close both by their numbers (closefrom): they are looked at before each request, and not closed as ours when
+// they no longer are. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -25,6 +26,8 @@ class File {
   std::uint64_t id() const { return id_; }
   // The duplicate of the user's.
   int own_descriptor() const { return own_.get(); }
+  // descriptor_lost where one of them was closed by others. One system call for each that is open.
+  Status check_descriptors() const;
   // Fails when the kernel would not open the file that way.
   Result<int> descriptor(Way way);
   // The one that shares nothing with the user's, not even the position.
@@ -45,11 +48,12 @@ class File {
  private:
   File(Storage& storage, const FileFacts& facts, UniqueFd own);
   Result<int> open_second();
+  bool is_ours(int fd) const { return storage_.is_descriptor_of(fd, facts_); }
 
   Storage& storage_;
   FileFacts facts_;
   const std::uint64_t id_;
-  const UniqueFd own_;
+  UniqueFd own_;
   const Way own_way_;
   std::atomic<int> second_{-1};       // The descriptor for the other way, once it is open,
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.

@@ -212,6 +212,14 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
   return opened;
 }
 
+// overlayfs may number a file anew when it is first written to: there, being on an overlay is all that can be asked.
+bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return false;
+  if (status.st_ino == facts.inode && status.st_dev == facts.file_system_device) return true;
+  return facts.file_system_magic == OVERLAYFS_SUPER_MAGIC && S_ISREG(status.st_mode) && is_overlay(fd);
+}
+
 Result<std::uint64_t> PosixStorage::size(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return os_failure(errno, "ask for the file's size");

@@ -130,5 +130,22 @@ TEST_P(RingTest, ARingThatGoesAwayWaitsForItsOperations) {
   ring_.reset();  // The sanitizers watch the memory from here on.
 }
 
+// As after closefrom(3), when another file was given the ring's number.
+TEST(UringRingTest, ARingWhoseDescriptorWasClosedByOthersClosesNobodyElses) {
+  PosixStorage storage(true);
+  if (storage.io_uring_error() != 0) GTEST_SKIP() << "io_uring is refused here";
+  const UniqueFd lowest(::memfd_create("ring_test", MFD_CLOEXEC));
+  auto ring = std::move(storage.open_ring(8).value());
+  const int number = lowest.get() + 1;  // The kernel gives the lowest that is free.
+  char target[32] = "";
+  ASSERT_GT(::readlink(("/proc/self/fd/" + std::to_string(number)).c_str(), target, sizeof target - 1), 0);
+  ASSERT_STREQ(target, "anon_inode:[io_uring]");
+  const UniqueFd stranger(::dup2(lowest.get(), number));
+
+  ring.reset();
+
+  EXPECT_GE(::fcntl(number, F_GETFD), 0);
+}
+
 }  // namespace
 }  // namespace penstock::core

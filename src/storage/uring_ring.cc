@@ -1,11 +1,14 @@
 #include "storage/uring_ring.h"
 
+#include <fcntl.h>
 #include <liburing.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <string_view>
 
 #include "base/invariant.h"
 
@@ -79,7 +82,18 @@ UringRing::~UringRing() {
   }
   // The kernel lets go of a ring some time after this; of its files now, so that their file systems can be unmounted.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
+  if (!owns_its_descriptor()) ring_->ring_fd = -1;  // So that the end of the ring closes nobody else's.
   ::io_uring_queue_exit(ring_.get());
+}
+
+// False where the program closed it by its number (closefrom). Without /proc nothing is known, and it is taken for
+// ours.
+bool UringRing::owns_its_descriptor() const {
+  char name[32], target[32];
+  std::snprintf(name, sizeof name, "/proc/self/fd/%d", ring_->ring_fd);
+  const ssize_t length = ::readlink(name, target, sizeof target);
+  if (length < 0) return ::fcntl(ring_->ring_fd, F_GETFD) >= 0;
+  return std::string_view(target, static_cast<std::size_t>(length)) == "anon_inode:[io_uring]";
 }
 
 bool UringRing::is_registered(const RingOp& op) const {

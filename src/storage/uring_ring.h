@@ -27,6 +27,7 @@ class UringRing final : public Ring {
   explicit UringRing(unsigned depth);
   bool is_registered(const RingOp& op) const;
   RingCompletion finish(std::uint64_t index, int result);
+  bool owns_its_descriptor() const;
 
   std::unique_ptr<io_uring> ring_;
   std::vector<RingOp> ops_;            // In flight, by index; the index is the kernel's user_data.

@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "contract/world.h"
@@ -104,6 +106,47 @@ TEST_P(ErrorTest, ADescriptorClosedAndReusedDoesNotLeadToTheWrongFile) {
   if (other.get() == number) {
     EXPECT_TRUE(session().register_file(number).ok()) << "another file under the same number is no duplicate";
   }
+}
+
+std::set<int> descriptors_on(int file) {
+  struct stat wanted {};
+  EXPECT_EQ(::fstat(file, &wanted), 0);
+  std::set<int> found;
+  for (int fd = 0; fd < 1024; ++fd) {
+    struct stat status {};
+    if (::fstat(fd, &status) == 0 && status.st_ino == wanted.st_ino && status.st_dev == wanted.st_dev) found.insert(fd);
+  }
+  return found;
+}
+
+// As after closefrom(3), when another file was given the numbers.
+TEST_P(ErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves) {
+  std::byte* memory = allocate(4 << 20);
+  set_file_content(std::string(4 << 20, 'o'));
+  const UniqueFd fd = open_fd();
+  const std::set<int> users = descriptors_on(fd.get());
+  const std::uint64_t file = register_fd(fd);
+  expect_moved(write(file, memory, 100, 1), 100);
+  std::string other_name = world().directory + "/penstock_other_XXXXXX";
+  const UniqueFd other(::mkstemp(other_name.data()));
+  ::unlink(other_name.c_str());
+
+  std::vector<UniqueFd> taken;
+  for (const int number : descriptors_on(fd.get())) {
+    if (!users.contains(number)) taken.emplace_back(::dup2(other.get(), number));
+  }
+
+  ASSERT_FALSE(taken.empty());
+  for (const std::uint64_t size : {std::uint64_t{4096}, std::uint64_t{4 << 20}}) {
+    EXPECT_TRUE(write(file, memory, size, 0).status.is(Code::descriptor_lost));
+    EXPECT_TRUE(read(file, memory, size, 0).status.is(Code::descriptor_lost));
+  }
+  const auto queue = std::move(Queue::open(session(), 1, 4096).value());
+  EXPECT_TRUE(queue->submit({Op::write, file, memory, 4096, 0, 0}, 0).is(Code::descriptor_lost));
+  char byte;
+  EXPECT_EQ(::pread(other.get(), &byte, 1, 0), 0) << "nothing was written to the other file";
+  ASSERT_TRUE(session().deregister_file(file).ok());
+  for (const UniqueFd& each : taken) EXPECT_GE(::fcntl(each.get(), F_GETFD), 0) << "it is not ours to close";
 }
 
 TEST_P(ErrorTest, ADescriptorClosedAndOpenedAnewIsNoDuplicate) {

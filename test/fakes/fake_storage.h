@@ -51,6 +51,10 @@ class FakeStorage : public Storage {
   std::function<bool(const Access&)> loses = [](const Access&) { return false; };
   std::uint64_t seed = 1;
   std::vector<Access> accesses;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> flushes;  // Offset and size.
+  int flush_error = 0;
+  unsigned rings_opened = 0;
+  bool descriptors_lost = false;
 
   Result<FileFacts> facts(int fd) override {
     if (fd != kUserFd) return os_failure(EBADF, "look at the file descriptor");
@@ -67,6 +71,7 @@ class FakeStorage : public Storage {
     if (reopen_fails) return os_failure(EACCES, "open the file a second time");
     return open(direct);
   }
+  bool is_descriptor_of(int, const FileFacts&) override { return !descriptors_lost; }
   Result<std::uint64_t> size(int) override {
     const std::lock_guard lock(mutex_);
     return static_cast<std::uint64_t>(content.size());
