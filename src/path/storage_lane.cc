@@ -38,6 +38,14 @@ bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSU
 // it says so again.
 bool may_be_a_collision(Op op, int error) { return op == Op::read && error == EIO; }
 
+// A page of which this writes a part, directly, may be in the hands of another request that writes the rest through the
+// page cache. The kernel keeps the two apart by the inode's lock, which a write holds for as long as its caller waits
+// and gives up early where nobody does.
+bool shares_a_page(const Task& task) {
+  constexpr std::uint64_t kPage = 4096;
+  return task.op == Op::write && !is_aligned(task.chunk.io_offset | task.chunk.io_size, kPage);
+}
+
 }  // namespace
 
 std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align) {
@@ -132,7 +140,8 @@ void StorageLane::begin(std::uint32_t index) {
 // start on it while the next chunk is copied. io_uring would do it inside the submission, for all chunks at once, or
 // hand it to a kernel thread. The ring is for what really waits: direct I/O, and reads of what is not cached.
 void StorageLane::start_storage(std::uint32_t index) {
-  if (slots_[index].task.chunk.way == Way::buffered && move_through_cache(index)) return;
+  const bool at_once = slots_[index].task.chunk.way == Way::buffered || shares_a_page(slots_[index].task);
+  if (at_once && move_at_once(index)) return;
   if (const Status status = open_ring(); !status.ok()) {
     finish(index, status);
   } else {
@@ -140,7 +149,7 @@ void StorageLane::start_storage(std::uint32_t index) {
   }
 }
 
-bool StorageLane::move_through_cache(std::uint32_t index) {
+bool StorageLane::move_at_once(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
     const RingOp op = operation(slot, index);
@@ -149,8 +158,17 @@ bool StorageLane::move_through_cache(std::uint32_t index) {
     if (!moved.ok() && moved.status().is_errno(EAGAIN)) return false;
     if (advance(slot, moved.ok() ? static_cast<std::int32_t>(*moved) : -moved.status().code) == Next::done) break;
   }
+  flush(slot);
   after_storage(index);
   return true;
+}
+
+// Bytes that had to go through the page cache beside direct ones do not stay there, where their page would wait to be
+// written over what others write directly next to them.
+void StorageLane::flush(Slot& slot) {
+  const Chunk& chunk = slot.task.chunk;
+  if (!chunk.flush || !slot.status.ok()) return;
+  slot.status = storage_.flush(slot.fd, chunk.io_offset, chunk.io_size);
 }
 
 RingOp StorageLane::operation(const Slot& slot, std::uint32_t index) const {
@@ -185,6 +203,7 @@ bool StorageLane::fall_back_to_buffered(Slot& slot, int error) {
   if (!fd.ok()) return false;
   if (means_no_direct_io(error)) slot.task.file->give_up_direct();
   slot.task.chunk.way = Way::buffered;
+  slot.task.chunk.flush = slot.task.op == Op::write;
   slot.fd = *fd;
   return true;
 }
@@ -395,6 +414,7 @@ Completion StorageLane::run(const Task& task) {
   while (slot.status.ok()) {
     if (advance(slot, perform(storage_, operation(slot, 0))) == Next::done) break;
   }
+  flush(slot);
   if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(0);
   slot.phase = Phase::free;
   return completion_of(slot);

@@ -59,7 +59,8 @@ class StorageLane final : public Lane {
   Status prepare(Slot& slot);
   RingOp operation(const Slot& slot, std::uint32_t index) const;
   void start_storage(std::uint32_t index);
-  bool move_through_cache(std::uint32_t index);
+  bool move_at_once(std::uint32_t index);
+  void flush(Slot& slot);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
   Next advance(Slot& slot, std::int32_t result);

@@ -289,5 +289,41 @@ TEST_F(StorageLaneTest, AnIdleLaneDoesNotWait) {
   EXPECT_EQ(lane->poll({&completion, 1}, true), 0u);
 }
 
+TEST_P(StorageLaneBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
+  open_file();
+  Task write = task(Op::write, Way::buffered, 100, 3000);
+  write.chunk.flush = true;
+
+  const Completion done = through(write, GetParam());
+
+  EXPECT_EQ(done.bytes, 3000u);
+  EXPECT_EQ(storage_.flushes, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{100, 3000}}));
+}
+
+TEST_P(StorageLaneBothWaysTest, AFlushThatFailsFailsTheWrite) {
+  open_file();
+  Task write = task(Op::write, Way::buffered, 100, 3000);
+  write.chunk.flush = true;
+  storage_.flush_error = EIO;
+
+  const Completion done = through(write, GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EIO));
+  EXPECT_EQ(done.bytes, 0u);
+}
+
+// The kernel's lock on the file keeps it from those who write the rest of the page through the page cache, as long as
+// its caller waits for it: io_uring does not.
+TEST_F(StorageLaneTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+
+  EXPECT_EQ(through(task(Op::write, Way::direct, 512, 1024), true).bytes, 1024u);
+  EXPECT_EQ(storage_.rings_opened, 0u);
+
+  EXPECT_EQ(through(task(Op::write, Way::direct, 4096, 4096), true).bytes, 4096u);
+  EXPECT_EQ(storage_.rings_opened, 1u);
+}
+
 }  // namespace
 }  // namespace penstock::core

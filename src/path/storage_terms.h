@@ -10,6 +10,6 @@ namespace penstock::core {
 // Usable, and whether io_uring is there.
 Verdict usable_with_rings(PathId path, Storage& storage);
 // The direct-I/O alignment to plan with: 1 where it is not wanted, or not to be had in chunks of this size.
-std::uint32_t file_align_for(File& file, Op op, Way way, std::uint64_t chunk_max);
+std::uint32_t file_align_for(File& file, Way way, std::uint64_t chunk_max);
 
 }  // namespace penstock::core

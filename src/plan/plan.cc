@@ -7,49 +7,56 @@
 #include "base/invariant.h"
 
 namespace penstock::core {
-namespace {
-
-// Chunks of buffered I/O end on page boundaries, so that no two of them touch the same page.
-constexpr std::uint64_t kPage = 4096;
-
-}  // namespace
 
 Plan::Plan(const Request& request, const Limits& limits) : request_(request), limits_(limits) {
-  PENSTOCK_INVARIANT(limits.chunk_max > 0 && is_power_of_two(limits.file_align));
+  PENSTOCK_INVARIANT(limits.chunk_max > 0 && is_power_of_two(limits.file_align) && is_power_of_two(limits.page));
   PENSTOCK_INVARIANT(is_aligned(limits.chunk_max, limits.file_align));
   if (request.size == 0) return;
 
-  const std::uint64_t begin = request.file_offset;
-  const std::uint64_t end = begin + request.size;
-  const std::uint64_t align = limits.file_align;
-  middle_begin_ = begin;
-  middle_end_ = end;
-  if (align > 1 && limits.staged && request.op == Op::read) {
-    widen_ = true;
-    middle_way_ = Way::direct;
-  } else if (align > 1) {
-    const std::uint64_t first = align_up(begin, align);
-    const std::uint64_t address = request.buffer_address + (first - begin);
-    if (limits.staged || is_aligned(address, limits.memory_align)) {
-      middle_begin_ = std::min(first, end);
-      middle_end_ = std::max(align_down(end, align), middle_begin_);
-      middle_way_ = Way::direct;
-    }
-  }
-  const std::uint64_t step = middle_way_ == Way::direct ? align : std::min(kPage, limits.chunk_max);
+  middle_begin_ = request.file_offset;
+  middle_end_ = request.file_offset + request.size;
+  if (limits.file_align > 1) cut();
+  const std::uint64_t step =
+      middle_way_ == Way::direct ? limits.file_align : std::min<std::uint64_t>(limits.page, limits.chunk_max);
   grid_ = align_down(middle_begin_, step);
   if (middle_end_ > middle_begin_) middle_count_ = (middle_end_ - grid_ + limits.chunk_max - 1) / limits.chunk_max;
-  chunk_count_ = (middle_begin_ > begin ? 1 : 0) + middle_count_ + (middle_end_ < end ? 1 : 0);
+  const std::uint64_t tail_count = middle_end_ < request.file_offset + request.size ? 1 : 0;
+  chunk_count_ = head_count() + middle_count_ + tail_count;
+}
+
+// Direct I/O is wanted: the middle is narrowed to what shares no block of a read, and no page of a write, with others.
+// Everything stays one buffered middle where none of it can go direct.
+void Plan::cut() {
+  if (limits_.staged && request_.op == Op::read) {
+    widen_ = true;
+    middle_way_ = Way::direct;
+    return;
+  }
+  const std::uint64_t begin = middle_begin_;
+  const std::uint64_t end = middle_end_;
+  const std::uint64_t step = request_.op == Op::write ? std::max(limits_.file_align, limits_.page) : limits_.file_align;
+  const std::uint64_t first = std::min(align_up(begin, step), end);
+  const std::uint64_t last = std::max(align_down(end, step), first);
+  const bool reachable =
+      last > first ? can_go_direct(first, last) : can_go_direct(begin, first) || can_go_direct(last, end);
+  if (!reachable) return;
+  middle_begin_ = first;
+  middle_end_ = last;
+  middle_way_ = Way::direct;
+}
+
+bool Plan::can_go_direct(std::uint64_t begin, std::uint64_t end) const {
+  const std::uint64_t address = request_.buffer_address + (begin - request_.file_offset);
+  return end > begin && is_aligned(begin | end, limits_.file_align) &&
+         (limits_.staged || is_aligned(address, limits_.memory_align));
 }
 
 Chunk Plan::chunk(std::uint64_t index) const {
   PENSTOCK_INVARIANT(index < chunk_count_);
-  const std::uint64_t begin = request_.file_offset;
-  const bool has_head = middle_begin_ > begin;
-  if (has_head && index == 0) return exact(Way::buffered, begin, middle_begin_);
-  const std::uint64_t middle_index = index - (has_head ? 1 : 0);
+  if (index < head_count()) return edge(request_.file_offset, middle_begin_);
+  const std::uint64_t middle_index = index - head_count();
   if (middle_index < middle_count_) return middle_chunk(middle_index);
-  return exact(Way::buffered, middle_end_, begin + request_.size);
+  return edge(middle_end_, request_.file_offset + request_.size);
 }
 
 Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
@@ -58,7 +65,12 @@ Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
           .buffer_offset = begin - request_.file_offset,
           .size = end - begin,
           .io_offset = begin,
-          .io_size = end - begin};
+          .io_size = end - begin,
+          .flush = way == Way::buffered && request_.op == Op::write && limits_.file_align > 1};
+}
+
+Chunk Plan::edge(std::uint64_t begin, std::uint64_t end) const {
+  return exact(can_go_direct(begin, end) ? Way::direct : Way::buffered, begin, end);
 }
 
 Chunk Plan::middle_chunk(std::uint64_t index) const {
@@ -73,14 +85,13 @@ Chunk Plan::middle_chunk(std::uint64_t index) const {
 
 std::size_t format_chunk(const Chunk& chunk, Op op, std::span<char> text) {
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
-  int written =
-      std::snprintf(text.data(), text.size(), "%-5s %-8s file %llu+%llu buffer +%llu", op_name(op), way_name(chunk.way),
-                    number(chunk.file_offset), number(chunk.size), number(chunk.buffer_offset));
-  const auto used = static_cast<std::size_t>(std::max(written, 0));
-  if (chunk.io_size != chunk.size && used < text.size()) {
-    written += std::snprintf(text.data() + used, text.size() - used, " io %llu+%llu", number(chunk.io_offset),
-                             number(chunk.io_size));
+  char io[64] = "";
+  if (chunk.io_size != chunk.size) {
+    std::snprintf(io, sizeof io, " io %llu+%llu", number(chunk.io_offset), number(chunk.io_size));
   }
+  const int written = std::snprintf(text.data(), text.size(), "%-5s %-8s file %llu+%llu buffer +%llu%s%s", op_name(op),
+                                    way_name(chunk.way), number(chunk.file_offset), number(chunk.size),
+                                    number(chunk.buffer_offset), io, chunk.flush ? " flush" : "");
   return std::min(static_cast<std::size_t>(std::max(written, 0)), text.empty() ? 0 : text.size() - 1);
 }
 

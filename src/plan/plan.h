@@ -2,8 +2,11 @@
 // alone, so several workers can draw chunks from one counter.
 //
 // The chunks tile the request: in order, without gap or overlap. With direct I/O, a staged read is widened to whole
-// blocks; everything else is cut into a head and a tail that go through the page cache byte for byte and an aligned
-// middle that goes direct. So no block is ever read, changed and written back, and no neighbour's byte is at risk.
+// blocks; everything else is cut into a head, an aligned middle that goes direct, and a tail. Heads and tails of reads
+// are less than a block. Those of writes reach to a page's boundary, so that the middle shares no page with anybody;
+// they go direct where they are whole blocks, and through the page cache byte for byte where they are not. So nothing
+// is read, changed and written back by us; what the kernel does with a page that is written in part, it does for less
+// than a block at an end of the request alone.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,7 @@ struct Chunk {
   std::uint64_t size = 0;           // Payload bytes; never 0.
   std::uint64_t io_offset = 0;      // What the storage is asked for: the payload, widened to blocks
   std::uint64_t io_size = 0;        // where a read is staged and direct.
+  bool flush = false;               // To be on storage before it is done: written through the page cache perforce.
 };
 
 class Plan {
@@ -29,12 +33,16 @@ class Plan {
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // index < chunk_count()
   Way middle_way() const { return middle_way_; }
-  // A head or tail that goes through the page cache beside a direct middle. To be moved when the middle has been: the
-  // kernel takes the middle's pages out of the cache afterwards, and a page dirtied next to them may be in its way.
-  bool is_edge(std::uint64_t index) const { return middle_way_ == Way::direct && chunk(index).way == Way::buffered; }
+  // A head or tail beside a direct middle. To be moved when the middle has been, one after the other: the kernel takes
+  // the middle's pages out of the cache afterwards, and a page dirtied next to them may be in its way.
+  bool is_edge(std::uint64_t index) const { return index < head_count() || index >= head_count() + middle_count_; }
 
  private:
+  void cut();
+  bool can_go_direct(std::uint64_t begin, std::uint64_t end) const;
+  std::uint64_t head_count() const { return middle_begin_ > request_.file_offset ? 1 : 0; }
   Chunk exact(Way way, std::uint64_t begin, std::uint64_t end) const;
+  Chunk edge(std::uint64_t begin, std::uint64_t end) const;
   Chunk middle_chunk(std::uint64_t index) const;
 
   Request request_;

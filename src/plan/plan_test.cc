@@ -44,6 +44,7 @@ void expect_obeys(const Chunk& chunk, const Request& request, const Limits& limi
     ASSERT_EQ(chunk.way, Way::direct);
     ASSERT_LT(chunk.io_size - chunk.size, 2 * limits.file_align);
   }
+  ASSERT_EQ(chunk.flush, request.op == Op::write && limits.file_align > 1 && chunk.way == Way::buffered);
   if (chunk.way == Way::direct) {
     ASSERT_GT(limits.file_align, 1u);
     ASSERT_TRUE(is_aligned(chunk.io_offset, limits.file_align));
@@ -52,6 +53,23 @@ void expect_obeys(const Chunk& chunk, const Request& request, const Limits& limi
       ASSERT_TRUE(is_aligned(request.buffer_address + chunk.buffer_offset, limits.memory_align));
     }
   }
+}
+
+// Pages of a write that lie in it whole, and pages whose part of it is whole blocks.
+std::uint64_t direct_bytes_of_write(const Request& request, const Limits& limits) {
+  const std::uint64_t page = std::max(limits.page, limits.file_align);
+  const std::uint64_t end = request.file_offset + request.size;
+  const auto in_place = [&](std::uint64_t at) {
+    return limits.staged || is_aligned(request.buffer_address + at - request.file_offset, limits.memory_align);
+  };
+  const std::uint64_t first = std::min(align_up(request.file_offset, page), end);
+  const std::uint64_t last = std::max(align_down(end, page), first);
+  if (last > first && !in_place(first)) return 0;
+  std::uint64_t bytes = last - first;
+  for (const auto& [from, to] : {std::pair{request.file_offset, first}, std::pair{last, end}}) {
+    if (is_aligned(from | to, limits.file_align) && in_place(from)) bytes += to - from;
+  }
+  return bytes;
 }
 
 // Bytes that go buffered although blocks could have gone direct would be a silent fallback.
@@ -66,9 +84,10 @@ void expect_direct_where_possible(const Plan& plan, const Request& request, cons
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
     if (plan.chunk(i).way == Way::direct) direct += plan.chunk(i).size;
   }
-  const std::uint64_t expected = limits.staged && request.op == Op::read ? request.size
-                                 : reachable && whole > first            ? whole - first
-                                                                         : 0;
+  const std::uint64_t expected = request.op == Op::write      ? direct_bytes_of_write(request, limits)
+                                 : limits.staged              ? request.size
+                                 : reachable && whole > first ? whole - first
+                                                              : 0;
   ASSERT_EQ(direct, expected);
 }
 
@@ -83,7 +102,7 @@ TEST(PlanTest, EverySmallCaseTilesItsRequestAndObeysItsLimits) {
               for (std::uint64_t size = 0; size < 60; ++size) {
                 for (std::uint64_t phase = 0; phase < 4; ++phase) {
                   const Request request{op, offset, 64 + phase, size};
-                  const Limits limits{align, memory_align, chunk_max, staged};
+                  const Limits limits{align, memory_align, chunk_max, staged, 8};
                   const Plan plan(request, limits);
                   expect_tiles(plan, request);
                   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) expect_obeys(plan.chunk(i), request, limits);
@@ -117,14 +136,32 @@ TEST(PlanTest, AStagedReadIsWidenedToBlocks) {
             "read  direct   file 4608+1392 buffer +3608 io 4608+1536\n");
 }
 
-TEST(PlanTest, AnUnalignedWriteIsCutIntoHeadMiddleAndTail) {
-  const Plan plan({Op::write, 1000, 0, 9000}, {512, 512, 4096, true});
+TEST(PlanTest, AnUnalignedWriteIsCutAtPagesIntoHeadMiddleAndTail) {
+  const Plan plan({Op::write, 1000, 0, 13000}, {512, 512, 4096, true});
   EXPECT_EQ(text_of(plan, Op::write),
-            "write buffered file 1000+24 buffer +0\n"
-            "write direct   file 1024+4096 buffer +24\n"
-            "write direct   file 5120+4096 buffer +4120\n"
-            "write direct   file 9216+512 buffer +8216\n"
-            "write buffered file 9728+272 buffer +8728\n");
+            "write buffered file 1000+3096 buffer +0 flush\n"
+            "write direct   file 4096+4096 buffer +3096\n"
+            "write direct   file 8192+4096 buffer +7192\n"
+            "write buffered file 12288+1712 buffer +11288 flush\n");
+}
+
+TEST(PlanTest, AWriteOfWholeSectorsNeverGoesThroughThePageCache) {
+  const Plan plan({Op::write, 512, 0, 9728}, {512, 512, 1 << 20, true});
+  EXPECT_EQ(text_of(plan, Op::write),
+            "write direct   file 512+3584 buffer +0\n"
+            "write direct   file 4096+4096 buffer +3584\n"
+            "write direct   file 8192+2048 buffer +7680\n");
+  const Plan small({Op::write, 4096 - 512, 0, 1024}, {512, 512, 1 << 20, true});
+  EXPECT_EQ(text_of(small, Op::write),
+            "write direct   file 3584+512 buffer +0\n"
+            "write direct   file 4096+512 buffer +512\n");
+}
+
+TEST(PlanTest, EdgesAreWhatSharesAPageWithOthers) {
+  const Plan plan({Op::write, 512, 0, 9728}, {512, 512, 1 << 20, true});
+  EXPECT_TRUE(plan.is_edge(0));
+  EXPECT_FALSE(plan.is_edge(1));
+  EXPECT_TRUE(plan.is_edge(2));
 }
 
 TEST(PlanTest, BufferedChunksMeetOnPageBoundaries) {

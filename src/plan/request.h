@@ -19,6 +19,7 @@ struct Limits {
   std::uint32_t memory_align = 1;  // Direct I/O in place needs addresses in multiples of this.
   std::uint64_t chunk_max = 0;     // Bytes the storage is asked for at once; a multiple of file_align and of 4096.
   bool staged = true;              // Through aligned memory of our own: reads may be widened, addresses do not matter.
+  std::uint32_t page = 4096;       // Bytes that the page cache reads and writes at once.
 };
 
 }  // namespace penstock::core

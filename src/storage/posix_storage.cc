@@ -252,6 +252,16 @@ Result<std::size_t> PosixStorage::write(int fd, const void* memory, std::size_t 
   return static_cast<std::size_t>(put);
 }
 
+// overlayfs keeps no pages of its own, and passes on what flushes a whole file alone.
+Status PosixStorage::flush(int fd, std::uint64_t offset, std::uint64_t size) {
+  constexpr unsigned kWriteAndWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  const auto flushed = without_interrupts([&]() -> ssize_t {
+    if (is_overlay(fd)) return ::fdatasync(fd);
+    return ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(size), kWriteAndWait);
+  });
+  return flushed == 0 ? success() : os_failure(errno, "flush what was written through the page cache");
+}
+
 bool PosixStorage::is_same_open_file(int first, int second) {
   const auto self = ::getpid();
   return ::syscall(SYS_kcmp, self, self, KCMP_FILE, first, second) <= 0;  // Negative: not told.

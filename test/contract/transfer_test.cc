@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -12,6 +14,19 @@
 
 namespace penstock::core {
 namespace {
+
+// -1 where the kernel does not tell.
+long dirty_pages(int fd) {
+  constexpr long kCachestat = 451;
+  struct {
+    std::uint64_t offset, length;
+  } range{0, 0};
+  struct {
+    std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
+  } answer{};
+  if (::syscall(kCachestat, fd, &range, &answer, 0) != 0) return -1;
+  return static_cast<long>(answer.dirty + answer.writeback);
+}
 
 class TransferTest : public ContractTest {};
 INSTANTIATE_TEST_SUITE_P(Worlds, TransferTest, testing::ValuesIn(all_worlds()), world_name);
@@ -67,6 +82,48 @@ TEST_P(TransferTest, EverySizeAtEveryOffsetIsReadAndNothingElseIsTouched) {
       ASSERT_TRUE(got.substr(100 + size) == std::string(100, '\x5a'));
     }
   }
+}
+
+// A page in the page cache, written back later, would take a neighbour's sectors along as they were.
+TEST_P(TransferTest, ADirectWriteOfWholeSectorsLeavesThePageCacheAlone) {
+  const std::string before = pattern(1 << 20, 1);
+  std::byte* memory = allocate(1 << 20);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+  if (!goes_direct(file)) GTEST_SKIP() << "no direct I/O here";
+  const std::uint64_t sector = session().file_facts(file).value().direct_offset_align;
+  for (const std::uint64_t size : {sector, 3 * sector, 4096 + sector, (300u << 10) + 5 * sector}) {
+    for (const std::uint64_t offset : {std::uint64_t{0}, sector, 5 * sector, 64 * 1024 - sector}) {
+      SCOPED_TRACE(std::to_string(size) + " at " + std::to_string(offset));
+      set_file_content(before);
+      ASSERT_EQ(::fsync(fd.get()), 0);
+      ASSERT_EQ(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+      const std::string data = pattern(size, size + offset);
+      upload(memory, data);
+
+      const Outcome outcome = write(file, memory, size, static_cast<std::int64_t>(offset));
+
+      expect_moved(outcome, size);
+      EXPECT_EQ(outcome.report.direct_bytes, size);
+      EXPECT_FALSE(session().storage().is_resident(fd.get(), offset, 1));
+      EXPECT_FALSE(session().storage().is_resident(fd.get(), offset + size - 1, 1));
+      ASSERT_TRUE(file_content(offset, size) == data);
+    }
+  }
+}
+
+TEST_P(TransferTest, WhatAnUnalignedDirectWriteLeftInThePageCacheIsClean) {
+  std::byte* memory = allocate(1 << 20);
+  set_file_content(pattern(1 << 20, 1));
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+  if (!goes_direct(file)) GTEST_SKIP() << "no direct I/O here";
+  if (dirty_pages(fd.get()) < 0) GTEST_SKIP() << "this kernel has no cachestat";
+  ASSERT_EQ(::fsync(fd.get()), 0);
+
+  expect_moved(write(file, memory, 100'001, 1'001), 100'001);
+
+  EXPECT_EQ(dirty_pages(fd.get()), 0);
 }
 
 TEST_P(TransferTest, NothingIsMovedByNoBytes) {
@@ -267,6 +324,60 @@ TEST_P(TransferTest, UnalignedWritersOfOneBlockKeepEachOthersBytes) {
     EXPECT_EQ(file_content(block * 4096, 400), expected) << block;
     EXPECT_EQ(file_content(block * 4096 + 2000, 400), std::string(400, 's')) << block;
   }
+}
+
+// Some of the pieces are whole sectors and go directly, where that is to be had, some go through the page cache, and
+// all lie in the same pages. Each thread writes its own again and again; the last round is what stays.
+constexpr std::uint64_t kCuts[] = {0, 512, 700, 1536, 3072, 4096, 6000, 6656, 8192};
+constexpr int kRounds = 200;
+constexpr char kFirst = 'a', kLast = 'a' + kRounds % 26;
+
+void write_neighbouring_pieces(const std::function<bool(std::uint64_t at, std::uint64_t size, char value)>& write) {
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (std::size_t i = 0; i + 1 < std::size(kCuts); ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round <= kRounds; ++round) {
+        const char value = static_cast<char>(kFirst + round % 26);
+        if (!write(kCuts[i], kCuts[i + 1] - kCuts[i], value)) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(failures, 0);
+}
+
+TEST_P(TransferTest, NeighboursInOnePageKeepTheirBytesWhateverTheirAlignment) {
+  set_file_size(8192);
+  std::byte* memory = allocate(8192);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  write_neighbouring_pieces([&](std::uint64_t at, std::uint64_t size, char value) {
+    upload(memory + at, std::string(size, value));
+    const auto offset = static_cast<std::int64_t>(at);
+    return write(file, memory, size, offset, offset).status.ok();
+  });
+
+  EXPECT_EQ(file_content(0, 8192), std::string(8192, kLast));
+}
+
+TEST_P(TransferTest, NeighboursInOnePageKeepTheirBytesAlsoThroughQueues) {
+  set_file_size(8192);
+  std::byte* memory = allocate(8192);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  write_neighbouring_pieces([&](std::uint64_t at, std::uint64_t size, char value) {
+    upload(memory + at, std::string(size, value));
+    const auto offset = static_cast<std::int64_t>(at);
+    const auto queue = std::move(Queue::open(session(), 1, 4096).value());
+    QueueCompletion completion;
+    return queue->submit({Op::write, file, memory, size, offset, offset}, 0).ok() &&
+           queue->reap({&completion, 1}, 1) == 1 && completion.status.ok();
+  });
+
+  EXPECT_EQ(file_content(0, 8192), std::string(8192, kLast));
 }
 
 TEST_P(TransferTest, RandomWorkAgreesWithAModel) {

@@ -87,6 +87,11 @@ class FakeStorage : public Storage {
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override {
     return transfer(fd, Op::write, const_cast<void*>(memory), size, offset);
   }
+  Status flush(int, std::uint64_t offset, std::uint64_t size) override {
+    const std::lock_guard lock(mutex_);
+    flushes.emplace_back(offset, size);
+    return flush_error == 0 ? success() : os_failure(flush_error, "flush as scripted");
+  }
   bool is_same_open_file(int, int) override { return true; }
   bool is_resident(int, std::uint64_t, std::uint64_t) override { return resident; }
   bool is_data(int, std::uint64_t offset, std::uint64_t size) override { return !hole(offset, size); }
@@ -179,6 +184,7 @@ class FakeRing final : public Ring {
 };
 
 inline Result<std::unique_ptr<Ring>> FakeStorage::open_ring(unsigned depth) {
+  ++rings_opened;
   return std::unique_ptr<Ring>(std::make_unique<FakeRing>(*this, depth));
 }
 

@@ -10,8 +10,8 @@ Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::bounce, storage_);
 }
 
-Limits BouncePath::limits(File& file, Op op, Way way, std::uint64_t chunk_max) {
-  return {.file_align = file_align_for(file, op, way, chunk_max),
+Limits BouncePath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
+  return {.file_align = file_align_for(file, way, chunk_max),
           .memory_align = 1,
           .chunk_max = chunk_max,
           .staged = true};

@@ -10,8 +10,8 @@ Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::host, storage_);
 }
 
-Limits HostPath::limits(File& file, Op op, Way way, std::uint64_t chunk_max) {
-  return {.file_align = file_align_for(file, op, way, chunk_max),
+Limits HostPath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
+  return {.file_align = file_align_for(file, way, chunk_max),
           .memory_align = file.facts().direct_memory_align,
           .chunk_max = chunk_max,
           .staged = false};

@@ -126,9 +126,9 @@ void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error)
   pairs_.refuse(device, key_of(file.facts()), op, {Reason::refused_late, error});
 }
 
-Limits P2pdmaPath::limits(File& file, Op op, Way way, std::uint64_t chunk_max) {
+Limits P2pdmaPath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
   // Memory on a block's boundary is what the self-test has shown; the kernel itself would take less.
-  return {.file_align = file_align_for(file, op, way, chunk_max),
+  return {.file_align = file_align_for(file, way, chunk_max),
           .memory_align = std::max(file.facts().direct_memory_align, file.facts().direct_offset_align),
           .chunk_max = chunk_max,
           .staged = false};

@@ -103,8 +103,8 @@ Reason PagecachePath::unfit(const Device& device, const Task& task) {
   return Reason::none;
 }
 
-Limits PagecachePath::limits(File& file, Op op, Way way, std::uint64_t chunk_max) {
-  return {.file_align = file_align_for(file, op, way, chunk_max),
+Limits PagecachePath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
+  return {.file_align = file_align_for(file, way, chunk_max),
           .memory_align = 1,
           .chunk_max = chunk_max,
           .staged = true};
