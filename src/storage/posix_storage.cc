@@ -212,11 +212,12 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
   return opened;
 }
 
-// overlayfs may number a file anew when it is first written to: there, being on an overlay is all that can be asked.
+// Where its layers lie on several file systems, overlayfs gives a file another device and number when somebody writes to
+// it for the first time: it moves to the upper layer.
 bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return false;
-  if (status.st_ino == facts.inode && status.st_dev == facts.file_system_device) return true;
+  if (status.st_dev == facts.file_system_device) return status.st_ino == facts.inode;
   return facts.file_system_magic == OVERLAYFS_SUPER_MAGIC && S_ISREG(status.st_mode) && is_overlay(fd);
 }
 
