@@ -1,6 +1,6 @@
 // Things that callers know by a number: files. A number is never given out twice, so one that was deregistered, or
 // never existed, is told from a live one without touching memory that is gone. Pinning and unpinning take no lock;
-// removing waits for the pins.
+// removing waits for the pins. Who has the only pin may hold the thing: then others wait before they pin it.
 #pragma once
 
 #include <array>
@@ -49,10 +49,30 @@ class HandleTable {
     Entry* slot = find(handle);
     if (slot == nullptr) return nullptr;
     std::uint64_t state = slot->state.load(std::memory_order_acquire);
-    do {
+    for (;;) {
       if ((state & kLive) == 0 || generation(state) != handle >> 32) return nullptr;
-    } while (!slot->state.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel));
-    return slot->value.load(std::memory_order_relaxed);
+      if ((state & kHeld) != 0) {
+        slot->state.wait(state, std::memory_order_acquire);
+        state = slot->state.load(std::memory_order_acquire);
+      } else if (slot->state.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) {
+        return slot->value.load(std::memory_order_relaxed);
+      }
+    }
+  }
+
+  // For who has it pinned: true where nobody else has, and until let_go() nobody else gets to.
+  bool hold(std::uint64_t handle) {
+    Entry* slot = find(handle);
+    std::uint64_t state = slot->state.load(std::memory_order_acquire);
+    while ((state & (kLive | kHeld | kPins)) == (kLive | 1)) {
+      if (slot->state.compare_exchange_weak(state, state | kHeld, std::memory_order_acq_rel)) return true;
+    }
+    return false;
+  }
+  void let_go(std::uint64_t handle) {
+    Entry* slot = find(handle);
+    slot->state.fetch_and(~kHeld, std::memory_order_acq_rel);
+    slot->state.notify_all();
   }
 
   void unpin(std::uint64_t handle) {
@@ -104,10 +124,11 @@ class HandleTable {
  private:
   static constexpr std::uint32_t kBlock = 1024;
   static constexpr std::uint64_t kLive = 1u << 31;
-  static constexpr std::uint64_t kPins = kLive - 1;
+  static constexpr std::uint64_t kHeld = 1u << 30;
+  static constexpr std::uint64_t kPins = kHeld - 1;
 
   struct Entry {
-    std::atomic<std::uint64_t> state{0};  // Generation (32 bits), live (1), pins (31).
+    std::atomic<std::uint64_t> state{0};  // Generation (32 bits), live (1), held (1), pins (30).
     std::atomic<T*> value{nullptr};
   };
 

@@ -64,6 +64,52 @@ TEST(HandleTableTest, RemovingWaitsForThoseWhoHaveItPinned) {
   EXPECT_TRUE(removed);
 }
 
+TEST(HandleTableTest, WhatIsHeldIsPinnedByOthersOnlyAfterwards) {
+  HandleTable<int> table;
+  const std::uint64_t handle = table.insert(std::make_unique<int>(1)).value();
+  ASSERT_NE(table.pin(handle), nullptr);
+  ASSERT_TRUE(table.hold(handle));
+  std::atomic<bool> over{false};
+  bool was_over = false;
+  std::thread other([&] {
+    EXPECT_NE(table.pin(handle), nullptr);
+    was_over = over;
+    table.unpin(handle);
+  });
+
+  over = true;
+  table.let_go(handle);
+  other.join();
+
+  EXPECT_TRUE(was_over);
+}
+
+TEST(HandleTableTest, WhatOthersHavePinnedIsNotHeld) {
+  HandleTable<int> table;
+  const std::uint64_t handle = table.insert(std::make_unique<int>(1)).value();
+  ASSERT_NE(table.pin(handle), nullptr);
+  ASSERT_NE(table.pin(handle), nullptr);
+
+  EXPECT_FALSE(table.hold(handle));
+
+  table.unpin(handle);
+  EXPECT_TRUE(table.hold(handle));
+}
+
+TEST(HandleTableTest, WhatIsRetiredWhileItIsHeldIsGoneForThoseWhoWait) {
+  HandleTable<int> table;
+  const std::uint64_t handle = table.insert(std::make_unique<int>(1)).value();
+  ASSERT_NE(table.pin(handle), nullptr);
+  ASSERT_TRUE(table.hold(handle));
+
+  ASSERT_NE(table.retire(handle), nullptr);
+  table.let_go(handle);
+
+  EXPECT_EQ(table.pin(handle), nullptr);
+  table.unpin(handle);
+  EXPECT_NE(table.finish(handle), nullptr);
+}
+
 TEST(HandleTableTest, OnlyOneOfManyRemoversWins) {
   HandleTable<int> table;
   const std::uint64_t handle = table.insert(std::make_unique<int>(1)).value();

@@ -158,6 +158,7 @@ Status Session::deregister_file(std::uint64_t handle) {
   };
   for (drain(); files_.is_pinned(handle); drain()) ::usleep(kDrainPauseUs);
   for (const auto& path : paths_) path->forget_file(*file);
+  release_blocks_behind_end(*file);
   (void)files_.finish(handle);
   return success();
 }
@@ -354,9 +355,23 @@ Outcome Session::transfer(const RawRequest& request) {
   if (outcome.status.ok() && request.size > 0) {
     outcome = move(checked);
     count(outcome.report, request.op);
+    if (request.op == Op::write && outcome.report.bytes < request.size && files_.hold(request.file)) {
+      release_blocks_behind_end(*file);
+      files_.let_go(request.file);
+    }
   }
   if (file != nullptr) files_.unpin(request.file);
   return outcome;
+}
+
+// Of a file that nothing is done with just now. Other registrations of the same open file are not told of it.
+void Session::release_blocks_behind_end(File& file) {
+  const FileFacts& facts = file.facts();
+  const std::lock_guard lock(registration_mutex_);
+  const auto is_other = [&](const UserFd& known) {
+    return known.device == facts.file_system_device && known.inode == facts.inode && known.own != file.own_descriptor();
+  };
+  if (std::none_of(fds_.begin(), fds_.end(), is_other)) file.release_blocks_behind_end();
 }
 
 // ---- Batches -------------------------------------------------------------------------------------------------------

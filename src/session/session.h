@@ -208,6 +208,8 @@ class Session {
   bool is_small(const Checked& checked) const { return checked.input.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Checked& checked) const;
   Outcome move(Checked& checked);
+  bool preallocate(const Checked& checked, const Plan& plan);
+  void release_blocks_behind_end(File& file);
   Outcome move_small(const Checked& checked, const Plan& plan, LanePool& pool);
   unsigned hands_for(const Checked& checked, const Plan& plan) const;
   bool is_tuned(const Checked& checked, const Plan& plan) const;

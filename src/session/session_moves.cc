@@ -29,7 +29,17 @@ Outcome Session::move(Checked& checked) {
       pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
   if (!pools.ok()) return {pools.status(), checked.report};
   const Plan plan = plan_for(checked, chunk_for(checked));
-  return is_small(checked) ? move_small(checked, plan, (*pools)->small) : move_large(checked, plan, (*pools)->large);
+  if (is_small(checked)) return move_small(checked, plan, (*pools)->small);
+  const bool preallocated = checked.input.op == Op::write && preallocate(checked, plan);
+  const Outcome outcome = move_large(checked, plan, (*pools)->large);
+  if (preallocated && outcome.report.bytes < checked.input.size) checked.input.file->note_blocks_behind_end();
+  return outcome;
+}
+
+bool Session::preallocate(const Checked& checked, const Plan& plan) {
+  if (checked.path->id() == PathId::null) return false;
+  const Result<int> fd = checked.input.file->descriptor(plan.middle_way());
+  return fd.ok() && storage_->preallocate(*fd, checked.input.file_offset, checked.input.size);
 }
 
 void Session::limit_operations(std::uint64_t bytes) {
@@ -61,10 +71,6 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& 
 }
 
 Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& pool) {
-  if (checked.input.op == Op::write && checked.path->id() != PathId::null) {
-    const Result<int> fd = checked.input.file->descriptor(plan.middle_way());
-    if (fd.ok()) (void)storage_->preallocate(*fd, checked.input.file_offset, checked.input.size);
-  }
   if (is_tuned(checked, plan)) return move_tuned(checked, plan, pool);
   const auto start = std::chrono::steady_clock::now();
   Transfer transfer(checked.input, plan, pool);

@@ -25,9 +25,20 @@ File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
       own_way_(facts.opened_direct() && facts.can_do_direct() ? Way::direct : Way::buffered) {}
 
 File::~File() {
-  const int second = second_.load();
-  if (second >= 0 && is_ours(second)) ::close(second);
+  close_second();
   if (!is_ours(own_.get())) (void)own_.release();
+}
+
+void File::close_second() {
+  const int second = second_.exchange(-1);
+  if (second >= 0 && is_ours(second)) ::close(second);
+}
+
+// The second descriptor is opened again when it is needed; as an open file of its own it would be in the way.
+void File::release_blocks_behind_end() {
+  if (!blocks_behind_end_.load(std::memory_order_relaxed) || !check_descriptors().ok()) return;
+  close_second();
+  if (storage_.release_blocks_behind_end(own_.get())) blocks_behind_end_.store(false, std::memory_order_relaxed);
 }
 
 Status File::check_descriptors() const {

@@ -40,6 +40,10 @@ class File {
   void give_up_direct() { direct_refused_.store(true, std::memory_order_relaxed); }
   // True where the user's own descriptor does direct I/O.
   bool prefers_direct() const { return own_way_ == Way::direct; }
+  // A write that failed has left blocks behind the file's end, which were asked for on its behalf.
+  void note_blocks_behind_end() { blocks_behind_end_.store(true, std::memory_order_relaxed); }
+  // Gives them back where it can (storage.h); nothing of the file's is under way.
+  void release_blocks_behind_end();
   // What a path has found out about the file, as a number of its own; 0: nothing yet.
   std::atomic<std::uint8_t>& memo(Op op) { return memos_[static_cast<unsigned>(op)]; }
   // What the page-cache path keeps of it, and owns (path/pagecache/); null: nothing.
@@ -48,6 +52,7 @@ class File {
  private:
   File(Storage& storage, const FileFacts& facts, UniqueFd own);
   Result<int> open_second();
+  void close_second();
   bool is_ours(int fd) const { return storage_.is_descriptor_of(fd, facts_); }
 
   Storage& storage_;
@@ -58,6 +63,7 @@ class File {
   std::atomic<int> second_{-1};       // The descriptor for the other way, once it is open,
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.
   std::atomic<bool> direct_refused_{false};
+  std::atomic<bool> blocks_behind_end_{false};
   std::atomic<std::uint8_t> memos_[2] = {};
   mutable std::atomic<KeptFile*> kept_{nullptr};
 };

@@ -18,6 +18,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -307,7 +308,26 @@ bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size)
   const std::uint64_t first = std::max(offset, static_cast<std::uint64_t>(status.st_size));
   const std::uint64_t end = offset + size;
   if (first >= end) return false;
-  return ::fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first), static_cast<off_t>(end - first)) == 0;
+  (void)::fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first), static_cast<off_t>(end - first));
+  // On a full disk some of it was given. What the program had allocated itself is its own, and was there before.
+  const blkcnt_t blocks_before = status.st_blocks;
+  return ::fstat(fd, &status) == 0 && status.st_blocks > blocks_before;
+}
+
+// ext4 lets go of such blocks when the file is cut, and in no other way. A lease, had by an open file that no other
+// stands beside, keeps others from opening it meanwhile; were one to try, the kernel would send a signal: SIGURG, which
+// harms nobody, in place of SIGIO, which ends a program.
+bool PosixStorage::release_blocks_behind_end(int fd) {
+  if (::fcntl(fd, F_GETLEASE) != F_UNLCK || ::fcntl(fd, F_GETOWN) != 0) return false;  // The program has its own ideas.
+  const int signal_before = ::fcntl(fd, F_GETSIG);
+  if (::fcntl(fd, F_SETSIG, SIGURG) != 0) return false;
+  const bool alone = ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+  struct stat status {};
+  const bool released = alone && ::fstat(fd, &status) == 0 && ::ftruncate(fd, status.st_size) == 0;
+  if (alone) (void)::fcntl(fd, F_SETLEASE, F_UNLCK);
+  (void)::fcntl(fd, F_SETSIG, signal_before);
+  (void)::fcntl(fd, F_SETOWN, 0);
+  return released;
 }
 
 Result<Scratch> PosixStorage::open_scratch(int fd, ScratchKind kind) {

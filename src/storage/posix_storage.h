@@ -25,6 +25,7 @@ class PosixStorage final : public Storage {
   void mark_changed(int fd) override;
   bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) override;
   bool is_data(int fd, std::uint64_t offset, std::uint64_t size) override;
+  bool release_blocks_behind_end(int fd) override;
   bool preallocate(int fd, std::uint64_t offset, std::uint64_t size) override;
   Result<Scratch> open_scratch(int fd, ScratchKind kind) override;
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;

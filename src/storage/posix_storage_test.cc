@@ -142,6 +142,46 @@ TEST_F(PosixStorageTest, PreallocationLeavesTheSizeAlone) {
   EXPECT_FALSE(storage_.is_data(fd_.get(), 5000, 4096));
 }
 
+TEST_F(PosixStorageTest, WhatIsThereAlreadyIsNotPreallocatedASecondTime) {
+  ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
+  if (!storage_.preallocate(fd_.get(), 0, 8 << 20)) GTEST_SKIP() << "on this file system nothing is preallocated";
+
+  EXPECT_FALSE(storage_.preallocate(fd_.get(), 0, 8 << 20)) << "it is not ours to give back";
+}
+
+TEST_F(PosixStorageTest, BlocksBehindTheEndAreReleasedAndTheFileStaysAsItIs) {
+  if (!storage_.preallocate(fd_.get(), 0, 8 << 20)) GTEST_SKIP() << "on this file system nothing is preallocated";
+  ASSERT_EQ(::fsync(fd_.get()), 0);
+
+  EXPECT_TRUE(storage_.release_blocks_behind_end(fd_.get()));
+
+  struct stat status {};
+  ASSERT_EQ(::fstat(fd_.get(), &status), 0);
+  EXPECT_LE(status.st_blocks * 512, 64 << 10);
+  EXPECT_EQ(status.st_size, 7);
+  char text[7];
+  EXPECT_EQ(*storage_.read(fd_.get(), text, 7, 0), 7u);
+  EXPECT_EQ(std::string(text, 7), "weights");
+  EXPECT_EQ(::fcntl(fd_.get(), F_GETLEASE), F_UNLCK);
+  EXPECT_EQ(::fcntl(fd_.get(), F_GETOWN), 0);
+  EXPECT_EQ(::fcntl(fd_.get(), F_GETSIG), 0);
+}
+
+// Who has it open may be making it longer at this very moment.
+TEST_F(PosixStorageTest, BlocksBehindTheEndStayWhileOthersHaveTheFileOpen) {
+  const UniqueFd other(::open(name_.c_str(), O_WRONLY | O_CLOEXEC));
+
+  EXPECT_FALSE(storage_.release_blocks_behind_end(fd_.get()));
+}
+
+TEST_F(PosixStorageTest, AProgramsOwnLeaseIsLeftAlone) {
+  if (::fcntl(fd_.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "no leases here";
+
+  EXPECT_FALSE(storage_.release_blocks_behind_end(fd_.get()));
+
+  EXPECT_EQ(::fcntl(fd_.get(), F_GETLEASE), F_WRLCK);
+}
+
 TEST_F(PosixStorageTest, WhatMakesNoFileLongerIsNotPreallocated) {
   ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
   ASSERT_EQ(::ftruncate(fd_.get(), 1 << 20), 0);

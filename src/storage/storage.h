@@ -46,8 +46,12 @@ class Storage {
   virtual void mark_changed(int /*fd*/) {}
   // For a write that makes the file longer, and knows by how much: asks for its blocks at once. The size stays as it
   // is, so that whatever becomes of the write, the file is no longer than what was written. A wish, and no promise:
-  // false where nothing was asked, or nothing given.
+  // false where nothing was given.
   virtual bool preallocate(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return false; }
+  // Gives the blocks behind the file's end back. Only where nobody else has the file open, since it means cutting it
+  // where it ends just now: false else. The descriptor shares its open file with the caller's own alone, who has no
+  // write under way.
+  virtual bool release_blocks_behind_end(int /*fd*/) { return false; }
   // A file in the folder of an open one, and on its file system, for us to write to, with O_DIRECT.
   virtual Result<Scratch> open_scratch(int fd, ScratchKind kind) = 0;
   virtual Result<std::unique_ptr<Ring>> open_ring(unsigned depth) = 0;

@@ -184,6 +184,54 @@ TEST_P(ErrorTest, ADeregisteredFileIsGone) {
   EXPECT_TRUE(session().register_file(fd.get()).ok());
 }
 
+// A file that nobody but the session and the test's one descriptor has open.
+class BlocksBehindTheEnd {
+ public:
+  explicit BlocksBehindTheEnd(const World& world) : name_(world.directory + "/penstock_blocks_XXXXXX") {
+    fd_.reset(::mkostemp(name_.data(), O_CLOEXEC));
+  }
+  ~BlocksBehindTheEnd() { ::unlink(name_.c_str()); }
+
+  int fd() const { return fd_.get(); }
+  UniqueFd reader() const { return UniqueFd(::open(name_.c_str(), O_RDONLY | O_CLOEXEC)); }
+  // The kernel may go on for a little with blocks that it has promised, so they are looked at once it has settled.
+  std::int64_t allocated() const {
+    ::syncfs(fd_.get());
+    struct stat status {};
+    EXPECT_EQ(::stat(name_.c_str(), &status), 0);
+    return status.st_blocks * 512 - status.st_size;
+  }
+
+ private:
+  std::string name_;
+  UniqueFd fd_;
+};
+
+const void* const kNowhere = reinterpret_cast<const void*>(4096);
+constexpr std::uint64_t kFarTooLarge = 64 << 20;
+
+TEST_P(ErrorTest, AWriteThatFailsGivesBackWhatWasPreallocatedForIt) {
+  const BlocksBehindTheEnd blocks(world());
+  const std::uint64_t file = session().register_file(blocks.fd()).value();
+
+  EXPECT_FALSE(write(file, kNowhere, kFarTooLarge, 0).status.ok());
+
+  EXPECT_LT(blocks.allocated(), 1 << 20);
+}
+
+TEST_P(ErrorTest, BlocksThatOthersKeptFromBeingGivenBackAreGivenBackAtTheEnd) {
+  const BlocksBehindTheEnd blocks(world());
+  const std::uint64_t file = session().register_file(blocks.fd()).value();
+  {
+    const UniqueFd reader = blocks.reader();
+    EXPECT_FALSE(write(file, kNowhere, kFarTooLarge, 0).status.ok());
+  }
+
+  ASSERT_TRUE(session().deregister_file(file).ok());
+
+  EXPECT_LT(blocks.allocated(), 1 << 20);
+}
+
 TEST_P(ErrorTest, AFileTruncatedUnderTheReadIsShortAndNotWrong) {
   constexpr std::uint64_t kSize = 32 << 20;
   const std::string content = pattern(kSize, 2);
