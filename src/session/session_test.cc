@@ -155,5 +155,55 @@ TEST_F(SessionTest, AFailureBehindTheEndOfTheFileIsNone) {
   EXPECT_EQ(outcome.report.bytes, 1u << 20);
 }
 
+// A storage whose file is cut when a chunk is read after one behind it was, and is long again when that chunk is read
+// once more.
+class CutMeanwhile {
+ public:
+  explicit CutMeanwhile(FakeStorage& storage) : storage_(storage), content_(storage.content) {}
+
+  void operator()(const FakeStorage::Access& access) {
+    if (was_cut_ && access.offset == cut_at_) storage_.content = content_;
+    if (!was_cut_ && access.offset < highest_) {
+      was_cut_ = true;
+      cut_at_ = access.offset;
+      storage_.content.resize(access.offset + 1000);
+    }
+    highest_ = std::max(highest_, access.offset);
+  }
+  bool was_cut() const { return was_cut_; }
+
+ private:
+  FakeStorage& storage_;
+  const std::vector<char> content_;
+  std::uint64_t highest_ = 0;
+  std::uint64_t cut_at_ = 0;
+  bool was_cut_ = false;
+};
+
+TEST_F(SessionTest, AReadOfAFileThatWasCutAndGrewAgainTellsOfAllThatItTouched) {
+  unsigned cuts = 0;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    auto storage = std::make_unique<FakeStorage>();
+    storage->open_flags |= O_DIRECT;
+    storage->seed = seed;
+    Session& session = open(std::move(storage));
+    storage_->content.resize(16 << 20);
+    for (std::size_t i = 0; i < storage_->content.size(); ++i) storage_->content[i] = static_cast<char>(i * 31 >> 9);
+    const std::vector<char> content = storage_->content;
+    const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+    CutMeanwhile cut(*storage_);
+    storage_->on_access = [&](const FakeStorage::Access& access) { cut(access); };
+    auto* const target = static_cast<char*>(memory(16 << 20));
+
+    const Outcome outcome = session.transfer({Op::read, file, target, 16 << 20, 0, 0});
+
+    EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+    EXPECT_EQ(outcome.report.bytes, 16u << 20) << "seed " << seed;
+    EXPECT_TRUE(std::equal(content.begin(), content.end(), target));
+    cuts += cut.was_cut() ? 1 : 0;
+  }
+  EXPECT_GT(cuts, 0u);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -13,6 +13,12 @@ std::uint64_t thread_cpu_ns() {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+void raise(std::atomic<std::uint64_t>& least, std::uint64_t value) {
+  std::uint64_t known = least.load(std::memory_order_relaxed);
+  while (known < value && !least.compare_exchange_weak(known, value, std::memory_order_relaxed)) {
+  }
+}
+
 }  // namespace
 
 Task make_task(const TransferInput& input, Chunk chunk) {
@@ -55,6 +61,40 @@ bool Transfer::submit_next(Lane& lane) {
   return true;
 }
 
+void Transfer::finish() {
+  if (input_.op == Op::read && end_.load() < reached_.load() && failed_at_ == UINT64_MAX) read_gap_again();
+  finish_edges();
+}
+
+// A file that is cut and grows again under a read ends, for those who read its middle just then, before what others
+// read behind it. As the bytes there are in the user's memory already, the rest is read once more: then they count,
+// unless the file is as short as before.
+void Transfer::read_gap_again() {
+  const Result<LanePool::Loan> lane = pool_.borrow();
+  if (!lane.ok()) return;
+  for (std::uint64_t index = chunk_at(end_.load()); index < chunk_count_ && !plan_.is_edge(index); ++index) {
+    const Completion again = (**lane).run(make_task(input_, plan_.chunk(index)));
+    end_.store(again.file_offset + again.bytes);
+    if (!again.status.ok() || again.bytes < again.size) {
+      take_in(again);
+      return;
+    }
+  }
+  end_.store(input_.file_offset + input_.size);
+  stop_.store(false);
+}
+
+// The chunk in which the position lies, or that begins there.
+std::uint64_t Transfer::chunk_at(std::uint64_t position) const {
+  std::uint64_t first = 0;
+  for (std::uint64_t count = chunk_count_; count > 1;) {
+    const std::uint64_t half = count / 2;
+    if (plan_.chunk(first + half).file_offset <= position) first += half;
+    count -= half;
+  }
+  return first;
+}
+
 void Transfer::finish_edges() {
   if (chunk_count_ == 0 || !(plan_.is_edge(0) || plan_.is_edge(chunk_count_ - 1))) return;
   const Result<LanePool::Loan> lane = pool_.borrow();
@@ -90,6 +130,7 @@ void Transfer::take_in(const Completion& completion) {
     bounced_reason_.store(completion.bounced, std::memory_order_relaxed);
   }
   const std::uint64_t position = completion.file_offset + completion.bytes;
+  if (completion.bytes > 0) raise(reached_, position);
   if (!completion.status.ok()) fail_at(position, completion.status);
   else if (completion.bytes < completion.size) stop_at(position);
 }

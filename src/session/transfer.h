@@ -38,7 +38,7 @@ class Transfer {
   bool help();
 
   // The owner's again, once nobody else works on it: what had to wait for the middle.
-  void finish_edges();
+  void finish();
 
   // Once it is over. A failure behind the end of the file is none.
   Status status() const { return failed_at_ <= end_.load() ? status_ : success(); }
@@ -55,6 +55,9 @@ class Transfer {
   void move_chunks(Lane& lane);
   bool submit_next(Lane& lane);
   void take_in(const Completion& completion);
+  void read_gap_again();
+  void finish_edges();
+  std::uint64_t chunk_at(std::uint64_t position) const;
   void stop_at(std::uint64_t position);
   void fail_at(std::uint64_t position, const Status& status);
 
@@ -64,7 +67,8 @@ class Transfer {
   const std::uint64_t chunk_count_;
   alignas(64) std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stop_{false};
-  std::atomic<std::uint64_t> end_;  // The first byte of the file that was not moved.
+  std::atomic<std::uint64_t> end_;         // The first byte of the file that was not moved.
+  std::atomic<std::uint64_t> reached_{0};  // Behind the last byte that was moved, with gaps before it or not.
   std::atomic<std::uint64_t> direct_bytes_{0};
   std::atomic<std::uint64_t> bounced_bytes_{0};
   std::atomic<Reason> bounced_reason_{Reason::none};

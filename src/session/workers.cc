@@ -28,7 +28,7 @@ void Workers::run(Transfer& transfer, unsigned helpers, const Device* device) {
   Invitation* invitation = helpers > 0 ? invite(transfer, helpers, device) : nullptr;
   transfer.work();
   if (invitation != nullptr) withdraw(*invitation);
-  transfer.finish_edges();
+  transfer.finish();
 }
 
 Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers, const Device* device) {
