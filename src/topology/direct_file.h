@@ -54,6 +54,7 @@ struct DirectFile {
   std::uint32_t direct_offset_align = 0;
   int direct_error = 0;  // The errno that a descriptor with O_DIRECT could not be opened with; 0: it can, or unknown.
   FileExtents extents;
+  std::uint64_t allocated_behind_end = 0;  // Bytes that were asked for in advance, and that no write has used.
 };
 
 // Facts of an open regular file or block device. The extents are those of the range; asking for them writes nothing

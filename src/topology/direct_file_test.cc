@@ -192,6 +192,25 @@ TEST_F(OpenFileTest, HolesAndUnwrittenExtentsAreCounted) {
   EXPECT_EQ(file->extents.unwritten_bytes, 128u << 10);
 }
 
+// As a writer leaves it that was killed after it had asked for the blocks of a large write.
+TEST_F(OpenFileTest, WhatIsAllocatedBehindTheEndIsCounted) {
+  ASSERT_TRUE(fd_.valid());
+  ASSERT_EQ(::pwrite(fd_.get(), "abc", 3, 0), 3);
+  ASSERT_EQ(::fsync(fd_.get()), 0);
+  auto file = read_direct_file(fd_.get());
+  ASSERT_TRUE(file.ok());
+  if (!file->extents.is_known) GTEST_SKIP() << "the file system of the working directory does not tell extents";
+  EXPECT_EQ(file->allocated_behind_end, 0u);
+  if (::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, 8 << 20) != 0) GTEST_SKIP() << "no fallocate here";
+
+  file = read_direct_file(fd_.get());
+
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(file->size, 3u);
+  EXPECT_GE(file->allocated_behind_end, (8u << 20) - 4096);
+  EXPECT_LE(file->allocated_behind_end, 8u << 20);
+}
+
 TEST_F(OpenFileTest, ItsMountAndDeviceAreFound) {
   const Root root = std::move(Root::open("").value());
   const MountTable table = MountTable::read(root);

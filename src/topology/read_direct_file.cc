@@ -162,6 +162,7 @@ Result<DirectFile> read_direct_file(int fd, std::uint64_t offset, std::uint64_t 
   read_inode_flags(fd, file);
   const std::uint64_t begin = std::min(offset, file.size);
   file.extents = read_extents(fd, begin, begin + std::min(size, file.size - begin));
+  file.allocated_behind_end = read_extents(fd, file.size, INT64_MAX).unwritten_bytes;
   return file;
 }
 
