@@ -183,6 +183,10 @@ std::string machine_text(const MachineView& machine) {
     text += fmt::format("{} process{} of others not looked at; ask as root to see all\n", machine.hidden,
                         machine.hidden == 1 ? " was" : "es were");
   }
+  if (machine.not_looked_at > 0) {
+    text += fmt::format("{} process{} not wholly looked at: limit of a look\n", machine.not_looked_at,
+                        machine.not_looked_at == 1 ? " was" : "es were");
+  }
   return text;
 }
 
@@ -195,6 +199,7 @@ Json process_json(const ProcessView& process) {
 
 Json machine_json(const MachineView& machine) {
   Json json = {{"processes", Json::array()}, {"hidden_processes", machine.hidden}};
+  if (machine.not_looked_at > 0) json["processes_not_looked_at"] = machine.not_looked_at;
   for (const ProcessView& process : machine.processes) json["processes"].push_back(process_json(process));
   return json;
 }

@@ -67,6 +67,13 @@ TEST(StatsReportTest, SessionsOfAProcessAddUp) {
   EXPECT_EQ(process_json(process)["sessions"].size(), 2u);
 }
 
+TEST(StatsReportTest, ProcessesThatWereLeftOutForALimitAreCounted) {
+  const MachineView machine{.not_looked_at = 2};
+
+  EXPECT_NE(machine_text(machine).find("2 processes were not wholly looked at: limit"), std::string::npos);
+  EXPECT_EQ(machine_json(machine)["processes_not_looked_at"], 2);
+}
+
 TEST(PrometheusTest, IsWellFormedAndHasEveryNumber) {
   const PrometheusPage page = parse_prometheus(prometheus_text({process_of(1, 8192), process_of(2, 20)}));
 

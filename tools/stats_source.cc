@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <utility>
 
 #include "failure.h"
+#include "stats/look_budget.h"
 
 namespace penstock::tools {
 namespace {
@@ -20,7 +22,7 @@ std::string command_of(pid_t pid) {
   return name;
 }
 
-std::string sentence_of(const core::Status& refusal) {
+std::string sentence_of_refusal(const core::Status& refusal) {
   if (refusal.ok()) return "";
   if (refusal.is(core::Code::unsupported)) {
     return "a session's statistics are of another format; read them with the penstock command of that version";
@@ -30,11 +32,28 @@ std::string sentence_of(const core::Status& refusal) {
   return core::describe(refusal);
 }
 
+// All that keeps the view from being whole.
+std::string sentence_of(const core::ProcessStats& process) {
+  std::string text = sentence_of_refusal(process.refusal);
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  if (process.not_read > 0) {
+    add(fmt::format("{} of its segments not read: limit of a look ({} segments, {} MiB to read, {} MiB to keep)",
+                    process.not_read, core::kProcessLimits.segments, core::kProcessLimits.read_bytes >> 20,
+                    core::kProcessLimits.kept_bytes >> 20));
+  }
+  if (process.is_cut_short) {
+    add(fmt::format("not all of its descriptors looked at: limit of a look ({} descriptors, {} seconds)",
+                    core::kProcessLimits.descriptors, core::kProcessLimits.time.count() / 1000));
+  }
+  return text;
+}
+
 ProcessView view_of(core::ProcessStats process) {
+  std::string refusal = sentence_of(process);
   return {.pid = process.pid,
           .command = command_of(process.pid),
           .sessions = std::move(process.sessions),
-          .refusal = sentence_of(process.refusal)};
+          .refusal = std::move(refusal)};
 }
 
 }  // namespace
@@ -70,6 +89,7 @@ MachineView look_at_all() {
   core::AllStats all = core::stats_of_all_processes();
   MachineView machine;
   machine.hidden = all.hidden;
+  machine.not_looked_at = all.not_looked_at;
   for (core::ProcessStats& process : all.processes) machine.processes.push_back(view_of(std::move(process)));
   return machine;
 }

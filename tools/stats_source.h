@@ -14,7 +14,7 @@ struct ProcessView {
   pid_t pid = 0;
   std::string command;
   std::vector<core::StatsSnapshot> sessions;
-  std::string refusal;  // Why some of its sessions could not be read; "" where all could.
+  std::string refusal;  // Why some of its sessions were not read; "" where all were.
 };
 
 // Throws a Failure: exit code 1 where there is no such process, or it is not ours to look at; 77 where it has no
@@ -26,6 +26,7 @@ std::optional<ProcessView> look_again(pid_t pid);
 struct MachineView {
   std::vector<ProcessView> processes;
   unsigned hidden = 0;
+  unsigned not_looked_at = 0;  // For a limit.
 };
 MachineView look_at_all();
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,8 @@
 #include "gds_stats.h"
 #include "penstock/penstock.h"
 #include "prometheus_check.h"
+#include "stats/layout.h"
+#include "stats/look_budget.h"
 #include "stats/process_stats.h"
 
 namespace penstock::tools {
@@ -241,6 +244,20 @@ TEST(StatsTest, AProcessOfAnotherUserIsNotOursToLookAt) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+TEST(StatsTest, WhatALookLeavesOutForItsLimitIsSaid) {
+  const Worker worker([] {
+    write_five_thousand(1);
+    for (int i = 0; i < 300; ++i) (void)::memfd_create(core::kStatsName, MFD_CLOEXEC);
+  });
+  const std::string wanted =
+      std::to_string(301 - core::kProcessLimits.segments) + " of its segments not read: limit of a look";
+
+  EXPECT_NE(run({"stats", worker.name()}).out.find(wanted), std::string::npos);
+  EXPECT_NE(run({"stats"}).out.find(wanted), std::string::npos);
+  const json told = json::parse(run({"stats", worker.name(), "--json"}).out);
+  EXPECT_NE(told["refused"].get<std::string>().find(wanted), std::string::npos) << told;
 }
 
 TEST(StatsTest, WatchingEndsWithTheProcess) {

@@ -2,28 +2,26 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/unique_fd.h"
-#include "stats/layout.h"
+#include "stats/look_budget.h"
+#include "stats/segment_reader.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "look at the process";
-constexpr const char* kReadStep = "read the statistics";
-constexpr off_t kSegmentBytesMax = 64 << 20;
-constexpr std::size_t kSegmentsMax = 64;  // Of one process: more are somebody's joke.
 
 struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -36,47 +34,6 @@ std::optional<Number> number_of(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return number;
-}
-
-bool is_segment(int folder, const char* name) {
-  char target[64];
-  const ssize_t size = ::readlinkat(folder, name, target, sizeof target);
-  const std::string wanted = std::string("/memfd:") + kStatsName + " (deleted)";
-  return size > 0 && std::string_view(target, static_cast<std::size_t>(size)) == wanted;
-}
-
-class Mapping {
- public:
-  Mapping(int fd, std::size_t size) : size_(size), data_(::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0)) {}
-  ~Mapping() {
-    if (ok()) ::munmap(data_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  bool ok() const { return data_ != MAP_FAILED; }
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-
- private:
-  const std::size_t size_;
-  void* const data_;
-};
-
-// Whatever stands behind the name: a file that only looks like a segment, say a pipe, must neither block us nor end us
-// by shrinking under the mapping, from which the seal protects.
-Result<StatsSnapshot> read_descriptor(int folder, const char* name) {
-  const UniqueFd fd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid()) return os_failure(errno, kReadStep);
-  struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0) return os_failure(errno, kReadStep);
-  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-  if (!S_ISREG(facts.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return failure(Code::bad_setting, kReadStep);
-  if (facts.st_size <= 0 || facts.st_size > kSegmentBytesMax) return failure(Code::bad_setting, kReadStep);
-  const Mapping mapping(fd.get(), static_cast<std::size_t>(facts.st_size));
-  if (!mapping.ok()) return os_failure(errno, kReadStep);
-  Result<StatsSnapshot> snapshot = read_segment(mapping.bytes());
-  if (snapshot.ok()) snapshot->id = facts.st_ino;
-  return snapshot;
 }
 
 // What the process calls itself: the last number of "NSpid:", which has one for every PID namespace around it. Our own
@@ -93,53 +50,91 @@ std::int64_t own_name_of(pid_t pid) {
   return number_of<std::int64_t>(status.substr(status.find_last_of("\t ") + 1)).value_or(pid);
 }
 
-void take_in(ProcessStats& process, std::int64_t own_name, Result<StatsSnapshot> snapshot) {
-  if (!snapshot.ok()) {
-    if (snapshot.status().is_errno(ENOENT)) return;  // Closed just now.
-    if (process.refused++ == 0) process.refusal = snapshot.status();
-    return;
+class Look {
+ public:
+  Look(pid_t pid, SegmentReader& reader, LookBudget& budget)
+      : reader_(reader), budget_(budget), own_name_(own_name_of(pid)) {
+    process_.pid = pid;
   }
-  // A child that was forked holds its parent's segments too.
-  if (snapshot->pid != own_name) return;
-  const auto same = [&](const StatsSnapshot& known) { return known.id == snapshot->id; };
-  if (std::none_of(process.sessions.begin(), process.sessions.end(), same)) {
-    process.sessions.push_back(std::move(*snapshot));
+
+  Result<ProcessStats> at(DIR* folder) {
+    const int fd = ::dirfd(folder);
+    errno = 0;
+    while (const dirent* entry = ::readdir(folder)) {
+      process_.is_cut_short = !budget_.take(&LookLimits::descriptors, 1);
+      if (process_.is_cut_short) break;
+      if (is_segment(fd, entry->d_name)) take_in(fd, entry->d_name);
+      errno = 0;
+    }
+    if (errno != 0) return os_failure(errno, kStep);
+    std::stable_sort(process_.sessions.begin(), process_.sessions.end(),
+                     [](const StatsSnapshot& a, const StatsSnapshot& b) { return a.opened_ns < b.opened_ns; });
+    return std::move(process_);
   }
+
+ private:
+  // A process may have any number of descriptors of one segment.
+  void take_in(int folder, const char* name) {
+    struct stat facts {};
+    if (::fstatat(folder, name, &facts, 0) != 0 || !seen_.emplace(facts.st_dev, facts.st_ino).second) return;
+    const Result<SegmentReader::Opened> opened = reader_.open(folder, name, budget_);
+    if (!opened.ok()) return leave_out(opened.status());
+    // A child that was forked holds its parent's segments too.
+    if (opened.value().pid != own_name_) return;
+    Result<StatsSnapshot> snapshot = reader_.read(*opened, budget_);
+    if (!snapshot.ok()) return leave_out(snapshot.status());
+    process_.sessions.push_back(std::move(*snapshot));
+  }
+
+  void leave_out(const Status& why) {
+    if (why.is_errno(ENOENT)) return;  // Closed just now.
+    if (why.is(Code::limit)) ++process_.not_read;
+    else if (process_.refused++ == 0) process_.refusal = why;
+  }
+
+  SegmentReader& reader_;
+  LookBudget& budget_;
+  const std::int64_t own_name_;
+  ProcessStats process_;
+  std::set<std::pair<dev_t, ino_t>> seen_;
+};
+
+Result<ProcessStats> look_at(pid_t pid, SegmentReader& reader, LookBudget budget) {
+  const Folder folder(::opendir(("/proc/" + std::to_string(pid) + "/fd").c_str()));
+  if (folder == nullptr) return os_failure(errno, kStep);
+  return Look(pid, reader, budget).at(folder.get());
+}
+
+bool has_any(const ProcessStats& process) {
+  return !process.sessions.empty() || process.refused > 0 || process.not_read > 0;
 }
 
 }  // namespace
 
 Result<ProcessStats> stats_of_process(pid_t pid) {
-  const Folder folder(::opendir(("/proc/" + std::to_string(pid) + "/fd").c_str()));
-  if (folder == nullptr) return os_failure(errno, kStep);
-  ProcessStats process;
-  process.pid = pid;
-  const std::int64_t own_name = own_name_of(pid);
-  const int fd = ::dirfd(folder.get());
-  errno = 0;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    if (is_segment(fd, entry->d_name) && process.sessions.size() + process.refused < kSegmentsMax)
-      take_in(process, own_name, read_descriptor(fd, entry->d_name));
-    errno = 0;
-  }
-  if (errno != 0) return os_failure(errno, kStep);
-  std::stable_sort(process.sessions.begin(), process.sessions.end(),
-                   [](const StatsSnapshot& a, const StatsSnapshot& b) { return a.opened_ns < b.opened_ns; });
-  return process;
+  SegmentReader reader;
+  return look_at(pid, reader, LookBudget(kProcessLimits));
 }
 
 AllStats stats_of_all_processes() {
   AllStats all;
+  SegmentReader reader;
+  LookBudget budget(kMachineLimits);
   const Folder folder(::opendir("/proc"));
   while (const dirent* entry = folder != nullptr ? ::readdir(folder.get()) : nullptr) {
     const std::optional<pid_t> pid = number_of<pid_t>(entry->d_name);
     if (!pid) continue;
-    Result<ProcessStats> process = stats_of_process(*pid);
+    if (!budget.take(&LookLimits::processes, 1)) {
+      ++all.not_looked_at;
+      continue;
+    }
+    Result<ProcessStats> process = look_at(*pid, reader, LookBudget(kProcessLimits, &budget));
     if (!process.ok()) {
       all.hidden += process.status().is_errno(EACCES) || process.status().is_errno(EPERM) ? 1 : 0;
       continue;
     }
-    if (!process->sessions.empty() || process->refused > 0) all.processes.push_back(std::move(*process));
+    if (has_any(*process)) all.processes.push_back(std::move(*process));
+    else all.not_looked_at += process->is_cut_short ? 1 : 0;
   }
   std::sort(all.processes.begin(), all.processes.end(),
             [](const ProcessStats& a, const ProcessStats& b) { return a.pid < b.pid; });

@@ -4,14 +4,22 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include "base/unique_fd.h"
 #include "stats/counters.h"
+#include "stats/layout.h"
+#include "stats/look_budget.h"
 
 namespace penstock::core {
 namespace {
@@ -113,9 +121,8 @@ TEST(ProcessStatsTest, AForkedChildHasSegmentsOfItsOwn) {
   EXPECT_EQ(process.sessions[0].rows.at(0).bytes, 5u);
 }
 
-TEST(ProcessStatsTest, AnImpostorIsRefusedAndNeverMapped) {
+TEST(ProcessStatsTest, AnImpostorIsRefused) {
   const Other other([] {
-    // Without seals it could shrink under the reader.
     const int bare = ::memfd_create(kStatsName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     (void)!::ftruncate(bare, 1 << 20);
     const int sealed = ::memfd_create(kStatsName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -133,6 +140,97 @@ TEST(ProcessStatsTest, AnImpostorIsRefusedAndNeverMapped) {
   EXPECT_TRUE(process.sessions.empty());
   EXPECT_EQ(process.refused, 4u);
   EXPECT_TRUE(process.refusal.is(Code::bad_setting));
+}
+
+// A segment of this version's form with nothing in it but its header, and holes.
+int make_sparse_segment() {
+  constexpr off_t kSize = 4 << 20;
+  StatsHeader header{};
+  std::memcpy(header.magic, kStatsMagic, sizeof header.magic);
+  header.version = kStatsVersion;
+  header.header_bytes = sizeof header;
+  header.segment_bytes = kSize;
+  header.pid = ::getpid();
+  header.paths = 1;
+  header.reasons = 1;
+  header.shards = 64;
+  header.labels_at = 4096;
+  header.shards_at = 8192;
+  header.shard_bytes = 32768;
+  header.cufile_at = 3 << 20;
+  header.cufile_bytes = sizeof(CufileSection);
+  const int fd = ::memfd_create(kStatsName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  EXPECT_EQ(::ftruncate(fd, kSize), 0);
+  EXPECT_EQ(::pwrite(fd, &header, sizeof header, 0), static_cast<ssize_t>(sizeof header));
+  EXPECT_EQ(::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  return fd;
+}
+
+blkcnt_t blocks_of(int fd) {
+  struct stat facts {};
+  EXPECT_EQ(::fstat(fd, &facts), 0);
+  return facts.st_blocks;
+}
+
+TEST(ProcessStatsTest, HolesOfASegmentStayHolesWhenItIsRead) {
+  const UniqueFd sparse(make_sparse_segment());
+  const blkcnt_t before = blocks_of(sparse.get());
+
+  const ProcessStats process = stats_of(::getpid());
+
+  EXPECT_EQ(process.sessions.size(), 1u);
+  EXPECT_EQ(blocks_of(sparse.get()), before);
+}
+
+TEST(ProcessStatsTest, ASegmentWithManyDescriptorsIsReadOnce) {
+  const Counters first;
+  std::vector<UniqueFd> copies;
+  const UniqueFd sparse(make_sparse_segment());
+  // As many as would use up what is read of a process.
+  for (int i = 0; i < 100; ++i) copies.emplace_back(::dup(sparse.get()));
+  const Counters last;
+
+  const ProcessStats process = stats_of(::getpid());
+
+  EXPECT_EQ(process.sessions.size(), 3u);
+  EXPECT_EQ(process.not_read, 0u);
+}
+
+TEST(ProcessStatsTest, SegmentsBeyondWhatIsReadOfAProcessAreCountedAndLeftOut) {
+  std::vector<UniqueFd> segments;
+  for (int i = 0; i < 20; ++i) segments.emplace_back(make_sparse_segment());
+
+  const ProcessStats process = stats_of(::getpid());
+
+  EXPECT_EQ(process.sessions.size(), kProcessLimits.read_bytes >> 22);
+  EXPECT_EQ(process.not_read, 20 - (kProcessLimits.read_bytes >> 22));
+}
+
+TEST(ProcessStatsTest, InheritedSegmentsAreNotReadAndKeepNothingOfItsOwnOut) {
+  std::vector<UniqueFd> parents;
+  for (int i = 0; i < 20; ++i) parents.emplace_back(make_sparse_segment());
+  const Other child([] { new Counters; });
+
+  const ProcessStats process = stats_of(child.pid());
+
+  EXPECT_EQ(process.sessions.size(), 1u);
+  EXPECT_EQ(process.not_read, 0u);
+}
+
+TEST(LookBudgetTest, WhatAPartSpendsIsSpentOfTheWhole) {
+  LookBudget whole({.segments = 5, .time = std::chrono::hours(1)});
+  LookBudget part({.segments = 3, .time = std::chrono::hours(1)}, &whole);
+  LookBudget other({.segments = 3, .time = std::chrono::hours(1)}, &whole);
+
+  EXPECT_TRUE(part.take(&LookLimits::segments, 3));
+  EXPECT_FALSE(part.take(&LookLimits::segments, 1));
+  EXPECT_FALSE(other.take(&LookLimits::segments, 3));
+  EXPECT_TRUE(other.take(&LookLimits::segments, 2));
+}
+
+TEST(LookBudgetTest, AfterItsTimeNothingIsTaken) {
+  LookBudget late({.segments = 5, .time = std::chrono::hours(-1)});
+  EXPECT_FALSE(late.take(&LookLimits::segments, 1));
 }
 
 TEST(ProcessStatsTest, AllProcessesWithStatisticsAreFound) {

@@ -1,0 +1,54 @@
+// What a look at others' statistics may still cost. Anybody can hold as many segments, of any shape, as they like; who
+// reads them, often root, must not pay for that with their time or memory. For the tools' readers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace penstock::core {
+
+struct LookLimits {
+  std::uint64_t processes;
+  std::uint64_t descriptors;  // Whose names are asked for.
+  std::uint64_t segments;     // Opened; a segment that has many descriptors counts once.
+  std::uint64_t read_bytes;
+  std::uint64_t kept_bytes;  // Of the memory that snapshots take, roughly.
+  std::chrono::milliseconds time;
+};
+
+// A session of ours is 0.8 MiB to read and some 20 KiB to keep, and a process has one or two.
+constexpr LookLimits kProcessLimits{.processes = 1,
+                                    .descriptors = 1 << 18,
+                                    .segments = 256,
+                                    .read_bytes = 64 << 20,
+                                    .kept_bytes = 8 << 20,
+                                    .time = std::chrono::milliseconds(2'000)};
+constexpr LookLimits kMachineLimits{.processes = 1 << 17,
+                                    .descriptors = 1 << 22,
+                                    .segments = 1 << 14,
+                                    .read_bytes = std::uint64_t{4} << 30,
+                                    .kept_bytes = 64 << 20,
+                                    .time = std::chrono::milliseconds(10'000)};
+
+class LookBudget {
+ public:
+  // What is spent of a part is spent of the whole, too.
+  explicit LookBudget(const LookLimits& limits, LookBudget* whole = nullptr)
+      : left_(limits), end_(Clock::now() + limits.time), whole_(whole) {}
+
+  // False where less is left.
+  bool take(std::uint64_t LookLimits::*what, std::uint64_t amount) {
+    if (left_.*what < amount || Clock::now() > end_ || (whole_ != nullptr && !whole_->take(what, amount))) return false;
+    left_.*what -= amount;
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  LookLimits left_;
+  const Clock::time_point end_;
+  LookBudget* const whole_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,86 @@
+#include "stats/segment_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "stats/layout.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kStep = "read the statistics";
+constexpr std::size_t kSegmentBytesMax = 8 << 20;  // Ten times what this version writes.
+
+// Whether all of it could be read. The kernel copies aligned words as a whole, so a counter that grows meanwhile is
+// what it was or what it is.
+bool read_all(int fd, std::byte* memory, std::size_t size) {
+  for (std::size_t at = 0; at < size;) {
+    const ssize_t got = ::pread(fd, memory + at, size - at, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+// As much as keeping it takes, about.
+std::uint64_t memory_of(const StatsSnapshot& snapshot) {
+  std::uint64_t bytes = sizeof snapshot + snapshot.rows.size() * sizeof(StatsRow);
+  for (const StatsHistogram& each : snapshot.histograms) {
+    bytes += sizeof each + (each.sizes.size() + each.latencies.size()) * sizeof(std::uint64_t);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bool is_segment(int folder, const char* name) {
+  static const std::string wanted = std::string("/memfd:") + kStatsName + " (deleted)";
+  char target[64];
+  const ssize_t size = ::readlinkat(folder, name, target, sizeof target);
+  return size > 0 && std::string_view(target, static_cast<std::size_t>(size)) == wanted;
+}
+
+// Whatever stands behind the name: a file that only looks like a segment, say a pipe, must not block us.
+Result<SegmentReader::Opened> SegmentReader::open(int folder, const char* name, LookBudget& budget) {
+  if (!budget.take(&LookLimits::segments, 1)) return failure(Code::limit, kStep);
+  Opened opened{UniqueFd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))};
+  struct stat facts {};
+  if (!opened.fd.valid() || ::fstat(opened.fd.get(), &facts) != 0) return os_failure(errno, kStep);
+  const int seals = ::fcntl(opened.fd.get(), F_GET_SEALS);
+  if (!S_ISREG(facts.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) return failure(Code::bad_setting, kStep);
+  StatsHeader header;
+  if (facts.st_size < static_cast<off_t>(sizeof header) || facts.st_size > static_cast<off_t>(kSegmentBytesMax) ||
+      !read_all(opened.fd.get(), reinterpret_cast<std::byte*>(&header), sizeof header)) {
+    return failure(Code::bad_setting, kStep);
+  }
+  if (std::memcmp(header.magic, kStatsMagic, sizeof header.magic) != 0) return failure(Code::bad_setting, kStep);
+  if (header.version != kStatsVersion) return failure(Code::unsupported, kStep);
+  opened.id = facts.st_ino;
+  opened.size = static_cast<std::size_t>(facts.st_size);
+  opened.pid = header.pid;
+  return opened;
+}
+
+Result<StatsSnapshot> SegmentReader::read(const Opened& opened, LookBudget& budget) {
+  if (!budget.take(&LookLimits::read_bytes, opened.size)) return failure(Code::limit, kStep);
+  if (buffer_ == nullptr) buffer_.reset(new (std::nothrow) Line[kSegmentBytesMax / sizeof(Line)]);
+  if (buffer_ == nullptr) return os_failure(ENOMEM, kStep);
+  std::byte* const memory = buffer_[0].bytes;
+  if (!read_all(opened.fd.get(), memory, opened.size)) return failure(Code::bad_setting, kStep);
+  Result<StatsSnapshot> snapshot = read_segment({memory, opened.size});
+  if (!snapshot.ok()) return snapshot;
+  if (!budget.take(&LookLimits::kept_bytes, memory_of(*snapshot))) return failure(Code::limit, kStep);
+  snapshot->id = opened.id;
+  return snapshot;
+}
+
+}  // namespace penstock::core

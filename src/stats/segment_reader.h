@@ -1,0 +1,40 @@
+// Reads the statistics segment behind a descriptor in /proc/PID/fd, without trust in whoever made it. It is read, never
+// mapped: a mapping would turn holes of a stranger's file into memory. For process_stats.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "stats/look_budget.h"
+#include "stats/reader.h"
+
+namespace penstock::core {
+
+bool is_segment(int folder, const char* name);
+
+class SegmentReader {
+ public:
+  // What says whose a segment is, before all of it is read.
+  struct Opened {
+    UniqueFd fd;
+    std::uint64_t id = 0;
+    std::size_t size = 0;
+    std::int64_t pid = 0;
+  };
+  // Fails with `limit` where the budget does not reach, with `bad_setting` for what is no segment.
+  Result<Opened> open(int folder, const char* name, LookBudget& budget);
+  Result<StatsSnapshot> read(const Opened& opened, LookBudget& budget);
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+
+  std::unique_ptr<Line[]> buffer_;  // As long as the largest segment; made when first used.
+};
+
+}  // namespace penstock::core
