@@ -37,9 +37,7 @@ void open_log(const LoadedSettings& loaded) {
   const Settings& settings = loaded.settings;
   LogTarget target;
   target.level = log_level_named(settings.text("logging.level")).value_or(LogLevel::error);
-  target.path = settings.text("call.logfile_path");
-  const std::string& directory = settings.text("logging.dir");
-  if (target.path.empty()) target.path = (directory.empty() ? "" : directory + "/") + "cufile.log";
+  target.path = log_path(settings);
   target.bytes_max = static_cast<std::uint64_t>(std::max<std::int64_t>(settings.number("logging.max_file_size_mb"), 0))
                      << 20;
   log_to(std::move(target));

@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <ctime>
 #include <iterator>
+#include <utility>
 
 #include "base/unique_fd.h"
 
@@ -15,6 +17,8 @@ namespace penstock::core {
 namespace {
 
 constexpr std::string_view kNames[] = {"NOTICE", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"};
+// How each line begins, behind a blank; a digit for each 0.
+constexpr std::string_view kLineStart = "00-00-0000 00:00:00:000 [pid=";
 constexpr std::size_t kTextMax = 2000;  // Bytes; with what stands before it a line is shorter than PIPE_BUF.
 
 // Targets are never taken apart, since somebody may be writing to one; so they are kept.
@@ -50,6 +54,24 @@ std::string line_of(LogLevel level, std::string_view text, std::string_view file
   return whole + "\n";
 }
 
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+
+bool begins_as_a_log(int fd) {
+  char start[kLineStart.size() + 1];
+  const ssize_t size = ::pread(fd, start, sizeof start, 0);
+  if (size == 0) return true;
+  if (size < static_cast<ssize_t>(sizeof start) || start[0] != ' ') return false;
+  const auto fits = [](char wanted, char letter) { return wanted == '0' ? is_digit(letter) : letter == wanted; };
+  return std::equal(kLineStart.begin(), kLineStart.end(), start + 1, fits);
+}
+
+// Through no link and into no pipe or device: the path may lie where others can write, too.
+UniqueFd open_log(const char* path, int flags, struct stat& facts) {
+  UniqueFd fd(::open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
+  const bool is_file = fd.valid() && ::fstat(fd.get(), &facts) == 0 && S_ISREG(facts.st_mode);
+  return is_file ? std::move(fd) : UniqueFd();
+}
+
 }  // namespace
 
 std::optional<LogLevel> log_level_named(std::string_view name) {
@@ -69,6 +91,12 @@ void log_to(LogTarget target) {
   } while (!current.compare_exchange_weak(earlier, kept));
 }
 
+bool is_no_log(const std::string& path) {
+  struct stat facts {};
+  const UniqueFd fd = open_log(path.c_str(), O_RDONLY, facts);
+  return fd.valid() && !begins_as_a_log(fd.get());
+}
+
 bool logs(LogLevel level) {
   const Kept* const kept = current.load();
   return kept != nullptr && !kept->target.path.empty() && level <= kept->target.level;
@@ -77,11 +105,9 @@ bool logs(LogLevel level) {
 void log(LogLevel level, std::string_view text, const char* file, int line) {
   if (!logs(level)) return;
   const LogTarget& target = current.load()->target;
-  // Through no link and into no pipe or device: the path may lie where others can write, too.
-  const UniqueFd fd(::open(target.path.c_str(),
-                           O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
   struct stat facts {};
-  if (!fd.valid() || ::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return;
+  const UniqueFd fd = open_log(target.path.c_str(), O_RDWR | O_APPEND | O_CREAT, facts);
+  if (!fd.valid() || !begins_as_a_log(fd.get())) return;
   const std::string whole = line_of(level, text, file, line);
   const bool is_full =
       target.bytes_max > 0 && static_cast<std::uint64_t>(facts.st_size) + whole.size() > target.bytes_max;

@@ -1,6 +1,7 @@
 // The library's log: one file of lines, written only when there is something of the level that was asked for. Each line
 // is one open, append and close, so nothing is held, rotation works, and a fork finds no lock. What cannot be written
-// is dropped: a log never makes anything fail.
+// is dropped: a log never makes anything fail. A file that is there already is added to, or begun anew, only where it
+// begins as a log of cuFile's does, ours or NVIDIA's: no other file is ever changed.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,8 @@ struct LogTarget {
 };
 
 void log_to(LogTarget target);
+// Whether a file is there already, and is no log: nothing will be written to it.
+bool is_no_log(const std::string& path);
 bool logs(LogLevel level);
 // One line. Control characters become question marks, so that no text looks like a line of its own.
 void log(LogLevel level, std::string_view text, const char* file = __builtin_FILE(), int line = __builtin_LINE());

@@ -74,6 +74,44 @@ TEST_F(LogTest, AFullFileBeginsAnew) {
   EXPECT_EQ(content().find("line 1\n"), std::string::npos);
 }
 
+TEST_F(LogTest, AFileThatIsNoLogIsNeverChanged) {
+  for (const std::string& data : {std::string(5000, 'd'), std::string("x"), std::string(" 01-02-2026 and so on\n")}) {
+    std::ofstream(path_) << data;
+    log_to({path_, LogLevel::error, 1000});
+
+    log(LogLevel::error, "an error");
+
+    EXPECT_TRUE(is_no_log(path_));
+    EXPECT_EQ(content(), data);
+  }
+}
+
+TEST_F(LogTest, ALogOfNvidiasLibraryIsAddedToAndBegunAnew) {
+  const std::string theirs =
+      " 29-03-2021 19:24:05:119 [pid=1 tid=1] NOTICE  cufio-drv:625 running in compatible mode\n";
+  std::ofstream(path_) << theirs;
+  log_to({path_, LogLevel::error, 1000});
+
+  log(LogLevel::error, "an error");
+
+  EXPECT_FALSE(is_no_log(path_));
+  EXPECT_TRUE(content().starts_with(theirs));
+  EXPECT_TRUE(content().ends_with("an error\n"));
+  for (int i = 0; i < 10; ++i) log(LogLevel::error, std::string(80, 'x'));
+  EXPECT_FALSE(content().starts_with(theirs));
+}
+
+TEST_F(LogTest, AnEmptyFileAndNoneMayBecomeALog) {
+  EXPECT_FALSE(is_no_log(path_));
+  std::ofstream(path_) << "";
+  EXPECT_FALSE(is_no_log(path_));
+  log_to({path_, LogLevel::error});
+
+  log(LogLevel::error, "an error");
+
+  EXPECT_TRUE(content().ends_with("an error\n"));
+}
+
 TEST_F(LogTest, LinksPipesAndMissingDirectoriesGetNothing) {
   const std::string target = directory_ + "/target";
   std::filesystem::create_symlink(target, path_);

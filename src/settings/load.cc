@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.h"
 #include "base/unique_fd.h"
 #include "settings/settings.h"
 
@@ -152,7 +153,7 @@ const char* place_of(const LoadedSettings& loaded, Setting setting) {
     case Origin::call: return "a call";
     case Origin::built_in: break;
   }
-  return "";
+  return "default";
 }
 
 // Only of values that ask for something else than the default: the others get what they ask for.
@@ -166,13 +167,30 @@ void report_idle(LoadedSettings& loaded) {
   }
 }
 
+void report_log(LoadedSettings& loaded) {
+  const std::string path = log_path(loaded.settings);
+  if (!is_no_log(path)) return;
+  const Setting path_setting("call.logfile_path"), folder_setting("logging.dir");
+  const Setting setting = loaded.settings.text(path_setting).empty() ? folder_setting : path_setting;
+  report(loaded, Severity::note, place_of(loaded, setting), setting,
+         path + " is there already and is no log: nothing is written to it; move it away, or name another log");
+}
+
 }  // namespace
+
+std::string log_path(const Settings& settings) {
+  const std::string& path = settings.text("call.logfile_path");
+  const std::string& directory = settings.text("logging.dir");
+  if (!path.empty()) return path;
+  return (directory.empty() ? "" : directory + "/") + "cufile.log";
+}
 
 LoadedSettings load_settings(Environment environment, const Staged& staged, const char* default_file) {
   LoadedSettings loaded = load_file(environment, default_file);
   apply_environment(loaded, environment);
   apply_calls(loaded, staged);
   report_idle(loaded);
+  report_log(loaded);
   return loaded;
 }
 

@@ -42,6 +42,19 @@ TEST_F(LoadTest, NothingSaidMeansTheDefaultsAndNoNotes) {
   EXPECT_FALSE(loaded.settings.was_set("properties.allow_compat_mode"));
 }
 
+TEST_F(LoadTest, ALogThatIsAnotherFileIsReported) {
+  const std::string data = write("data.bin", "somebody's data");
+  variables = {{"CUFILE_LOGFILE_PATH", data}};
+
+  const LoadedSettings loaded = load();
+
+  EXPECT_FALSE(loaded.must_refuse);
+  ASSERT_EQ(loaded.notes.size(), 1u);
+  EXPECT_EQ(describe(loaded.notes[0]), "CUFILE_LOGFILE_PATH: note: call.logfile_path: " + data +
+                                           " is there already and is no log: nothing is written to it; move it away, "
+                                           "or name another log");
+}
+
 TEST_F(LoadTest, CallsComeBeforeTheEnvironmentBeforeTheFile) {
   write("cufile.json", R"({"properties": {"force_compat_mode": false, "allow_compat_mode": true, "io_batchsize": 7},
                            "logging": {"level": "INFO"}})");

@@ -106,6 +106,9 @@ struct LoadedSettings {
 // another type than it should, there is an error among the notes and must_refuse is `named_by_user`.
 LoadedSettings parse_settings(std::string_view text, std::string_view file_name, bool named_by_user);
 
+// Of the log, as the settings name it.
+std::string log_path(const Settings& settings);
+
 constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
 constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 
