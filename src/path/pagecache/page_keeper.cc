@@ -49,34 +49,53 @@ void average(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_
   cost.store(known - known / 4 + latest / 4, std::memory_order_relaxed);
 }
 
+// What is there, or else so many new ones; where threads meet, those of the first. Null where memory is short.
+template <typename T>
+T* find_or_make(std::atomic<T*>& place, std::uint64_t count) {
+  T* known = place.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  T* const fresh = new (std::nothrow) T[count]();
+  if (fresh == nullptr || place.compare_exchange_strong(known, fresh, std::memory_order_acq_rel)) return fresh;
+  delete[] fresh;
+  return known;
+}
+
 }  // namespace
 
 KeptFile::~KeptFile() {
-  for (auto& shelf : shelves_) delete[] shelf.load();
+  for (unsigned number = 0; number < kShelves; ++number) {
+    Box* const shelf = shelves_[number].load();
+    for (std::uint64_t box = 0; shelf != nullptr && box < boxes_of(number); ++box) delete[] shelf[box].load();
+    delete[] shelf;
+  }
 }
+
+std::uint64_t KeptFile::boxes_of(unsigned shelf) { return std::max((kFirstShelf << shelf) / kBox, std::uint64_t{1}); }
 
 KeptFile::Place KeptFile::place_of(std::uint64_t index) {
   const auto shelf = static_cast<unsigned>(std::bit_width(index / kFirstShelf + 1) - 1);
-  return {shelf, index + kFirstShelf - (kFirstShelf << shelf)};
+  const std::uint64_t at = index + kFirstShelf - (kFirstShelf << shelf);
+  return {shelf, at / kBox, at % kBox};
 }
 
 KeptPiece* KeptFile::find(std::uint64_t index) const {
-  const auto [number, at] = place_of(index);
+  const auto [number, box, at] = place_of(index);
   if (number >= kShelves) return nullptr;
-  KeptPiece* const shelf = shelves_[number].load(std::memory_order_acquire);
-  return shelf == nullptr ? nullptr : &shelf[at];
+  const Box* const shelf = shelves_[number].load(std::memory_order_acquire);
+  KeptPiece* const pieces = shelf == nullptr ? nullptr : shelf[box].load(std::memory_order_acquire);
+  return pieces == nullptr ? nullptr : &pieces[at];
 }
 
 KeptPiece* KeptFile::piece(std::uint64_t index) {
   if (KeptPiece* const known = find(index)) return known;
-  const auto [number, at] = place_of(index);
-  if (number >= kShelves) return nullptr;
-  auto* const fresh = new (std::nothrow) KeptPiece[kFirstShelf << number];
-  if (fresh == nullptr) return nullptr;
-  KeptPiece* shelf = nullptr;
-  if (shelves_[number].compare_exchange_strong(shelf, fresh, std::memory_order_acq_rel)) return &fresh[at];
-  delete[] fresh;
-  return &shelf[at];
+  const auto [number, box, at] = place_of(index);
+  if (number >= kShelves || box_count_.load(std::memory_order_relaxed) >= kBoxesMax) return nullptr;
+  Box* const shelf = find_or_make(shelves_[number], boxes_of(number));
+  if (shelf == nullptr) return nullptr;
+  KeptPiece* const pieces = find_or_make(shelf[box], std::min(kFirstShelf << number, kBox));
+  if (pieces == nullptr) return nullptr;
+  box_count_.fetch_add(1, std::memory_order_relaxed);
+  return &pieces[at];
 }
 
 PageKeeper::PageKeeper(Storage& storage, const KeepRules& rules) : storage_(storage), rules_(rules) {

@@ -92,27 +92,34 @@ class KeptFile {
   File& file() const { return file_; }
   Device& device() const { return device_; }
   const Terms& terms() const { return terms_; }
-  // Null far behind what is ever kept.
+  // Null far behind what is ever kept, and where too much of the file was asked for already.
   KeptPiece* piece(std::uint64_t index);
   // Null also where nobody has asked for one near it yet.
   KeptPiece* find(std::uint64_t index) const;
 
  private:
   friend class PageKeeper;
+  using Box = std::atomic<KeptPiece*>;
   struct Place {
     unsigned shelf = 0;
+    std::uint64_t box = 0;
     std::uint64_t at = 0;
   };
   static Place place_of(std::uint64_t index);
-  // Each shelf has twice the room of the one before it, so that little files take little memory.
+  static std::uint64_t boxes_of(unsigned shelf);
+  // Each shelf has twice the room of the one before it, so that little files take little memory; and a shelf's boxes
+  // are made one by one, so that a piece far out in a file takes no more than its neighbours.
   static constexpr std::uint64_t kFirstShelf = 8;
-  static constexpr unsigned kShelves = 20;  // For 256 TiB.
+  static constexpr std::uint64_t kBox = 256;
+  static constexpr unsigned kShelves = 20;     // For 256 TiB,
+  static constexpr unsigned kBoxesMax = 2048;  // of which 16 may have been asked for, at 50 MiB for the boxes.
 
   File& file_;
   Device& device_;
   const Terms terms_;
   KeptFile* next_ = nullptr;  // The same file's, for another device.
-  std::array<std::atomic<KeptPiece*>, kShelves> shelves_{};
+  std::array<std::atomic<Box*>, kShelves> shelves_{};
+  std::atomic<unsigned> box_count_{0};
 };
 
 class PageKeeper {

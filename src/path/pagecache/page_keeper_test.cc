@@ -2,6 +2,9 @@
 #include "path/pagecache/page_keeper.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <set>
 
 #include "device/host_device.h"
 #include "fakes/fake_storage.h"
@@ -14,6 +17,12 @@ using Wanted = PageKeeper::Wanted;
 constexpr std::uint64_t kPiece = KeptPiece::kBytes;
 constexpr std::uint64_t kMebibyte = 1u << 20;
 constexpr std::uint64_t kLarge = 4 * kPiece;
+
+// What this process has from malloc.
+std::size_t heap_bytes() {
+  const struct mallinfo2 all = ::mallinfo2();
+  return all.uordblks + all.hblkhd;
+}
 
 class PageKeeperTest : public testing::Test {
  protected:
@@ -101,6 +110,39 @@ TEST_F(PageKeeperTest, ASmallRequestFarBehindTheEndTakesNoMemory) {
   EXPECT_EQ(kept.find(kFar / kPiece), nullptr);
   EXPECT_EQ(keeper_->want(kept, {Op::read, 0, 4096}, true), Wanted::no);
   EXPECT_NE(kept.find(0), nullptr);
+}
+
+TEST_F(PageKeeperTest, APieceFarOutTakesNoMoreMemoryThanItsNeighbours) {
+  KeptFile& kept = open(4);
+  const std::size_t before = heap_bytes();
+
+  ASSERT_NE(kept.piece((std::uint64_t{128} << 40) / kPiece), nullptr);
+
+  EXPECT_LT(heap_bytes() - before, 256u << 10);
+}
+
+TEST_F(PageKeeperTest, AFileThatIsAskedForAllOverTakesBoundedMemory) {
+  KeptFile& kept = open(4);
+  const std::size_t before = heap_bytes();
+
+  std::uint64_t index = 0;
+  while (kept.piece(index) != nullptr) index += 256;
+
+  EXPECT_LT(index * kPiece, std::uint64_t{20} << 40);
+  EXPECT_LT(heap_bytes() - before, std::size_t{64} << 20);
+  EXPECT_NE(kept.piece(index - 256), nullptr);
+}
+
+TEST_F(PageKeeperTest, EveryPieceHasAPlaceOfItsOwn) {
+  KeptFile& kept = open(4);
+  std::set<const KeptPiece*> seen;
+
+  for (std::uint64_t index = 0; index < 5000; ++index) {
+    const KeptPiece* const piece = kept.piece(index);
+    EXPECT_TRUE(seen.insert(piece).second) << index;
+    EXPECT_EQ(kept.find(index), piece) << index;
+  }
+  for (std::uint64_t index = 0; index < 5000; ++index) EXPECT_EQ(seen.count(kept.piece(index)), 1u) << index;
 }
 
 TEST_F(PageKeeperTest, AWriteBehindTheEndIsNot) {
