@@ -5,8 +5,6 @@ include(CMakePackageConfigHelpers)
 install(FILES include/penstock/penstock.h include/penstock/penstock.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock)
 if(TARGET penstock_tool)
-  file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-  set_target_properties(penstock_tool PROPERTIES INSTALL_RPATH "\$ORIGIN/${lib_from_bin}")
   install(TARGETS penstock_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   list(TRANSFORM PENSTOCK_TOOL_FACES PREPEND ${PROJECT_BINARY_DIR}/tools/ OUTPUT_VARIABLE tool_links)
   install(FILES ${tool_links} DESTINATION ${CMAKE_INSTALL_BINDIR})  # Links to penstock beside them.
