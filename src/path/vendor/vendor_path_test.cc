@@ -386,8 +386,8 @@ TEST_P(VendorFailureTest, IsAnErrorWhereNothingMayBeBounced) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Failures, VendorFailureTest,
-                         testing::Values(std::pair("errno", EIO), std::pair("negative", 5011),
-                                         std::pair("torn", EIO), std::pair("huge", EPROTO)),
+                         testing::Values(std::pair("errno", EIO), std::pair("negative", 5011), std::pair("torn", EIO),
+                                         std::pair("huge", EPROTO)),
                          [](const auto& failure) { return failure.param.first; });
 
 TEST_F(VendorPathTest, AFullDiskIsNoRefusal) {
