@@ -88,16 +88,6 @@ core::Root open_machine_root(const std::string& directory) {
   return std::move(*root);
 }
 
-std::string printable(std::string_view text) {
-  std::string safe;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool is_c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    safe.push_back(byte < 0x20 || byte == 0x7f || is_c1 ? '?' : text[i]);
-  }
-  return safe;
-}
-
 Machine read_machine(const core::Root& root, const std::string& directory) {
   Machine machine{core::read_peer_machine(root), directory};
   for (const core::PciDevice* gpu : machine.nvidia_gpus()) {

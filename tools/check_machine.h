@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "environment.h"
 #include "penstock/penstock.hpp"
+#include "terminal.h"
 #include "topology/file_system.h"
 #include "topology/peer_route.h"
 #include "topology/root.h"
@@ -50,8 +50,5 @@ struct Machine : core::PeerMachine {
 core::Root open_machine_root(const std::string& directory);
 // With directory "" it also opens a session and a ring, for a moment.
 Machine read_machine(const core::Root& root, const std::string& directory);
-
-// Names come from the machine: nothing in them may move a terminal's cursor.
-std::string printable(std::string_view text);
 
 }  // namespace penstock::tools

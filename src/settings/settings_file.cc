@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
@@ -39,11 +40,7 @@ struct Reader {
 };
 
 std::string shown(std::string_view text) {
-  std::string printable;
-  for (const char letter : text.substr(0, kShownMax)) {
-    printable.push_back(static_cast<unsigned char>(letter) < ' ' || letter == '\x7f' ? '?' : letter);
-  }
-  return printable + (text.size() > kShownMax ? "..." : "");
+  return printable(text.substr(0, kShownMax)) + (text.size() > kShownMax ? "..." : "");
 }
 
 bool has_word(std::string_view words, std::string_view wanted) {

@@ -117,6 +117,12 @@ TEST(SettingsFileTest, UnknownAndRepeatedKeysAreNotedWithTheirLines) {
   EXPECT_EQ(loaded.notes.size(), 3u);
 }
 
+TEST(SettingsFileTest, WhatANoteShowsOfTheFileCannotMoveATerminalsCursor) {
+  EXPECT_EQ(parse("{\"a\\u001b\\u009b2J\": 1}").notes.at(0).key, "a\\x1b\\xc2\\x9b2J");
+  const std::string broken = parse("{\"a\": \x9b}").notes.at(0).sentence;
+  EXPECT_TRUE(broken.ends_with("\\x9b")) << broken;
+}
+
 TEST(SettingsFileTest, AValueThatCannotBeUnderstoodIsAnErrorWhereTheUserNamedTheFile) {
   const char* const broken[] = {R"({"properties": {"allow_compat_mode": "no"}})",
                                 R"({"properties": {"allow_compat_mode": 0}})",
