@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/printable.h"
 #include "bench/versus/comparison.h"
 #include "bench/versus/failure.h"
 
@@ -88,10 +89,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const Failure& failure) {
-    std::fprintf(stderr, "versus: %s\n", failure.what());
+    std::fprintf(stderr, "versus: %s\n", penstock::core::printable(failure.what()).c_str());
     return failure.exit_code();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "versus: %s\n", error.what());
+    std::fprintf(stderr, "versus: %s\n", penstock::core::printable(error.what()).c_str());
     return kFailed;
   }
 }

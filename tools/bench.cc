@@ -18,6 +18,7 @@
 #include "failure.h"
 #include "files.h"
 #include "interrupt.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -163,7 +164,7 @@ BenchOutcome announce(const BenchSettings& settings, const Range& range, const S
     outcome.device_facts = device_json(session.raw(), settings.gpu);
   }
   if (!settings.json) print_settings(outcome);
-  std::fflush(stdout);
+  flush_output();
   return outcome;
 }
 
@@ -190,7 +191,7 @@ int judge(const BenchOutcome& outcome) {
   if (required.empty()) return kSuccess;
   const std::uint64_t others = bytes_not_by(outcome.result.tally, penstock_path_by_name(required.c_str()));
   if (others == 0) return kSuccess;
-  fmt::print(stderr, "penstock: --require {}: {} travelled by another path\n", required, format_size(others));
+  print_error("penstock: --require {}: {} travelled by another path\n", required, format_size(others));
   return kFailed;
 }
 

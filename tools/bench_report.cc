@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -101,41 +102,41 @@ std::uint64_t bytes_not_by(const Tally& tally, int path) {
 
 void print_settings(const BenchOutcome& outcome) {
   const BenchSettings& settings = outcome.settings;
-  fmt::print("bench: {} of {} ({}), {} from offset {}\n", settings.operation, settings.file, outcome.file_system,
-             format_size(outcome.range.size), outcome.range.begin);
-  fmt::print("  block {}, depth {}{}, {} thread{}, {}, {}\n", format_size(settings.block_size), settings.depth,
-             settings.depth == 1 ? " (synchronous)" : "", settings.threads, settings.threads == 1 ? "" : "s",
-             settings.seconds > 0 ? fmt::format("for {} s", settings.seconds) : "the whole size once",
-             fmt::format("descriptor {}", descriptor(settings)));
-  fmt::print("  memory {}{}, seed {}{}{}{}\n", settings.memory, settings.register_memory ? ", registered" : "",
-             settings.seed, settings.verify ? ", verified" : "", settings.warm ? ", cache warmed" : "",
-             settings.drop_cache ? ", cache dropped (best effort: the kernel may keep pages)" : "");
-  for (const std::string& entry : environment()) fmt::print("  {}\n", entry);
-  fmt::print("{}\n", outcome.device.empty() ? "memory: host; no device takes part" : outcome.device);
+  print("bench: {} of {} ({}), {} from offset {}\n", settings.operation, settings.file, outcome.file_system,
+        format_size(outcome.range.size), outcome.range.begin);
+  print("  block {}, depth {}{}, {} thread{}, {}, {}\n", format_size(settings.block_size), settings.depth,
+        settings.depth == 1 ? " (synchronous)" : "", settings.threads, settings.threads == 1 ? "" : "s",
+        settings.seconds > 0 ? fmt::format("for {} s", settings.seconds) : "the whole size once",
+        fmt::format("descriptor {}", descriptor(settings)));
+  print("  memory {}{}, seed {}{}{}{}\n", settings.memory, settings.register_memory ? ", registered" : "",
+        settings.seed, settings.verify ? ", verified" : "", settings.warm ? ", cache warmed" : "",
+        settings.drop_cache ? ", cache dropped (best effort: the kernel may keep pages)" : "");
+  for (const std::string& entry : environment()) print("  {}\n", entry);
+  print("{}\n", outcome.device.empty() ? "memory: host; no device takes part" : outcome.device);
 }
 
 void print_result(const BenchOutcome& outcome) {
   const JobResult& result = outcome.result;
   const Tally& tally = result.tally;
-  if (result.was_interrupted) fmt::print("interrupted; up to then:\n");
+  if (result.was_interrupted) print("interrupted; up to then:\n");
   for_each_reason(tally, [](int path, int reason, int refused, std::uint64_t bytes) {
-    fmt::print("path: {}  {}\n", path_sentence(path, reason, refused), format_size(bytes));
+    print("path: {}  {}\n", path_sentence(path, reason, refused), format_size(bytes));
   });
-  fmt::print("{}", path_note(tally.path_reason));
-  fmt::print("moved: {} in {:.3f} s, {} operations; {} O_DIRECT, {} page cache\n", format_size(tally.bytes),
-             result.seconds, tally.operations, format_size(tally.direct_bytes), format_size(tally.cached_bytes));
-  fmt::print("rate: {:.3f} GB/s ({:.3f} GiB/s), {:.0f} IOPS\n", per_second(tally.bytes, result.seconds) / 1e9,
-             gibibytes(tally.bytes) / result.seconds, per_second(tally.operations, result.seconds));
-  fmt::print("latency: p50 {:.1f} us, p99 {:.1f} us, p99.9 {:.1f} us\n", latency_us(result, 0.5),
-             latency_us(result, 0.99), latency_us(result, 0.999));
-  fmt::print("cpu: {:.3f} s, {:.3f} s per GB\n", result.cpu_seconds, cpu_per_gigabyte(result));
+  print("{}", Text(path_note(tally.path_reason)));
+  print("moved: {} in {:.3f} s, {} operations; {} O_DIRECT, {} page cache\n", format_size(tally.bytes), result.seconds,
+        tally.operations, format_size(tally.direct_bytes), format_size(tally.cached_bytes));
+  print("rate: {:.3f} GB/s ({:.3f} GiB/s), {:.0f} IOPS\n", per_second(tally.bytes, result.seconds) / 1e9,
+        gibibytes(tally.bytes) / result.seconds, per_second(tally.operations, result.seconds));
+  print("latency: p50 {:.1f} us, p99 {:.1f} us, p99.9 {:.1f} us\n", latency_us(result, 0.5), latency_us(result, 0.99),
+        latency_us(result, 0.999));
+  print("cpu: {:.3f} s, {:.3f} s per GB\n", result.cpu_seconds, cpu_per_gigabyte(result));
   if (outcome.flush_seconds) {
-    fmt::print("fsync: {:.3f} s more; with it {:.3f} GB/s\n", *outcome.flush_seconds,
-               per_second(tally.bytes, result.seconds + *outcome.flush_seconds) / 1e9);
+    print("fsync: {:.3f} s more; with it {:.3f} GB/s\n", *outcome.flush_seconds,
+          per_second(tally.bytes, result.seconds + *outcome.flush_seconds) / 1e9);
   }
   if (outcome.verified_bytes) {
-    fmt::print("verified: {}, every byte as expected; the rates above include making or checking it\n",
-               format_size(*outcome.verified_bytes));
+    print("verified: {}, every byte as expected; the rates above include making or checking it\n",
+          format_size(*outcome.verified_bytes));
   }
 }
 

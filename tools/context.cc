@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "failure.h"
+#include "help.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -69,7 +71,7 @@ std::string path_sentence(int path, int reason, int refused_path) {
   return fmt::format("{}{}: {} ({})", name, refused, penstock_reason_sentence(reason), penstock_reason_name(reason));
 }
 
-void print_json(const Json& json) { fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace)); }
+void print_json(const Json& json) { print("{}\n", Text(json.dump(2, ' ', true, Json::error_handler_t::replace))); }
 
 std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write) {
   const char* required = std::getenv("PENSTOCK_REQUIRE");
@@ -103,7 +105,7 @@ std::optional<int> parse_command(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
+    return print_help(app, asked_for_help);
   } catch (const CLI::Error& error) {
     throw Failure(fmt::format("{}; see '{} --help'", error.what(), app.get_name()), kUsage);
   }

@@ -17,6 +17,7 @@
 #include "files.h"
 #include "interrupt.h"
 #include "new_file.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -172,19 +173,19 @@ void print_way(const char* verb, const Tally& tally) {
     for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
       const auto i = static_cast<std::size_t>(path), j = static_cast<std::size_t>(reason);
       if (tally.bytes_by_reason[i][j] == 0) continue;
-      fmt::print("{}: {}  {}\n", verb, path_sentence(path, reason, tally.refused_path[i][j]),
-                 format_size(tally.bytes_by_reason[i][j]));
+      print("{}: {}  {}\n", verb, path_sentence(path, reason, tally.refused_path[i][j]),
+            format_size(tally.bytes_by_reason[i][j]));
     }
   }
-  fmt::print("{}", path_note(tally.path_reason));
+  print("{}", Text(path_note(tally.path_reason)));
 }
 
-void print(const CpSettings& settings, const CpOutcome& outcome, const std::string& device) {
-  fmt::print("{} -> {}: {} in {}, {}{}\n", settings.source, outcome.destination, format_size(outcome.size),
-             format_duration(outcome.seconds), format_rate(static_cast<double>(outcome.data_bytes) / outcome.seconds),
-             settings.verify ? ", verified: every byte is equal" : "");
-  if (outcome.data_bytes < outcome.size) fmt::print("holes: {}\n", format_size(outcome.size - outcome.data_bytes));
-  fmt::print("{}\n", device);
+void print_outcome(const CpSettings& settings, const CpOutcome& outcome, const std::string& device) {
+  print("{} -> {}: {} in {}, {}{}\n", settings.source, outcome.destination, format_size(outcome.size),
+        format_duration(outcome.seconds), format_rate(static_cast<double>(outcome.data_bytes) / outcome.seconds),
+        settings.verify ? ", verified: every byte is equal" : "");
+  if (outcome.data_bytes < outcome.size) print("holes: {}\n", format_size(outcome.size - outcome.data_bytes));
+  print("{}\n", device);
   print_way("read", outcome.read);
   print_way("written", outcome.written);
 }
@@ -218,7 +219,7 @@ int run_cp(const CpSettings& settings) {
   check_gpu(session.raw(), settings.gpu);
   const CpOutcome outcome = copy(settings, session);
   if (!settings.json) {
-    print(settings, outcome, device_line(session.raw(), settings.gpu));
+    print_outcome(settings, outcome, device_line(session.raw(), settings.gpu));
     return kSuccess;
   }
   const Json json = {{"source", settings.source},

@@ -19,6 +19,7 @@
 #include "new_file.h"
 #include "progress.h"
 #include "table.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -176,7 +177,7 @@ class Trip {
   std::vector<std::byte> scratch_;
 };
 
-void print(const std::vector<DemoRow>& rows, const std::vector<MissingWay>& missing) {
+void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingWay>& missing) {
   Table table({"path", "how", "operation", ">GB/s", ">CPU s/GB", ">4 KiB p50 us", "verified", "why no better path"});
   for (const DemoRow& row : rows) {
     const DemoWay& way = *row.way;
@@ -186,11 +187,11 @@ void print(const std::vector<DemoRow>& rows, const std::vector<MissingWay>& miss
                    ? "there is none"
                    : fmt::format("{}: {}", penstock_path_name(way.refused_path), penstock_reason_name(way.reason))});
   }
-  fmt::print("\n{}", table.text());
-  fmt::print("Writes include fsync. Buffered reads come from the page cache, which the write before them filled.\n");
-  if (!missing.empty()) fmt::print("\nNot on this machine:\n");
+  print("\n{}", table.text());
+  print("Writes include fsync. Buffered reads come from the page cache, which the write before them filled.\n");
+  if (!missing.empty()) print("\nNot on this machine:\n");
   for (const MissingWay& way : missing) {
-    fmt::print("  {}: {}{}{}\n", way.what, way.sentence, way.remedy.empty() ? "" : "; ", way.remedy);
+    print("  {}: {}{}{}\n", way.what, way.sentence, way.remedy.empty() ? "" : "; ", way.remedy);
   }
 }
 
@@ -231,11 +232,11 @@ int run_demo(const DemoSettings& settings) {
   check_gpu(session.raw(), settings.gpu);
   const DemoWays found = find_ways(session, require(session.file(file.fd()), "demo file"), settings.gpu);
   if (!settings.json) {
-    fmt::print(
+    print(
         "demo: {} of weights-like data (bfloat16, normal) from device memory to a file in {} and back, by each "
         "path\n{}\n",
         format_size(settings.size), settings.folder, device_line(session.raw(), settings.gpu));
-    std::fflush(stdout);
+    flush_output();
   }
   std::vector<DemoRow> rows;
   std::uint64_t seed = 1;
@@ -246,7 +247,7 @@ int run_demo(const DemoSettings& settings) {
     const Json json = json_of(settings, device_json(session.raw(), settings.gpu), rows, found.missing);
     print_json(json);
   } else {
-    print(rows, found.missing);
+    print_rows(rows, found.missing);
   }
   return rows.empty() ? kFailed : kSuccess;
 }

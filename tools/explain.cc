@@ -14,6 +14,7 @@
 #include "explain_direct.h"
 #include "failure.h"
 #include "files.h"
+#include "terminal.h"
 #include "topology/block_device.h"
 #include "units.h"
 
@@ -73,7 +74,7 @@ void print_stack(const core::BlockDevice& device, int depth) {
                                   device.md_level, device.backing_file, device.pci_address, device.model}) {
     if (!fact.empty()) text += ", " + fact;
   }
-  fmt::print("{:>{}}{} ({})\n", "", 4 + 2 * depth, device.name, text);
+  print("{:>{}}{} ({})\n", "", 4 + 2 * depth, device.name, text);
   for (const core::BlockDevice& below : device.slaves) print_stack(below, depth + 1);
 }
 
@@ -90,18 +91,18 @@ Json stack_json(const core::BlockDevice& device) {
 }
 
 void print_place(const Place& place) {
-  if (place.mount) fmt::print("  mount: {}\n", mount_text(*place.mount));
-  fmt::print("  block devices:{}\n", place.stack ? "" : " none");
+  if (place.mount) print("  mount: {}\n", mount_text(*place.mount));
+  print("  block devices:{}\n", place.stack ? "" : " none");
   if (place.stack) print_stack(*place.stack, 0);
 }
 
 void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Place& place) {
-  fmt::print("file: {}\n", settings.file);
-  fmt::print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
-  fmt::print("  file system: {}\n", info.file_system);
-  fmt::print("  size: {} ({} B)\n", format_size(info.size), info.size);
-  fmt::print("  descriptor: {}\n", mode_text(info));
-  fmt::print("  direct I/O: {}\n", alignment_text(info));
+  print("file: {}\n", settings.file);
+  print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
+  print("  file system: {}\n", info.file_system);
+  print("  size: {} ({} B)\n", format_size(info.size), info.size);
+  print("  descriptor: {}\n", mode_text(info));
+  print("  direct I/O: {}\n", alignment_text(info));
   print_place(place);
 }
 
@@ -122,15 +123,14 @@ const Verdict* chosen(const std::vector<Verdict>& verdicts) {
 }
 
 void print_verdicts(const ExplainSettings& settings, const std::vector<Verdict>& verdicts) {
-  fmt::print("paths for a {} {} {} memory, best first:\n", settings.is_write ? "write" : "read",
-             settings.is_write ? "from" : "into", settings.memory);
+  print("paths for a {} {} {} memory, best first:\n", settings.is_write ? "write" : "read",
+        settings.is_write ? "from" : "into", settings.memory);
   for (const Verdict& verdict : verdicts) {
-    fmt::print("  {:<10} {}{}\n", verdict.path_name(), verdict.usable != 0 ? "usable" : "refused",
-               reason_text(verdict));
-    if (verdict.remedy()[0] != '\0') fmt::print("  {:<10} remedy: {}\n", "", verdict.remedy());
+    print("  {:<10} {}{}\n", verdict.path_name(), verdict.usable != 0 ? "usable" : "refused", reason_text(verdict));
+    if (verdict.remedy()[0] != '\0') print("  {:<10} remedy: {}\n", "", verdict.remedy());
   }
   const Verdict* best = chosen(verdicts);
-  fmt::print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
+  print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
 }
 
 Json mount_json(const core::Mount& mount) {
@@ -190,14 +190,13 @@ const char* why(const penstock_choice& choice) {
 void print_plan(const ExplainSettings& settings, const std::string& plan, std::uint64_t size,
                 const std::optional<penstock_choice>& choice) {
   if (plan.empty()) return;
-  fmt::print("plan of a {} of {} at offset {}:\n", settings.is_write ? "write" : "read", format_size(size),
-             settings.offset);
+  print("plan of a {} of {} at offset {}:\n", settings.is_write ? "write" : "read", format_size(size), settings.offset);
   std::size_t begin = 0;
   for (std::size_t end = plan.find('\n'); end != std::string::npos; end = plan.find('\n', begin)) {
-    fmt::print("  {}\n", plan.substr(begin, end - begin));
+    print("  {}\n", plan.substr(begin, end - begin));
     begin = end + 1;
   }
-  if (choice) fmt::print("  why: {}\n", why(*choice));
+  if (choice) print("  why: {}\n", why(*choice));
 }
 
 Json choice_json(const std::optional<penstock_choice>& choice) {
@@ -241,9 +240,9 @@ int run_captured(const ExplainSettings& settings) {
                 {"p2pdma", direct_json(answer)}});
     return kSuccess;
   }
-  fmt::print("file: {} on the captured machine in {}\n", settings.file, settings.root);
+  print("file: {} on the captured machine in {}\n", settings.file, settings.root);
   print_place(place);
-  fmt::print("\n{}", direct_text(answer, question));
+  print("\n{}", Text(direct_text(answer, question)));
   return kSuccess;
 }
 
@@ -284,10 +283,10 @@ int run_explain(const ExplainSettings& settings) {
     print_json(json);
   } else {
     print_file(settings, info, place);
-    fmt::print("{}\n", on_device ? device_line(session.raw(), settings.gpu) : "memory: host; no device takes part");
+    print("{}\n", on_device ? device_line(session.raw(), settings.gpu) : "memory: host; no device takes part");
     print_verdicts(settings, verdicts);
     print_plan(settings, plan, size, choice);
-    if (on_device) fmt::print("\n{}", direct_text(direct, question_of(settings, size)));
+    if (on_device) print("\n{}", Text(direct_text(direct, question_of(settings, size))));
   }
   return best != nullptr ? kSuccess : kFailed;
 }

@@ -4,11 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
 #include "failure.h"
+#include "help.h"
 #include "stats_source.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -138,13 +139,8 @@ const CufileTotals& totals_of(const ProcessView& process, unsigned level) {
 int show(int pid, std::optional<unsigned> level) {
   const ProcessView process = look_at(pid);
   const CufileTotals& totals = totals_of(process, level.value_or(0));
-  fmt::print("{}", gds_stats_text(totals, level.value_or(totals.level)));
-  return std::fflush(stdout) == 0 ? kSuccess : kFailed;
-}
-
-int give_up(const char* sentence, int exit_code) {
-  fmt::print(stderr, "gds_stats: {}\n", sentence);
-  return exit_code;
+  print("{}", Text(gds_stats_text(totals, level.value_or(totals.level))));
+  return kSuccess;
 }
 
 }  // namespace
@@ -165,16 +161,12 @@ int gds_stats_main(int argc, char** argv) {
       ->check(CLI::Range(1, 3));
   try {
     app.parse(argc, argv);
-    return show(pid, level);
   } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
+    return print_help(app, asked_for_help);
   } catch (const CLI::Error& error) {
-    return give_up(error.what(), kUsage);
-  } catch (const Failure& failure) {
-    return give_up(failure.what(), failure.exit_code());
-  } catch (const std::exception& error) {
-    return give_up(error.what(), kFailed);
+    throw Failure(error.what(), kUsage);
   }
+  return show(pid, level);
 }
 
 }  // namespace penstock::tools

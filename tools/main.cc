@@ -7,8 +7,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
-#include <cstdio>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -25,10 +26,12 @@
 #include "gdscheck.h"
 #include "gdsio.h"
 #include "gdsio_verify.h"
+#include "help.h"
 #include "interrupt.h"
 #include "model.h"
 #include "prepare.h"
 #include "stats.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -102,7 +105,7 @@ int run_penstock(const std::vector<std::string>& given) {
   try {
     app.parse(std::vector<std::string>(given.rbegin(), given.rend()));  // As CLI11 wants them.
   } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
+    return print_help(app, asked_for_help);
   } catch (const CLI::Error& error) {
     throw Failure(fmt::format("{}; see 'penstock help'", error.what()), kUsage);
   }
@@ -111,7 +114,7 @@ int run_penstock(const std::vector<std::string>& given) {
 
 // The sentence on stderr; with --json also an object on stdout, for the program that reads it.
 int give_up(std::string_view name, const std::string& sentence, int exit_code, bool json) {
-  fmt::print(stderr, "{}: {}\n", name, sentence);
+  print_error("{}: {}\n", name, sentence);
   if (json) print_json({{"error", sentence}, {"exit_code", exit_code}});
   return exit_code;
 }
@@ -153,8 +156,8 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // A file-size limit is an error like others (EFBIG).
   int result = run_by_name(argc, argv);
   // A full disk or a closed pipe under stdout: the answer did not arrive.
-  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && result == kSuccess) {
-    std::perror("penstock: could not write the output");
+  if (!flush_output() && result == kSuccess) {
+    print_error("penstock: could not write the output: {}\n", std::strerror(errno));
     result = kFailed;
   }
   die_of_interrupt();

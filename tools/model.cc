@@ -15,6 +15,7 @@
 #include "model_output.h"
 #include "model_registration.h"
 #include "table.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -49,7 +50,7 @@ void print_constants(bool json) {
                fmt::format("{:g}", one.high), std::string(one.unit), std::string(one.source)});
   }
   if (json) return print_json(rows);
-  fmt::print("{}", table.text());
+  print("{}", table.text());
 }
 
 void add_model_constants(CLI::App& parent, int& exit_code) {

@@ -12,6 +12,7 @@
 #include "model/compare_report.h"
 #include "model/input.h"
 #include "model_output.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -110,10 +111,10 @@ void list_examples(const std::vector<model::Example>& examples, bool json) {
   Json rows = Json::array();
   for (const model::Example& one : examples) {
     rows.push_back({{"name", one.name}, {"what", one.what}});
-    if (!json) fmt::print("{:<16}{}\n", one.name, one.what);
+    if (!json) print("{:<16}{}\n", one.name, one.what);
   }
   if (json) return print_json(rows);
-  fmt::print("{:<16}every published figure beside the model's\n", "published");
+  print("{:<16}every published figure beside the model's\n", "published");
 }
 
 void run_checkpoint(const CheckpointSettings& settings) {

@@ -17,6 +17,7 @@
 #include "model/pcie/topology_file.h"
 #include "model_contention_report.h"
 #include "model_output.h"
+#include "terminal.h"
 #include "topology/platform.h"
 #include "topology/root.h"
 #include "units.h"
@@ -249,7 +250,7 @@ int list_machines(bool json) {
   Json rows = Json::array();
   for (const model::BuiltinMachine& machine : model::builtin_machines()) {
     rows.push_back({{"name", machine.name}, {"summary", machine.summary}});
-    if (!json) fmt::print("{:<18} {}\n", machine.name, machine.summary);
+    if (!json) print("{:<18} {}\n", machine.name, machine.summary);
   }
   if (json) print_json({{"machines", rows}});
   return kSuccess;
@@ -269,7 +270,7 @@ int run(const ContentionSettings& settings) {
   if (settings.list_machines) return list_machines(settings.json);
   if (settings.published) return show_published(settings);
   if (settings.print_topology) {
-    fmt::print("{}", model::write_topology(read_source(settings, constants_of(settings)).machine));
+    print("{}", Text(model::write_topology(read_source(settings, constants_of(settings)).machine)));
     return kSuccess;
   }
   const ContentionReport report = simulate(settings);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "table.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -49,8 +50,8 @@ void print_streams(const ContentionReport& report) {
     table.add({streams[i].name, fmt::format("{:.2f}", streams[i].bytes_per_second / 1e9), latency(0.5), latency(0.95),
                latency(0.99), latency(1), bound_text(report, streams[i])});
   }
-  fmt::print("{}", table.text());
-  if (streams.size() > kStreamLinesMax) fmt::print("... and {} more\n", streams.size() - kStreamLinesMax);
+  print("{}", table.text());
+  if (streams.size() > kStreamLinesMax) print("... and {} more\n", streams.size() - kStreamLinesMax);
 }
 
 void print_stations(const ContentionReport& report) {
@@ -65,7 +66,7 @@ void print_stations(const ContentionReport& report) {
                percent(station.utilisation), percent(station.change_seconds / seconds),
                percent(station.fence_seconds / seconds), is_link ? percent(std::max(headers, 0.0)) : "-"});
   }
-  fmt::print("\n{}", table.text());
+  print("\n{}", table.text());
 }
 
 void print_sweep(const model::Sweep& sweep) {
@@ -73,22 +74,22 @@ void print_sweep(const model::Sweep& sweep) {
   for (const model::SweepPoint& point : sweep.points) {
     table.add({std::to_string(point.streams), fmt::format("{:.2f}", point.bytes_per_second / 1e9)});
   }
-  fmt::print("\n{}most in total: {} streams\n", table.text(), sweep.best_streams);
+  print("\n{}most in total: {} streams\n", table.text(), sweep.best_streams);
 }
 
 void print_sensitivity(const model::Sensitivity& sensitivity) {
   if (sensitivity.influences.empty()) {
-    fmt::print("\nno constant moves the total: it hangs on what the topology file says itself\n");
+    print("\nno constant moves the total: it hangs on what the topology file says itself\n");
     return;
   }
-  fmt::print("\nwhat moved the total most (per cent for one per cent of the constant):\n");
+  print("\nwhat moved the total most (per cent for one per cent of the constant):\n");
   Table table({"constant", ">per cent", ">at its low GB/s", ">at its high GB/s"});
   for (std::size_t i = 0; i < std::min(sensitivity.influences.size(), kInfluenceLinesMax); ++i) {
     const model::Influence& influence = sensitivity.influences[i];
     table.add({std::string(influence.constant), fmt::format("{:+.2f}", influence.elasticity),
                fmt::format("{:.1f}", influence.at_low / 1e9), fmt::format("{:.1f}", influence.at_high / 1e9)});
   }
-  fmt::print("{}", table.text());
+  print("{}", table.text());
 }
 
 Json stream_json(const ContentionReport& report, std::size_t index) {
@@ -155,19 +156,17 @@ const char* standing(const model::PublishedPoint& point) {
 
 void print_contention(const ContentionReport& report) {
   const model::Outcome& outcome = report.outcome;
-  fmt::print("machine: {}\n", report.machine);
-  fmt::print("arbitration: {}, IOMMU: {}, level: {}, seed: {}\n\n",
-             model::kArbitrationWords.at(static_cast<std::size_t>(report.workload.arbitration)),
-             model::kIommuWords.at(static_cast<std::size_t>(report.workload.iommu)), report.level,
-             report.workload.seed);
+  print("machine: {}\n", report.machine);
+  print("arbitration: {}, IOMMU: {}, level: {}, seed: {}\n\n",
+        model::kArbitrationWords.at(static_cast<std::size_t>(report.workload.arbitration)),
+        model::kIommuWords.at(static_cast<std::size_t>(report.workload.iommu)), report.level, report.workload.seed);
   print_streams(report);
-  fmt::print("in all: {} ({} in {}), {} while all ran\n", format_rate(outcome.bytes_per_second),
-             format_size(outcome.bytes), format_duration(outcome.seconds),
-             format_rate(outcome.shared_bytes_per_second));
+  print("in all: {} ({} in {}), {} while all ran\n", format_rate(outcome.bytes_per_second), format_size(outcome.bytes),
+        format_duration(outcome.seconds), format_rate(outcome.shared_bytes_per_second));
   print_stations(report);
   const bool binds = outcome.stations[outcome.busiest_station].utilisation >= model::kBindingUtilisation;
-  fmt::print("\nbinding: {}{}\n", binds ? "" : "nothing but depth and latency; busiest is ",
-             station_name(report, outcome.busiest_station));
+  print("\nbinding: {}{}\n", binds ? "" : "nothing but depth and latency; busiest is ",
+        station_name(report, outcome.busiest_station));
   if (report.sweep) print_sweep(*report.sweep);
   if (report.sensitivity) print_sensitivity(*report.sensitivity);
 }
@@ -200,7 +199,7 @@ void print_published(const std::vector<model::PublishedPoint>& points) {
     table.add({point.what, published_text(point), fmt::format("{:.1f}", point.predicted), point.unit,
                percent(point.error()), standing(point), point.note});
   }
-  fmt::print("{}", table.text());
+  print("{}", table.text());
 }
 
 Json published_json(const std::vector<model::PublishedPoint>& points) {

@@ -16,6 +16,7 @@
 #include "model/input.h"
 #include "new_file.h"
 #include "table.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -44,24 +45,26 @@ void print_sheet(const model::Sheet& sheet) {
     for (const model::Json& cell : row) cells.push_back(cell_text(cell));
     table.add(std::move(cells));
   }
-  fmt::print("\n{}\n{}", sheet.title, table.text());
+  print("\n{}\n{}", sheet.title, table.text());
 }
 
 void print_sensitivity(const model::Sensitivity& sensitivity) {
-  fmt::print("\nWhat moves: {} ({:.4g})\n", sensitivity.result, sensitivity.value);
+  print("\nWhat moves: {} ({:.4g})\n", sensitivity.result, sensitivity.value);
   Table table({"constant", ">% for 1 %", ">at its low end", ">at its high end"});
   for (std::size_t i = 0; i < std::min(kInfluencesShown, sensitivity.influences.size()); ++i) {
     const model::Influence& one = sensitivity.influences[i];
     table.add({std::string(one.constant), fmt::format("{:+.3f}", one.elasticity), fmt::format("{:.4g}", one.at_low),
                fmt::format("{:.4g}", one.at_high)});
   }
-  fmt::print("{}", table.text());
+  print("{}", table.text());
 }
 
 void print_text(const model::Report& report, bool with_sensitivity) {
-  fmt::print("{}\n", report.title);
+  print("{}\n", report.title);
   for (const auto& [name, value] : report.inputs.items()) {
-    fmt::print("  {}: {}\n", name, value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : value.dump());
+    print("  {}: {}\n", name,
+          value.is_number() ? fmt::format("{:.6g}", value.get<double>())
+                            : value.dump(-1, ' ', false, model::Json::error_handler_t::replace));
   }
   for (const model::Sheet& sheet : report.sheets) {
     if (!sheet.is_bulk) print_sheet(sheet);
@@ -69,8 +72,8 @@ void print_text(const model::Report& report, bool with_sensitivity) {
   if (with_sensitivity) {
     for (const model::Sensitivity& one : report.sensitivities) print_sensitivity(one);
   }
-  if (!report.notes.empty()) fmt::print("\n");
-  for (const std::string& note : report.notes) fmt::print("{}\n", note);
+  if (!report.notes.empty()) print("\n");
+  for (const std::string& note : report.notes) print("{}\n", note);
 }
 
 double value_of(const std::string& text) {
@@ -129,9 +132,9 @@ model::Constants constants_of(const ModelOutput& output) {
 void deliver(const model::Report& report, const ModelOutput& output) {
   if (!output.html.empty()) write_file(output.html, model::to_html(report), output.overwrite);
   if (output.json) return print_json(model::to_json(report));
-  if (output.csv) return fmt::print("{}", model::to_csv(report));
+  if (output.csv) return print("{}", Text(model::to_csv(report)));
   print_text(report, output.sensitivity);
-  if (!output.html.empty()) fmt::print("\npage: {}\n", output.html);
+  if (!output.html.empty()) print("\npage: {}\n", output.html);
 }
 
 void write_file(const std::string& path, const std::string& text, bool overwrite) {

@@ -29,6 +29,7 @@
 #include "interrupt.h"
 #include "new_file.h"
 #include "progress.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -357,23 +358,24 @@ Prepared extend(const PrepareSettings& settings, const OpenFile& file) {
 
 // ---- The command
 
-std::string outcome_text(const PrepareSettings& settings, const Prepared& done) {
+Text outcome_text(const PrepareSettings& settings, const Prepared& done) {
   const core::FileExtents& extents = done.answer.file.extents;
-  std::string text = fmt::format("{}: {}, {}", settings.file, format_size(done.size),
-                                 done.existed ? "allocated, every byte kept" : "made and allocated");
-  if (done.zeros_written > 0) text += fmt::format(", {} of zeros written", format_size(done.zeros_written));
+  Text text = Text::of("{}: {}, {}", settings.file, format_size(done.size),
+                       done.existed ? "allocated, every byte kept" : "made and allocated");
+  if (done.zeros_written > 0) text += Text::of(", {} of zeros written", format_size(done.zeros_written));
   if (extents.unwritten_bytes > 0) {
-    text += fmt::format(
+    text += Text::of(
         "\n  {} are unwritten: direct writes convert them, reads are zeros from the CPU; --written "
         "writes them once",
         format_size(extents.unwritten_bytes));
   }
   for (const core::Finding& one : done.answer.report.findings) {
     if (one.obstacle == core::Obstacle::unwritten_extents) continue;
-    text += fmt::format("\n  {}{}: {}; {}", one.code(), one.certainty == core::Certainty::possible ? "?" : "",
-                        one.sentence(), one.remedy());
+    text += Text::of("\n  {}{}: {}; {}", one.code(), one.certainty == core::Certainty::possible ? "?" : "",
+                     one.sentence(), one.remedy());
   }
-  return text + "\n";
+  text += Text::of("\n");
+  return text;
 }
 
 int run_prepare(const PrepareSettings& settings) {
@@ -389,7 +391,7 @@ int run_prepare(const PrepareSettings& settings) {
                 {"seconds", seconds},
                 {"p2pdma", direct_json(done.answer)}});
   } else {
-    fmt::print("{}", outcome_text(settings, done));
+    print("{}", outcome_text(settings, done));
   }
   return kSuccess;
 }

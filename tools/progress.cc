@@ -1,11 +1,10 @@
 #include "progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -24,10 +23,10 @@ std::string progress_line(const std::string& label, std::uint64_t bytes, double 
   return line;
 }
 
-Progress::Progress(std::string label) : label_(std::move(label)), is_terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(std::string label) : label_(std::move(label)), is_terminal_(error_is_terminal()) {}
 
 Progress::~Progress() {
-  if (visible_) fmt::print(stderr, "\r\033[K");
+  if (visible_) print_error("\r\033[K");
 }
 
 void Progress::update(std::uint64_t bytes, double fraction) {
@@ -37,8 +36,7 @@ void Progress::update(std::uint64_t bytes, double fraction) {
   shown_ = now;
   visible_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "\r\033[K{}", progress_line(label_, bytes, fraction, seconds));
-  std::fflush(stderr);
+  print_error("\r\033[K{}", progress_line(label_, bytes, fraction, seconds));
 }
 
 }  // namespace penstock::tools

@@ -14,6 +14,7 @@
 #include "interrupt.h"
 #include "stats_report.h"
 #include "stats_source.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -50,12 +51,12 @@ bool rest_until(Clock::time_point end) {
   return !interrupted();
 }
 
-void print_line(const Json& json) { fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
+void print_line(const Json& json) { print("{}\n", json.dump(-1, ' ', true, Json::error_handler_t::replace)); }
 
 // Until the process ends, or has no session any more, or we are interrupted, or nobody reads.
 void watch(pid_t pid, const StatsSettings& settings) {
   const auto pause = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(settings.interval));
-  const bool redraw = isatty(STDOUT_FILENO) != 0 && !settings.json;
+  const bool redraw = output_is_terminal() && !settings.json;
   std::optional<Ways> before;
   Clock::time_point then{};
   for (std::optional<ProcessView> process = look_at(pid); process; process = look_again(pid)) {
@@ -64,10 +65,11 @@ void watch(pid_t pid, const StatsSettings& settings) {
       print_line(process_json(*process));
     } else {
       const double seconds = std::chrono::duration<double>(now - then).count();
-      fmt::print("{}{}{}", redraw ? "\033[H\033[2J" : "", process_text(*process, before ? &*before : nullptr, seconds),
-                 redraw ? "" : "\n");
+      if (redraw) print("\033[H\033[2J");
+      print("{}", Text(process_text(*process, before ? &*before : nullptr, seconds)));
+      if (!redraw) print("\n");
     }
-    if (std::fflush(stdout) != 0 || !rest_until(now + pause)) return;
+    if (!flush_output() || !rest_until(now + pause)) return;
     before = ways_of(*process);
     then = now;
   }
@@ -77,9 +79,9 @@ void show(const ProcessView& process, const StatsSettings& settings) {
   if (settings.json) {
     print_json(process_json(process));
   } else if (settings.prometheus) {
-    fmt::print("{}", prometheus_text({process}));
+    print("{}", Text(prometheus_text({process})));
   } else {
-    fmt::print("{}", process_text(process));
+    print("{}", Text(process_text(process)));
   }
 }
 
@@ -87,9 +89,9 @@ void show(const MachineView& machine, const StatsSettings& settings) {
   if (settings.json) {
     print_json(machine_json(machine));
   } else if (settings.prometheus) {
-    fmt::print("{}", prometheus_text(machine.processes));
+    print("{}", Text(prometheus_text(machine.processes)));
   } else {
-    fmt::print("{}", machine_text(machine));
+    print("{}", Text(machine_text(machine)));
   }
 }
 

@@ -70,7 +70,7 @@ std::string way_table(const Ways& ways, const Ways* before, double seconds) {
     }
     table.add(cells);
   }
-  return table.text();
+  return table.text().string();
 }
 
 // Of those that somebody measured; "" where nobody did.
@@ -88,7 +88,7 @@ std::string latency_table(const ProcessView& process) {
     }
     table.add(cells);
   }
-  return any ? "\n" + table.text() : "";
+  return any ? "\n" + table.text().string() : "";
 }
 
 Json cufile_json(const core::CufileTotals& totals) {
@@ -176,9 +176,9 @@ std::string machine_text(const MachineView& machine) {
                fmt::format("{}", all[0].operations + all[1].operations)});
     if (!process.refusal.empty()) text += fmt::format("note: process {}: {}\n", process.pid, process.refusal);
   }
-  text =
-      (machine.processes.empty() ? "no process that we may look at has a session of Penstock open\n" : table.text()) +
-      text;
+  text = (machine.processes.empty() ? "no process that we may look at has a session of Penstock open\n"
+                                    : table.text().string()) +
+         text;
   if (machine.hidden > 0) {
     text += fmt::format("{} process{} of others not looked at; ask as root to see all\n", machine.hidden,
                         machine.hidden == 1 ? " was" : "es were");

@@ -16,6 +16,7 @@ Table::Table(std::vector<std::string> columns) {
 
 void Table::add(std::vector<std::string> cells) {
   cells.resize(flush_right_.size());
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
 }
 
@@ -29,14 +30,14 @@ std::string Table::line(const std::vector<std::string>& cells, const std::vector
   return text + "\n";
 }
 
-std::string Table::text() const {
+Text Table::text() const {
   std::vector<std::size_t> widths(flush_right_.size());
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string text;
   for (const auto& row : rows_) text += line(row, widths);
-  return text;
+  return Text(text);
 }
 
 }  // namespace penstock::tools

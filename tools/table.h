@@ -1,8 +1,10 @@
-// Rows of text in aligned columns. Pure.
+// Rows of text in aligned columns. Pure. Cells may hold any bytes.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "terminal.h"
 
 namespace penstock::tools {
 
@@ -11,7 +13,7 @@ class Table {
   // Column names; one that begins with '>' is set flush right.
   explicit Table(std::vector<std::string> columns);
   void add(std::vector<std::string> cells);  // As many as there are columns.
-  std::string text() const;                  // A line for the names, one for each row; no trailing blanks.
+  Text text() const;                         // A line for the names, one for each row; no trailing blanks.
 
  private:
   std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const;

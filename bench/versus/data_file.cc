@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/printable.h"
 #include "bench/versus/failure.h"
 
 namespace penstock::versus {
@@ -82,7 +83,8 @@ DataFile::DataFile(std::string path, std::uint64_t size) : path_(std::move(path)
     read_all(there.get(), path_, size);
     return;
   }
-  std::fprintf(stderr, "versus: making %s, %llu MiB\n", path_.c_str(), static_cast<unsigned long long>(size >> 20));
+  std::fprintf(stderr, "versus: making %s, %llu MiB\n", core::printable(path_).c_str(),
+               static_cast<unsigned long long>(size >> 20));
   const Descriptor fresh(path_, O_RDWR | O_CREAT | O_EXCL);
   if (fresh.get() < 0) fail_errno(path_, "make it");
   made_ = true;
@@ -112,7 +114,8 @@ void drop_from_cache(const std::string& path) {
   const auto size = static_cast<std::size_t>(status.st_size);
   const std::size_t pages = size / kPage, left = size > 0 ? pages_in_cache(file.get(), size) : 0;
   if (error == 0 && left <= pages / 100) return;
-  std::fprintf(stderr, "versus: %s: %zu of %zu pages stayed in the page cache: not cold\n", path.c_str(), left, pages);
+  std::fprintf(stderr, "versus: %s: %zu of %zu pages stayed in the page cache: not cold\n",
+               core::printable(path).c_str(), left, pages);
 }
 
 }  // namespace penstock::versus

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/printable.h"
+
 namespace penstock::versus {
 namespace {
 
@@ -72,7 +74,7 @@ Json measure_json(const Measure& measure, const std::vector<double>& ratios, boo
 
 void print(const Outcome& outcome, bool judge) {
   std::printf("%-4s  %s\n", outcome.contest.lines.c_str(), outcome.contest.title.c_str());
-  if (!outcome.failure.empty()) std::printf("      not measured: %s\n", outcome.failure.c_str());
+  if (!outcome.failure.empty()) std::printf("      not measured: %s\n", core::printable(outcome.failure).c_str());
   for (const Entry& entry : outcome.contest.entries) {
     const auto samples = outcome.samples.find(entry.name);
     if (samples != outcome.samples.end()) print_entry(outcome.contest, entry.name, samples->second);
