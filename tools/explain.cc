@@ -96,11 +96,20 @@ void print_place(const Place& place) {
   if (place.stack) print_stack(*place.stack, 0);
 }
 
-void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Place& place) {
+// Less is what file systems do by themselves.
+constexpr std::uint64_t kBehindEndMin = 1u << 20;
+
+void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Place& place,
+                std::uint64_t behind_end) {
   print("file: {}\n", settings.file);
   print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
   print("  file system: {}\n", info.file_system);
   print("  size: {} ({} B)\n", format_size(info.size), info.size);
+  if (behind_end >= kBehindEndMin) {
+    print("  behind its end: {} allocated and not used; a large write that was killed leaves that behind\n",
+          format_size(behind_end));
+    print("    remedy: truncate --size={} FILE, while nobody writes to it\n", info.size);
+  }
   print("  descriptor: {}\n", mode_text(info));
   print("  direct I/O: {}\n", alignment_text(info));
   print_place(place);
@@ -141,11 +150,13 @@ Json mount_json(const core::Mount& mount) {
           {"super_options", mount.super_options}};
 }
 
-Json file_json(const ExplainSettings& settings, const penstock_file_info& info, const Place& place) {
+Json file_json(const ExplainSettings& settings, const penstock_file_info& info, const Place& place,
+               std::uint64_t behind_end) {
   return {{"path", settings.file},
           {"kind", info.is_block_device != 0 ? "block_device" : "regular"},
           {"file_system", info.file_system},
           {"size", info.size},
+          {"allocated_behind_end", behind_end},
           {"inode", info.inode},
           {"readable", info.readable != 0},
           {"writable", info.writable != 0},
@@ -271,7 +282,7 @@ int run_explain(const ExplainSettings& settings) {
     choice = require(session.choose(file, settings.gpu, settings.is_write, size, offset, base), settings.file);
   }
   if (settings.json) {
-    Json json = {{"file", file_json(settings, info, place)},
+    Json json = {{"file", file_json(settings, info, place, direct.file.allocated_behind_end)},
                  {"operation", settings.is_write ? "write" : "read"},
                  {"memory", settings.memory},
                  {"device", on_device ? device_json(session.raw(), settings.gpu) : Json()},
@@ -282,7 +293,7 @@ int run_explain(const ExplainSettings& settings) {
                  {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
     print_json(json);
   } else {
-    print_file(settings, info, place);
+    print_file(settings, info, place, direct.file.allocated_behind_end);
     print("{}\n", on_device ? device_line(session.raw(), settings.gpu) : "memory: host; no device takes part");
     print_verdicts(settings, verdicts);
     print_plan(settings, plan, size, choice);

@@ -143,6 +143,22 @@ TEST_F(Tool, ExplainTellsProgramsTheSame) {
   EXPECT_EQ(json::parse(run({"explain", "data", "--memory", "host", "--json"}).out)["would_use"], "host");
 }
 
+TEST_F(Tool, ExplainTellsOfBlocksThatAKilledWriterLeftBehindTheEnd) {
+  make("data", 1000);
+  const int fd = open(path("data").c_str(), O_RDWR | O_CLOEXEC);
+  const bool allocated = fsync(fd) == 0 && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 9 << 20) == 0;
+  close(fd);
+  if (!allocated) GTEST_SKIP() << "no fallocate in the working directory";
+  const auto behind = json::parse(run({"explain", "data", "--json"}).out)["file"]["allocated_behind_end"];
+  if (behind == 0) GTEST_SKIP() << "the file system of the working directory does not tell extents";
+
+  const Finished done = run({"explain", "data"});
+
+  EXPECT_GE(behind, 8 << 20);
+  EXPECT_NE(done.out.find("\n  behind its end: "), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("truncate --size=1000"), std::string::npos);
+}
+
 TEST_F(Tool, ExplainTellsWhatWasChosenAndWhy) {
   make("data", 5000);
   const Names large{"explain", "data", "--size", "16M"};
