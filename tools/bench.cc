@@ -39,22 +39,6 @@ constexpr const char* kExamples =
     "The library's own settings (PENSTOCK_IO_URING=off, PENSTOCK_RING_MIB, ...) count and are printed.\n"
     "Exit code: 0 done, 1 failed or --require not met, 2 wrong usage, 77 if there is no such GPU.";
 
-// Removes a file that this run has created, unless it is told to keep it.
-class Created {
- public:
-  explicit Created(const std::string& path) : path_(path) { remove_on_second_interrupt(path_.c_str()); }
-  Created(const Created&) = delete;
-  Created& operator=(const Created&) = delete;
-  ~Created() {
-    remove_on_second_interrupt("");
-    if (!path_.empty()) unlink(path_.c_str());
-  }
-  void keep() { path_.clear(); }
-
- private:
-  std::string path_;
-};
-
 void check_settings(const BenchSettings& settings) {
   if (settings.block_size == 0 || settings.block_size > kBlockSizeMax) {
     throw Failure("--bs must be between 1 and 1G", kUsage);
@@ -181,8 +165,9 @@ void measure(BenchOutcome& outcome, Job job, const OpenFile& opened) {
   if (settings.drop_cache) drop_cache(opened);
   throw_if_interrupted();
   outcome.result = run_job(job);
+  if (outcome.result.was_interrupted) return;
   if (job.is_write) outcome.flush_seconds = flush(opened);
-  if (!settings.verify || outcome.result.was_interrupted) return;
+  if (!settings.verify) return;
   outcome.verified_bytes = job.is_write ? read_back(job) : outcome.result.tally.bytes;
 }
 
@@ -206,7 +191,7 @@ int run_bench(const BenchSettings& settings) {
   check_memory(settings, session);
   const bool is_new = settings.is_write() && !exists(settings.file);
   const OpenFile opened = open_target(settings);
-  std::optional<Created> created;
+  std::optional<Unfinished> created;
   if (is_new) created.emplace(settings.file);
   const Range range = range_of(settings, opened);
   reserve(settings, opened, range);

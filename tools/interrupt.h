@@ -1,16 +1,38 @@
-// Ctrl-C and its kin. The first signal only raises a flag, so that a sub-command can stop between two requests and
-// put its affairs in order; the second ends the process at once, after removing the one file that would be left.
+// Ctrl-C and its kin: SIGINT, SIGTERM, SIGHUP. The first one raises a flag, so that a command can stop between two
+// requests and put its affairs in order. A thread of its own sees to it that the process ends: where the command has
+// not come to rest within 0.8 s (it computes, or its thread is stuck in the kernel), or at a second signal, that thread
+// removes what is unfinished and ends the process by the signal.
 #pragma once
+
+#include <string>
 
 namespace penstock::tools {
 
-void catch_interrupts();  // SIGINT, SIGTERM, SIGHUP. Once, at the start.
-bool interrupted();       // Async-signal-safe and cheap.
+void catch_interrupts();  // Once, at the start, before there is another thread. What is ignored (nohup) stays ignored.
+bool interrupted();       // Cheap.
 void throw_if_interrupted();
 // Ends the process by the signal that was caught, so that a shell sees it; returns where there was none.
 void die_of_interrupt();
 
-// The file to remove should a second signal arrive; "" for none. Not thread-safe; the path is copied.
-void remove_on_second_interrupt(const char* path);
+// A file that this run has made and that shall not outlast it unless it is kept: removed with this object, or at the
+// end that an interruption makes. Thread-safe.
+class Unfinished {
+ public:
+  // As of unlinkat(2). The descriptor stays the caller's.
+  Unfinished(int folder_fd, std::string name);
+  explicit Unfinished(std::string path);
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished();
+
+  const std::string& name() const { return name_; }
+  void keep();  // From now on it is no affair of this object.
+  void remove() const;
+
+ private:
+  const int folder_fd_;
+  const std::string name_;
+  bool is_kept_ = false;
+};
 
 }  // namespace penstock::tools

@@ -9,7 +9,6 @@
 #include <filesystem>
 
 #include "failure.h"
-#include "interrupt.h"
 
 namespace penstock::tools {
 namespace {
@@ -38,11 +37,7 @@ NewFile::NewFile(const std::string& path, int flags, bool needs_name) : path_(pa
   if (needs_name || !open_nameless(flags)) open_named(flags);
 }
 
-NewFile::~NewFile() {
-  if (temporary_.empty()) return;
-  unlinkat(folder_fd_.get(), temporary_.c_str(), 0);
-  remove_on_second_interrupt("");
-}
+NewFile::~NewFile() = default;
 
 bool NewFile::open_nameless(int flags) {
   // Naming it later goes through /proc, which a container may lack.
@@ -52,52 +47,48 @@ bool NewFile::open_nameless(int flags) {
 }
 
 void NewFile::open_named(int flags) {
-  const std::string name = unguessable_name();
-  remove_on_second_interrupt((folder_ + "/" + name).c_str());
-  fd_.reset(openat(folder_fd_.get(), name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600));
-  if (!fd_.valid()) {
-    const int error = errno;
-    // A file system may make the file, and then refuse it O_DIRECT.
-    if (error != EEXIST) unlinkat(folder_fd_.get(), name.c_str(), 0);
-    remove_on_second_interrupt("");
-    errno = error;
-    fail_to_create(path_, flags);
-  }
-  temporary_ = name;
+  temporary_.emplace(folder_fd_.get(), unguessable_name());
+  fd_.reset(openat(folder_fd_.get(), temporary_->name().c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | flags, 0600));
+  if (fd_.valid()) return;
+  const int error = errno;
+  if (error == EEXIST) temporary_->keep();  // Another's.
+  temporary_.reset();                       // A file system may make the file, and then refuse it O_DIRECT.
+  errno = error;
+  fail_to_create(path_, flags);
 }
 
-void NewFile::link_to(const std::string& name) {
+bool NewFile::link_to(const std::string& name) {
   const std::string self = fmt::format("/proc/self/fd/{}", fd_.get());
-  if (linkat(AT_FDCWD, self.c_str(), folder_fd_.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    fail_errno(path_, "name the finished file");
-  }
+  return linkat(AT_FDCWD, self.c_str(), folder_fd_.get(), name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
 void NewFile::move_to_final_name() {
   const int folder = folder_fd_.get();
-  if (renameat2(folder, temporary_.c_str(), folder, name_.c_str(), RENAME_NOREPLACE) == 0) return temporary_.clear();
+  const char* const from = temporary_->name().c_str();
+  if (renameat2(folder, from, folder, name_.c_str(), RENAME_NOREPLACE) == 0) return temporary_->keep();
   if (errno != EINVAL && errno != ENOSYS) fail_errno(path_, "name the finished file");
   // NFS and a few others cannot rename without replacing; a second link then does the same.
-  if (linkat(folder, temporary_.c_str(), folder, name_.c_str(), 0) != 0) fail_errno(path_, "name the finished file");
+  if (linkat(folder, from, folder, name_.c_str(), 0) != 0) fail_errno(path_, "name the finished file");
+}
+
+// Linux has no call that gives a file without a name that of another one.
+void NewFile::replace_final_name() {
+  if (!temporary_) {
+    temporary_.emplace(folder_fd_.get(), unguessable_name());
+    if (!link_to(temporary_->name())) fail_errno(path_, "name the finished file");
+  }
+  if (renameat(folder_fd_.get(), temporary_->name().c_str(), folder_fd_.get(), name_.c_str()) != 0) {
+    fail_errno(path_, "rename the finished file");
+  }
+  temporary_->keep();
 }
 
 void NewFile::publish(bool replace) {
   if (fsync(fd_.get()) != 0) fail_errno(path_, "flush the file");
-  if (replace && temporary_.empty()) {
-    const std::string name = unguessable_name();
-    link_to(name);
-    temporary_ = name;
-  }
-  if (replace) {
-    if (renameat(folder_fd_.get(), temporary_.c_str(), folder_fd_.get(), name_.c_str()) != 0) {
-      fail_errno(path_, "rename the finished file");
-    }
-    temporary_.clear();
-  } else if (temporary_.empty()) {
-    link_to(name_);
-  } else {
-    move_to_final_name();
-  }
+  const bool is_linked = !temporary_ && !replace && link_to(name_);
+  if (!is_linked && replace) replace_final_name();
+  else if (!is_linked && temporary_) move_to_final_name();
+  else if (!is_linked) fail_errno(path_, "name the finished file");
   if (fsync(folder_fd_.get()) != 0 && errno != EINVAL) fail_errno(folder_, "flush the folder");
 }
 

@@ -1,13 +1,16 @@
 // A file under construction: it has no name, or an unguessable one in the folder where it is to stand, until
-// publish() gives it the final one in a single step. Unless published it is gone with this object, also when the
-// process is killed where the file system knows files without a name.
+// publish() gives it the final one in a single step. Unless published it is gone with this object, and with the process
+// however that ends, but for two cases of kill -9: where it has a name from the start, since the file system or a
+// caller needs one, and within the moment between two system calls in which a file without a name replaces another.
 #pragma once
 
 #include <sys/stat.h>
 
+#include <optional>
 #include <string>
 
 #include "files.h"
+#include "interrupt.h"
 
 namespace penstock::tools {
 
@@ -29,15 +32,16 @@ class NewFile {
  private:
   bool open_nameless(int flags);
   void open_named(int flags);
-  void link_to(const std::string& name);  // Fails with EEXIST rather than replace.
+  bool link_to(const std::string& name);  // False, with EEXIST, rather than replace; errno says why not.
   void move_to_final_name();
+  void replace_final_name();
 
   std::string path_;  // The final one.
   std::string folder_;
   std::string name_;  // The last part of path_.
   UniqueFd folder_fd_;
   UniqueFd fd_;
-  std::string temporary_;  // The name it has in the folder now; "" for none.
+  std::optional<Unfinished> temporary_;  // The name it has in the folder now.
 };
 
 }  // namespace penstock::tools

@@ -47,8 +47,9 @@ constexpr const char* kExamples =
     "Exit code: 0 prepared, 1 failed, 2 wrong usage, 77 if preparing cannot make direct writes possible on this\n"
     "file system. An existing file keeps every byte, must not be open elsewhere, and is never made shorter; who\n"
     "wants to open it meanwhile waits, and preparing stops for him. After a failure it has the size it had, unless\n"
-    "the message tells another, and the holes that were filled by then stay filled. Killed (kill -9) while it\n"
-    "writes zeros, --written may leave an existing file longer than it was, with zeros at its end; call it again.";
+    "the message tells another, and the holes that were filled by then stay filled. Killed while it writes zeros\n"
+    "(kill -9, or Ctrl-C where the disk does not answer within a second), --written may leave an existing file\n"
+    "longer than it was, with zeros at its end; call it again.";
 
 struct PrepareSettings {
   std::string file;
