@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <string_view>
 
 #include "context.h"
 #include "copier.h"
@@ -31,10 +29,11 @@ constexpr const char* kExamples =
     "  penstock cp /data/model.safetensors /scratch/          through the memory of GPU 0\n"
     "  penstock cp model.bin copy.bin --verify --direct       O_DIRECT on both sides, then compared\n"
     "  penstock cp /dev/nvme1n1 disk.img --gpu 1 --force      replaces disk.img when the copy is whole\n"
-    "Exit code: 0 copied (and equal, with --verify), 1 failed and nothing left at DST, 2 wrong usage,\n"
-    "77 if there is no such GPU.\n"
-    "Until it is whole the copy has no name, or .penstock-... and 32 digits in DST's folder where the file system\n"
-    "or NVIDIA's library (PENSTOCK_VENDOR) needs one; only a cp that is killed (kill -9) leaves that behind.";
+    "Exit code: 0 copied (and equal, with --verify), 1 failed, 2 wrong usage, 77 if there is no such GPU.\n"
+    "After a failure DST is what it was, unless the message says that the copy is whole and in place: then its\n"
+    "folder could not be flushed. Until it is whole the copy has no name, or .penstock-... and 32 digits in DST's\n"
+    "folder where the file system or NVIDIA's library (PENSTOCK_VENDOR) needs one, and for the moment in which\n"
+    "--force replaces a file; only a cp that is killed (kill -9) leaves that behind.";
 
 struct CpSettings {
   std::string source;
@@ -120,12 +119,6 @@ void check_unchanged(const OpenFile& source) {
   const auto same = [](const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; };
   if (now.st_size == source.facts.st_size && same(now.st_mtim, source.facts.st_mtim)) return;
   throw Failure(source.path + ": it changed while it was copied; nothing was made of the copy, call it again");
-}
-
-// NVIDIA's library opens files by their names. Unasked it serves only where its kernel module is.
-bool nvidia_library_may_serve() {
-  if (const char* use = std::getenv("PENSTOCK_VENDOR"); use != nullptr) return std::string_view(use) != "off";
-  return access("/proc/driver/nvidia-fs", F_OK) == 0;
 }
 
 CpOutcome copy(const CpSettings& settings, Session& session) {

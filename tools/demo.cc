@@ -226,7 +226,7 @@ void lay_out(const NewFile& file, std::uint64_t size) {
 int run_demo(const DemoSettings& settings) {
   if (settings.size == 0) throw Failure("--size must be above 0", kUsage);
   check_space(settings);
-  NewFile file(settings.folder + "/penstock-demo", 0, true);
+  NewFile file(settings.folder + "/penstock-demo", 0, nvidia_library_may_serve());
   lay_out(file, settings.size);
   Session session = open_session({});
   check_gpu(session.raw(), settings.gpu);

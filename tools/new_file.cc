@@ -6,7 +6,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "failure.h"
 
@@ -27,6 +30,12 @@ std::string unguessable_name() {
 }
 
 }  // namespace
+
+// Unasked it serves only where its kernel module is.
+bool nvidia_library_may_serve() {
+  if (const char* use = std::getenv("PENSTOCK_VENDOR"); use != nullptr) return std::string_view(use) != "off";
+  return access("/proc/driver/nvidia-fs", F_OK) == 0;
+}
 
 NewFile::NewFile(const std::string& path, int flags, bool needs_name) : path_(path) {
   const std::filesystem::path parts(path);
@@ -85,11 +94,15 @@ void NewFile::replace_final_name() {
 
 void NewFile::publish(bool replace) {
   if (fsync(fd_.get()) != 0) fail_errno(path_, "flush the file");
-  const bool is_linked = !temporary_ && !replace && link_to(name_);
+  const bool is_linked = !temporary_ && link_to(name_);
   if (!is_linked && replace) replace_final_name();
   else if (!is_linked && temporary_) move_to_final_name();
   else if (!is_linked) fail_errno(path_, "name the finished file");
-  if (fsync(folder_fd_.get()) != 0 && errno != EINVAL) fail_errno(folder_, "flush the folder");
+  if (fsync(folder_fd_.get()) == 0 || errno == EINVAL) return;
+  throw Failure(
+      fmt::format("{}: it is whole and in place, but a crash of the machine may take its name away: could not flush "
+                  "the folder {}: {}; see the kernel's log",
+                  path_, folder_, std::strerror(errno)));
 }
 
 }  // namespace penstock::tools

@@ -14,6 +14,9 @@
 
 namespace penstock::tools {
 
+// Whether NVIDIA's library, which opens files by their names, may be asked to serve one.
+bool nvidia_library_may_serve();
+
 class NewFile {
  public:
   // flags are added to O_RDWR (O_DIRECT). needs_name: with a name from the start.
@@ -26,7 +29,8 @@ class NewFile {
   const std::string& path() const { return path_; }
 
   // Writes the file down, gives it its name, writes that down. Throws, with nothing changed under the final name, if
-  // there is such a file and it is not to be replaced.
+  // there is such a file and it is not to be replaced, or for whatever else stands in the way. Where only the folder
+  // could not be written down, the file has its name all the same, and what is thrown says so.
   void publish(bool replace);
 
  private:
