@@ -69,6 +69,7 @@ TEST_F(Gdscheck, TellsTheSizeOfTheBarWhereItCanBeSeen) {
            fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const std::pair<const char*, const char*> cases[] = {
       {"0xd0000000 0xd0ffffff 0x40200\n0x4000000000 0x7fffffffff 0x14220c\n0x0 0x0 0x0\n", "262144"},
+      {"0x3000000000 0x3003ffffff 0x14220c\n0x0 0x0 0x0\n0x4000000000 0x7fffffffff 0x14220c\n", "262144"},
       {"0xd0000000 0xd0ffffff 0x40200\n0x0 0x0 0x0\n", "unknown"},
       {"nonsense\n-1 0x\n", "unknown"},
       {"", "unknown"}};

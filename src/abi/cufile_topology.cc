@@ -1,8 +1,6 @@
 // cuFile's calls about the machine: P2P flags, the PCIe topology as a file, the size of a GPU's BAR.
 #include <array>
 #include <atomic>
-#include <cctype>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "abi/cufile_driver.h"
@@ -59,16 +57,6 @@ std::string topology_text(const std::vector<core::PciDevice>& devices) {
   return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// The second line of the device's resources, as "start end flags", is BAR 1.
-std::size_t bar1_kib(const core::Root& root, const std::string& address) {
-  const std::optional<std::string> text = root.read("/sys/bus/pci/devices/" + address + "/resource");
-  const std::size_t line = text ? text->find('\n') : std::string::npos;
-  unsigned long long start = 0;
-  unsigned long long end = 0;
-  if (line == std::string::npos || std::sscanf(text->c_str() + line + 1, "%llx %llx", &start, &end) != 2) return 0;
-  return end > start ? static_cast<std::size_t>((end - start + 1) >> 10) : 0;
-}
-
 }  // namespace
 
 extern "C" {
@@ -102,7 +90,7 @@ CUfileError_t cuFileGetBARSizeInKB(int gpuIndex, size_t* barSize) {
   const core::Result<core::Device*> device = use->devices().device(static_cast<unsigned>(gpuIndex));
   if (!device.ok()) return refuse(CU_FILE_INVALID_VALUE);
   const core::Result<core::Root> root = core::Root::open("/");
-  *barSize = root.ok() ? bar1_kib(*root, (*device)->facts().pci_address) : 0;
+  *barSize = root.ok() ? core::read_pci_bars(*root, (*device)->facts().pci_address)[1] >> 10 : 0;
   return ok();
 }
 

@@ -28,19 +28,6 @@ PciLink read_link(const Root& root, const std::string& directory, const char* wh
   return link;
 }
 
-// Lines "0x<first> 0x<last> 0x<flags>", BAR 0 first.
-void read_bars(const Root& root, const std::string& directory, PciDevice& device) {
-  const std::string text = root.read(directory + "/resource", 4096).value_or(std::string());
-  std::string_view rest = text;
-  for (std::uint64_t& bytes : device.bar_bytes) {
-    const std::vector<std::string_view> words = split(take_until(rest, '\n'), ' ');
-    if (words.size() < 2 || !words[0].starts_with("0x") || !words[1].starts_with("0x")) continue;
-    const auto first = parse_number<std::uint64_t>(words[0].substr(2), 16);
-    const auto last = parse_number<std::uint64_t>(words[1].substr(2), 16);
-    if (first && last && *last > *first) bytes = *last - *first + 1;
-  }
-}
-
 // Whether a bridge's access control (ACS) sends requests, completions or egress traffic between its devices upstream,
 // from the extended part of its configuration space; without privilege the kernel gives the first 64 bytes only.
 Tristate read_acs_redirect(const Root& root, const std::string& directory) {
@@ -92,7 +79,7 @@ PciDevice read_pci_device(const Root& root, const std::string& address) {
   device.iommu_group = parse_number<int>(root.link_name(directory + "/iommu_group")).value_or(-1);
   device.has_peer_memory = root.exists(directory + "/p2pmem");
   device.peer_memory_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, number("p2pmem/size", 0)));
-  read_bars(root, directory, device);
+  device.bar_bytes = read_pci_bars(root, address);
   if (device.is_bridge()) device.redirects_peer_traffic = read_acs_redirect(root, directory);
   read_parents(root, directory, device);
   return device;
@@ -114,6 +101,29 @@ std::string pci_address_in(std::string_view path) {
     if (is_pci_address(component)) found = component;
   }
   return std::string(found);
+}
+
+PciBars read_pci_bars(const Root& root, std::string_view address) {
+  constexpr std::uint64_t kIs64Bit = 0x00100000;  // Linux: IORESOURCE_MEM_64.
+  const std::string directory = "/sys/bus/pci/devices/" + std::string(address);
+  const std::string text = root.read(directory + "/resource", 4096).value_or(std::string());
+  std::string_view rest = text;
+  PciBars bars{};
+  std::size_t bar = 0;
+  // Lines "0x<first> 0x<last> 0x<flags>", one a register.
+  for (std::size_t at = 0; at < kPciBarRegisters; ++at, ++bar) {
+    const std::vector<std::string_view> words = split(take_until(rest, '\n'), ' ');
+    if (words.size() < 2 || !words[0].starts_with("0x") || !words[1].starts_with("0x")) continue;
+    const auto first = parse_number<std::uint64_t>(words[0].substr(2), 16);
+    const auto last = parse_number<std::uint64_t>(words[1].substr(2), 16);
+    if (!first || !last || *last <= *first) continue;
+    bars[bar] = *last - *first + 1;
+    const bool has_flags = words.size() > 2 && words[2].starts_with("0x");
+    if (!has_flags || (parse_number<std::uint64_t>(words[2].substr(2), 16).value_or(0) & kIs64Bit) == 0) continue;
+    (void)take_until(rest, '\n');  // The upper half of its address: no BAR of its own.
+    ++at;
+  }
+  return bars;
 }
 
 std::vector<PciDevice> read_pci_devices(const Root& root) {

@@ -20,6 +20,11 @@ struct PciLink {
   unsigned width = 0;                   // Lanes.
 };
 
+// Sizes, counted as makers count: a BAR that is 64 bits wide takes two of the six registers and is one BAR. So a GPU's
+// memory is BAR 1, whether BAR 0 is 32 bits wide or 64. 0 where there is none, or where unknown.
+constexpr std::size_t kPciBarRegisters = 6;
+using PciBars = std::array<std::uint64_t, kPciBarRegisters>;
+
 struct PciDevice {
   std::string address;  // "0000:17:00.0"
   std::uint16_t vendor = 0;
@@ -32,7 +37,7 @@ struct PciDevice {
   std::vector<std::string> bridges;  // Addresses from the root port down to the parent.
   std::string driver;                // "nvme"; "" where none is bound.
   int iommu_group = -1;
-  std::array<std::uint64_t, 6> bar_bytes{};        // 0 where there is none, or where unknown.
+  PciBars bar_bytes{};
   Tristate redirects_peer_traffic = Tristate::no;  // Of a bridge: ACS. Its registers are for root alone to read.
   bool has_peer_memory = false;                    // A p2pmem directory: a driver gave the kernel device pages.
   std::uint64_t peer_memory_bytes = 0;
@@ -47,6 +52,7 @@ struct PciDevice {
 
 constexpr std::size_t kPciDevicesMax = 4096;
 std::vector<PciDevice> read_pci_devices(const Root& root);
+PciBars read_pci_bars(const Root& root, std::string_view address);
 
 // "0000:17:00.0", also with the longer domains of VMD and Hyper-V.
 bool is_pci_address(std::string_view text);

@@ -43,6 +43,32 @@ TEST(PciDeviceTest, AGpuIsReadWithItsPlace) {
   EXPECT_FALSE(gpu.has_peer_memory);
 }
 
+TEST(PciDeviceTest, ABarOf64BitsIsOneBarWhateverRegistersItTakes) {
+  constexpr std::uint64_t kMemory = std::uint64_t{256} << 30;
+  const std::string none = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
+  const std::string memory = "0x0000380000000000 0x0000383fffffffff 0x000000000014220c\n" + none;
+  const std::string window = "0x0000384002000000 0x0000384003ffffff 0x000000000014220c\n" + none;
+  const std::pair<std::string, std::uint64_t> firsts[] = {
+      {"0x00000000d0000000 0x00000000d0ffffff 0x0000000000040200\n", 16 << 20},
+      {"0x0000385000000000 0x0000385003ffffff 0x000000000014220c\n" + none, 64 << 20}};
+  for (const auto& [first, bytes] : firsts) {
+    TestTree tree;
+    tree.put("/sys/bus/pci/devices/0000:01:00.0/resource", first + memory + window + none + none);
+
+    const PciBars bars = read_pci_bars(tree.root(), "0000:01:00.0");
+
+    EXPECT_EQ(bars, (PciBars{bytes, kMemory, 32 << 20, 0, 0, 0})) << first;
+  }
+}
+
+TEST(PciDeviceTest, ABarsSizeIsReadWhereItsFlagsAreNot) {
+  TestTree tree;
+  tree.put("/sys/bus/pci/devices/0000:01:00.0/resource", "0x1000 0x1fff\n0x0 0xffff 0xnothing\n0x0 0x1ff 0x100200\n");
+
+  EXPECT_EQ(read_pci_bars(tree.root(), "0000:01:00.0"), (PciBars{4096, 65536, 512, 0, 0, 0}));
+  EXPECT_EQ(read_pci_bars(tree.root(), "0000:02:00.0"), PciBars{});
+}
+
 TEST(PciDeviceTest, DevicesUnderOneSwitchAreCloserThanOthers) {
   const auto devices = read_pci_devices(captured_machine("dgx-h100"));
   const PciDevice& gpu = find(devices, "0000:19:00.0");
