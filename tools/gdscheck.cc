@@ -72,7 +72,7 @@ GdsPlatform read_platform(const std::string& directory) {
   platform.machine = read_machine(root, directory);
   platform.paths = report_paths(platform.machine);
   if (directory.empty()) {
-    platform.loaded = core::load_settings(core::process_environment);
+    platform.loaded = core::load_process_settings();
     platform.variables = variables_of_process();
     platform.cuda_version = CudaDriver::version().value_or(0);
   } else if (const auto text = root.read(core::kDefaultSettingsFile, core::kSettingsFileBytesMax)) {

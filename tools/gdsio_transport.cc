@@ -82,7 +82,7 @@ void require_cufile(CUfileError_t error, const std::string& subject, const char*
 void open_cufile_driver() {
   const CUfileError_t opened = cuFileDriverOpen();
   if (opened.err == CU_FILE_SUCCESS) return;
-  const core::LoadedSettings loaded = core::load_settings(core::process_environment);
+  const core::LoadedSettings loaded = core::load_process_settings();
   for (const core::Note& note : loaded.notes) {
     if (loaded.must_refuse && note.severity == core::Severity::error) throw Failure(core::describe(note));
   }

@@ -72,7 +72,7 @@ Status CufileDriver::open_session_locked() {
 }
 
 Status CufileDriver::try_open_session_locked() {
-  const LoadedSettings loaded = load_settings(process_environment, staged_);
+  const LoadedSettings loaded = load_process_settings(staged_);
   {
     const std::lock_guard lock(settings_mutex_);
     settings_ = loaded.settings;
@@ -80,9 +80,10 @@ Status CufileDriver::try_open_session_locked() {
   }
   open_log(loaded);
   if (loaded.must_refuse) {
-    return failure(Code::bad_setting,
-                   "understand cuFile's configuration (the file that CUFILE_ENV_PATH_JSON names, or a CUFILE_ "
-                   "variable; cufile.log tells the line)");
+    return failure(
+        Code::bad_setting,
+        "understand cuFile's configuration (the file that CUFILE_ENV_PATH_JSON names, /etc/cufile.json, or a "
+        "CUFILE_ variable; cufile.log and 'penstock check' tell the line)");
   }
   const Result<Config> config = config_from(loaded.settings, process_environment);
   if (!config.ok()) return config.status();
@@ -173,14 +174,14 @@ std::int64_t CufileDriver::number(Setting setting) {
 
 Settings CufileDriver::settings_to_come() {
   const std::lock_guard lock(mutex_);
-  return use_count_ > 0 ? settings() : load_settings(process_environment, staged_).settings;
+  return use_count_ > 0 ? settings() : load_process_settings(staged_).settings;
 }
 
 Value CufileDriver::parameter(Setting setting) {
   const std::lock_guard lock(mutex_);
   if (use_count_ > 0) return settings().value(setting);
   if (const StagedValue* staged = find(staged_, setting)) return staged->value;
-  return load_settings(process_environment).settings.value(setting);
+  return load_process_settings().settings.value(setting);
 }
 
 bool CufileDriver::stage_parameters(const Staged& values) {

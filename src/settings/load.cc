@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/unique_fd.h"
+#include "settings/names.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
@@ -77,10 +78,11 @@ FileText read_file(const std::string& name) {
   return file;
 }
 
+// It may forbid something, so it is not passed over.
 LoadedSettings unreadable(const std::string& name, const std::string& fault, bool named_by_user) {
   LoadedSettings loaded;
-  loaded.must_refuse = named_by_user;
-  const std::string remedy = named_by_user ? std::string("; correct or unset ") + kFileVariable : "; the defaults hold";
+  loaded.must_refuse = true;
+  const std::string remedy = named_by_user ? std::string("; correct or unset ") + kFileVariable : "; correct it";
   loaded.notes.push_back({Severity::error, name, 0, "", fault + remedy});
   return loaded;
 }
@@ -128,6 +130,34 @@ void apply_environment(LoadedSettings& loaded, Environment environment) {
     if (said(environment, variable) == nullptr || loaded.notes.size() >= kNotesMax) continue;
     loaded.notes.push_back(
         {Severity::idle, variable, 0, "", "has no effect: there is neither RDMA nor a list of known file systems"});
+  }
+}
+
+bool is_variable_of_ours(std::string_view name) {
+  return name == kFileVariable ||
+         std::any_of(std::begin(kSettingRows), std::end(kSettingRows),
+                     [&](auto& row) { return name == row.variable; }) ||
+         std::find(std::begin(kIdleVariables), std::end(kIdleVariables), name) != std::end(kIdleVariables);
+}
+
+// A name with a slip in it says nothing to anybody.
+void report_unknown_variables(LoadedSettings& loaded, const char* const* variables) {
+  constexpr std::string_view kPrefix = "CUFILE_";
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    const std::string_view text(*variables);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with(kPrefix) || is_variable_of_ours(name)) continue;
+    const bool names_file =
+        is_near(name.substr(kPrefix.size()), std::string_view(kFileVariable).substr(kPrefix.size()));
+    const std::optional<Setting> near = names_file ? std::nullopt : variable_near(name);
+    const bool forbids = names_file || (near && near->row().forbids);
+    std::string sentence = "is no variable of cuFile's";
+    if (names_file || near) {
+      sentence += std::string("; did you mean ") + (names_file ? kFileVariable : near->row().variable) + "?";
+    }
+    loaded.must_refuse |= forbids;
+    if (loaded.notes.size() >= kNotesMax) continue;
+    loaded.notes.push_back({forbids ? Severity::error : Severity::note, std::string(name), 0, "", std::move(sentence)});
   }
 }
 
@@ -185,13 +215,19 @@ std::string log_path(const Settings& settings) {
   return (directory.empty() ? "" : directory + "/") + "cufile.log";
 }
 
-LoadedSettings load_settings(Environment environment, const Staged& staged, const char* default_file) {
+LoadedSettings load_settings(Environment environment, const Staged& staged, const char* default_file,
+                             const char* const* variables) {
   LoadedSettings loaded = load_file(environment, default_file);
   apply_environment(loaded, environment);
+  report_unknown_variables(loaded, variables);
   apply_calls(loaded, staged);
   report_idle(loaded);
   report_log(loaded);
   return loaded;
+}
+
+LoadedSettings load_process_settings(const Staged& staged) {
+  return load_settings(process_environment, staged, kDefaultSettingsFile, process_variables());
 }
 
 }  // namespace penstock::core

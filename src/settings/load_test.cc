@@ -114,15 +114,41 @@ TEST_F(LoadTest, AFileThatTheUserNamesMustBeThereAndBeReadable) {
   }
 }
 
-TEST_F(LoadTest, ABrokenDefaultFileIsReportedAndTheDefaultsHold) {
+// Nobody knows whether it forbade the way through host memory.
+TEST_F(LoadTest, ADefaultFileThatCannotBeReadOrIsNoJsonKeepsTheDriverClosed) {
   write("cufile.json", R"({"properties": {"io_batchsize": 7}, oops)");
 
-  const LoadedSettings loaded = load();
+  const LoadedSettings broken = load();
 
-  EXPECT_FALSE(loaded.must_refuse);
-  ASSERT_EQ(loaded.notes.size(), 1u);
-  EXPECT_EQ(loaded.notes[0].line, 1);
-  EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 128);
+  EXPECT_TRUE(broken.must_refuse);
+  ASSERT_EQ(broken.notes.size(), 1u);
+  EXPECT_EQ(broken.notes[0].line, 1);
+  EXPECT_EQ(broken.settings.number("properties.io_batchsize"), 128);
+  std::filesystem::remove(directory_ + "/cufile.json");
+  std::filesystem::create_directory(directory_ + "/cufile.json");
+  EXPECT_TRUE(load().must_refuse);
+}
+
+TEST_F(LoadTest, AVariableThatIsNoneOfCufilesIsToldAndClosesTheDriverWhereItIsNearlyAProhibition) {
+  const auto load_with = [&](const char* entry) {
+    const char* const entries[] = {"PATH=/bin", entry, nullptr};
+    return load_settings(test_environment, {}, (directory_ + "/cufile.json").c_str(), entries);
+  };
+  for (const auto& [entry, meant] : {std::pair("CUFILE_ALLOW_COMPAT_MOD=false", "CUFILE_ALLOW_COMPAT_MODE"),
+                                     {"CUFILE_FORCE_COMPAT=1", "CUFILE_FORCE_COMPAT_MODE"},
+                                     {"CUFILE_ENV_PATH_JASON=/x", "CUFILE_ENV_PATH_JSON"}}) {
+    const LoadedSettings loaded = load_with(entry);
+    EXPECT_TRUE(loaded.must_refuse) << entry;
+    ASSERT_EQ(loaded.notes.size(), 1u) << entry;
+    EXPECT_EQ(loaded.notes[0].severity, Severity::error) << entry;
+    EXPECT_EQ(loaded.notes[0].sentence, std::string("is no variable of cuFile's; did you mean ") + meant + "?");
+  }
+  const LoadedSettings other = load_with("CUFILE_LIBRARY_DIR=/x");
+  EXPECT_FALSE(other.must_refuse);
+  EXPECT_EQ(other.notes.size(), 1u);
+  for (const char* entry : {"CUFILE_ALLOW_COMPAT_MODE=true", "CUFILE_IB_SL=1", "CUFILE_ENV_PATH_JSON=x", "CUDA=1"}) {
+    EXPECT_TRUE(load_with(entry).notes.empty()) << entry;
+  }
 }
 
 TEST_F(LoadTest, AVariableThatMakesNoSenseIsAnErrorUnlessItIsAboutTheLog) {

@@ -3,7 +3,10 @@
 //
 // Precedence: call over environment over file over default. A value that cannot be understood, in a file or variable
 // that the user named, or is out of range there, is an error, and the driver does not open; in /etc/cufile.json it is
-// reported and the default holds. A call's number out of range, an unknown key and a key given twice are reported.
+// reported and the default holds. Not so what may forbid something (SettingRow::forbids): a file that cannot be read, a
+// key that is misspelt, has no sense or is contradicted keeps the driver closed in either place. A known key in another
+// section than its own is taken as meant. It is reported, like a call's number out of range, an unknown key and a key
+// given twice.
 //
 // To list a configuration as gdscheck does:
 //   const LoadedSettings loaded = load_settings(process_environment);
@@ -99,11 +102,12 @@ struct LoadedSettings {
   std::vector<Note> notes;
   std::string file;  // The one that was read; "" where there was none.
 
-  bool must_refuse = false;  // An error in a place that the user named: the driver must not open.
+  bool must_refuse = false;  // An error in a place that the user named, or in what may forbid something: the driver
+                             // must not open.
 };
 
 // The text of a cufile.json over the defaults. No input crashes it. Where the text is no JSON, or a served key has
-// another type than it should, there is an error among the notes and must_refuse is `named_by_user`.
+// another type than it should, there is an error among the notes.
 LoadedSettings parse_settings(std::string_view text, std::string_view file_name, bool named_by_user);
 
 // Of the log, as the settings name it.
@@ -112,8 +116,10 @@ std::string log_path(const Settings& settings);
 constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
 constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 
-// File, environment and calls together.
+// File, environment and calls together. `variables` are all that there are, as "NAME=VALUE" with a null at the end:
+// those that begin with CUFILE_ and mean nothing are told; null for none to look through.
 LoadedSettings load_settings(Environment environment, const Staged& staged = {},
-                             const char* default_file = kDefaultSettingsFile);
+                             const char* default_file = kDefaultSettingsFile, const char* const* variables = nullptr);
+LoadedSettings load_process_settings(const Staged& staged = {});
 
 }  // namespace penstock::core

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
+#include "settings/names.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
@@ -43,38 +44,11 @@ std::string shown(std::string_view text) {
   return printable(text.substr(0, kShownMax)) + (text.size() > kShownMax ? "..." : "");
 }
 
-bool has_word(std::string_view words, std::string_view wanted) {
-  while (!words.empty()) {
-    const std::size_t end = std::min(words.find(' '), words.size());
-    if (words.substr(0, end) == wanted) return true;
-    words.remove_prefix(std::min(end + 1, words.size()));
-  }
-  return false;
-}
-
-// Sections that tell calls from files are no part of a file.
-bool is_in_files(const SettingRow& row) { return !row.key.starts_with("call."); }
-
-std::optional<Setting> setting_named(std::string_view name) {
-  for (std::size_t i = 0; i < kSettingCount; ++i) {
-    const SettingRow& row = kSettingRows[i];
-    if (is_in_files(row) && (row.key == name || has_word(row.aliases, name))) return Setting::at(i);
-  }
-  return std::nullopt;
-}
-
-bool starts_a_word(std::string_view words, std::string_view prefix) {
-  for (std::size_t at = words.find(prefix); at != std::string_view::npos; at = words.find(prefix, at + 1)) {
-    if (at == 0 || words[at - 1] == ' ') return true;
-  }
-  return false;
-}
-
-bool is_section(const std::string& name) {
-  const std::string prefix = name + ".";
-  return std::any_of(std::begin(kSettingRows), std::end(kSettingRows), [&](const SettingRow& row) {
-    return is_in_files(row) && (row.key.starts_with(prefix) || starts_a_word(row.aliases, prefix));
-  });
+// "allow_compat_mode" (section "properties")
+std::string quoted(Setting setting) {
+  const std::string key(setting.key());
+  const std::size_t dot = key.rfind('.');
+  return "\"" + key.substr(dot + 1) + "\" (section \"" + key.substr(0, dot) + "\")";
 }
 
 // Takes the parser's events. A false answer ends the parsing.
@@ -114,11 +88,14 @@ class Taker {
     } else if (depth_ == 1) {
       return true;  // The file's own.
     } else if (is_section(full_name())) {
-      section_ends_.push_back(section_.size());
-      section_ = full_name();
-    } else {
-      if (const auto setting = named()) assign(*setting, Value(std::string("(a table)")));
+      enter();
+    } else if (const auto known = named()) {
+      assign(*known, std::nullopt);
       passing_over_ = 1;
+    } else {
+      // Whoever misspelt a section meant what is in it.
+      ++unknown_levels_;
+      enter();
     }
     return true;
   }
@@ -129,6 +106,7 @@ class Taker {
     } else if (!section_ends_.empty()) {
       section_.resize(section_ends_.back());
       section_ends_.pop_back();
+      if (unknown_levels_ > 0) --unknown_levels_;
     }
     return true;
   }
@@ -154,7 +132,7 @@ class Taker {
       return true;
     }
     in_list_ = false;
-    if (const auto setting = named()) assign(*setting, list_fits_ ? list_value(setting->row().kind) : std::nullopt);
+    if (const auto known = named()) assign(*known, list_fits_ ? list_value(known->setting.row().kind) : std::nullopt);
     return true;
   }
   template <typename Error>
@@ -166,29 +144,52 @@ class Taker {
  private:
   std::string full_name() const { return section_.empty() ? name_ : section_ + "." + name_; }
 
+  void enter() {
+    section_ends_.push_back(section_.size());
+    section_ = full_name();
+  }
+
   void report(Severity severity, std::string sentence, std::string key) {
-    if (severity == Severity::error) loaded_.must_refuse = named_by_user_;
+    if (severity == Severity::error && named_by_user_) loaded_.must_refuse = true;
     if (loaded_.notes.size() < kNotesMax) {
       loaded_.notes.push_back({severity, file_name_, line_, std::move(key), std::move(sentence)});
     }
   }
 
+  // What may have forbidden something must be understood wherever the file lies.
+  void refuse(std::string sentence, std::string key) {
+    loaded_.must_refuse = true;
+    report(Severity::error, std::move(sentence), std::move(key));
+  }
+
   // The text as a whole is of no use.
   bool refuse_text(std::string sentence) {
     loaded_.settings = Settings();
-    report(Severity::error, std::move(sentence) + (named_by_user_ ? "" : "; the defaults hold"), "");
+    refuse(std::move(sentence), "");
     return false;
   }
 
   bool deeper() { return ++depth_ <= kNestingMax || refuse_text("nested too deeply"); }
 
-  std::optional<Setting> named() {
+  std::optional<NamedSetting> named() {
     const std::string name = full_name();
-    const std::optional<Setting> setting = setting_named(name);
-    if (setting) return setting;
-    if (is_section(name)) report(Severity::error, "must be a section: { ... }", name);
-    else report(Severity::note, "is no key of cuFile's configuration", shown(name));
-    return std::nullopt;
+    const std::optional<NamedSetting> known = setting_named(name);
+    if (!known && is_section(name)) refuse("must be a section: { ... }", name);
+    else if (!known) report_unknown(name);
+    else if (known->standing == Standing::misplaced) {
+      report(Severity::note, "is taken as " + std::string(known->setting.key()) + ", which is its place", shown(name));
+    }
+    return known;
+  }
+
+  void report_unknown(const std::string& name) {
+    // A section was reported as a whole.
+    const bool is_told = unknown_levels_ == 0 && loaded_.notes.size() < kNotesMax;
+    const std::optional<Setting> near = is_told ? setting_near(name) : prohibition_near(name);
+    std::string sentence = "is no key of cuFile's configuration";
+    if (near) sentence += "; did you mean " + quoted(*near) + "?";
+    if (near && near->row().forbids) refuse(std::move(sentence), shown(name));
+    else if (is_told) report(Severity::note, std::move(sentence), shown(name));
   }
 
   bool take(std::optional<Value> value) {
@@ -199,7 +200,7 @@ class Taker {
       else list_fits_ = false;
       return true;
     }
-    if (const auto setting = named()) assign(*setting, std::move(value));
+    if (const auto known = named()) assign(*known, std::move(value));
     return true;
   }
 
@@ -227,26 +228,31 @@ class Taker {
     return value;
   }
 
-  void assign(Setting setting, std::optional<Value> value) {
-    const SettingRow& row = setting.row();
+  void assign(const NamedSetting& named, std::optional<Value> value) {
+    const SettingRow& row = named.setting.row();
     const std::string key(row.key);
-    int& earlier = lines_[setting.index()];
-    bool& has_own_name = own_names_[setting.index()];
-    const bool is_own_name = full_name() == row.key;
-    if (earlier != 0 && has_own_name && !is_own_name) {
-      return report(Severity::note, "is an older name of " + key + ", which is given too and counts", full_name());
-    }
-    has_own_name = is_own_name;
-    if (earlier != 0) {
-      report(Severity::note, "is given twice, in line " + std::to_string(earlier) + " too: the later one counts", key);
-    }
-    earlier = line_;
     value = fitted(row, std::move(value));
-    if (!value) return report(fault_severity(setting), kind_fault(row), key);
-    if (std::string fault = range_fault(row, *value); !fault.empty()) {
-      return report(fault_severity(setting), std::move(fault), key);
+    std::string fault = value ? range_fault(row, *value) : kind_fault(row);
+    Given& earlier = given_[named.setting.index()];
+    if (row.forbids && fault.empty() && earlier.line != 0 && *value != loaded_.settings.value(named.setting)) {
+      fault = "contradicts line " + std::to_string(earlier.line) + "; say it once";
     }
-    loaded_.settings.set(setting, std::move(*value), named_by_user_ ? Origin::file : Origin::installed);
+    if (row.forbids && !fault.empty()) return refuse(std::move(fault), key);
+    if (earlier.line != 0 && named.standing < earlier.standing) {
+      const char* what = named.standing == Standing::older ? "is an older name of " : "is not the place of ";
+      return report(Severity::note, what + key + ", which is given too and counts", shown(full_name()));
+    }
+    if (earlier.line != 0) {
+      report(Severity::note,
+             "is given twice, in line " + std::to_string(earlier.line) +
+                 " too: " + (named.standing > earlier.standing ? "this one counts" : "the later one counts"),
+             key);
+    }
+    earlier = {line_, named.standing};
+    // In another section it may be another thing's, whose name is the same.
+    const Severity severity = named.standing == Standing::misplaced ? Severity::note : fault_severity(named.setting);
+    if (!fault.empty()) return report(severity, std::move(fault), key);
+    loaded_.settings.set(named.setting, std::move(*value), named_by_user_ ? Origin::file : Origin::installed);
   }
 
   LoadedSettings& loaded_;
@@ -262,8 +268,12 @@ class Taker {
   bool in_list_ = false;
   bool list_fits_ = true;
   std::vector<Value> list_;
-  std::array<int, kSettingCount> lines_{};       // Where each key was given; 0: nowhere.
-  std::array<bool, kSettingCount> own_names_{};  // Whether under its own name.
+  std::size_t unknown_levels_ = 0;  // Sections around it that the table has none of.
+  struct Given {
+    int line = 0;  // 0: nowhere.
+    Standing standing = Standing::own;
+  };
+  std::array<Given, kSettingCount> given_{};
 };
 
 }  // namespace

@@ -100,7 +100,7 @@ TEST(SettingsFileTest, OlderNamesAndSectionsAreUnderstood) {
 TEST(SettingsFileTest, UnknownAndRepeatedKeysAreNotedWithTheirLines) {
   const LoadedSettings loaded = parse(
       "{\n"
-      "\"propertees\": {\"allow_compat_mode\": false},\n"
+      "\"propertees\": {\"depth\": false},\n"
       "\"properties\": {\n"
       "  \"io_batchsize\": 16, \"io_depth\": [1, {}],\n"
       "  \"io_batchsize\": 32},\n"
@@ -124,19 +124,9 @@ TEST(SettingsFileTest, WhatANoteShowsOfTheFileCannotMoveATerminalsCursor) {
 }
 
 TEST(SettingsFileTest, AValueThatCannotBeUnderstoodIsAnErrorWhereTheUserNamedTheFile) {
-  const char* const broken[] = {R"({"properties": {"allow_compat_mode": "no"}})",
-                                R"({"properties": {"allow_compat_mode": 0}})",
-                                R"({"properties": {"allow_compat_mode": null}})",
-                                R"({"properties": {"allow_compat_mode": [false]}})",
-                                R"({"properties": {"allow_compat_mode": {}}})",
-                                R"({"denylist": {"mounts": "/data"}})",
-                                R"({"denylist": {"mounts": ["/data", 1]}})",
-                                R"({"denylist": {"mounts": ["/data\u0000x"]}})",
-                                R"({"denylist": ["/data"]})",
-                                R"({"properties": true})",
-                                R"({"execution": {"max_io_threads": 1.5}})",
-                                R"({"execution": {"max_io_threads": 99999999999999999999}})"};
-  for (const char* text : broken) {
+  for (const char* text :
+       {R"({"execution": {"max_io_threads": 1.5}})", R"({"execution": {"max_io_threads": 99999999999999999999}})",
+        R"({"execution": {"parallel_io": "no"}})", R"({"properties": {"io_batchsize": null}})"}) {
     const LoadedSettings named = parse(text, true);
     const LoadedSettings unnamed = parse(text, false);
 
@@ -144,19 +134,133 @@ TEST(SettingsFileTest, AValueThatCannotBeUnderstoodIsAnErrorWhereTheUserNamedThe
     EXPECT_FALSE(unnamed.must_refuse) << text;
     ASSERT_EQ(unnamed.notes.size(), 1u) << text;
     EXPECT_EQ(unnamed.notes[0].severity, Severity::error) << text;
-    EXPECT_TRUE(unnamed.settings.is_on("properties.allow_compat_mode")) << text;
     EXPECT_EQ(unnamed.settings.number("execution.max_io_threads"), 4) << text;
   }
 }
 
+// ---- What may forbid something -------------------------------------------------------------------------------------
+
+// One error, and the driver stays closed wherever the file lies.
+void expect_refusal(const std::string& text, const std::string& sentence) {
+  for (const bool named_by_user : {true, false}) {
+    const LoadedSettings loaded = parse(text, named_by_user);
+    EXPECT_TRUE(loaded.must_refuse) << text;
+    EXPECT_NE(notes_of(loaded, "").find(sentence), std::string::npos) << text << "\n" << notes_of(loaded, "");
+    EXPECT_EQ(std::count_if(loaded.notes.begin(), loaded.notes.end(),
+                            [](const Note& note) { return note.severity == Severity::error; }),
+              1)
+        << text;
+  }
+}
+
+TEST(SettingsFileTest, AProhibitionThatCannotBeUnderstoodKeepsTheDriverClosedWhereverTheFileLies) {
+  const char* const broken[] = {R"({"properties": {"allow_compat_mode": "no"}})",
+                                R"({"properties": {"allow_compat_mode": 0}})",
+                                R"({"properties": {"allow_compat_mode": null}})",
+                                R"({"properties": {"allow_compat_mode": [false]}})",
+                                R"({"properties": {"allow_compat_mode": {}}})",
+                                R"({"execution": {"allow_compat_mode": "no"}})",
+                                R"({"denylist": {"mounts": "/data"}})",
+                                R"({"denylist": {"mounts": ["/data", 1]}})",
+                                R"({"denylist": {"mounts": ["/data\u0000x"]}})",
+                                R"({"denylist": ["/data"]})",
+                                R"({"properties": true})"};
+  for (const char* text : broken) expect_refusal(text, " must be ");
+}
+
+TEST(SettingsFileTest, AKeyInTheWrongSectionIsTakenAsMeantAndToldWithItsPlace) {
+  for (const char* text : {R"({"execution": {"allow_compat_mode": false}})", R"({"allow_compat_mode": false})",
+                           R"({"propertees": {"allow_compat_mode": false, "depth": 1}})",
+                           R"({"properties": {"compat": {"use_compat_mode": false}}})",
+                           R"({"fs": {"nfs": {"allow_compat_mode": false}}})"}) {
+    const LoadedSettings loaded = parse(text);
+
+    EXPECT_FALSE(loaded.must_refuse) << text;
+    EXPECT_FALSE(loaded.settings.is_on("properties.allow_compat_mode")) << text;
+    EXPECT_NE(notes_of(loaded, "").find("is taken as properties.allow_compat_mode, which is its place"),
+              std::string::npos)
+        << text << "\n"
+        << notes_of(loaded, "");
+  }
+}
+
+TEST(SettingsFileTest, ANameThatSeveralSectionsHaveOrThatIsOneWordIsNotTakenFromAnother) {
+  const LoadedSettings loaded = parse(R"({"execution": {"use_pci_p2pdma": true, "level": "INFO"},
+                                          "network": {"devices": ["mlx5_0"]}})");
+
+  EXPECT_FALSE(loaded.must_refuse);
+  EXPECT_EQ(loaded.notes.size(), 3u) << notes_of(loaded, "");
+  EXPECT_EQ(loaded.settings.texts("denylist.devices"), Texts{});
+  EXPECT_EQ(loaded.settings.text("logging.level"), "ERROR");
+}
+
+// The number of bytes that some advice gives for the entries of a batch.
+TEST(SettingsFileTest, AMisplacedNumberThatMakesNoSenseIsANoteAndWhatStandsBesideItHolds) {
+  const LoadedSettings loaded = parse(R"({"execution": {"max_batch_io_size": 131072, "allow_compat_mode": false}})");
+
+  EXPECT_FALSE(loaded.must_refuse);
+  EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 128);
+  EXPECT_FALSE(loaded.settings.is_on("properties.allow_compat_mode"));
+}
+
+TEST(SettingsFileTest, AMisspeltProhibitionIsAnErrorThatNamesTheKey) {
+  for (const char* name : {"allow_compat_mod", "allow-compat-mode", "allowCompatMode", "ALLOW_COMPAT_MODE",
+                           "alow_compat_mode", "_allow_compat_mode", "allow_compatibility_mode", "compat_mode"}) {
+    const std::string key = "{\"" + std::string(name) + "\": false}";
+    expect_refusal("{\"properties\": " + key + "}", "did you mean \"allow_compat_mode\" (section \"properties\")?");
+    expect_refusal("{\"execution\": " + key + "}", "did you mean \"allow_compat_mode\"");
+    expect_refusal("{\"propertees\": {\"more\": " + key + "}}", "did you mean \"allow_compat_mode\"");
+    expect_refusal(key, "did you mean \"allow_compat_mode\"");
+  }
+  expect_refusal(R"({"properties": {"force_compatmode": true}})", "did you mean \"force_compat_mode\"");
+  expect_refusal(R"({"properties": {"allow_sys_memory": false}})", "did you mean \"allow_system_memory\"");
+  expect_refusal(R"({"denylist": {"mount": ["/data"]}})", "did you mean \"mounts\" (section \"denylist\")?");
+  expect_refusal(R"({"denylst": {"mounts": ["/data"]}})", "did you mean \"mounts\" (section \"denylist\")?");
+  expect_refusal(R"({"blocklist": {"filesystems": ["nfs"]}})", "did you mean \"filesystems\"");
+}
+
+TEST(SettingsFileTest, AMisspeltKeyThatForbidsNothingIsANoteThatNamesIt) {
+  const LoadedSettings loaded = parse(R"({"properties": {"max_device_cache_size": 134217728}})");
+
+  EXPECT_FALSE(loaded.must_refuse);
+  EXPECT_EQ(notes_of(loaded, ""),
+            "1 note is no key of cuFile's configuration; did you mean \"max_device_cache_size_kb\" (section "
+            "\"properties\")?\n");
+}
+
+TEST(SettingsFileTest, AProhibitionThatIsContradictedIsAnErrorInWhateverOrder) {
+  for (const char* text : {R"({"properties": {"allow_compat_mode": false}, "execution": {"allow_compat_mode": true}})",
+                           R"({"execution": {"allow_compat_mode": true}, "properties": {"allow_compat_mode": false}})",
+                           R"({"properties": {"allow_compat_mode": true, "use_compat_mode": false}})",
+                           R"({"properties": {"allow_compat_mode": false, "allow_compat_mode": true}})",
+                           R"({"denylist": {"mounts": ["/data"]}, "blacklist": {"mounts": []}})"}) {
+    expect_refusal(text, "contradicts line 1; say it once");
+  }
+}
+
+TEST(SettingsFileTest, OfAKeyInItsOwnSectionAndInAnotherItsOwnCounts) {
+  for (const char* text : {R"({"properties": {"io_batchsize": 16}, "execution": {"io_batchsize": 32}})",
+                           R"({"execution": {"io_batchsize": 32}, "properties": {"io_batchsize": 16}})"}) {
+    const LoadedSettings loaded = parse(text);
+    EXPECT_FALSE(loaded.must_refuse) << text;
+    EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 16) << text;
+    EXPECT_EQ(loaded.notes.size(), 2u) << notes_of(loaded, "");
+  }
+  const LoadedSettings same =
+      parse(R"({"properties": {"allow_compat_mode": false}, "execution": {"allow_compat_mode": false}})");
+  EXPECT_FALSE(same.must_refuse);
+  EXPECT_FALSE(same.settings.is_on("properties.allow_compat_mode"));
+}
+
 TEST(SettingsFileTest, WhatProtectsNothingIsANoteAndTheDefaultHolds) {
   const LoadedSettings loaded = parse(R"({
-    "logging": {"level": "LOUD"},
+    "logging": {"level": "LOUD", "dir": {"is": "a table"}},
     "properties": {"use_poll_mode": "yes", "poll_mode_max_size_kb": 6, "io_priority": "urgent"}
   })");
 
   EXPECT_FALSE(loaded.must_refuse);
-  EXPECT_EQ(loaded.notes.size(), 4u);
+  EXPECT_EQ(loaded.notes.size(), 5u);
+  EXPECT_EQ(loaded.settings.text("logging.dir"), "");
   EXPECT_EQ(loaded.settings.text("logging.level"), "ERROR");
   EXPECT_EQ(loaded.settings.number("properties.poll_mode_max_size_kb"), 4);
   EXPECT_EQ(notes_of(loaded, "properties.poll_mode_max_size_kb"), "3 note 6 is no multiple of 4\n");

@@ -28,11 +28,16 @@ struct SettingRow {
   std::string_view aliases = "";  // Older keys for the same, with blanks between.
   std::string_view printed = "";  // What NVIDIA's gdscheck calls it, where that differs from `key`.
   int parameter = -1;             // The enumerator of cufile.h, of the type that the kind tells.
+  // It can forbid something: a fallback through host memory, a direct path that lost data, a place, host memory, the
+  // page cache. Passed over or misread, it would let happen what the user forbade, and nobody would hear of it. So one
+  // that is misspelt or has no sense keeps the driver closed, in /etc/cufile.json as well.
+  bool forbids = false;
 };
 
 namespace idle {
 constexpr std::string_view kNoRdma = "there is no RDMA in this version";
-constexpr std::string_view kNoNvidiaFs = "nvidia-fs is not used";
+constexpr std::string_view kNoNvidiaFs =
+    "nvidia-fs is used through NVIDIA's library alone (path vendor), which reads this key itself";
 constexpr std::string_view kNoGpuCache = "no GPU memory is taken for staging";
 constexpr std::string_view kOneRing =
     "PENSTOCK_RING_MIB bounds the pinned host memory of each GPU, "
@@ -40,7 +45,8 @@ constexpr std::string_view kOneRing =
 constexpr std::string_view kNoPolling = "completions are waited for, never polled";
 constexpr std::string_view kNoP2pdma =
     "memory that a program allocated itself cannot be offered to storage; docs/direct.md tells what can";
-constexpr std::string_view kNoTopology = "this version has no path that a PCIe topology would choose";
+constexpr std::string_view kNoTopology =
+    "no path is chosen by a table of the PCIe topology: obstacles and a self-test decide for each pair";
 constexpr std::string_view kNoMarks = "nothing is marked for NVTX; NVIDIA deprecated the key";
 }  // namespace idle
 
@@ -98,21 +104,23 @@ constexpr SettingRow kSettingRows[] = {
      .idle = idle::kNoPolling, .low = 4, .high = 18014398509481980, .unit = 4, .parameter = 10},
     {.key = "properties.allow_compat_mode", .kind = SettingKind::boolean, .initial = "true",
      .variable = "CUFILE_ALLOW_COMPAT_MODE", .aliases = "properties.use_compat_mode",
-     .printed = "properties.use_compat_mode", .parameter = 1},
+     .printed = "properties.use_compat_mode", .parameter = 1, .forbids = true},
     {.key = "properties.force_compat_mode", .kind = SettingKind::boolean, .initial = "false",
-     .variable = "CUFILE_FORCE_COMPAT_MODE", .parameter = 2},
+     .variable = "CUFILE_FORCE_COMPAT_MODE", .parameter = 2, .forbids = true},
     {.key = "properties.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma,
      .variable = "CUFILE_USE_PCIP2PDMA", .parameter = 7},
     {.key = "properties.gds_rdma_write_support", .kind = SettingKind::boolean, .initial = "true",
      .idle = idle::kNoRdma},
-    {.key = "properties.force_odirect_mode", .kind = SettingKind::boolean, .initial = "false", .parameter = 9},
+    {.key = "properties.force_odirect_mode", .kind = SettingKind::boolean, .initial = "false", .parameter = 9,
+     .forbids = true},
     {.key = "properties.prefer_iouring", .kind = SettingKind::boolean, .initial = "false",
      .idle = "io_uring is used wherever the kernel allows it", .parameter = 8},
     {.key = "properties.vanilla_posix_io_mode", .kind = SettingKind::boolean, .initial = "false",
-     .aliases = "properties.posix_io_mode properties.vanilla_posix_mode"},
+     .aliases = "properties.posix_io_mode properties.vanilla_posix_mode", .forbids = true},
     {.key = "properties.gds_fallback_io", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoNvidiaFs},
-    {.key = "properties.allow_system_memory", .kind = SettingKind::boolean, .initial = "true", .parameter = 6},
+    {.key = "properties.allow_system_memory", .kind = SettingKind::boolean, .initial = "true", .parameter = 6,
+     .forbids = true},
     {.key = "properties.io_priority", .kind = SettingKind::text, .initial = "default",
      .idle = "all requests have the same priority", .words = "default low med high"},
     {.key = "properties.compat_odirect_unaligned_read_split", .kind = SettingKind::boolean, .initial = "false",
@@ -178,10 +186,14 @@ constexpr SettingRow kSettingRows[] = {
     {.key = "block.raid1.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
     {.key = "block.raid10.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
 
-    {.key = "denylist.drivers", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.drivers"},
-    {.key = "denylist.devices", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.devices"},
-    {.key = "denylist.mounts", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.mounts"},
-    {.key = "denylist.filesystems", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.filesystems"},
+    {.key = "denylist.drivers", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.drivers",
+     .forbids = true},
+    {.key = "denylist.devices", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.devices",
+     .forbids = true},
+    {.key = "denylist.mounts", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.mounts",
+     .forbids = true},
+    {.key = "denylist.filesystems", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.filesystems",
+     .forbids = true},
 
     {.key = "sparse.p2p_compat_enable", .kind = SettingKind::boolean, .initial = "true", .idle = idle::kNoP2pdma},
     {.key = "sparse.min_p2pdma_threshold_kb", .kind = SettingKind::number, .initial = "8", .idle = idle::kNoP2pdma},

@@ -273,6 +273,18 @@ TEST_F(CufileSettingsTest, AConfigurationThatCannotBeUnderstoodDoesNotOpenTheDri
   EXPECT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
 }
 
+TEST_F(CufileSettingsTest, AProhibitionInAnotherSectionHoldsAndAMisspeltOneKeepsTheDriverClosed) {
+  configure(R"({"execution": {"allow_compat_mode": false}})");
+  EXPECT_EQ(cuFileDriverOpen().err, CU_FILE_DRIVER_NOT_INITIALIZED);
+  configure(R"({"properties": {"allow_compat_mod": false}})");
+  EXPECT_EQ(cuFileDriverOpen().err, CU_FILE_INVALID_VALUE);
+  configure("{}");
+  ::setenv("CUFILE_ALLOW_COMPAT", "false", 1);
+  EXPECT_EQ(cuFileDriverOpen().err, CU_FILE_INVALID_VALUE);
+  ::unsetenv("CUFILE_ALLOW_COMPAT");
+  EXPECT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+}
+
 TEST_F(CufileSettingsTest, TheLogNamesFileLineAndKeyOfWhatIsWrong) {
   const auto log = [&] {
     std::ostringstream text;

@@ -21,13 +21,70 @@ using Json = nlohmann::json;
 constexpr std::size_t kNestingMax = 32;
 constexpr std::size_t kNoteBytesMax = 1000;  // A key, a sentence and a little of the file's own text.
 
+bool is_word(std::string_view words, std::string_view word) {
+  return word.find(' ') == std::string_view::npos &&
+         (" " + std::string(words) + " ").find(" " + std::string(word) + " ") != std::string::npos;
+}
+
+std::string_view last_word(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+// How a name comes to mean a row, the best way last; 0 where it does not.
+enum Standing { nothing, misplaced, older, own };
+Standing standing_of(const SettingRow& row, std::string_view name) {
+  if (row.key.starts_with("call.")) return nothing;
+  if (row.key == name) return own;
+  if (!name.empty() && is_word(row.aliases, name)) return older;
+  return nothing;
+}
+
+bool ends_like(const SettingRow& row, std::string_view last) {
+  if (row.key.starts_with("call.")) return false;
+  bool is_it = last_word(row.key) == last;
+  for (std::string_view rest = row.aliases; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    is_it |= last_word(rest.substr(0, end)) == last;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return is_it;
+}
+
+bool is_section(std::string_view name) {
+  const std::string prefix = std::string(name) + ".";
+  return std::any_of(std::begin(kSettingRows), std::end(kSettingRows), [&](const SettingRow& row) {
+    return row.key.starts_with(prefix) && !row.key.starts_with("call.");
+  });
+}
+
+struct Meaning {
+  std::size_t row = kSettingCount;
+  Standing standing = nothing;
+};
+
+// A name of several words that only one row has means that row in every section.
+Meaning meaning_of(std::string_view name) {
+  for (std::size_t i = 0; i < kSettingCount; ++i) {
+    if (const Standing standing = standing_of(kSettingRows[i], name); standing != nothing) return {i, standing};
+  }
+  const std::string_view last = last_word(name);
+  if (last.find('_') == std::string_view::npos || is_section(name)) return {};
+  Meaning found;
+  for (std::size_t i = 0; i < kSettingCount; ++i) {
+    if (!ends_like(kSettingRows[i], last)) continue;
+    if (found.standing != nothing) return {};
+    found = {i, misplaced};
+  }
+  return found;
+}
+
 struct Given {
   std::string name;
   Json value;
+  Meaning meaning = meaning_of(name);
 };
 
 // Every value under its full name, in the order of the file; false where it is nested more deeply than is read.
-// Tells keys that are given twice from one another, which a tree does not.
+// Tells keys that are given twice from one another, which a tree does not. What is in the table that stands for a key's
+// value is passed over.
 class Flattener : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return add(nullptr); }
@@ -53,10 +110,12 @@ class Flattener : public nlohmann::json_sax<Json> {
   struct Level {
     Json value;
     std::string name;  // Of the latest key.
+    bool is_of_a_key = false;
   };
 
-  bool in_a_list() const {
-    return std::any_of(levels_.begin(), levels_.end(), [](const Level& level) { return level.value.is_array(); });
+  bool in_a_value() const {
+    return std::any_of(levels_.begin(), levels_.end(),
+                       [](const Level& level) { return level.value.is_array() || level.is_of_a_key; });
   }
   std::string full_name() const {
     std::string name;
@@ -67,33 +126,25 @@ class Flattener : public nlohmann::json_sax<Json> {
   bool add(Json value) {
     if (levels_.empty()) return false;
     if (levels_.back().value.is_array()) levels_.back().value.push_back(std::move(value));
-    else if (!in_a_list()) given.push_back({full_name(), std::move(value)});
+    else if (!in_a_value()) given.push_back({full_name(), std::move(value)});
     return true;
   }
   bool open(Json value) {
     if (levels_.size() == kNestingMax || (levels_.empty() && value.is_array())) return false;
-    if (value.is_object() && !levels_.empty() && !in_a_list()) given.push_back({full_name(), value});
-    levels_.push_back({std::move(value), ""});
+    if (value.is_object() && !levels_.empty() && !in_a_value()) given.push_back({full_name(), value});
+    const bool is_of_a_key = value.is_object() && !levels_.empty() && meaning_of(full_name()).standing != nothing;
+    levels_.push_back({std::move(value), "", is_of_a_key});
     return true;
   }
   bool close() {
     Json value = std::move(levels_.back().value);
     levels_.pop_back();
-    if (levels_.empty() || (value.is_object() && !in_a_list())) return true;
+    if (levels_.empty() || (value.is_object() && !in_a_value())) return true;
     return add(std::move(value));
   }
 
   std::vector<Level> levels_;
 };
-
-bool is_word(std::string_view words, std::string_view word) {
-  return word.find(' ') == std::string_view::npos &&
-         (" " + std::string(words) + " ").find(" " + std::string(word) + " ") != std::string::npos;
-}
-
-bool names(const SettingRow& row, std::string_view name) {
-  return !row.key.starts_with("call.") && (row.key == name || (!name.empty() && is_word(row.aliases, name)));
-}
 
 bool is_text(const Json& value) {
   return value.is_string() && value.get_ref<const std::string&>().find('\0') == std::string::npos;
@@ -137,32 +188,31 @@ void check_setting(const LoadedSettings& loaded, bool named_by_user, Setting set
   static const Settings kDefaults;
   Value wanted = kDefaults.value(setting);
   bool set = false;
-  bool has_own_name = false;
+  Standing best = nothing;
   for (const Given& one : given) {
-    if (!names(row, one.name)) continue;
-    if (has_own_name && one.name != row.key) {
-      FUZZ_CHECK(is_noted(loaded, Severity::note, one.name));
+    if (one.meaning.row != setting.index()) continue;
+    const Standing standing = one.meaning.standing;
+    const std::optional<Value> value = meaning(row, one.value);
+    const bool fits = value && range_fault(row, *value).empty();
+    if (row.forbids && (!fits || (best != nothing && *value != loaded.settings.value(setting)))) {
+      FUZZ_CHECK(is_noted(loaded, Severity::error, row.key));
+      FUZZ_CHECK(loaded.must_refuse);
+      if (fits) return;  // Contradicted: which of the two holds does not matter.
       continue;
     }
-    has_own_name = one.name == row.key;
-    const std::optional<Value> value = meaning(row, one.value);
-    if (!value || !range_fault(row, *value).empty()) {
-      FUZZ_CHECK(is_noted(loaded, fault_severity(setting), row.key));
-      FUZZ_CHECK(fault_severity(setting) != Severity::error || loaded.must_refuse == named_by_user);
-    } else {
+    if (standing < best) continue;
+    best = standing;
+    if (fits) {
       wanted = *value;
       set = true;
+    } else {
+      FUZZ_CHECK(is_noted(loaded, standing == misplaced ? Severity::note : fault_severity(setting), row.key));
+      FUZZ_CHECK(fault_severity(setting) != Severity::error || standing == misplaced || !named_by_user ||
+                 loaded.must_refuse);
     }
   }
   FUZZ_CHECK(loaded.settings.value(setting) == wanted);
   FUZZ_CHECK(loaded.settings.was_set(setting) == set);
-}
-
-bool is_section(std::string_view name) {
-  const std::string prefix = std::string(name) + ".";
-  return std::any_of(std::begin(kSettingRows), std::end(kSettingRows), [&](const SettingRow& row) {
-    return row.key.starts_with(prefix) && !row.key.starts_with("call.");
-  });
 }
 
 void check_notes(const LoadedSettings& loaded, bool named_by_user) {
@@ -176,8 +226,8 @@ void check_notes(const LoadedSettings& loaded, bool named_by_user) {
     FUZZ_CHECK(note.line >= 1);
     error |= note.severity == Severity::error;
   }
-  FUZZ_CHECK(!error || loaded.must_refuse == named_by_user);
-  FUZZ_CHECK(!loaded.must_refuse || named_by_user);
+  FUZZ_CHECK(!error || !named_by_user || loaded.must_refuse);
+  FUZZ_CHECK(!loaded.must_refuse || error || loaded.notes.size() == kNotesMax);
 }
 
 // Whatever a setting is, its text says the same again; but for lists whose elements hold what divides them.
@@ -204,9 +254,10 @@ void run(bool named_by_user, std::string_view text) {
   Flattener flattener;
   const bool is_json = Json::sax_parse(text.begin(), text.end(), &flattener, Json::input_format_t::json, true, true);
   if (!is_json) flattener.given.clear();
-  FUZZ_CHECK(is_json || is_noted(loaded, Severity::error, ""));
+  FUZZ_CHECK(is_json || (is_noted(loaded, Severity::error, "") && loaded.must_refuse));
   for (const Given& one : flattener.given) {
-    if (is_section(one.name) && !one.value.is_object()) FUZZ_CHECK(is_noted(loaded, Severity::error, one.name));
+    if (!is_section(one.name) || one.value.is_object()) continue;
+    FUZZ_CHECK(is_noted(loaded, Severity::error, one.name) && loaded.must_refuse);
   }
   for (std::size_t i = 0; i < kSettingCount; ++i) {
     check_setting(loaded, named_by_user, Setting::at(i), flattener.given);

@@ -1,0 +1,141 @@
+#include "settings/names.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/edit_distance.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 96;  // What is longer is nobody's slip.
+constexpr std::string_view kVariablePrefix = "CUFILE_";
+
+// Calls `visit` with each of the words between blanks, until it says true.
+template <typename Visit>
+bool any_word(std::string_view words, Visit visit) {
+  while (!words.empty()) {
+    const std::size_t end = std::min(words.find(' '), words.size());
+    if (end > 0 && visit(words.substr(0, end))) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
+}
+
+// Sections that tell calls from files are no part of a file.
+bool is_in_files(const SettingRow& row) { return !row.key.starts_with("call."); }
+
+// The first row of a file that `fits`.
+template <typename Fits>
+std::optional<Setting> find_row(Fits fits) {
+  for (std::size_t i = 0; i < kSettingCount; ++i) {
+    if (is_in_files(kSettingRows[i]) && fits(kSettingRows[i])) return Setting::at(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view without_section(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+bool has_several_words(std::string_view name) { return without_section(name).find('_') != std::string_view::npos; }
+
+bool has_name_of(const SettingRow& row, std::string_view last) {
+  const auto ends_so = [&](std::string_view name) { return without_section(name) == last; };
+  return ends_so(row.key) || any_word(row.aliases, ends_so);
+}
+
+// Nothing where no row or more than one has this name in a section of its own.
+std::optional<Setting> misplaced(std::string_view name) {
+  const std::string_view last = without_section(name);
+  if (!has_several_words(last)) return std::nullopt;
+  const auto is_it = [&](const SettingRow& row) { return has_name_of(row, last); };
+  const std::optional<Setting> first = find_row(is_it);
+  const auto is_another = [&](const SettingRow& row) { return is_it(row) && row.key != first->key(); };
+  return first && !find_row(is_another) ? first : std::nullopt;
+}
+
+// A name of a single word is compared with its section, which says what it is about.
+bool is_near_key(std::string_view name, std::string_view key) {
+  return has_several_words(key) ? is_near(without_section(name), without_section(key)) : is_near(name, key);
+}
+
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const char letter : name) {
+    if (letter >= 'A' && letter <= 'Z') letters.push_back(static_cast<char>(letter - 'A' + 'a'));
+    else if ((letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9')) letters.push_back(letter);
+  }
+  return letters;
+}
+
+// Whether the shorter is what is left of the longer when letters are struck out.
+bool is_within(std::string_view shorter, std::string_view longer) {
+  for (const char letter : longer) {
+    if (!shorter.empty() && shorter.front() == letter) shorter.remove_prefix(1);
+  }
+  return shorter.empty();
+}
+
+auto near_key(std::string_view name) {
+  const auto is_it = [name](std::string_view key) { return is_near_key(name, key); };
+  return [is_it](const SettingRow& row) { return is_it(row.key) || any_word(row.aliases, is_it); };
+}
+
+auto near_variable(std::string_view name) {
+  return [name](const SettingRow& row) {
+    const std::string_view variable(row.variable);
+    return !variable.empty() && is_near(name, variable.substr(kVariablePrefix.size()));
+  };
+}
+
+template <typename Near>
+std::optional<Setting> nearest_prohibition(Near near) {
+  return find_row([&](const SettingRow& row) { return row.forbids && near(row); });
+}
+
+}  // namespace
+
+bool is_near(std::string_view name, std::string_view known) {
+  constexpr std::size_t kSlipsMax = 3;
+  constexpr std::size_t kLettersASlip = 4;
+  constexpr std::size_t kTellingLetters = 10;  // "compat_mode" without its first word still tells.
+  const bool is_short = name.size() < kTellingLetters && name.size() + kLettersASlip * kSlipsMax < known.size();
+  if (name.size() > kNameBytesMax || is_short) return false;
+  const std::string given = letters_of(name), wanted = letters_of(known);
+  const std::string_view shorter = given.size() < wanted.size() ? given : wanted;
+  const std::string_view longer = given.size() < wanted.size() ? wanted : given;
+  if (shorter.size() >= kTellingLetters && is_within(shorter, longer)) return true;
+  const std::size_t slips = std::min(kSlipsMax, wanted.size() / kLettersASlip);
+  return longer.size() - shorter.size() <= slips && edit_distance(given, wanted) <= slips;
+}
+
+std::optional<NamedSetting> setting_named(std::string_view name) {
+  if (const auto own = find_row([&](auto& row) { return row.key == name; })) return NamedSetting{*own, Standing::own};
+  const auto is_older = [&](const SettingRow& row) {
+    return any_word(row.aliases, [&](std::string_view alias) { return alias == name; });
+  };
+  if (const auto older = find_row(is_older)) return NamedSetting{*older, Standing::older};
+  if (is_section(name)) return std::nullopt;
+  if (const auto other = misplaced(name)) return NamedSetting{*other, Standing::misplaced};
+  return std::nullopt;
+}
+
+bool is_section(std::string_view name) {
+  const std::string prefix = std::string(name) + ".";
+  const auto is_in_it = [&](std::string_view key) { return key.starts_with(prefix); };
+  return find_row([&](const SettingRow& row) { return is_in_it(row.key) || any_word(row.aliases, is_in_it); })
+      .has_value();
+}
+
+std::optional<Setting> prohibition_near(std::string_view name) { return nearest_prohibition(near_key(name)); }
+
+std::optional<Setting> setting_near(std::string_view name) {
+  const std::optional<Setting> prohibition = prohibition_near(name);
+  return prohibition ? prohibition : find_row(near_key(name));
+}
+
+std::optional<Setting> variable_near(std::string_view name) {
+  const auto near = near_variable(name.substr(kVariablePrefix.size()));
+  const std::optional<Setting> prohibition = nearest_prohibition(near);
+  return prohibition ? prohibition : find_row(near);
+}
+
+}  // namespace penstock::core
