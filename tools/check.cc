@@ -1,5 +1,5 @@
 // `penstock check [--root DIR] [--json]`. Exit code 0: the bounce path is usable. 1: it is not, or the environment's
-// settings make no sense. 2: wrong usage.
+// settings or cuFile's configuration make no sense. 2: wrong usage.
 //
 // The JSON document, whose keys and codes are stable (new ones may come):
 //   schema            1
@@ -17,7 +17,8 @@
 //   file_systems[]    mount_point, type, source, read_only, more_mounts, direct_io {state, code, because},
 //                     device_pages {state, code, because}, stack (null or a device: name, disk, kind, transport,
 //                     multipath, dm_type, md_level, pci_address, model, numa_node, logical_block_size, rotational,
-//                     below[])
+//                     below[]), paths[] (of p2pdma, vendor and bounce, those that may serve it: a direct one's
+//                     self-test decides)
 //   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), reads, writes
 //                     (whether p2pdma may be tried: only its self-test proves it), obstacles[], write_obstacles[]
 //                     {code, effect ("refused", "copied", "part_copied", "astray", "slower"), certainty ("certain",
@@ -28,9 +29,12 @@
 //   paths[]           best first: path, usable (p2pdma: nothing is known that forbids a try), reason, sentence, remedy,
 //                     needs[] {code, state ("ok", "missing", "unknown"), text, remedy}; p2pdma's needs are the
 //                     obstacles of the pair that is best off
+//   cufile            cuFile's configuration: file (null where there is none), refused (whether it keeps cuFile's
+//   driver
+//                     closed), notes[] {severity, text}
 //   settings          null with --root; else in_force {name: value}, unknown[] (PENSTOCK_... names that nothing reads),
 //                     error (why no session opens with them, or null)
-//   usable            the exit code as a truth: the bounce path is usable, and the settings are
+//   usable            the exit code as a truth: the bounce path is usable, and the settings are, cuFile's as well
 #include "check.h"
 
 #include <fmt/format.h>
@@ -50,6 +54,7 @@
 #include "check_paths.h"
 #include "context.h"
 #include "failure.h"
+#include "served.h"
 
 namespace penstock::tools {
 namespace {
@@ -65,8 +70,8 @@ constexpr const char* kExamples =
     "  penstock check                      this machine\n"
     "  penstock check --json               the same for a program\n"
     "  penstock check --root captured/     a machine captured with scripts/capture-machine, unpacked\n"
-    "Exit code: 0 if the bounce path is usable, 1 if it is not or the environment's settings make no sense, 2\n"
-    "wrong usage.";
+    "Exit code: 0 if the bounce path is usable, 1 if it is not or the settings (of the environment, of cufile.json)\n"
+    "make no sense, 2 wrong usage.";
 
 struct CheckSettings {
   std::string root;  // A captured machine; "" for this one.
@@ -210,6 +215,14 @@ void print_environment(Page& page, const Probe& probe) {
   if (!probe.environment_error.empty()) page.wrap("  ", "no session opens with these: " + probe.environment_error);
 }
 
+void print_cufile(Page& page, const core::LoadedSettings& cufile) {
+  if (cufile.file.empty() && cufile.notes.empty()) return;
+  page.section("cuFile's configuration");
+  if (!cufile.file.empty()) page.row("file", cufile.file);
+  for (const core::Note& note : cufile.notes) page.wrap("  ", core::describe(note));
+  if (cufile.must_refuse) page.wrap("  ", "cuFile's driver does not open with these errors: correct them");
+}
+
 std::string print_text(const Machine& machine, const std::vector<PathReport>& paths) {
   Page page;
   page.wrap("", fmt::format("Penstock {}: {}", penstock_version(),
@@ -221,6 +234,7 @@ std::string print_text(const Machine& machine, const std::vector<PathReport>& pa
   print_pairs(page, machine, pairs);
   print_limits(page, machine);
   if (machine.probe) print_environment(page, *machine.probe);
+  print_cufile(page, machine.cufile);
   page.section("Paths, best first");
   for (const PathReport& report : paths) print_path(page, report);
   return page.text();
@@ -300,6 +314,16 @@ Json settings_json(const std::optional<Probe>& probe) {
   return {{"in_force", in_force}, {"unknown", unknown}, {"error", error.empty() ? Json(nullptr) : Json(error)}};
 }
 
+Json cufile_json(const core::LoadedSettings& cufile) {
+  Json notes = Json::array();
+  for (const core::Note& note : cufile.notes) {
+    notes.push_back({{"severity", core::severity_name(note.severity)}, {"text", core::describe(note)}});
+  }
+  return {{"file", cufile.file.empty() ? Json(nullptr) : Json(cufile.file)},
+          {"refused", cufile.must_refuse},
+          {"notes", notes}};
+}
+
 Json stack_json(const BlockDevice& device) {
   Json below = Json::array();
   for (const BlockDevice& slave : device.slaves) below.push_back(stack_json(slave));
@@ -318,9 +342,16 @@ Json stack_json(const BlockDevice& device) {
           {"below", below}};
 }
 
-Json file_systems_json(const Machine& machine) {
+Json names_json(const std::vector<int>& paths) {
+  Json names = Json::array();
+  for (const int path : paths) names.push_back(penstock_path_name(path));
+  return names;
+}
+
+Json file_systems_json(const Machine& machine, const std::vector<PathReport>& paths) {
   Json list = Json::array();
-  for (const core::FileSystem& one : machine.file_systems) {
+  for (const Served& place : served_places(machine, paths)) {
+    const core::FileSystem& one = *place.file_system;
     list.push_back({{"mount_point", one.mount.mount_point},
                     {"type", one.mount.type},
                     {"source", one.mount.source},
@@ -334,7 +365,8 @@ Json file_systems_json(const Machine& machine) {
                      {{"state", core::tristate_name(one.device_pages.has)},
                       {"code", one.device_pages.code},
                       {"because", one.device_pages.because}}},
-                    {"stack", one.stack ? stack_json(*one.stack) : Json(nullptr)}});
+                    {"stack", one.stack ? stack_json(*one.stack) : Json(nullptr)},
+                    {"paths", names_json(place.paths)}});
   }
   return list;
 }
@@ -386,13 +418,14 @@ std::string print_json(const Machine& machine, const std::vector<PathReport>& pa
                        {"version", machine.nvidia_fs.version},
                        {"storage_drivers", machine.nvidia_fs.storage_drivers}};
   json["device"] = probe_json(machine.probe);
-  json["file_systems"] = file_systems_json(machine);
+  json["file_systems"] = file_systems_json(machine, paths);
   json["pairs"] = pairs_json(peer_pairs(machine));
   json["iommu"] = {{"mode", core::iommu_mode_name(machine.iommu.mode)},
                    {"units", machine.iommu.units},
                    {"command_line", machine.iommu.command_line_words}};
   json["io_uring"] = io_uring_json(machine);
   json["locked_memory"] = locked_memory_json(machine);
+  json["cufile"] = cufile_json(machine.cufile);
   json["settings"] = settings_json(machine.probe);
   json["paths"] = paths_json(paths);
   json["usable"] = usable;
@@ -403,10 +436,8 @@ std::string print_json(const Machine& machine, const std::vector<PathReport>& pa
 int run_check(const CheckSettings& settings) {
   const Machine machine = read_machine(open_machine_root(settings.root), settings.root);
   const std::vector<PathReport> paths = report_paths(machine);
-  const bool can_open = !machine.probe || machine.probe->environment_error.empty();
-  const bool usable = can_open && std::any_of(paths.begin(), paths.end(), [](const PathReport& report) {
-                        return report.path == PENSTOCK_PATH_BOUNCE && report.usable;
-                      });
+  const bool can_open = !machine.cufile.must_refuse && (!machine.probe || machine.probe->environment_error.empty());
+  const bool usable = can_open && is_usable(paths, PENSTOCK_PATH_BOUNCE);
   const std::string text = settings.json ? print_json(machine, paths, usable) : print_text(machine, paths);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return usable ? kSuccess : kFailed;

@@ -99,7 +99,12 @@ Machine read_machine(const core::Root& root, const std::string& directory) {
   machine.file_systems = core::read_file_systems(root, machine);
   machine.has_udev = !root.list("/run/udev/data").empty();
   machine.has_vendor_library = has_vendor_library(root);
-  if (directory.empty()) machine.probe = probe_machine();
+  if (directory.empty()) {
+    machine.cufile = core::load_process_settings();
+    machine.probe = probe_machine();
+  } else if (const auto text = root.read(core::kDefaultSettingsFile, core::kSettingsFileBytesMax)) {
+    machine.cufile = core::parse_settings(*text, core::kDefaultSettingsFile, false);
+  }
   return machine;
 }
 

@@ -8,6 +8,7 @@
 
 #include "environment.h"
 #include "penstock/penstock.hpp"
+#include "settings/settings.h"
 #include "terminal.h"
 #include "topology/file_system.h"
 #include "topology/peer_route.h"
@@ -41,6 +42,7 @@ struct Machine : core::PeerMachine {
   std::vector<core::FileSystem> file_systems;
   bool has_udev = false;            // A udev database.
   bool has_vendor_library = false;  // NVIDIA's libcufile.so.0 in one of its usual places.
+  core::LoadedSettings cufile;      // cuFile's configuration; of a captured machine without its environment.
   std::optional<Probe> probe;
 
   std::vector<const core::PciDevice*> nvidia_gpus() const;

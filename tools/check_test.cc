@@ -1,6 +1,7 @@
 // The built `penstock check` on the captured machines of test/fixtures/machines and on trees made to hurt.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -139,6 +140,23 @@ TEST(CheckTest, AValueThatMakesNoSenseIsAFailureThatNamesIt) {
     EXPECT_EQ(report["usable"], false);
   }
   EXPECT_TRUE(check_json("dgx-ready")["settings"].is_null());
+}
+
+TEST(CheckTest, WhatIsWrongWithCufilesConfigurationIsToldWithItsLineAndFails) {
+  const fs::path file = fs::temp_directory_path() / ("penstock-check-" + std::to_string(getpid()) + ".json");
+  std::ofstream(file) << "{\n\"properties\": {\"allow_compat_mod\": false}}";
+  const std::string variables = "CUFILE_ENV_PATH_JSON=" + file.string() + " ";
+
+  const Answer answer = check("", variables);
+  const json told = json::parse(check("--json", variables).text, nullptr, false)["cufile"];
+
+  EXPECT_EQ(answer.exit_code, 1);
+  EXPECT_NE(answer.text.find("did you mean \"allow_compat_mode\""), std::string::npos) << answer.text;
+  EXPECT_EQ(told["refused"], true);
+  EXPECT_EQ(told["file"], file.string());
+  EXPECT_EQ(told["notes"][0]["severity"], "error");
+  EXPECT_NE(told["notes"][0]["text"].get<std::string>().find(".json:2: "), std::string::npos);
+  fs::remove(file);
 }
 
 TEST(CheckTest, TheSettingsThatAreKnownAreThoseThatTheLibraryReads) {

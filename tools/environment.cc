@@ -1,10 +1,10 @@
 #include "environment.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <iterator>
-#include <numeric>
+
+#include "base/edit_distance.h"
+#include "base/environment.h"
 
 namespace penstock::tools {
 namespace {
@@ -17,21 +17,6 @@ constexpr std::string_view kSettings[] = {
 constexpr std::string_view kPrefix = "PENSTOCK_";
 constexpr std::size_t kSlipsMax = 3;
 
-// Letters to change, add or leave out.
-std::size_t slips_between(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < other.size(); ++j) {
-      const std::size_t changed = diagonal + (one[i] == other[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 bool is_library_setting(std::string_view name) {
@@ -40,7 +25,7 @@ bool is_library_setting(std::string_view name) {
 
 EnvironmentSettings environment_settings() {
   EnvironmentSettings settings;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+  for (const char* const* entry = core::process_variables(); entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos || !text.starts_with(kPrefix)) continue;
@@ -56,7 +41,7 @@ std::string nearest_setting(std::string_view name) {
   std::string_view nearest;
   std::size_t least = kSlipsMax + 1;
   for (const std::string_view known : kSettings) {
-    const std::size_t slips = slips_between(name, known);
+    const std::size_t slips = core::edit_distance(name, known);
     if (slips >= least) continue;
     nearest = known;
     least = slips;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "base/environment.h"
 #include "context.h"
 #include "cuda_driver.h"
 #include "environment.h"
@@ -67,17 +66,13 @@ std::vector<std::pair<std::string, std::string>> variables_of_process() {
 }
 
 GdsPlatform read_platform(const std::string& directory) {
-  const core::Root root = open_machine_root(directory);
   GdsPlatform platform;
-  platform.machine = read_machine(root, directory);
+  platform.machine = read_machine(open_machine_root(directory), directory);
   platform.paths = report_paths(platform.machine);
+  platform.places = served_places(platform.machine, platform.paths);
   if (directory.empty()) {
-    platform.loaded = core::load_process_settings();
     platform.variables = variables_of_process();
     platform.cuda_version = CudaDriver::version().value_or(0);
-  } else if (const auto text = root.read(core::kDefaultSettingsFile, core::kSettingsFileBytesMax)) {
-    platform.loaded = core::parse_settings(*text, core::kDefaultSettingsFile, false);
-    platform.loaded.file = core::kDefaultSettingsFile;
   }
   return platform;
 }

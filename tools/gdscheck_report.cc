@@ -15,6 +15,7 @@ using core::SettingKind;
 // Of cuFile, whose interface this is; the same numbers that cuFileGetVersion tells.
 constexpr const char* kReleaseVersion = "1.15.0.0";
 constexpr const char* kLibraryVersion = "1.15";
+constexpr const char* kPenstocksMemory = "may be tried for memory that Penstock allocated";
 
 std::string banner(const std::string& title) {
   const std::string line(title.size() + 1, '=');
@@ -25,58 +26,38 @@ std::string row(std::string_view name, std::string_view value) {
   return printable(fmt::format(" {:<20} : {}", name, value)) + "\n";
 }
 
-const PathReport* path_of(const GdsPlatform& platform, int path) {
-  const auto found = std::find_if(platform.paths.begin(), platform.paths.end(),
-                                  [&](const PathReport& report) { return report.path == path; });
-  return found == platform.paths.end() ? nullptr : &*found;
-}
-
-// cuFile programs bring memory of their own, which cannot be offered to storage yet: p2pdma serves none of them.
-bool is_usable(const GdsPlatform& platform, int path) {
-  // That these may be tried says nothing yet: their self-tests decide.
-  if (path == PENSTOCK_PATH_P2PDMA || path == PENSTOCK_PATH_VENDOR) return false;
-  const PathReport* report = path_of(platform, path);
-  return report != nullptr && report->usable;
-}
-
-// Files that no direct path serves go through host memory: what cuFile calls compatible.
 bool has_compat(const GdsPlatform& platform) {
-  const core::Settings& settings = platform.loaded.settings;
-  return is_usable(platform, PENSTOCK_PATH_BOUNCE) && !platform.loaded.must_refuse &&
-         (settings.is_on("properties.allow_compat_mode") || settings.is_on("properties.force_compat_mode"));
+  return is_usable(platform.paths, PENSTOCK_PATH_BOUNCE) && allows_compat(platform.machine.cufile);
 }
+
+// Whether this path may serve any place that `is_meant`.
+template <typename Place>
+bool may_serve(const GdsPlatform& platform, int path, Place is_meant) {
+  return allows_direct(platform.machine.cufile) &&
+         std::any_of(platform.places.begin(), platform.places.end(),
+                     [&](const Served& place) { return place.by(path) && is_meant(*place.file_system); });
+}
+bool may_serve(const GdsPlatform& platform, int path) {
+  return may_serve(platform, path, [](const core::FileSystem&) { return true; });
+}
+
+std::string with_comma(std::string list, const char* word) { return list + (list.empty() ? "" : ", ") + word; }
 
 // ---- Driver configuration
 
-struct StorageKind {
-  const char* name;
-  const char* module;  // As it registers with nvidia-fs.
-};
-constexpr StorageKind kStorageKinds[] = {
-    {"NVMe", "nvme"},          {"NVMeOF", "nvme_rdma"},
-    {"SCSI", "scsi_mod"},      {"ScaleFlux CSD", "sfxvdriver"},
-    {"FSx Lustre", "lustre"},  {"NVMesh", "nvmeib_common"},
-    {"DDN EXAScaler", "lnet"}, {"IBM Spectrum Scale", "mmfslinux"},
-    {"NFS", "rpcrdma"},        {"BeeGFS", "beegfs"},
-    {"ScaTeFS", "scatefs"},    {"VIRTIOFS", "virtiofs"},
-    {"WekaFS", "wekafsio"},
-};
-
 std::string ways_of(const GdsPlatform& platform, const StorageKind& kind) {
   std::string ways;
-  const auto add = [&](const char* way) { ways += (ways.empty() ? "" : ", ") + std::string(way); };
-  const std::vector<std::string>& modules = platform.machine.nvidia_fs.storage_drivers;
-  const bool is_registered = std::find(modules.begin(), modules.end(), kind.module) != modules.end();
-  const bool is_drive = std::string_view(kind.name) == "NVMe";
-  if (is_usable(platform, PENSTOCK_PATH_VENDOR) && is_registered) add("nvfs");
-  if (is_usable(platform, PENSTOCK_PATH_P2PDMA) && is_drive) add("p2pdma");
-  if (has_compat(platform)) add("compat");
+  const bool is_registered = may_use_nvidia_fs(platform.machine, platform.paths, kind);
+  if (is_registered && allows_direct(platform.machine.cufile)) ways = with_comma(ways, "nvfs");
+  const auto is_it = [&](const core::FileSystem& one) { return is_of_kind(one, kind); };
+  if (may_serve(platform, PENSTOCK_PATH_P2PDMA, is_it)) ways = with_comma(ways, "p2pdma");
+  if (has_compat(platform)) ways = with_comma(ways, "compat");
   return ways.empty() ? "Unsupported" : ways;
 }
 
 std::string driver_section(const GdsPlatform& platform) {
   std::string text = banner("DRIVER CONFIGURATION");
-  for (const StorageKind& kind : kStorageKinds) text += row(kind.name, ways_of(platform, kind));
+  for (const StorageKind& kind : storage_kinds()) text += row(kind.name, ways_of(platform, kind));
   text += row("Userspace RDMA", "Unsupported");
   text += row("--Mellanox PeerDirect", "Disabled");
   text += row("--DmaBuf support", "Disabled");
@@ -91,14 +72,14 @@ std::string driver_section(const GdsPlatform& platform) {
 std::string environment_section(const GdsPlatform& platform) {
   std::string text = banner("ENVIRONMENT");
   for (const auto& [name, value] : platform.variables) text += row(name, value);
-  const std::string& file = platform.loaded.file;
+  const std::string& file = platform.machine.cufile.file;
   text += row("Configuration file", file.empty() ? "none; the defaults hold" : file);
   return text;
 }
 
 std::string configuration_section(const GdsPlatform& platform) {
   std::string text = banner("CUFILE CONFIGURATION");
-  const core::LoadedSettings& loaded = platform.loaded;
+  const core::LoadedSettings& loaded = platform.machine.cufile;
   for (std::size_t i = 0; i < core::kSettingCount; ++i) {
     const Setting setting = Setting::at(i);
     if (setting.key().starts_with("call.")) continue;
@@ -127,13 +108,26 @@ std::string bar_text(const Machine& machine, std::string_view address) {
   return "bar:1 bar size (MiB):unknown";
 }
 
+// A path "may be tried" where nothing is known against it. Programs of cuFile bring memory of their own, which
+// nvidia-fs can offer to storage and p2pdma cannot, so the latter alone is no support of theirs.
+std::string support_text(const GdsPlatform& platform, std::string_view address) {
+  const std::vector<PeerPair> pairs = peer_pairs(platform.machine);
+  const auto is_its = [&](const PeerPair& pair) {
+    return pair.peer->address == address && may_be_tried(platform.machine, pair);
+  };
+  std::string text = may_serve(platform, PENSTOCK_PATH_VENDOR) ? "supports GDS (nvfs may be tried)"
+                     : has_compat(platform)                    ? "served in compat mode, no direct path"
+                                                               : "not supported";
+  if (may_serve(platform, PENSTOCK_PATH_P2PDMA) && std::any_of(pairs.begin(), pairs.end(), is_its)) {
+    text += std::string("; p2pdma ") + kPenstocksMemory;
+  }
+  return text;
+}
+
 std::string gpu_row(const GdsPlatform& platform, std::size_t index, std::string_view name, std::string_view address) {
-  const bool is_direct = is_usable(platform, PENSTOCK_PATH_P2PDMA) || is_usable(platform, PENSTOCK_PATH_VENDOR);
-  const char* support = is_direct              ? "supports GDS"
-                        : has_compat(platform) ? "served in compat mode, no direct path"
-                                               : "not supported";
   return printable(fmt::format(" GPU index {} {} {} {}, IOMMU State: {}", index, name,
-                               bar_text(platform.machine, address), support, iommu_text(platform.machine.iommu))) +
+                               bar_text(platform.machine, address), support_text(platform, address),
+                               iommu_text(platform.machine.iommu))) +
          "\n";
 }
 
@@ -164,6 +158,13 @@ std::string driver_status(const core::NvidiaDriver& driver) {
   return driver.is_open ? "Supported(Nvidia Open Driver Installed)" : "Supported(Nvidia Proprietary Driver Installed)";
 }
 
+// What a reader would take "succeeded" to promise, and is not so.
+std::string reservation(const GdsPlatform& platform) {
+  if (may_serve(platform, PENSTOCK_PATH_VENDOR)) return "";
+  const bool has_p2pdma = may_serve(platform, PENSTOCK_PATH_P2PDMA);
+  return has_p2pdma ? fmt::format(" (compat; p2pdma {})", kPenstocksMemory) : " (compat only)";
+}
+
 std::string platform_section(const GdsPlatform& platform) {
   const Machine& machine = platform.machine;
   const core::Platform& facts = machine.platform;
@@ -180,31 +181,42 @@ std::string platform_section(const GdsPlatform& platform) {
   line("Platform", fmt::format("{}, Arch: {}(Linux {})", facts.distribution.empty() ? "unknown" : facts.distribution,
                                facts.architecture, facts.kernel_release));
   const std::string obstacle = platform.obstacle();
-  if (obstacle.empty()) return text + " Platform verification succeeded\n";
+  if (obstacle.empty()) return text + " Platform verification succeeded" + reservation(platform) + "\n";
   line("Platform verification failed", obstacle);
   return text;
 }
 
-const char* served_by(const GdsPlatform& platform, const core::FileSystem& one) {
-  const bool is_direct = is_usable(platform, PENSTOCK_PATH_P2PDMA) && one.device_pages.has == core::Tristate::yes;
-  return is_direct ? "p2pdma" : has_compat(platform) ? "compat" : "Unsupported";
+std::string ways_of(const GdsPlatform& platform, const Served& place) {
+  std::string ways;
+  const bool direct = allows_direct(platform.machine.cufile);
+  if (direct && place.by(PENSTOCK_PATH_VENDOR)) ways = with_comma(ways, "nvfs");
+  if (direct && place.by(PENSTOCK_PATH_P2PDMA)) ways = with_comma(ways, "p2pdma");
+  if (has_compat(platform)) ways = with_comma(ways, "compat");
+  return ways.empty() ? "Unsupported" : ways;
+}
+
+// Whether nvidia-fs is used is the vendor path's to say.
+std::string nvidia_fs_text(const GdsPlatform& platform) {
+  if (!platform.machine.nvidia_fs.is_loaded) return "not loaded";
+  for (const PathReport& report : platform.paths) {
+    if (report.path != PENSTOCK_PATH_VENDOR || report.usable) continue;
+    return fmt::format("loaded and not used: {}", penstock_reason_sentence(report.reason));
+  }
+  return "loaded; NVIDIA's library is used where its self-test says that it is direct";
 }
 
 }  // namespace
 
 std::string GdsPlatform::obstacle() const {
-  if (loaded.must_refuse) return "the configuration cannot be understood; see the warnings above";
+  if (machine.cufile.must_refuse) return "the configuration cannot be understood; see the warnings above";
   for (const PathReport& report : paths) {
     for (const Need& need : report.needs) {
       const std::string_view code(need.code);
       if (need.met == core::Tristate::no && (code == "gpu" || code == "gpu_driver")) return need.text;
     }
   }
-  if (has_compat(*this) || is_usable(*this, PENSTOCK_PATH_P2PDMA) || is_usable(*this, PENSTOCK_PATH_VENDOR)) return "";
-  const PathReport* bounce = path_of(*this, PENSTOCK_PATH_BOUNCE);
-  if (bounce != nullptr && !bounce->usable) {
-    return "no path is usable; 'penstock check' tells why";
-  }
+  if (has_compat(*this) || may_serve(*this, PENSTOCK_PATH_P2PDMA) || may_serve(*this, PENSTOCK_PATH_VENDOR)) return "";
+  if (!is_usable(paths, PENSTOCK_PATH_BOUNCE)) return "no path is usable; 'penstock check' tells why";
   return "properties.allow_compat_mode is false, and no direct path is usable";
 }
 
@@ -213,9 +225,9 @@ std::string version_lines(const GdsPlatform& platform) {
   std::string version = nvidia_fs.is_loaded && !nvidia_fs.version.empty() ? nvidia_fs.version : "0.0";
   return fmt::format(
       " GDS release version: {}\n nvidia_fs version: {}  libcufile version: {}\n Platform: {}\n"
-      " Library: Penstock {}, which serves that release's interface; nvidia_fs is {} and not used\n",
+      " Library: Penstock {}, which serves that release's interface; nvidia_fs is {}\n",
       kReleaseVersion, printable(version), kLibraryVersion, platform.machine.platform.architecture, penstock_version(),
-      nvidia_fs.is_loaded ? "loaded" : "not loaded");
+      nvidia_fs_text(platform));
 }
 
 std::string platform_report(const GdsPlatform& platform) {
@@ -225,8 +237,9 @@ std::string platform_report(const GdsPlatform& platform) {
 
 std::string file_system_report(const GdsPlatform& platform) {
   std::string text = banner("FILE SYSTEMS");
-  for (const core::FileSystem& one : platform.machine.file_systems) {
-    text += row(one.mount.mount_point, fmt::format("{}, {}, O_DIRECT: {}", one.mount.type, served_by(platform, one),
+  for (const Served& place : platform.places) {
+    const core::FileSystem& one = *place.file_system;
+    text += row(one.mount.mount_point, fmt::format("{}, {}, O_DIRECT: {}", one.mount.type, ways_of(platform, place),
                                                    core::tristate_name(one.direct_io.has)));
   }
   return text;

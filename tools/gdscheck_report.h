@@ -8,14 +8,17 @@
 
 #include "check_machine.h"
 #include "check_paths.h"
-#include "settings/settings.h"
+#include "served.h"
 
 namespace penstock::tools {
 
 struct GdsPlatform {
+  GdsPlatform() = default;
+  GdsPlatform(GdsPlatform&&) = default;  // No copies: the places point into what the machine owns.
+
   Machine machine;
   std::vector<PathReport> paths;
-  core::LoadedSettings loaded;
+  std::vector<Served> places;
   std::vector<std::pair<std::string, std::string>> variables;  // Of the environment, that say something to the library.
   int cuda_version = 0;                                        // 13000; 0 where there is no driver.
 

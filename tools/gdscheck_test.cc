@@ -1,4 +1,5 @@
 // The built gdscheck on the captured machines of test/fixtures/machines, and on the one it runs on.
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 
@@ -59,9 +60,70 @@ TEST_F(Gdscheck, SucceedsOnlyWhereAGpuCanBeServed) {
   for (const auto& [machine, succeeds] : cases) {
     const Finished done = check_machine(machine);
     EXPECT_EQ(done.exit_code, succeeds ? 0 : 1) << machine;
-    EXPECT_EQ(done.out.find(" Platform verification succeeded\n") != std::string::npos, succeeds) << done.out;
+    EXPECT_EQ(done.out.find(" Platform verification succeeded") != std::string::npos, succeeds) << done.out;
     EXPECT_EQ(done.out.find(" Platform verification failed: ") == std::string::npos, succeeds) << done.out;
   }
+}
+
+TEST_F(Gdscheck, SaysThatNothingButCompatIsThereWhereThatIsSo) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"dgx-h100", " Platform verification succeeded\n"},
+      {"nfs", " Platform verification succeeded\n"},
+      {"h200-vm", " Platform verification succeeded (compat only)\n"},
+      {"cloud-vm", " Platform verification succeeded (compat only)\n"},
+      {"dgx-ready",
+       " Platform verification succeeded (compat; p2pdma may be tried for memory that Penstock allocated)\n"}};
+  for (const auto& [machine, line] : cases) {
+    const std::string text = check_machine(machine).out;
+    EXPECT_NE(text.find(line), std::string::npos) << machine << text;
+    EXPECT_EQ(text.find("supports GDS") != std::string::npos, std::string(line).find('(') == std::string::npos) << text;
+  }
+}
+
+// The paths in a row of -V, by the names that `penstock check` has for them.
+std::string paths_of_row(const std::string& text, const std::string& mount_point) {
+  const std::string rows = section_of(text, "FILE SYSTEMS", true);
+  const std::size_t at = rows.find("\n " + mount_point + " ");
+  const std::string row = at == std::string::npos ? "" : rows.substr(at + 1, rows.find('\n', at + 1) - at - 1);
+  std::string paths;
+  for (const auto& [word, path] : {std::pair(", p2pdma", "p2pdma "), {", nvfs", "vendor "}, {", compat", "bounce "}}) {
+    if (row.find(word) != std::string::npos) paths += path;
+  }
+  return paths;
+}
+
+TEST_F(Gdscheck, AgreesWithCheckOnEveryFileSystemOfEveryCapturedMachine) {
+  unsigned places = 0, direct = 0;
+  for (const auto& folder : fs::directory_iterator(std::string(kFixtures) + "machines")) {
+    if (!folder.is_directory()) continue;
+    const std::string machine = folder.path().filename();
+    const std::string text = check_machine(machine).out;
+    call_it("penstock");
+    const nlohmann::json told =
+        nlohmann::json::parse(run({"check", "--json", "--root", folder.path().string()}).out, nullptr, false);
+    call_it("gdscheck");
+    ASSERT_FALSE(told.is_discarded()) << machine;
+    std::string usable;
+    for (const auto& path : told["paths"]) {
+      if (path["usable"] == true) usable += path["path"].get<std::string>() + " ";
+    }
+    for (const auto& one : told["file_systems"]) {
+      std::string paths;
+      for (const auto& path : one["paths"]) {
+        paths += path.get<std::string>() + " ";
+        EXPECT_NE(usable.find(path.get<std::string>()), std::string::npos) << machine;
+      }
+      const std::string mount_point = one["mount_point"];
+      EXPECT_EQ(paths_of_row(text, mount_point), paths) << machine << " " << mount_point << text;
+      ++places;
+      direct += paths.find("p2pdma") != std::string::npos || paths.find("vendor") != std::string::npos ? 1 : 0;
+    }
+    EXPECT_EQ(text.find(" Platform verification succeeded\n") != std::string::npos,
+              usable.find("vendor") != std::string::npos)
+        << machine;
+  }
+  EXPECT_GT(places, 50u);
+  EXPECT_GT(direct, 15u);
 }
 
 TEST_F(Gdscheck, TellsTheSizeOfTheBarWhereItCanBeSeen) {
