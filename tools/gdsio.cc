@@ -173,11 +173,18 @@ class Run {
       const int how = is_new ? O_CREAT | O_EXCL : S_ISBLK(facts.st_mode) ? O_EXCL : 0;
       OpenFile file = open_file(path, O_RDWR | how | direct);
       if (is_new) created_.add(path);
+      else if (S_ISREG(facts.st_mode) && facts.st_size > 0) tell_of_overwriting(path);
       return file;
     } catch (const DirectRefused&) {
       if (is_new) created_.add(path);  // The kernel makes the file before it refuses.
       throw Failure(path + ": its file system does not take O_DIRECT; -O 1 opens files without");
     }
+  }
+
+  // Guides are about that call -I 1 a read.
+  void tell_of_overwriting(const std::string& path) {
+    if (std::exchange(told_of_overwriting_, true)) return;
+    fmt::print(stderr, "gdsio: {} is written over: -I 1 and 3 write, 0 and 2 read\n", path);
   }
 
   std::uint64_t size_of_work(const OpenFile& file) const {
@@ -261,11 +268,25 @@ class Run {
   std::deque<GdsioFile> files_;  // Their addresses stay.
   std::vector<Share> shares_;
   std::uint64_t data_bytes_ = 0;
+  bool told_of_overwriting_ = false;
 };
 
 void tell_what_does_not_count(const GdsioSettings& settings) {
   if (settings.wants_nvlinks) fmt::print(stderr, "gdsio: -p is without effect: there are no copies between GPUs\n");
   if (settings.verify && settings.seconds > 0) fmt::print(stderr, "gdsio: -V is ignored with -T\n");
+}
+
+// Whoever asks for -x 0 takes the number for that of the GPU's path; others take -x 0 for the CPU's.
+void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutcome>& outcomes) {
+  if (settings.transfer != TransferType::gpu_direct || settings.on_host()) return;
+  for (const GdsioOutcome& outcome : outcomes) {
+    for (const penstock_counter& row : outcome.ways) {
+      if (row.path == PENSTOCK_PATH_P2PDMA || row.path == PENSTOCK_PATH_VENDOR) return;
+    }
+  }
+  fmt::print(stderr,
+             "gdsio: -x 0 asks cuFile for the GPU's direct path, and none served (see Path); "
+             "the CPU's path is -x 2, without a GPU -x 1\n");
 }
 
 std::string device_text(const GdsioSettings& settings, const Machinery& machinery) {
@@ -297,6 +318,7 @@ int run_gdsio(const GdsioSettings& settings) {
     if (outcomes.back().result.was_interrupted) return kFailed;
   }
   run.keep_files();
+  tell_what_served(settings, outcomes);
   if (!settings.json) {
     fmt::print("{}", device_text(settings, run.machinery()));
     return kSuccess;

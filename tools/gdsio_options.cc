@@ -327,7 +327,7 @@ GdsioSettings parse_flags(int argc, char** argv, bool& wants_help) {
 }  // namespace
 
 const char* transfer_name(TransferType type) {
-  constexpr const char* kNames[] = {"GPUD",           "CPU_ONLY",         "CPU_GPU",   "CPU_ASYNC_GPU",
+  constexpr const char* kNames[] = {"GPUD",           "CPUONLY",          "CPU_GPU",   "CPU_ASYNC_GPU",
                                     "CPU_CACHED_GPU", "GPU_DIRECT_ASYNC", "GPU_BATCH", "GPU_BATCH_STREAM"};
   return kNames[static_cast<unsigned>(type)];
 }
