@@ -22,6 +22,7 @@
 #include "demo.h"
 #include "explain.h"
 #include "failure.h"
+#include "gds_install_check.h"
 #include "gds_stats.h"
 #include "gdscheck.h"
 #include "gdsio.h"
@@ -42,6 +43,7 @@ struct Face {
   const char* summary;
 };
 constexpr Face kFaces[] = {
+    {"gds_install_check", gds_install_check_main, "Whether the pieces of GPUDirect Storage are installed"},
     {"gds_stats", gds_stats_main, "What NVIDIA's gds_stats tells of a running process"},
     {"gdscheck", gdscheck_main, "What NVIDIA's gdscheck tells, of this library"},
     {"gdscheck.py", gdscheck_main, ""},

@@ -45,7 +45,7 @@ done
 
 if [ -e "$prefix/bin/penstock" ]; then
   "$prefix/bin/penstock" --help >/dev/null || fail "the installed tool does not start"
-  for name in gdscheck gdscheck.py gds_stats gdsio gdsio_verify; do
+  for name in gdscheck gdscheck.py gds_install_check gds_stats gdsio gdsio_verify; do
     "$prefix/bin/$name" --help >/dev/null || fail "the installed tool does not start as $name"
   done
 fi
