@@ -34,6 +34,7 @@ Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishe
 }
 
 Result<std::unique_ptr<penstock_session>> open_session(const Config& config) {
+  if (const Status status = check_variables(process_variables()); !status.ok()) return status;
   auto handle = std::make_unique<penstock_session>();
   Result<std::unique_ptr<DeviceSet>> devices = open_devices(config, handle->device_reason);
   if (!devices.ok()) return devices.status();

@@ -40,7 +40,7 @@ constexpr CodeText kCodeTexts[] = {
     {"the device, or the GPU's context, went away",
      "keep the CUDA context alive and the device's driver bound while its memory is in use"},
     {"the range runs past the end of the allocation", "check size and offset against the allocation"},
-    {"its value makes no sense", "give one of the values named, or leave it unset"},
+    {"the setting makes no sense", "give one of the values named, or leave it unset"},
     {"the denylist of cufile.json names its mount, file system, device or driver, and compatibility mode is off",
      "take it off the denylist, or set allow_compat_mode"},
     {"the configuration allows direct paths alone, and this version has none",

@@ -6,6 +6,7 @@
 
 #include "base/align.h"
 #include "base/cpus.h"
+#include "base/edit_distance.h"
 #include "base/memory_room.h"
 
 namespace penstock::core {
@@ -176,6 +177,19 @@ Status read_paths(Config& config, const ConfigWishes& wishes, Environment enviro
 bool PathList::contains(PathId path) const {
   const auto end = paths.begin() + count;
   return std::find(paths.begin(), end, path) != end;
+}
+
+Status check_variables(const char* const* variables) {
+  constexpr std::string_view kPrefix = "PENSTOCK_", kRequire = "PENSTOCK_REQUIRE";
+  constexpr std::size_t kSlipsMax = 3;
+  for (; *variables != nullptr; ++variables) {
+    const std::string_view entry(*variables);
+    const std::string_view name = entry.substr(0, entry.find('='));
+    if (!name.starts_with(kPrefix) || name == kRequire || name.size() > 2 * kRequire.size()) continue;
+    if (edit_distance(name, kRequire) > kSlipsMax) continue;
+    return failure(Code::bad_setting, "tell whether a variable of nearly that name was meant to be PENSTOCK_REQUIRE");
+  }
+  return success();
 }
 
 Result<Config> make_config(const ConfigWishes& wishes, Environment environment) {

@@ -68,4 +68,7 @@ struct ConfigWishes {
 
 Result<Config> make_config(const ConfigWishes& wishes, Environment environment);
 
+// A variable that is nearly called PENSTOCK_REQUIRE is an error: passed over, it would let everything fall back.
+Status check_variables(const char* const* variables);
+
 }  // namespace penstock::core

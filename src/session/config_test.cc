@@ -43,6 +43,25 @@ TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
   EXPECT_EQ(config.device, DeviceChoice::host);
 }
 
+TEST_F(ConfigTest, AVariableThatIsNearlyCalledRequireIsAnError) {
+  for (const char* const wrong : {"PENSTOCK_REQUIR=p2pdma", "PENSTOCK_REQUIRED=p2pdma", "PENSTOCK_REQIURE=p2pdma"}) {
+    const char* const variables_of_process[] = {"HOME=/", wrong, nullptr};
+
+    const Status status = check_variables(variables_of_process);
+
+    EXPECT_TRUE(status.is(Code::bad_setting)) << wrong;
+    EXPECT_NE(describe(status).find("PENSTOCK_REQUIRE"), std::string::npos);
+  }
+}
+
+TEST_F(ConfigTest, OtherVariablesAreNoneOfOurs) {
+  const char* const others[] = {"PENSTOCK_REQUIRE=p2pdma", "PENSTOCK_PATH=/opt/penstock",
+                                "REQUIRE=p2pdma",          "PENSTOCK_",
+                                "PENSTOCK_TESTS=on",       nullptr};
+
+  EXPECT_TRUE(check_variables(others).ok());
+}
+
 TEST_F(ConfigTest, AValueThatMakesNoSenseIsAnErrorThatNamesIt) {
   const std::pair<const char*, const char*> bad[] = {
       {"PENSTOCK_RING_MIB", "many"}, {"PENSTOCK_RING_MIB", "0"},

@@ -213,8 +213,8 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
   return opened;
 }
 
-// Where its layers lie on several file systems, overlayfs gives a file another device and number when somebody writes to
-// it for the first time: it moves to the upper layer.
+// Where its layers lie on several file systems, overlayfs gives a file another device and number when somebody writes
+// to it for the first time: it moves to the upper layer.
 bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return false;
