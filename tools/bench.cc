@@ -68,7 +68,7 @@ OpenFile open_target(const BenchSettings& settings) {
     if (settings.size == 0) throw Failure("--create needs --size", kUsage);
     return open_file(settings.file, O_RDWR | O_CREAT | O_EXCL | direct);
   }
-  OpenFile file = open_file(settings.file, O_RDWR | direct);
+  OpenFile file = open_file(settings.file, O_RDWR | O_EXCL | direct);
   if (!settings.overwrite && (file.size > 0 || file.is_block_device())) {
     throw Failure(settings.file + ": it holds data; --overwrite lets bench write over it", kUsage);
   }

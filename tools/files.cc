@@ -18,6 +18,11 @@ namespace {
   if (errno == EINVAL && (flags & O_DIRECT) != 0) {
     throw DirectRefused(path + ": its file system does not take O_DIRECT; leave --direct out");
   }
+  if (errno == EBUSY && (flags & O_EXCL) != 0) {
+    throw Failure(path +
+                  ": it is in use (mounted, swapped to, or held by RAID, LVM or another program) and would be written "
+                  "over; unmount or release it first");
+  }
   fail_errno(path, "open the file");
 }
 

@@ -29,7 +29,8 @@ class DirectRefused : public Failure {
   using Failure::Failure;
 };
 
-// flags as of open(2); mode counts where they hold O_CREAT.
+// flags as of open(2); mode counts where they hold O_CREAT. O_EXCL without O_CREAT refuses a block device that is in
+// use, and is for whoever writes.
 OpenFile open_file(const std::string& path, int flags, mode_t mode = 0644);
 
 bool exists(const std::string& path);  // Whatever it is, also a dangling link.
