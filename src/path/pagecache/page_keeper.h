@@ -112,7 +112,7 @@ class KeptFile {
   static constexpr std::uint64_t kFirstShelf = 8;
   static constexpr std::uint64_t kBox = 256;
   static constexpr unsigned kShelves = 20;     // For 256 TiB,
-  static constexpr unsigned kBoxesMax = 2048;  // of which 16 may have been asked for, at 50 MiB for the boxes.
+  static constexpr unsigned kBoxesMax = 2048;  // of which 16 may have been asked for, at 28 MiB for the boxes.
 
   File& file_;
   Device& device_;

@@ -129,7 +129,7 @@ TEST_F(PageKeeperTest, AFileThatIsAskedForAllOverTakesBoundedMemory) {
   while (kept.piece(index) != nullptr) index += 256;
 
   EXPECT_LT(index * kPiece, std::uint64_t{20} << 40);
-  EXPECT_LT(heap_bytes() - before, std::size_t{64} << 20);
+  EXPECT_LT(heap_bytes() - before, std::size_t{32} << 20);
   EXPECT_NE(kept.piece(index - 256), nullptr);
 }
 
