@@ -4,6 +4,7 @@
     instructions.py           prints them beside what bench/instructions.json holds
     instructions.py --check   the same; exits 1 if one has grown by more than 5 %
     instructions.py --record  writes bench/instructions.json
+    instructions.py --build   only builds, the libraries as well: a release, for test/install/release_test.sh
 
 Counted by valgrind's callgrind in a release build of its own (build/instructions): two runs that differ in their number
 of requests, so that everything else cancels. Another compiler makes other code: exits 77 where it is not the one that
@@ -22,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/instructions"
 RECORD = ROOT / "bench/instructions.json"
+TARGET = "penstock_instructions"
 READS = {"4 KiB read": 4 << 10, "1 MiB read": 1 << 20}
 REQUESTS = 2000
 GROWTH_MAX = 1.05
@@ -42,12 +44,12 @@ def compiler():
     return f"{'clang' if 'clang' in Path(path).name else 'gcc'} {version.split('.')[0]} {os.uname().machine}"
 
 
-def build():
+def build(*targets):
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
          "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -DNDEBUG", "-DPENSTOCK_TESTS=OFF", "-DPENSTOCK_TOOLS=OFF",
          *launcher], "configuring build/instructions")
-    run(["cmake", "--build", BUILD, "--target", "penstock_instructions", "-j", os.environ.get("PENSTOCK_JOBS", "2")],
+    run(["cmake", "--build", BUILD, "--target", *targets, "-j", os.environ.get("PENSTOCK_JOBS", "2")],
         "building build/instructions")
 
 
@@ -66,11 +68,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--build", action="store_true")
     options = parser.parse_args()
+    if options.build:
+        build(TARGET, "penstock_shared", "cufile")
+        return 0
     if not shutil.which("valgrind"):
         print("instructions are not counted: valgrind is not installed (package valgrind)")
         return 77
-    build()
+    build(TARGET)
     found = {"compiler": compiler(), "instructions": count()}
     if options.record:
         RECORD.write_text(json.dumps(found, indent=2) + "\n")

@@ -2,8 +2,8 @@
 # install_test.sh CMAKE BUILD CONSUMER VERSION
 #
 # Installs to a temporary prefix, moves that prefix elsewhere, and builds and runs the programs in consumer/ against it:
-# once with pkg-config, once with find_package(penstock). The installed tool must start from there as well, and nothing
-# that was installed may have the loader look for libraries where anybody can put them.
+# once with pkg-config, once with find_package(penstock). The installed tool must start from there as well, and what
+# was installed is guarded, and has the loader look for no library where anybody can put one.
 set -euo pipefail
 
 cmake=$1 build=$2 consumer=$3 version=$4
@@ -21,7 +21,7 @@ prefix=$work/prefix
 pkgconfig=$(dirname "$(find "$prefix" -name penstock.pc)")
 libraries=$(dirname "$pkgconfig")
 
-python3 -B "$(dirname "$0")/check_elf.py" "$prefix" >"$work/log" || fail "$(cat "$work/log")"
+python3 -B "$(dirname "$0")/check_elf.py" --built-here "$prefix" >"$work/log" || fail "$(cat "$work/log")"
 
 for name in penstock cufile; do
   [ -L "$libraries/lib$name.so" ] || fail "no link lib$name.so"
