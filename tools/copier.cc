@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <future>
+#include <system_error>
 #include <vector>
 
 #include "context.h"
@@ -98,6 +98,13 @@ void Copier::write(std::uint64_t half, const Extent& extent) {
   destination_.tally.add(outcome.report, 0);
 }
 
+std::future<void> Copier::start_writing(std::uint64_t half, const Extent& extent) try {
+  return std::async(std::launch::async, [this, half, extent] { write(half, extent); });
+} catch (const std::system_error&) {
+  write(half, extent);
+  return {};
+}
+
 std::uint64_t Copier::copy() {
   Progress progress("copy");
   std::future<void> writing;
@@ -108,7 +115,7 @@ std::uint64_t Copier::copy() {
       read(source_, half, extent);
       if (writing.valid()) writing.get();
       throw_if_interrupted();
-      writing = std::async(std::launch::async, [this, half, extent] { write(half, extent); });
+      writing = start_writing(half, extent);
       half ^= 1;
       position += extent.size;
       data_bytes += extent.size;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <optional>
 #include <string>
 
@@ -36,6 +37,9 @@ class Copier {
  private:
   void read(CopyEnd& end, std::uint64_t half, const Extent& extent);
   void write(std::uint64_t half, const Extent& extent);
+  // On a thread of its own, beside the next read; at once where none can be had (ulimit -u). Then what comes is not
+  // valid.
+  std::future<void> start_writing(std::uint64_t half, const Extent& extent);
   void compare_window(const Extent& extent);
   void require_done(const Status& status, const CopyEnd& end, bool is_write) const;
 

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -127,6 +128,9 @@ int run(std::string_view name, const std::vector<std::string>& arguments, const 
     return command();
   } catch (const Failure& failure) {
     return give_up(name, failure.what(), failure.exit_code(), json);
+  } catch (const std::bad_alloc&) {
+    return give_up(name, "there is not enough memory for this; free some, or raise the limit (ulimit -v)", kFailed,
+                   json);
   } catch (const std::exception& error) {
     return give_up(name, error.what(), kFailed, json);
   }

@@ -191,13 +191,14 @@ void watch(const RunSettings& settings, Shared& shared, const Workers& workers) 
 void start_threads(const Workers& workers, Shared& shared, std::vector<std::jthread>& threads) try {
   threads.reserve(workers.size());
   for (const auto& worker : workers) threads.emplace_back([&worker] { worker->run(); });
-} catch (const std::system_error&) {
+} catch (const std::system_error& error) {
   shared.stop = true;
   const auto missing = static_cast<std::ptrdiff_t>(workers.size() - threads.size() + 1);
   (void)shared.ready.arrive(missing);
   (void)shared.go.arrive(missing);
-  throw Failure(fmt::format("only {} of {} threads could be started; ask for fewer, or raise the limit (ulimit -u)",
-                            threads.size(), workers.size()));
+  throw Failure(
+      fmt::format("only {} of {} threads could be started ({}); ask for fewer, or raise the limits (ulimit -u, -v)",
+                  threads.size(), workers.size(), error.code().message()));
 }
 
 }  // namespace
