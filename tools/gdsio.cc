@@ -15,6 +15,7 @@
 #include "gdsio_options.h"
 #include "gdsio_report.h"
 #include "gdsio_transport.h"
+#include "interrupt.h"
 #include "numa_node.h"
 #include "units.h"
 
@@ -26,17 +27,13 @@ constexpr unsigned kAsyncCopies = 4;  // Of one thread, with CPU_ASYNC_GPU.
 // Removes the files that this run has created, unless it comes to its end.
 class CreatedFiles {
  public:
-  CreatedFiles() = default;
-  CreatedFiles(const CreatedFiles&) = delete;
-  CreatedFiles& operator=(const CreatedFiles&) = delete;
-  ~CreatedFiles() {
-    for (const std::string& path : paths_) unlink(path.c_str());
+  void add(const std::string& path) { files_.emplace_back(path); }
+  void keep() {
+    for (Unfinished& file : files_) file.keep();
   }
-  void add(const std::string& path) { paths_.push_back(path); }
-  void keep() { paths_.clear(); }
 
  private:
-  std::vector<std::string> paths_;
+  std::deque<Unfinished> files_;
 };
 
 // The driver, where the transfer type needs one, and CUDA's for each GPU, where there is one.

@@ -65,7 +65,7 @@ TEST_F(Interrupt, IsStillIgnoredWhereItWasIgnored) {
   EXPECT_EQ(wait(child).exit_code, 0);
 }
 
-// Its file is made before it tells what will be measured; there the command waits for a reader.
+// The file is there before there is something to tell, and then the command waits for a reader.
 TEST_F(Interrupt, EndsWhatWaitsForTheReaderOfItsOutputAndTakesItsNewFileAway) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
@@ -73,11 +73,13 @@ TEST_F(Interrupt, EndsWhatWaitsForTheReaderOfItsOutputAndTakesItsNewFileAway) {
   while (write(ends[1], filling.data(), filling.size()) > 0) {
   }
   ASSERT_EQ(fcntl(ends[1], F_SETFL, 0), 0);
-  const pid_t child =
-      start({"bench", "data", "--rw", "write", "--create", "--size", "1M"}, [&] { dup2(ends[1], STDOUT_FILENO); });
-  wait_for(child, [&] { return fs::exists(path("data")); });
-  expect_end_by(SIGTERM, child);
-  EXPECT_EQ(folder(), Names{});
+  for (const Names& arguments : {Names{"bench", "data", "--rw", "write", "--create", "--size", "1M"},
+                                 Names{"gdsio", "-f", "data", "-s", "1M", "-I", "1", "-T", "600", "-O", "1"}}) {
+    const pid_t child = start(arguments, [&] { dup2(ends[1], STDOUT_FILENO); });
+    wait_for(child, [&] { return fs::exists(path("data")); });
+    expect_end_by(SIGTERM, child);
+    EXPECT_EQ(folder(), Names{}) << arguments[0];
+  }
   close(ends[0]);
   close(ends[1]);
 }

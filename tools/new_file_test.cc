@@ -60,6 +60,12 @@ TEST_F(NewFileTest, LosesItsOtherNameWhereItIsInterruptedBeforeItReplaces) {
   EXPECT_EQ(folder(), (Names{"copy", "data"}));
 }
 
+TEST_F(NewFileTest, EndsWithASignalAlsoWhereRemovingItHangs) {
+  make("copy", 10);
+  const Finished done = run_when("interrupted at rename, and removing hangs", {"cp", "data", "copy", "--force"});
+  EXPECT_EQ(done.signal_number, SIGINT) << done.err;
+}
+
 TEST_F(NewFileTest, OfADemoGoesWithItHoweverItEnds) {
   fs::remove(path("data"));
   const pid_t child = start({"demo", "--size", "64M"});

@@ -26,9 +26,14 @@ extern "C" int fsync(int fd) {
   return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
+extern "C" int unlinkat(int folder, const char* name, int flags) noexcept {
+  while (is_the_moment("interrupted at rename, and removing hangs")) pause();
+  return static_cast<int>(syscall(SYS_unlinkat, folder, name, flags));
+}
+
 extern "C" int renameat(int old_folder, const char* old_name, int new_folder, const char* new_name) noexcept {
   if (is_the_moment("killed at rename")) raise(SIGKILL);
-  if (is_the_moment("interrupted at rename")) {
+  if (is_the_moment("interrupted at rename") || is_the_moment("interrupted at rename, and removing hangs")) {
     kill(getpid(), SIGINT);
     for (;;) pause();  // As if the file system hung.
   }
