@@ -55,6 +55,7 @@
 #include "context.h"
 #include "failure.h"
 #include "served.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -430,7 +431,7 @@ std::string print_json(const Machine& machine, const std::vector<PathReport>& pa
   json["paths"] = paths_json(paths);
   json["usable"] = usable;
   // Names of files need not be UTF-8; JSON must be.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 int run_check(const CheckSettings& settings) {
@@ -439,7 +440,7 @@ int run_check(const CheckSettings& settings) {
   const bool can_open = !machine.cufile.must_refuse && (!machine.probe || machine.probe->environment_error.empty());
   const bool usable = can_open && is_usable(paths, PENSTOCK_PATH_BOUNCE);
   const std::string text = settings.json ? print_json(machine, paths, usable) : print_text(machine, paths);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  print("{}", Text(text));
   return usable ? kSuccess : kFailed;
 }
 

@@ -15,6 +15,7 @@
 #include "failure.h"
 #include "gdscheck_report.h"
 #include "gdsio_transport.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -84,9 +85,9 @@ int check_file(const std::string& path) {
   try {
     open_cufile_driver();
     const GdsioFile file(open_file(path, O_RDONLY), true);
-    fmt::print("cuFile: serves the file\n");
+    print("cuFile: serves the file\n");
   } catch (const Failure& failure) {
-    fmt::print("cuFile: refuses the file: {}\n", failure.what());
+    print("cuFile: refuses the file: {}\n", failure.what());
     exit_code = kFailed;
   }
   (void)cuFileDriverClose();
@@ -106,7 +107,7 @@ int run_gdscheck(const GdscheckSettings& settings) {
     std::string text = version_lines(platform);
     if (settings.wants_platform) text += platform_report(platform);
     if (settings.wants_file_systems) text += file_system_report(platform);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    print("{}", Text(text));
     if (settings.wants_platform && !platform.obstacle().empty()) exit_code = kFailed;
   }
   return settings.file.empty() ? exit_code : std::max(exit_code, check_file(settings.file));

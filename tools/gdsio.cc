@@ -17,6 +17,7 @@
 #include "gdsio_transport.h"
 #include "interrupt.h"
 #include "numa_node.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -269,8 +270,8 @@ class Run {
 };
 
 void tell_what_does_not_count(const GdsioSettings& settings) {
-  if (settings.wants_nvlinks) fmt::print(stderr, "gdsio: -p is without effect: there are no copies between GPUs\n");
-  if (settings.verify && settings.seconds > 0) fmt::print(stderr, "gdsio: -V is ignored with -T\n");
+  if (settings.wants_nvlinks) print_error("gdsio: -p is without effect: there are no copies between GPUs\n");
+  if (settings.verify && settings.seconds > 0) print_error("gdsio: -V is ignored with -T\n");
 }
 
 // Whoever asks for -x 0 takes the number for that of the GPU's path; others take -x 0 for the CPU's.
@@ -297,9 +298,9 @@ std::string device_text(const GdsioSettings& settings, const Machinery& machiner
 }
 
 void print_outcome(const GdsioSettings& settings, const GdsioOutcome& outcome) {
-  if (outcome.result.was_interrupted) fmt::print("interrupted; up to then:\n");
-  fmt::print("{}{}", result_line(settings, outcome), path_lines(settings, outcome));
-  std::fflush(stdout);
+  if (outcome.result.was_interrupted) print("interrupted; up to then:\n");
+  print("{}{}", Text(result_line(settings, outcome)), Text(path_lines(settings, outcome)));
+  flush_output();
 }
 
 int run_gdsio(const GdsioSettings& settings) {
@@ -309,7 +310,7 @@ int run_gdsio(const GdsioSettings& settings) {
   std::vector<bool> directions(1, settings.is_write);
   if (settings.is_write && run.verifies()) directions.push_back(false);
   for (const bool is_write : directions) {
-    if (!settings.json && run.verifies() && !is_write) fmt::print("Verifying data\n");
+    if (!settings.json && run.verifies() && !is_write) print("Verifying data\n");
     outcomes.push_back(run.pass(is_write));
     if (!settings.json) print_outcome(settings, outcomes.back());
     if (outcomes.back().result.was_interrupted) return kFailed;
@@ -317,7 +318,7 @@ int run_gdsio(const GdsioSettings& settings) {
   run.keep_files();
   tell_what_served(settings, outcomes);
   if (!settings.json) {
-    fmt::print("{}", device_text(settings, run.machinery()));
+    print("{}", Text(device_text(settings, run.machinery())));
     return kSuccess;
   }
   Json json = {{"results", Json::array()}, {"verified", run.verifies()}, {"devices", Json::array()}};
@@ -336,7 +337,7 @@ int gdsio_main(int argc, char** argv) {
   bool wants_help = false;
   const GdsioSettings settings = parse_gdsio(argc, argv, wants_help);
   if (!wants_help) return run_gdsio(settings);
-  fmt::print("{}", gdsio_help());
+  print("{}", Text(gdsio_help()));
   return kSuccess;
 }
 

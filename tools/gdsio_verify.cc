@@ -14,6 +14,7 @@
 #include "gdsio_transport.h"
 #include "interrupt.h"
 #include "io_extents.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::tools {
@@ -116,7 +117,7 @@ int verify(const VerifySettings& settings) {
   lane.depth = shape.slots;
   lane.slot_size = slot_size_for(shape.request);
   lane.shift = settings.shift;
-  fmt::print(
+  print(
       "gpu index :{}, file :{}, file offset :{}, size :{}, nr ios :{}, io size :{}, sync :{}, ring size :{}, gpu "
       "buffer "
       "offset :{}, fsync :{}\n",
@@ -135,12 +136,12 @@ int verify(const VerifySettings& settings) {
   parts.push_back({settings.file, shape.request, lane.depth, std::make_unique<IoExtents>(pattern), [&lane] {
                      if (lane.cuda != nullptr) lane.cuda->enter();
                      std::unique_ptr<Transport> transport = open_transport(lane);
-                     fmt::print("address = {}\n", fmt::ptr(transport->arena().data()));
+                     print("address = {}\n", static_cast<const void*>(transport->arena().data()));
                      return transport;
                    }});
   const JobResult result = run_parts(run, std::move(parts));
   if (result.was_interrupted) throw Failure("interrupted");
-  fmt::print("Data Verification Success\n{}\n", device_line(session, settings.gpu));
+  print("Data Verification Success\n{}\n", device_line(session, settings.gpu));
   return kSuccess;
 }
 

@@ -53,6 +53,14 @@ TEST_F(HostileNames, OfFilesAreShownEscapedInErrors) {
   expect_shown({"model", "contention", "--topology", kHostile}, 2);
 }
 
+TEST_F(HostileNames, OfFilesAreShownEscapedByNvidiasNames) {
+  make(kHostile, 8192);
+  expect_shown({"gdscheck", "-f", kHostile}, 0);
+  expect_shown({"gdscheck", "-f", kHostile + "2"}, 1);
+  expect_shown({"gdsio", "-f", kHostile + "2", "-d", "0", "-w", "1", "-s", "1M", "-x", "0", "-I", "0"}, 1);
+  expect_shown({"gdsio_verify", "-f", kHostile + "2"}, 1);
+}
+
 TEST_F(HostileNames, AreAsciiInJson) {
   make(kHostile, 8192);
   for (const Names& arguments : {Names{"explain", kHostile, "--json"}, Names{"bench", kHostile, "--json"},

@@ -33,6 +33,7 @@ MAY_INCLUDE = {
 }
 
 GETENV_HOME = "src/base/environment.cc"
+TERMINAL_HOME = "tools/terminal.cc"
 LINES_MAX = 500
 ONE_CONTRACT = {"include/cufile.h"}  # Longer, since it is one thing that others have cut.
 COLUMNS_MAX = 120
@@ -48,6 +49,10 @@ GETENV = re.compile(r"\b(?:secure_)?getenv\s*\(")
 PRINTS = re.compile(
     r"(?<![\w.>])(?:v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror|psignal|_?_?exit|_Exit|quick_exit)\s*\("
     r"|\b(?:cout|cerr|clog|stdout|stderr)\b")
+PRINTS_RAW = re.compile(
+    r"\b(?:fmt|std)::v?print(?:ln)?\s*\(|\bw?(?:cout|cerr|clog)\b|\b(?:stdout|stderr)\b"
+    r"|(?<![\w.>])(?:v?f?printf|v?dprintf|f?puts|f?putc|putchar|fwrite|perror|psignal)\s*\("
+    r"|(?<![\w.>])write\s*\(\s*(?:[12]|STD(?:OUT|ERR)_FILENO)\b")
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
 
@@ -165,6 +170,16 @@ def check_library_manners(tree):
                 tree.report(name, number, "quiet", f"the library neither prints nor exits: {match.group()}")
 
 
+def check_way_to_the_terminal(tree):
+    for name in tree.of(SOURCES | HEADERS):
+        if room_of(name) not in ("tools", "model") or is_test(name) or name == TERMINAL_HOME:
+            continue
+        for number, line in enumerate(without_comments_and_strings(tree.text[name]).splitlines(), 1):
+            match = PRINTS_RAW.search(line)
+            if match:
+                tree.report(name, number, "terminal", f"only print() of tools/terminal.h escapes: {match.group()}")
+
+
 def check_headers(tree):
     for name in tree.of(HEADERS):
         text = tree.text[name]
@@ -202,7 +217,8 @@ def check_words(tree):
                 tree.report(name, number, "words", f"a path of somebody's machine: {match.group()}")
 
 
-RULES = [check_includes, check_everything_is_built, check_library_manners, check_headers, check_sizes, check_words]
+RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal, check_headers,
+         check_sizes, check_words]
 
 
 def lint(root):

@@ -99,6 +99,17 @@ class LintTest(unittest.TestCase):
             with self.subTest(line):
                 self.expect({"src/base/text.cc": line + "\n"}, "src/base/text.cc:1 quiet")
 
+    def test_other_ways_to_the_terminal_are_found(self):
+        for line in ['fmt::print("{}", x);', 'std::println("{}", x);', 'printf("x");', 'std::puts("x");', "f(stderr);",
+                     "std::cout << x;", "std::fwrite(x, 1, 2, f);", 'perror("x");', "write(1, x, 2);",
+                     "::write(STDERR_FILENO, x, 2);"]:
+            with self.subTest(line):
+                self.expect({"tools/main.cc": line + "\n"}, "tools/main.cc:1 terminal")
+                self.expect({"tools/near.h": "// Near.\n#pragma once\n" + line + "\n"}, "tools/near.h:3 terminal")
+        self.expect({"tools/main.cc": 'print("{}", x); write(fd, x, 2); file.write(1);\nauto s = "stdout";\n'})
+        self.expect({"tools/CMakeLists.txt": "add_executable(penstock_tool main.cc terminal.cc)\n",
+                     "tools/terminal.cc": "f(stdout);\n"})
+
     def test_comments_and_strings_are_no_code(self):
         self.expect({"src/base/text.cc": "/* printf(\n exit( */ // getenv(\nauto q = '\"'; auto s = \"exit(\";\n"})
         self.expect({"src/base/text.cc": "auto a = 1'000; auto b = 2'000;\nexit(1);\n"}, "src/base/text.cc:2 quiet")
