@@ -22,6 +22,7 @@
 #include "check_paths.h"
 #include "context.h"
 #include "failure.h"
+#include "terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -144,7 +145,7 @@ int run_check(const std::string& directory, bool json) {
   const std::vector<Check> checks = checks_of(root, machine);
   const bool verified = std::none_of(checks.begin(), checks.end(), has_failed);
   if (json) print_json(json_of(machine, checks, verified));
-  else fmt::print("{}", text_of(checks));
+  else print("{}", Text(text_of(checks)));
   if (verified) return kSuccess;
   const bool has_gpu = std::none_of(checks.begin(), checks.end(), [](const Check& check) {
     return std::string_view(check.need.code) == "gpu" && has_failed(check);

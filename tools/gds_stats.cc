@@ -143,6 +143,11 @@ int show(int pid, std::optional<unsigned> level) {
   return kSuccess;
 }
 
+int give_up(const char* sentence, int exit_code) {
+  print_error("gds_stats: {}\n", sentence);
+  return exit_code;
+}
+
 }  // namespace
 
 std::string gds_stats_text(const CufileTotals& totals, unsigned level) {
@@ -161,12 +166,14 @@ int gds_stats_main(int argc, char** argv) {
       ->check(CLI::Range(1, 3));
   try {
     app.parse(argc, argv);
+    return show(pid, level);
   } catch (const CLI::Success& asked_for_help) {
     return print_help(app, asked_for_help);
   } catch (const CLI::Error& error) {
-    throw Failure(error.what(), kUsage);
+    return give_up(error.what(), kUsage);
+  } catch (const Failure& failure) {
+    return give_up(failure.what(), failure.exit_code());
   }
-  return show(pid, level);
 }
 
 }  // namespace penstock::tools

@@ -182,7 +182,7 @@ class Run {
   // Guides are about that call -I 1 a read.
   void tell_of_overwriting(const std::string& path) {
     if (std::exchange(told_of_overwriting_, true)) return;
-    fmt::print(stderr, "gdsio: {} is written over: -I 1 and 3 write, 0 and 2 read\n", path);
+    print_error("gdsio: {} is written over: -I 1 and 3 write, 0 and 2 read\n", path);
   }
 
   std::uint64_t size_of_work(const OpenFile& file) const {
@@ -282,9 +282,9 @@ void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutc
       if (row.path == PENSTOCK_PATH_P2PDMA || row.path == PENSTOCK_PATH_VENDOR) return;
     }
   }
-  fmt::print(stderr,
-             "gdsio: -x 0 asks cuFile for the GPU's direct path, and none served (see Path); "
-             "the CPU's path is -x 2, without a GPU -x 1\n");
+  print_error(
+      "gdsio: -x 0 asks cuFile for the GPU's direct path, and none served (see Path); "
+      "the CPU's path is -x 2, without a GPU -x 1\n");
 }
 
 std::string device_text(const GdsioSettings& settings, const Machinery& machinery) {
