@@ -21,10 +21,11 @@ if(PENSTOCK_SANITIZE)
   target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
 endif()
 
-# The core: no exceptions and no RTTI cross it.
+# The core: it throws nothing and knows no RTTI. What the standard library throws where memory is short unwinds through
+# it, and ends at src/base/shortage.h.
 add_library(penstock_core_flags INTERFACE)
 target_link_libraries(penstock_core_flags INTERFACE penstock_flags)
-target_compile_options(penstock_core_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti>)
+target_compile_options(penstock_core_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 
 set(PENSTOCK_ROOMS_OF_A_REQUEST plan storage device path registry session)
 

@@ -18,8 +18,7 @@ namespace {
 using core::CufileDriver;
 using core::CufileOperation;
 
-constexpr unsigned kEntriesMax = 256;
-constexpr unsigned kReapMax = kEntriesMax;
+constexpr unsigned kReapMax = 8;  // At once: threads may have small stacks.
 
 CufileDriver& driver() { return CufileDriver::instance(); }
 CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
@@ -38,6 +37,7 @@ class PinnedBatch {
   PinnedBatch& operator=(const PinnedBatch&) = delete;
   explicit operator bool() const { return batch_ != nullptr; }
   core::Batch* operator->() const { return batch_; }
+  core::Batch& operator*() const { return *batch_; }
 
  private:
   core::Session& session_;
@@ -45,7 +45,27 @@ class PinnedBatch {
   core::Batch* const batch_;
 };
 
-core::BatchEntry entry_of(const CUfileIOParams_t& params, std::uint64_t began) {
+// What a caller submits, in his own form.
+struct Submission {
+  const CUfileIOParams_t* params = nullptr;
+  unsigned count = 0;
+  std::uint64_t began = 0;
+
+  bool is_mixed() const {
+    const auto writes = [](const CUfileIOParams_t& one) { return one.opcode == CUFILE_WRITE; };
+    return std::any_of(params, params + count, writes) && !std::all_of(params, params + count, writes);
+  }
+};
+
+bool is_sane(const CufileDriver::Use& use, const CUfileIOParams_t& one) {
+  const std::uint64_t file = number_of(one.fh);
+  return one.mode == CUFILE_BATCH && (use.userspace_files().contains(file) || use->is_file(file)) &&
+         one.u.batch.file_offset >= 0 && one.u.batch.devPtr_offset >= 0;
+}
+
+core::BatchEntry entry_of(const void* submission, unsigned index) {
+  const auto& [all, count, began] = *static_cast<const Submission*>(submission);
+  const CUfileIOParams_t& params = all[index];
   const auto& batch = params.u.batch;
   core::BatchEntry entry{.request = {.op = params.opcode == CUFILE_WRITE ? core::Op::write : core::Op::read,
                                      .file = number_of(params.fh),
@@ -55,27 +75,48 @@ core::BatchEntry entry_of(const CUfileIOParams_t& params, std::uint64_t began) {
                                      .buffer_offset = batch.devPtr_offset},
                          .cookie = params.cookie,
                          .began = began};
-  if (params.opcode != CUFILE_READ && params.opcode != CUFILE_WRITE) {
+  const bool known = params.opcode == CUFILE_READ || params.opcode == CUFILE_WRITE;
+  if (core::UserspaceFiles::is_number(entry.request.file)) {
+    entry.refused = core::failure(core::Code::unsupported, "carry out an entry of the batch");
+  } else if (!known) {
     entry.refused = core::failure(core::Code::invalid_argument, "carry out an entry of the batch");
   }
   return entry;
 }
 
-bool is_mixed(std::span<const core::BatchEntry> entries) {
-  const auto writes = [](const core::BatchEntry& entry) { return entry.request.op == core::Op::write; };
-  return std::any_of(entries.begin(), entries.end(), writes) && !std::all_of(entries.begin(), entries.end(), writes);
-}
-
 CUfileStatus_t state_of(const core::BatchEvent& event) {
-  if (event.canceled) return CUFILE_CANCELED;
   return event.outcome.status.ok() ? CUFILE_COMPLETE : CUFILE_FAILED;
 }
 
 // Bytes; or the negative of an errno or a CUfileOpError, in the unsigned field.
 size_t result_of(const core::BatchEvent& event) {
-  if (event.canceled) return 0;
   if (event.outcome.status.ok()) return event.outcome.report.bytes;
   return static_cast<size_t>(-static_cast<ssize_t>(core::cufile_errno(event.outcome.status)));
+}
+
+void count(core::Session& session, const core::BatchEvent& event) {
+  core::count_batch_entry(session, event.entry.request, event.outcome, event.entry.began);
+  if (!event.ended) return;
+  const auto& [unfinished, bytes, all_ok] = *event.ended;
+  core::count_batch_complete(session, bytes[0], bytes[1], all_ok, event.entry.began);
+}
+
+// Few at a time. Where there were fewer, there are no more for now.
+unsigned reap(core::Session& session, core::Batch& batch, std::span<CUfileIOEvents_t> room, unsigned least,
+              const core::Batch::Deadline& deadline) {
+  unsigned count_all = 0;
+  for (std::size_t most = kReapMax; most == kReapMax && count_all < room.size();) {
+    std::array<core::BatchEvent, kReapMax> events;
+    most = std::min<std::size_t>(room.size() - count_all, kReapMax);
+    const unsigned wanted = least > count_all ? least - count_all : 0;
+    const unsigned got = batch.reap(std::span(events).first(most), wanted, deadline);
+    for (const core::BatchEvent& event : std::span(events).first(got)) {
+      room[count_all++] = {.cookie = event.entry.cookie, .status = state_of(event), .ret = result_of(event)};
+      count(session, event);
+    }
+    if (got < most) break;
+  }
+  return count_all;
 }
 
 core::Batch::Deadline deadline_of(const timespec* timeout) {
@@ -91,77 +132,65 @@ core::Batch::Deadline deadline_of(const timespec* timeout) {
 extern "C" {
 
 CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr) {
-  if (batch_idp == nullptr || nr == 0) return refuse(CU_FILE_INVALID_VALUE);
-  core::Status opened;
-  const CufileDriver::Use use(driver(), opened);
-  if (!use) return core::cufile_error(opened);
-  if (nr > driver().number("properties.io_batchsize")) return refuse(CU_FILE_INVALID_VALUE);
-  const core::Result<std::uint64_t> batch = use->open_batch(nr);
-  core::count(use.session(), CufileOperation::batch_setup, batch.ok());
-  if (!batch.ok()) return core::cufile_error(batch.status());
-  *batch_idp = reinterpret_cast<CUfileBatchHandle_t>(static_cast<std::uintptr_t>(*batch));
-  return ok();
+  return core::cufile_call([&] {
+    if (batch_idp == nullptr || nr == 0) return refuse(CU_FILE_INVALID_VALUE);
+    core::Status opened;
+    const CufileDriver::Use use(driver(), opened);
+    if (!use) return core::cufile_error(opened);
+    if (nr > driver().number("properties.io_batchsize")) return refuse(CU_FILE_INVALID_VALUE);
+    const core::Result<std::uint64_t> batch = use->open_batch(nr);
+    core::count(use.session(), CufileOperation::batch_setup, batch.ok());
+    if (!batch.ok()) return core::cufile_error(batch.status());
+    *batch_idp = reinterpret_cast<CUfileBatchHandle_t>(static_cast<std::uintptr_t>(*batch));
+    return ok();
+  });
 }
 
 CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CUfileIOParams_t* iocbp, unsigned) {
-  const CufileDriver::Use use(driver());
-  if (!use) return refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
-  const PinnedBatch batch(use.session(), batch_idp);
-  const std::uint64_t began = core::stats_clock(use.session());
-  std::array<core::BatchEntry, kEntriesMax> entries;
-  bool sane = batch && nr > 0 && nr <= batch->capacity() && iocbp != nullptr;
-  for (unsigned i = 0; sane && i < nr; ++i) {
-    const std::uint64_t file = number_of(iocbp[i].fh);
-    const bool userspace = use.userspace_files().contains(file);
-    const auto& batch_of_one = iocbp[i].u.batch;
-    sane = iocbp[i].mode == CUFILE_BATCH && (userspace || use->is_file(file)) && batch_of_one.file_offset >= 0 &&
-           batch_of_one.devPtr_offset >= 0;
-    entries[i] = entry_of(iocbp[i], began);
-    if (userspace) entries[i].refused = core::failure(core::Code::unsupported, "carry out an entry of the batch");
-  }
-  const auto all = std::span(entries).first(sane ? nr : 0);
-  const bool submitted = sane && batch->submit(all).ok();
-  core::count_batch_submit(use.session(), nr, is_mixed(all), submitted, began);
-  return submitted ? ok() : refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+  return core::cufile_call([&] {
+    const CufileDriver::Use use(driver());
+    if (!use) return refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+    const PinnedBatch batch(use.session(), batch_idp);
+    const Submission all{iocbp, nr, core::stats_clock(use.session())};
+    const auto sane = [&](const CUfileIOParams_t& one) { return is_sane(use, one); };
+    const bool submitted = batch && nr > 0 && nr <= batch->capacity() && iocbp != nullptr &&
+                           std::all_of(iocbp, iocbp + nr, sane) && batch->submit(nr, entry_of, &all).ok();
+    core::count_batch_submit(use.session(), nr, submitted && all.is_mixed(), submitted, all.began);
+    return submitted ? ok() : refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+  });
 }
 
 CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min_nr, unsigned* nr,
                                      CUfileIOEvents_t* iocbp, struct timespec* timeout) {
-  if (nr == nullptr || iocbp == nullptr || *nr == 0 || min_nr > *nr) return refuse(CU_FILE_INVALID_VALUE);
-  const CufileDriver::Use use(driver());
-  if (!use) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
-  const PinnedBatch batch(use.session(), batch_idp);
-  if (!batch) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
-  std::array<core::BatchEvent, kReapMax> events;
-  const auto room = std::span(events).first(std::min(*nr, kReapMax));
-  const unsigned count = batch->reap(room, min_nr, deadline_of(timeout));
-  for (unsigned i = 0; i < count; ++i) {
-    const core::BatchEvent& event = events[i];
-    iocbp[i] = {.cookie = event.entry.cookie, .status = state_of(event), .ret = result_of(event)};
-    if (!event.canceled) {
-      core::count_batch_entry(use.session(), event.entry.request, event.outcome, event.entry.began);
-    }
-    if (event.ended) {
-      const auto& [unfinished, bytes, all_ok] = *event.ended;
-      core::count_batch_complete(use.session(), bytes[0], bytes[1], all_ok, event.entry.began);
-    }
-  }
-  *nr = count;
-  return ok();
+  return core::cufile_call([&] {
+    if (nr == nullptr || iocbp == nullptr || *nr == 0 || min_nr > *nr) return refuse(CU_FILE_INVALID_VALUE);
+    const CufileDriver::Use use(driver());
+    if (!use) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
+    const PinnedBatch batch(use.session(), batch_idp);
+    if (!batch) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
+    *nr = reap(use.session(), *batch, {iocbp, *nr}, min_nr, deadline_of(timeout));
+    return ok();
+  });
 }
 
 CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp) {
-  const CufileDriver::Use use(driver());
-  if (!use) return ok();
-  const PinnedBatch batch(use.session(), batch_idp);
-  if (batch) batch->cancel();
-  core::count(use.session(), CufileOperation::batch_cancel, static_cast<bool>(batch));
-  return ok();
+  return core::cufile_call([&] {
+    const CufileDriver::Use use(driver());
+    if (!use) return ok();
+    const PinnedBatch batch(use.session(), batch_idp);
+    if (batch) batch->cancel();
+    core::count(use.session(), CufileOperation::batch_cancel, static_cast<bool>(batch));
+    return ok();
+  });
 }
 
 void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp) {
-  const CufileDriver::Use use(driver());
-  if (use) core::count(use.session(), CufileOperation::batch_destroy, use->close_batch(number_of(batch_idp)));
+  return core::boundary(
+      [&] {
+        const CufileDriver::Use use(driver());
+        if (use) core::count(use.session(), CufileOperation::batch_destroy, use->close_batch(number_of(batch_idp)));
+      },
+      [] {});
 }
 
 }  // extern "C"

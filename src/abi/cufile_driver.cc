@@ -1,11 +1,15 @@
 #include "abi/cufile_driver.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <new>
 #include <utility>
 
 #include "abi/cufile_config.h"
 #include "abi/cufile_stats.h"
 #include "base/log.h"
+#include "base/shortage.h"
+#include "base/thread.h"
 #include "session/streams.h"
 
 namespace penstock::core {
@@ -47,7 +51,8 @@ void open_log(const LoadedSettings& loaded) {
 }  // namespace
 
 CufileDriver& CufileDriver::instance() {
-  static std::atomic<CufileDriver*> current{new CufileDriver};  // Never deleted.
+  alignas(CufileDriver) static std::byte first[sizeof(CufileDriver)];
+  static std::atomic<CufileDriver*> current{new (first) CufileDriver};  // Never destroyed.
   CufileDriver* driver = current.load(std::memory_order_acquire);
   if (driver->forks_ == fork_count()) return *driver;
   auto* const fresh = new CufileDriver(driver);
@@ -60,15 +65,35 @@ CufileDriver& CufileDriver::instance() {
 CufileDriver::CufileDriver(CufileDriver* parents) {
   if (!parents->mutex_.try_lock()) return;
   staged_ = parents->staged_;
-  was_open_ = parents->was_open_;
+  was_open_ = parents->was_open();
   is_inherited_ = parents->is_inherited_ || parents->use_count_ > 0;
   parents->mutex_.unlock();
 }
 
+// On a thread of its own, since it takes more stack than some callers have.
 Status CufileDriver::open_session_locked() {
-  const Status status = try_open_session_locked();
-  if (!status.ok()) log(LogLevel::error, describe(status));
-  return status;
+  struct Opening {
+    CufileDriver& driver;
+    Status status;
+  } opening{*this, {}};
+  run_apart(
+      "penstock-open",
+      [](void* argument) {
+        auto& [driver, status] = *static_cast<Opening*>(argument);
+        const auto out_of_memory = [] { return failure(Code::out_of_memory, "open the driver"); };
+        status = unless_short_of_memory([&] { return driver.try_open_session_locked(); }, out_of_memory);
+        if (status.ok()) return;
+        driver.clear_session_locked();
+        unless_short_of_memory([&] { log(LogLevel::error, describe(status)); }, [] {});
+      },
+      &opening);
+  if (opening.status.ok()) session_->session->streams().prepare();  // Before the program's streams are busy.
+  return opening.status;
+}
+
+void CufileDriver::clear_session_locked() {
+  userspace_files_.reset();
+  session_.reset();
 }
 
 Status CufileDriver::try_open_session_locked() {
@@ -91,13 +116,15 @@ Status CufileDriver::try_open_session_locked() {
   if (!opened.ok()) return opened.status();
   session_ = std::move(*opened);
   userspace_files_ = std::make_unique<UserspaceFiles>();
+  for (const auto& [stream, flags] : streams_to_come_) session_->session->streams().expect_stream(stream, flags);
+  CufileStats& stats = CufileStats::instance();
+  // Nothing fails from here on.
+  streams_to_come_.clear();
   std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
-  session_->session->streams().prepare();  // Before the program's streams are busy.
   gate_.open();
   was_open_ = true;
-  CufileStats::instance().session_opened(
-      *session_->session, static_cast<unsigned>(std::clamp<std::int64_t>(loaded.settings.number("profile.cufile_stats"),
-                                                                         0, kCufileLevelMax)));
+  stats.session_opened(*session_->session, static_cast<unsigned>(std::clamp<std::int64_t>(
+                                               loaded.settings.number("profile.cufile_stats"), 0, kCufileLevelMax)));
   return success();
 }
 
@@ -132,14 +159,34 @@ bool CufileDriver::close() {
   if (use_count_ == 0) return std::exchange(is_inherited_, false);
   if (--use_count_ > 0) return true;
   gate_.close();
-  userspace_files_.reset();
-  session_.reset();
+  clear_session_locked();
   return true;
 }
 
 long CufileDriver::use_count() {
   const std::lock_guard lock(mutex_);
   return use_count_;
+}
+
+// ---- Streams -------------------------------------------------------------------------------------------------------
+
+Status CufileDriver::register_stream(void* stream, unsigned flags) {
+  for (;;) {
+    if (const Use use(*this); use) return use->streams().register_stream(stream, flags);
+    const std::lock_guard lock(mutex_);
+    if (use_count_ > 0) continue;  // Opened just now.
+    const bool is_new = streams_to_come_.try_emplace(stream, flags).second;
+    return is_new ? success() : failure(Code::invalid_argument, "register the stream once more");
+  }
+}
+
+Status CufileDriver::deregister_stream(void* stream) {
+  for (;;) {
+    if (const Use use(*this); use) return use->streams().deregister_stream(stream);
+    const std::lock_guard lock(mutex_);
+    if (use_count_ > 0) continue;
+    return streams_to_come_.erase(stream) > 0 ? success() : failure(Code::invalid_argument, "deregister the stream");
+  }
 }
 
 // ---- Settings ------------------------------------------------------------------------------------------------------
@@ -193,7 +240,7 @@ bool CufileDriver::stage_parameters(const Staged& values) {
 
 bool CufileDriver::is_known(Setting setting) {
   const std::lock_guard lock(mutex_);
-  return was_open_ || find(staged_, setting) != nullptr;
+  return was_open() || find(staged_, setting) != nullptr;
 }
 
 }  // namespace penstock::core

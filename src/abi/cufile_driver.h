@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <vector>
 
@@ -22,6 +23,10 @@ class CufileDriver {
   Status open();  // One user more.
   bool close();   // One user less; false where there is none.
   long use_count();
+
+  // cuFile's streams. While the driver is closed they are remembered for its next opening, in whatever context.
+  Status register_stream(void* stream, unsigned flags);
+  Status deregister_stream(void* stream);
 
   // Holds the session open for the length of one call. Empty where the driver is closed.
   class Use {
@@ -61,6 +66,7 @@ class CufileDriver {
   Value parameter(Setting setting);
   // For the time when the driver opens; false, and nothing is changed, where it is open.
   bool stage_parameters(const Staged& values);
+  bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // Or is.
   // Whether the driver is or was open, or this was staged.
   bool is_known(Setting setting);
 
@@ -71,13 +77,15 @@ class CufileDriver {
   Status open_implicitly();
   Status open_session_locked();
   Status try_open_session_locked();
+  void clear_session_locked();
 
   const std::uint32_t forks_ = fork_count();
   bool is_inherited_ = false;  // The parent's was open, and nobody here has closed or opened it.
   std::mutex mutex_;           // Guards opening and closing. Never taken inside the gate, for which closing waits.
   long use_count_ = 0;
-  bool was_open_ = false;
+  std::atomic<bool> was_open_{false};
   Staged staged_;
+  std::map<void*, unsigned> streams_to_come_;
   std::mutex settings_mutex_;  // Guards the next two. Taken last.
   Settings settings_;
   std::vector<Note> notes_;

@@ -1,6 +1,7 @@
 // The only place that knows how the core's failures are said in cuFile's numbers.
 #pragma once
 
+#include "abi/boundary.h"
 #include "base/status.h"
 #include "cufile.h"
 
@@ -11,5 +12,11 @@ CUfileError_t cufile_error(CUfileOpError error);
 CUfileError_t cufile_error(const Status& status);
 // For cuFileRead and cuFileWrite: what errno is set to beside -1. A system error, or a CUfileOpError.
 int cufile_errno(const Status& status);
+
+// An exported call that returns CUfileError_t.
+template <typename Call>
+CUfileError_t cufile_call(Call&& call) {
+  return boundary(std::forward<Call>(call), [] { return cufile_error(CU_FILE_NOMEM_ERROR); });
+}
 
 }  // namespace penstock::core

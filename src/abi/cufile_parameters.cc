@@ -31,6 +31,12 @@ CUfileError_t get(std::optional<Setting> setting, Out* out) {
   return ok();
 }
 
+// What NVIDIA's library says of a number that nobody has set, before it was ever open: it has two from the start.
+std::size_t unread(Setting setting) {
+  if (setting == Setting("execution.max_io_queue_depth")) return 128;
+  return setting == Setting("execution.min_io_threshold_size_kb") ? 1024 : 0;
+}
+
 struct SlabArrays {
   Setting sizes;
   Setting counts;
@@ -69,12 +75,18 @@ extern "C" {
 // ---- Numbers -------------------------------------------------------------------------------------------------------
 
 CUfileError_t cuFileGetParameterSizeT(CUFileSizeTConfigParameter_t param, size_t* value) {
-  return get<std::int64_t>(Setting::of_parameter(SettingKind::number, param), value);
+  return core::cufile_call([&] {
+    const std::optional<Setting> setting = Setting::of_parameter(SettingKind::number, param);
+    if (!setting || value == nullptr || driver().is_known(*setting)) return get<std::int64_t>(setting, value);
+    *value = unread(*setting);
+    return ok();
+  });
 }
 
 // Any number is taken; one that is out of range is noted, and passed over, when the driver opens.
 CUfileError_t cuFileSetParameterSizeT(CUFileSizeTConfigParameter_t param, size_t value) {
-  return set(Setting::of_parameter(SettingKind::number, param), static_cast<std::int64_t>(value));
+  return core::cufile_call(
+      [&] { return set(Setting::of_parameter(SettingKind::number, param), static_cast<std::int64_t>(value)); });
 }
 
 CUfileError_t cuFileGetParameterMinMaxValue(CUFileSizeTConfigParameter_t param, size_t* min_value, size_t* max_value) {
@@ -88,51 +100,58 @@ CUfileError_t cuFileGetParameterMinMaxValue(CUFileSizeTConfigParameter_t param, 
 // ---- Switches ------------------------------------------------------------------------------------------------------
 
 CUfileError_t cuFileGetParameterBool(CUFileBoolConfigParameter_t param, bool* value) {
-  return get<bool>(Setting::of_parameter(SettingKind::boolean, param), value);
+  return core::cufile_call([&] { return get<bool>(Setting::of_parameter(SettingKind::boolean, param), value); });
 }
 
 CUfileError_t cuFileSetParameterBool(CUFileBoolConfigParameter_t param, bool value) {
-  return set(Setting::of_parameter(SettingKind::boolean, param), value);
+  return core::cufile_call([&] { return set(Setting::of_parameter(SettingKind::boolean, param), value); });
 }
 
 // ---- Texts ---------------------------------------------------------------------------------------------------------
 
 CUfileError_t cuFileGetParameterString(CUFileStringConfigParameter_t param, char* desc_str, int len) {
-  const std::optional<Setting> setting = Setting::of_parameter(SettingKind::text, param);
-  if (!setting || desc_str == nullptr || len <= 0) return invalid();
-  const core::Value held = driver().parameter(*setting);
-  const std::string& text = std::get<std::string>(held);
-  // The log's path is the one text that need not be there.
-  if (param == CUFILE_PARAM_ENV_LOGFILE_PATH && text.empty()) return invalid();
-  if (text.size() + 1 > static_cast<std::size_t>(len)) return invalid();
-  std::memcpy(desc_str, text.c_str(), text.size() + 1);
-  return ok();
+  return core::cufile_call([&] {
+    const std::optional<Setting> setting = Setting::of_parameter(SettingKind::text, param);
+    if (!setting || desc_str == nullptr || len <= 0) return invalid();
+    const core::Value held = driver().parameter(*setting);
+    const std::string& text = std::get<std::string>(held);
+    // The log's path is the one text that need not be there. An empty variable is one.
+    const bool is_path = param == CUFILE_PARAM_ENV_LOGFILE_PATH;
+    if (is_path && text.empty() && core::process_environment("CUFILE_LOGFILE_PATH") == nullptr) return invalid();
+    if (text.size() + 1 > static_cast<std::size_t>(len)) return invalid();
+    std::memcpy(desc_str, text.c_str(), text.size() + 1);
+    return ok();
+  });
 }
 
 CUfileError_t cuFileSetParameterString(CUFileStringConfigParameter_t param, const char* desc_str) {
-  if (desc_str == nullptr || desc_str[0] == '\0' || ::strnlen(desc_str, PATH_MAX) == PATH_MAX) return invalid();
-  return set(Setting::of_parameter(SettingKind::text, param), std::string(desc_str));
+  return core::cufile_call([&] {
+    if (desc_str == nullptr || desc_str[0] == '\0' || ::strnlen(desc_str, PATH_MAX) == PATH_MAX) return invalid();
+    return set(Setting::of_parameter(SettingKind::text, param), std::string(desc_str));
+  });
 }
 
 // ---- Slabs ---------------------------------------------------------------------------------------------------------
 
 CUfileError_t cuFileSetParameterPosixPoolSlabArray(const size_t* size_values, const size_t* count_values, int len) {
-  return set_slabs(kPosixPool, size_values, count_values, len);
+  return core::cufile_call([&] { return set_slabs(kPosixPool, size_values, count_values, len); });
 }
 
 // Unknown before the driver opens, unless it was set.
 CUfileError_t cuFileGetParameterPosixPoolSlabArray(size_t* size_values, size_t* count_values, int len) {
-  if (!driver().is_known(kPosixPool.sizes)) return invalid();
-  return get_slabs(kPosixPool, size_values, count_values, len);
+  return core::cufile_call([&] {
+    if (!driver().is_known(kPosixPool.sizes)) return invalid();
+    return get_slabs(kPosixPool, size_values, count_values, len);
+  });
 }
 
 CUfileError_t cuFileSetParameterGpuBounceBufferSlabArray(const size_t* size_values, const size_t* count_values,
                                                          int len) {
-  return set_slabs(kGpuBounce, size_values, count_values, len);
+  return core::cufile_call([&] { return set_slabs(kGpuBounce, size_values, count_values, len); });
 }
 
 CUfileError_t cuFileGetParameterGpuBounceBufferSlabArray(size_t* size_values, size_t* count_values, int len) {
-  return get_slabs(kGpuBounce, size_values, count_values, len);
+  return core::cufile_call([&] { return get_slabs(kGpuBounce, size_values, count_values, len); });
 }
 
 }  // extern "C"

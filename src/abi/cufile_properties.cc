@@ -39,33 +39,39 @@ CUfileError_t set_opening(core::Setting setting, std::size_t size) {
 extern "C" {
 
 CUfileError_t cuFileDriverGetProperties(CUfileDrvProps_t* props) {
-  if (props == nullptr) return core::cufile_error(CU_FILE_INVALID_VALUE);
-  *props = core::properties_from(driver().settings_to_come());
-  return core::cufile_error(CU_FILE_SUCCESS);
+  return core::cufile_call([&] {
+    if (props == nullptr) return core::cufile_error(CU_FILE_INVALID_VALUE);
+    *props = core::properties_from(driver().settings_to_come());
+    return core::cufile_error(CU_FILE_SUCCESS);
+  });
 }
 
 CUfileError_t cuFileDriverSetPollMode(bool poll, size_t poll_threshold_size) {
-  constexpr core::Setting kThreshold = "properties.poll_mode_max_size_kb";
-  const core::Value threshold = number(poll_threshold_size);
-  if (!fits(kThreshold, threshold)) return core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
-  return set({{"properties.use_poll_mode", poll}, {kThreshold, threshold}});
+  return core::cufile_call([&] {
+    constexpr core::Setting kThreshold = "properties.poll_mode_max_size_kb";
+    const core::Value threshold = number(poll_threshold_size);
+    if (!fits(kThreshold, threshold)) return core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+    return set({{"properties.use_poll_mode", poll}, {kThreshold, threshold}});
+  });
 }
 
 CUfileError_t cuFileDriverSetMaxDirectIOSize(size_t max_direct_io_size) {
-  constexpr core::Setting kSize = "properties.max_direct_io_size_kb";
-  const core::Value size = number(max_direct_io_size);
-  if (!fits(kSize, size)) return core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
-  if (const core::CufileDriver::Use use(driver()); use) use->limit_operations(max_direct_io_size << 10);
-  return set({{kSize, size}});
+  return core::cufile_call([&] {
+    constexpr core::Setting kSize = "properties.max_direct_io_size_kb";
+    const core::Value size = number(max_direct_io_size);
+    if (!fits(kSize, size)) return core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+    if (const core::CufileDriver::Use use(driver()); use) use->limit_operations(max_direct_io_size << 10);
+    return set({{kSize, size}});
+  });
 }
 
 // These two bound a GPU cache and BAR mappings, of which Penstock has none: they are accepted, and reported back.
 CUfileError_t cuFileDriverSetMaxCacheSize(size_t max_cache_size) {
-  return set_opening("properties.max_device_cache_size_kb", max_cache_size);
+  return core::cufile_call([&] { return set_opening("properties.max_device_cache_size_kb", max_cache_size); });
 }
 
 CUfileError_t cuFileDriverSetMaxPinnedMemSize(size_t max_pinned_size) {
-  return set_opening("properties.max_device_pinned_mem_size_kb", max_pinned_size);
+  return core::cufile_call([&] { return set_opening("properties.max_device_pinned_mem_size_kb", max_pinned_size); });
 }
 
 }  // extern "C"

@@ -157,30 +157,46 @@ CUfileError_t change(void (core::CufileCounters::*action)()) {
 extern "C" {
 
 CUfileError_t cuFileSetStatsLevel(int level) {
-  if (level < 0 || level > static_cast<int>(core::kCufileLevelMax)) return refuse(CU_FILE_INVALID_VALUE);
-  const CufileDriver::Use use(CufileDriver::instance());
-  CufileStats::instance().choose_level(static_cast<unsigned>(level), use ? &use.session() : nullptr);
-  return ok();
+  return core::cufile_call([&] {
+    if (level < 0 || level > static_cast<int>(core::kCufileLevelMax)) return refuse(CU_FILE_INVALID_VALUE);
+    const CufileDriver::Use use(CufileDriver::instance());
+    CufileStats::instance().choose_level(static_cast<unsigned>(level), use ? &use.session() : nullptr);
+    return ok();
+  });
 }
 
 CUfileError_t cuFileGetStatsLevel(int* level) {
-  if (level == nullptr) return refuse(CU_FILE_INVALID_VALUE);
-  const CufileDriver::Use use(CufileDriver::instance());
-  *level = static_cast<int>(CufileStats::instance().chosen_level(use ? &use.session() : nullptr));
-  return ok();
+  return core::cufile_call([&] {
+    if (level == nullptr) return refuse(CU_FILE_INVALID_VALUE);
+    const CufileDriver::Use use(CufileDriver::instance());
+    *level = static_cast<int>(CufileStats::instance().chosen_level(use ? &use.session() : nullptr));
+    return ok();
+  });
 }
 
 CUfileError_t cuFileStatsStart(void) {
-  const CufileDriver::Use use(CufileDriver::instance());
-  if (use && use->counters().cufile().chosen_level() == 0) return refuse(CU_FILE_INTERNAL_ERROR);
-  return change(&core::CufileCounters::start);
+  return core::cufile_call([&] {
+    const CufileDriver::Use use(CufileDriver::instance());
+    if (use && use->counters().cufile().chosen_level() == 0) return refuse(CU_FILE_INTERNAL_ERROR);
+    return change(&core::CufileCounters::start);
+  });
 }
 
-CUfileError_t cuFileStatsStop(void) { return change(&core::CufileCounters::stop); }
-CUfileError_t cuFileStatsReset(void) { return change(&core::CufileCounters::reset); }
+CUfileError_t cuFileStatsStop(void) {
+  return core::cufile_call([&] { return change(&core::CufileCounters::stop); });
+}
+CUfileError_t cuFileStatsReset(void) {
+  return core::cufile_call([&] { return change(&core::CufileCounters::reset); });
+}
 
-CUfileError_t cuFileGetStatsL1(CUfileStatsLevel1_t* stats) { return answer(stats, 1); }
-CUfileError_t cuFileGetStatsL2(CUfileStatsLevel2_t* stats) { return answer(stats, 2); }
-CUfileError_t cuFileGetStatsL3(CUfileStatsLevel3_t* stats) { return answer(stats, 3); }
+CUfileError_t cuFileGetStatsL1(CUfileStatsLevel1_t* stats) {
+  return core::cufile_call([&] { return answer(stats, 1); });
+}
+CUfileError_t cuFileGetStatsL2(CUfileStatsLevel2_t* stats) {
+  return core::cufile_call([&] { return answer(stats, 2); });
+}
+CUfileError_t cuFileGetStatsL3(CUfileStatsLevel3_t* stats) {
+  return core::cufile_call([&] { return answer(stats, 3); });
+}
 
 }  // extern "C"

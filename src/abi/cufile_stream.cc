@@ -25,11 +25,14 @@ CUfileError_t to_error(const core::Status& status) {
 }
 
 // Bytes, or a negative number: a system error or a CUfileOpError, as there is no errno to put it in.
-std::int64_t result_word(const core::Outcome& outcome) {
-  if (outcome.status.ok()) return static_cast<std::int64_t>(outcome.report.bytes);
-  if (outcome.status.is(core::Code::invalid_argument)) return -CU_FILE_INVALID_VALUE;
-  if (outcome.status.is(core::Code::out_of_range)) return -CU_FILE_INVALID_MAPPING_SIZE;
-  return -core::cufile_errno(outcome.status);
+std::int64_t result_word(const core::RawRequest& request, const core::Outcome& outcome) {
+  const core::Status& status = outcome.status;
+  if (status.ok()) return static_cast<std::int64_t>(outcome.report.bytes);
+  if (status.is(core::Code::invalid_argument)) return -CU_FILE_INVALID_VALUE;
+  const bool outside = status.is(core::Code::out_of_range) || status.is(core::Code::past_allocation);
+  if (outside) return -CU_FILE_INVALID_MAPPING_SIZE;
+  const bool before = status.is(core::Code::negative_offset) && request.file_offset >= 0;
+  return before ? -CU_FILE_INTERNAL_ERROR : -core::cufile_errno(status);
 }
 
 constexpr core::StreamHooks kHooks = {result_word, core::stats_clock, core::count_transfer};
@@ -60,26 +63,25 @@ extern "C" {
 
 CUfileError_t cuFileReadAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
                               off_t* bufPtr_offset_p, ssize_t* bytes_read_p, CUstream stream) {
-  return submit(core::Op::read, fh, bufPtr_base, size_p, file_offset_p, bufPtr_offset_p, bytes_read_p, stream);
+  return core::cufile_call([&] {
+    return submit(core::Op::read, fh, bufPtr_base, size_p, file_offset_p, bufPtr_offset_p, bytes_read_p, stream);
+  });
 }
 
 CUfileError_t cuFileWriteAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
                                off_t* bufPtr_offset_p, ssize_t* bytes_written_p, CUstream stream) {
-  return submit(core::Op::write, fh, bufPtr_base, size_p, file_offset_p, bufPtr_offset_p, bytes_written_p, stream);
+  return core::cufile_call([&] {
+    return submit(core::Op::write, fh, bufPtr_base, size_p, file_offset_p, bufPtr_offset_p, bytes_written_p, stream);
+  });
 }
 
+// Leaves a closed driver closed, as NVIDIA's. All streams are forgotten when the driver closes.
 CUfileError_t cuFileStreamRegister(CUstream stream, unsigned flags) {
-  core::Status opened;
-  const CufileDriver::Use use(driver(), opened);
-  if (!use) return core::cufile_error(opened);
-  return to_error(use->streams().register_stream(stream, flags));
+  return core::cufile_call([&] { return to_error(driver().register_stream(stream, flags)); });
 }
 
-// All streams are forgotten when the driver closes.
 CUfileError_t cuFileStreamDeregister(CUstream stream) {
-  const CufileDriver::Use use(driver());
-  if (!use) return core::cufile_error(CU_FILE_INVALID_VALUE);
-  return to_error(use->streams().deregister_stream(stream));
+  return core::cufile_call([&] { return to_error(driver().deregister_stream(stream)); });
 }
 
 }  // extern "C"

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "abi/session_handle.h"
+#include "abi/penstock_call.h"
 #include "session/queue.h"
 
 namespace core = penstock::core;
@@ -16,23 +16,14 @@ namespace core = penstock::core;
 namespace {
 
 using core::Code;
+using core::failed;
 using core::Status;
+using core::status_call;
 
-constexpr unsigned kReapMax = 64;
-constexpr unsigned kPlanLines = 16;
-
-penstock_status failed(Code code, const char* step) { return core::to_public(core::failure(code, step)); }
+constexpr unsigned kReapMax = 16;  // At once: threads may have small stacks.
 
 Status to_core(const penstock_status& status) {
   return {status.step != nullptr ? status.step : "", status.code, static_cast<core::Domain>(status.domain)};
-}
-
-std::size_t copy_text(const std::string& message, char* text, std::size_t capacity) {
-  if (text == nullptr || capacity == 0) return 0;
-  const std::size_t length = std::min(message.size(), capacity - 1);
-  std::memcpy(text, message.data(), length);
-  text[length] = '\0';
-  return length;
 }
 
 // The C name of a queue is the queue itself.
@@ -48,14 +39,6 @@ const char* name_of(core::AlignmentSource source) {
   return "none";
 }
 
-penstock_verdict to_public(const core::Verdict& verdict) {
-  return {static_cast<std::int32_t>(verdict.path),
-          verdict.usable ? 1 : 0,
-          static_cast<std::int32_t>(verdict.reason),
-          verdict.detail,
-          {}};
-}
-
 // Fields that an older caller's structure does not reach are left at "not said".
 penstock_options read_options(const penstock_options* options) {
   penstock_options known{};
@@ -66,9 +49,11 @@ penstock_options read_options(const penstock_options* options) {
 penstock_status transfer(penstock_session* session, const core::RawRequest& request, penstock_report* report) {
   if (report != nullptr) *report = {};
   if (session == nullptr) return failed(Code::invalid_argument, "use the session");
-  const core::Outcome outcome = session->session->transfer(request);
-  if (report != nullptr) *report = core::to_public(outcome.report);
-  return core::to_public(outcome.status);
+  return status_call("move the request", [&] {
+    const core::Outcome outcome = session->session->transfer(request);
+    if (report != nullptr) *report = core::to_public(outcome.report);
+    return core::to_public(outcome.status);
+  });
 }
 
 // `device_memory` decides the device; the copy is over when this returns.
@@ -87,34 +72,26 @@ penstock_status copy_now(penstock_session* session, const void* device_memory, C
   return core::to_public(core::finish_copies(*queue, copy(*queue)));
 }
 
-core::PointerFacts memory_of(penstock_session* session, const void* base, unsigned ordinal, Status& status) {
-  if (base != nullptr) return session->session->devices().describe(base);
-  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
-  status = device.status();
-  core::PointerFacts facts;
-  facts.kind = core::MemoryKind::device;
-  if (!device.ok()) return facts;
-  facts.device = *device;
-  // What a piece of its memory would be; the address means nothing.
-  if ((*device)->allocates_mapped()) facts.base = facts.mapped = 4096;
-  return facts;
-}
-
-// Memory that is not named counts as aligned to pages, as every allocation of a device is.
-core::RawRequest planned(penstock_file file, const void* base, int is_write, std::size_t size,
-                         std::int64_t file_offset) {
-  const void* const address = base != nullptr ? base : reinterpret_cast<const void*>(std::uintptr_t{4096});
-  return {is_write != 0 ? core::Op::write : core::Op::read, file, address, size, file_offset, 0};
-}
-
 }  // namespace
+
+namespace penstock::core {
+
+std::size_t copy_text(const std::string& message, char* text, std::size_t capacity) {
+  if (text == nullptr || capacity == 0) return 0;
+  const std::size_t length = std::min(message.size(), capacity - 1);
+  std::memcpy(text, message.data(), length);
+  text[length] = '\0';
+  return length;
+}
+
+}  // namespace penstock::core
 
 extern "C" {
 
 const char* penstock_version(void) { return "0.1.0"; }
 
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity) {
-  return copy_text(core::describe(to_core(status)), text, capacity);
+  return core::count_call([&] { return core::copy_text(core::describe(to_core(status)), text, capacity); });
 }
 
 const char* penstock_path_name(int path) {
@@ -142,28 +119,34 @@ const char* penstock_reason_remedy(int reason) {
 // ---- Session -------------------------------------------------------------------------------------------------------
 
 penstock_status penstock_session_open(const penstock_options* options, penstock_session** session) {
-  if (session == nullptr) return failed(Code::invalid_argument, "open a session");
-  *session = nullptr;
-  if (options != nullptr && options->size < sizeof options->size) {
-    return failed(Code::invalid_argument, "open a session with options whose size is not set");
-  }
-  const penstock_options said = read_options(options);
-  core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.ring_bytes = said.ring_bytes,
-                                                                               .chunk_bytes = said.chunk_bytes,
-                                                                               .workers = said.workers,
-                                                                               .device = said.device,
-                                                                               .paths = said.paths,
-                                                                               .require = said.require,
-                                                                               .direct_io = said.direct_io,
-                                                                               .io_uring = said.io_uring});
-  if (!opened.ok()) return core::to_public(opened.status());
-  *session = opened->release();
-  return {};
+  return status_call("open a session", [&]() -> penstock_status {
+    if (session == nullptr) return failed(Code::invalid_argument, "open a session");
+    *session = nullptr;
+    if (options != nullptr && options->size < sizeof options->size) {
+      return failed(Code::invalid_argument, "open a session with options whose size is not set");
+    }
+    const penstock_options said = read_options(options);
+    core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.ring_bytes = said.ring_bytes,
+                                                                                 .chunk_bytes = said.chunk_bytes,
+                                                                                 .workers = said.workers,
+                                                                                 .device = said.device,
+                                                                                 .paths = said.paths,
+                                                                                 .require = said.require,
+                                                                                 .direct_io = said.direct_io,
+                                                                                 .io_uring = said.io_uring});
+    if (!opened.ok()) return core::to_public(opened.status());
+    *session = opened->release();
+    return {};
+  });
 }
 
 void penstock_session_close(penstock_session* session) {
-  if (session == nullptr || session->session->is_inherited()) return;
-  delete session;
+  return core::boundary(
+      [&] {
+        if (session == nullptr || session->session->is_inherited()) return;
+        delete session;
+      },
+      [] {});
 }
 
 const char* penstock_session_device_kind(penstock_session* session) {
@@ -183,95 +166,117 @@ unsigned penstock_device_count(penstock_session* session) {
 }
 
 penstock_status penstock_device_get(penstock_session* session, unsigned ordinal, penstock_device_info* info) {
-  if (session == nullptr || info == nullptr) return failed(Code::invalid_argument, "look at the device");
-  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
-  if (!device.ok()) return core::to_public(device.status());
-  const core::DeviceFacts& facts = (*device)->facts();
-  *info = {};
-  info->ordinal = facts.ordinal;
-  info->stand_in = facts.stand_in ? 1 : 0;
-  std::memcpy(info->name, facts.name, sizeof info->name);
-  std::memcpy(info->pci_address, facts.pci_address, sizeof info->pci_address);
-  std::memcpy(info->uuid, facts.uuid, sizeof info->uuid);
-  info->memory_bytes = facts.memory_bytes;
-  return {};
+  return status_call("look at the device", [&]() -> penstock_status {
+    if (session == nullptr || info == nullptr) return failed(Code::invalid_argument, "look at the device");
+    const core::Result<core::Device*> device = session->session->devices().device(ordinal);
+    if (!device.ok()) return core::to_public(device.status());
+    const core::DeviceFacts& facts = (*device)->facts();
+    *info = {};
+    info->ordinal = facts.ordinal;
+    info->stand_in = facts.stand_in ? 1 : 0;
+    std::memcpy(info->name, facts.name, sizeof info->name);
+    std::memcpy(info->pci_address, facts.pci_address, sizeof info->pci_address);
+    std::memcpy(info->uuid, facts.uuid, sizeof info->uuid);
+    info->memory_bytes = facts.memory_bytes;
+    return {};
+  });
 }
 static_assert(sizeof(penstock_device_info::name) == sizeof(core::DeviceFacts::name));
 static_assert(sizeof(penstock_device_info::pci_address) == sizeof(core::DeviceFacts::pci_address));
 
 penstock_status penstock_device_alloc(penstock_session* session, unsigned ordinal, size_t size, void** memory) {
-  if (session == nullptr || memory == nullptr) return failed(Code::invalid_argument, "allocate device memory");
-  *memory = nullptr;
-  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
-  if (!device.ok()) return core::to_public(device.status());
-  const core::Result<void*> allocated = (*device)->allocate(size);
-  if (!allocated.ok()) return core::to_public(allocated.status());
-  *memory = *allocated;
-  return {};
+  return status_call("allocate device memory", [&]() -> penstock_status {
+    if (session == nullptr || memory == nullptr) return failed(Code::invalid_argument, "allocate device memory");
+    *memory = nullptr;
+    const core::Result<core::Device*> device = session->session->devices().device(ordinal);
+    if (!device.ok()) return core::to_public(device.status());
+    const core::Result<void*> allocated = (*device)->allocate(size);
+    if (!allocated.ok()) return core::to_public(allocated.status());
+    *memory = *allocated;
+    return {};
+  });
 }
 
 void penstock_device_free(penstock_session* session, unsigned ordinal, void* memory) {
-  if (session == nullptr || memory == nullptr) return;
-  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
-  if (device.ok()) (*device)->release(memory);
+  return core::boundary(
+      [&] {
+        if (session == nullptr || memory == nullptr) return;
+        const core::Result<core::Device*> device = session->session->devices().device(ordinal);
+        if (device.ok()) (*device)->release(memory);
+      },
+      [] {});
 }
 
 penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host, size_t size) {
-  if (session == nullptr || host == nullptr) return failed(Code::invalid_argument, "copy to the device");
-  return copy_now(session, device_memory,
-                  [&](core::CopyQueue& queue) { return queue.copy_to_device(device_memory, host, size); });
+  return status_call("copy to the device", [&]() -> penstock_status {
+    if (session == nullptr || host == nullptr) return failed(Code::invalid_argument, "copy to the device");
+    return copy_now(session, device_memory,
+                    [&](core::CopyQueue& queue) { return queue.copy_to_device(device_memory, host, size); });
+  });
 }
 
 penstock_status penstock_device_download(penstock_session* session, void* host, const void* device_memory,
                                          size_t size) {
-  if (session == nullptr || host == nullptr) return failed(Code::invalid_argument, "copy from the device");
-  return copy_now(session, device_memory,
-                  [&](core::CopyQueue& queue) { return queue.copy_to_host(host, device_memory, size); });
+  return status_call("copy from the device", [&]() -> penstock_status {
+    if (session == nullptr || host == nullptr) return failed(Code::invalid_argument, "copy from the device");
+    return copy_now(session, device_memory,
+                    [&](core::CopyQueue& queue) { return queue.copy_to_host(host, device_memory, size); });
+  });
 }
 
 // ---- Files and buffers ---------------------------------------------------------------------------------------------
 
 penstock_status penstock_file_register(penstock_session* session, int fd, penstock_file* file) {
-  if (session == nullptr || file == nullptr) return failed(Code::invalid_argument, "register the file");
-  *file = 0;
-  const core::Result<std::uint64_t> registered = session->session->register_file(fd);
-  if (!registered.ok()) return core::to_public(registered.status());
-  *file = *registered;
-  return {};
+  return status_call("register the file", [&]() -> penstock_status {
+    if (session == nullptr || file == nullptr) return failed(Code::invalid_argument, "register the file");
+    *file = 0;
+    const core::Result<std::uint64_t> registered = session->session->register_file(fd);
+    if (!registered.ok()) return core::to_public(registered.status());
+    *file = *registered;
+    return {};
+  });
 }
 
 penstock_status penstock_file_deregister(penstock_session* session, penstock_file file) {
-  if (session == nullptr) return failed(Code::invalid_argument, "deregister the file");
-  return core::to_public(session->session->deregister_file(file));
+  return status_call("deregister the file", [&]() -> penstock_status {
+    if (session == nullptr) return failed(Code::invalid_argument, "deregister the file");
+    return core::to_public(session->session->deregister_file(file));
+  });
 }
 
 penstock_status penstock_file_get(penstock_session* session, penstock_file file, penstock_file_info* info) {
-  if (session == nullptr || info == nullptr) return failed(Code::invalid_argument, "look at the file");
-  const core::Result<core::FileFacts> facts = session->session->file_facts(file);
-  if (!facts.ok()) return core::to_public(facts.status());
-  *info = {.size = facts->size,
-           .inode = facts->inode,
-           .device_major = major(facts->block_device),
-           .device_minor = minor(facts->block_device),
-           .is_block_device = facts->type == core::FileType::block_device,
-           .readable = facts->readable(),
-           .writable = facts->writable(),
-           .opened_direct = facts->opened_direct(),
-           .direct_memory_align = facts->direct_memory_align,
-           .direct_offset_align = facts->direct_offset_align,
-           .alignment_source = name_of(facts->alignment_source),
-           .file_system = core::file_system_name(facts->file_system_magic)};
-  return {};
+  return status_call("look at the file", [&]() -> penstock_status {
+    if (session == nullptr || info == nullptr) return failed(Code::invalid_argument, "look at the file");
+    const core::Result<core::FileFacts> facts = session->session->file_facts(file);
+    if (!facts.ok()) return core::to_public(facts.status());
+    *info = {.size = facts->size,
+             .inode = facts->inode,
+             .device_major = major(facts->block_device),
+             .device_minor = minor(facts->block_device),
+             .is_block_device = facts->type == core::FileType::block_device,
+             .readable = facts->readable(),
+             .writable = facts->writable(),
+             .opened_direct = facts->opened_direct(),
+             .direct_memory_align = facts->direct_memory_align,
+             .direct_offset_align = facts->direct_offset_align,
+             .alignment_source = name_of(facts->alignment_source),
+             .file_system = core::file_system_name(facts->file_system_magic)};
+    return {};
+  });
 }
 
 penstock_status penstock_buffer_register(penstock_session* session, const void* base, size_t size) {
-  if (session == nullptr) return failed(Code::invalid_argument, "register the buffer");
-  return core::to_public(session->session->register_buffer(base, size));
+  return status_call("register the buffer", [&]() -> penstock_status {
+    if (session == nullptr) return failed(Code::invalid_argument, "register the buffer");
+    return core::to_public(session->session->register_buffer(base, size));
+  });
 }
 
 penstock_status penstock_buffer_deregister(penstock_session* session, const void* base) {
-  if (session == nullptr) return failed(Code::invalid_argument, "deregister the buffer");
-  return core::to_public(session->session->deregister_buffer(base));
+  return status_call("deregister the buffer", [&]() -> penstock_status {
+    if (session == nullptr) return failed(Code::invalid_argument, "deregister the buffer");
+    return core::to_public(session->session->deregister_buffer(base));
+  });
 }
 
 // ---- Transfers -----------------------------------------------------------------------------------------------------
@@ -288,119 +293,53 @@ penstock_status penstock_write(penstock_session* session, penstock_file file, co
 
 penstock_status penstock_queue_open(penstock_session* session, unsigned depth, size_t request_bytes_max,
                                     penstock_queue** queue) {
-  if (session == nullptr || queue == nullptr) return failed(Code::invalid_argument, "open the queue");
-  *queue = nullptr;
-  core::Result<std::unique_ptr<core::Queue>> opened = core::Queue::open(*session->session, depth, request_bytes_max);
-  if (!opened.ok()) return core::to_public(opened.status());
-  *queue = reinterpret_cast<penstock_queue*>(opened->release());
-  return {};
+  return status_call("open the queue", [&]() -> penstock_status {
+    if (session == nullptr || queue == nullptr) return failed(Code::invalid_argument, "open the queue");
+    *queue = nullptr;
+    core::Result<std::unique_ptr<core::Queue>> opened = core::Queue::open(*session->session, depth, request_bytes_max);
+    if (!opened.ok()) return core::to_public(opened.status());
+    *queue = reinterpret_cast<penstock_queue*>(opened->release());
+    return {};
+  });
 }
 
 void penstock_queue_close(penstock_queue* queue) {
-  if (queue == nullptr || to_core(queue)->is_inherited()) return;
-  delete to_core(queue);
+  return core::boundary(
+      [&] {
+        if (queue == nullptr || to_core(queue)->is_inherited()) return;
+        delete to_core(queue);
+      },
+      [] {});
 }
 
 penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* request) {
-  if (queue == nullptr || request == nullptr) return failed(Code::invalid_argument, "submit to the queue");
-  const core::Op op = request->is_write != 0 ? core::Op::write : core::Op::read;
-  return core::to_public(to_core(queue)->submit(
-      {op, request->file, request->base, request->size, request->file_offset, request->buffer_offset},
-      request->cookie));
+  return status_call("submit to the queue", [&]() -> penstock_status {
+    if (queue == nullptr || request == nullptr) return failed(Code::invalid_argument, "submit to the queue");
+    const core::Result<core::Op> op = core::op_of(request->is_write);
+    if (!op.ok()) return core::to_public(op.status());
+    return core::to_public(to_core(queue)->submit(
+        {*op, request->file, request->base, request->size, request->file_offset, request->buffer_offset},
+        request->cookie));
+  });
 }
 
 unsigned penstock_queue_reap(penstock_queue* queue, penstock_completion* completions, unsigned capacity,
                              unsigned least) {
-  if (queue == nullptr) return 0;
-  if (completions == nullptr) capacity = 0;
-  unsigned count = 0;
-  do {
-    core::QueueCompletion batch[kReapMax];
-    const unsigned wanted = std::min(capacity - count, kReapMax);
-    const unsigned got = to_core(queue)->reap({batch, wanted}, least > count ? least - count : 0);
-    for (unsigned i = 0; i < got; ++i) {
-      completions[count++] = {batch[i].cookie, core::to_public(batch[i].status), core::to_public(batch[i].report)};
-    }
-    if (got < wanted) break;
-  } while (count < capacity);
-  return count;
-}
-
-// ---- The truth -----------------------------------------------------------------------------------------------------
-
-unsigned penstock_explain(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
-                          int is_write, penstock_verdict* verdicts, unsigned capacity, penstock_status* status) {
-  penstock_status ignored;
-  if (status == nullptr) status = &ignored;
-  *status = failed(Code::invalid_argument, "explain the file");
-  if (session == nullptr) return 0;
-  Status memory_status;
-  const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
-  *status = core::to_public(memory_status);
-  if (!memory_status.ok()) return 0;
-  core::Verdict found[core::kPathCount];
-  const core::Result<unsigned> count =
-      session->session->explain(file, memory, is_write != 0 ? core::Op::write : core::Op::read, found);
-  *status = core::to_public(count.status());
-  if (!count.ok()) return 0;
-  for (unsigned i = 0; i < *count && i < capacity && verdicts != nullptr; ++i) verdicts[i] = to_public(found[i]);
-  return *count;
-}
-
-size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,
-                     size_t size, int64_t file_offset, char* text, size_t capacity, penstock_status* status) {
-  penstock_status ignored;
-  if (status == nullptr) status = &ignored;
-  *status = failed(Code::invalid_argument, "plan the request");
-  if (text != nullptr && capacity > 0) text[0] = '\0';
-  if (session == nullptr) return 0;
-  Status memory_status;
-  const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
-  *status = core::to_public(memory_status);
-  if (!memory_status.ok()) return 0;
-  const core::Result<std::string> plan =
-      session->session->plan_text(planned(file, base, is_write, size, file_offset), memory, kPlanLines);
-  *status = core::to_public(plan.status());
-  return plan.ok() ? copy_text(*plan, text, capacity) : 0;
-}
-
-penstock_status penstock_choose(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
-                                int is_write, size_t size, int64_t file_offset, penstock_choice* choice) {
-  if (session == nullptr || choice == nullptr) return failed(Code::invalid_argument, "plan the request");
-  Status memory_status;
-  const core::PointerFacts memory = memory_of(session, base, ordinal, memory_status);
-  if (!memory_status.ok()) return core::to_public(memory_status);
-  const core::Result<core::Choice> made =
-      session->session->choice(planned(file, base, is_write, size, file_offset), memory);
-  if (!made.ok()) return core::to_public(made.status());
-  *choice = {.path = static_cast<std::int32_t>(made->path),
-             .chosen_by = static_cast<std::int32_t>(made->by),
-             .threads = made->threads,
-             .depth = made->depth,
-             .chunk = made->chunk,
-             .policy = made->policy};
-  return {};
-}
-
-unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity) {
-  unsigned count = 0;
-  if (session == nullptr) return 0;
-  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
-    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
-      const auto total = [&](core::Op op) {
-        return session->session->counters().total(static_cast<core::PathId>(path), static_cast<core::Reason>(reason),
-                                                  op);
-      };
-      const core::Count read = total(core::Op::read);
-      const core::Count written = total(core::Op::write);
-      if (read.operations == 0 && written.operations == 0) continue;
-      if (counters != nullptr && count < capacity) {
-        counters[count] = {path, reason, read.bytes, read.operations, written.bytes, written.operations, {}};
+  return core::count_call([&]() -> unsigned {
+    if (queue == nullptr) return 0;
+    if (completions == nullptr) capacity = 0;
+    unsigned count = 0;
+    do {
+      core::QueueCompletion batch[kReapMax];
+      const unsigned wanted = std::min(capacity - count, kReapMax);
+      const unsigned got = to_core(queue)->reap({batch, wanted}, least > count ? least - count : 0);
+      for (unsigned i = 0; i < got; ++i) {
+        completions[count++] = {batch[i].cookie, core::to_public(batch[i].status), core::to_public(batch[i].report)};
       }
-      ++count;
-    }
-  }
-  return counters == nullptr ? count : std::min(count, capacity);
+      if (got < wanted) break;
+    } while (count < capacity);
+    return count;
+  });
 }
 
 }  // extern "C"

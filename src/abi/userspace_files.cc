@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <vector>
 
+#include "base/shortage.h"
+
 namespace penstock::core {
 namespace {
 
@@ -91,7 +93,9 @@ Outcome UserspaceFiles::transfer(Session& session, const RawRequest& request) {
   const std::uint64_t number = request.file & ~kMark;
   const Entry* entry = entries_.pin(number);
   if (entry == nullptr) return {failure(Code::not_registered, step_of(request.op)), {}};
-  const Outcome outcome = request.size == 0 ? Outcome{} : move(session, *entry, request);
+  const auto no_room = [&] { return Outcome{failure(Code::out_of_memory, step_of(request.op)), {}}; };
+  const auto move_all = [&] { return move(session, *entry, request); };
+  const Outcome outcome = request.size == 0 ? Outcome{} : unless_short_of_memory(move_all, no_room);
   entries_.unpin(number);
   return outcome;
 }

@@ -3,9 +3,12 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <new>
 
 namespace penstock::core {
 namespace {
+
+constexpr std::size_t kStackMin = 1u << 20;
 
 struct Start {
   void (*body)(void*);
@@ -18,15 +21,28 @@ void* run(void* start) {
   return nullptr;
 }
 
+// With a stack of kStackMin at least.
+bool create(pthread_t& thread, Start& start) {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_default_np(&attributes) != 0) return false;
+  std::size_t stack = 0;
+  (void)::pthread_attr_getstacksize(&attributes, &stack);
+  if (stack < kStackMin) (void)::pthread_attr_setstacksize(&attributes, kStackMin);
+  const bool created = ::pthread_create(&thread, &attributes, run, &start) == 0;
+  (void)::pthread_attr_destroy(&attributes);
+  return created;
+}
+
 }  // namespace
 
 bool start_thread(pthread_t& thread, const char* name, void (*body)(void*), void* argument) {
+  std::unique_ptr<Start> start(new (std::nothrow) Start{body, argument});
+  if (start == nullptr) return false;
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  auto start = std::make_unique<Start>(Start{body, argument});
-  const bool started = ::pthread_create(&thread, nullptr, run, start.get()) == 0;
+  const bool started = create(thread, *start);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!started) return false;
   (void)start.release();
@@ -34,6 +50,12 @@ bool start_thread(pthread_t& thread, const char* name, void (*body)(void*), void
   std::snprintf(shortened, sizeof shortened, "%s", name);
   (void)::pthread_setname_np(thread, shortened);
   return true;
+}
+
+void run_apart(const char* name, void (*body)(void*), void* argument) {
+  pthread_t thread;
+  if (start_thread(thread, name, body, argument)) ::pthread_join(thread, nullptr);
+  else body(argument);
 }
 
 }  // namespace penstock::core

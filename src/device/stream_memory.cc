@@ -146,6 +146,10 @@ Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count, st
     return status;
   }
   const std::lock_guard lock(mutex_);
+  // Giving back happens where no memory may be asked for.
+  blocks_.reserve(blocks_.size() + count);
+  unacknowledged_.reserve(blocks_.capacity());
+  free_[kind].reserve(blocks_.capacity());
   bytes_ += size;
   if (is_small(kind)) small_bytes_ += size;
   slabs_.push_back({memory, size});

@@ -5,6 +5,7 @@
 
 #include "base/align.h"
 #include "base/invariant.h"
+#include "base/shortage.h"
 #include "storage/pread_ring.h"
 
 namespace penstock::core {
@@ -66,13 +67,13 @@ Result<std::unique_ptr<Lane>> StorageLane::open(Storage& storage, const LaneOpti
     if (!copies.ok()) return copies.status();
     lane->copies_ = std::move(*copies);
   }
-  lane->slots_.resize(options.depth);
   lane->copying_.resize(options.depth);
   lane->together_.reserve(options.depth);
   for (auto& gathered : lane->gathered_) gathered.reserve(options.depth);
   lane->free_.reserve(options.depth);
   lane->done_.reserve(options.depth);
   lane->fixed_files_.reserve(kFixedFilesMax);
+  lane->slots_.resize(options.depth);  // Last: from here on the lane is not idle before all of them are free.
   for (unsigned i = options.depth; i > 0; --i) lane->free_.push_back(i - 1);
   return std::unique_ptr<Lane>(std::move(lane));
 }
@@ -86,7 +87,9 @@ StorageLane::~StorageLane() {
 
 Status StorageLane::open_ring() {
   if (ring_ != nullptr) return success();
-  Result<std::unique_ptr<Ring>> ring = storage_.open_ring(options_.depth);
+  using Opened = Result<std::unique_ptr<Ring>>;
+  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open the lane's ring")); };
+  Opened ring = unless_short_of_memory([&] { return storage_.open_ring(options_.depth); }, no_room);
   if (!ring.ok()) return ring.status();
   ring_ = std::move(*ring);
   // Without registration every transfer pins its pages anew: slower, and right all the same.

@@ -34,7 +34,7 @@ class HandleTable {
     } else if (used_ == kCountMax) {
       return failure(Code::limit, "register one more");
     } else {
-      if (index % kBlock == 0) blocks_[index / kBlock].store(new Entry[kBlock], std::memory_order_release);
+      if (index % kBlock == 0) add_block(index / kBlock);
       ++used_;
     }
     Entry& slot = entry(index);
@@ -136,6 +136,11 @@ class HandleTable {
   // The index counts from one, so that no handle is zero.
   static std::uint64_t number(std::uint32_t index, std::uint64_t state) {
     return generation(state) << 32 | (index + 1);
+  }
+  // With room for every number of it among the free ones, since letting go must not lack memory.
+  void add_block(std::uint32_t block) {
+    free_.reserve((block + 1) * kBlock);
+    blocks_[block].store(new Entry[kBlock], std::memory_order_release);
   }
   Entry& entry(std::uint32_t index) { return blocks_[index / kBlock].load(std::memory_order_acquire)[index % kBlock]; }
   Entry* find(std::uint64_t handle) {

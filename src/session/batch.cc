@@ -1,6 +1,7 @@
 #include "session/batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "session/look_out.h"
 
@@ -28,34 +29,33 @@ Batch::Batch(Executor& executor, unsigned capacity) : executor_(executor), slots
   for (BatchEvent::Submission& each : submissions_) free_submissions_.push_back(&each);
 }
 
-Batch::~Batch() {
-  cancel();
-  std::unique_lock lock(mutex_);
-  while (done_.size() < outstanding_locked()) {
-    awaited_ = std::min(awaited_, outstanding_locked());
-    completions_.wait(lock);
-  }
+Batch::~Batch() { cancel(); }
+
+Status Batch::submit(std::span<const BatchEntry> entries) {
+  const auto copy = [](const void* all, unsigned index) { return static_cast<const BatchEntry*>(all)[index]; };
+  return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
 }
 
 // Under the lock as a whole, so that of two threads' submissions neither sees half of the other's.
-Status Batch::submit(std::span<const BatchEntry> entries) {
+Status Batch::submit(unsigned count, Maker make, const void* source) {
   const std::lock_guard lock(mutex_);
-  if (entries.size() > free_.size()) return failure(Code::limit, "submit to the batch");
-  if (entries.empty()) return success();
+  if (count > free_.size()) return failure(Code::limit, "submit to the batch");
+  if (count == 0) return success();
   jobs_.clear();
   // One for every entry that is under way at most, so there is one.
   BatchEvent::Submission* const submission = free_submissions_.back();
   free_submissions_.pop_back();
-  *submission = {.unfinished = static_cast<unsigned>(entries.size())};
-  for (const BatchEntry& entry : entries) {
+  *submission = {.unfinished = count};
+  for (unsigned i = 0; i < count; ++i) {
     Slot& slot = *free_.back();
     free_.pop_back();
-    slot.request = entry.request;
-    slot.event = {.entry = entry};
+    slot.event = {.entry = make(source, i)};
+    slot.request = slot.event.entry.request;
     slot.in_flight = true;
     slot.submission = submission;
-    if (entry.refused.ok()) jobs_.push_back(&slot);
-    else complete_locked(slot, {entry.refused, {}});
+    const Status& refused = slot.event.entry.refused;
+    if (refused.ok()) jobs_.push_back(&slot);
+    else complete_locked(slot, {refused, {}});
   }
   if (!jobs_.empty()) {
     const Status status = executor_.submit(jobs_);
@@ -73,18 +73,27 @@ void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
   slot.in_flight = false;
   BatchEvent::Submission* const submission = slot.submission;
   submission->bytes[static_cast<unsigned>(slot.request.op)] += outcome.status.ok() ? outcome.report.bytes : 0;
-  submission->ok &= outcome.status.ok() && !slot.event.canceled;
+  submission->ok &= outcome.status.ok();
   if (--submission->unfinished == 0) {
     slot.event.ended = *submission;
     free_submissions_.push_back(submission);
   }
-  done_.push_back(&slot);
+  if (slot.dropped) drop_locked(slot);
+  else done_.push_back(&slot);
+}
+
+void Batch::drop_locked(Slot& slot) {
+  if (std::exchange(slot.dropped, false) && --dropped_ == 0) notify_all_locked();
+  free_.push_back(&slot);
 }
 
 // With the lock held: whoever waits may be the destructor.
 void Batch::notify_locked() {
   done_count_.store(done_.size(), std::memory_order_release);
-  if (done_.size() < awaited_) return;
+  if (done_.size() >= awaited_) notify_all_locked();
+}
+
+void Batch::notify_all_locked() {
   awaited_ = SIZE_MAX;
   completions_.notify_all();
 }
@@ -128,21 +137,24 @@ unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline dead
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
   done_count_.store(done_.size(), std::memory_order_release);
   // Others may wait for more than there is now.
-  if (awaited_ != SIZE_MAX && count > 0) {
-    awaited_ = SIZE_MAX;
-    completions_.notify_all();
-  }
+  if (awaited_ != SIZE_MAX && count > 0) notify_all_locked();
   return static_cast<unsigned>(count);
 }
 
+// Whoever waits for events learns that there are fewer to come.
 void Batch::cancel() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (Slot& slot : slots_) {
-    if (!slot.in_flight || !executor_.withdraw(slot)) continue;
-    slot.event.canceled = true;
-    complete_locked(slot, {});
+    if (!slot.in_flight || slot.dropped) continue;
+    slot.dropped = true;
+    ++dropped_;
+    if (executor_.withdraw(slot)) complete_locked(slot, {});
   }
-  notify_locked();
+  for (Slot* const slot : done_) drop_locked(*slot);
+  done_.clear();
+  done_count_.store(0, std::memory_order_release);
+  notify_all_locked();
+  while (dropped_ > 0) completions_.wait(lock);
 }
 
 }  // namespace penstock::core

@@ -27,11 +27,10 @@ struct BatchEvent {
   struct Submission {
     unsigned unfinished = 0;      // Entries.
     std::uint64_t bytes[2] = {};  // By Op.
-    bool ok = true;               // None failed or was canceled.
+    bool ok = true;               // None failed.
   };
 
   BatchEntry entry;
-  bool canceled = false;
   Outcome outcome;
   std::optional<Submission> ended;  // Set in the event with which the last of its entries came to an end.
 };
@@ -45,12 +44,15 @@ class Batch {
   ~Batch();
 
   unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
+  // One entry of a submission, from what its caller has in his own form.
+  using Maker = BatchEntry (*)(const void* source, unsigned index);
   // All of them, or none: then Code::limit where there is no room, which reaping makes.
+  Status submit(unsigned count, Maker make, const void* source);
   Status submit(std::span<const BatchEntry> entries);
   // Returns how many events it wrote, in the order in which they came about. Waits for `least` of them, or as many as
   // are outstanding, until the deadline.
   unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
-  // What has not begun will not; it is reported as canceled.
+  // What has not begun will not; waits for what has. Nothing of what was submitted before is reported any more.
   void cancel();
 
  private:
@@ -64,13 +66,16 @@ class Batch {
 
     Batch* batch = nullptr;
     bool in_flight = false;
+    bool dropped = false;  // In flight, and not to be reported.
     BatchEvent::Submission* submission = nullptr;
     BatchEvent event;
   };
 
   void complete(std::span<const Ended> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome);
+  void drop_locked(Slot& slot);
   void notify_locked();
+  void notify_all_locked();
   std::size_t outstanding_locked() const { return slots_.size() - free_.size(); }
   std::size_t wanted_locked(std::size_t room, unsigned least) const;
   void help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned least, const Deadline& deadline);
@@ -86,6 +91,7 @@ class Batch {
   std::vector<BatchEvent::Submission*> free_submissions_;
   std::atomic<std::size_t> done_count_{0};  // As done_ has, to be looked at without the lock.
   std::size_t awaited_ = SIZE_MAX;          // What the least patient of those who wait waits for.
+  unsigned dropped_ = 0;                    // Slots.
 };
 
 }  // namespace penstock::core

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/shortage.h"
 #include "base/thread.h"
 #include "session/look_out.h"
 #include "session/queue.h"
@@ -59,27 +60,28 @@ class Executor::Hand {
 
   void reap(unsigned least) {
     if (is_idle()) return;
-    std::array<QueueCompletion, kQueueDepth> completions;
-    const unsigned count = queue_->reap(completions, least);
+    const unsigned count = queue_->reap(completions_, least);
     in_flight_ -= count;
-    finish(std::span(completions).first(count));
+    finish(count);
   }
 
  private:
   bool open_queue() {
     if (queue_ != nullptr) return true;
-    Result<std::unique_ptr<Queue>> queue = Queue::open(session_, kQueueDepth, kQueuedBytesMax);
+    const auto open = [&] { return Queue::open(session_, kQueueDepth, kQueuedBytesMax); };
+    using Opened = Result<std::unique_ptr<Queue>>;
+    Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
     if (queue.ok()) queue_ = std::move(*queue);
     return queue_ != nullptr;
   }
 
   // Neighbours of one owner at once.
-  static void finish(std::span<const QueueCompletion> completions) {
-    std::array<Ended, kQueueDepth> ended;
-    for (std::size_t i = 0; i < completions.size(); ++i) {
-      ended[i] = {reinterpret_cast<Job*>(completions[i].cookie), {completions[i].status, completions[i].report}};
+  void finish(unsigned completed) {
+    for (unsigned i = 0; i < completed; ++i) {
+      const QueueCompletion& one = completions_[i];
+      ended_[i] = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
     }
-    for (auto rest = std::span<const Ended>(ended).first(completions.size()); !rest.empty();) {
+    for (auto rest = std::span<const Ended>(ended_).first(completed); !rest.empty();) {
       const void* const owner = rest[0].job->owner();
       std::size_t count = 1;
       while (owner != nullptr && count < rest.size() && rest[count].job->owner() == owner) ++count;
@@ -98,6 +100,9 @@ class Executor::Hand {
   const bool queues_;
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
+  // Not on the stack, which may be a helper's small one.
+  std::array<QueueCompletion, kQueueDepth> completions_;
+  std::array<Ended, kQueueDepth> ended_;
 };
 
 // The hand of somebody who helps.
@@ -113,7 +118,10 @@ Executor::Executor(Session& session, unsigned threads_max)
       threads_max_(queues_ ? std::min<unsigned>(threads_max,
                                                 static_cast<unsigned>(queues_that_fit(session.config())) - kGuestsMax)
                            : threads_max),
-      can_look_out_(::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {}
+      can_look_out_(::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {
+  threads_.reserve(threads_max_);
+  guests_.reserve(kGuestsMax);
+}
 
 Executor::~Executor() {
   {
@@ -276,7 +284,9 @@ Executor::Guest* Executor::welcome(const void* owner, Share& share) {
   auto free = std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return !guest->busy; });
   if (free == guests_.end()) {
     if (guests_.size() == kGuestsMax) return nullptr;
-    guests_.push_back(std::make_unique<Guest>(session_));
+    std::unique_ptr<Guest> guest(new (std::nothrow) Guest(session_));
+    if (guest == nullptr) return nullptr;
+    guests_.push_back(std::move(guest));
     free = guests_.end() - 1;
   }
   take_for_locked(owner, share, kGrabMax);

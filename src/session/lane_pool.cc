@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/align.h"
+#include "base/shortage.h"
 #include "stats/counters.h"
 
 namespace penstock::core {
@@ -91,7 +92,9 @@ Status LanePool::open(Place& place) {
   const LaneOptions options = lane_options();
   const std::uint64_t bytes = path_.lane_bytes(options);
   if (!budget_.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for the ring");
-  Result<std::unique_ptr<Lane>> lane = path_.open_lane(options);
+  using Opened = Result<std::unique_ptr<Lane>>;
+  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open a lane")); };
+  Opened lane = unless_short_of_memory([&] { return path_.open_lane(options); }, no_room);
   if (!lane.ok()) {
     budget_.give_back(bytes);
     return lane.status();

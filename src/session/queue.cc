@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/align.h"
+#include "base/shortage.h"
 
 namespace penstock::core {
 namespace {
@@ -54,14 +55,20 @@ Result<Queue::OwnLane*> Queue::lane_for(Path& path, Device* device) {
   RingBudget& budget = session_.budget_of(device);
   const std::uint64_t bytes = path.lane_bytes(options);
   if (!reserve(budget, bytes)) return failure(Code::limit, "take pinned memory for the queue");
-  Result<std::unique_ptr<Lane>> lane = path.open_lane(options);
-  if (!lane.ok()) {
-    budget.give_back(bytes);
+  OwnLane own{.path = &path, .device = device, .budget = &budget, .bytes = bytes};
+  const auto open = [&] {
+    budget.add(this);
+    own.backlog.resize(pending_.size() * kChunksMax);
+    Result<std::unique_ptr<Lane>> lane = path.open_lane(options);
+    if (lane.ok()) own.lane = std::move(*lane);
     return lane.status();
+  };
+  const auto no_room = [] { return failure(Code::out_of_memory, "open a lane for the queue"); };
+  if (const Status status = unless_short_of_memory(open, no_room); !status.ok()) {
+    budget.give_back(bytes);
+    return status;
   }
-  budget.add(this);
-  lanes_.push_back({.path = &path, .device = device, .lane = std::move(*lane), .budget = &budget, .bytes = bytes});
-  lanes_.back().backlog.resize(pending_.size() * kChunksMax);
+  lanes_.push_back(std::move(own));  // There is room reserved.
   return &lanes_.back();
 }
 
@@ -88,7 +95,8 @@ void Queue::close_idle_lanes() {
 
 Status Queue::submit(const RawRequest& request, std::uint64_t cookie) {
   File* file = session_.files_.pin(request.file);
-  const Status status = submit_pinned(request, file, cookie);
+  const auto no_room = [] { return failure(Code::out_of_memory, "submit to the queue"); };
+  const Status status = unless_short_of_memory([&] { return submit_pinned(request, file, cookie); }, no_room);
   if (file != nullptr && !status.ok()) session_.files_.unpin(request.file);
   return status;
 }

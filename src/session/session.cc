@@ -8,6 +8,7 @@
 
 #include "base/align.h"
 #include "base/invariant.h"
+#include "base/shortage.h"
 #include "path/absent_path.h"
 #include "path/bounce/bounce_path.h"
 #include "path/host/host_path.h"
@@ -137,6 +138,8 @@ Result<std::uint64_t> Session::register_file(int fd) {
            storage_->is_same_open_file(known.own, own);
   };
   if (std::any_of(fds_.begin(), fds_.end(), same)) return failure(Code::already_registered, "register the file");
+  // First, since there may be no memory for it.
+  if (fds_.size() == fds_.capacity()) fds_.reserve(std::max<std::size_t>(2 * fds_.size(), 16));
   const Result<std::uint64_t> handle = files_.insert(std::move(*file));
   if (handle.ok()) fds_.push_back({fd, *handle, own, facts.file_system_device, facts.inode});
   return handle;
@@ -348,18 +351,21 @@ Outcome Session::transfer(const RawRequest& request) {
   File* file = files_.pin(request.file);
   Checked checked;
   Outcome outcome;
-  // Where nothing is to be moved, it does not matter where to.
-  outcome.status = request.size > 0 ? check(request, file, checked) : check_request(request, file, checked);
-  outcome.report = checked.report;
-  if (outcome.status.ok() && request.size > 0) outcome.status = file->check_descriptors();
-  if (outcome.status.ok() && request.size > 0) {
+  const auto move_checked = [&] {
+    // Where nothing is to be moved, it does not matter where to.
+    outcome.status = request.size > 0 ? check(request, file, checked) : check_request(request, file, checked);
+    outcome.report = checked.report;
+    if (outcome.status.ok() && request.size > 0) outcome.status = file->check_descriptors();
+    if (!outcome.status.ok() || request.size == 0) return;
     outcome = move(checked);
     count(outcome.report, request.op);
     if (request.op == Op::write && outcome.report.bytes < request.size && files_.hold(request.file)) {
       release_blocks_behind_end(*file);
       files_.let_go(request.file);
     }
-  }
+  };
+  // The file is let go in any case.
+  unless_short_of_memory(move_checked, [&] { outcome.status = failure(Code::out_of_memory, step_of(request.op)); });
   if (file != nullptr) files_.unpin(request.file);
   return outcome;
 }

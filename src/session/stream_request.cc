@@ -25,7 +25,7 @@ std::uint64_t part_for(std::uint64_t size) {
 }  // namespace
 
 StreamOffice::~StreamOffice() {
-  for (const StreamRequest* request : idle) delete request;
+  while (idle != nullptr) delete std::exchange(idle, idle->next_idle_);
 }
 
 Status StreamOffice::submit(Job& job) {
@@ -258,8 +258,7 @@ void StreamRequest::start(std::uint64_t part) {
   if (const Status status = office_.submit(job); !status.ok()) settle(part, {status, {}});
 }
 
-// ---- A part is over: on a thread of the executor's, or where it did not begin
-// -----------------------------------------
+// ---- A part is over: on a thread of the executor's, or where it did not begin --------------------------------------
 
 void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
   {
@@ -307,7 +306,7 @@ void StreamRequest::write_result() {
   if (const std::lock_guard lock(office_.mutex); office_.session != nullptr && hooks_.finished != nullptr) {
     hooks_.finished(*office_.session, request_, outcome_, began_);
   }
-  __atomic_store_n(parameters_.result, hooks_.result_word(outcome_), __ATOMIC_RELEASE);
+  __atomic_store_n(parameters_.result, hooks_.result_word(request_, outcome_), __ATOMIC_RELEASE);
 }
 
 // The last one out gives everything back.
@@ -320,7 +319,7 @@ void StreamRequest::let_go() {
   }
   const std::shared_ptr<StreamOffice> office = std::move(keep_);
   const std::lock_guard lock(office->mutex);
-  office->idle.push_back(this);
+  next_idle_ = std::exchange(office->idle, this);
 }
 
 }  // namespace penstock::core

@@ -32,7 +32,7 @@ struct StreamOffice {
   std::mutex mutex;
   Session* session = nullptr;
   Executor* executor = nullptr;
-  std::vector<StreamRequest*> idle;
+  StreamRequest* idle = nullptr;  // A list, since a request ends where no memory may be asked for.
 
   Status submit(Job& job);
 };
@@ -51,7 +51,7 @@ struct StreamParameters {
 // What only the caller's side knows. Called on any thread; the last two where statistics are kept, while the session
 // is open.
 struct StreamHooks {
-  std::int64_t (*result_word)(const Outcome& outcome) = nullptr;
+  std::int64_t (*result_word)(const RawRequest& request, const Outcome& outcome) = nullptr;
   std::uint64_t (*clock)(const Session& session) = nullptr;
   void (*finished)(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began) = nullptr;
 };
@@ -77,6 +77,9 @@ class StreamRequest {
                const StreamHooks& hooks, const Target& target);
 
  private:
+  friend class Streams;
+  friend struct StreamOffice;
+
   struct Part final : Job {
     void finish(const Outcome& outcome) override { owner->settle(index, outcome); }
     StreamRequest* owner = nullptr;
@@ -117,6 +120,7 @@ class StreamRequest {
   std::uint32_t ready_at(std::uint64_t part) const;
 
   StreamOffice& office_;
+  StreamRequest* next_idle_ = nullptr;
   // The rest is set by begin(), before the stream knows of the request.
   std::shared_ptr<StreamOffice> keep_;
   StreamParameters parameters_;

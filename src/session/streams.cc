@@ -46,20 +46,30 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
   target.blocking = !session_.config().stream_words || !target.home->has_words();
   target.staging_limit = session_.config().ring_bytes;
   if (const Status status = reachable(**home, target.memory, parameters.base); !status.ok()) return status;
+  // Over before it begins: the result is there when the call returns, as NVIDIA's library has it.
+  if (*parameters.size == 0) {
+    *parameters.result = 0;
+    return success();
+  }
   return take_request()->begin(office_, parameters, flags_of({(*home)->id(), stream}), hooks, target);
 }
 
 StreamRequest* Streams::take_request() {
   const std::lock_guard lock(office_->mutex);
-  if (office_->idle.empty()) return new StreamRequest(*office_);
-  StreamRequest* const request = office_->idle.back();
-  office_->idle.pop_back();
+  StreamRequest* const request = office_->idle;
+  if (request == nullptr) return new StreamRequest(*office_);
+  office_->idle = request->next_idle_;
   return request;
+}
+
+std::map<Streams::Key, unsigned>::iterator Streams::find_locked(const Key& key) {
+  const auto found = flags_.find(key);
+  return found != flags_.end() ? found : flags_.find({kAnyHome, key.second});
 }
 
 unsigned Streams::flags_of(const Key& key) {
   const std::lock_guard lock(mutex_);
-  const auto found = flags_.find(key);
+  const auto found = find_locked(key);
   return found == flags_.end() ? 0 : found->second;
 }
 
@@ -67,8 +77,16 @@ Status Streams::register_stream(void* stream, unsigned flags) {
   constexpr const char* kStep = "register the stream";
   const Result<StreamHome*> home = home_of(stream, kStep);
   if (!home.ok()) return home.status();
+  const Key key{(*home)->id(), stream};
   const std::lock_guard lock(mutex_);
-  return flags_.try_emplace({(*home)->id(), stream}, flags).second ? success() : failure(Code::invalid_argument, kStep);
+  if (find_locked(key) != flags_.end()) return failure(Code::invalid_argument, kStep);
+  flags_.emplace(key, flags);
+  return success();
+}
+
+void Streams::expect_stream(void* stream, unsigned flags) {
+  const std::lock_guard lock(mutex_);
+  flags_.insert_or_assign({kAnyHome, stream}, flags);
 }
 
 bool Streams::is_registered(void* stream) {
@@ -84,7 +102,9 @@ Status Streams::deregister_stream(void* stream) {
   if (!home.ok()) return home.status();
   {
     const std::lock_guard lock(mutex_);
-    if (flags_.erase({(*home)->id(), stream}) == 0) return failure(Code::invalid_argument, kStep);
+    const auto found = find_locked({(*home)->id(), stream});
+    if (found == flags_.end()) return failure(Code::invalid_argument, kStep);
+    flags_.erase(found);
   }
   return (*home)->drain(stream);
 }

@@ -29,15 +29,19 @@ class Streams {
   // `flags` are cuFile's: StreamRequest::Fixed, and others that say nothing here. Fails with invalid_argument for a
   // stream that is registered, and for one that is not.
   Status register_stream(void* stream, unsigned flags);
+  // The same for a stream that may be of any context.
+  void expect_stream(void* stream, unsigned flags);
   // Waits for the stream, as cuFile's does.
   Status deregister_stream(void* stream);
 
  private:
   // A default stream is another one in each context.
   using Key = std::pair<std::uint64_t, void*>;  // The home's id, the stream.
+  static constexpr std::uint64_t kAnyHome = 0;  // No home's id.
 
   Result<StreamHome*> home_of(void* stream, const char* step);
   unsigned flags_of(const Key& key);
+  std::map<Key, unsigned>::iterator find_locked(const Key& key);
   bool is_registered(void* stream);  // In whatever context.
   StreamRequest* take_request();
 

@@ -17,6 +17,7 @@ void Workers::start() {
   const std::lock_guard lock(start_mutex_);
   if (started_.load(std::memory_order_relaxed)) return;
   const auto body = [](void* workers) { static_cast<Workers*>(workers)->loop(); };
+  threads_.reserve(count_);
   for (pthread_t thread; threads_.size() < count_ && start_thread(thread, "penstock-work", body, this);) {
     threads_.push_back(thread);
   }

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "base/invariant.h"
+#include "base/shortage.h"
 
 namespace penstock::core {
 namespace {
@@ -36,7 +36,7 @@ Segment::Segment(const char* name, std::size_t size) : size_(size), sharing_(sha
   if (sharing_.ok()) return;
   fd_.reset();
   void* const memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  PENSTOCK_INVARIANT(memory != MAP_FAILED);
+  if (memory == MAP_FAILED) memory_is_short();
   data_ = static_cast<std::byte*>(memory);
 }
 

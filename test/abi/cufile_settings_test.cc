@@ -81,6 +81,7 @@ class CufileSettingsTest : public testing::Test {
 };
 
 TEST_F(CufileSettingsTest, ParametersHaveTheDefaultsOfTheContract) {
+  ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
   const std::size_t sizes[] = {0, 128, 4, 8192, 4, 16384, 131072, 1024, 33554432, 128, 4, 5};
   for (int i = 0; i < 12; ++i) EXPECT_EQ(size_of(static_cast<CUFileSizeTConfigParameter_t>(i)), sizes[i]) << i;
   for (int i = 0; i < 12; ++i) {

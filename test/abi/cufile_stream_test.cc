@@ -131,8 +131,10 @@ TEST_F(CufileStreamTest, FailuresAtTheArrivalAreNegativeNumbers) {
   file_offset_ = -1;
   EXPECT_EQ(result(), -CU_FILE_INVALID_VALUE);
   file_offset_ = 0;
+  buffer_offset_ = -1;
+  EXPECT_EQ(result(), -CU_FILE_INTERNAL_ERROR);
   buffer_offset_ = kFileBytes;
-  EXPECT_EQ(result(), -EIO);
+  EXPECT_EQ(result(), -CU_FILE_INVALID_MAPPING_SIZE);
   buffer_offset_ = 0;
   ASSERT_EQ(cuFileBufRegister(buffer(), 4096, 0).err, CU_FILE_SUCCESS);
   EXPECT_EQ(result(), -CU_FILE_INVALID_MAPPING_SIZE);
@@ -195,9 +197,60 @@ TEST_F(CufileStreamTest, RegisteredStreamsAreForgottenWhenTheDriverCloses) {
   EXPECT_EQ(cuFileStreamRegister(stream_, 7).err, CU_FILE_SUCCESS);
 }
 
+TEST_F(CufileStreamTest, RegisteringWithAClosedDriverLeavesItClosedAndHoldsForItsNextOpening) {
+  ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
+
+  EXPECT_EQ(cuFileStreamRegister(stream_, 7).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(cuFileStreamRegister(stream_, 0).err, CU_FILE_INVALID_VALUE);
+  EXPECT_EQ(cuFileUseCount(), 0);
+
+  ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+  EXPECT_EQ(cuFileStreamRegister(stream_, 0).err, CU_FILE_INVALID_VALUE);
+  EXPECT_EQ(cuFileStreamDeregister(stream_).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(cuFileStreamDeregister(stream_).err, CU_FILE_INVALID_VALUE);
+}
+
+TEST_F(CufileStreamTest, WhatAStreamPromisedWhileTheDriverWasClosedCounts) {
+  std::atomic<bool> open{false};
+  void (*const wait)(void*) = [](void* gate) { static_cast<std::atomic<bool>*>(gate)->wait(false); };
+  ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
+  ASSERT_EQ(cuFileStreamRegister(stream_, 7).err, CU_FILE_SUCCESS);  // Its parameters are fixed.
+  CUfileDescr_t descr{};
+  descr.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+  descr.handle.fd = fd_;
+  ASSERT_EQ(cuFileHandleRegister(&handle_, &descr).err, CU_FILE_SUCCESS);
+  ASSERT_EQ(driver("cuLaunchHostFunc", stream_, wait, static_cast<void*>(&open)), 0);
+
+  ASSERT_EQ(read(stream_).err, CU_FILE_SUCCESS);
+  size_ = 10;
+  open = true;
+  open.notify_all();
+  synchronize(stream_);
+
+  EXPECT_EQ(bytes_, 5000);
+}
+
+TEST_F(CufileStreamTest, ARequestOfNoBytesIsOverAtTheCall) {
+  std::atomic<bool> open{false};
+  void (*const wait)(void*) = [](void* gate) { static_cast<std::atomic<bool>*>(gate)->wait(false); };
+  ASSERT_EQ(driver("cuLaunchHostFunc", stream_, wait, static_cast<void*>(&open)), 0);
+  size_ = 0;
+
+  EXPECT_EQ(read(stream_).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(bytes_, 0);
+  bytes_ = 12345;
+  EXPECT_EQ(write(stream_).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(bytes_, 0);
+
+  open = true;
+  open.notify_all();
+  synchronize(stream_);
+}
+
 TEST_F(CufileStreamTest, StreamsAreRefusedWhereParallelRequestsAreSwitchedOff) {
   ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
   ASSERT_EQ(cuFileSetParameterBool(CUFILE_PARAM_EXECUTION_PARALLEL_IO, false).err, CU_FILE_SUCCESS);
+  ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
   EXPECT_EQ(cuFileStreamRegister(stream_, 0).err, CU_FILE_ASYNC_NOT_SUPPORTED);
   ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
   ASSERT_EQ(cuFileSetParameterBool(CUFILE_PARAM_EXECUTION_PARALLEL_IO, true).err, CU_FILE_SUCCESS);

@@ -24,7 +24,7 @@ inline std::string name_of(const testing::TestParamInfo<On>& info) {
   return kNames[static_cast<int>(info.param)];
 }
 
-inline std::int64_t result_word(const Outcome& outcome) {
+inline std::int64_t result_word(const RawRequest&, const Outcome& outcome) {
   return outcome.status.ok() ? static_cast<std::int64_t>(outcome.report.bytes) : -outcome.status.code;
 }
 inline constexpr std::int64_t kNothing = 0x5eed;  // What a result is before the stream was there.

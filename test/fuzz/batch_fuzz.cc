@@ -28,7 +28,6 @@ struct Expected {
   char* memory = nullptr;  // Its slot; null where no byte may move.
   std::uint64_t bytes = 0;
   bool fails = false;
-  bool may_be_canceled = false;
 };
 
 struct Open {
@@ -250,17 +249,13 @@ class World {
     const Status& status = event.outcome.status;
     const std::uint64_t bytes = event.outcome.report.bytes;
     FUZZ_CHECK(bytes <= one.bytes && event.outcome.report.direct_bytes <= bytes);
-    if (event.canceled) {
-      FUZZ_CHECK(one.may_be_canceled && status.ok() && bytes == 0);
-      FUZZ_CHECK(one.entry.refused.ok());
-      check_untouched(one, 0);
-    } else if (one.fails) {
+    if (one.fails) {
       FUZZ_CHECK(!status.ok() && bytes == 0);
       check_untouched(one, 0);
     } else if (!spoilt_) {
       FUZZ_CHECK(status.ok() && bytes == one.bytes);
     }
-    if (!event.canceled && status.ok()) check_moved(one, bytes);
+    if (status.ok()) check_moved(one, bytes);
   }
 
   void check_untouched(const Expected& one, std::uint64_t from) const {
@@ -280,14 +275,12 @@ class World {
 
   // ---- The rest.
 
-  static void mark_cancelable(Open& batch) {
-    for (auto& [cookie, one] : batch.outstanding) one.may_be_canceled = true;
-  }
-
+  // Nothing of it is reported any more.
   void cancel(Open& batch) {
-    mark_cancelable(batch);
+    storage_->let_go();
     session_->pin_batch(batch.number)->cancel();
     session_->unpin_batch(batch.number);
+    batch.outstanding.clear();
   }
 
   void close(std::size_t index) {
@@ -343,7 +336,6 @@ class World {
       FUZZ_CHECK(!accepted || all.size() <= batch.capacity);
     }
     if (accepted) accept(batch, all);
-    if (deed > 0) mark_cancelable(batch);
     if (deed == 1) {
       session_->pin_batch(batch.number)->cancel();
       session_->unpin_batch(batch.number);
@@ -352,6 +344,7 @@ class World {
     thread.join();
     FUZZ_CHECK(reaped <= batch.outstanding.size());
     for (unsigned i = 0; i < reaped; ++i) take_in(batch, events[i]);
+    if (deed == 1) batch.outstanding.clear();
     if (deed > 1) std::erase_if(open_, [&](const Open& one) { return &one == &batch; });
   }
 

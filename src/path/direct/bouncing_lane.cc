@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/invariant.h"
+#include "base/shortage.h"
 #include "path/storage_lane.h"
 
 namespace penstock::core {
@@ -26,7 +27,9 @@ BouncingLane::BouncingLane(DirectTerms& terms, Storage& storage, std::unique_ptr
 Result<Lane*> BouncingLane::bounce() {
   if (strict_) return failure(Code::path_refused, kStep);
   if (bounce_ == nullptr) {
-    Result<std::unique_ptr<Lane>> lane = StorageLane::open(storage_, options_);
+    using Opened = Result<std::unique_ptr<Lane>>;
+    const auto no_room = [] { return Opened(failure(Code::out_of_memory, kStep)); };
+    Opened lane = unless_short_of_memory([&] { return StorageLane::open(storage_, options_); }, no_room);
     if (!lane.ok()) return lane.status();
     bounce_ = std::move(*lane);
   }

@@ -1,0 +1,33 @@
+// What every exported call that may wait or allocate goes through.
+//
+//   return boundary([&]() -> CUfileError_t { ... }, [] { return cufile_error(CU_FILE_NOMEM_ERROR); });
+#pragma once
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "base/shortage.h"
+
+namespace penstock::core {
+
+// A thread that was canceled within a call would take a lane, a pin or a lock along. So it is canceled behind it.
+class HeldCancellation {
+ public:
+  HeldCancellation() { (void)::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~HeldCancellation() { (void)::pthread_setcancelstate(before_, nullptr); }
+  HeldCancellation(const HeldCancellation&) = delete;
+  HeldCancellation& operator=(const HeldCancellation&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
+
+// What call() returns; where memory was short, what instead() does.
+template <typename Call, typename Instead>
+auto boundary(Call&& call, Instead&& instead) -> decltype(call()) {
+  const HeldCancellation held;
+  return unless_short_of_memory(std::forward<Call>(call), std::forward<Instead>(instead));
+}
+
+}  // namespace penstock::core
