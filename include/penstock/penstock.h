@@ -6,7 +6,8 @@
  * ahead of time.
  *
  * All functions are thread-safe, except that a queue is used by one thread at a time. Sizes and offsets are bytes.
- * Structures have room to grow: reserved members are zero and mean nothing yet. penstock_options carries its size.
+ * Structures have room to grow: reserved members are zero and mean nothing yet; a request in which they are not is
+ * refused. penstock_options carries its size.
  *
  * SPDX-License-Identifier: Apache-2.0
  */

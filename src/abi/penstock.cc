@@ -46,6 +46,13 @@ penstock_options read_options(const penstock_options* options) {
   return known;
 }
 
+// Whether a newer caller says something there that this version has no name for.
+bool says_more(const penstock_options& options) {
+  const auto* const bytes = reinterpret_cast<const char*>(&options);
+  return options.size > sizeof options &&
+         std::any_of(bytes + sizeof options, bytes + options.size, [](char byte) { return byte != 0; });
+}
+
 penstock_status transfer(penstock_session* session, const core::RawRequest& request, penstock_report* report) {
   if (report != nullptr) *report = {};
   if (session == nullptr) return failed(Code::invalid_argument, "use the session");
@@ -124,6 +131,9 @@ penstock_status penstock_session_open(const penstock_options* options, penstock_
     *session = nullptr;
     if (options != nullptr && options->size < sizeof options->size) {
       return failed(Code::invalid_argument, "open a session with options whose size is not set");
+    }
+    if (options != nullptr && says_more(*options)) {
+      return failed(Code::unsupported, "open a session with options of a newer version");
     }
     const penstock_options said = read_options(options);
     core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.ring_bytes = said.ring_bytes,
@@ -317,6 +327,9 @@ penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_requ
     if (queue == nullptr || request == nullptr) return failed(Code::invalid_argument, "submit to the queue");
     const core::Result<core::Op> op = core::op_of(request->is_write);
     if (!op.ok()) return core::to_public(op.status());
+    if ((request->reserved[0] | request->reserved[1]) != 0) {
+      return failed(Code::invalid_argument, "submit a request whose reserved members are not zero");
+    }
     return core::to_public(to_core(queue)->submit(
         {*op, request->file, request->base, request->size, request->file_offset, request->buffer_offset},
         request->cookie));

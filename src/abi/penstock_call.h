@@ -22,7 +22,12 @@ auto count_call(Call&& call) {
   return boundary(std::forward<Call>(call), [] { return decltype(call()){}; });
 }
 
-inline Result<Op> op_of(int is_write) { return is_write != 0 ? Op::write : Op::read; }
+// Another number may come to mean something.
+inline Result<Op> op_of(int is_write) {
+  if (is_write == 0) return Op::read;
+  if (is_write == 1) return Op::write;
+  return failure(Code::invalid_argument, "tell reading (0) from writing (1)");
+}
 
 // As much of a message as fits, with a zero behind. Returns how long that is.
 std::size_t copy_text(const std::string& message, char* text, std::size_t capacity);

@@ -151,6 +151,48 @@ TEST_F(PublicApiTest, OptionsOfAnOlderCallerAndBadOnes) {
   EXPECT_NE(refused.error().message().find("PENSTOCK_PATHS"), std::string::npos) << refused.error().message();
 }
 
+TEST_F(PublicApiTest, OptionsOfANewerCallerAreTakenWhereTheySayNothingMore) {
+  struct Newer {
+    penstock_options known;
+    std::uint64_t more;
+  } newer{};
+  newer.known.size = sizeof newer;
+  newer.known.device = "host";
+  penstock_session* session = nullptr;
+  ASSERT_EQ(penstock_session_open(&newer.known, &session).code, 0);
+  penstock_session_close(session);
+
+  newer.more = 1;
+
+  EXPECT_EQ(penstock_session_open(&newer.known, &session).code, PENSTOCK_UNSUPPORTED);
+}
+
+TEST_F(PublicApiTest, ARequestThatSaysWhatMeansNothingYetIsRefused) {
+  auto session = Session::open(host_options());
+  auto file = session->file(fd_);
+  auto memory = session->allocate(0, 4096);
+  auto queue = session->queue(1, 4096);
+  const auto outcome_of = [&](int is_write, std::uint64_t reserved) {
+    return queue->submit(
+        {.is_write = is_write, .file = file->id(), .base = memory->data(), .size = 4096, .reserved = {0, reserved}});
+  };
+
+  for (const int odd : {2, 77, -1}) {
+    EXPECT_TRUE(outcome_of(odd, 0).is(PENSTOCK_INVALID_ARGUMENT)) << odd;
+    penstock_status status;
+    penstock_choice choice;
+    EXPECT_EQ(penstock_explain(session->raw(), file->id(), nullptr, 0, odd, nullptr, 0, &status), 0u);
+    EXPECT_EQ(status.code, PENSTOCK_INVALID_ARGUMENT);
+    EXPECT_EQ(penstock_plan(session->raw(), file->id(), nullptr, 0, odd, 4096, 0, nullptr, 0, &status), 0u);
+    EXPECT_EQ(status.code, PENSTOCK_INVALID_ARGUMENT);
+    EXPECT_EQ(penstock_choose(session->raw(), file->id(), nullptr, 0, odd, 4096, 0, &choice).code,
+              PENSTOCK_INVALID_ARGUMENT);
+  }
+  EXPECT_TRUE(outcome_of(1, 1).is(PENSTOCK_INVALID_ARGUMENT));
+  EXPECT_EQ(::lseek(fd_, 0, SEEK_END), 0);
+  EXPECT_TRUE(outcome_of(1, 0));
+}
+
 TEST_F(PublicApiTest, NullArgumentsAreErrors) {
   EXPECT_EQ(penstock_session_open(nullptr, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(penstock_read(nullptr, 1, nullptr, 1, 0, 0, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
