@@ -32,6 +32,7 @@
 #include "interrupt.h"
 #include "model.h"
 #include "prepare.h"
+#include "stack_room.h"
 #include "stats.h"
 #include "terminal.h"
 
@@ -125,6 +126,7 @@ int give_up(std::string_view name, const std::string& sentence, int exit_code, b
 int run(std::string_view name, const std::vector<std::string>& arguments, const std::function<int()>& command) {
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   try {
+    make_stack_room();
     return command();
   } catch (const Failure& failure) {
     return give_up(name, failure.what(), failure.exit_code(), json);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +27,27 @@ TEST_F(Tool, TellsItsVersion) {
   const Finished done = run({"--version"});
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_EQ(done.out, "penstock 0.1.0\n");
+}
+
+TEST_F(Tool, UnderASmallStackLimitItWorksOrSaysWhyNot) {
+  constexpr rlim_t kSmall = 64 << 10;
+  make("data", 5000);
+  const auto run_under = [&](rlim_t most) {
+    return run({"explain", "data"}, [most] {
+      const rlimit limit{kSmall, most};
+      if (::setrlimit(RLIMIT_STACK, &limit) != 0) _exit(125);
+    });
+  };
+
+  rlimit here{};
+  ASSERT_EQ(::getrlimit(RLIMIT_STACK, &here), 0);
+
+  const Finished raised = run_under(here.rlim_max);
+  const Finished kept = run_under(kSmall);
+
+  EXPECT_EQ(raised.exit_code, 0) << raised.err;
+  EXPECT_EQ(kept.signal_number, 0);
+  EXPECT_TRUE(kept.exit_code == 0 || kept.err.find("the stack is limited to 64 KiB") != std::string::npos) << kept.err;
 }
 
 TEST_F(Tool, HelpNamesEveryCommandAndEveryCommandHasExamples) {
