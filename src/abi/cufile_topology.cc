@@ -76,22 +76,26 @@ CUfileError_t cuFileDriverGetP2PFlags(CUfileDriverStatusFlags_t status_flag, CUf
 
 CUfileError_t cuFileExportPCIeTopology(const char* filename) {
   if (filename == nullptr) return refuse(CU_FILE_INVALID_VALUE);
-  const core::Result<core::Root> root = core::Root::open("/");
-  if (!root.ok()) return core::cufile_error(root.status());
-  const bool written = core::publish_file(filename, topology_text(core::read_pci_devices(*root))).ok();
-  return written ? ok() : refuse(CU_FILE_INVALID_VALUE);
+  return core::cufile_call([&] {
+    const core::Result<core::Root> root = core::Root::open("/");
+    if (!root.ok()) return core::cufile_error(root.status());
+    const bool written = core::publish_file(filename, topology_text(core::read_pci_devices(*root))).ok();
+    return written ? ok() : refuse(CU_FILE_INVALID_VALUE);
+  });
 }
 
 CUfileError_t cuFileGetBARSizeInKB(int gpuIndex, size_t* barSize) {
   if (barSize == nullptr || gpuIndex < 0) return refuse(CU_FILE_INVALID_VALUE);
-  core::Status opened;
-  const CufileDriver::Use use(CufileDriver::instance(), opened);
-  if (!use) return core::cufile_error(opened);
-  const core::Result<core::Device*> device = use->devices().device(static_cast<unsigned>(gpuIndex));
-  if (!device.ok()) return refuse(CU_FILE_INVALID_VALUE);
-  const core::Result<core::Root> root = core::Root::open("/");
-  *barSize = root.ok() ? core::read_pci_bars(*root, (*device)->facts().pci_address)[1] >> 10 : 0;
-  return ok();
+  return core::cufile_call([&] {
+    core::Status opened;
+    const CufileDriver::Use use(CufileDriver::instance(), opened);
+    if (!use) return core::cufile_error(opened);
+    const core::Result<core::Device*> device = use->devices().device(static_cast<unsigned>(gpuIndex));
+    if (!device.ok()) return refuse(CU_FILE_INVALID_VALUE);
+    const core::Result<core::Root> root = core::Root::open("/");
+    *barSize = root.ok() ? core::read_pci_bars(*root, (*device)->facts().pci_address)[1] >> 10 : 0;
+    return ok();
+  });
 }
 
 }  // extern "C"

@@ -9,7 +9,7 @@
 namespace penstock::core {
 
 Plan::Plan(const Request& request, const Limits& limits) : request_(request), limits_(limits) {
-  PENSTOCK_INVARIANT(limits.chunk_max > 0 && is_power_of_two(limits.file_align) && is_power_of_two(limits.page));
+  PENSTOCK_INVARIANT(limits.chunk_max > 0 && is_power_of_two(limits.file_align));
   PENSTOCK_INVARIANT(is_aligned(limits.chunk_max, limits.file_align));
   if (request.size == 0) return;
 
@@ -21,7 +21,7 @@ Plan::Plan(const Request& request, const Limits& limits) : request_(request), li
   grid_ = align_down(middle_begin_, step);
   if (middle_end_ > middle_begin_) middle_count_ = (middle_end_ - grid_ + limits.chunk_max - 1) / limits.chunk_max;
   const std::uint64_t tail_count = middle_end_ < request.file_offset + request.size ? 1 : 0;
-  chunk_count_ = head_count() + middle_count_ + tail_count;
+  chunk_count_ = head_count_ + middle_count_ + tail_count;
 }
 
 // Direct I/O is wanted: the middle is narrowed to what shares no block of a read, and no page of a write, with others.
@@ -32,6 +32,8 @@ void Plan::cut() {
     middle_way_ = Way::direct;
     return;
   }
+  PENSTOCK_INVARIANT(is_power_of_two(limits_.page));
+  flush_ = request_.op == Op::write;
   const std::uint64_t begin = middle_begin_;
   const std::uint64_t end = middle_end_;
   const std::uint64_t step = request_.op == Op::write ? std::max(limits_.file_align, limits_.page) : limits_.file_align;
@@ -42,6 +44,7 @@ void Plan::cut() {
   if (!reachable) return;
   middle_begin_ = first;
   middle_end_ = last;
+  head_count_ = first > begin ? 1 : 0;
   middle_way_ = Way::direct;
 }
 
@@ -53,20 +56,20 @@ bool Plan::can_go_direct(std::uint64_t begin, std::uint64_t end) const {
 
 Chunk Plan::chunk(std::uint64_t index) const {
   PENSTOCK_INVARIANT(index < chunk_count_);
-  if (index < head_count()) return edge(request_.file_offset, middle_begin_);
-  const std::uint64_t middle_index = index - head_count();
+  if (index < head_count_) return edge(request_.file_offset, middle_begin_);
+  const std::uint64_t middle_index = index - head_count_;
   if (middle_index < middle_count_) return middle_chunk(middle_index);
   return edge(middle_end_, request_.file_offset + request_.size);
 }
 
 Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
   return {.way = way,
+          .flush = flush_ && way == Way::buffered,
           .file_offset = begin,
           .buffer_offset = begin - request_.file_offset,
           .size = end - begin,
           .io_offset = begin,
-          .io_size = end - begin,
-          .flush = way == Way::buffered && request_.op == Op::write && limits_.file_align > 1};
+          .io_size = end - begin};
 }
 
 Chunk Plan::edge(std::uint64_t begin, std::uint64_t end) const {

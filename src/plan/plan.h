@@ -18,12 +18,12 @@ namespace penstock::core {
 
 struct Chunk {
   Way way = Way::buffered;
+  bool flush = false;               // To be on storage before it is done: written through the page cache perforce.
   std::uint64_t file_offset = 0;    // First payload byte in the file.
   std::uint64_t buffer_offset = 0;  // First payload byte, counted from the request's buffer address.
   std::uint64_t size = 0;           // Payload bytes; never 0.
   std::uint64_t io_offset = 0;      // What the storage is asked for: the payload, widened to blocks
   std::uint64_t io_size = 0;        // where a read is staged and direct.
-  bool flush = false;               // To be on storage before it is done: written through the page cache perforce.
 };
 
 class Plan {
@@ -33,14 +33,14 @@ class Plan {
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // index < chunk_count()
   Way middle_way() const { return middle_way_; }
+  bool has_edges() const { return chunk_count_ != middle_count_; }
   // A head or tail beside a direct middle. To be moved when the middle has been, one after the other: the kernel takes
   // the middle's pages out of the cache afterwards, and a page dirtied next to them may be in its way.
-  bool is_edge(std::uint64_t index) const { return index < head_count() || index >= head_count() + middle_count_; }
+  bool is_edge(std::uint64_t index) const { return index - head_count_ >= middle_count_; }  // Of a head it is vast.
 
  private:
   void cut();
   bool can_go_direct(std::uint64_t begin, std::uint64_t end) const;
-  std::uint64_t head_count() const { return middle_begin_ > request_.file_offset ? 1 : 0; }
   Chunk exact(Way way, std::uint64_t begin, std::uint64_t end) const;
   Chunk edge(std::uint64_t begin, std::uint64_t end) const;
   Chunk middle_chunk(std::uint64_t index) const;
@@ -48,10 +48,12 @@ class Plan {
   Request request_;
   Limits limits_;
   bool widen_ = false;
+  bool flush_ = false;  // What has to go through the page cache.
   Way middle_way_ = Way::buffered;
   std::uint64_t grid_ = 0;          // Where the middle's grid of chunk_max begins.
   std::uint64_t middle_begin_ = 0;  // [begin, middle_begin): the head. [middle_end, end): the tail.
   std::uint64_t middle_end_ = 0;
+  std::uint64_t head_count_ = 0;
   std::uint64_t middle_count_ = 0;
   std::uint64_t chunk_count_ = 0;
 };

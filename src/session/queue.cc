@@ -130,9 +130,9 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
 // Once for a row of requests to one file, until the next reap: a look costs a system call.
 Status Queue::check_descriptors(const File& file) {
   if (checked_file_ == file.id()) return success();
-  const Status status = file.check_descriptors();
-  checked_file_ = status.ok() ? file.id() : 0;
-  return status;
+  if (!file.has_its_descriptors()) return descriptor_lost();
+  checked_file_ = file.id();
+  return success();
 }
 
 void Queue::append(OwnLane& own, const Task& task) {

@@ -292,7 +292,8 @@ Status Session::check(const RawRequest& request, File* file, Checked& checked) {
     if (!checked.memory.needs_device()) return failure(Code::bad_pointer, step_of(request.op));
     stage(request, checked);
   }
-  end_with_file(checked);
+  const bool in_place = !checked.memory.needs_device() || checked.path->is_direct();
+  if (request.op == Op::read && in_place) end_with_file(checked);
   return success();
 }
 
@@ -300,7 +301,6 @@ Status Session::check(const RawRequest& request, File* file, Checked& checked) {
 // those that the read returns. So the last piece is read through the page cache, up to the file's end.
 void Session::end_with_file(Checked& checked) {
   TransferInput& input = checked.input;
-  if (input.op != Op::read) return;
   const Limits limits = checked.path->limits(*input.file, input.op, wanted_way(checked), kPage);
   if (limits.staged || limits.file_align == 1) return;
   const Result<int> fd = input.file->descriptor(Way::direct);
@@ -354,9 +354,11 @@ Outcome Session::transfer(const RawRequest& request) {
   const auto move_checked = [&] {
     // Where nothing is to be moved, it does not matter where to.
     outcome.status = request.size > 0 ? check(request, file, checked) : check_request(request, file, checked);
-    outcome.report = checked.report;
-    if (outcome.status.ok() && request.size > 0) outcome.status = file->check_descriptors();
-    if (!outcome.status.ok() || request.size == 0) return;
+    if (outcome.status.ok() && request.size > 0 && !file->has_its_descriptors()) outcome.status = descriptor_lost();
+    if (!outcome.status.ok() || request.size == 0) {
+      outcome.report = checked.report;
+      return;
+    }
     outcome = move(checked);
     count(outcome.report, request.op);
     if (request.op == Op::write && outcome.report.bytes < request.size && files_.hold(request.file)) {

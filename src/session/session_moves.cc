@@ -61,6 +61,7 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& 
   if (!loan.ok()) return {loan.status(), checked.report};
   Tally tally(checked.input);
   for (const bool edges : {false, true}) {
+    if (edges && !plan.has_edges()) break;
     for (std::uint64_t i = 0; i < plan.chunk_count() && tally.goes_on(); ++i) {
       if (plan.is_edge(i) == edges) tally.take_in((**loan).run(make_task(checked.input, plan.chunk(i))));
     }

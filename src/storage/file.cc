@@ -36,15 +36,9 @@ void File::close_second() {
 
 // The second descriptor is opened again when it is needed; as an open file of its own it would be in the way.
 void File::release_blocks_behind_end() {
-  if (!blocks_behind_end_.load(std::memory_order_relaxed) || !check_descriptors().ok()) return;
+  if (!blocks_behind_end_.load(std::memory_order_relaxed) || !has_its_descriptors()) return;
   close_second();
   if (storage_.release_blocks_behind_end(own_.get())) blocks_behind_end_.store(false, std::memory_order_relaxed);
-}
-
-Status File::check_descriptors() const {
-  const int second = second_.load(std::memory_order_acquire);
-  if (is_ours(own_.get()) && (second < 0 || is_ours(second))) return success();
-  return failure(Code::descriptor_lost, "use the file's descriptor");
 }
 
 Result<std::unique_ptr<File>> File::open(Storage& storage, int fd) {

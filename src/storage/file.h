@@ -26,8 +26,11 @@ class File {
   std::uint64_t id() const { return id_; }
   // The duplicate of the user's.
   int own_descriptor() const { return own_.get(); }
-  // descriptor_lost where one of them was closed by others. One system call for each that is open.
-  Status check_descriptors() const;
+  // False where one of them was closed by others. One system call for each that is open.
+  bool has_its_descriptors() const {
+    const int second = second_.load(std::memory_order_acquire);
+    return is_ours(own_.get()) && (second < 0 || is_ours(second));
+  }
   // Fails when the kernel would not open the file that way.
   Result<int> descriptor(Way way);
   // The one that shares nothing with the user's, not even the position.
@@ -67,5 +70,7 @@ class File {
   std::atomic<std::uint8_t> memos_[2] = {};
   mutable std::atomic<KeptFile*> kept_{nullptr};
 };
+
+inline Status descriptor_lost() { return failure(Code::descriptor_lost, "use the file's descriptor"); }
 
 }  // namespace penstock::core
