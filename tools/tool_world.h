@@ -62,6 +62,8 @@ class Tool : public testing::Test {
     redirect(STDOUT_FILENO, root_ / "out");
     redirect(STDERR_FILENO, root_ / "err");
     setenv("PENSTOCK_DEVICE", "host", 1);
+    for (const char* developers : {"PENSTOCK_JOBS", "PENSTOCK_NO_INSTALL", "PENSTOCK_FUZZ_SECONDS"})
+      unsetenv(developers);
     if (chdir(path("").c_str()) != 0) _exit(126);
     prepare();
     const std::string program = program_path();

@@ -18,8 +18,6 @@ namespace {
 using core::CufileDriver;
 using core::CufileOperation;
 
-constexpr unsigned kReapMax = 8;  // At once: threads may have small stacks.
-
 CufileDriver& driver() { return CufileDriver::instance(); }
 CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
 CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
@@ -101,23 +99,17 @@ void count(core::Session& session, const core::BatchEvent& event) {
   core::count_batch_complete(session, bytes[0], bytes[1], all_ok, event.entry.began);
 }
 
-// Few at a time. Where there were fewer, there are no more for now.
-unsigned reap(core::Session& session, core::Batch& batch, std::span<CUfileIOEvents_t> room, unsigned least,
-              const core::Batch::Deadline& deadline) {
-  unsigned count_all = 0;
-  for (std::size_t most = kReapMax; most == kReapMax && count_all < room.size();) {
-    std::array<core::BatchEvent, kReapMax> events;
-    most = std::min<std::size_t>(room.size() - count_all, kReapMax);
-    const unsigned wanted = least > count_all ? least - count_all : 0;
-    const unsigned got = batch.reap(std::span(events).first(most), wanted, deadline);
-    for (const core::BatchEvent& event : std::span(events).first(got)) {
-      room[count_all++] = {.cookie = event.entry.cookie, .status = state_of(event), .ret = result_of(event)};
-      count(session, event);
-    }
-    if (got < most) break;
+// The caller's array for events, as it is filled.
+struct Events {
+  core::Session& session;
+  CUfileIOEvents_t* next;
+
+  static void take(void* events, const core::BatchEvent& event) {
+    auto& [session, next] = *static_cast<Events*>(events);
+    *next++ = {.cookie = event.entry.cookie, .status = state_of(event), .ret = result_of(event)};
+    count(session, event);
   }
-  return count_all;
-}
+};
 
 core::Batch::Deadline deadline_of(const timespec* timeout) {
   if (timeout == nullptr) return std::nullopt;
@@ -168,7 +160,8 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min
     if (!use) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
     const PinnedBatch batch(use.session(), batch_idp);
     if (!batch) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
-    *nr = reap(use.session(), *batch, {iocbp, *nr}, min_nr, deadline_of(timeout));
+    Events events{use.session(), iocbp};
+    *nr = batch->reap(*nr, min_nr, deadline_of(timeout), &Events::take, &events);
     return ok();
   });
 }

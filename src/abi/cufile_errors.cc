@@ -31,7 +31,7 @@ CUfileOpError number_of(Code code) {
     case Code::bad_setting: return CU_FILE_INVALID_VALUE;
     case Code::denied: return CU_FILE_IO_DISABLED;
     case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // As without nvidia-fs, which it stands for.
-    case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;  // As EBADF.
+    case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // As EBADF.
   }
   return CU_FILE_INTERNAL_ERROR;
 }

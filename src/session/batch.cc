@@ -122,16 +122,22 @@ void Batch::help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned 
 }
 
 unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
+  const auto copy = [](void* rest, const BatchEvent& event) { *(*static_cast<BatchEvent**>(rest))++ = event; };
+  BatchEvent* rest = events.data();
+  return reap(events.size(), least, deadline, copy, &rest);
+}
+
+unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
   std::unique_lock lock(mutex_);
-  help(lock, events.size(), least, deadline);
-  for (bool late = false; !late && done_.size() < wanted_locked(events.size(), least);) {
-    awaited_ = std::min(awaited_, wanted_locked(events.size(), least));
+  help(lock, room, least, deadline);
+  for (bool late = false; !late && done_.size() < wanted_locked(room, least);) {
+    awaited_ = std::min(awaited_, wanted_locked(room, least));
     if (deadline) late = completions_.wait_until(lock, *deadline) == std::cv_status::timeout;
     else completions_.wait(lock);
   }
-  const std::size_t count = std::min(events.size(), done_.size());
+  const std::size_t count = std::min(room, done_.size());
   for (std::size_t i = 0; i < count; ++i) {
-    events[i] = done_[i]->event;
+    take(taker, done_[i]->event);
     free_.push_back(done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));

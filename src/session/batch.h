@@ -52,6 +52,9 @@ class Batch {
   // Returns how many events it wrote, in the order in which they came about. Waits for `least` of them, or as many as
   // are outstanding, until the deadline.
   unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
+  // The same, handing each to take(taker, event), which may not turn to the batch. For callers with little stack.
+  using Taker = void (*)(void* taker, const BatchEvent& event);
+  unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
   // What has not begun will not; waits for what has. Nothing of what was submitted before is reported any more.
   void cancel();
 

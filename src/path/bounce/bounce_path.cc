@@ -11,10 +11,8 @@ Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {
 }
 
 Limits BouncePath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
-  return {.file_align = file_align_for(file, way, chunk_max),
-          .memory_align = 1,
-          .chunk_max = chunk_max,
-          .staged = true};
+  return {
+      .file_align = file_align_for(file, way, chunk_max), .memory_align = 1, .chunk_max = chunk_max, .staged = true};
 }
 
 Result<std::unique_ptr<Lane>> BouncePath::open_lane(const LaneOptions& options) {

@@ -104,10 +104,8 @@ Reason PagecachePath::unfit(const Device& device, const Task& task) {
 }
 
 Limits PagecachePath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
-  return {.file_align = file_align_for(file, way, chunk_max),
-          .memory_align = 1,
-          .chunk_max = chunk_max,
-          .staged = true};
+  return {
+      .file_align = file_align_for(file, way, chunk_max), .memory_align = 1, .chunk_max = chunk_max, .staged = true};
 }
 
 // Of the bounced part.
