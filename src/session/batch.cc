@@ -128,6 +128,8 @@ unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline dead
 }
 
 unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
+  // Who only looks, again and again, does not keep those from the lock who have something to bring.
+  if (least == 0 && done_count_.load(std::memory_order_acquire) == 0) return 0;
   std::unique_lock lock(mutex_);
   help(lock, room, least, deadline);
   for (bool late = false; !late && done_.size() < wanted_locked(room, least);) {

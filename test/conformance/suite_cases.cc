@@ -1,5 +1,4 @@
-// What suites of other projects found to differ, as cases of their own. NVIDIA's outcomes are told, not measured by
-// this program (nvidia-told.json), until it has run beside its library again.
+// What suites of other projects found to differ, as cases of their own.
 #include <string>
 
 #include "stream_kit.h"
