@@ -79,7 +79,8 @@ Status CufileDriver::open_session_locked() {
   run_apart(
       "penstock-open",
       [](void* argument) {
-        auto& [driver, status] = *static_cast<Opening*>(argument);
+        CufileDriver& driver = static_cast<Opening*>(argument)->driver;
+        Status& status = static_cast<Opening*>(argument)->status;
         const auto out_of_memory = [] { return failure(Code::out_of_memory, "open the driver"); };
         status = unless_short_of_memory([&] { return driver.try_open_session_locked(); }, out_of_memory);
         if (status.ok()) return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -53,7 +54,7 @@ class FakeStorage : public Storage {
   std::vector<Access> accesses;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> flushes;  // Offset and size.
   int flush_error = 0;
-  unsigned rings_opened = 0;
+  std::atomic<unsigned> rings_opened{0};
   bool descriptors_lost = false;
 
   Result<FileFacts> facts(int fd) override {

@@ -1,4 +1,5 @@
 // How a request is cut into chunks: whatever it is, they tile it, and each is what the storage can take.
+#include <algorithm>
 #include <limits>
 #include <string_view>
 
@@ -28,10 +29,14 @@ void check_chunk(const Request& request, const Limits& limits, const Plan& plan,
     FUZZ_CHECK(limits.staged || is_aligned(request.buffer_address + chunk.buffer_offset, limits.memory_align));
     FUZZ_CHECK(chunk.io_size <= limits.chunk_max);
   } else if (plan.is_edge(index)) {
-    FUZZ_CHECK(chunk.size < limits.file_align);
+    // Of a write, up to the page's boundary.
+    FUZZ_CHECK(chunk.size < (request.op == Op::write ? std::max(limits.file_align, limits.page) : limits.file_align));
+  } else if (limits.file_align > 1 && request.op == Op::write) {
+    FUZZ_CHECK(chunk.flush);
   } else {
-    FUZZ_CHECK(chunk.size <= limits.chunk_max);
+    FUZZ_CHECK(!chunk.flush);
   }
+  FUZZ_CHECK(chunk.size <= limits.chunk_max);
   char line[200];
   FUZZ_CHECK(format_chunk(chunk, request.op, line) == std::string_view(line).size());
 }
