@@ -147,8 +147,8 @@ def growing_writes(kind):
 
 
 def hole(kind):
-    """Zeros that the kernel makes up are bounced; what is written into a hole is direct, also a single sector, and so is
-    its reading."""
+    """Zeros that the kernel makes up are bounced; what is written into a hole is direct, also a single sector, and so
+    is its reading."""
     target = f"/mnt/{kind}/sparse"
     return client(f"hole-{kind}", target, "read:0:1M write:1M:1M read:1M:1M write:3145728:512 read:2M:1M",
                   TESTED + 2 * MIB + 512,
