@@ -139,6 +139,10 @@ void deliver(const model::Report& report, const ModelOutput& output) {
 
 void write_file(const std::string& path, const std::string& text, bool overwrite) {
   if (!overwrite && exists(path)) throw Failure(path + " exists; --overwrite replaces it", kUsage);
+  struct stat facts {};
+  if (lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISLNK(facts.st_mode)) {
+    throw Failure(path + ": it is no regular file, and --overwrite replaces only those; name another file");
+  }
   NewFile file(path, 0);
   std::size_t done = 0;
   while (done < text.size()) {

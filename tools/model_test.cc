@@ -95,6 +95,13 @@ TEST_F(Tool, ModelPageHoldsWhatJsonSaysAndIsNotReplacedUnasked) {
   EXPECT_EQ(folder(), Names{"page.html"});
 }
 
+TEST_F(Tool, ModelPageReplacesNoDeviceOrPipe) {
+  ASSERT_EQ(mkfifo(path("page.html").c_str(), 0600), 0);
+  EXPECT_EQ(run({"model", "load", "--html", "page.html", "--overwrite"}).exit_code, 1);
+  EXPECT_TRUE(fs::is_fifo(path("page.html")));
+  EXPECT_EQ(folder(), Names{"page.html"});
+}
+
 TEST_F(Tool, ModelPageThatCannotBeWrittenIsAFailure) {
   const Finished done = run({"model", "load", "--html", "absent/page.html"});
   EXPECT_EQ(done.exit_code, 1);
