@@ -16,7 +16,9 @@
 namespace penstock::tools {
 namespace {
 
-constexpr timespec kTimeToRest{0, 800'000'000};
+// In which a second signal is taken for the same impatience, so that the library can finish what it tidies up itself.
+constexpr timespec kTimeForTheLibrary{0, 200'000'000};
+constexpr timespec kTimeToRest{0, 600'000'000};
 constexpr timespec kTimeToRemove{0, 100'000'000};
 constexpr std::size_t kStackSize = std::size_t{256} << 10;
 constexpr int kNudge = SIGURG;  // Ignored by default, and nobody else here uses it.
@@ -85,6 +87,7 @@ void* wait_for_signals(void* argument) {
   }
   caught_signal = signal_number;
   pthread_kill(watch.main_thread, kNudge);  // fallocate(2) and its like end early.
+  nanosleep(&kTimeForTheLibrary, nullptr);
   sigtimedwait(&watch.signals, nullptr, &kTimeToRest);
   end_by(signal_number);
 }
