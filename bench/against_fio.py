@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """penstock bench against fio's io_uring engine on this machine: against_fio.py [--pairs N] [--seconds S] [--file FILE]
 
 Both read the same file with O_DIRECT, the same block size and depth, in turns; the order changes from pair to pair.

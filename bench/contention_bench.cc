@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast the contention simulator is: events a second, and its two promised cases. Run by hand:
 //
 //   build/release/bench/contention_bench

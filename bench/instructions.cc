@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // So many cuFileRead of so many bytes on the null path, where nothing is moved: what is left is the library's own cost.
 // For bench/instructions.py, which counts the instructions of two runs that differ in their number of requests.
 //

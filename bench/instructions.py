@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Instructions of one small and one larger read on the null path, where the library's own cost is all there is.
 
     instructions.py           prints them beside what bench/instructions.json holds

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Every line of bench/versus runs and compares its bytes, on small files: smoke_test.py VERSUS LIBRARY FAKES
 
 The library takes turns with itself: with host memory standing in for a GPU, then with the CUDA driver that lies in the

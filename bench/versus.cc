@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Penstock's libcufile.so.0 against another one, every line of the table in docs/performance.md, in one run.
 //
 // Each side is a process of its own, told what to do in turns; see versus/contest.h. Needs a GPU, and for NVIDIA's

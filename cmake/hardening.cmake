@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # What makes a slip in memory end the program rather than serve somebody: for everything that is built here, but for
 # sanitizers, which look closer themselves. test/install/check_elf.py reads back what came of it.
 include(CheckCompilerFlag)

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # A room is one folder of src/ as a static library with its unit tests:
 #
 #   penstock_room(plan SOURCES plan.cc NEEDS base TESTS plan_test.cc)

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs the smoke tests of all clients that this machine has on our library, and closes with a table.
 #
 #     run.sh --library LIBCUFILE [--directory DIR] [--timeout SECONDS] [NAME...]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "model/bench_results.h"
 
 #include <fmt/format.h>

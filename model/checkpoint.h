@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How long a save or a load takes on a node by each kind of path, how often to save, and what a run loses to it in
 // hours and money. Closed forms over stages with a rate each; pure. Used by checkpoint_report and published.
 //

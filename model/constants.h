@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every number that the models take from elsewhere, in one table with its unit and its source. The models read a
 // Constants, so that a user can set one, and so that model/sensitivity.h can move each and see what happens. Pure.
 // What a definition fixes (8 bits in a byte, 2 bytes in a BF16 number) is no constant of this kind.

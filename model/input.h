@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the models refuse: one exception whose text names the input and what it may be. Every model checks what it is
 // given before it computes; the tool turns the exception into exit code 2.
 #pragma once

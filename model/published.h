@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Figures that others published, each beside what the models make of it. A figure that a model does not reach within
 // 10 % says why it cannot; the tests hold both sides to that. Pure.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What it costs to make memory known to a NIC or to the CUDA driver before bytes can move, and from how many I/Os on
 // one way of registering pays against another. Closed forms; pure. Used by registration_report and published.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a model answers, for every way of showing it: inputs, tables of numbers, pictures drawn from those tables,
 // notes, and which constants each result hangs on. One value; JSON, CSV and the HTML page are written from it, so that
 // they cannot differ. It knows nothing of any model.

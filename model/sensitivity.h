@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which constants a result hangs on: each is moved a little, and to the ends of what its source allows, and the result
 // computed again. Pure; costs four evaluations of the result for each constant.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How fast a path moves blocks of one size with some of them in flight: four numbers that a benchmark can settle.
 // Each block waits block_s() alone; the path as a whole starts a block every gap_s and moves no more than ceiling.
 // Pure.

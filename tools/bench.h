@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock bench: measures reads or writes of one file through a session.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built `penstock bench` and block devices.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The measuring part of penstock bench (and of demo): threads that move blocks of one file through a session, by its
 // synchronous calls or by its queues.
 #pragma once

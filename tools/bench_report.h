@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What bench says about a finished job: for people, and as JSON.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What `penstock bench` was asked for. Values only.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock bench --versus: this program's library against another cuFile library, by the code of bench/versus.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `penstock bench --versus`: our library against itself, on host memory. What it says of the time is not looked at.
 #include <nlohmann/json.hpp>
 

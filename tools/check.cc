@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `penstock check [--root DIR] [--json]`. Exit code 0: the bounce path is usable. 1: it is not, or the environment's
 // settings or cuFile's configuration make no sense. 2: wrong usage.
 //

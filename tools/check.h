@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock check: what this machine, or a captured one, offers to each path and what it lacks.
 #pragma once
 

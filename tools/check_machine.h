@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What `penstock check` knows of a machine: all that topology/ reads, and what only the machine itself can answer.
 #pragma once
 

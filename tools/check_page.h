@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A page of text for people, at most a hundred columns wide.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every pair of device memory and file system, and what stands between the two. Pure; the pairs point into the machine.
 #pragma once
 

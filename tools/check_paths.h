@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What each path needs, and which of it a machine lacks. Pure: it only looks at what was read.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built `penstock check` on the captured machines of test/fixtures/machines and on trees made to hurt.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Deterministic bytes for files: every byte follows from its file offset and a seed, so what was written in one run
 // can be checked in another, in any order and block size. Pure.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the sub-commands share around a session: opening it, naming the device it got, telling a path and its reason,
 // and command-line options that read sizes.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Moves the bytes of `penstock cp`: source to device memory to destination, in windows, reading one window while the
 // one before is written; and compares the two files afterwards. Holes stay holes where the file system tells of them.
 #pragma once

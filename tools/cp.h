@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock cp: copies a file through device memory; what it leaves under the final name is whole.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of CUDA's driver that gdsio itself calls, beside what the library does: pinned memory, memory of
 // cuMemCreate, streams, and copies on them. Reached through dlopen, so that the tool builds and starts without CUDA.
 // Failures are thrown, with exit code 77 where there is no driver.

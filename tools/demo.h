@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock demo: weights-like data from device memory to a file and back, verified, by every path this machine has.
 #pragma once
 

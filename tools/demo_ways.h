@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The ways the demo takes: every path that a file and a device allow, forced one at a time, and why the others are
 // missing here.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the environment sets for the library, and what it only seems to set: a name with a slip in it is ignored by the
 // library, and must not be shown as if it were in force.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock explain: the facts of a file and the verdict of every path on it.
 #pragma once
 

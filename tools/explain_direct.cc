@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "explain_direct.h"
 
 #include <fmt/format.h>

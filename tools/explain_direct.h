@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of `penstock explain` about p2pdma: how a file is stored, and what stands between it and device memory, on
 // this machine or on a captured one.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which extents of a file one thread of a bench visits, in which order. Sequential: the thread's own share of the
 // range, from its start, around and around. Random: whole blocks drawn uniformly from all of the range. Pure; a draw
 // costs two multiplications and allocates nothing.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a sub-command gives up: one sentence for people and the exit code that goes with it. Thrown by the tool's
 // parts, caught once in main(). The library knows nothing of it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files as the sub-commands open them: regular files and block devices only, never waiting for the other end of a
 // pipe. Failures are thrown as one sentence that begins with the path.
 #pragma once

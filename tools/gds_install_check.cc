@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The JSON document, whose keys and codes are stable (new ones may come):
 //   schema     1
 //   root       the captured machine's directory, or null for this machine

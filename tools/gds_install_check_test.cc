@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built gds_install_check on captured machines, and on the one it runs on.
 #include <nlohmann/json.hpp>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // gds_stats: cuFile's statistics of a running process, in the layout that NVIDIA's tool of this name prints (version
 // 8).
 #pragma once

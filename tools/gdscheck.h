@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // gdscheck: what NVIDIA's tool of that name tells, in the layout that other programs read, of Penstock's library.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The sections of `gdscheck -p`. Pure: they only look at what was read. Programs find the sections by their banners and
 // the rows by "name : value".
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built gdscheck on the captured machines of test/fixtures/machines, and on the one it runs on.
 #include <nlohmann/json.hpp>
 #include <regex>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // gdsio: NVIDIA's measuring tool by its own name, flags and result line, on Penstock's library.
 #pragma once
 

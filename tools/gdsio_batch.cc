@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // -x 6: as many entries of one batch in flight as -w says, each replaced as it completes.
 #include <algorithm>
 #include <vector>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // gdsio's command line and job files, read into GdsioSettings. Both name the same settings, so one table serves them.
 // Pure, but for the reading of the file. Whatever is wrong is thrown as a Failure with exit code 2, or 77 for what
 // Penstock does not do.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "gdsio_options.h"
 
 #include <gtest/gtest.h>

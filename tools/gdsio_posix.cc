@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The ways that leave the library out, to compare it with: pread and pwrite on host memory, and with copies to or from
 // the device that gdsio makes itself.
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What gdsio prints of a run: the line that others read, the way the bytes took, or JSON. Pure.
 #pragma once
 

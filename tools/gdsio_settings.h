@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What gdsio is asked to do, whether by flags or by a job file.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // -x 5 and 7: asynchronous calls, each slot's on a stream of its own.
 #include <fmt/format.h>
 

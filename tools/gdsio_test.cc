@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built gdsio from outside, with host memory standing in for a GPU.
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The transfer types of gdsio as Transports. One of them belongs to one thread and one file.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // gdsio_verify: reads a file with cuFile and with the kernel alone, and compares every byte.
 #pragma once
 

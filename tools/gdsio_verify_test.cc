@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built gdsio_verify from outside, with host memory standing in for a GPU.
 #include "tool_world.h"
 

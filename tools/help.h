@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What CLI11 answers to --help and --version, by the tools' own way to the terminal.
 #pragma once
 

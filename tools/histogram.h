@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Latencies counted in log-linear buckets: exact below 256, within 0.4% above. One thread adds; finished histograms
 // are merged. Adding costs a shift and an increment, so it may stand in a loop of millions of operations a second.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What others may choose (the names of files, of topologies and of paths in JSON, what /sys tells) must not reach a
 // terminal as it is: it would move the cursor, set the title, or pass for a line of the tool's own.
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ctrl-C and its kin: SIGINT, SIGTERM, SIGHUP. The first one raises a flag, so that a command can stop between two
 // requests and put its affairs in order. A thread of its own sees to it that the process ends: where the command has
 // not come to rest within 0.8 s (it computes, or its thread is stuck in the kernel), or at a second signal once 0.2 s

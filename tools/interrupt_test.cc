@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The first Ctrl-C ends the built tool within a second, whatever it is doing, and nothing unfinished is left.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which extents of a file one thread of gdsio visits: requests of one size, or of sizes that grow by a step and begin
 // again; one after the other through the thread's share, or anywhere. Pure; the same arguments give the same extents.
 #pragma once

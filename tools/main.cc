@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The penstock command: dispatches to one sub-command a file. All output is theirs; main() turns what they throw into
 // one sentence on stderr and an exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock model: what a machine will reach, by the models of model/. One sub-command for each.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock model checkpoint, penstock model load: seconds for each kind of path, how often to save, what a run loses.
 #pragma once
 

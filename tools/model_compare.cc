@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "model_compare.h"
 
 #include <fmt/format.h>

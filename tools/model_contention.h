@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `penstock model contention`: how bytes contend in a PCIe tree. The face of model/pcie.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock model registration: what registering memory costs, and from which I/O on it pays to do it once.
 #pragma once
 

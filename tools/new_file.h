@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A file under construction: it has no name, or an unguessable one in the folder where it is to stand, until
 // publish() gives it the final one in a single step. Unless published it is gone with this object, and with the process
 // however that ends, but for two cases of kill -9: where it has a name from the start, since the file system or a

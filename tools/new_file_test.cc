@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the built tool leaves of a file that it makes, where it is ended or fails at the worst moment.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a thread on the CPUs of one NUMA node; what it then allocates lies there too, by the kernel's default policy.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Allocates all of a file before anybody writes to it, and settles its size last. A new file gets its name when it is
 // ready. Of an existing one no byte changes: only holes and what lies past its end are allocated, and --written puts
 // zeros where zeros are read anyway; a lease sees to it that nobody else writes to it meanwhile.

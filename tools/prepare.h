@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock prepare: makes or extends a file so that direct writes to it stay direct.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built `penstock prepare` and the part of `penstock explain` that tells what a file lacks.
 #include <fcntl.h>
 #include <gtest/gtest.h>

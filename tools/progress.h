@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One line on a terminal that says how far a long operation has come: bytes, percent, GB/s, time left. Shown on
 // stderr, only where that is a terminal, and only after a second. Used by one thread.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads Prometheus's text format and says what is wrong with a page, as promtool would. For tests.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Threads that keep requests in flight and count what came of them: the loop under bench, demo and gdsio. What a
 // request is, a Transport tells. The loop costs one clock reading per submission, one per harvest, and no allocation.
 #pragma once

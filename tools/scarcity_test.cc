@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built tool where threads or memory are not to be had.
 #include <gtest/gtest.h>
 #include <linux/filter.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which paths may serve which storage: the one answer that `penstock check`, gdscheck and gds_install_check give. Pure.
 //
 // "May" is all that a look can tell of a direct path: its self-test decides, when a program uses it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Room on the stack, whatever `ulimit -s` says.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `penstock stats`: what running processes have moved, on which paths and for what reasons.
 #pragma once
 

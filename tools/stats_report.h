@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Statistics as people, programs and Prometheus read them. Pure.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The statistics of running processes as `penstock stats` and gds_stats ask for them: with the command's name, and with
 // one sentence where they cannot be had. Only looks.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // `penstock stats` and gds_stats from outside: another process moves bytes through the library, and is looked at while
 // it lives, while it is watched, and after it was killed.
 #include <fcntl.h>

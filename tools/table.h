@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Rows of text in aligned columns. Pure. Cells may hold any bytes.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The only way by which the tools write to stdout and stderr. Who prints need not think of where a name came from:
 // every argument that is text is escaped (base/printable.h), and only the format, which is a literal, may hold newlines
 // and what moves the cursor. Text of several lines that is put together first is a Text.

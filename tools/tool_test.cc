@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The built `penstock` binary from outside: exit codes, what it prints, what it leaves on disk.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Numbers as people write and read them: sizes in binary units, rates in decimal GB/s. Pure; used by every
 // sub-command.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The calls of one libcufile.so.0 that are measured, and those beside them where the library is Penstock's. Whoever
 // has the library linked in fills the table himself.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One run: files, sides, contests, report. What bench/versus and `penstock bench --versus` share.
 #pragma once
 

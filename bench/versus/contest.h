@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A comparison: entries that take turns at the same work, and the ratios that are read off them. What is compared with
 // what stands in lines.cc.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The files that are measured: made of bytes that nobody could guess, brought into the page cache or out of it, and
 // taken away again where they were made here.
 #pragma once

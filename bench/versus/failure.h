@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a comparison gives up: one sentence, and the exit code that goes with it. Caught in main().
 #pragma once
 

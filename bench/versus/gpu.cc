@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "bench/versus/gpu.h"
 
 #include <dlfcn.h>

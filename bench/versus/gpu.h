@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The memory that both sides move bytes into and out of, and the plain copies they are held against: a GPU by the CUDA
 // driver alone, or host memory that Penstock lets stand in for one, so that everything here runs without a GPU.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The table: which contests there are, with their targets.
 #pragma once
 

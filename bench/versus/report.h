@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A contest's outcome for people, and for programs.
 #pragma once
 

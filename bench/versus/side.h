@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One side of a comparison: a process of its own with one library, kept alive and told what to do, since a library
 // reads its settings once. Several at work at the same time, a GPU each, are a Team.
 #pragma once

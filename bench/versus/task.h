@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What one side is asked to do, and what it answers. Values, which travel between processes as JSON.
 #pragma once
 

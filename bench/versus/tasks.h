@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a side can be asked to measure. Each task makes everything ready, calls the gate, works under the clock, and
 // compares bytes after it.
 #pragma once

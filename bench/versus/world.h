@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the tasks of one side's process have in hand: its library, its GPU, device memory as large as the file, and the
 // clocks. One of them a process.
 #pragma once

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 # Sourced by the smoke tests that are shell scripts: reads --library and --directory as harness.py does.
 # Sets `library` and `scratch`, a directory that is removed at the end.
 # shellcheck shell=bash

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """What the smoke tests of all clients share: how they start on our library, memory to read into, checks, a report.
 
 A smoke test runs an unmodified client on our libcufile.so.0. It prints a line a check and closes with `OK NAME VERSION`

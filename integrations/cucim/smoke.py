@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """cuCIM's file driver on our library: cucim.clara.filesystem, which reads image tiles into GPU memory."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """NVIDIA's cuda.bindings.cufile on our library: reads, writes, batches, streams, parameters and statistics."""
 
 import ctypes

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """cufile-python on our library: a ctypes binding, which LMCache uses. It opens "libcufile.so", without a number."""
 
 import ctypes

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """DeepSpeed's GPUDirect Storage operator (DeepNVMe) on our library: what ZeRO-Inference and offloaded optimizers use.
 
 DeepSpeed compiles the operator on first use: that takes a CUDA toolkit, libaio's header, and a libcufile.so to link

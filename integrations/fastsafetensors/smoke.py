@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """fastsafetensors on our library: a model's weights, straight into GPU memory, as vLLM's loader of that name does it.
 
 Its loader asks for the device node of NVIDIA's kernel module before it opens cuFile, and reads by itself where there is

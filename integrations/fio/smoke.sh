@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # fio's engine libcufile on our library: fio's own checksums are the proof that the bytes are right.
 #
 #     smoke.sh --library LIBCUFILE [--directory DIR]

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Builds smoke.cc against the KvikIO that is installed for python3 (its wheels carry headers and library) and our own
 # cufile.h, and runs it on our library. With PENSTOCK_KVIKIO_SMOKE=FILE it runs that program, built before.
 #

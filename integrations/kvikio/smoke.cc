@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // KvikIO's C++ interface on our library: batches, which its Python has not, and stream-ordered calls beside them.
 //
 //     smoke LIBRARY FILE     LIBRARY: our libcufile.so.0, which must be the one loaded; FILE: made anew, then removed

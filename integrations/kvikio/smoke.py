@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """KvikIO on our library, its own compatibility mode off: blocking, threaded and stream-ordered reads and writes.
 
 Batches are in its C++ interface alone: smoke.cc.

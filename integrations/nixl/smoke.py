@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """NIXL's storage plugins GDS (batches) and GDS_MT (threads) on our library: Dynamo and vLLM spill KV caches with it."""
 
 import importlib.util

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """PyTorch's torch.cuda.gds on our library: storages saved and loaded, registered and not."""
 
 import os

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Machines that everybody knows, by name: a start for one's own topology file (`--print-topology`), and what the
 // published figures are held against. Layouts follow their makers' public diagrams in outline.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The simulator against what can be said without it.
 #include <cmath>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The future of the simulation: events in the order of their times, and of their making where times are equal, so that
 // a run is the same every time. Times are whole picoseconds: no rounding can reorder two events.
 #pragma once

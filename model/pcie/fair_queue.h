@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The arbiter of a station: which of the lanes that have something to send is next. Self-clocked fair queueing: each
 // piece gets a finish tag, its bytes over its lane's weight after the lane's last tag or the tag now in service, and
 // the smallest tag goes first. With equal weights that is packet-by-packet round robin, whatever the pieces' sizes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "model/pcie/flow_level.h"
 
 #include "model/pcie/test_world.h"

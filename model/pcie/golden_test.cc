@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs whose every event is known: a change of behaviour shows here, wanted or not. Where it is wanted, the new numbers
 // are in the test's output.
 #include <ostream>

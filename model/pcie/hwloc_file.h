@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // An hwloc XML file (`lstopo FILE.xml`) as a Machine. Only its PCI tree counts: host bridges are sockets, bridges with
 // bridges below are switches, PCI devices are told by their class and the operating system's names under them.
 #pragma once

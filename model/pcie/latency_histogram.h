@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Latencies of I/Os in bounded memory: 128 buckets for each power of two, so that a percentile is right within 0.8 %,
 // and the exact mean, least and greatest.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "model/pcie/latency_histogram.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A machine as the contention model sees it: what hangs where, how fast each thing is, and nothing about the bytes
 // that will flow. Topology files, built-in machines, hwloc and this host all end as a Machine; Network turns it and a
 // Workload into stations and routes.

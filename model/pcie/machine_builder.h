@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Puts machines together: the built-in ones, hwloc's and this host's. Fills in what a source does not tell (a drive's
 // rates by its generation, host memory) from the constants.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A machine and a workload, compiled for simulation: stations that bytes queue at, and for each stream the routes
 // through them. A station is anything that serves one piece at a time: one direction of a link, one direction of a
 // switch's crossbar, a root complex, host memory, the CPUs that copy, a drive's media, a wire. Both simulators, by

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a simulation found: of each stream its rate and latencies, of each station how busy it was and with what, and
 // which station binds. Both simulators fill it; the flow-level one leaves latencies and timelines empty.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This host, or a captured one, as a Machine: from the PCI devices that src/topology reads. What /sys does not tell
 // (host memory's rate, a drive's media) comes from the constants.
 #pragma once

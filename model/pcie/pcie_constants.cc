@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "model/pcie/pcie_constants.h"
 
 #include <fmt/format.h>

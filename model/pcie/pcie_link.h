@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The arithmetic of one PCIe link: lanes and generation to bytes a second, and what packet headers, MaxPayload,
 // MaxReadRequest, Ack and flow-control traffic and credits leave of it. After pcie-bench (Neugebauer et al.,
 // SIGCOMM'18). Pure. It knows of one direction at a time; what shares a link is the simulator's affair.

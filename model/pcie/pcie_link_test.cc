@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Against pcie-bench (Neugebauer et al., SIGCOMM'18). The paper gives a Gen3 x8 link 62.96 Gb/s after encoding and
 // about 57.88 Gb/s for packets; its model takes 24 bytes of header for a write and 20 for a completion.
 #include "model/pcie/pcie_link.h"

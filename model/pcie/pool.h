@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Items by index that are taken and given back all the time, without an allocation each.
 #pragma once
 

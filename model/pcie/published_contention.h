@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The published and measured figures about contention, and what the model says to each: `--published` prints the table,
 // a test holds it, docs/models.md quotes it. Where the model must disagree, the note says why.
 #pragma once

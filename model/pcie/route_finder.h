@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The way from one node to another through a machine: which links, crossbars, complexes, memories and wires, in order.
 // Network makes stations of them. It knows no rates.
 #pragma once

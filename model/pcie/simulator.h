@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The discrete-event simulator: bursts of packets that queue, are arbitrated, wait for credits and pass, station after
 // station. One call is one run; the same network, workload and seed give the same events in the same order.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Questions that take more than one run: how many streams give the most, and which constants moved a result. Both keep
 // the first streams of a workload and run them on the machine anew each time.
 #pragma once

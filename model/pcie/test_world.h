@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // For tests: small machines and streams in a few words.
 #pragma once
 

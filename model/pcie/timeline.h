@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a quantity spread over the time of a run: a row for each station or stream, in a fixed number of bins. The run's
 // length is not known at first, so bins are joined in pairs when it outgrows them. Memory is bounded by rows.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The timeline picture: a row for each of the busiest stations, darker the busier, and above them the rate of every
 // stream over time. One SVG that any browser shows.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The words of topology files: which key sets what of a node, in which unit. Reading and writing share the
 // table. For topology_file.cc alone.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Topology files: a machine, and if wanted its streams, as YAML. Every mistake is an InputError that begins with file
 // and line. What a file leaves out (a drive's rates, host memory) is filled in from the constants.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What flows: streams between stores and GPUs, each with its I/O size, depth and route, and the rules that hold for
 // all of them. Made by the command line, by the `streams:` of a topology file, or by the presets below.
 #pragma once

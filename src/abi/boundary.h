@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What every exported call that may wait or allocate goes through.
 //
 //   return boundary([&]() -> CUfileError_t { ... }, [] { return cufile_error(CU_FILE_NOMEM_ERROR); });

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's entry points: checks in the order that NVIDIA's library makes them, and translation. What a call means is
 // the session's business.
 #include "cufile.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's batches: checks in the order that NVIDIA's library makes them, and translation. Entries are copied, so the
 // caller's array may go when the submission returns.
 #include <algorithm>

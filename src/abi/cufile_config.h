@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What cuFile's configuration means for a session, and how it is told in cuFile's own structures. The settings know
 // nothing of sessions, and a session nothing of cuFile: this is where they meet.
 #pragma once

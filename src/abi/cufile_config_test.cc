@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "abi/cufile_config.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The one global: the driver that the cuFile calls of a process share. Opened explicitly or by the first call that
 // needs it, counted, and reopenable. It is never destroyed, so nothing of it runs at process exit. A forked child has
 // one of its own: threads, rings and contexts of the parent's session are not there, and locks may be held for ever.

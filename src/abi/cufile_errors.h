@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The only place that knows how the core's failures are said in cuFile's numbers.
 #pragma once
 

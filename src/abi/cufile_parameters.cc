@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's parameters: settings by number. They are set while the driver is closed and hold for its next opening; asked
 // for, they are what is in force, or would be.
 #include <climits>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's driver properties: what the settings in force say, and the four setters that change them.
 #include <limits>
 

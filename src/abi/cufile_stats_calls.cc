@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's entry points for statistics: levels, start and stop, and the structures of cuFile 1.15 to 1.18.
 #include <algorithm>
 #include <cstring>

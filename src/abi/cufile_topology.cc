@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's calls about the machine: P2P flags, the PCIe topology as a file, the size of a GPU's BAR.
 #include <array>
 #include <atomic>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFileReadv and cuFileWritev: one range of the file, over several pieces of memory. NVIDIA's library has them from
 // 1.19 on; what is not published (flags, limits, partial results) follows readv(2).
 #include <cerrno>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lets calls in while the driver is open, and closing wait until they are out. Entering takes no lock and touches a
 // counter of the thread's own shard.
 #pragma once

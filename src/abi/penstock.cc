@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C API: translates between include/penstock/penstock.h and the core, and nothing more.
 #include "penstock/penstock.h"
 

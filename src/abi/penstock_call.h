@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the C API's entry points share: how a call fails, and where it ends (boundary.h).
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The C API's answers about paths, plans and what was moved.
 #include <algorithm>
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "abi/session_handle.h"
 
 #include "device/cuda_device.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What penstock_session is: a session and the devices it was opened with. penstock.cc and cufile.cc share it; the
 // cuFile driver is one of these behind a count.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files of file systems that live in user space: their own call-backs (CUfileFSOps_t) move the bytes, into host memory
 // at once, into device memory by way of the host. The cuFile driver keeps one such table while it is open.
 #pragma once

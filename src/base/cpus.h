@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which CPUs a process may use, and how many of them are its share where several ranks run on one host. For the
 // default number of workers, and for whoever places threads. Nothing here widens what a user, a launcher or a
 // container allowed. What /sys, /proc and launchers say is taken as hostile: what makes no sense is as if it were not

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How far apart two names are: for telling who misspelt one what was probably meant.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Two words that every room uses: what is done to a file, and whether the page cache takes part.
 #pragma once
 

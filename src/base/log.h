@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The library's log: one file of lines, written only when there is something of the level that was asked for. Each line
 // is one open, append and close, so nothing is held, rotation works, and a fork finds no lock. What cannot be written
 // is dropped: a log never makes anything fail. A file that is there already is added to, or begun anew, only where it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How much memory the machine, or the control group that confines this process, has and could still give.
 #pragma once
 

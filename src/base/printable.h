@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Text that comes from elsewhere (a file's name, /sys, a configuration file, another process) made fit for a terminal,
 // a log or a line of a report: it can move no cursor, set no title, turn no text around and begin no line of its own.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Tells a forked child from the process that opened something. Threads, rings and device contexts do not survive a
 // fork; what was opened before must be refused in the child, and left alone.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Replaces a file as a whole: whoever opens its name finds the old content or the new, never half of either.
 #pragma once
 

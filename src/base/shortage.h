@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where memory runs out. The core throws nothing by itself, but what the standard library throws for want of memory
 // unwinds through it, and lets go of what was held on the way. It ends here: in every exported call, and in what
 // threads of our own do.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Requests by size, for what is measured of each size apart: by the tuner, and by the keeper of pages.
 #pragma once
 

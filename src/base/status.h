@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How the core reports failure: small values, no exceptions, no allocation.
 //
 // A Status names the domain its number belongs to and the step that failed; the sentence for people is made

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Starts a thread of the library's own. It gets no signals: those are the application's.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Owns a file descriptor; closes it once.
 #pragma once
 

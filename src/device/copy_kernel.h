@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The kernel that copies on held streams, as PTX: the driver compiles it for whatever GPU there is, of compute
 // capability 5.2 and later. It takes the device address of a StreamCopy, whose bytes may lie anywhere
 // and be of any number, also none.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the driver knows of the memory at an address. One call tells all, with any context current, none, or a dead one.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of the CUDA driver API that Penstock calls, reached through dlopen, so that it builds without CUDA and runs
 // where there is no GPU. CudaDevice is its only caller; nothing else in the library speaks to the driver.
 //

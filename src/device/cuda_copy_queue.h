@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A stream of ours in one context. CudaDevice opens them. A marker is an event; behind a launch of many small copies it
 // is the number that the kernel signals, and then nobody asks the driver. Every call enters the context, which costs
 // about as much as a call itself: whoever has several things to do says so in one (copy_many, copy_and_wait).

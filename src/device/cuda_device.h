@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NVIDIA GPUs through the CUDA driver, which is loaded at run time (cuda_api.h). The session opens the set once; paths
 // see only device.h. It prints nothing and makes no call at load or unload time.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What becomes of a driver that is missing, is none, or does not start.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Many small copies at once, on the real driver where there is a GPU, and on test/fakes/fake_cuda, as of CUDA 12
 // and 11.
 #include <dlfcn.h>

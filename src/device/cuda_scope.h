@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What every call to the driver stands in: the right context, no part in a user's capture, and the driver's results
 // said as a Status.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "device/cuda_signals.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a kernel of ours tells that it is over without anybody asking the driver: by a word in page-locked memory, which
 // its last block writes. Asking takes the driver's lock, which eight threads that wait keep from those that launch.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Users' streams of the CUDA driver. One home a context, made at the first request on a stream of it: then a small
 // copy kernel is loaded, for the copies of held streams must not take the driver's copy engines (stream_home.h).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The seam to GPUs: what a pointer is, memory the device can reach, and copies on streams of the library's own.
 //
 // CudaDevice (cuda_device.h) is the real thing; HostDevice (host_device.h) is plain memory standing in for a GPU,

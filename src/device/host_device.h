@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Plain host memory standing in for a GPU, where there is none: for tests, and as the default of the tools there.
 //
 // Its copies land only when a marker behind them is waited for or asked about, never before: code that reuses a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Streams of the stand-in device: any handle is a stream, the null one too, and each does its work in order, at once,
 // on whatever thread gave it the last thing that it needed.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "device/locality.h"
 
 #include <linux/mempolicy.h>

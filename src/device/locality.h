@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where a GPU is in its machine, and what that means for memory and threads: rings lie on its NUMA node, and workers
 // run on that node's CPUs, so far as they are allowed there. From /sys alone, and by plain system calls. Where nothing
 // is known, or something is refused, nothing is placed.

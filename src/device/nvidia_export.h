@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // EXPERIMENTAL: written from the driver's published interface, and never yet run on a machine where it works. GPU
 // memory of our own allocation, mapped into the process as pages that storage's DMA engines reach (PCI_P2PDMA), without
 // a kernel module beside NVIDIA's: CUDA allocates and exports it, the driver's resource manager (RM) imports it for us,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NVIDIA's kernel driver is played by fakes/scripted_nvidia.h, the CUDA driver by fakes/fake_cuda. Expected requests
 // are written as bytes, apart from the structures that make them.
 #include "device/nvidia_export.h"

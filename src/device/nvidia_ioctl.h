@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The part of the NVIDIA kernel driver's interface that nvidia_export.cc speaks: numbers and structures of the resource
 // manager (RM, /dev/nvidiactl) and of unified memory (UVM, /dev/nvidia-uvm). Nothing else may use it, and it does
 // nothing: what each request is for stands where it is made.

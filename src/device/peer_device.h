@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory of PCIe devices that storage's DMA engines reach without the CPU, offered by the kernel at p2pmem/allocate of
 // the device in /sys: controller memory buffers of NVMe drives, devices made for tests. Never that of a GPU: there the
 // file maps memory that the GPU's own allocator has given to others.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Pieces of memory that a device has given out, by their addresses: for devices whose memory is mapped into the
 // process. Thread-safe; looking up takes a shared lock.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "device/pinned_block.h"
 
 #include <sys/mman.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What registering a file's pages is for the stand-in: the pages themselves are held, as a driver holds them, and
 // copies fetch from these pages and not through the mapping. So a page that was truncated away still gives its old
 // bytes here, as it would to a GPU's DMA engine, and code that does not notice fails its tests.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The seam to users' streams: queues work of ours on them, in their order, without waiting for anything.
 //
 // A StreamHome is where streams run: one CUDA context, or host memory standing in for it. It outlives sessions

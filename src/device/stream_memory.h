@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Blocks of pinned memory that streams and the library share: words to wait for, descriptors of copies, and two halves
 // to stage file data in. Cut from slabs, which are kept as long as their home: giving pinned memory back to the driver
 // waits for every stream that is held.

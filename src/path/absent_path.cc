@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/absent_path.h"
 
 namespace penstock::core {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Stands in the list for a path that this version does not have yet, so that every explanation names it. Always
 // refuses.
 #pragma once

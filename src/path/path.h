@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A way to move chunks. A Path says what it can move (judge, limits) and opens Lanes; a Lane moves chunks. Both are
 // poll-driven and own no threads: those belong to session/.
 #pragma once

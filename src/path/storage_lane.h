@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The lane that bounce and host share. A staged chunk travels between storage and a slot of pinned memory by a
 // Ring, and between the slot and the device by a CopyQueue; many slots overlap the two. In place, storage reads and
 // writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached. Small

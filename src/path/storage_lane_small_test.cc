@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Small chunks, whose copies go together: against a storage that completes in random order, and a device whose copies
 // land late, are counted, and fail on demand.
 #include <gtest/gtest.h>

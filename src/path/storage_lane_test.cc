@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The lane against a storage that fails on demand and completes in random order, and a device whose copies land
 // late.
 #include "path/storage_lane.h"

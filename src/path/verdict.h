@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whether a path can move a request, and why not: a stable reason with a sentence and a remedy, never a score.
 // The numbers are those of include/penstock/penstock.h.
 #pragma once

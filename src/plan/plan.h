@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Splits one request into chunks. Pure: no I/O, no allocation, no globals; any chunk is computed from its index
 // alone, so several workers can draw chunks from one counter.
 //

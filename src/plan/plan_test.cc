@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every small case: all offsets, sizes, alignments, chunk sizes and both operations, checked against what a plan
 // promises rather than against a second planner.
 #include "plan/plan.h"

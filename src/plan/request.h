@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is asked of a session, and what a path can take. Values only.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "registry/buffer_table.h"
 
 namespace penstock::core {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Registered buffers by exact base address, with what is known of their memory. Looking one up takes no lock and
 // writes nothing; registering and deregistering take a mutex.
 #pragma once

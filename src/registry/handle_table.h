@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Things that callers know by a number: files. A number is never given out twice, so one that was deregistered, or
 // never existed, is told from a live one without touching memory that is gone. Pinning and unpinning take no lock;
 // removing waits for the pins. Who has the only pin may hold the thing: then others wait before they pin it.

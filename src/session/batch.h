@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A batch: room for a number of requests that are submitted together, carried out in any order by the executor, and
 // asked about until each was reported once. Thread-safe.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Batches over storage whose transfers can be held up, so that "in flight" is a state and not a matter of luck.
 #include "session/batch.h"
 

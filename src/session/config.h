@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a session is told once, when it opens: options of the caller over the environment over defaults. An unusable
 // value is an error that names it, never a silent default.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Files that the configuration bars from direct paths: by the mount they are on, its file system, the block devices
 // under it or their drivers. Asked once a file, when it is registered; the session then lets no direct path see it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Lanes of one path to one device, lent to whoever has a request: the caller's thread or a worker. Lanes are opened
 // when they are first needed, within the memory a device may have. Borrowing takes no lock; a thread tends to get
 // the lane back that it had before.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "session/lane_pool.h"
 
 #include <gtest/gtest.h>

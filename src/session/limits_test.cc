@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A session that its configuration holds back: each limit does what it says.
 #include <gtest/gtest.h>
 #include <unistd.h>

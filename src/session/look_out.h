@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Looks a while before going to sleep: being woken takes longer than most of what is waited for here.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sessions whose reads go by the page-cache path: real files and a real page cache, and a stand-in device that holds
 // pages as a GPU's driver does.
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Sessions that write to files in memory by the page-cache path: a real tmpfs and a real hugetlbfs, and a stand-in
 // device that holds pages as a GPU's driver does.
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Many requests in flight from one thread, over lanes of its own: what depth means in a benchmark, and what batches
 // are made of. What the page cache can do without waiting is done in submit(); the rest is handed to the kernel by the
 // next reap(), many requests at once.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One open driver; owns everything: files, buffers, paths, lanes, workers, counters. abi/ and tests make one from a
 // Config and the two seams to the outside world. Thread-safe.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a session tells of requests that nobody makes: every path's verdict, how one would be cut, and by whom moved.
 #include <algorithm>
 #include <string>

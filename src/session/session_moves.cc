@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a request that was found sane is moved: by its caller alone, by many hands, or in parts while the tuner tries.
 #include <algorithm>
 #include <chrono>

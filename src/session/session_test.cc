@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A session over storage and devices that fail in ways the real ones hardly can be made to.
 #include "session/session.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One request on a user's stream, from the call to its end: what is queued on the stream, what the stream finds when it
 // gets there, and the executor's part. Streams (streams.h) makes and keeps them.
 //

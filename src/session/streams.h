@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Requests in the order of users' streams: registered streams, and requests on any stream (stream_request.h). The
 // session owns one and closes it before its executor. Thread-safe.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Requests on streams that cannot be, go wrong, or find that what they need is gone.
 #include <thread>
 

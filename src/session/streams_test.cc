@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Requests in the order of streams: what is read when, what is written before what, and that nobody waits for ever.
 #include "session/streams.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Adds up the chunks of one request that one thread moves: how far it came without a gap, and what stood in the way.
 // Chunks may come in any order.
 #pragma once

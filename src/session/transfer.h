@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One large request under way. Any number of threads draw its chunks from one counter, each through a lane of its
 // own, until none is left or something went wrong; the thread that made it collects what came of it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How many hands a large request gets, found out by trying: for each direction, way and size of request, the number
 // that costs least, in time and, by the policy's weight, in CPU. Starts with all workers, tries half as many and
 // twice as many, and stays where neither is better by a margin; looks again when costs have shifted, or after a long

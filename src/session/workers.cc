@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "session/workers.h"
 
 #include "base/thread.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Threads that help with large requests. They start with the first such request and hold nothing but an invitation:
 // the thread that made the request always works on it itself, so it ends also when no worker ever comes.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where settings come from, in the order of precedence.
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Which row of the table a name means: one of a file, in its section or in another one, an older one, or one that was
 // misspelt. Pure.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What cufile.json, the environment and calls say: a value for every key of the table, and who said it. What was wrong,
 // unknown or without effect is kept as notes, for the log and for `penstock check` and gdscheck to print.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads the text of a cufile.json: JSON with comments. The parser keeps no tree and does not recurse: it tells one
 // event after the other, and here each value is checked against the table as it comes by.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Every key of cuFile's configuration, once: what it is called in cufile.json, in the environment and as a parameter
 // of the calls, what it may be, what it is where nobody says anything, and whether it does anything here. Parsing,
 // precedence, reports and the Get and Set calls all follow from this table.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a session has moved: bytes, operations, sizes and latencies by path and by the reason that no better path was
 // taken, and what cuFile counts besides. All of it lies in a segment that other processes can read (layout.h). Every
 // thread adds to a shard of its own, so counting costs no shared cache line; readers add the shards up. Thread-safe,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The shared-memory segment of a session's statistics, byte by byte: counters.cc and cufile_counters.cc write it,
 // reader.cc reads that of another process, perhaps of another version. Plain numbers only; nothing here trusts or
 // checks anything.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a look at others' statistics may still cost. Anybody can hold as many segments, of any shape, as they like; who
 // reads them, often root, must not pay for that with their time or memory. For the tools' readers.
 #pragma once

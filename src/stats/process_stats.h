@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Finds the statistics of running processes: the segments of their open sessions, through /proc/PID/fd. Looks only. The
 // kernel shows them to the same user and to root. A look is bounded, whatever there is to see (look_budget.h), and says
 // what it left out.

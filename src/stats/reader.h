@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Makes sense of the bytes of a statistics segment, which another process wrote: perhaps another version of Penstock,
 // perhaps somebody who only pretends. Every offset and count is checked against what is there; what does not fit is
 // refused with a reason. For the tools; the library itself reads nothing.

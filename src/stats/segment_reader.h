@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Reads the statistics segment behind a descriptor in /proc/PID/fd, without trust in whoever made it. It is read, never
 // mapped: a mapping would turn holes of a stranger's file into memory. For process_stats.cc.
 #pragma once

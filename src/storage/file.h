@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A registered file: its facts and up to two descriptors of our own on it, one with O_DIRECT and one without. The
 // user's descriptor is duplicated once and never changed; the second one is opened when it is first needed. A program
 // may close both by their numbers (closefrom): they are looked at before each request, and not closed as ours when

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "storage/file_facts.h"
 
 #include <linux/magic.h>

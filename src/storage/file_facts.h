@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What is known of an open file, gathered once when it is registered. Values only; nothing here touches the file.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A file's own pages in the page cache, as memory of this process: mapped once, for a device's DMA engine to fetch
 // from, or to put into. Nobody touches the mapping, so that a file cut short under it ends nothing with SIGBUS.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The kernel as Storage: plain positioned system calls, descriptors reopened through /proc/self/fd, io_uring rings
 // where they are allowed.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "storage/posix_storage.h"
 
 #include <fcntl.h>

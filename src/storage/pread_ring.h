@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A Ring without io_uring: every reap does the oldest pushed operation on the calling thread. Concurrency then
 // comes from the session's workers alone.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The seam for asynchronous storage I/O: push operations, submit them, reap what finished.
 //
 // UringRing is io_uring; PreadRing does one operation for each reap with preadv2/pwritev2, for kernels and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What every Ring promises, asked of io_uring and of its stand-in.
 #include "storage/ring.h"
 

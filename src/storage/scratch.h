@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A file of our own on somebody's storage, for a self-test to write to. Where it has a name, it loses it with this
 // object. Made by Storage::open_scratch().
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The seam to files: facts, descriptors, positioned transfers, rings. PosixStorage is the kernel;
 // test/fakes/fake_storage.h scripts faults. Thread-safe.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "storage/uring_ring.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // io_uring as a Ring.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What lies under a block device number: partition, disk, and the devices it is made of, read from /sys alone.
 //
 // It says what a device is, not whether device pages pass: that is peer_route.h's to say.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whether direct I/O on one file can stay direct: its file system, how it is mounted, how the file is stored.
 //
 // For p2pdma's verdict and `penstock explain`. Facts come from an open descriptor (read_direct_file, this machine

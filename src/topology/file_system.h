@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The file systems a process sees, each once, with the block devices under them and what they can take.
 //
 // For `penstock check`: an overview by the type of each file system. A file can still differ from its neighbours

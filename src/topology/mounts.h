@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The mounts a process sees, from /proc/self/mountinfo: which file system a path or a file's st_dev is on.
 //
 // Looking up is lexical: resolve links first. A path is looked up as the kernel walks it, so a mount hidden under a

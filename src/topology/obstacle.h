@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What can stand between device memory and storage: every obstacle to p2pdma with its code, sentence and remedy, in
 // one table. For the paths' verdicts, `penstock check` and `penstock explain`.
 //

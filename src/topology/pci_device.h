@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The PCI devices of a machine and how they hang together, from /sys/bus/pci/devices.
 //
 // For whoever must find GPUs, drives and the switches between them. It opens no device and changes none; above all

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whether bytes can go straight between a device's memory and a block device, as far as /proc and /sys tell: kernel,
 // device, driver, the way over the bus, and every block device under the storage.
 //

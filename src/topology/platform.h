@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What kind of machine this is: system, kernel, limits, IOMMU, NVIDIA's driver and nvidia-fs, from /proc and /sys.
 //
 // For `penstock check` and for the paths' verdicts. Each reader is one question with its own cost; only

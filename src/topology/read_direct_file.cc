@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The facts of an open file, asked of the kernel: statx, inode flags, extents.
 #include <fcntl.h>
 #include <linux/fiemap.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One directory tree that holds /proc, /sys and the rest: the machine itself, or a captured machine's few files.
 //
 // Everything in topology/ reads through a Root, so the same code runs on both. A tree is taken as hostile: links

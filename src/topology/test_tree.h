@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // For tests: a throw-away directory that plays a machine's root, and the captured machines.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Small parsers for the text that /proc and /sys are made of. They take anything and never fail loudly.
 #pragma once
 

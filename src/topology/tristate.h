@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A claim that files of /proc and /sys may leave open.
 #pragma once
 

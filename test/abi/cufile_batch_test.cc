@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Batches as their clients use them: KvikIO frees its parameters at once, NIXL asks for everything at every poll,
 // Mooncake polls with nothing.
 #include <atomic>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's calls where there is little: threads that are canceled in them, that have small stacks, processes that run
 // out of memory.
 #include <pthread.h>

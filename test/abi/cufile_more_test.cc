@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The smaller parts of the contract: vectors, file systems in user space, P2P flags, topology, the size of a BAR.
 #include <algorithm>
 #include <fstream>

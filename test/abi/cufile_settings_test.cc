@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's configuration from outside: cufile.json, the environment, parameters and properties, and what they do.
 #include <fcntl.h>
 #include <gtest/gtest.h>

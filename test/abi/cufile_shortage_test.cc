@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory that is refused once, wherever that may be: cuFile's calls answer with an error, or do without, and nothing
 // that was held on the way is lost.
 #include <sys/wait.h>

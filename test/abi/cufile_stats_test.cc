@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's statistics from outside: levels, start, stop and reset, and the numbers after operations whose outcome is
 // known. Memory of the stand-in device comes from penstock.h.
 #include <fcntl.h>

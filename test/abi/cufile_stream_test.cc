@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's calls on streams, from outside: libcufile.so.0 over the CUDA driver without a GPU, which this program finds
 // as libcuda.so.1. The driver's own calls are made as an application makes them.
 #include <dlfcn.h>

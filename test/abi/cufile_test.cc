@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libcufile.so.0 from outside: a program that knows cufile.h alone. Memory of the stand-in device comes from
 // penstock.h. Numbers and return forms are those measured on cuFile 1.15.1.
 #include "cufile.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What tests of cuFile's calls stand on: a scratch file of known bytes, its handle, and memory of the stand-in device.
 #pragma once
 

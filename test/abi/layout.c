@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* Sizes, offsets and numbers of the cuFile contract, as measured on cuFile 1.15.1. Compiling is the test: in C11, and
  * with the CUDA types' stand-ins, as a program without a CUDA toolkit would. */
 #include <stddef.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // libpenstock.so.0 from outside: a program that knows penstock.hpp alone.
 #include <fcntl.h>
 #include <gtest/gtest.h>

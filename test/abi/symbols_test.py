@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Exported symbols equal a list: symbols_test.py LIBRARY MAP SONAME
 
 The list is the library's export map; what the linker made of it is read back with nm, so a symbol that is declared and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Batches: set-up, submission whole or not at all, states, waiting, cancelling, reuse, many at once.
 #include <climits>
 #include <cstring>

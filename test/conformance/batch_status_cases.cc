@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Batches: what GetStatus waits for and reports, cancelling and destroying with work in flight, reuse, many threads.
 #include <atomic>
 #include <chrono>

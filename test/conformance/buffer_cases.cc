@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Registration of buffers, and which memory a transfer accepts.
 #include <sys/mman.h>
 

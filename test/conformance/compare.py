@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Compares what our library does with what NVIDIA's did, case by case.
 
     compare.py VENDOR.json OURS.json [--differences FILE] [--expected FILE]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The configuration file and the environment: what is accepted, what a broken one does, what the switches mean.
 #include "world.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The few calls of the CUDA driver that cases make, looked up by name in whatever stands for libcuda.so.1. Declared
 // here from the driver's published interface: no CUDA toolkit is needed. A call that is missing skips the case.
 #ifndef PENSTOCK_CONFORMANCE_CUDA_CALLS_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The life of the driver: open, close, counting, properties and their setters, the version.
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Registration of files: what is accepted, what is refused and with which error.
 #include <sys/ioctl.h>
 #include <sys/mman.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The library under examination: every function of cufile.h, looked up by name when a case begins. A function that the
 // library does not have is an outcome of the case that calls it, never a failure to start. Links to no library.
 #ifndef PENSTOCK_CONFORMANCE_LIBRARY_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // penstock_conformance: what a cuFile library does, as JSON. The same program examines NVIDIA's library and ours;
 // compare.py tells where the two differ.
 #include <fnmatch.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What later versions of the interface added: P2P flags, topology, scatter and gather. A library of 1.15 lacks them.
 #include <cstring>
 #include <fstream>

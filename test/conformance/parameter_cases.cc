@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Parameters by number: defaults, ranges, staging, what wins, strings, slab arrays.
 #include <cstring>
 

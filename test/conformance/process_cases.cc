@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The process around the library: fork, exec, exit, unloading, contexts that go, descriptors that leak.
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs cases, each in a process of its own, several at a time, with a limit of time. The parent loads neither CUDA nor
 // the library: a child begins clean. What a child told before it crashed or hung is kept, and the end is told after it.
 #ifndef PENSTOCK_CONFORMANCE_RUNNER_H_

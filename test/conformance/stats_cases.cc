@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Statistics: levels, start and stop, what is counted after known operations. Never times, nor rates.
 #include <cstring>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFileReadAsync and cuFileWriteAsync: any stream, when parameters are read, errors, streams switched off.
 #include <climits>
 #include <memory>

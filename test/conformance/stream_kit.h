@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the cases of streams share: requests that stay alive, streams, and a way to hold one up.
 #ifndef PENSTOCK_CONFORMANCE_STREAM_KIT_H_
 #define PENSTOCK_CONFORMANCE_STREAM_KIT_H_

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFileReadAsync and cuFileWriteAsync: in the order of their stream, and streams that wait for one another.
 #include <memory>
 

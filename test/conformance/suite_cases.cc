@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What suites of other projects found to differ, as cases of their own.
 #include <string>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFileRead and cuFileWrite: checks in their order, ends of files, every alignment, large requests, threads.
 #include <signal.h>
 #include <sys/mman.h>

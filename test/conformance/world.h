@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a case sees: the library under examination, CUDA, a folder of its own, and a way to tell outcomes, one line
 // each. Outcomes hold no addresses, times or numbers of descriptors, so that two libraries can be compared line by
 // line. Used by the cases; the runner makes one World in each child process.

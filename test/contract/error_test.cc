@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What goes wrong in use: a typed error that names the step, and no byte touched that should not be.
 #include <fcntl.h>
 #include <gtest/gtest.h>

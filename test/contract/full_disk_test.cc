@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A file system without a byte to spare. Runs alone: the other tests share these file systems.
 #include <fcntl.h>
 #include <gtest/gtest.h>

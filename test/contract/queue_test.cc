@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Queues: many requests in flight from one thread, in every world.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What reading and writing promise, in every world.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Where a contract test runs: a file system, a way to open files, rings, a device. Every test runs in each world
 // that this machine has; what it lacks is skipped with the reason.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The environment that a test makes up, in place of the process's.
 #pragma once
 

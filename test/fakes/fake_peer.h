@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Devices that offer memory, made of plain files in a folder that looks like /sys/bus/pci/devices: what maps such a
 // file and reads and writes the mapping cannot tell. A file cut short is a driver that was unbound.
 #pragma once

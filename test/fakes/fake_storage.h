@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // One file in memory, with faults on demand. Direct descriptors check alignment as a strict kernel would. Its rings
 // complete in a seeded random order, so nothing may depend on the order of submission.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Content for files of tests: bytes that repeat nowhere, the same for the same seed.
 #pragma once
 

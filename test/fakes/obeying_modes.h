@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Root is refused by the modes of files and folders as others are, in this thread and those that it starts, while this
 // is there.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NVIDIA's kernel driver without a GPU, behind NvidiaExport's seam: it answers every request as the driver does where
 // all is well, refuses the step that a test names, keeps a journal, and knows what of RM and UVM is alive, so that a
 // test sees what was left behind. Requests are told apart by their numbers and bytes.

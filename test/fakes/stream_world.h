@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the tests of streams share: a session over one file in memory, and streams of the stand-in device or of the
 // CUDA driver without a GPU (test/fakes/fake_cuda/), with words to wait for (as of CUDA 12) and without.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Batches as a state machine: the input decides what is submitted, held up, spoilt, reaped, canceled and closed, and a
 // model says what must come of it. Threads take part, so one input does not always take the same way; what is checked
 // holds on every way.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The world of the batch fuzzer: storage whose transfers can be held up and spoilt from outside, and memory that is
 // handed out in slots, so that whatever is touched outside of them is seen.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the fuzzers share: decisions out of an input's bytes, and a check that ends the process where it does not hold.
 // An input that ran out of bytes decides for zero.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How a request is cut into chunks: whatever it is, they tile it, and each is what the storage can take.
 #include <algorithm>
 #include <limits>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Runs a fuzzer's inputs once, each argument a file or a folder of them: the fuzzer as a test.
 #include <algorithm>
 #include <cstdint>

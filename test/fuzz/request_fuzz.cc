@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // cuFile's requests from outside: handles, addresses, sizes, offsets and pieces of all kinds, sane and not, on files
 // and memory whose bytes a model knows. Nothing crashes or hangs; what succeeds has moved what it says and touched
 // nothing else; what fails says why.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The text of a cufile.json: the input's first byte says whether the user named it, the rest is the text. What it ought
 // to mean comes from a second reading, by a parser that keeps the whole tree.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The shared segment of another process. The input: its size in words, whether its header is put right where it would
 // be refused at once, then its first bytes, which go on repeating.
 #include <cstdint>

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Makes the trees of test/fixtures/machines whose names begin with guest-: runs scripts/capture-machine in emulated
 machines. Only needed where that script or what it should see has changed.
 

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """The machines and what is tried in them: a table. README.md says how a line is added."""
 
 from dataclasses import replace

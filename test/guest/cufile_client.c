@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* cufile_client: a program of somebody who knows cuFile alone: descriptors, cuFileHandleRegister, cuFileRead,
  * cuFileWrite, batches. It does what its words say, one after another, and compares every byte. Only what the machine
  * lacks is ours: device memory where such a program calls cudaMalloc, and the counters that it prints at its end.

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """What can come of an operation on device memory, and whether a result is that.
 
 A case is a line of cases.py. Three witnesses have their say in an outcome: contents (seen in the guest, and in the

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Fetches a Linux kernel that can do peer-to-peer DMA for user space, and unpacks it into a cache.
 
     fetch_kernel.py [CACHE]

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """The parts of the guest harness that need no guest: what is fetched, packed, read from logs, and how it is judged."""
 
 import lzma

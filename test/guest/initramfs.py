@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Packs programs of this machine, kernel modules and a scenario into the memory file system that a kernel starts from.
 
 A program comes with the shared libraries that ldd names, at the places where they are here, so that it runs as built.

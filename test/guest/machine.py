@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """An emulated machine as a value, and QEMU's words for it.
 
 Drives hang below one PCIe switch ("switch"), or each on a root port of its own ("far"). The drive `peer` has a

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """What the drives of the emulated machine hold: at each offset a word that only this offset has.
 
 peer_probe.cc makes the same words. Salt 0 is what images are made of; each write of a probe has a salt of its own.

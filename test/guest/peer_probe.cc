@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // peer_probe: asks the kernel of an emulated machine what it does with device memory as the buffer of file I/O, and
 // prints what came of it, one JSON object a line. It knows nothing of Penstock: what it measures is the ground that the
 // p2pdma path stands on.

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Boots emulated machines with a real kernel and runs our programs in them.
 
     run.py --tool PENSTOCK --probe PEER_PROBE --client CUFILE_CLIENT --work DIRECTORY [MACHINE...]

@@ -1,3 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+
 """Reads what two witnesses say of a run: the guest's console, and the emulator's own log of NVMe data pointers.
 
 The log has no names in it. The guest reads a block of the drive `near` that nothing else reads before and after each

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """What the loader is told by every program and library in folders: check_elf.py [--built-here] [--optimised] PLACE...
 
 A RUNPATH that is empty or relative in one of its parts sends the loader to the current directory, where anybody may

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Programs that are linked wrongly are named by check_elf.py: check_elf_test.py COMPILER"""
 
 import subprocess

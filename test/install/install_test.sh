@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # install_test.sh CMAKE BUILD CONSUMER VERSION
 #
 # Installs to a temporary prefix, moves that prefix elsewhere, and builds and runs the programs in consumer/ against it:

@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # release_test.sh SOURCE
 #
 # Libraries and a program with them, built as users get them, are guarded by everything that cmake/hardening.cmake asks

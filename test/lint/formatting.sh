@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # Every source has the form that clang-format 14 gives it: others make other forms. Exits 77 where it is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Checks what a compiler cannot: who may include whom, that nothing is left out of the build, house style.
 
     lint.py [ROOT]
@@ -54,6 +56,7 @@ PRINTS_RAW = re.compile(
     r"|(?<![\w.>])(?:v?f?printf|v?dprintf|f?puts|f?putc|putchar|fwrite|perror|psignal)\s*\("
     r"|(?<![\w.>])write\s*\(\s*(?:[12]|STD(?:OUT|ERR)_FILENO)\b")
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
+LICENCE = re.compile(r"(?://|#| \*) SPDX-License-Identifier: Apache-2\.0\n?")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
 
 
@@ -182,7 +185,7 @@ def check_way_to_the_terminal(tree):
 
 def check_headers(tree):
     for name in tree.of(HEADERS):
-        text = tree.text[name]
+        text = LICENCE.sub("", tree.text[name], count=1)
         if not re.match(r"\s*(//|/\*)", text):
             tree.report(name, 1, "header", "opens without a comment on what it is for")
         if "#pragma once" not in text and not re.search(r"#ifndef (\w+)\s*\n\s*#define \1\b", text):
@@ -193,13 +196,19 @@ def is_code(name, text):
     return Path(name).suffix in CODE or Path(name).name == "CMakeLists.txt" or text.startswith("#!")
 
 
+def check_licences(tree):
+    for name, text in tree.text.items():
+        if is_code(name, text) and Path(name).suffix != ".in" and not LICENCE.search(text):
+            tree.report(name, 1, "licence", "write SPDX-License-Identifier: Apache-2.0 at the top of the file")
+
+
 def check_sizes(tree):
     for name, text in tree.text.items():
         if not is_code(name, text):
             continue
         lines = text.splitlines()
-        if len(lines) >= LINES_MAX and name not in ONE_CONTRACT:
-            tree.report(name, len(lines), "size", f"{len(lines)} lines; fewer than {LINES_MAX} are allowed")
+        if len(lines) > LINES_MAX and name not in ONE_CONTRACT:
+            tree.report(name, len(lines), "size", f"{len(lines)} lines; {LINES_MAX} are allowed")
         for number, line in enumerate(lines, 1):
             if len(line) > COLUMNS_MAX:
                 tree.report(name, number, "size", f"{len(line)} columns; {COLUMNS_MAX} are allowed")
@@ -218,7 +227,7 @@ def check_words(tree):
 
 
 RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal, check_headers,
-         check_sizes, check_words]
+         check_licences, check_sizes, check_words]
 
 
 def lint(root):

@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """Shows the lint trees that break each rule, and one that breaks none."""
 
 import contextlib
@@ -8,6 +10,8 @@ import unittest
 from pathlib import Path
 
 import lint
+
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
 
 GOOD = {
     "CMakeLists.txt": "project(good)\nadd_subdirectory(src)\nadd_subdirectory(tools)\nadd_subdirectory(test)\n",
@@ -38,13 +42,18 @@ GOOD = {
 }
 
 
+def licensed(name, text):
+    """The same with a licence at its end, where it moves no line; as it is where it says something of licences."""
+    return text if not lint.is_code(name, text) or "SPDX" in text else text + f"// {LICENCE}\n"
+
+
 class LintTest(unittest.TestCase):
     def findings_with(self, changes):
         with tempfile.TemporaryDirectory() as root:
             for name, text in {**GOOD, **changes}.items():
                 path = Path(root, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+                path.write_text(licensed(name, text), encoding="utf-8")
             return lint.lint(root)
 
     def expect(self, changes, *findings):
@@ -62,7 +71,7 @@ class LintTest(unittest.TestCase):
 
     def test_the_exit_status_tells_findings(self):
         with tempfile.TemporaryDirectory() as root:
-            Path(root, "lost.cc").write_text("int lost;\n", encoding="utf-8")
+            Path(root, "lost.cc").write_text(f"int lost;  // {LICENCE}\n", encoding="utf-8")
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 self.assertEqual(lint.main(["lint.py", root]), 1)
             self.assertEqual(said.getvalue(), "lost.cc:1: built: no CMakeLists.txt lists it\n")
@@ -118,12 +127,18 @@ class LintTest(unittest.TestCase):
     def test_bare_headers_are_found(self):
         self.expect({"src/base/text.h": "// Text.\n"}, "src/base/text.h:1 header")
         self.expect({"src/base/text.h": "#pragma once\n// Text.\n"}, "src/base/text.h:1 header")
+        self.expect({"src/base/text.h": f"// {LICENCE}\n\n#pragma once\n"}, "src/base/text.h:1 header")
+
+    def test_files_without_a_licence_are_found(self):
+        self.expect({"src/base/text.cc": "int f();  // SPDX-License-Identifier: MIT\n"}, "src/base/text.cc:1 licence")
+        self.expect({"scripts/go": "#!/bin/sh\n# SPDX\n"}, "scripts/go:1 licence")
+        self.expect({"docs/a.md": "No code.\n"})
 
     def test_long_files_and_lines_are_found(self):
-        self.expect({"src/base/text.cc": "\n" * 500}, "src/base/text.cc:500 size")
-        self.expect({"src/base/text.cc": "\n" * 499})
-        self.expect({"scripts/go": "#!/bin/sh\n" + "x" * 121}, "scripts/go:2 size")
-        self.expect({"scripts/go": "#!/bin/sh\n" + "ö" * 120})
+        self.expect({"src/base/text.cc": f"// {LICENCE}" + "\n" * 501}, "src/base/text.cc:501 size")
+        self.expect({"src/base/text.cc": f"// {LICENCE}" + "\n" * 500})
+        self.expect({"scripts/go": "#!/bin/sh\n" + "x" * 121 + "\n"}, "scripts/go:2 size")
+        self.expect({"scripts/go": "#!/bin/sh\n" + "ö" * 120 + "\n"})
 
     def test_leftover_words_are_found(self):
         self.expect({"docs/a.md": "FIXME later\n"}, "docs/a.md:1 words")

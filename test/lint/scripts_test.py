@@ -1,4 +1,6 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
 """The scripts that other tests lean on: what counts as passed, and where file systems come from."""
 
 import os

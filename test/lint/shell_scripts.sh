@@ -1,4 +1,6 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+
 # No shell script has anything that shellcheck warns of. Exits 77 where it is not installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

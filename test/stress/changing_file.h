@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A file that is changed in every way there is while it is read: rewritten through the page cache, around it and
 // through the library, cut, lengthened, punched, renamed, unlinked. It knows its History, and is registered with a
 // session twice, for buffered and for direct I/O. One thread changes it, any number read it.

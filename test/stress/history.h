@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a file could legally have held while it was read. Every eight bytes of a file say which file they belong to,
 // which change wrote them and where they stand; a History knows every change's beginning and end. From both follows,
 // for each byte of a read, what it may be: what the last change before the read left there, or what any change made

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // That what a session holds stays within what was configured, as the kernel sees it: /proc/self is read while requests
 // of all sizes are under way. Rings are the anonymous mappings that forks do not get; what is kept of files are their
 // shared mappings.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Eight threads read files that two others change in every way there is, through every path and policy, and compare
 // every byte with what could legally have been there (history.h). The first setting reads with the kernel's own calls:
 // what holds for them holds for no path to break.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Ends the process, with what it knows, when a thread of a stress test makes no progress: a hang in a test is a
 // failure that says where. Prints every thread's last step, what the kernel says it waits in, and the stacks of those
 // that take signals. Also tells the seed when a signal ends the process.

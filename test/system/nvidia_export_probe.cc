@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How far GPU memory gets on its way to storage's DMA engines (src/device/nvidia_export.h) on this machine: every step
 // with its result, as lines; for machines with an NVIDIA GPU, by hand.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What requests on streams do on a real GPU, told case by case: a program to be run by hand or by a script.
 //
 //   stream_probe LIBCUFILE DIRECTORY [CASE...]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What the cases of stream_probe share: calls of the driver and of cuFile by name, a file of a known content, and words
 // to hold streams with.
 #pragma once

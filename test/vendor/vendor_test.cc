@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Whole requests by NVIDIA's library, forced since there is no nvidia-fs here, in a process that holds ours as well.
 #include <dlfcn.h>
 #include <fcntl.h>

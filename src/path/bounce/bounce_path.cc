@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/bounce/bounce_path.h"
 
 #include "base/invariant.h"

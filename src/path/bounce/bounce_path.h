@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Storage to pinned host memory to device, overlapped. Always there for device memory: what every machine can do.
 #pragma once
 

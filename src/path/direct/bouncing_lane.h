@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A direct lane and, beside it, one that bounces what the first cannot have: chunks that are not aligned, that lie in
 // holes, or that the kernel refused. A chunk goes to the second at most once, as a whole: moving the same bytes to the
 // same place again loses nothing.

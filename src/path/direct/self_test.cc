@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/direct/self_test.h"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The proof of one device with one storage, before the first direct byte: a block and a large piece, written from the
 // device's memory and read into it, on scratch of our own, and compared with what the host sees. A transfer that
 // succeeds proves nothing by itself: the CPU may have copied, or the fabric may have dropped the bytes.

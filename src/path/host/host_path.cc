@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/host/host_path.h"
 
 #include "path/storage_lane.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/null/null_path.h"
 
 #include <vector>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/p2pdma/p2pdma_path.h"
 
 #include <algorithm>

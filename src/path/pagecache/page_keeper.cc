@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/pagecache/page_keeper.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Keeps pieces of files registered with a device, so that its DMA engine fetches them out of the page cache by itself,
 // and puts bytes there where memory is all the storage there is.
 // One thread registers at a time, since drivers do so anyway: of large requests their own, between two copies, of small

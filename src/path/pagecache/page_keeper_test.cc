@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // When the keeper finds that a piece of a file is worth registering, by costs that it is told.
 #include "path/pagecache/page_keeper.h"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Chunks whose pages are kept: the device's DMA engine fetches them out of the page cache, or puts them there. Only
 // when it has, and the pages turn out to have been the file's all the while, do they count as moved; else the chunk is
 // refused with ESTALE, and bounced by whoever asked.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/pagecache/pagecache_path.h"
 
 #include <linux/magic.h>

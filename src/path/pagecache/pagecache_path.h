@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them; in files that live
 // in memory alone it writes to them as well. What is not kept (page_keeper.h), all other writes, and whatever changed
 // under a transfer are bounced, and counted as such.

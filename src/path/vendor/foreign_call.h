@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A call of somebody else's code, on a thread of its own, that may never come back: whoever made it waits for a while
 // and then gives it up. The thread stays in the call; if it ever comes back it stops for good, before it touches
 // anything of ours.

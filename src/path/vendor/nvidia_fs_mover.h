@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // The bytes of a self-test by NVIDIA's library, with nvidia-fs's counters looked at before and after.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/vendor/vendor_lane.h"
 
 #include "path/vendor/vendor_path.h"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Chunks by NVIDIA's synchronous calls: one at a time and on the polling thread, so that workers, each with a lane,
 // run them side by side. What is refused is the affair of the BouncingLane around it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/vendor/vendor_library.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NVIDIA's own libcufile.so.0, loaded by an absolute path and called through pointers. It has the SONAME and the
 // symbols of ours, so it is never loaded by name, its own calls bind to itself first, and a file that turns out to be
 // ours is refused. One for a process and path, shared by sessions; its driver is open while it lives. Never unloaded:

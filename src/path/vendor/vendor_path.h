@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NVIDIA's library and its kernel module nvidia-fs move the bytes, where these two serve the file's storage directly.
 // A self-test has to show that, by nvidia-fs's own counters: in its compatibility mode that library copies by the CPU
 // like ours, only slower. Docs: docs/direct.md.

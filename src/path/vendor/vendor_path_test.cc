@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #include "path/vendor/vendor_path.h"
 
 #include <dlfcn.h>
@@ -24,8 +26,7 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kAddress = "0000:03:00.0";
-constexpr std::size_t kFileBytes = 300'000;
-constexpr std::uint64_t kChunk = 64u << 10;
+constexpr std::uint64_t kFileBytes = 300'000, kChunk = 64u << 10;
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path());

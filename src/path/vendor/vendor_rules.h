@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What configuration says of the vendor path. Values only.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Preloaded into a program of the tests (LD_PRELOAD): what PENSTOCK_TEST_MOMENT names goes wrong where it is reached.
 #include <sys/stat.h>
 #include <sys/syscall.h>

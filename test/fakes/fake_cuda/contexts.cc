@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Starting, devices, contexts and captures.
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Memory of all kinds, and what is done to it at once.
 #include <cstring>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // How streams get on: what stands in whose way, the threads that keep them going, and who waits for them.
 #include <pthread.h>
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Streams, events, kernels, and what is queued on them.
 #include <cstdlib>
 #include <cstring>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What undoes cuMemCreate, cuMemAddressReserve and cuMemMap of memory.cc, and the export of such memory.
 #include <sys/mman.h>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // A CUDA driver without a GPU: the calls of device/cuda_api.h and those that tests make beside it, over plain memory,
 // as a shared library to be opened in place of libcuda.so.1. Nothing of it is used by the library itself.
 //

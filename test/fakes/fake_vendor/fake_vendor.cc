@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // NVIDIA's library without a GPU, under its own name: memory is moved by pread and pwrite. FAKE_VENDOR says how it
 // behaves, read at each call:
 //

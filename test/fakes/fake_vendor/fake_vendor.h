@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // What a test may ask of the library in fake_vendor.cc: its symbol fake_vendor_seen.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* The installed cufile.h compiles as C without CUDA's headers, and nothing is open before it is opened. */
 #include <cufile.h>
 #include <stdio.h>

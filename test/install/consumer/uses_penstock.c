@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 /* uses_penstock VERSION: does the installed library answer, and with the version it was installed as? */
 #include <penstock/penstock.h>
 #include <stdio.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Opens a session through the installed C++ header. Where no session can be had, the sentence must say why.
 #include <cstdio>
 #include <penstock/penstock.hpp>
