@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # What `cmake --install` puts where: both libraries, headers, the tool and its other names, and how others find them.
-# The libraries are made in src/abi, which gives them their names and versions.
+# The libraries are made in src/capi and src/cufile, which gives them their names and versions.
 include(CMakePackageConfigHelpers)
 
 install(FILES include/penstock/penstock.h include/penstock/penstock.hpp

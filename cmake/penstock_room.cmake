@@ -29,7 +29,10 @@ add_library(penstock_core_flags INTERFACE)
 target_link_libraries(penstock_core_flags INTERFACE penstock_flags)
 target_compile_options(penstock_core_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 
-set(PENSTOCK_ROOMS_OF_A_REQUEST plan storage device path registry session)
+# All rooms under the public faces, the users of others first.
+set(PENSTOCK_ROOMS penstock_session penstock_stats penstock_path penstock_topology penstock_device penstock_storage
+    penstock_settings penstock_plan penstock_base)
+set(PENSTOCK_ROOMS_OF_A_REQUEST plan storage device path session)
 
 function(penstock_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;NEEDS;TESTS;TEST_NEEDS" ${ARGN})
@@ -42,6 +45,33 @@ function(penstock_room name)
   endif()
   if(PENSTOCK_TESTS AND ROOM_TESTS)
     penstock_test(penstock_${name}_test SOURCES ${ROOM_TESTS} NEEDS penstock_${name} ${ROOM_TEST_NEEDS})
+  endif()
+endfunction()
+
+# A public face: entry points that are seen outside of the libraries.
+function(penstock_face_objects name)
+  add_library(${name} OBJECT ${ARGN})
+  set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE penstock_core_flags)
+  penstock_guard_arrays_only(${name})
+endfunction()
+
+# A shared library of faces and all rooms under them, in lib/ of the build.
+function(penstock_shared_library target name map)
+  add_library(${target} SHARED ${ARGN})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION} SOVERSION 0
+                        LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${map}
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  target_link_libraries(${target} PRIVATE ${PENSTOCK_ROOMS} penstock_core_flags)
+  # nodelete: our threads and thread-local values must not outlive the code. Symbolic: a process may hold both
+  # libraries, and each calls itself.
+  target_link_options(${target} PRIVATE
+    -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/${map} -Wl,-z,nodelete -Wl,-Bsymbolic-functions)
+  if(NOT PENSTOCK_SANITIZE)
+    target_link_options(${target} PRIVATE -Wl,-z,defs)
   endif()
 endfunction()
 

@@ -9,7 +9,7 @@
 #include <condition_variable>
 #include <thread>
 
-#include "device/host_device.h"
+#include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 
 namespace penstock::core {

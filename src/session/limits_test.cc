@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "device/host_device.h"
+#include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "session/session.h"
 

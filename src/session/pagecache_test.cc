@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "device/host_device.h"
+#include "device/host/host_device.h"
 #include "fakes/noise.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"

@@ -18,9 +18,9 @@
 
 #include "base/process.h"
 #include "path/path.h"
-#include "registry/buffer_table.h"
-#include "registry/handle_table.h"
+#include "session/buffer_table.h"
 #include "session/config.h"
+#include "session/handle_table.h"
 #include "session/lane_pool.h"
 #include "session/tuner.h"
 #include "session/workers.h"

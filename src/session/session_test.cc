@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "device/host_device.h"
+#include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "session/queue.h"
 

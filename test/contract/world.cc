@@ -11,8 +11,8 @@
 #include <ostream>
 #include <random>
 
-#include "device/cuda_device.h"
-#include "device/host_device.h"
+#include "device/cuda/cuda_device.h"
+#include "device/host/host_device.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "device/peer_device.h"
+#include "device/p2pmem/peer_device.h"
 
 namespace penstock::core {
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "device/nvidia_export.h"
+#include "device/cuda/nvidia_export.h"
 
 namespace penstock::core {
 

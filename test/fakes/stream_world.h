@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda_device.h"
-#include "device/host_device.h"
+#include "device/cuda/cuda_device.h"
+#include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "session/streams.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/host_device.h"
+#include "device/host/host_device.h"
 #include "fuzz/batch_world.h"
 #include "session/batch.h"
 

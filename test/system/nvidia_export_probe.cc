@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "device/cuda_api.h"
-#include "device/nvidia_export.h"
+#include "device/cuda/cuda_api.h"
+#include "device/cuda/nvidia_export.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include "path/bounce/bounce_path.h"
 
 #include "base/invariant.h"
-#include "path/storage_lane.h"
-#include "path/storage_terms.h"
+#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
 Verdict BouncePath::judge(File&, const PointerFacts& memory, Op) {

@@ -2,8 +2,8 @@
 
 #include "path/host/host_path.h"
 
-#include "path/storage_lane.h"
-#include "path/storage_terms.h"
+#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
 

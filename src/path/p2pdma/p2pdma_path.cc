@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "path/storage_lane.h"
-#include "path/storage_terms.h"
+#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
 namespace {

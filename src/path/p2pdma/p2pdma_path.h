@@ -7,10 +7,10 @@
 
 #include <string>
 
-#include "path/direct/bouncing_lane.h"
-#include "path/direct/pair_table.h"
 #include "path/p2pdma/outlook.h"
 #include "path/path.h"
+#include "path/pipeline/bouncing_lane.h"
+#include "path/pipeline/pair_table.h"
 
 namespace penstock::core {
 

@@ -8,7 +8,7 @@
 
 #include <set>
 
-#include "device/host_device.h"
+#include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 
 namespace penstock::core {

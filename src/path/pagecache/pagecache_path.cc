@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "path/pagecache/pagecache_lane.h"
-#include "path/storage_terms.h"
+#include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
 namespace {

@@ -5,9 +5,9 @@
 // under a transfer are bounced, and counted as such.
 #pragma once
 
-#include "path/direct/bouncing_lane.h"
 #include "path/pagecache/page_keeper.h"
 #include "path/path.h"
+#include "path/pipeline/bouncing_lane.h"
 
 namespace penstock::core {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "device/device.h"
-#include "path/direct/self_test.h"
+#include "path/pipeline/self_test.h"
 #include "path/vendor/vendor_library.h"
 #include "topology/root.h"
 

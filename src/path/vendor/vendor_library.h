@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "path/direct/self_test.h"
+#include "path/pipeline/self_test.h"
 #include "path/vendor/foreign_call.h"
 #include "path/vendor/vendor_rules.h"
 

@@ -10,9 +10,9 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "path/direct/bouncing_lane.h"
-#include "path/direct/pair_table.h"
 #include "path/path.h"
+#include "path/pipeline/bouncing_lane.h"
+#include "path/pipeline/pair_table.h"
 #include "path/vendor/vendor_library.h"
 #include "path/vendor/vendor_rules.h"
 

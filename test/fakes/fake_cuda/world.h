@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A CUDA driver without a GPU: the calls of device/cuda_api.h and those that tests make beside it, over plain memory,
-// as a shared library to be opened in place of libcuda.so.1. Nothing of it is used by the library itself.
+// A CUDA driver without a GPU: the calls of device/cuda/cuda_api.h and those that tests make beside it, over plain
+// memory, as a shared library to be opened in place of libcuda.so.1. Nothing of it is used by the library itself.
 //
 // Streams work like a GPU's: in order, with events between them, host functions on a thread of the driver's, waiting
 // for words, and default streams with their own rules. It is stricter than the real driver where that is lenient:
@@ -32,8 +32,8 @@
 #include <utility>
 #include <vector>
 
-#include "device/cuda_api.h"
-#include "device/scatter_kernel.h"
+#include "device/cuda/cuda_api.h"
+#include "device/cuda/scatter_kernel.h"
 
 namespace penstock::core::cuda {
 

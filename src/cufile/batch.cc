@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cuFile's batches: checks in the order that NVIDIA's library makes them, and translation. Entries are copied, so the
+// caller's array may go when the submission returns.
+#include "session/batch.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <vector>
+
+#include "cufile.h"
+#include "cufile/driver.h"
+#include "cufile/errors.h"
+#include "cufile/stats.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+using core::CufileDriver;
+using core::CufileOperation;
+
+CufileDriver& driver() { return CufileDriver::instance(); }
+CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
+CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
+std::uint64_t number_of(void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
+
+// A batch that stays while it is looked at.
+class PinnedBatch {
+ public:
+  PinnedBatch(core::Session& session, CUfileBatchHandle_t handle)
+      : session_(session), number_(number_of(handle)), batch_(session.pin_batch(number_)) {}
+  ~PinnedBatch() {
+    if (batch_ != nullptr) session_.unpin_batch(number_);
+  }
+  PinnedBatch(const PinnedBatch&) = delete;
+  PinnedBatch& operator=(const PinnedBatch&) = delete;
+  explicit operator bool() const { return batch_ != nullptr; }
+  core::Batch* operator->() const { return batch_; }
+  core::Batch& operator*() const { return *batch_; }
+
+ private:
+  core::Session& session_;
+  const std::uint64_t number_;
+  core::Batch* const batch_;
+};
+
+// What a caller submits, in his own form.
+struct Submission {
+  const CUfileIOParams_t* params = nullptr;
+  unsigned count = 0;
+  std::uint64_t began = 0;
+
+  bool is_mixed() const {
+    const auto writes = [](const CUfileIOParams_t& one) { return one.opcode == CUFILE_WRITE; };
+    return std::any_of(params, params + count, writes) && !std::all_of(params, params + count, writes);
+  }
+};
+
+bool is_sane(const CufileDriver::Use& use, const CUfileIOParams_t& one) {
+  const std::uint64_t file = number_of(one.fh);
+  return one.mode == CUFILE_BATCH && (use.userspace_files().contains(file) || use->is_file(file)) &&
+         one.u.batch.file_offset >= 0 && one.u.batch.devPtr_offset >= 0;
+}
+
+core::BatchEntry entry_of(const void* submission, unsigned index) {
+  const auto& [all, count, began] = *static_cast<const Submission*>(submission);
+  const CUfileIOParams_t& params = all[index];
+  const auto& batch = params.u.batch;
+  core::BatchEntry entry{.request = {.op = params.opcode == CUFILE_WRITE ? core::Op::write : core::Op::read,
+                                     .file = number_of(params.fh),
+                                     .base = batch.devPtr_base,
+                                     .size = batch.size,
+                                     .file_offset = batch.file_offset,
+                                     .buffer_offset = batch.devPtr_offset},
+                         .cookie = params.cookie,
+                         .began = began};
+  const bool known = params.opcode == CUFILE_READ || params.opcode == CUFILE_WRITE;
+  if (core::UserspaceFiles::is_number(entry.request.file)) {
+    entry.refused = core::failure(core::Code::unsupported, "carry out an entry of the batch");
+  } else if (!known) {
+    entry.refused = core::failure(core::Code::invalid_argument, "carry out an entry of the batch");
+  }
+  return entry;
+}
+
+CUfileStatus_t state_of(const core::BatchEvent& event) {
+  return event.outcome.status.ok() ? CUFILE_COMPLETE : CUFILE_FAILED;
+}
+
+// Bytes; or the negative of an errno or a CUfileOpError, in the unsigned field.
+size_t result_of(const core::BatchEvent& event) {
+  if (event.outcome.status.ok()) return event.outcome.report.bytes;
+  return static_cast<size_t>(-static_cast<ssize_t>(core::cufile_errno(event.outcome.status)));
+}
+
+void count(core::Session& session, const core::BatchEvent& event) {
+  core::count_batch_entry(session, event.entry.request, event.outcome, event.entry.began);
+  if (!event.ended) return;
+  const auto& [unfinished, bytes, all_ok] = *event.ended;
+  core::count_batch_complete(session, bytes[0], bytes[1], all_ok, event.entry.began);
+}
+
+// The caller's array for events, as it is filled.
+struct Events {
+  core::Session& session;
+  CUfileIOEvents_t* next;
+
+  static void take(void* events, const core::BatchEvent& event) {
+    auto& [session, next] = *static_cast<Events*>(events);
+    *next++ = {.cookie = event.entry.cookie, .status = state_of(event), .ret = result_of(event)};
+    count(session, event);
+  }
+};
+
+core::Batch::Deadline deadline_of(const timespec* timeout) {
+  if (timeout == nullptr) return std::nullopt;
+  constexpr time_t kSecondsMax = 1'000'000'000;  // Thirty years: a time that can be added to now.
+  const auto seconds = std::chrono::seconds(std::clamp<time_t>(timeout->tv_sec, 0, kSecondsMax));
+  const auto nanoseconds = std::chrono::nanoseconds(std::clamp(timeout->tv_nsec, 0L, 999'999'999L));
+  return std::chrono::steady_clock::now() + seconds + nanoseconds;
+}
+
+}  // namespace
+
+extern "C" {
+
+CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr) {
+  return core::cufile_call([&] {
+    if (batch_idp == nullptr || nr == 0) return refuse(CU_FILE_INVALID_VALUE);
+    core::Status opened;
+    const CufileDriver::Use use(driver(), opened);
+    if (!use) return core::cufile_error(opened);
+    if (nr > driver().number("properties.io_batchsize")) return refuse(CU_FILE_INVALID_VALUE);
+    const core::Result<std::uint64_t> batch = use->open_batch(nr);
+    core::count(use.session(), CufileOperation::batch_setup, batch.ok());
+    if (!batch.ok()) return core::cufile_error(batch.status());
+    *batch_idp = reinterpret_cast<CUfileBatchHandle_t>(static_cast<std::uintptr_t>(*batch));
+    return ok();
+  });
+}
+
+CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CUfileIOParams_t* iocbp, unsigned) {
+  return core::cufile_call([&] {
+    const CufileDriver::Use use(driver());
+    if (!use) return refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+    const PinnedBatch batch(use.session(), batch_idp);
+    const Submission all{iocbp, nr, core::stats_clock(use.session())};
+    const auto sane = [&](const CUfileIOParams_t& one) { return is_sane(use, one); };
+    const bool submitted = batch && nr > 0 && nr <= batch->capacity() && iocbp != nullptr &&
+                           std::all_of(iocbp, iocbp + nr, sane) && batch->submit(nr, entry_of, &all).ok();
+    core::count_batch_submit(use.session(), nr, submitted && all.is_mixed(), submitted, all.began);
+    return submitted ? ok() : refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+  });
+}
+
+CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min_nr, unsigned* nr,
+                                     CUfileIOEvents_t* iocbp, struct timespec* timeout) {
+  return core::cufile_call([&] {
+    if (nr == nullptr || iocbp == nullptr || *nr == 0 || min_nr > *nr) return refuse(CU_FILE_INVALID_VALUE);
+    const CufileDriver::Use use(driver());
+    if (!use) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
+    const PinnedBatch batch(use.session(), batch_idp);
+    if (!batch) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
+    Events events{use.session(), iocbp};
+    *nr = batch->reap(*nr, min_nr, deadline_of(timeout), &Events::take, &events);
+    return ok();
+  });
+}
+
+CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp) {
+  return core::cufile_call([&] {
+    const CufileDriver::Use use(driver());
+    if (!use) return ok();
+    const PinnedBatch batch(use.session(), batch_idp);
+    if (batch) batch->cancel();
+    core::count(use.session(), CufileOperation::batch_cancel, static_cast<bool>(batch));
+    return ok();
+  });
+}
+
+void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp) {
+  return core::boundary(
+      [&] {
+        const CufileDriver::Use use(driver());
+        if (use) core::count(use.session(), CufileOperation::batch_destroy, use->close_batch(number_of(batch_idp)));
+      },
+      [] {});
+}
+
+}  // extern "C"

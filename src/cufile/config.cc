@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cufile/config.h"
+
+#include <algorithm>
+
+#include "path/vendor/vendor_library.h"
+#include "session/session.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kKib = 1024;
+
+unsigned bit(bool on, unsigned position) { return on ? 1u << position : 0u; }
+
+// A number that somebody chose. NVIDIA's own defaults say nothing of what is good here, neither built in nor in the
+// file that a package installs.
+std::uint64_t number_or(const Settings& settings, Setting setting, std::uint64_t otherwise) {
+  const Settings defaults;
+  const Origin origin = settings.origin(setting);
+  const bool is_default = settings.number(setting) == defaults.number(setting);
+  if (origin == Origin::built_in || (origin == Origin::installed && is_default)) return otherwise;
+  return static_cast<std::uint64_t>(settings.number(setting));
+}
+
+bool is_posix_alone(const Settings& settings) {
+  return settings.is_on("properties.force_compat_mode") || settings.is_on("properties.vanilla_posix_io_mode");
+}
+
+bool allows_posix(const Settings& settings) {
+  return is_posix_alone(settings) || settings.is_on("properties.allow_compat_mode");
+}
+
+// p2pdma has nobody to serve unless device memory of some kind is offered to storage, and the vendor path none without
+// NVIDIA's library and nvidia-fs. That one is forced makes it no direct path.
+bool has_gpu_path(const Config& config) {
+  const bool offers_memory = config.nvidia_export || config.device == DeviceChoice::p2pmem;
+  const auto serves_gpus = [&](PathId path) {
+    if (path == PathId::vendor) {
+      return vendor_outlook({.use = config.vendor, .library = config.vendor_library}) == Reason::none;
+    }
+    return path != PathId::host && Session::is_built(path) && (path != PathId::p2pdma || offers_memory);
+  };
+  return std::any_of(config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count, serves_gpus);
+}
+
+// Direct paths are all but these: bounce, pagecache and host go by the page cache, which is what cuFile calls
+// compatibility mode, for memory of GPUs and of the host. The null path, which moves nothing, is there only where
+// somebody asked for it by name.
+PathList allowed_paths(const PathList& listed, const Settings& settings) {
+  PathList allowed;
+  for (unsigned i = 0; i < listed.count; ++i) {
+    const PathId path = listed.paths[i];
+    bool keep = !is_posix_alone(settings);
+    if (path == PathId::bounce) keep = allows_posix(settings);
+    if (path == PathId::pagecache) keep = keep && allows_posix(settings);
+    if (path == PathId::host) keep = settings.is_on("properties.allow_system_memory");
+    if (path == PathId::null) keep = true;
+    if (keep) allowed.paths[allowed.count++] = path;
+  }
+  return allowed;
+}
+
+bool is_parallel(const Settings& settings) {
+  return settings.is_on("execution.parallel_io") && settings.number("execution.max_io_threads") > 0;
+}
+
+}  // namespace
+
+Result<Config> config_from(const Settings& settings, Environment environment) {
+  ConfigWishes wishes;
+  if (environment("PENSTOCK_WORKERS") == nullptr && settings.number("execution.max_io_threads") > 0) {
+    wishes.workers = static_cast<std::uint32_t>(number_or(settings, "execution.max_io_threads", 0));
+  }
+  if (environment("PENSTOCK_DIRECT_IO") == nullptr && settings.is_on("properties.force_odirect_mode")) {
+    wishes.direct_io = "always";
+  }
+  Result<Config> config = make_config(wishes, environment);
+  if (!config.ok()) return config;
+  config->paths = allowed_paths(config->paths, settings);
+  if (!allows_posix(settings) && !has_gpu_path(*config)) {
+    return failure(Code::no_direct_path, "open the driver without compatibility mode");
+  }
+  const std::uint64_t hands = number_or(settings, "execution.max_request_parallelism", UINT_MAX);
+  config->hands_max = is_parallel(settings) ? static_cast<unsigned>(std::max<std::uint64_t>(hands, 1)) : 1;
+  config->share_min = number_or(settings, "execution.min_io_threshold_size_kb", 0) * kKib;
+  config->operation_max = number_or(settings, "properties.max_direct_io_size_kb", UINT64_MAX / kKib) * kKib;
+  config->cached_unaligned_writes = settings.is_on("fs.generic.posix_unaligned_writes");
+  config->streams = allows_streams(settings);
+  config->stream_words = !settings.is_on("miscellaneous.stream_memops_bypass");
+  config->denylist = {.drivers = settings.texts("denylist.drivers"),
+                      .devices = settings.texts("denylist.devices"),
+                      .mounts = settings.texts("denylist.mounts"),
+                      .file_systems = settings.texts("denylist.filesystems")};
+  return config;
+}
+
+bool allows_streams(const Settings& settings) { return is_parallel(settings); }
+
+CUfileDrvProps_t properties_from(const Settings& settings) {
+  const auto size = [&](Setting setting) { return static_cast<std::size_t>(settings.number(setting)); };
+  const auto narrow = [&](Setting setting) {
+    return static_cast<unsigned>(std::min<std::size_t>(size(setting), UINT_MAX));
+  };
+  CUfileDrvProps_t properties{};  // No nvidia-fs: its version is 0.0, and no file system is served by it.
+  properties.nvfs.poll_thresh_size = size("properties.poll_mode_max_size_kb");
+  properties.nvfs.max_direct_io_size = size("properties.max_direct_io_size_kb");
+  properties.nvfs.dcontrolflags = bit(settings.is_on("properties.use_poll_mode"), CU_FILE_USE_POLL_MODE) |
+                                  bit(settings.is_on("properties.allow_compat_mode"), CU_FILE_ALLOW_COMPAT_MODE);
+  properties.fflags = bit(true, CU_FILE_BATCH_IO_SUPPORTED) | bit(allows_streams(settings), CU_FILE_STREAMS_SUPPORTED) |
+                      bit(is_parallel(settings), CU_FILE_PARALLEL_IO_SUPPORTED);
+  properties.max_device_cache_size = narrow("properties.max_device_cache_size_kb");
+  properties.max_device_pinned_mem_size = narrow("properties.max_device_pinned_mem_size_kb");
+  properties.max_batch_io_size = narrow("properties.io_batchsize");
+  properties.max_batch_io_timeout_msecs = narrow("properties.max_batch_io_timeout_msecs");
+  return properties;
+}
+
+}  // namespace penstock::core

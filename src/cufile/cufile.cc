@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cuFile's entry points: checks in the order that NVIDIA's library makes them, and translation. What a call means is
+// the session's business.
+#include "cufile.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+
+#include "cufile/driver.h"
+#include "cufile/errors.h"
+#include "cufile/stats.h"
+#include "session/streams.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+using core::CufileDriver;
+using core::CufileOperation;
+using core::CufileStats;
+using core::UserspaceFiles;
+
+constexpr int kVersion = 1150;  // cuFile 1.15, whose contract this is.
+constexpr auto kCudaInvalidValue = static_cast<CUresult>(1);
+
+CufileDriver& driver() { return CufileDriver::instance(); }
+
+CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
+CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
+
+std::uint64_t file_of(CUfileHandle_t handle) { return reinterpret_cast<std::uintptr_t>(handle); }
+
+ssize_t fail(int error_number) {
+  errno = error_number;
+  return -1;
+}
+
+// What NVIDIA's library answers to ranges that no file and no memory has; 0 where the session is to be asked.
+int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
+  if (file_offset < 0) return CU_FILE_INVALID_VALUE;
+  if (size == 0) return 0;
+  if (buffer_offset < 0 || size > SIZE_MAX - static_cast<size_t>(buffer_offset)) return CU_FILE_INTERNAL_ERROR;
+  if (size > SSIZE_MAX) return CU_FILE_INVALID_MAPPING_RANGE;
+  return file_offset > SSIZE_MAX - static_cast<ssize_t>(size) ? CU_FILE_INVALID_VALUE : 0;
+}
+
+// No boundary for want of memory: that ends in the transfers, which let go of their files first.
+ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset,
+                 off_t buffer_offset) {
+  const core::HeldCancellation held;
+  const CufileDriver::Use use(driver());
+  const auto refuse_transfer = [&](int error_number) {
+    if (use) core::count(use.session(), op == core::Op::read ? CufileOperation::read : CufileOperation::write, false);
+    return fail(error_number);
+  };
+  if (handle == nullptr || base == nullptr) return refuse_transfer(EINVAL);
+  // While the driver is closed there are no handles, nor are there the parent's in a forked child. Before it was ever
+  // open this cannot have been one.
+  if (!use) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
+  const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
+  const bool userspace = UserspaceFiles::is_number(request.file);
+  if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {
+    const bool known = userspace ? use.userspace_files().contains(request.file) : use->is_file(request.file);
+    return refuse_transfer(known ? error : CU_FILE_HANDLE_NOT_REGISTERED);
+  }
+  const std::uint64_t began = core::stats_clock(use.session());
+  const core::Outcome outcome =
+      userspace ? use.userspace_files().transfer(use.session(), request) : use->transfer(request);
+  core::count_transfer(use.session(), request, outcome, began);
+  if (!outcome.status.ok()) return fail(core::cufile_errno(outcome.status));
+  return static_cast<ssize_t>(outcome.report.bytes);
+}
+
+}  // namespace
+
+extern "C" {
+
+// ---- Driver --------------------------------------------------------------------------------------------------------
+
+// The one call that programs make before their streams are busy.
+CUfileError_t cuFileDriverOpen(void) {
+  return core::cufile_call([&] {
+    const core::Status opened = driver().open();
+    if (!opened.ok()) return core::cufile_error(opened);
+    const CufileDriver::Use use(driver());
+    if (use) use->streams().prepare();
+    return ok();
+  });
+}
+
+CUfileError_t cuFileDriverClose_v2(void) {
+  return core::cufile_call([] { return driver().close() ? ok() : refuse(CU_FILE_DRIVER_NOT_INITIALIZED); });
+}
+
+// The name that programs built before cuFile 1.4 use.
+#undef cuFileDriverClose
+CUfileError_t cuFileDriverClose(void) { return cuFileDriverClose_v2(); }
+
+long cuFileUseCount(void) {
+  return core::boundary([] { return driver().use_count(); }, [] { return 0L; });
+}
+
+CUfileError_t cuFileGetVersion(int* version) {
+  if (version == nullptr) return refuse(CU_FILE_INVALID_VALUE);
+  *version = kVersion;
+  return ok();
+}
+
+// ---- Files and buffers ---------------------------------------------------------------------------------------------
+
+CUfileError_t cuFileHandleRegister(CUfileHandle_t* fh, CUfileDescr_t* descr) {
+  return core::cufile_call([&] {
+    // Asked before the driver opens files of its own, which may be given this number.
+    const bool by_number = descr != nullptr && descr->type == CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+    const bool closed = by_number && ::fcntl(descr->handle.fd, F_GETFD) < 0;
+    core::Status opened;
+    const CufileDriver::Use use(driver(), opened);
+    if (!use) return core::cufile_error(opened);
+    if (fh == nullptr || descr == nullptr) return refuse(CU_FILE_INVALID_VALUE);
+    const bool userspace = descr->type == CU_FILE_HANDLE_TYPE_USERSPACE_FS;
+    if (!by_number && !userspace) return refuse(CU_FILE_IO_NOT_SUPPORTED);
+    if (closed) {
+      core::count(use.session(), CufileOperation::handle_register, false);
+      return refuse(CU_FILE_INVALID_VALUE);
+    }
+    const core::Result<std::uint64_t> file = userspace
+                                                 ? use.userspace_files().insert(descr->handle.handle, descr->fs_ops)
+                                                 : use->register_file(descr->handle.fd);
+    core::count(use.session(), CufileOperation::handle_register, file.ok());
+    if (!file.ok()) return core::cufile_error(file.status());
+    *fh = reinterpret_cast<CUfileHandle_t>(static_cast<std::uintptr_t>(*file));
+    return ok();
+  });
+}
+
+void cuFileHandleDeregister(CUfileHandle_t fh) {
+  return core::boundary(
+      [&] {
+        const CufileDriver::Use use(driver());
+        if (!use) return;
+        const std::uint64_t file = file_of(fh);
+        const core::Status status =
+            UserspaceFiles::is_number(file) ? use.userspace_files().remove(file) : use->deregister_file(file);
+        core::count(use.session(), CufileOperation::handle_deregister, status.ok());
+      },
+      [] {});
+}
+
+CUfileError_t cuFileBufRegister(const void* bufPtr_base, size_t length, int) {
+  return core::cufile_call([&]() -> CUfileError_t {
+    core::Status opened;
+    const CufileDriver::Use use(driver(), opened);
+    if (!use) return core::cufile_error(opened);
+    if (bufPtr_base != nullptr && length > 0 && !driver().is_on("properties.allow_system_memory") &&
+        !use->devices().describe(bufPtr_base).needs_device()) {
+      CufileStats::instance().count_buffer_register(use.session(), bufPtr_base, length, false);
+      return {CU_FILE_CUDA_MEMORY_TYPE_INVALID, kCudaInvalidValue};
+    }
+    const core::Status status = use->register_buffer(bufPtr_base, length);
+    CufileStats::instance().count_buffer_register(use.session(), bufPtr_base, length, status.ok());
+    if (status.is(core::Code::already_registered)) return refuse(CU_FILE_MEMORY_ALREADY_REGISTERED);
+    return core::cufile_error(status);
+  });
+}
+
+CUfileError_t cuFileBufDeregister(const void* bufPtr_base) {
+  return core::cufile_call([&] {
+    const CufileDriver::Use use(driver());
+    if (!use) return refuse(CU_FILE_DRIVER_CLOSING);
+    const core::Status status = use->deregister_buffer(bufPtr_base);
+    CufileStats::instance().count_buffer_deregister(use.session(), bufPtr_base, status.ok());
+    if (status.is(core::Code::not_registered)) return refuse(CU_FILE_MEMORY_NOT_REGISTERED);
+    return core::cufile_error(status);
+  });
+}
+
+// ---- Transfers -----------------------------------------------------------------------------------------------------
+
+ssize_t cuFileRead(CUfileHandle_t fh, void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset) {
+  return transfer(core::Op::read, fh, bufPtr_base, size, file_offset, bufPtr_offset);
+}
+
+ssize_t cuFileWrite(CUfileHandle_t fh, const void* bufPtr_base, size_t size, off_t file_offset, off_t bufPtr_offset) {
+  return transfer(core::Op::write, fh, bufPtr_base, size, file_offset, bufPtr_offset);
+}
+
+// ---- Penstock's window into the driver -----------------------------------------------------------------------------
+
+penstock_session* penstock_cufile_session(void) {
+  const auto handle = [] { return CufileDriver::Use(driver()).handle(); };
+  return core::boundary(handle, []() -> penstock_session* { return nullptr; });
+}
+
+penstock_file penstock_cufile_file(void* cufile_handle) { return file_of(cufile_handle); }
+
+}  // extern "C"

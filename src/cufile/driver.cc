@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "cufile/driver.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <utility>
+
+#include "base/log.h"
+#include "base/shortage.h"
+#include "base/thread.h"
+#include "cufile/config.h"
+#include "cufile/stats.h"
+#include "session/streams.h"
+
+namespace penstock::core {
+namespace {
+
+// Values of calls hold for one opening, but for these, which NVIDIA's library keeps.
+bool outlives_opening(Setting setting) {
+  return setting == Setting("call.logfile_path") ||
+         setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_size_kb") ||
+         setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_count");
+}
+
+const StagedValue* find(const Staged& staged, Setting setting) {
+  const auto found =
+      std::find_if(staged.begin(), staged.end(), [&](const StagedValue& one) { return one.setting == setting; });
+  return found == staged.end() ? nullptr : &*found;
+}
+
+LogLevel level_of(Severity severity) {
+  switch (severity) {
+    case Severity::error: return LogLevel::error;
+    case Severity::note: return LogLevel::warn;
+    case Severity::idle: break;
+  }
+  return LogLevel::info;
+}
+
+void open_log(const LoadedSettings& loaded) {
+  const Settings& settings = loaded.settings;
+  LogTarget target;
+  target.level = log_level_named(settings.text("logging.level")).value_or(LogLevel::error);
+  target.path = log_path(settings);
+  target.bytes_max = static_cast<std::uint64_t>(std::max<std::int64_t>(settings.number("logging.max_file_size_mb"), 0))
+                     << 20;
+  log_to(std::move(target));
+  for (const Note& note : loaded.notes) log(level_of(note.severity), describe(note));
+}
+
+}  // namespace
+
+CufileDriver& CufileDriver::instance() {
+  alignas(CufileDriver) static std::byte first[sizeof(CufileDriver)];
+  static std::atomic<CufileDriver*> current{new (first) CufileDriver};  // Never destroyed.
+  CufileDriver* driver = current.load(std::memory_order_acquire);
+  if (driver->forks_ == fork_count()) return *driver;
+  auto* const fresh = new CufileDriver(driver);
+  if (current.compare_exchange_strong(driver, fresh)) return *fresh;
+  delete fresh;  // Another thread of the child's was first.
+  return *driver;
+}
+
+// What was set before the fork holds, unless a thread of the parent's was just changing it.
+CufileDriver::CufileDriver(CufileDriver* parents) {
+  if (!parents->mutex_.try_lock()) return;
+  staged_ = parents->staged_;
+  was_open_ = parents->was_open();
+  is_inherited_ = parents->is_inherited_ || parents->use_count_ > 0;
+  parents->mutex_.unlock();
+}
+
+// On a thread of its own, since it takes more stack than some callers have.
+Status CufileDriver::open_session_locked() {
+  struct Opening {
+    CufileDriver& driver;
+    Status status;
+  } opening{*this, {}};
+  run_apart(
+      "penstock-open",
+      [](void* argument) {
+        CufileDriver& driver = static_cast<Opening*>(argument)->driver;
+        Status& status = static_cast<Opening*>(argument)->status;
+        const auto out_of_memory = [] { return failure(Code::out_of_memory, "open the driver"); };
+        status = unless_short_of_memory([&] { return driver.try_open_session_locked(); }, out_of_memory);
+        if (status.ok()) return;
+        driver.clear_session_locked();
+        unless_short_of_memory([&] { log(LogLevel::error, describe(status)); }, [] {});
+      },
+      &opening);
+  if (opening.status.ok()) session_->session->streams().prepare();  // Before the program's streams are busy.
+  return opening.status;
+}
+
+void CufileDriver::clear_session_locked() {
+  userspace_files_.reset();
+  session_.reset();
+}
+
+Status CufileDriver::try_open_session_locked() {
+  const LoadedSettings loaded = load_process_settings(staged_);
+  {
+    const std::lock_guard lock(settings_mutex_);
+    settings_ = loaded.settings;
+    notes_ = loaded.notes;
+  }
+  open_log(loaded);
+  if (loaded.must_refuse) {
+    return failure(
+        Code::bad_setting,
+        "understand cuFile's configuration (the file that CUFILE_ENV_PATH_JSON names, /etc/cufile.json, or a "
+        "CUFILE_ variable; cufile.log and 'penstock check' tell the line)");
+  }
+  const Result<Config> config = config_from(loaded.settings, process_environment);
+  if (!config.ok()) return config.status();
+  Result<std::unique_ptr<penstock_session>> opened = open_session(*config);
+  if (!opened.ok()) return opened.status();
+  session_ = std::move(*opened);
+  userspace_files_ = std::make_unique<UserspaceFiles>();
+  for (const auto& [stream, flags] : streams_to_come_) session_->session->streams().expect_stream(stream, flags);
+  CufileStats& stats = CufileStats::instance();
+  // Nothing fails from here on.
+  streams_to_come_.clear();
+  std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
+  gate_.open();
+  was_open_ = true;
+  stats.session_opened(*session_->session, static_cast<unsigned>(std::clamp<std::int64_t>(
+                                               loaded.settings.number("profile.cufile_stats"), 0, kCufileLevelMax)));
+  return success();
+}
+
+Status CufileDriver::open() {
+  const std::lock_guard lock(mutex_);
+  if (use_count_ == 0) {
+    if (const Status status = open_session_locked(); !status.ok()) return status;
+  }
+  ++use_count_;
+  return success();
+}
+
+Status CufileDriver::open_implicitly() {
+  const std::lock_guard lock(mutex_);
+  if (use_count_ > 0) return success();
+  const Status status = open_session_locked();
+  if (status.ok()) use_count_ = 1;
+  return status;
+}
+
+bool CufileDriver::enter_or_open(Status& status) {
+  if (gate_.enter()) return true;
+  status = open_implicitly();
+  if (!status.ok()) return false;
+  const bool inside = gate_.enter();
+  if (!inside) status = failure(Code::closed, "use the driver");  // Somebody closed it just now.
+  return inside;
+}
+
+bool CufileDriver::close() {
+  const std::lock_guard lock(mutex_);
+  if (use_count_ == 0) return std::exchange(is_inherited_, false);
+  if (--use_count_ > 0) return true;
+  gate_.close();
+  clear_session_locked();
+  return true;
+}
+
+long CufileDriver::use_count() {
+  const std::lock_guard lock(mutex_);
+  return use_count_;
+}
+
+// ---- Streams -------------------------------------------------------------------------------------------------------
+
+Status CufileDriver::register_stream(void* stream, unsigned flags) {
+  for (;;) {
+    if (const Use use(*this); use) return use->streams().register_stream(stream, flags);
+    const std::lock_guard lock(mutex_);
+    if (use_count_ > 0) continue;  // Opened just now.
+    const bool is_new = streams_to_come_.try_emplace(stream, flags).second;
+    return is_new ? success() : failure(Code::invalid_argument, "register the stream once more");
+  }
+}
+
+Status CufileDriver::deregister_stream(void* stream) {
+  for (;;) {
+    if (const Use use(*this); use) return use->streams().deregister_stream(stream);
+    const std::lock_guard lock(mutex_);
+    if (use_count_ > 0) continue;
+    return streams_to_come_.erase(stream) > 0 ? success() : failure(Code::invalid_argument, "deregister the stream");
+  }
+}
+
+// ---- Settings ------------------------------------------------------------------------------------------------------
+
+Settings CufileDriver::settings() {
+  const std::lock_guard lock(settings_mutex_);
+  return settings_;
+}
+
+std::vector<Note> CufileDriver::notes() {
+  const std::lock_guard lock(settings_mutex_);
+  return notes_;
+}
+
+bool CufileDriver::change(const Staged& values) {
+  const Use use(*this);
+  if (!use) return false;
+  const std::lock_guard lock(settings_mutex_);
+  for (const StagedValue& one : values) settings_.set(one.setting, one.value, Origin::call);
+  return true;
+}
+
+bool CufileDriver::is_on(Setting setting) {
+  const std::lock_guard lock(settings_mutex_);
+  return settings_.is_on(setting);
+}
+
+std::int64_t CufileDriver::number(Setting setting) {
+  const std::lock_guard lock(settings_mutex_);
+  return settings_.number(setting);
+}
+
+Settings CufileDriver::settings_to_come() {
+  const std::lock_guard lock(mutex_);
+  return use_count_ > 0 ? settings() : load_process_settings(staged_).settings;
+}
+
+Value CufileDriver::parameter(Setting setting) {
+  const std::lock_guard lock(mutex_);
+  if (use_count_ > 0) return settings().value(setting);
+  if (const StagedValue* staged = find(staged_, setting)) return staged->value;
+  return load_process_settings().settings.value(setting);
+}
+
+bool CufileDriver::stage_parameters(const Staged& values) {
+  const std::lock_guard lock(mutex_);
+  if (use_count_ > 0) return false;
+  for (const StagedValue& one : values) stage(staged_, one.setting, one.value);
+  return true;
+}
+
+bool CufileDriver::is_known(Setting setting) {
+  const std::lock_guard lock(mutex_);
+  return was_open() || find(staged_, setting) != nullptr;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The one global: the driver that the cuFile calls of a process share. Opened explicitly or by the first call that
+// needs it, counted, and reopenable. It is never destroyed, so nothing of it runs at process exit. A forked child has
+// one of its own: threads, rings and contexts of the parent's session are not there, and locks may be held for ever.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/process.h"
+#include "capi/session_handle.h"
+#include "cufile/gate.h"
+#include "cufile/userspace_files.h"
+#include "settings/settings.h"
+
+namespace penstock::core {
+
+class CufileDriver {
+ public:
+  static CufileDriver& instance();
+
+  Status open();  // One user more.
+  bool close();   // One user less; false where there is none.
+  long use_count();
+
+  // cuFile's streams. While the driver is closed they are remembered for its next opening, in whatever context.
+  Status register_stream(void* stream, unsigned flags);
+  Status deregister_stream(void* stream);
+
+  // Holds the session open for the length of one call. Empty where the driver is closed.
+  class Use {
+   public:
+    explicit Use(CufileDriver& driver) : driver_(driver), inside_(driver.gate_.enter()) {}
+    // Opens the driver where it is closed; empty, with the status set, where that fails.
+    Use(CufileDriver& driver, Status& status) : driver_(driver), inside_(driver.enter_or_open(status)) {}
+    ~Use() {
+      if (inside_) driver_.gate_.leave();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    explicit operator bool() const { return inside_; }
+    penstock_session* handle() const { return inside_ ? driver_.session_.get() : nullptr; }
+    Session& session() const { return *driver_.session_->session; }
+    UserspaceFiles& userspace_files() const { return *driver_.userspace_files_; }
+    Session* operator->() const { return driver_.session_->session.get(); }
+
+   private:
+    CufileDriver& driver_;
+    const bool inside_;
+  };
+
+  // The settings in force while open, those of the latest time before that. For whoever asks while the driver is
+  // closed there is parameter().
+  Settings settings();
+  bool is_on(Setting setting);
+  std::int64_t number(Setting setting);
+  // What the driver would open with, or runs with.
+  Settings settings_to_come();
+  // What was noted when they were read, also where the driver did not open for it.
+  std::vector<Note> notes();
+  // Changes settings that are in force. False while closed.
+  bool change(const Staged& values);
+
+  // What the driver would open with, or runs with. Of a staged value, the value as it was set.
+  Value parameter(Setting setting);
+  // For the time when the driver opens; false, and nothing is changed, where it is open.
+  bool stage_parameters(const Staged& values);
+  bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // Or is.
+  // Whether the driver is or was open, or this was staged.
+  bool is_known(Setting setting);
+
+ private:
+  CufileDriver() = default;
+  explicit CufileDriver(CufileDriver* parents);
+  bool enter_or_open(Status& status);
+  Status open_implicitly();
+  Status open_session_locked();
+  Status try_open_session_locked();
+  void clear_session_locked();
+
+  const std::uint32_t forks_ = fork_count();
+  bool is_inherited_ = false;  // The parent's was open, and nobody here has closed or opened it.
+  std::mutex mutex_;           // Guards opening and closing. Never taken inside the gate, for which closing waits.
+  long use_count_ = 0;
+  std::atomic<bool> was_open_{false};
+  Staged staged_;
+  std::map<void*, unsigned> streams_to_come_;
+  std::mutex settings_mutex_;  // Guards the next two. Taken last.
+  Settings settings_;
+  std::vector<Note> notes_;
+  std::unique_ptr<penstock_session> session_;  // Set while the gate is open, as the next one.
+  std::unique_ptr<UserspaceFiles> userspace_files_;
+  Gate gate_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cuFile's driver properties: what the settings in force say, and the four setters that change them.
+#include <limits>
+
+#include "cufile/config.h"
+#include "cufile/driver.h"
+#include "cufile/errors.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+core::CufileDriver& driver() { return core::CufileDriver::instance(); }
+
+core::Value number(std::size_t value) {
+  constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(value < kMost ? value : kMost);
+}
+
+bool fits(core::Setting setting, const core::Value& value) { return core::range_fault(setting.row(), value).empty(); }
+
+// In force at once while the driver is open; otherwise for its next opening.
+CUfileError_t set(const core::Staged& values) {
+  const bool done = driver().change(values) || driver().stage_parameters(values) || driver().change(values);
+  return core::cufile_error(done ? CU_FILE_SUCCESS : CU_FILE_DRIVER_NOT_INITIALIZED);
+}
+
+// As NVIDIA's: these two open the driver.
+CUfileError_t set_opening(core::Setting setting, std::size_t size) {
+  core::Status opened;
+  // Not inside while it is set: the driver may be closing, which waits for whoever is inside.
+  if (const core::CufileDriver::Use use(driver(), opened); !use) return core::cufile_error(opened);
+  if (size > static_cast<std::size_t>(setting.row().high)) return core::cufile_error(CU_FILE_INVALID_VALUE);
+  const core::Value value = number(size);
+  return fits(setting, value) ? set({{setting, value}}) : core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUfileError_t cuFileDriverGetProperties(CUfileDrvProps_t* props) {
+  return core::cufile_call([&] {
+    if (props == nullptr) return core::cufile_error(CU_FILE_INVALID_VALUE);
+    *props = core::properties_from(driver().settings_to_come());
+    return core::cufile_error(CU_FILE_SUCCESS);
+  });
+}
+
+CUfileError_t cuFileDriverSetPollMode(bool poll, size_t poll_threshold_size) {
+  return core::cufile_call([&] {
+    constexpr core::Setting kThreshold = "properties.poll_mode_max_size_kb";
+    const core::Value threshold = number(poll_threshold_size);
+    if (!fits(kThreshold, threshold)) return core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+    return set({{"properties.use_poll_mode", poll}, {kThreshold, threshold}});
+  });
+}
+
+CUfileError_t cuFileDriverSetMaxDirectIOSize(size_t max_direct_io_size) {
+  return core::cufile_call([&] {
+    constexpr core::Setting kSize = "properties.max_direct_io_size_kb";
+    const core::Value size = number(max_direct_io_size);
+    if (!fits(kSize, size)) return core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
+    if (const core::CufileDriver::Use use(driver()); use) use->limit_operations(max_direct_io_size << 10);
+    return set({{kSize, size}});
+  });
+}
+
+// These two bound a GPU cache and BAR mappings, of which Penstock has none: they are accepted, and reported back.
+CUfileError_t cuFileDriverSetMaxCacheSize(size_t max_cache_size) {
+  return core::cufile_call([&] { return set_opening("properties.max_device_cache_size_kb", max_cache_size); });
+}
+
+CUfileError_t cuFileDriverSetMaxPinnedMemSize(size_t max_pinned_size) {
+  return core::cufile_call([&] { return set_opening("properties.max_device_pinned_mem_size_kb", max_pinned_size); });
+}
+
+}  // extern "C"

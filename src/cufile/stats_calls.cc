@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cuFile's entry points for statistics: levels, start and stop, and the structures of cuFile 1.15 to 1.18.
+#include <algorithm>
+#include <cstring>
+
+#include "cufile.h"
+#include "cufile/driver.h"
+#include "cufile/errors.h"
+#include "cufile/stats.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+using core::CufileDriver;
+using core::CufileOperation;
+using core::CufileStats;
+using core::CufileTotals;
+using core::Op;
+
+CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
+CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
+
+constexpr std::uint64_t microseconds(std::uint64_t nanoseconds) { return nanoseconds / 1000; }
+
+// How many a second, over all the time that was counted.
+std::uint64_t rate(std::uint64_t sum, const CufileTotals& totals) {
+  if (totals.elapsed_ns == 0) return 0;
+  return static_cast<std::uint64_t>(static_cast<double>(sum) * 1e9 / static_cast<double>(totals.elapsed_ns));
+}
+
+std::uint64_t average(std::uint64_t sum, std::uint64_t times) { return times == 0 ? 0 : sum / times; }
+
+CUfileOpCounter_t counter(const CufileTotals& totals, CufileOperation operation) {
+  const core::CufileCount& counted = totals.operations(operation);
+  return {counted.ok, counted.err};
+}
+
+void fill(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
+  constexpr auto kRead = static_cast<unsigned>(Op::read);
+  constexpr auto kWrite = static_cast<unsigned>(Op::write);
+  const core::CufileSums& sums = totals.sums;
+  stats.read_ops = counter(totals, CufileOperation::read);
+  stats.write_ops = counter(totals, CufileOperation::write);
+  stats.hdl_register_ops = counter(totals, CufileOperation::handle_register);
+  stats.hdl_deregister_ops = counter(totals, CufileOperation::handle_deregister);
+  stats.buf_register_ops = counter(totals, CufileOperation::buffer_register);
+  stats.buf_deregister_ops = counter(totals, CufileOperation::buffer_deregister);
+  stats.read_bytes = sums.bytes[kRead];
+  stats.write_bytes = sums.bytes[kWrite];
+  stats.read_bw_bytes_per_sec = rate(stats.read_bytes, totals);
+  stats.write_bw_bytes_per_sec = rate(stats.write_bytes, totals);
+  stats.read_lat_sum_us = microseconds(sums.nanoseconds[kRead]);
+  stats.write_lat_sum_us = microseconds(sums.nanoseconds[kWrite]);
+  stats.read_lat_avg_us = average(stats.read_lat_sum_us, stats.read_ops.ok);
+  stats.write_lat_avg_us = average(stats.write_lat_sum_us, stats.write_ops.ok);
+  stats.read_ops_per_sec = rate(stats.read_ops.ok, totals);
+  stats.write_ops_per_sec = rate(stats.write_ops.ok, totals);
+  stats.batch_submit_ops = counter(totals, CufileOperation::batch_submit);
+  stats.batch_complete_ops = counter(totals, CufileOperation::batch_complete);
+  stats.batch_setup_ops = counter(totals, CufileOperation::batch_setup);
+  stats.batch_cancel_ops = counter(totals, CufileOperation::batch_cancel);
+  stats.batch_destroy_ops = counter(totals, CufileOperation::batch_destroy);
+  stats.batch_enqueued_ops = counter(totals, CufileOperation::batch_enqueued);
+  stats.batch_posix_enqueued_ops = counter(totals, CufileOperation::batch_posix_enqueued);
+  stats.batch_processed_ops = counter(totals, CufileOperation::batch_processed);
+  stats.batch_posix_processed_ops = counter(totals, CufileOperation::batch_posix_processed);
+  stats.batch_nvfs_submit_ops = counter(totals, CufileOperation::batch_nvfs_submit);
+  stats.batch_p2p_submit_ops = counter(totals, CufileOperation::batch_p2p_submit);
+  stats.batch_aio_submit_ops = counter(totals, CufileOperation::batch_aio_submit);
+  stats.batch_iouring_submit_ops = counter(totals, CufileOperation::batch_io_uring_submit);
+  stats.batch_mixed_io_submit_ops = counter(totals, CufileOperation::batch_mixed_submit);
+  stats.batch_total_submit_ops = counter(totals, CufileOperation::batch_total_submit);
+  stats.batch_read_bytes = sums.batch_bytes[kRead];
+  stats.batch_write_bytes = sums.batch_bytes[kWrite];
+  stats.batch_read_bw_bytes = rate(stats.batch_read_bytes, totals);
+  stats.batch_write_bw_bytes = rate(stats.batch_write_bytes, totals);
+  stats.batch_submit_lat_sum_us = microseconds(sums.submit_nanoseconds);
+  stats.batch_completion_lat_sum_us = microseconds(sums.completion_nanoseconds);
+  stats.batch_submit_lat_avg_us = average(stats.batch_submit_lat_sum_us, stats.batch_submit_ops.ok);
+  stats.batch_completion_lat_avg_us = average(stats.batch_completion_lat_sum_us, stats.batch_complete_ops.ok);
+  stats.batch_submit_ops_per_sec = rate(stats.batch_submit_ops.ok, totals);
+  stats.batch_complete_ops_per_sec = rate(stats.batch_complete_ops.ok, totals);
+  stats.last_batch_read_bytes = totals.last_batch_bytes[kRead];
+  stats.last_batch_write_bytes = totals.last_batch_bytes[kWrite];
+}
+
+void fill(CUfileStatsLevel2_t& stats, const CufileTotals& totals) {
+  fill(stats.basic, totals);
+  static_assert(sizeof stats.read_size_kb_hist == sizeof totals.sums.sizes[0]);
+  std::memcpy(stats.read_size_kb_hist, totals.sums.sizes[0], sizeof stats.read_size_kb_hist);
+  std::memcpy(stats.write_size_kb_hist, totals.sums.sizes[1], sizeof stats.write_size_kb_hist);
+}
+
+void fill(CUfilePerGpuStats_t& stats, const CufileTotals& totals, unsigned ordinal) {
+  const core::CufileGpu& gpu = totals.sums.gpus[ordinal];
+  const core::CufileGpuTransfers& reads = gpu.transfers[0];
+  const core::CufileGpuTransfers& writes = gpu.transfers[1];
+  const auto by = [](const core::CufileGpuTransfers& transfers, core::CufileWay way) {
+    return transfers.by_way[static_cast<unsigned>(way)];
+  };
+  std::memcpy(stats.uuid, totals.uuids[ordinal].data(), sizeof stats.uuid);
+  stats.read_bytes = reads.bytes;
+  stats.read_bw_bytes_per_sec = rate(reads.bytes, totals);
+  stats.read_utilization = average(reads.nanoseconds * 100, totals.elapsed_ns);
+  stats.read_duration_us = microseconds(reads.nanoseconds);
+  stats.n_total_reads = reads.total;
+  stats.n_p2p_reads = by(reads, core::CufileWay::p2p);
+  stats.n_nvfs_reads = by(reads, core::CufileWay::nvfs);
+  stats.n_posix_reads = by(reads, core::CufileWay::posix);
+  stats.n_unaligned_reads = reads.unaligned;
+  stats.n_reads_err = reads.failed;
+  stats.writes_bytes = writes.bytes;
+  stats.write_bw_bytes_per_sec = rate(writes.bytes, totals);
+  stats.write_utilization = average(writes.nanoseconds * 100, totals.elapsed_ns);
+  stats.write_duration_us = microseconds(writes.nanoseconds);
+  stats.n_total_writes = writes.total;
+  stats.n_p2p_writes = by(writes, core::CufileWay::p2p);
+  stats.n_nvfs_writes = by(writes, core::CufileWay::nvfs);
+  stats.n_posix_writes = by(writes, core::CufileWay::posix);
+  stats.n_unaligned_writes = writes.unaligned;
+  stats.n_writes_err = writes.failed;
+  stats.n_mmap = gpu.registrations + gpu.registrations_failed;
+  stats.n_mmap_ok = gpu.registrations;
+  stats.n_mmap_err = gpu.registrations_failed;
+  stats.n_mmap_free = gpu.registrations_freed;
+  stats.reg_bytes = gpu.registered_bytes - std::min(gpu.freed_bytes, gpu.registered_bytes);
+}
+
+void fill(CUfileStatsLevel3_t& stats, const CufileTotals& totals) {
+  fill(stats.detailed, totals);
+  static_assert(std::size(decltype(stats.per_gpu_stats){}) == core::kCufileGpus);
+  stats.num_gpus = totals.gpu_count;
+  for (unsigned i = 0; i < core::kCufileGpus; ++i) fill(stats.per_gpu_stats[i], totals, i);
+}
+
+template <typename Stats>
+CUfileError_t answer(Stats* stats, unsigned level) {
+  if (stats == nullptr) return refuse(CU_FILE_INVALID_VALUE);
+  const CufileDriver::Use use(CufileDriver::instance());
+  if (!use) return refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
+  const CufileTotals totals = use->counters().cufile().total();
+  if (totals.level < level || !totals.counting) return refuse(CU_FILE_INVALID_VALUE);
+  *stats = {};
+  fill(*stats, totals);
+  return ok();
+}
+
+CUfileError_t change(void (core::CufileCounters::*action)()) {
+  const CufileDriver::Use use(CufileDriver::instance());
+  if (!use) return refuse(CU_FILE_DRIVER_NOT_INITIALIZED);
+  CufileStats::instance().change(use.session(), action);
+  return ok();
+}
+
+}  // namespace
+
+extern "C" {
+
+CUfileError_t cuFileSetStatsLevel(int level) {
+  return core::cufile_call([&] {
+    if (level < 0 || level > static_cast<int>(core::kCufileLevelMax)) return refuse(CU_FILE_INVALID_VALUE);
+    const CufileDriver::Use use(CufileDriver::instance());
+    CufileStats::instance().choose_level(static_cast<unsigned>(level), use ? &use.session() : nullptr);
+    return ok();
+  });
+}
+
+CUfileError_t cuFileGetStatsLevel(int* level) {
+  return core::cufile_call([&] {
+    if (level == nullptr) return refuse(CU_FILE_INVALID_VALUE);
+    const CufileDriver::Use use(CufileDriver::instance());
+    *level = static_cast<int>(CufileStats::instance().chosen_level(use ? &use.session() : nullptr));
+    return ok();
+  });
+}
+
+CUfileError_t cuFileStatsStart(void) {
+  return core::cufile_call([&] {
+    const CufileDriver::Use use(CufileDriver::instance());
+    if (use && use->counters().cufile().chosen_level() == 0) return refuse(CU_FILE_INTERNAL_ERROR);
+    return change(&core::CufileCounters::start);
+  });
+}
+
+CUfileError_t cuFileStatsStop(void) {
+  return core::cufile_call([&] { return change(&core::CufileCounters::stop); });
+}
+CUfileError_t cuFileStatsReset(void) {
+  return core::cufile_call([&] { return change(&core::CufileCounters::reset); });
+}
+
+CUfileError_t cuFileGetStatsL1(CUfileStatsLevel1_t* stats) {
+  return core::cufile_call([&] { return answer(stats, 1); });
+}
+CUfileError_t cuFileGetStatsL2(CUfileStatsLevel2_t* stats) {
+  return core::cufile_call([&] { return answer(stats, 2); });
+}
+CUfileError_t cuFileGetStatsL3(CUfileStatsLevel3_t* stats) {
+  return core::cufile_call([&] { return answer(stats, 3); });
+}
+
+}  // extern "C"

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cuFile's calls on CUDA streams, refused as NVIDIA's library does (1.15.1). When and how the bytes move is the
+// session's business (session/streams.h).
+#include <cerrno>
+#include <limits>
+
+#include "cufile.h"
+#include "cufile/driver.h"
+#include "cufile/errors.h"
+#include "cufile/stats.h"
+#include "session/streams.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+using core::CufileDriver;
+
+constexpr std::uint64_t kSizeMax = std::numeric_limits<std::int64_t>::max();
+
+CufileDriver& driver() { return CufileDriver::instance(); }
+
+CUfileError_t to_error(const core::Status& status) {
+  if (status.is(core::Code::unsupported)) return core::cufile_error(CU_FILE_ASYNC_NOT_SUPPORTED);
+  return core::cufile_error(status);
+}
+
+// Bytes, or a negative number: a system error or a CUfileOpError, as there is no errno to put it in.
+std::int64_t result_word(const core::RawRequest& request, const core::Outcome& outcome) {
+  const core::Status& status = outcome.status;
+  if (status.ok()) return static_cast<std::int64_t>(outcome.report.bytes);
+  if (status.is(core::Code::invalid_argument)) return -CU_FILE_INVALID_VALUE;
+  const bool outside = status.is(core::Code::out_of_range) || status.is(core::Code::past_allocation);
+  if (outside) return -CU_FILE_INVALID_MAPPING_SIZE;
+  const bool before = status.is(core::Code::negative_offset) && request.file_offset >= 0;
+  return before ? -CU_FILE_INTERNAL_ERROR : -core::cufile_errno(status);
+}
+
+constexpr core::StreamHooks kHooks = {result_word, core::stats_clock, core::count_transfer};
+
+// The result says so as well, where there is one.
+CUfileError_t refuse(ssize_t* result) {
+  if (result != nullptr) *result = -EINVAL;
+  return core::cufile_error(CU_FILE_INVALID_VALUE);
+}
+
+CUfileError_t submit(core::Op op, CUfileHandle_t handle, void* base, const size_t* size, const off_t* file_offset,
+                     const off_t* buffer_offset, ssize_t* result, CUstream stream) {
+  core::Status opened;
+  const CufileDriver::Use use(driver(), opened);
+  if (!use) return core::cufile_error(opened);
+  const bool complete = handle != nullptr && base != nullptr && size != nullptr && file_offset != nullptr &&
+                        buffer_offset != nullptr && result != nullptr;
+  if (!complete || *size > kSizeMax) return refuse(result);
+  const core::StreamParameters parameters = {
+      op, reinterpret_cast<std::uintptr_t>(handle), base, size, file_offset, buffer_offset, result};
+  const core::Status status = use->streams().submit(stream, parameters, kHooks);
+  return status.is(core::Code::not_registered) ? refuse(result) : to_error(status);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUfileError_t cuFileReadAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
+                              off_t* bufPtr_offset_p, ssize_t* bytes_read_p, CUstream stream) {
+  return core::cufile_call([&] {
+    return submit(core::Op::read, fh, bufPtr_base, size_p, file_offset_p, bufPtr_offset_p, bytes_read_p, stream);
+  });
+}
+
+CUfileError_t cuFileWriteAsync(CUfileHandle_t fh, void* bufPtr_base, size_t* size_p, off_t* file_offset_p,
+                               off_t* bufPtr_offset_p, ssize_t* bytes_written_p, CUstream stream) {
+  return core::cufile_call([&] {
+    return submit(core::Op::write, fh, bufPtr_base, size_p, file_offset_p, bufPtr_offset_p, bytes_written_p, stream);
+  });
+}
+
+// Leaves a closed driver closed, as NVIDIA's. All streams are forgotten when the driver closes.
+CUfileError_t cuFileStreamRegister(CUstream stream, unsigned flags) {
+  return core::cufile_call([&] { return to_error(driver().register_stream(stream, flags)); });
+}
+
+CUfileError_t cuFileStreamDeregister(CUstream stream) {
+  return core::cufile_call([&] { return to_error(driver().deregister_stream(stream)); });
+}
+
+}  // extern "C"

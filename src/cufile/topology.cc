@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cuFile's calls about the machine: P2P flags, the PCIe topology as a file, the size of a GPU's BAR.
+#include <array>
+#include <atomic>
+#include <nlohmann/json.hpp>
+
+#include "base/publish.h"
+#include "cufile.h"
+#include "cufile/driver.h"
+#include "cufile/errors.h"
+#include "topology/pci_device.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+using core::CufileDriver;
+
+constexpr int kTopologyFormat = 1;
+#if defined(__aarch64__)
+constexpr int kSettable = CU_FILE_P2P_FLAG_C2C;
+#else
+constexpr int kSettable = CU_FILE_P2P_FLAG_PCI_P2PDMA;
+#endif
+
+CUfileError_t ok() { return core::cufile_error(CU_FILE_SUCCESS); }
+CUfileError_t refuse(CUfileOpError error) { return core::cufile_error(error); }
+
+// By file system or device kind. They belong to the process: flags may be set before the driver opens.
+std::array<std::atomic<int>, CU_FILE_MAX_TARGET_TYPES> p2p_flags{};
+
+bool is_target(CUfileDriverStatusFlags_t target) { return target >= 0 && target < CU_FILE_MAX_TARGET_TYPES; }
+
+const char* kind_of(const core::PciDevice& device) {
+  if (device.is_gpu()) return "gpu";
+  if (device.is_nvme()) return "nvme";
+  return device.device_class >> 16 == 0x02 ? "network" : "";
+}
+
+nlohmann::json describe(const core::PciDevice& device) {
+  return {{"pci_address", device.address}, {"kind", kind_of(device)},           {"numa_node", device.numa_node},
+          {"driver", device.driver},       {"host_bridge", device.host_bridge}, {"bridges", device.bridges}};
+}
+
+// GPUs, drives and network cards, and how near each is to each GPU.
+std::string topology_text(const std::vector<core::PciDevice>& devices) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const core::PciDevice& device : devices) {
+    if (kind_of(device)[0] == '\0') continue;
+    nlohmann::json row = describe(device);
+    for (const core::PciDevice& gpu : devices) {
+      if (!gpu.is_gpu() || gpu.address == device.address) continue;
+      row["gpus"][gpu.address] = core::pci_relation_name(core::pci_relation(device, gpu));
+    }
+    list.push_back(std::move(row));
+  }
+  const nlohmann::json all = {{"penstock_topology", kTopologyFormat}, {"devices", std::move(list)}};
+  return all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+extern "C" {
+
+CUfileError_t cuFileDriverSetP2PFlags(CUfileDriverStatusFlags_t status_flag, CUfileP2PFlags_t flags) {
+  const int wanted = static_cast<int>(flags);
+  if (!is_target(status_flag) || (wanted != 0 && wanted != kSettable)) return refuse(CU_FILE_INVALID_VALUE);
+  p2p_flags[static_cast<unsigned>(status_flag)].fetch_or(wanted);
+  return ok();
+}
+
+CUfileError_t cuFileDriverGetP2PFlags(CUfileDriverStatusFlags_t status_flag, CUfileP2PFlags_t* flags) {
+  if (flags == nullptr || !is_target(status_flag)) return refuse(CU_FILE_INVALID_VALUE);
+  *flags = static_cast<CUfileP2PFlags_t>(p2p_flags[static_cast<unsigned>(status_flag)].load());
+  return ok();
+}
+
+CUfileError_t cuFileExportPCIeTopology(const char* filename) {
+  if (filename == nullptr) return refuse(CU_FILE_INVALID_VALUE);
+  return core::cufile_call([&] {
+    const core::Result<core::Root> root = core::Root::open("/");
+    if (!root.ok()) return core::cufile_error(root.status());
+    const bool written = core::publish_file(filename, topology_text(core::read_pci_devices(*root))).ok();
+    return written ? ok() : refuse(CU_FILE_INVALID_VALUE);
+  });
+}
+
+CUfileError_t cuFileGetBARSizeInKB(int gpuIndex, size_t* barSize) {
+  if (barSize == nullptr || gpuIndex < 0) return refuse(CU_FILE_INVALID_VALUE);
+  return core::cufile_call([&] {
+    core::Status opened;
+    const CufileDriver::Use use(CufileDriver::instance(), opened);
+    if (!use) return core::cufile_error(opened);
+    const core::Result<core::Device*> device = use->devices().device(static_cast<unsigned>(gpuIndex));
+    if (!device.ok()) return refuse(CU_FILE_INVALID_VALUE);
+    const core::Result<core::Root> root = core::Root::open("/");
+    *barSize = root.ok() ? core::read_pci_bars(*root, (*device)->facts().pci_address)[1] >> 10 : 0;
+    return ok();
+  });
+}
+
+}  // extern "C"

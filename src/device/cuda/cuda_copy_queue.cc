@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/cuda/cuda_copy_queue.h"
+
+#include <algorithm>
+
+#include "base/invariant.h"
+#include "device/cuda/scatter_kernel.h"
+
+namespace penstock::core {
+namespace {
+
+using namespace cuda;
+
+constexpr unsigned kLooksBeforeSleep = 64;       // About 15 microseconds on an H200 machine.
+constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then somebody else has the GPU.
+constexpr unsigned kLooksForSignal = 1u << 11;   // Some 100 microseconds.
+constexpr unsigned kLooksToAnError = 256;        // A context that is lost signals nothing: the driver is asked.
+
+CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+CudaCopyQueue::~CudaCopyQueue() {
+  const ContextScope scope(api_, device_.context());
+  if (!scope.entered() || stream_ == nullptr) return;
+  api_.cuStreamSynchronize(stream_);  // The host memory of its copies may be freed right after this.
+  for (const Marker& marker : markers_) api_.cuEventDestroy(marker.event);
+  api_.cuStreamDestroy(stream_);
+  if (signal_ != nullptr) device_.scatter().signals().give_back(*signal_);
+}
+
+Status CudaCopyQueue::open(unsigned markers) {
+  return in_context("open a copy queue", [&] {
+    CUresult result = open_stream();
+    markers_.reserve(markers);
+    while (result == CUDA_SUCCESS && markers_.size() < markers) {
+      CUevent event = nullptr;
+      result = api_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+      if (result == CUDA_SUCCESS) markers_.push_back({.event = event});
+    }
+    return result;
+  });
+}
+
+// Of the highest priority there is, so that a kernel that makes small copies begins between two blocks of the user's,
+// and not behind the last one. It makes no difference to copy engines.
+CUresult CudaCopyQueue::open_stream() {
+  int least = 0;
+  int greatest = 0;
+  const bool has_priorities = api_.cuStreamCreateWithPriority != nullptr && api_.cuCtxGetStreamPriorityRange != nullptr;
+  if (has_priorities && api_.cuCtxGetStreamPriorityRange(&least, &greatest) == CUDA_SUCCESS && greatest < least) {
+    return api_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, greatest);
+  }
+  return api_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
+}
+
+CUresult CudaCopyQueue::queue(const Copy& copy, Direction direction) {
+  if (copy.size == 0) return CUDA_SUCCESS;
+  ends_with_signal_ = false;
+  const CUdeviceptr on_device = address_of(copy.device_address);
+  return direction == Direction::to_device ? api_.cuMemcpyHtoDAsync(on_device, copy.host, copy.size, stream_)
+                                           : api_.cuMemcpyDtoHAsync(copy.host, on_device, copy.size, stream_);
+}
+
+Status CudaCopyQueue::copy_to_device(void* device_address, const void* host, std::size_t size) {
+  if (size == 0) return success();
+  const Copy copy{device_address, const_cast<void*>(host), size};
+  return in_context("copy to the GPU", [&] { return queue(copy, Direction::to_device); });
+}
+
+Status CudaCopyQueue::copy_to_host(void* host, const void* device_address, std::size_t size) {
+  if (size == 0) return success();
+  const Copy copy{const_cast<void*>(device_address), host, size};
+  return in_context("copy from the GPU", [&] { return queue(copy, Direction::to_host); });
+}
+
+Status CudaCopyQueue::copy_many(std::span<const Copy> copies, Direction direction) {
+  return in_context("make small copies to or from the GPU", [&] {
+    CUresult result = CUDA_SUCCESS;
+    while (result == CUDA_SUCCESS && !copies.empty()) {
+      const auto some = copies.first(std::min(copies.size(), ScatterList::kPiecesMax));
+      copies = copies.subspan(some.size());
+      if (scatter(some, direction)) continue;
+      for (std::size_t i = 0; result == CUDA_SUCCESS && i < some.size(); ++i) result = queue(some[i], direction);
+    }
+    return result;
+  });
+}
+
+bool CudaCopyQueue::scatter(std::span<const Copy> copies, Direction direction) {
+  const std::uint32_t number = std::max(sent_ + 1, 1u);
+  if (!device_.scatter().launch(stream_, copies, direction, signal_, number)) return false;
+  ends_with_signal_ = signal_ != nullptr;
+  if (ends_with_signal_) sent_ = number;
+  return true;
+}
+
+Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
+  return in_context(direction == Direction::to_device ? "copy to the GPU" : "copy from the GPU", [&] {
+    const CUresult result = queue(copy, direction);
+    return result == CUDA_SUCCESS ? drain() : result;
+  });
+}
+
+// Without an event there is one call less to the driver, and the GPU has less to do.
+CUresult CudaCopyQueue::drain() {
+  CUresult result = api_.cuStreamQuery(stream_);
+  for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && i < kLooksForOneCopy; ++i) {
+    relax();
+    result = api_.cuStreamQuery(stream_);
+  }
+  return result == CUDA_ERROR_NOT_READY ? api_.cuStreamSynchronize(stream_) : result;
+}
+
+Status CudaCopyQueue::record(unsigned marker) {
+  Marker& mark = marker_at(marker);
+  mark.number = ends_with_signal_ ? sent_ : 0;
+  if (mark.number != 0) return success();
+  return in_context("mark the GPU's progress", [&] { return api_.cuEventRecord(mark.event, stream_); });
+}
+
+// The driver is asked now and then, for a kernel that died signals nothing.
+Result<bool> CudaCopyQueue::signalled(std::uint32_t number) {
+  if (signal_->has_come(number)) return true;
+  if (++looks_ % kLooksToAnError != 0) return false;
+  const Status status = in_context("ask for the GPU's progress", [&] {
+    const CUresult result = api_.cuStreamQuery(stream_);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+  });
+  if (!status.ok()) return status;
+  return signal_->has_come(number);
+}
+
+Result<bool> CudaCopyQueue::reached(unsigned marker) {
+  const Marker& mark = marker_at(marker);
+  if (mark.number != 0) return signalled(mark.number);
+  bool done = true;
+  const Status status = in_context("ask for the GPU's progress", [&] {
+    const CUresult result = api_.cuEventQuery(mark.event);
+    done = result != CUDA_ERROR_NOT_READY;
+    return done ? result : CUDA_SUCCESS;
+  });
+  if (!status.ok()) return status;
+  return done;
+}
+
+// Who has to sleep after all does it on the marker's event, put behind all that the stream has by now.
+Status CudaCopyQueue::wait_for_signal(const Marker& mark, bool spin) {
+  for (unsigned i = 0; i < (spin ? kLooksForOneCopy : kLooksForSignal); ++i) {
+    if (signal_->has_come(mark.number)) return success();
+    relax();
+  }
+  return in_context("wait for the GPU", [&] {
+    const CUresult result = api_.cuEventRecord(mark.event, stream_);
+    return result == CUDA_SUCCESS ? api_.cuEventSynchronize(mark.event) : result;
+  });
+}
+
+Status CudaCopyQueue::wait(unsigned marker, bool spin) {
+  const Marker& mark = marker_at(marker);
+  if (mark.number != 0) return wait_for_signal(mark, spin);
+  return in_context("wait for the GPU", [&] {
+    // Also a patient wait looks a few times first: being woken takes longer than a chunk's last copy.
+    CUresult result = api_.cuEventQuery(mark.event);
+    for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && (spin || i < kLooksBeforeSleep); ++i) {
+      relax();
+      result = api_.cuEventQuery(mark.event);
+    }
+    return result == CUDA_ERROR_NOT_READY ? api_.cuEventSynchronize(mark.event) : result;
+  });
+}
+
+CudaCopyQueue::Marker& CudaCopyQueue::marker_at(unsigned marker) {
+  PENSTOCK_INVARIANT(marker < markers_.size());
+  return markers_[marker];
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A stream of ours in one context. CudaDevice opens them. A marker is an event; behind a launch of many small copies it
+// is the number that the kernel signals, and then nobody asks the driver. Every call enters the context, which costs
+// about as much as a call itself: whoever has several things to do says so in one (copy_many, copy_and_wait).
+#pragma once
+
+#include <vector>
+
+#include "device/cuda/cuda_device.h"
+
+namespace penstock::core {
+
+class CudaCopyQueue final : public CopyQueue {
+ public:
+  explicit CudaCopyQueue(CudaDevice& device) : device_(device), api_(device.api()) {}
+  ~CudaCopyQueue() override;
+
+  Status open(unsigned markers);
+  Status copy_to_device(void* device_address, const void* host, std::size_t size) override;
+  Status copy_to_host(void* host, const void* device_address, std::size_t size) override;
+  // By one kernel where the copies are small and it can be had.
+  Status copy_many(std::span<const Copy> copies, Direction direction) override;
+  Status copy_and_wait(const Copy& copy, Direction direction) override;
+  Status record(unsigned marker) override;
+  Result<bool> reached(unsigned marker) override;
+  Status wait(unsigned marker, bool spin) override;
+
+ private:
+  template <typename Call>
+  Status in_context(const char* step, Call call) const {
+    const ContextScope scope(api_, device_.context());
+    return cuda_status(scope.entered() ? call() : scope.result(), step);
+  }
+  cuda::CUresult open_stream();
+  cuda::CUresult queue(const Copy& copy, Direction direction);
+  cuda::CUresult drain();
+  bool scatter(std::span<const Copy> copies, Direction direction);
+  Result<bool> signalled(std::uint32_t number);
+
+  struct Marker {
+    cuda::CUevent event = nullptr;
+    std::uint32_t number = 0;  // Of the signal; 0: the event.
+  };
+  Marker& marker_at(unsigned marker);
+  Status wait_for_signal(const Marker& mark, bool spin);
+
+  CudaDevice& device_;
+  const cuda::CudaApi& api_;
+  cuda::CUstream stream_ = nullptr;
+  std::vector<Marker> markers_;
+  CudaSignals::Signal* signal_ = nullptr;  // From the first launch on, where there is one left.
+  std::uint32_t sent_ = 0;                 // The number of the last launch with a signal.
+  bool ends_with_signal_ = false;          // Nothing was queued behind it.
+  unsigned looks_ = 0;                     // That found no signal.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "base/invariant.h"
+#include "base/log.h"
+#include "device/cuda/cuda_allocation.h"
+#include "device/cuda/cuda_copy_queue.h"
+
+namespace penstock::core {
+namespace {
+
+using namespace cuda;
+
+CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+// What the driver does not tell stays empty: none of it is needed to move bytes.
+DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal) {
+  DeviceFacts facts;
+  facts.ordinal = static_cast<int>(ordinal);
+  CUdevice device = 0;
+  if (api.cuDeviceGet(&device, facts.ordinal) != CUDA_SUCCESS) return facts;
+  if (api.cuDeviceGetName(facts.name, sizeof facts.name, device) != CUDA_SUCCESS) facts.name[0] = '\0';
+  api.cuDeviceGetUuid(facts.uuid, device);
+  std::size_t bytes = 0;
+  if (api.cuDeviceTotalMem(&bytes, device) == CUDA_SUCCESS) facts.memory_bytes = bytes;
+  // As in /sys: lower case, four digits of domain. The driver's own form has varied in both.
+  char address[32] = "";
+  unsigned domain = 0, bus = 0, slot = 0, function = 0;
+  if (api.cuDeviceGetPCIBusId(address, sizeof address, device) == CUDA_SUCCESS &&
+      std::sscanf(address, "%x:%x:%x.%x", &domain, &bus, &slot, &function) == 4) {
+    std::snprintf(facts.pci_address, sizeof facts.pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, slot & 0xffu,
+                  function & 0xfu);
+  }
+  return facts;
+}
+
+}  // namespace
+
+CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
+    : set_(set), context_(context), primary_(primary), facts_(gather_facts(set.api(), ordinal)),
+      scatter_(set.api(), facts_.ordinal) {}
+
+const CudaApi& CudaDevice::api() const { return set_.api(); }
+
+Result<std::unique_ptr<CopyQueue>> CudaDevice::open_copy_queue(unsigned markers) {
+  auto queue = std::make_unique<CudaCopyQueue>(*this);
+  const Status status = queue->open(markers);
+  if (!status.ok()) return status;
+  return std::unique_ptr<CopyQueue>(std::move(queue));
+}
+
+Status CudaDevice::register_host(void* memory, std::size_t size) {
+  constexpr const char* kStep = "page-lock host memory for the GPU";
+  const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
+  if (!home.ok()) return home.status();
+  const ContextScope scope(api(), home.value()->context());
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  return cuda_status(api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE), kStep);
+}
+
+bool CudaDevice::unregister_host(void* memory) {
+  if (is_any_cuda_stream_busy(api())) return false;
+  const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
+  if (!home.ok()) return true;
+  const ContextScope scope(api(), home.value()->context());
+  if (scope.entered()) api().cuMemHostUnregister(memory);
+  return true;
+}
+
+// In this context alone: registered for all of them, it would cost once for each.
+Status CudaDevice::register_pages(const std::byte* memory, std::size_t size, bool writable) {
+  constexpr const char* kStep = "register a file's pages with the GPU";
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  const unsigned flags = CU_MEMHOSTREGISTER_DEVICEMAP | (writable ? 0 : CU_MEMHOSTREGISTER_READ_ONLY);
+  return cuda_status(api().cuMemHostRegister(const_cast<std::byte*>(memory), size, flags), kStep);
+}
+
+bool CudaDevice::unregister_pages(const std::byte* memory) {
+  if (is_any_cuda_stream_busy(api())) return false;
+  const ContextScope scope(api(), context_);
+  if (scope.entered()) api().cuMemHostUnregister(const_cast<std::byte*>(memory));
+  return true;
+}
+
+bool CudaDevice::can_register_pages() const {
+  CUdevice device = 0;
+  int supported = 0;
+  return api().cuDeviceGetAttribute != nullptr && api().cuDeviceGet(&device, facts_.ordinal) == CUDA_SUCCESS &&
+         api().cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device) ==
+             CUDA_SUCCESS &&
+         supported != 0;
+}
+
+// A cudaMemcpy of up to 64 KiB from pageable memory returns before its bytes have landed.
+void CudaDevice::finish_blocking_copies(const void* memory) {
+  const ContextScope scope(api(), context_);
+  const unsigned on = 1;
+  if (!scope.entered() || api().cuPointerSetAttribute == nullptr) return;
+  api().cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address_of(memory));
+}
+
+Status CudaDevice::run_inside(const std::function<void()>& work) {
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), "enter the GPU's context");
+  work();
+  return success();
+}
+
+Result<void*> CudaDevice::allocate(std::size_t size) {
+  constexpr const char* kStep = "allocate GPU memory";
+  if (NvidiaExport* const own = exporter()) {
+    const Result<NvidiaExport::Piece> piece = own->allocate(size);
+    if (piece.ok()) return piece->device_address;
+    log(LogLevel::warn, core::describe(piece.status()));
+  }
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  CUdeviceptr memory = 0;
+  const Status status = cuda_status(api().cuMemAlloc(&memory, size), kStep);
+  if (!status.ok()) return status;
+  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(memory));
+}
+
+NvidiaExport* CudaDevice::exporter() const { return set_.exporter(*this); }
+
+void CudaDevice::release(void* memory) {
+  if (NvidiaExport* const own = exporter()) {
+    const NvidiaExport::Piece piece = own->find(memory);
+    if (piece.device_address != nullptr) return own->release(piece);
+  }
+  const ContextScope scope(api(), context_);
+  if (scope.entered()) api().cuMemFree(address_of(memory));
+}
+
+Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not, const char* library, bool exports) {
+  constexpr const char* kStep = "open the CUDA driver";
+  std::unique_ptr<CudaDeviceSet> set(new CudaDeviceSet);
+  if (!set->api_.load(library, why_not)) return failure(Code::no_device, kStep);
+  int count = 0;
+  CUresult result = set->api_.cuInit(0);
+  if (result == CUDA_SUCCESS) result = set->api_.cuDeviceGetCount(&count);
+  if (result == CUDA_SUCCESS && count <= 0) result = CUDA_ERROR_NO_DEVICE;
+  if (result != CUDA_SUCCESS) {
+    *why_not = "the CUDA driver (" + std::string(library) + ") does not start: " + set->api_.describe(result) +
+               "; see what nvidia-smi says, and check CUDA_VISIBLE_DEVICES";
+    return failure(Code::no_device, kStep);
+  }
+  set->count_ = static_cast<unsigned>(count);
+  set->exports_ = exports;
+  why_not->clear();
+  return set;
+}
+
+CudaDeviceSet::~CudaDeviceSet() {
+  for (const auto& slot : devices_) delete slot.load();
+}
+
+Result<Device*> CudaDeviceSet::device(unsigned ordinal) {
+  const Result<CudaDevice*> found = primary(ordinal);
+  if (!found.ok()) return found.status();
+  return static_cast<Device*>(found.value());
+}
+
+PointerFacts CudaDeviceSet::describe(const void* pointer) {
+  const CudaAllocation found = find_allocation(api_, pointer);
+  if (found.managed != 0) {
+    return {MemoryKind::managed, device_of(found.context, found.ordinal), found.base, found.size};
+  }
+  if (found.type == CU_MEMORYTYPE_DEVICE) {
+    PointerFacts facts{MemoryKind::device, device_of(found.context, found.ordinal), found.base, found.size};
+    if (exports_) find_mapped(pointer, found.ordinal, facts);
+    return facts;
+  }
+  if (found.type == CU_MEMORYTYPE_HOST) return {MemoryKind::registered_host, nullptr, found.base, found.size};
+  return {};  // Also address space that is reserved and has no memory behind it.
+}
+
+NvidiaExport* CudaDeviceSet::exporter(const CudaDevice& device) {
+  const auto ordinal = static_cast<unsigned>(device.facts().ordinal);
+  if (!exports_ || !device.is_primary() || ordinal >= kExportersMax) return nullptr;
+  Exporter& exporter = exporters_[ordinal];
+  std::call_once(exporter.tried, [&] {
+    std::array<std::uint8_t, 16> uuid;
+    std::copy(std::begin(device.facts().uuid), std::end(device.facts().uuid), uuid.begin());
+    Result<std::unique_ptr<NvidiaExport>> opened =
+        NvidiaExport::open({.api = api_, .context = device.context(), .ordinal = device.facts().ordinal, .uuid = uuid});
+    if (opened.ok()) {
+      exporter.value = std::move(*opened);
+      exporter.ready.store(exporter.value.get(), std::memory_order_release);
+    } else {
+      log(LogLevel::warn, core::describe(opened.status()));
+    }
+  });
+  return exporter.ready.load(std::memory_order_acquire);
+}
+
+void CudaDeviceSet::find_mapped(const void* pointer, int ordinal, PointerFacts& facts) const {
+  if (ordinal < 0 || static_cast<unsigned>(ordinal) >= kExportersMax) return;
+  const NvidiaExport* const exporter = exporters_[static_cast<unsigned>(ordinal)].ready.load(std::memory_order_acquire);
+  const NvidiaExport::Piece piece = exporter != nullptr ? exporter->find(pointer) : NvidiaExport::Piece{};
+  if (piece.device_address == nullptr) return;
+  facts.base = reinterpret_cast<std::uintptr_t>(piece.device_address);
+  facts.size = piece.size;
+  facts.mapped = reinterpret_cast<std::uintptr_t>(piece.mapped);
+}
+
+// Mapped and stream-ordered memory has no context: any of its GPU reaches it. Managed memory may have no GPU either:
+// any GPU reaches it.
+CudaDevice* CudaDeviceSet::device_of(CUcontext handle, int ordinal) {
+  CudaDevice::Context context{handle, 0};
+  const bool has_context = handle != nullptr && api_.identify(handle, &context.id);
+  if (has_context) {
+    if (CudaDevice* known = find(context)) return known;
+  }
+  const unsigned home_ordinal = ordinal < 0 ? 0 : static_cast<unsigned>(ordinal);
+  const Result<CudaDevice*> result = primary(home_ordinal);
+  CudaDevice* const home = result.ok() ? result.value() : nullptr;
+  if (!has_context || (home != nullptr && home->context() == context)) return home;
+
+  const std::lock_guard lock(adding_);
+  if (CudaDevice* known = find(context)) return known;
+  CudaDevice* const added = add_locked(home_ordinal, context, false);
+  return added != nullptr ? added : home;
+}
+
+Result<CudaDevice*> CudaDeviceSet::primary(unsigned ordinal) {
+  constexpr const char* kStep = "use the GPU's primary context";
+  if (ordinal >= count_) return failure(Code::no_device, "find the GPU");
+  if (CudaDevice* known = find_primary(ordinal)) return known;
+
+  const std::lock_guard lock(adding_);
+  if (CudaDevice* known = find_primary(ordinal)) return known;
+  const OutsideCapture outside(api_);
+  CUdevice device = 0;
+  CudaDevice::Context context;
+  CUresult result = api_.cuDeviceGet(&device, static_cast<int>(ordinal));
+  if (result == CUDA_SUCCESS) result = api_.cuDevicePrimaryCtxRetain(&context.handle, device);
+  if (result != CUDA_SUCCESS) return cuda_status(result, kStep);
+  if (!api_.identify(context.handle, &context.id)) return failure(Code::device_lost, kStep);
+  CudaDevice* const added = add_locked(ordinal, context, true);
+  if (added == nullptr) return failure(Code::limit, kStep);
+  return added;
+}
+
+CudaDevice* CudaDeviceSet::find(const CudaDevice::Context& context) const {
+  for (const auto& slot : devices_) {
+    CudaDevice* const device = slot.load(std::memory_order_acquire);
+    if (device == nullptr || device->context() == context) return device;
+  }
+  return nullptr;
+}
+
+// A primary context that the user has reset is dead, and the next one gets a slot of its own.
+CudaDevice* CudaDeviceSet::find_primary(unsigned ordinal) const {
+  for (const auto& slot : devices_) {
+    CudaDevice* const device = slot.load(std::memory_order_acquire);
+    if (device == nullptr) return nullptr;
+    const bool wanted = device->is_primary() && device->facts().ordinal == static_cast<int>(ordinal);
+    if (wanted && device->alive()) return device;
+  }
+  return nullptr;
+}
+
+CudaDevice* CudaDeviceSet::add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary) {
+  if (used_ == (primary ? kDevicesMax : kDevicesMax - kPrimarySlots)) return nullptr;
+  auto* const device = new CudaDevice(*this, ordinal, context, primary);
+  devices_[used_++].store(device, std::memory_order_release);
+  return device;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// NVIDIA GPUs through the CUDA driver, which is loaded at run time (cuda_api.h). The session opens the set once; paths
+// see only device.h. It prints nothing and makes no call at load or unload time.
+//
+// A CudaDevice is one context of one GPU: the primary context, or one that the user made and that owns the memory at
+// hand. Primary contexts are retained on first use and never released, for at exit it is too late to. Every call
+// first checks that its context still lives, since the driver crashes on streams and events of one that is gone;
+// then it is device_lost. What cannot be noticed: a context destroyed during a call; and before CUDA 12.0 one that was
+// destroyed and replaced by another at the same address.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "device/cuda/cuda_scatter.h"
+#include "device/cuda/cuda_scope.h"
+#include "device/cuda/cuda_streams.h"
+#include "device/cuda/nvidia_export.h"
+#include "device/device.h"
+
+namespace penstock::core {
+
+class CudaDeviceSet;
+
+class CudaDevice final : public Device {
+ public:
+  using Context = CudaContext;
+
+  CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary);
+
+  const DeviceFacts& facts() const override { return facts_; }
+  // Destroying the queue waits for its copies and releases its stream; the context may be gone by then.
+  Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
+  // In the primary context whichever this is, so that it outlives the user's.
+  Status register_host(void* memory, std::size_t size) override;
+  bool unregister_host(void* memory) override;
+  Status register_pages(const std::byte* memory, std::size_t size, bool writable) override;
+  bool unregister_pages(const std::byte* memory) override;
+  bool can_register_pages() const override;
+  void finish_blocking_copies(const void* memory) override;
+  Status run_inside(const std::function<void()>& work) override;
+  Result<void*> allocate(std::size_t size) override;
+  void release(void* memory) override;
+  bool allocates_mapped() const override { return exporter() != nullptr; }
+
+  const cuda::CudaApi& api() const;
+  const Context& context() const { return context_; }
+  bool is_primary() const { return primary_; }
+  // Of the copy queues.
+  CudaScatter& scatter() { return scatter_; }
+  bool alive() const { return core::is_alive(api(), context_); }
+
+ private:
+  NvidiaExport* exporter() const;
+
+  CudaDeviceSet& set_;
+  const Context context_;
+  const bool primary_;
+  DeviceFacts facts_;
+  CudaScatter scatter_;
+};
+
+class CudaDeviceSet final : public DeviceSet {
+ public:
+  // Fails with no_device and a sentence in `why_not` where there is no driver, no GPU, or the driver does not start.
+  // `exports`: memory of our own allocation is offered to storage's DMA engines, where the driver lets us.
+  static Result<std::unique_ptr<CudaDeviceSet>> open(std::string* why_not, const char* library = "libcuda.so.1",
+                                                     bool exports = false);
+  ~CudaDeviceSet() override;
+
+  const char* name() const override { return "cuda"; }
+  unsigned count() const override { return count_; }
+  Result<Device*> device(unsigned ordinal) override;
+  // Takes no lock and no memory, except at the first sight of a context. Memory of a user's context comes with the
+  // device bound to it; with the primary one where kDevicesMax contexts have been seen. `device` stays null for
+  // device memory only where its GPU's primary context cannot be had.
+  PointerFacts describe(const void* pointer) override;
+  Result<StreamHome*> stream_home(void* stream) override { return find_cuda_stream_home(api_, stream); }
+
+  const cuda::CudaApi& api() const { return api_; }
+  Result<CudaDevice*> primary(unsigned ordinal);
+  // Of a primary context; null where nothing is exported, or the driver refused, which is logged once.
+  NvidiaExport* exporter(const CudaDevice& device);
+
+ private:
+  static constexpr std::size_t kDevicesMax = 128;
+  static constexpr std::size_t kExportersMax = 64;
+  static constexpr std::size_t kPrimarySlots = 32;  // Of these, kept free of users' contexts.
+
+  CudaDeviceSet() = default;
+  CudaDevice* device_of(cuda::CUcontext handle, int ordinal);
+  CudaDevice* find(const CudaDevice::Context& context) const;
+  CudaDevice* find_primary(unsigned ordinal) const;
+  void find_mapped(const void* pointer, int ordinal, PointerFacts& facts) const;
+  CudaDevice* add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary);
+
+  cuda::CudaApi api_ = {};
+  unsigned count_ = 0;
+  std::mutex adding_;
+  std::size_t used_ = 0;  // Slots of devices_; guarded by adding_.
+  // Filled in order and never emptied, so it is read without a lock: the first null is the end.
+  std::array<std::atomic<CudaDevice*>, kDevicesMax> devices_ = {};
+  struct Exporter {
+    std::once_flag tried;
+    std::unique_ptr<NvidiaExport> value;
+    std::atomic<NvidiaExport*> ready{nullptr};
+  };
+  bool exports_ = false;
+  std::array<Exporter, kExportersMax> exporters_;  // By ordinal.
+};
+
+}  // namespace penstock::core

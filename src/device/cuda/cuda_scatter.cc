@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/cuda/cuda_scatter.h"
+
+#include <algorithm>
+
+#include "device/cuda/cuda_allocation.h"
+#include "device/cuda/cuda_streams.h"
+#include "device/cuda/scatter_kernel.h"
+
+namespace penstock::core {
+
+using namespace cuda;
+
+bool CudaScatter::Range::holds(const void* memory, std::size_t size) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return address >= begin && address <= end && size <= end - address;
+}
+
+// Of a stale or foreign address a copy would report an error; a kernel would take the user's context with it. So the
+// driver is asked, once for all that lies in one allocation. Managed memory is left to copies: with a kernel about,
+// some GPUs keep the CPU away from it.
+CudaScatter::Range CudaScatter::find(const void* memory, bool on_device) const {
+  const CudaAllocation found = find_allocation(api_, memory);
+  const bool is_ours = found.type == CU_MEMORYTYPE_DEVICE && found.ordinal == ordinal_;
+  const bool fits = on_device ? is_ours : found.type == CU_MEMORYTYPE_HOST;
+  if (!fits || found.managed != 0) return {};
+  return {found.base, found.base + found.size};
+}
+
+CUfunction CudaScatter::load() const {
+  const bool complete = api_.cuModuleLoadData != nullptr && api_.cuModuleGetFunction != nullptr &&
+                        api_.cuLaunchKernel != nullptr && api_.cuDeviceGetAttribute != nullptr;
+  CUdevice device = 0;
+  if (!complete || api_.cuDeviceGet(&device, ordinal_) != CUDA_SUCCESS) return nullptr;
+  int same_address = 0;
+  const CUresult asked =
+      api_.cuDeviceGetAttribute(&same_address, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, device);
+  if (asked != CUDA_SUCCESS || same_address == 0) return nullptr;
+  CUmodule module = nullptr;
+  CUfunction found = nullptr;
+  if (api_.cuModuleLoadData(&module, kScatterKernel) != CUDA_SUCCESS) return nullptr;
+  return api_.cuModuleGetFunction(&found, module, kScatterKernelName) == CUDA_SUCCESS ? found : nullptr;
+}
+
+// Loading waits for every stream that is held, so it is done only where we hold none; and not by two threads at once.
+CUfunction CudaScatter::function(CUstream stream) {
+  if (tried_.load(std::memory_order_acquire)) return function_.load(std::memory_order_relaxed);
+  const std::unique_lock lock(loading_, std::try_to_lock);
+  if (!lock.owns_lock() || tried_.load(std::memory_order_relaxed)) return nullptr;
+  const CUfunction found = load();
+  if (found != nullptr) (void)signals_.open(stream);
+  function_.store(found, std::memory_order_relaxed);
+  tried_.store(true, std::memory_order_release);
+  return function_.load(std::memory_order_relaxed);
+}
+
+bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Direction direction,
+                         CudaSignals::Signal*& signal, std::uint32_t number) {
+  if (copies.size() < kPiecesMin || copies.size() > ScatterList::kPiecesMax) return false;
+  std::size_t size_max = 1;
+  for (const Copy& copy : copies) size_max = std::max(size_max, copy.size);
+  // Held streams keep every kernel waiting, once they are a few; copies get past them.
+  if (size_max > kPieceBytesMax || is_any_cuda_stream_busy(api_)) return false;
+  const CUfunction kernel = function(stream);
+  if (kernel == nullptr) return false;
+
+  ScatterList list = {};
+  Range device;
+  Range host;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    const Copy& copy = copies[i];
+    if (!device.holds(copy.device_address, copy.size)) device = find(copy.device_address, true);
+    if (!device.holds(copy.device_address, copy.size)) return false;
+    if (!copy.locked && !host.holds(copy.host, copy.size)) host = find(copy.host, false);
+    if (!copy.locked && !host.holds(copy.host, copy.size)) return false;
+    const std::uint64_t there = reinterpret_cast<std::uintptr_t>(copy.device_address);
+    const std::uint64_t here = reinterpret_cast<std::uintptr_t>(copy.host);
+    list.pieces[i] =
+        direction == Direction::to_device ? ScatterPiece{there, here, copy.size} : ScatterPiece{here, there, copy.size};
+  }
+  const auto blocks = static_cast<unsigned>((size_max + kScatterBytesOfBlock - 1) / kScatterBytesOfBlock);
+  if (signal == nullptr) signal = signals_.take();
+  ScatterEnd end;
+  if (signal != nullptr) end = {signal->word(), signal->counter(), number};
+  void* parameters[] = {&list, &end};
+  return api_.cuLaunchKernel(kernel, static_cast<unsigned>(copies.size()), blocks, 1, kScatterThreads, 1, 1, 0, stream,
+                             parameters, nullptr) == CUDA_SUCCESS;
+}
+
+}  // namespace penstock::core

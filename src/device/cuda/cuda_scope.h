@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What every call to the driver stands in: the right context, no part in a user's capture, and the driver's results
+// said as a Status.
+#pragma once
+
+#include "base/status.h"
+#include "device/cuda/cuda_api.h"
+
+namespace penstock::core {
+
+struct CudaContext {
+  cuda::CUcontext handle = nullptr;
+  unsigned long long id = 0;  // Unique in the process; handles are reused.
+  bool operator==(const CudaContext&) const = default;
+};
+
+inline bool is_alive(const cuda::CudaApi& api, const CudaContext& context) {
+  unsigned long long id = 0;
+  return api.identify(context.handle, &id) && id == context.id;
+}
+
+inline Status cuda_status(cuda::CUresult result, const char* step) {
+  switch (result) {
+    case cuda::CUDA_SUCCESS: return success();
+    case cuda::CUDA_ERROR_DEINITIALIZED:
+    case cuda::CUDA_ERROR_INVALID_CONTEXT:
+    case cuda::CUDA_ERROR_CONTEXT_IS_DESTROYED: return failure(Code::device_lost, step);
+    default: return cuda_failure(result, step);
+  }
+}
+
+// While a thread of the user's captures a graph, the driver refuses allocations, queries and waits in the whole
+// process, and the attempt itself spoils the capture (seen on CUDA 13.0). Ours have no part in any capture.
+class OutsideCapture {
+ public:
+  explicit OutsideCapture(const cuda::CudaApi& api) : exchange_(api.cuThreadExchangeStreamCaptureMode) { swap(); }
+  ~OutsideCapture() { swap(); }
+  OutsideCapture(const OutsideCapture&) = delete;
+  OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+ private:
+  // A failing exchange leaves mode_ as it was, so that the second one changes nothing either.
+  void swap() {
+    if (exchange_ != nullptr) exchange_(&mode_);
+  }
+  cuda::CUresult (*exchange_)(int*);
+  int mode_ = cuda::CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+// Makes a context the current one while it lives, and the caller's again at the end. About 70 ns on an H200 machine.
+class ContextScope {
+ public:
+  ContextScope(const cuda::CudaApi& api, const CudaContext& context) : api_(api), outside_(api_) {
+    if (!is_alive(api_, context)) return;
+    cuda::CUcontext current = nullptr;
+    result_ = api_.cuCtxGetCurrent(&current);
+    if (result_ != cuda::CUDA_SUCCESS || current == context.handle) return;
+    result_ = api_.cuCtxPushCurrent(context.handle);
+    pushed_ = result_ == cuda::CUDA_SUCCESS;
+  }
+  ~ContextScope() {
+    cuda::CUcontext popped = nullptr;
+    if (pushed_) api_.cuCtxPopCurrent(&popped);
+  }
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+  bool entered() const { return result_ == cuda::CUDA_SUCCESS; }
+  cuda::CUresult result() const { return result_; }
+
+ private:
+  const cuda::CudaApi& api_;
+  OutsideCapture outside_;
+  cuda::CUresult result_ = cuda::CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  bool pushed_ = false;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/cuda/cuda_signals.h"
+
+#include <sys/mman.h>
+
+namespace penstock::core {
+
+using namespace cuda;
+
+bool CudaSignals::open(CUstream stream) {
+  void* const page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  // A forked child must not share what the GPU writes to.
+  ::madvise(page, kPage, MADV_DONTFORK);
+  if (api_.cuMemHostRegister(page, kPage, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
+    ::munmap(page, kPage);
+    return false;
+  }
+  // The page stays registered in any case, and so mapped: see above. It holds nothing but zeros yet.
+  CUdeviceptr counters = 0;
+  if (api_.cuMemAlloc(&counters, kPage) != CUDA_SUCCESS) return false;
+  if (api_.cuMemcpyHtoDAsync(counters, page, kPage, stream) != CUDA_SUCCESS) return false;
+  if (api_.cuStreamSynchronize(stream) != CUDA_SUCCESS) return false;
+  auto* const words = static_cast<std::byte*>(page);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    signals_[i].word_ = reinterpret_cast<std::uint32_t*>(words + i * kLine);
+    signals_[i].counter_ = counters + i * kLine;
+  }
+  open_.store(true, std::memory_order_release);
+  return true;
+}
+
+// The counter is zero: every launch leaves it so, and who gave the signal back had waited for his.
+CudaSignals::Signal* CudaSignals::take() {
+  if (!open_.load(std::memory_order_acquire)) return nullptr;
+  for (Signal& signal : signals_) {
+    if (signal.taken_.load(std::memory_order_relaxed)) continue;
+    if (signal.taken_.exchange(true, std::memory_order_acquire)) continue;
+    std::atomic_ref(*signal.word_).store(0, std::memory_order_relaxed);
+    return &signal;
+  }
+  return nullptr;
+}
+
+}  // namespace penstock::core

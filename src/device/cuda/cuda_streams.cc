@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/cuda/cuda_streams.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/process.h"
+#include "device/cuda/copy_kernel.h"
+
+namespace penstock::core {
+namespace {
+
+using namespace cuda;
+
+constexpr unsigned kThreads = 256;                  // Of a block.
+constexpr unsigned kBlocksMax = 64;                 // Enough for the link; the rest of the GPU is the user's.
+constexpr std::uint64_t kBytesOfBlock = 16u << 10;  // Four sixteens a thread.
+
+CUstream as_stream(void* handle) { return static_cast<CUstream>(handle); }
+
+// The default stream, and the driver's names for both kinds of it.
+bool is_default(void* stream) { return reinterpret_cast<std::uintptr_t>(stream) <= 2; }
+
+// All homes of the process. A forked child starts with none: its parent's contexts are not its own.
+class Homes {
+ public:
+  static Homes& of_process() {
+    static std::atomic<Homes*> current{nullptr};
+    Homes* homes = current.load(std::memory_order_acquire);
+    if (homes != nullptr && homes->forks_ == fork_count()) return *homes;
+    auto* const fresh = new Homes;
+    if (current.compare_exchange_strong(homes, fresh)) return *fresh;
+    delete fresh;
+    return *homes;
+  }
+
+  // Nearly every process has none, and is not to pay for the question.
+  static bool is_any_made() { return any_made_.load(std::memory_order_acquire); }
+
+  // Its context is the current one.
+  Result<StreamHome*> find_or_add(const CudaApi& api, const CudaContext& context) {
+    if (CudaStreamHome* home = find(api, context)) return usable(*home);
+    // Making one loads a module, which may wait for the device: other contexts' homes are found meanwhile.
+    const std::lock_guard making(making_);
+    if (CudaStreamHome* home = find(api, context)) return usable(*home);
+    any_made_.store(true, std::memory_order_release);
+    auto made = std::make_unique<CudaStreamHome>(api, context);
+    const std::lock_guard lock(mutex_);
+    // Homes of contexts that are gone, unless a request got lost there: its memory must stay.
+    std::erase_if(homes_, [&](const auto& home) { return home->is_of(api) && home->is_gone() && home->is_idle(); });
+    homes_.push_back(std::move(made));
+    return usable(*homes_.back());
+  }
+
+  bool is_any_busy(const CudaApi& api) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(homes_.begin(), homes_.end(), [&](const auto& home) {
+      return home->is_of(api) && home->status().ok() && !home->is_gone() && !home->memory().is_quiet(1);
+    });
+  }
+
+ private:
+  CudaStreamHome* find(const CudaApi& api, const CudaContext& context) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& home : homes_) {
+      if (home->is_of(api) && home->context() == context && !home->is_gone()) return home.get();
+    }
+    return nullptr;
+  }
+
+  static Result<StreamHome*> usable(CudaStreamHome& home) {
+    if (!home.status().ok()) return home.status();
+    return static_cast<StreamHome*>(&home);
+  }
+
+  static inline std::atomic<bool> any_made_{false};
+  const std::uint32_t forks_ = fork_count();
+  std::mutex making_;  // Taken before mutex_.
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<CudaStreamHome>> homes_;
+};
+
+}  // namespace
+
+CudaStreamHome::CudaStreamHome(const CudaApi& api, const CudaContext& context)
+    : api_(api), context_(context), status_(open()) {}
+
+Status CudaStreamHome::open() {
+  constexpr const char* kStep = "load the copy kernel for the stream's context";
+  CUmodule module = nullptr;
+  CUdevice device = 0;
+  if (const Status status = cuda_status(api_.cuCtxGetDevice(&device), kStep); !status.ok()) return status;
+  int count = 0;
+  (void)api_.cuDeviceGetCount(&count);
+  for (CUdevice each = -1; ordinal_ < count; ++ordinal_) {
+    if (api_.cuDeviceGet(&each, ordinal_) == CUDA_SUCCESS && each == device) break;
+  }
+  if (api_.cuModuleLoadData(&module, kCopyKernel) != CUDA_SUCCESS ||
+      api_.cuModuleGetFunction(&copy_, module, kCopyKernelName) != CUDA_SUCCESS) {
+    return failure(Code::unsupported, kStep);
+  }
+  const Result<StreamBlock*> block = memory().take(0, UINT64_MAX);
+  if (!block.ok()) return block.status();
+  own_block_ = *block;
+  return rehearse();
+}
+
+// Before CUDA 12.0 only what was page-locked in the context tells it from a later one.
+bool CudaStreamHome::is_gone() const {
+  if (!is_alive(api_, context_)) return true;
+  if (context_.id != 0 || own_block_ == nullptr) return false;
+  unsigned type = 0;
+  int attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void* value = &type;
+  const CUdeviceptr pinned = reinterpret_cast<std::uintptr_t>(&own_block_->word(0));
+  return api_.cuPointerGetAttributes(1, &attribute, &value, pinned) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST;
+}
+
+// So that everything is in place before a stream is held: the driver may load a kernel at its first launch only, and
+// that waits for the device. Nothing here is waited for; the block is kept.
+Status CudaStreamHome::rehearse() {
+  constexpr const char* kStep = "try the copy kernel";
+  const StreamBlock& block = *own_block_;
+  CUstream own = nullptr;
+  if (const Status status = cuda_status(api_.cuStreamCreate(&own, CU_STREAM_NON_BLOCKING), kStep); !status.ok()) {
+    return status;
+  }
+  const bool launched = launch(own, block, block.copy(0), 1) == CUDA_SUCCESS;
+  has_words_ = api_.cuStreamWaitValue32 != nullptr && api_.cuStreamWriteValue32 != nullptr &&
+               wait(own, block, block.word(0), 0).ok() && write(own, block, block.acknowledged(), 0).ok();
+  (void)api_.cuStreamDestroy(own);
+  return launched ? success() : failure(Code::unsupported, kStep);
+}
+
+bool CudaStreamHome::reaches(const PointerFacts& memory, const void* base) const {
+  if (memory.device == nullptr) return false;
+  if (memory.kind == MemoryKind::managed) return true;
+  if (memory.device->facts().ordinal != ordinal_) return false;
+  CUcontext owner = nullptr;
+  int attribute = CU_POINTER_ATTRIBUTE_CONTEXT;
+  void* value = &owner;
+  const CUresult result = api_.cuPointerGetAttributes(1, &attribute, &value, reinterpret_cast<std::uintptr_t>(base));
+  return result == CUDA_SUCCESS && (owner == nullptr || owner == context_.handle);
+}
+
+Status CudaStreamHome::call(void* stream, void (*function)(void*), void* argument) {
+  return in_context("queue a call on the stream",
+                    [&] { return api_.cuLaunchHostFunc(as_stream(stream), function, argument); });
+}
+
+CUresult CudaStreamHome::launch(void* stream, const StreamBlock& block, const StreamCopy& what,
+                                std::uint64_t size_max) const {
+  CUdeviceptr descriptor = block.device_address(&what);
+  void* parameters[] = {&descriptor};
+  const std::uint64_t blocks = std::clamp<std::uint64_t>(size_max / kBytesOfBlock, 1, kBlocksMax);
+  return api_.cuLaunchKernel(copy_, static_cast<unsigned>(blocks), 1, 1, kThreads, 1, 1, 0, as_stream(stream),
+                             parameters, nullptr);
+}
+
+Status CudaStreamHome::copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) {
+  return in_context("queue a copy on the stream", [&] { return launch(stream, block, what, size_max); });
+}
+
+Status CudaStreamHome::wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) {
+  return in_context("let the stream wait", [&] {
+    return api_.cuStreamWaitValue32(as_stream(stream), block.device_address(&word), value, CU_STREAM_WAIT_VALUE_GEQ);
+  });
+}
+
+Status CudaStreamHome::write(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) {
+  return in_context("let the stream report", [&] {
+    return api_.cuStreamWriteValue32(as_stream(stream), block.device_address(&word), value,
+                                     CU_STREAM_WRITE_VALUE_DEFAULT);
+  });
+}
+
+void CudaStreamHome::set(std::uint32_t& word, std::uint32_t value) {
+  const std::atomic_ref shared(word);
+  std::uint32_t now = shared.load(std::memory_order_relaxed);
+  while (static_cast<std::int32_t>(value - now) > 0 && !shared.compare_exchange_weak(now, value)) {
+  }
+  shared.notify_all();
+}
+
+Status CudaStreamHome::drain(void* stream) {
+  return in_context("wait for the stream", [&] { return api_.cuStreamSynchronize(as_stream(stream)); });
+}
+
+Status CudaStreamHome::pin(void* memory, std::size_t size, std::uint64_t& shift) {
+  return in_context("page-lock host memory for the stream", [&] {
+    CUdeviceptr address = 0;
+    CUresult result = api_.cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS) result = api_.cuMemHostGetDevicePointer(&address, memory, 0);
+    shift = address - reinterpret_cast<std::uintptr_t>(memory);
+    return result;
+  });
+}
+
+bool is_any_cuda_stream_busy(const CudaApi& api) {
+  return Homes::is_any_made() && Homes::of_process().is_any_busy(api);
+}
+
+Result<StreamHome*> find_cuda_stream_home(const CudaApi& api, void* stream) {
+  constexpr const char* kStep = "use the stream";
+  if (!api.has_streams()) return failure(Code::unsupported, kStep);
+  const OutsideCapture outside(api);
+  CudaContext context;
+  const CUresult found = is_default(stream) ? api.cuCtxGetCurrent(&context.handle)
+                                            : api.cuStreamGetCtx(as_stream(stream), &context.handle);
+  if (found != CUDA_SUCCESS) return cuda_failure(found, kStep);
+  if (context.handle == nullptr) return cuda_failure(CUDA_ERROR_INVALID_CONTEXT, kStep);
+  if (!api.identify(context.handle, &context.id)) return failure(Code::device_lost, kStep);
+
+  const ContextScope scope(api, context);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = api.cuStreamIsCapturing(as_stream(stream), &status);
+  // The default stream takes part in captures of the context's other streams.
+  if (asked == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return failure(Code::unsupported, kStep);
+  if (asked != CUDA_SUCCESS) return cuda_status(asked, kStep);
+  if (status != CU_STREAM_CAPTURE_STATUS_NONE) return failure(Code::unsupported, kStep);
+  return Homes::of_process().find_or_add(api, context);
+}
+
+}  // namespace penstock::core

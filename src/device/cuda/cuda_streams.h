@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Users' streams of the CUDA driver. One home a context, made at the first request on a stream of it: then a small
+// copy kernel is loaded, for the copies of held streams must not take the driver's copy engines (stream_home.h).
+#pragma once
+
+#include "device/cuda/cuda_scope.h"
+#include "device/stream_home.h"
+
+namespace penstock::core {
+
+class CudaStreamHome final : public StreamHome {
+ public:
+  // Loads what streams will need and tries it on a stream of its own. The context is the current one.
+  CudaStreamHome(const cuda::CudaApi& api, const CudaContext& context);
+
+  // Whether that worked: if not, this home is of no use.
+  const Status& status() const { return status_; }
+
+  bool has_words() const override { return has_words_; }
+  bool reaches(const PointerFacts& memory, const void* base) const override;
+  Status call(void* stream, void (*function)(void*), void* argument) override;
+  Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) override;
+  Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) override;
+  Status write(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) override;
+  void set(std::uint32_t& word, std::uint32_t value) override;
+  Status drain(void* stream) override;
+
+  const CudaContext& context() const { return context_; }
+  // Whether the context is gone, also where another one has its address now.
+  bool is_gone() const;
+  bool is_idle() { return memory().is_idle(1); }
+  bool is_of(const cuda::CudaApi& api) const { return api.cuLaunchHostFunc == api_.cuLaunchHostFunc; }
+
+ private:
+  template <typename Call>
+  Status in_context(const char* step, Call call) const {
+    const ContextScope scope(api_, context_);
+    return cuda_status(scope.entered() ? call() : scope.result(), step);
+  }
+  Status open();
+  Status pin(void* memory, std::size_t size, std::uint64_t& shift) override;
+  cuda::CUresult launch(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) const;
+  Status rehearse();
+
+  const cuda::CudaApi api_;  // A copy: the set that loaded it may be gone before the home.
+  const CudaContext context_;
+  int ordinal_ = 0;
+  cuda::CUfunction copy_ = nullptr;
+  const StreamBlock* own_block_ = nullptr;
+  bool has_words_ = false;
+  const Status status_;  // The last member: open() sets the others.
+};
+
+// Whether a stream may still be held for a request of ours, or have one before it.
+bool is_any_cuda_stream_busy(const cuda::CudaApi& api);
+
+// The home of a stream by its handle; of a default stream, that of the caller's current context. Fails with
+// `unsupported` while the stream's work is being captured, which that does not spoil, and with the driver's own
+// "invalid context" where a default stream is named without one.
+Result<StreamHome*> find_cuda_stream_home(const cuda::CudaApi& api, void* stream);
+
+}  // namespace penstock::core

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/cuda/nvidia_export.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "base/unique_fd.h"
+
+namespace penstock::core {
+
+using namespace cuda;
+using namespace nvidia;
+
+namespace {
+
+constexpr const char* kControlNode = "/dev/nvidiactl";
+constexpr const char* kUvmNode = "/dev/nvidia-uvm";
+
+constexpr int kOldestDriver = 565;  // 565.57.01 is the first with UVM_ALLOC_DEVICE_P2P.
+constexpr int kOldestMinor = 57;
+constexpr int kNewestDriver = 595;  // The newest branch whose interface was read.
+constexpr int kFirstDriverForLateKernels = 595;
+
+// Our own names for imported objects; RM's choices begin at 0xcaf00000.
+constexpr Handle kFirstHandle = 0x50000000;
+
+class RealKernel final : public NvidiaKernel {
+ public:
+  int open(const char* path) override { return answer(::open(path, O_RDWR | O_CLOEXEC)); }
+  void close(int fd) override { ::close(fd); }
+  // A signal finds a request at its start, before anything was done.
+  int control(int fd, unsigned long request, void* argument) override {
+    int result = 0;
+    do {
+      result = answer(::ioctl(fd, request, argument));
+    } while (result == -EINTR);
+    return result;
+  }
+  std::byte* reserve(std::size_t size) override {
+    void* const memory = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+  }
+  // Linux takes the old mapping away before it asks the driver, so a failure leaves a hole for anyone to fill.
+  int map_shared(std::byte* address, std::size_t size, int fd) override {
+    const auto offset = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(address));
+    return ::mmap(address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) == MAP_FAILED ? -errno : 0;
+  }
+  void unmap(std::byte* address, std::size_t size) override { ::munmap(address, size); }
+
+ private:
+  static int answer(int result) { return result < 0 ? -errno : result; }
+};
+
+struct RmStatusText {
+  RmStatus status;
+  int nearest_errno;
+  const char* name;
+};
+constexpr RmStatusText kRmStatusTexts[] = {
+    {NV_ERR_BUSY_RETRY, EAGAIN, "NV_ERR_BUSY_RETRY"},
+    {NV_ERR_GPU_IS_LOST, ENODEV, "NV_ERR_GPU_IS_LOST"},
+    {NV_ERR_GPU_UUID_NOT_FOUND, ENODEV, "NV_ERR_GPU_UUID_NOT_FOUND"},
+    {NV_ERR_ILLEGAL_ACTION, EINVAL, "NV_ERR_ILLEGAL_ACTION"},
+    {NV_ERR_INSUFFICIENT_RESOURCES, ENOMEM, "NV_ERR_INSUFFICIENT_RESOURCES"},
+    {NV_ERR_INSUFFICIENT_PERMISSIONS, EPERM, "NV_ERR_INSUFFICIENT_PERMISSIONS"},
+    {NV_ERR_INVALID_ADDRESS, EINVAL, "NV_ERR_INVALID_ADDRESS"},
+    {NV_ERR_INVALID_ARGUMENT, EINVAL, "NV_ERR_INVALID_ARGUMENT"},
+    {NV_ERR_INVALID_DEVICE, ENODEV, "NV_ERR_INVALID_DEVICE"},
+    {NV_ERR_INVALID_OBJECT_HANDLE, EINVAL, "NV_ERR_INVALID_OBJECT_HANDLE"},
+    {NV_ERR_INVALID_OBJECT_PARENT, EINVAL, "NV_ERR_INVALID_OBJECT_PARENT"},
+    {NV_ERR_INVALID_PARAM_STRUCT, EINVAL, "NV_ERR_INVALID_PARAM_STRUCT"},
+    {NV_ERR_INVALID_PARAMETER, EINVAL, "NV_ERR_INVALID_PARAMETER"},
+    {NV_ERR_INVALID_STATE, EINVAL, "NV_ERR_INVALID_STATE"},
+    {NV_ERR_NO_MEMORY, ENOMEM, "NV_ERR_NO_MEMORY"},
+    {NV_ERR_NOT_SUPPORTED, EOPNOTSUPP, "NV_ERR_NOT_SUPPORTED"},
+    {NV_ERR_OBJECT_NOT_FOUND, ENODEV, "NV_ERR_OBJECT_NOT_FOUND"},
+    {NV_ERR_UVM_ADDRESS_IN_USE, EBUSY, "NV_ERR_UVM_ADDRESS_IN_USE"},
+    {kUnanswered, EPROTO, "none: the driver has another interface"},
+};
+
+const RmStatusText* text_of(RmStatus status) {
+  for (const RmStatusText& text : kRmStatusTexts) {
+    if (text.status == status) return &text;
+  }
+  return nullptr;
+}
+
+NvidiaStep rm_step(RmStatus status, const char* name) {
+  if (status == NV_OK) return {};
+  const RmStatusText* const text = text_of(status);
+  return {os_failure(text != nullptr ? text->nearest_errno : EIO, name), status};
+}
+
+// A number that two numbers begin, as in "580.159.04", wherever it stands in the text.
+bool read_pair(const std::string& text, int& first, int& second) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins_word = i == 0 || std::isspace(static_cast<unsigned char>(text[i - 1])) != 0;
+    if (begins_word && std::sscanf(text.c_str() + i, "%4d.%4d", &first, &second) == 2) return true;
+  }
+  first = second = 0;
+  return false;
+}
+
+std::string read_text(const std::string& path) {
+  char text[256] = "";
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t size = fd.valid() ? ::read(fd.get(), text, sizeof text - 1) : 0;
+  return {text, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+std::uint64_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+}  // namespace
+
+NvidiaKernel& NvidiaKernel::real() {
+  static RealKernel kernel;
+  return kernel;
+}
+
+NvidiaVersions NvidiaVersions::read(const std::string& root) {
+  NvidiaVersions versions;
+  if (!read_pair(read_text(root + "/sys/module/nvidia/version"), versions.driver_major, versions.driver_minor)) {
+    read_pair(read_text(root + "/proc/driver/nvidia/version"), versions.driver_major, versions.driver_minor);
+  }
+  read_pair(read_text(root + "/proc/sys/kernel/osrelease"), versions.kernel_major, versions.kernel_minor);
+  return versions;
+}
+
+std::string describe(const NvidiaStep& step) {
+  std::string sentence = describe(step.status);
+  if (step.rm_status == NV_OK) return sentence;
+  const RmStatusText* const text = text_of(step.rm_status);
+  char status[24] = "";
+  std::snprintf(status, sizeof status, "0x%x", step.rm_status);
+  return sentence + " (" + (text != nullptr ? std::string(text->name) + ", " : "NVIDIA status ") + status + ")";
+}
+
+Result<std::unique_ptr<NvidiaExport>> NvidiaExport::open(const Setup& setup) {
+  std::unique_ptr<NvidiaExport> made(new NvidiaExport(setup));
+  const Status status = made->start();
+  if (!status.ok()) return status;
+  return made;
+}
+
+// Closing the descriptors ends the RM client and the UVM address space with all that is left in them.
+NvidiaExport::~NvidiaExport() {
+  if (!is_inherited()) {
+    for (const auto& each : exports_) undo(each.second);
+  }
+  if (uvm_fd_ >= 0) kernel_.close(uvm_fd_);
+  if (rm_fd_ >= 0) kernel_.close(rm_fd_);
+}
+
+// ---- How steps are told. ----
+
+Status NvidiaExport::done(const char* name, const NvidiaStep& step) const {
+  if (setup_.observer) setup_.observer(name, step);
+  return step.status;
+}
+
+Result<int> NvidiaExport::open_node(const char* name, const char* path) const {
+  const int fd = kernel_.open(path);
+  const Status status = done(name, {fd < 0 ? os_failure(-fd, name) : success()});
+  if (!status.ok()) return status;
+  return fd;
+}
+
+template <typename Parameters>
+Status NvidiaExport::rm(const char* name, unsigned number, Parameters& parameters) const {
+  const int result = kernel_.control(rm_fd_, rm_request<Parameters>(number), &parameters);
+  if (result < 0) return done(name, {os_failure(-result, name)});
+  return done(name, rm_step(parameters.status, name));
+}
+
+template <typename Parameters>
+Status NvidiaExport::rm_control(const char* name, std::uint32_t command, Parameters& parameters) const {
+  RmControl control = {client_, client_, command, 0, number(&parameters), sizeof parameters, NV_OK};
+  return rm(name, NV_ESC_RM_CONTROL, control);
+}
+
+template <typename Parameters>
+Status NvidiaExport::uvm(const char* name, unsigned long request, Parameters& parameters) const {
+  alignas(8) std::byte block[kUvmBlockBytes] = {};
+  parameters.status = kUnanswered;
+  std::memcpy(block, &parameters, sizeof parameters);
+  const int result = kernel_.control(uvm_fd_, request, block);
+  std::memcpy(&parameters, block, sizeof parameters);
+  if (result < 0) return done(name, {os_failure(-result, name)});
+  return done(name, rm_step(parameters.status, name));
+}
+
+// ---- What needs no memory. ----
+
+Status NvidiaExport::start() {
+  if (const Status status = check_versions(); !status.ok()) return status;
+  const Result<int> rm_fd = open_node("open /dev/nvidiactl", kControlNode);
+  if (!rm_fd.ok()) return rm_fd.status();
+  rm_fd_ = rm_fd.value();
+
+  RmAlloc client = {.class_id = NV01_ROOT_CLIENT};
+  if (const Status status = rm("become a client of the NVIDIA driver", NV_ESC_RM_ALLOC, client); !status.ok()) {
+    return status;
+  }
+  client_ = client.object;
+
+  const Result<int> uvm_fd = open_node("open /dev/nvidia-uvm", kUvmNode);
+  if (!uvm_fd.ok()) return uvm_fd.status();
+  uvm_fd_ = uvm_fd.value();
+  return register_gpu();
+}
+
+Status NvidiaExport::check_versions() {
+  constexpr const char* kCalls = "find the CUDA driver's calls for exportable memory";
+  constexpr const char* kDriver = "speak the interface of this version of NVIDIA's driver";
+  const auto require = [this](bool is_met, const char* name) {
+    return done(name, {is_met ? success() : failure(Code::unsupported, name)});
+  };
+  if (const Status status = require(api_.has_virtual_memory(), kCalls); !status.ok()) return status;
+
+  const NvidiaVersions& is = setup_.versions;
+  const bool is_late_enough =
+      is.driver_major > kOldestDriver || (is.driver_major == kOldestDriver && is.driver_minor >= kOldestMinor);
+  return require(is_late_enough && is.driver_major <= kNewestDriver, kDriver);
+}
+
+Status NvidiaExport::register_gpu() {
+  UvmInitialize initialize = {.flags = UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE};
+  const Status status = uvm("start NVIDIA's unified memory", UVM_INITIALIZE, initialize);
+  if (!status.ok()) return status;
+
+  UvmRegisterGpu gpu = {.rm_fd = rm_fd_, .client = client_};
+  static_assert(sizeof gpu.uuid == sizeof setup_.uuid);
+  std::memcpy(&gpu.uuid, setup_.uuid.data(), sizeof gpu.uuid);
+  const Status registered = uvm("register the GPU with NVIDIA's unified memory", UVM_REGISTER_GPU, gpu);
+  uuid_ = gpu.uuid;
+  return registered;
+}
+
+// ---- One allocation. ----
+
+Result<NvidiaExport::Piece> NvidiaExport::allocate(std::size_t size) {
+  if (is_inherited()) return failure(Code::closed, "allocate GPU memory in a forked process");
+  if (size == 0 || size > PTRDIFF_MAX / 2) return failure(Code::invalid_argument, "allocate GPU memory");
+  const std::unique_lock lock(mutex_);
+  if (!refused_.ok()) return refused_;
+  Export made;
+  const Status status = build(size, made);
+  if (!status.ok()) {
+    undo(made);
+    return status;
+  }
+  exports_[made.address] = made;
+  return piece_of(made);
+}
+
+Status NvidiaExport::build(std::size_t size, Export& made) {
+  constexpr const char* kExport = "export GPU memory to a descriptor";
+  const ContextScope scope(api_, setup_.context);
+  if (!scope.entered()) return cuda_step("enter the GPU's context", scope.result());
+  if (const Status status = allocate_on_device(size, made); !status.ok()) return status;
+
+  int fd = -1;
+  const CUresult exported =
+      api_.cuMemExportToShareableHandle(&fd, made.allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  if (const Status status = cuda_step(kExport, exported); !status.ok()) return status;
+  const Status imported = import_memory(fd, made);
+  kernel_.close(fd);  // The import is a reference of its own.
+  return imported.ok() ? make_pages(made) : imported;
+}
+
+Status NvidiaExport::allocate_on_device(std::size_t size, Export& made) {
+  constexpr const char* kCreate = "allocate exportable GPU memory";
+  CUdevice device = 0;
+  if (const Status status = cuda_step("find the GPU", api_.cuDeviceGet(&device, setup_.ordinal)); !status.ok()) {
+    return status;
+  }
+  int is_capable = 0;
+  const CUresult asked =
+      api_.cuDeviceGetAttribute(&is_capable, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
+
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  properties.allocFlags.gpuDirectRDMACapable = asked == CUDA_SUCCESS && is_capable != 0;
+
+  std::size_t granularity = 0;
+  CUresult result = api_.cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  if (result == CUDA_SUCCESS && granularity == 0) result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) {
+    made.size = (size + granularity - 1) / granularity * granularity;
+    result = api_.cuMemCreate(&made.allocation, made.size, &properties, 0);
+    made.has_allocation = result == CUDA_SUCCESS;
+  }
+  if (const Status status = cuda_step(kCreate, result); !status.ok()) return status;
+
+  result = api_.cuMemAddressReserve(&made.address, made.size, 0, 0, 0);
+  if (result != CUDA_SUCCESS) made.address = 0;
+  if (const Status status = cuda_step("reserve GPU addresses", result); !status.ok()) return status;
+
+  result = api_.cuMemMap(made.address, made.size, 0, made.allocation, 0);
+  made.is_mapped_on_device = result == CUDA_SUCCESS;
+  if (const Status status = cuda_step("map GPU memory on the GPU", result); !status.ok()) return status;
+
+  const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  return cuda_step("allow the GPU to use its memory", api_.cuMemSetAccess(made.address, made.size, &access, 1));
+}
+
+Status NvidiaExport::import_memory(int fd, Export& made) {
+  constexpr const char* kOneObject = "find one piece of GPU memory in the export";
+  RmExportInfo info = {.fd = fd};
+  const Status asked = rm_control("look at exported GPU memory", NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO, info);
+  if (!asked.ok()) return asked;
+  const bool is_whole_gpu = info.device_instance < kNoDevice && info.gpu_instance == kNoGpuInstance;
+  if (!is_whole_gpu || info.objects_max == 0) return done(kOneObject, {failure(Code::unsupported, kOneObject)});
+  if (const Status status = ensure_device(info.device_instance); !status.ok()) return status;
+
+  RmImport import = {.fd = fd, .parent = device_};
+  import.count = std::min<std::uint16_t>(info.objects_max, kImportObjectsMax);
+  for (unsigned i = 0; i < import.count; ++i) import.objects[i] = kFirstHandle + (++last_handle_ & 0x0fffffff);
+  const Status imported =
+      rm_control("import GPU memory into the NVIDIA driver", NV0000_CTRL_CMD_OS_UNIX_IMPORT_OBJECTS_FROM_FD, import);
+  if (!imported.ok()) return imported;
+
+  unsigned objects = 0;
+  for (unsigned i = 0; i < import.count; ++i) {
+    if (import.types[i] == kImportedNothing) continue;
+    ++objects;
+    if (import.types[i] == kImportedVideoMemory && made.memory == 0) {
+      made.memory = import.objects[i];
+    } else {
+      forget(import.objects[i]);
+    }
+  }
+  if (objects == 1 && made.memory != 0) return success();
+  return done(kOneObject, {failure(Code::unsupported, kOneObject)});
+}
+
+// An imported object needs a parent: an RM device. The exports of one CUDA device are all of one.
+Status NvidiaExport::ensure_device(std::uint32_t instance) {
+  constexpr const char* kName = "use the GPU as a client of the NVIDIA driver";
+  if (device_ != 0) return instance == device_instance_ ? success() : done(kName, {failure(Code::no_device, kName)});
+  RmDevice device = {.instance = instance, .client_share = client_};
+  RmAlloc alloc = {client_, client_, 0, NV01_DEVICE_0, number(&device), sizeof device, NV_OK};
+  const Status status = rm(kName, NV_ESC_RM_ALLOC, alloc);
+  if (!status.ok()) return status;
+  device_ = alloc.object;
+  device_instance_ = instance;
+  return success();
+}
+
+// From 6.15 on the kernel hands out free peer pages with no reference. Drivers before 595 take them for used ones,
+// refuse, and never give back the memory (kernel-open/nvidia-uvm/uvm_va_range_device_p2p.c). So these are shown none:
+// what they say to that tells whether the machine makes peer pages at all.
+Status NvidiaExport::ask_for_pages(const Export& made) {
+  constexpr const char* kName = "make peer pages of GPU memory";
+  constexpr const char* kKernel = "make peer pages with this version of NVIDIA's driver on this kernel";
+  const NvidiaVersions& is = setup_.versions;
+  const bool has_late_kernel = is.kernel_major > 6 || (is.kernel_major == 6 && is.kernel_minor >= 15);
+  const bool would_keep_it = has_late_kernel && is.driver_major < kFirstDriverForLateKernels;
+
+  UvmAllocDeviceP2p pages = {.base = number(made.reserved), .length = made.size, .uuid = uuid_};
+  pages.rm_fd = rm_fd_;
+  pages.client = client_;
+  pages.memory = would_keep_it ? 0 : made.memory;
+  const Status answer = uvm(kName, UVM_ALLOC_DEVICE_P2P, pages);
+  if (!would_keep_it || pages.status == NV_ERR_NOT_SUPPORTED) return answer;
+  return done(kKernel, {failure(Code::unsupported, kKernel)});
+}
+
+Status NvidiaExport::make_pages(Export& made) {
+  constexpr const char* kReserve = "reserve addresses for peer pages";
+  constexpr const char* kMap = "map peer pages of GPU memory";
+  made.reserved = kernel_.reserve(made.size);
+  const Status reserved = done(kReserve, {made.reserved == nullptr ? os_failure(ENOMEM, kReserve) : success()});
+  if (!reserved.ok()) return reserved;
+
+  refused_ = ask_for_pages(made);
+  if (!refused_.ok()) return refused_;
+
+  made.pages = made.reserved;
+  const int result = kernel_.map_shared(made.reserved, made.size, uvm_fd_);
+  made.reserved = nullptr;
+  if (result == 0) made.mapped = made.pages;
+  return done(kMap, {result < 0 ? os_failure(-result, kMap) : success()});
+}
+
+// From the last step to the first: no page may be reached once the memory is somebody else's.
+void NvidiaExport::undo(const Export& made) {
+  if (made.mapped != nullptr) kernel_.unmap(made.mapped, made.size);
+  if (made.pages != nullptr) free_pages(made);
+  if (made.reserved != nullptr) kernel_.unmap(made.reserved, made.size);
+  if (made.memory != 0) forget(made.memory);
+  const ContextScope scope(api_, setup_.context);
+  if (made.is_mapped_on_device) api_.cuMemUnmap(made.address, made.size);
+  if (made.address != 0) api_.cuMemAddressFree(made.address, made.size);
+  if (made.has_allocation) api_.cuMemRelease(made.allocation);
+}
+
+void NvidiaExport::free_pages(const Export& made) {
+  constexpr const char* kName = "give back peer pages of GPU memory";
+  alignas(8) std::byte block[kUvmBlockBytes] = {};
+  UvmFree free = {.base = number(made.pages), .length = made.size, .status = kUnanswered, .padding = 0};
+  std::memcpy(block, &free, sizeof free);
+  const int result = kernel_.control(uvm_fd_, UVM_FREE, block);
+  std::memcpy(&free, block, sizeof free);
+  const RmStatus answer = free.status == kUnanswered ? free.status_from_590 : free.status;
+  static_cast<void>(done(kName, result < 0 ? NvidiaStep{os_failure(-result, kName)} : rm_step(answer, kName)));
+}
+
+void NvidiaExport::forget(Handle memory) {
+  RmFree free = {client_, device_, memory, NV_OK};
+  static_cast<void>(rm("forget imported GPU memory", NV_ESC_RM_FREE, free));
+}
+
+void NvidiaExport::release(const Piece& piece) {
+  if (is_inherited()) return;
+  const std::unique_lock lock(mutex_);
+  const auto found = exports_.find(number(piece.device_address));
+  if (found == exports_.end()) return;
+  undo(found->second);
+  exports_.erase(found);
+}
+
+NvidiaExport::Piece NvidiaExport::find(const void* device_address) const {
+  if (is_inherited()) return {};
+  const std::shared_lock lock(mutex_);
+  auto after = exports_.upper_bound(number(device_address));
+  if (after == exports_.begin()) return {};
+  const Export& nearest = std::prev(after)->second;
+  return number(device_address) - nearest.address < nearest.size ? piece_of(nearest) : Piece{};
+}
+
+NvidiaExport::Piece NvidiaExport::piece_of(const Export& made) const {
+  return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(made.address)), made.mapped, made.size};
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// EXPERIMENTAL: written from the driver's published interface, and never yet run on a machine where it works. GPU
+// memory of our own allocation, mapped into the process as pages that storage's DMA engines reach (PCI_P2PDMA), without
+// a kernel module beside NVIDIA's: CUDA allocates and exports it, the driver's resource manager (RM) imports it for us,
+// and its unified memory (UVM) makes pages of it. CudaDevice is to call it for its own allocations; memory that others
+// allocated cannot be had this way.
+//
+// It needs an administrator's settings (static BAR1, no write combining), a kernel with CONFIG_PCI_P2PDMA, and a driver
+// whose interface is known here. Whatever is missing shows as the step that refused, in the Status. That a mapping was
+// made proves no transfer: whoever uses it must test one first, and must not touch the mapping by CPU in earnest, since
+// a GPU that is gone leaves SIGBUS. A forked child loses the mappings; there, everything is refused and nothing is
+// undone, since what is behind the descriptors belongs to the parent.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+
+#include "base/process.h"
+#include "base/status.h"
+#include "device/cuda/cuda_scope.h"
+#include "device/cuda/nvidia_ioctl.h"
+
+namespace penstock::core {
+
+// What is asked of the kernel, so that tests can answer. Failures are negated errnos.
+class NvidiaKernel {
+ public:
+  virtual ~NvidiaKernel() = default;
+  virtual int open(const char* path) = 0;
+  virtual void close(int fd) = 0;
+  virtual int control(int fd, unsigned long request, void* argument) = 0;
+  // Addresses for a mapping to come, and nothing behind them. Null where there are none.
+  virtual std::byte* reserve(std::size_t size) = 0;
+  // Puts the descriptor's memory in place of reserved addresses, at the file offset that equals the address. After a
+  // failure the addresses are not ours any more.
+  virtual int map_shared(std::byte* address, std::size_t size, int fd) = 0;
+  virtual void unmap(std::byte* address, std::size_t size) = 0;
+
+  static NvidiaKernel& real();
+};
+
+struct NvidiaVersions {
+  int driver_major = 0;  // 580.159.04: 580 and 159; 0 where there is no driver.
+  int driver_minor = 0;
+  int kernel_major = 0;
+  int kernel_minor = 0;
+
+  // From /proc and /sys below `root`; "" is the machine itself.
+  static NvidiaVersions read(const std::string& root = "");
+};
+
+// One step and how it ended. RM and UVM answer with a status of their own; the Status has the nearest errno then.
+struct NvidiaStep {
+  Status status;
+  nvidia::RmStatus rm_status = nvidia::NV_OK;
+};
+// "could not make peer pages of GPU memory: Operation not supported (NV_ERR_NOT_SUPPORTED, 0x56)"
+std::string describe(const NvidiaStep& step);
+
+class NvidiaExport {
+ public:
+  struct Setup {
+    const cuda::CudaApi& api;
+    CudaContext context;  // Of the GPU, and outliving this.
+    int ordinal = 0;
+    std::array<std::uint8_t, 16> uuid = {};
+    NvidiaVersions versions = NvidiaVersions::read();
+    NvidiaKernel& kernel = NvidiaKernel::real();
+    // Called after every step to a mapping and back, whether it succeeded or refused. It may not call this object.
+    std::function<void(const char* name, const NvidiaStep&)> observer = nullptr;
+  };
+  struct Piece {
+    void* device_address = nullptr;  // For kernels and copies.
+    std::byte* mapped = nullptr;     // For O_DIRECT and io_uring; never of a request that also has host memory.
+    std::size_t size = 0;            // Rounded up to the GPU's pages.
+  };
+
+  // Asks the driver everything that can be asked without memory.
+  static Result<std::unique_ptr<NvidiaExport>> open(const Setup& setup);
+  ~NvidiaExport();
+  NvidiaExport(const NvidiaExport&) = delete;
+  NvidiaExport& operator=(const NvidiaExport&) = delete;
+
+  // Thread-safe, all three. Once UVM refused to make pages, every later attempt is refused likewise and unasked, since
+  // some drivers keep the memory that they were shown.
+  Result<Piece> allocate(std::size_t size);
+  // Waits for transfers that the kernel still has under way in the piece.
+  void release(const Piece& piece);
+  // The piece that holds a device address; a null one where none does.
+  Piece find(const void* device_address) const;
+
+ private:
+  // What there is of one allocation; null or -1 where that was not reached.
+  struct Export {
+    cuda::CUmemGenericAllocationHandle allocation = 0;
+    bool has_allocation = false;
+    cuda::CUdeviceptr address = 0;
+    bool is_mapped_on_device = false;
+    std::size_t size = 0;
+    nvidia::Handle memory = 0;  // As our RM client knows it.
+    std::byte* reserved = nullptr;
+    std::byte* pages = nullptr;  // Where UVM has a range.
+    std::byte* mapped = nullptr;
+  };
+
+  explicit NvidiaExport(const Setup& setup) : setup_(setup), kernel_(setup.kernel), api_(setup.api) {}
+
+  bool is_inherited() const { return fork_count() != forks_; }
+  Status start();
+  Status check_versions();
+  Status register_gpu();
+  Status build(std::size_t size, Export& made);
+  Status allocate_on_device(std::size_t size, Export& made);
+  Status import_memory(int fd, Export& made);
+  Status ensure_device(std::uint32_t instance);
+  Status make_pages(Export& made);
+  Status ask_for_pages(const Export& made);
+  void undo(const Export& made);
+  void free_pages(const Export& made);
+  void forget(nvidia::Handle memory);
+  Piece piece_of(const Export& made) const;
+
+  Status done(const char* name, const NvidiaStep& step) const;
+  Status cuda_step(const char* name, cuda::CUresult result) const { return done(name, {cuda_status(result, name)}); }
+  Result<int> open_node(const char* name, const char* path) const;
+  template <typename Parameters>
+  Status rm(const char* name, unsigned number, Parameters& parameters) const;
+  template <typename Parameters>
+  Status rm_control(const char* name, std::uint32_t command, Parameters& parameters) const;
+  template <typename Parameters>
+  Status uvm(const char* name, unsigned long request, Parameters& parameters) const;
+
+  const Setup setup_;
+  NvidiaKernel& kernel_;
+  const cuda::CudaApi& api_;
+  const std::uint32_t forks_ = fork_count();
+  int rm_fd_ = -1;
+  int uvm_fd_ = -1;
+  nvidia::Handle client_ = 0;
+  nvidia::Uuid uuid_ = {};
+
+  mutable std::shared_mutex mutex_;
+  nvidia::Handle device_ = 0;  // Of RM, made when the first export tells its number.
+  std::uint32_t device_instance_ = 0;
+  nvidia::Handle last_handle_ = 0;
+  Status refused_ = success();  // By UVM, for good.
+  std::map<cuda::CUdeviceptr, Export> exports_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/host/host_device.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "base/align.h"
+#include "base/invariant.h"
+
+namespace penstock::core {
+namespace {
+
+struct PendingCopy {
+  void* to;
+  const void* from;
+  std::size_t size;
+};
+
+void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), piece.size); }
+
+class HostCopyQueue final : public CopyQueue {
+ public:
+  HostCopyQueue(PinnedPages& pages, unsigned markers) : pages_(pages), recorded_(markers, 0) {}
+  ~HostCopyQueue() override {
+    while (!pending_.empty()) land_oldest();
+  }
+
+  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
+    return queue({device_address, host, size});
+  }
+  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
+    return queue({host, device_address, size});
+  }
+  Status record(unsigned marker) override {
+    PENSTOCK_INVARIANT(marker < recorded_.size());
+    recorded_[marker] = landed_ + pending_.size();
+    return success();
+  }
+  Result<bool> reached(unsigned marker) override {
+    const Status status = wait(marker, false);
+    if (!status.ok()) return status;
+    return true;
+  }
+  Status wait(unsigned marker, bool) override {
+    PENSTOCK_INVARIANT(marker < recorded_.size());
+    while (landed_ < recorded_[marker]) land_oldest();
+    return success();
+  }
+
+ private:
+  Status queue(const PendingCopy& copy) {
+    pending_.push_back(copy);
+    return success();
+  }
+  void land_oldest() {
+    const PendingCopy copy = pending_.front();
+    pending_.pop_front();
+    if (!pages_.fetch(copy.to, copy.from, copy.size) && !pages_.put(copy.to, copy.from, copy.size)) {
+      std::memcpy(copy.to, copy.from, copy.size);
+    }
+    ++landed_;
+  }
+
+  PinnedPages& pages_;
+  std::deque<PendingCopy> pending_;
+  std::uint64_t landed_ = 0;             // Copies that have landed since the queue was opened.
+  std::vector<std::uint64_t> recorded_;  // By marker: how many must have landed.
+};
+
+}  // namespace
+
+HostDevice::HostDevice(int ordinal) : pieces_(unmap) {
+  facts_.ordinal = ordinal;
+  facts_.stand_in = true;
+  facts_.memory_bytes =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::snprintf(facts_.name, sizeof facts_.name, "host memory standing in for GPU %d", ordinal);
+  std::memcpy(facts_.uuid, "host stand-in ", 14);
+  facts_.uuid[15] = static_cast<std::uint8_t>(ordinal);
+}
+
+Result<std::unique_ptr<CopyQueue>> HostDevice::open_copy_queue(unsigned markers) {
+  return std::unique_ptr<CopyQueue>(std::make_unique<HostCopyQueue>(pages_, markers));
+}
+
+// Shared memory, so that /proc counts it apart from what the library itself uses.
+Result<void*> HostDevice::allocate(std::size_t size) {
+  if (size == 0) return failure(Code::invalid_argument, "allocate device memory");
+  const std::size_t bytes = align_up(size, 4096);
+  if (bytes < size) return failure(Code::out_of_memory, "allocate device memory");
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return os_failure(errno, "allocate device memory");
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  pieces_.add(memory, bytes);
+  return memory;
+}
+
+bool HostDevice::find(const void* pointer, PointerFacts& facts) {
+  const std::optional<Piece> piece = pieces_.find(pointer);
+  if (!piece) return false;
+  facts = {MemoryKind::device, this, piece->base, piece->size};
+  return true;
+}
+
+Result<Device*> HostDeviceSet::device(unsigned ordinal) {
+  if (ordinal >= kCount) return failure(Code::no_device, "find the device");
+  return static_cast<Device*>(&devices_[ordinal]);
+}
+
+PointerFacts HostDeviceSet::describe(const void* pointer) {
+  PointerFacts facts;
+  for (HostDevice& device : devices_) {
+    if (device.find(pointer, facts)) break;
+  }
+  return facts;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Plain host memory standing in for a GPU, where there is none: for tests, and as the default of the tools there.
+//
+// Its copies land only when a marker behind them is waited for or asked about, never before: code that reuses a
+// buffer too early, or reports bytes that have not arrived, fails its tests here as it would on a GPU.
+#pragma once
+
+#include "device/device.h"
+#include "device/host/host_streams.h"
+#include "device/host/pinned_pages.h"
+#include "device/pieces.h"
+
+namespace penstock::core {
+
+class HostDevice final : public Device {
+ public:
+  explicit HostDevice(int ordinal);
+
+  const DeviceFacts& facts() const override { return facts_; }
+  Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
+  Status register_host(void*, std::size_t) override { return success(); }
+  bool unregister_host(void*) override { return true; }
+  Status register_pages(const std::byte* memory, std::size_t size, bool writable) override {
+    return pages_.add(memory, size, writable);
+  }
+  bool unregister_pages(const std::byte* memory) override {
+    pages_.remove(memory);
+    return true;
+  }
+  bool can_register_pages() const override { return true; }
+  void finish_blocking_copies(const void*) override {}
+  Result<void*> allocate(std::size_t size) override;
+  void release(void* memory) override { pieces_.remove(memory); }
+
+  // The allocation that holds the pointer; false where it is none of this device's.
+  bool find(const void* pointer, PointerFacts& facts);
+
+ private:
+  DeviceFacts facts_;
+  Pieces pieces_;
+  PinnedPages pages_;
+};
+
+class HostDeviceSet final : public DeviceSet {
+ public:
+  static constexpr unsigned kCount = 2;  // Two, so that code for several devices runs everywhere.
+
+  const char* name() const override { return "host"; }
+  unsigned count() const override { return kCount; }
+  Result<Device*> device(unsigned ordinal) override;
+  PointerFacts describe(const void* pointer) override;
+  Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&HostStreamHome::of_process()); }
+
+ private:
+  HostDevice devices_[kCount] = {HostDevice(0), HostDevice(1)};
+};
+
+}  // namespace penstock::core

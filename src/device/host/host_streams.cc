@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/host/host_streams.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "base/process.h"
+
+namespace penstock::core {
+namespace {
+
+bool has_reached(const std::uint32_t& word, std::uint32_t value) {
+  return static_cast<std::int32_t>(word - value) >= 0;
+}
+
+}  // namespace
+
+HostStreamHome& HostStreamHome::of_process() {
+  struct Made {
+    HostStreamHome home;
+    const std::uint32_t forks = fork_count();
+  };
+  static std::atomic<Made*> current{nullptr};
+  Made* made = current.load(std::memory_order_acquire);
+  if (made != nullptr && made->forks == fork_count()) return made->home;
+  auto* const fresh = new Made;
+  if (current.compare_exchange_strong(made, fresh)) return fresh->home;
+  delete fresh;
+  return made->home;
+}
+
+Status HostStreamHome::call(void* stream, void (*function)(void*), void* argument) {
+  return add(stream, {.kind = Work::Kind::call, .function = function, .argument = argument});
+}
+
+Status HostStreamHome::copy(void* stream, const StreamBlock&, const StreamCopy& what, std::uint64_t) {
+  return add(stream, {.kind = Work::Kind::copy, .copy = &what});
+}
+
+Status HostStreamHome::wait(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) {
+  return add(stream, {.kind = Work::Kind::wait, .word = const_cast<std::uint32_t*>(&word), .value = value});
+}
+
+Status HostStreamHome::write(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) {
+  return add(stream, {.kind = Work::Kind::write, .word = const_cast<std::uint32_t*>(&word), .value = value});
+}
+
+Status HostStreamHome::add(void* handle, const Work& work) {
+  std::unique_lock lock(mutex_);
+  Stream& stream = streams_[handle];
+  stream.work.push_back(work);
+  go_on(stream, lock);
+  return success();
+}
+
+void HostStreamHome::set(std::uint32_t& word, std::uint32_t value) {
+  std::unique_lock lock(mutex_);
+  raise(word, value, lock);
+}
+
+void HostStreamHome::raise(std::uint32_t& word, std::uint32_t value, std::unique_lock<std::mutex>& lock) {
+  if (!has_reached(word, value)) std::atomic_ref(word).store(value, std::memory_order_release);
+  std::atomic_ref(word).notify_all();
+  for (auto& [handle, stream] : streams_) {
+    const bool waited = !stream.work.empty() && stream.work.front().word == &word;
+    if (waited) go_on(stream, lock);
+  }
+}
+
+Status HostStreamHome::drain(void* handle) {
+  std::unique_lock lock(mutex_);
+  Stream& stream = streams_[handle];
+  progress_.wait(lock, [&] { return stream.work.empty(); });
+  return success();
+}
+
+// Whoever finds the stream busy leaves the rest to the thread that is at it.
+void HostStreamHome::go_on(Stream& stream, std::unique_lock<std::mutex>& lock) {
+  if (stream.busy) return;
+  stream.busy = true;
+  while (!stream.work.empty() && do_first(stream, lock)) {
+    stream.work.pop_front();
+  }
+  stream.busy = false;
+  if (stream.work.empty()) progress_.notify_all();
+}
+
+// False where the stream has to wait. Calls are made without the lock: they may come back to us.
+bool HostStreamHome::do_first(Stream& stream, std::unique_lock<std::mutex>& lock) {
+  const Work work = stream.work.front();
+  switch (work.kind) {
+    case Work::Kind::wait: return has_reached(*work.word, work.value);
+    case Work::Kind::write: raise(*work.word, work.value, lock); break;
+    case Work::Kind::call:
+      lock.unlock();
+      work.function(work.argument);
+      lock.lock();
+      break;
+    case Work::Kind::copy:
+      if (work.copy->size == 0) break;
+      std::memcpy(reinterpret_cast<void*>(work.copy->to), reinterpret_cast<const void*>(work.copy->from),
+                  work.copy->size);
+  }
+  return true;
+}
+
+Status HostStreamHome::pin(void*, std::size_t, std::uint64_t& shift) {
+  shift = 0;
+  return success();
+}
+
+}  // namespace penstock::core

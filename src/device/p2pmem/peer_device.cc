@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "device/p2pmem/peer_device.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "base/align.h"
+#include "base/invariant.h"
+#include "base/unique_fd.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::size_t kStepBytes = 256u << 10;  // Of a copy, at a time.
+constexpr std::size_t kDevicesMax = 64;
+constexpr unsigned long kDisplayClass = 0x03;
+
+// A number in a small file of /sys; 0 where there is none.
+unsigned long long read_number(const std::string& path, int base) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[32] = "";
+  if (fd.get() < 0 || ::read(fd.get(), text, sizeof text - 1) <= 0) return 0;
+  return std::strtoull(text, nullptr, base);
+}
+
+bool is_gpu(const std::string& directory) { return read_number(directory + "/class", 16) >> 16 == kDisplayClass; }
+
+void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), piece.size); }
+
+// The CPU's own loads and stores would end the process where the memory is gone. So the kernel moves the bytes, to and
+// from a file in memory, and says EFAULT.
+class PeerCopyQueue final : public CopyQueue {
+ public:
+  PeerCopyQueue(UniqueFd between, unsigned markers) : between_(std::move(between)), markers_(markers) {}
+
+  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
+    return copy(static_cast<std::byte*>(device_address), static_cast<const std::byte*>(host), size);
+  }
+  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
+    return copy(static_cast<std::byte*>(host), static_cast<const std::byte*>(device_address), size);
+  }
+  Status record(unsigned marker) override {
+    PENSTOCK_INVARIANT(marker < markers_);
+    return success();
+  }
+  Result<bool> reached(unsigned) override { return true; }
+  Status wait(unsigned, bool) override { return success(); }
+
+ private:
+  Status copy(std::byte* to, const std::byte* from, std::size_t size) {
+    constexpr const char* kStep = "copy to or from the device's memory";
+    for (std::size_t done = 0; done < size;) {
+      const std::size_t step = std::min(size - done, kStepBytes);
+      const ssize_t in = ::pwrite(between_.get(), from + done, step, 0);
+      const ssize_t out = in > 0 ? ::pread(between_.get(), to + done, static_cast<std::size_t>(in), 0) : in;
+      if (out <= 0) return errno == EFAULT ? failure(Code::device_lost, kStep) : os_failure(errno, kStep);
+      done += static_cast<std::size_t>(out);
+    }
+    return success();
+  }
+
+  const UniqueFd between_;
+  const unsigned markers_;
+};
+
+}  // namespace
+
+PeerDevice::PeerDevice(int ordinal, std::string directory) : directory_(std::move(directory)), pieces_(unmap) {
+  const std::string address = directory_.substr(directory_.rfind('/') + 1);
+  facts_.ordinal = ordinal;
+  std::snprintf(facts_.name, sizeof facts_.name, "memory of PCI device %.16s", address.c_str());
+  std::snprintf(facts_.pci_address, sizeof facts_.pci_address, "%.15s", address.c_str());
+  std::snprintf(reinterpret_cast<char*>(facts_.uuid), sizeof facts_.uuid, "%.15s", address.c_str());
+  facts_.memory_bytes = read_number(directory_ + "/p2pmem/size", 10);
+}
+
+Result<std::unique_ptr<CopyQueue>> PeerDevice::open_copy_queue(unsigned markers) {
+  UniqueFd between(::memfd_create("penstock-peer-copy", MFD_CLOEXEC));
+  if (between.get() < 0) return os_failure(errno, "make room for copies to the device's memory");
+  return std::unique_ptr<CopyQueue>(std::make_unique<PeerCopyQueue>(std::move(between), markers));
+}
+
+Result<void*> PeerDevice::allocate(std::size_t size) {
+  constexpr const char* kStep = "map the device's memory";
+  if (size == 0) return failure(Code::invalid_argument, kStep);
+  const std::size_t bytes = align_up(size, kPage);
+  if (bytes < size || bytes > facts_.memory_bytes) return failure(Code::out_of_memory, kStep);
+  const UniqueFd fd(::open((directory_ + "/p2pmem/allocate").c_str(), O_RDWR | O_CLOEXEC));
+  if (fd.get() < 0) return os_failure(errno, kStep);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return errno == ENOMEM ? failure(Code::out_of_memory, kStep) : os_failure(errno, kStep);
+  pieces_.add(memory, bytes);
+  return memory;
+}
+
+bool PeerDevice::find(const void* pointer, PointerFacts& facts) {
+  const std::optional<Piece> piece = pieces_.find(pointer);
+  if (!piece) return false;
+  facts = {.kind = MemoryKind::device, .device = this, .base = piece->base, .size = piece->size, .mapped = piece->base};
+  return true;
+}
+
+Result<std::unique_ptr<DeviceSet>> PeerDeviceSet::open(const std::string& pci_devices) {
+  constexpr const char* kStep = "find a PCI device that offers memory (p2pmem) and is no GPU";
+  DIR* const listing = ::opendir(pci_devices.c_str());
+  if (listing == nullptr) return os_failure(errno, kStep);
+  std::vector<std::string> directories;
+  while (const dirent* entry = ::readdir(listing)) {
+    const std::string directory = pci_devices + "/" + entry->d_name;
+    if (entry->d_name[0] == '.' || ::access((directory + "/p2pmem/allocate").c_str(), F_OK) != 0) continue;
+    if (!is_gpu(directory) && directories.size() < kDevicesMax) directories.push_back(directory);
+  }
+  ::closedir(listing);
+  if (directories.empty()) return failure(Code::no_device, kStep);
+  std::sort(directories.begin(), directories.end());
+  auto set = std::make_unique<PeerDeviceSet>();
+  for (const std::string& directory : directories) {
+    set->devices_.push_back(std::make_unique<PeerDevice>(static_cast<int>(set->devices_.size()), directory));
+  }
+  return std::unique_ptr<DeviceSet>(std::move(set));
+}
+
+Result<Device*> PeerDeviceSet::device(unsigned ordinal) {
+  if (ordinal >= devices_.size()) return failure(Code::no_device, "find the device");
+  return static_cast<Device*>(devices_[ordinal].get());
+}
+
+PointerFacts PeerDeviceSet::describe(const void* pointer) {
+  PointerFacts facts;
+  for (const auto& device : devices_) {
+    if (device->find(pointer, facts)) break;
+  }
+  return facts;
+}
+
+}  // namespace penstock::core

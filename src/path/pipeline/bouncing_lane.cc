@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/pipeline/bouncing_lane.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/invariant.h"
+#include "base/shortage.h"
+#include "path/pipeline/storage_lane.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr unsigned kCollisionsMax = 8;
+constexpr const char* kStep = "move bytes directly between storage and device memory";
+
+}  // namespace
+
+BouncingLane::BouncingLane(DirectTerms& terms, Storage& storage, std::unique_ptr<Lane> direct,
+                           const LaneOptions& options, bool strict)
+    : terms_(terms), storage_(storage), options_(options), strict_(strict), direct_(std::move(direct)),
+      slots_(options.depth) {
+  free_.reserve(options.depth);
+  failed_.reserve(options.depth);
+  for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
+}
+
+Result<Lane*> BouncingLane::bounce() {
+  if (strict_) return failure(Code::path_refused, kStep);
+  if (bounce_ == nullptr) {
+    using Opened = Result<std::unique_ptr<Lane>>;
+    const auto no_room = [] { return Opened(failure(Code::out_of_memory, kStep)); };
+    Opened lane = unless_short_of_memory([&] { return StorageLane::open(storage_, options_); }, no_room);
+    if (!lane.ok()) return lane.status();
+    bounce_ = std::move(*lane);
+  }
+  return bounce_.get();
+}
+
+Task BouncingLane::direct_task(const Slot& slot, std::uint64_t cookie) {
+  Task task = terms_.direct_task(slot.task);
+  task.cookie = cookie;
+  return task;
+}
+
+void BouncingLane::submit(const Task& task) {
+  PENSTOCK_INVARIANT(has_room());
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  slots_[index] = {.task = task, .bounced = terms_.unfit(*options_.device, task)};
+  if (slots_[index].bounced == Reason::none) direct_->submit(direct_task(slots_[index], index));
+  else start_bounce(index);
+}
+
+void BouncingLane::start_bounce(std::uint32_t index) {
+  const Result<Lane*> lane = bounce();
+  if (!lane.ok() || (*lane)->is_broken()) {
+    failed_.push_back({index, lane.ok() ? failure(Code::closed, kStep) : lane.status()});
+    return;
+  }
+  Task part = next_part(slots_[index]);
+  part.cookie = index;
+  (*lane)->submit(part);
+}
+
+// The next of a chunk's bytes that the bouncing lane takes at once: nearly always all of them.
+Task BouncingLane::next_part(const Slot& slot) const {
+  Task part = slot.task;
+  Chunk& chunk = part.chunk;
+  if (chunk.io_size <= options_.chunk_max) return part;
+  PENSTOCK_INVARIANT(chunk.way == Way::buffered);
+  part.memory += slot.bounced_bytes;
+  chunk.file_offset += slot.bounced_bytes;
+  chunk.buffer_offset += slot.bounced_bytes;
+  chunk.size = std::min(chunk.size - slot.bounced_bytes, options_.chunk_max);
+  chunk.io_offset = chunk.file_offset;
+  chunk.io_size = chunk.size;
+  return part;
+}
+
+// True where the chunk goes on. Else the completion is made to be that of the whole.
+bool BouncingLane::takes_next_part(std::uint32_t index, Completion& completion) {
+  Slot& slot = slots_[index];
+  const bool whole = completion.status.ok() && completion.bytes == completion.size;
+  slot.bounced_bytes += completion.bytes;
+  if (whole && slot.bounced_bytes < slot.task.chunk.size) {
+    start_bounce(index);
+    return true;
+  }
+  completion.file_offset = slot.task.chunk.file_offset;
+  completion.size = slot.task.chunk.size;
+  completion.bytes = slot.bounced_bytes;
+  return false;
+}
+
+Completion BouncingLane::failure_of(const Slot& slot, Status status) const {
+  const Chunk& chunk = slot.task.chunk;
+  return {.cookie = slot.task.cookie,
+          .file_offset = chunk.file_offset,
+          .size = chunk.size,
+          .status = status,
+          .way = chunk.way,
+          .bounced = slot.bounced};
+}
+
+void BouncingLane::release(std::uint32_t index, Completion& completion) {
+  completion.cookie = slots_[index].task.cookie;
+  completion.bounced = slots_[index].bounced;
+  free_.push_back(index);
+}
+
+int BouncingLane::refusal_of(const Slot& slot, const Completion& completion) {
+  if (slot.task.op == Op::read && completion.status.ok()) collisions_ = 0;
+  return terms_.refusal_errno(completion.status);
+}
+
+// What direct I/O into host memory could not move either was no refusal of this memory: a drive's read error, say. And
+// a read may end with EIO where it met a buffered write: only when none gets through it is a refusal.
+void BouncingLane::remember(const Slot& slot, const Completion& completion) {
+  const bool as_asked = completion.status.ok() && completion.way == slot.task.chunk.way;
+  if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
+  if (slot.refusal != 0 && as_asked) {
+    terms_.refuse_late(options_.device, *slot.task.file, slot.task.op, slot.refusal);
+  }
+}
+
+// Those that could not even start.
+unsigned BouncingLane::take_failed(std::span<Completion> completions) {
+  unsigned count = 0;
+  for (; count < completions.size() && !failed_.empty(); ++count) {
+    const Failed failed = failed_.back();
+    failed_.pop_back();
+    completions[count] = failure_of(slots_[failed.index], failed.status);
+    release(failed.index, completions[count]);
+  }
+  return count;
+}
+
+// What the kernel refused goes to the other lane instead of into `completions`.
+unsigned BouncingLane::reap_direct(std::span<Completion> completions, bool wait) {
+  const unsigned reaped = direct_->poll(completions, wait);
+  unsigned count = 0;
+  for (unsigned i = 0; i < reaped; ++i) {
+    Completion completion = completions[i];
+    const auto index = static_cast<std::uint32_t>(completion.cookie);
+    Slot& slot = slots_[index];
+    slot.refusal = refusal_of(slot, completion);
+    if (slot.refusal != 0) {
+      slot.bounced = terms_.late_reason();
+      start_bounce(index);
+      continue;
+    }
+    release(index, completion);
+    completions[count++] = completion;
+  }
+  return count;
+}
+
+unsigned BouncingLane::reap_bounced(std::span<Completion> completions, bool wait) {
+  if (bounce_ == nullptr) return 0;
+  const unsigned reaped = bounce_->poll(completions, wait);
+  unsigned count = 0;
+  for (unsigned i = 0; i < reaped; ++i) {
+    Completion completion = completions[i];
+    const auto index = static_cast<std::uint32_t>(completion.cookie);
+    if (takes_next_part(index, completion)) continue;
+    remember(slots_[index], completion);
+    release(index, completion);
+    completions[count++] = completion;
+  }
+  return count;
+}
+
+unsigned BouncingLane::poll(std::span<Completion> completions, bool wait) {
+  if (completions.empty()) return 0;
+  unsigned count = 0;
+  do {
+    count += take_failed(completions.subspan(count));
+    count += reap_direct(completions.subspan(count), false);
+    count += reap_bounced(completions.subspan(count), false);
+    if (count > 0 || !wait || is_idle()) break;
+    // Nothing is done yet: wait for one side. What the other has done meanwhile is taken in after.
+    if (!direct_->is_idle()) count += reap_direct(completions, true);
+    else if (failed_.empty()) count += reap_bounced(completions, true);
+  } while (count == 0);
+  return count;
+}
+
+Completion BouncingLane::run(const Task& task) {
+  PENSTOCK_INVARIANT(is_idle());
+  Slot slot{.task = task};
+  slot.task.alone = true;
+  slot.bounced = terms_.unfit(*options_.device, slot.task);
+  if (slot.bounced == Reason::none) {
+    const Completion completion = direct_->run(direct_task(slot, task.cookie));
+    slot.refusal = refusal_of(slot, completion);
+    if (slot.refusal == 0) return completion;
+    slot.bounced = terms_.late_reason();
+  }
+  const Result<Lane*> lane = bounce();
+  if (!lane.ok()) return failure_of(slot, lane.status());
+  Completion completion = (*lane)->run(next_part(slot));
+  remember(slot, completion);
+  completion.bounced = slot.bounced;
+  return completion;
+}
+
+void BouncingLane::forget_file(std::uint64_t file_id) {
+  direct_->forget_file(file_id);
+  if (bounce_ != nullptr) bounce_->forget_file(file_id);
+}
+
+}  // namespace penstock::core

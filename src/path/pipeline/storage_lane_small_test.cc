@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Small chunks, whose copies go together: against a storage that completes in random order, and a device whose copies
+// land late, are counted, and fail on demand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+
+#include "device/host/host_device.h"
+#include "fakes/fake_storage.h"
+#include "path/pipeline/storage_lane.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kCell = 8 * kKiB;
+constexpr unsigned kCells = 96;
+
+Status broken() { return failure(Code::device_lost, "test"); }
+
+// What happens to the copies of a device. A countdown of one is the next call.
+struct Script {
+  std::vector<std::size_t> calls;  // Of copy_many: how many copies each.
+  int refuse_copies = 0;
+  int refuse_marker = 0;
+  int lose_marker = 0;
+  static bool is_due(int& countdown) { return countdown > 0 && --countdown == 0; }
+};
+
+class ScriptedQueue final : public CopyQueue {
+ public:
+  ScriptedQueue(std::unique_ptr<CopyQueue> real, Script& script) : real_(std::move(real)), script_(script) {}
+
+  Status copy_to_device(void* device_address, const void* host, std::size_t size) override {
+    return real_->copy_to_device(device_address, host, size);
+  }
+  Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
+    return real_->copy_to_host(host, device_address, size);
+  }
+  Status copy_many(std::span<const Copy> copies, Direction direction) override {
+    script_.calls.push_back(copies.size());
+    const bool refused = Script::is_due(script_.refuse_copies);
+    const Status status = real_->copy_many(refused ? copies.first(copies.size() / 2) : copies, direction);
+    return refused ? broken() : status;
+  }
+  Status record(unsigned marker) override {
+    return Script::is_due(script_.refuse_marker) ? broken() : real_->record(marker);
+  }
+  Result<bool> reached(unsigned marker) override {
+    if (Script::is_due(script_.lose_marker)) return broken();
+    return real_->reached(marker);
+  }
+  Status wait(unsigned marker, bool spin) override {
+    return Script::is_due(script_.lose_marker) ? broken() : real_->wait(marker, spin);
+  }
+
+ private:
+  std::unique_ptr<CopyQueue> real_;
+  Script& script_;
+};
+
+class ScriptedDevice final : public Device {
+ public:
+  explicit ScriptedDevice(Device& real) : real_(real) {}
+
+  const DeviceFacts& facts() const override { return real_.facts(); }
+  Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override {
+    auto queue = real_.open_copy_queue(markers);
+    return std::unique_ptr<CopyQueue>(std::make_unique<ScriptedQueue>(std::move(queue.value()), script));
+  }
+  Status register_host(void* memory, std::size_t size) override { return real_.register_host(memory, size); }
+  bool unregister_host(void* memory) override { return real_.unregister_host(memory); }
+  void finish_blocking_copies(const void*) override {}
+  Result<void*> allocate(std::size_t size) override { return real_.allocate(size); }
+  void release(void* memory) override { real_.release(memory); }
+
+  Script script;
+
+ private:
+  Device& real_;
+};
+
+class SmallChunksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    memory_ = static_cast<std::byte*>(device_.allocate(kCells * kCell).value());
+    std::memset(memory_, 0x5a, kCells * kCell);
+    use_seed(2);
+  }
+
+  // Also what is in the page cache goes by the seed.
+  void use_seed(std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    storage_.seed = seed;
+    storage_.content.resize(kCells * kCell);
+    for (char& byte : storage_.content) byte = static_cast<char>(random());
+    file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
+  }
+  std::unique_ptr<Lane> open_lane(unsigned depth, std::uint64_t chunk_max = kCell) {
+    return std::move(StorageLane::open(storage_, {.device = &device_, .depth = depth, .chunk_max = chunk_max}).value());
+  }
+  // Of one cell of the file and of the memory: the cookie.
+  Task task(Op op, unsigned cell, std::uint64_t shift, std::uint64_t size) {
+    const std::uint64_t offset = cell * kCell;
+    const Chunk chunk{.way = Way::buffered, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
+    return {.op = op, .file = file_.get(), .memory = memory_ + offset + shift, .chunk = chunk, .cookie = cell};
+  }
+  std::map<std::uint64_t, Completion> drain(Lane& lane, bool wait = true) {
+    std::map<std::uint64_t, Completion> all;
+    Completion completions[5];
+    while (!lane.is_idle()) {
+      const unsigned count = lane.poll(completions, wait);
+      for (unsigned i = 0; i < count; ++i) EXPECT_TRUE(all.emplace(completions[i].cookie, completions[i]).second);
+    }
+    return all;
+  }
+  void expect_failed(const std::map<std::uint64_t, Completion>& all, std::size_t count) {
+    EXPECT_EQ(all.size(), count);
+    for (const auto& [cookie, completion] : all) {
+      EXPECT_FALSE(completion.status.ok()) << cookie;
+      EXPECT_EQ(completion.bytes, 0u);
+    }
+  }
+  std::size_t copied() const {
+    std::size_t sum = 0;
+    for (const std::size_t count : device_.script.calls) sum += count;
+    return sum;
+  }
+
+  HostDeviceSet devices_;
+  ScriptedDevice device_{*devices_.device(0).value()};
+  FakeStorage storage_;
+  std::unique_ptr<File> file_;
+  std::byte* memory_ = nullptr;
+};
+
+TEST_F(SmallChunksTest, ReadsOfThePageCacheAreCopiedHalfALaneAtATime) {
+  auto lane = open_lane(32);
+  // With this seed the first sector of every third cell is not in the cache.
+  unsigned submitted = 0;
+  for (unsigned cell = 0; cell < kCells && submitted < 32; ++cell) {
+    if ((cell * kCell / 512 + storage_.seed) % 3 == 0) continue;
+    lane->submit(task(Op::read, cell, 0, 4096));
+    ++submitted;
+  }
+  EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{16, 16}));
+
+  const auto all = drain(*lane);
+
+  EXPECT_EQ(all.size(), 32u);
+  for (const auto& [cell, completion] : all) {
+    EXPECT_TRUE(completion.status.ok());
+    EXPECT_EQ(std::memcmp(memory_ + cell * kCell, storage_.content.data() + cell * kCell, 4096), 0) << cell;
+    EXPECT_EQ(memory_[cell * kCell + 4096], std::byte{0x5a});
+  }
+  EXPECT_EQ(device_.script.calls.size(), 2u);
+}
+
+TEST_F(SmallChunksTest, WritesAreFetchedTogetherAtTheNextPoll) {
+  auto lane = open_lane(32);
+  for (unsigned cell = 0; cell < 10; ++cell) {
+    std::memset(memory_ + cell * kCell, static_cast<int>(cell + 1), kCell);
+    lane->submit(task(Op::write, cell, 3, 5000));
+  }
+  EXPECT_TRUE(device_.script.calls.empty());
+
+  EXPECT_EQ(drain(*lane).size(), 10u);
+
+  EXPECT_EQ(device_.script.calls, std::vector<std::size_t>{10});
+  for (unsigned cell = 0; cell < 10; ++cell) {
+    EXPECT_EQ(std::string(storage_.content.data() + cell * kCell, 5000),
+              std::string(5000, static_cast<char>(cell + 1)));
+  }
+}
+
+TEST_F(SmallChunksTest, ALoneChunkIsCopiedByTheFirstPoll) {
+  auto lane = open_lane(32);
+  lane->submit(task(Op::write, 0, 0, 100));
+  Completion completion;
+
+  // Without waiting: a poll that leaves it lying would never come to an end.
+  EXPECT_EQ(lane->poll({&completion, 1}, false), 1u);
+  EXPECT_EQ(device_.script.calls, std::vector<std::size_t>{1});
+}
+
+TEST_F(SmallChunksTest, LargeChunksGoOnTheirOwnAndAtOnce) {
+  auto lane = open_lane(8, 128 * kKiB);
+  lane->submit(task(Op::write, 0, 0, 64 * kKiB + 1));
+  lane->submit(task(Op::write, 16, 0, 100 * kKiB));
+  EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{1, 1}));
+  EXPECT_EQ(drain(*lane).size(), 2u);
+}
+
+TEST_F(SmallChunksTest, WhateverTheOrderEveryByteGoesToItsPlaceAndNoOther) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    use_seed(seed);
+    std::mt19937_64 random(seed);
+    std::string memory(kCells * kCell, '\0');
+    for (char& byte : memory) byte = static_cast<char>(random());
+    std::memcpy(memory_, memory.data(), memory.size());
+    std::string content(storage_.content.begin(), storage_.content.end());
+    auto lane = open_lane(1 + static_cast<unsigned>(random() % 16));
+    std::size_t finished = 0;
+    Completion completions[4];
+
+    for (unsigned cell = 0; cell < kCells;) {
+      if (lane->has_room()) {
+        const Op op = random() % 3 == 0 ? Op::write : Op::read;
+        const std::uint64_t size = 1 + random() % 5000, shift = random() % 3000, at = cell * kCell;
+        if (op == Op::read) memory.replace(at + shift, size, content, at, size);
+        else content.replace(at, size, memory, at + shift, size);
+        lane->submit(task(op, cell++, shift, size));
+      }
+      if (random() % 3 == 0 || !lane->has_room()) finished += lane->poll(completions, random() % 2 == 0);
+    }
+    finished += drain(*lane, seed % 2 == 0).size();
+
+    ASSERT_EQ(finished, kCells) << "seed " << seed;
+    ASSERT_EQ(std::memcmp(memory_, memory.data(), memory.size()), 0) << "seed " << seed;
+    ASSERT_EQ(std::memcmp(storage_.content.data(), content.data(), content.size()), 0) << "seed " << seed;
+  }
+}
+
+TEST_F(SmallChunksTest, CopiesThatAreRefusedFailTogetherAndBreakTheLane) {
+  for (const Op op : {Op::read, Op::write}) {
+    auto lane = open_lane(16);
+    device_.script.refuse_copies = 1;
+    for (unsigned cell = 0; cell < 8; ++cell) lane->submit(task(op, cell, 0, 700));
+
+    const auto all = drain(*lane);
+
+    if (op == Op::write) expect_failed(all, 8);
+    EXPECT_EQ(all.size(), 8u);
+    EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const auto& each) { return !each.second.status.ok(); }));
+    EXPECT_TRUE(lane->is_broken());
+    EXPECT_FALSE(lane->has_room());
+  }
+}
+
+TEST_F(SmallChunksTest, AMarkerThatCannotBeSetFailsWhatItWouldHaveCovered) {
+  auto lane = open_lane(16);
+  device_.script.refuse_marker = 1;
+  for (unsigned cell = 0; cell < 8; ++cell) lane->submit(task(Op::write, cell, 0, 700));
+
+  expect_failed(drain(*lane), 8);
+  EXPECT_TRUE(lane->is_broken());
+  EXPECT_TRUE(storage_.accesses.empty()) << "bytes that never came were written to the file";
+}
+
+TEST_F(SmallChunksTest, AMarkerThatIsLostFailsWhatItCoveredAndWhatComesAfter) {
+  auto lane = open_lane(16);
+  device_.script.lose_marker = 1;
+  for (unsigned cell = 0; cell < 16; ++cell) lane->submit(task(Op::write, cell, 0, 700));
+  EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{8, 8}));
+
+  expect_failed(drain(*lane), 16);
+  EXPECT_TRUE(lane->is_broken());
+  EXPECT_TRUE(storage_.accesses.empty());
+}
+
+TEST_F(SmallChunksTest, AReadThatFailsDoesNotKeepTheOthersBack) {
+  auto lane = open_lane(16);
+  storage_.faults = {{}, {.error = EIO}, {}};
+  for (unsigned cell = 1; cell < 4; ++cell) lane->submit(task(Op::read, cell * 3 - 1, 0, 512));
+
+  const auto all = drain(*lane);
+
+  EXPECT_EQ(all.size(), 3u);
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const auto& each) { return each.second.status.ok(); }), 2);
+  EXPECT_FALSE(lane->is_broken());
+  EXPECT_EQ(copied(), 2u);
+}
+
+TEST_F(SmallChunksTest, StagingLiesAsFarFromAWordAsTheDevicesMemory) {
+  auto lane = open_lane(8);
+  for (unsigned shift = 0; shift < 4; ++shift) lane->submit(task(Op::write, shift, 5 * shift, 100));
+  (void)drain(*lane);
+
+  for (unsigned shift = 0; shift < 4; ++shift) {
+    const auto staging = reinterpret_cast<std::uintptr_t>(storage_.accesses[shift].memory);
+    const auto device = reinterpret_cast<std::uintptr_t>(memory_) + storage_.accesses[shift].offset;
+    EXPECT_EQ(staging % 16, (device + 5 * (storage_.accesses[shift].offset / kCell)) % 16);
+  }
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The lane against a storage that fails on demand and completes in random order, and a device whose copies land
+// late.
+#include "path/pipeline/storage_lane.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "device/host/host_device.h"
+#include "fakes/fake_storage.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kChunk = 4096;
+
+class StorageLaneTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    storage_.content.resize(20 * kChunk);
+    for (std::size_t i = 0; i < storage_.content.size(); ++i) storage_.content[i] = static_cast<char>(i * 31 >> 3);
+    memory_ = static_cast<std::byte*>(device().allocate(64 * kChunk).value());
+    std::memset(memory_, 0x5a, 64 * kChunk);
+  }
+
+  Device& device() { return *devices_.device(0).value(); }
+  File& open_file() {
+    file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
+    return *file_;
+  }
+  std::unique_ptr<Lane> open_lane(unsigned depth = 4) {
+    return std::move(StorageLane::open(storage_, {.device = &device(), .depth = depth, .chunk_max = kChunk}).value());
+  }
+  Task task(Op op, Way way, std::uint64_t offset, std::uint64_t size) {
+    Chunk chunk{.way = way, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
+    if (way == Way::direct && op == Op::read) {
+      chunk.io_offset = offset / 512 * 512;
+      chunk.io_size = (offset + size + 511) / 512 * 512 - chunk.io_offset;
+    }
+    return {.op = op, .file = file_.get(), .memory = memory_, .chunk = chunk, .cookie = 7};
+  }
+  // Both ways through the lane must agree: its own pipeline and the caller's-thread shortcut.
+  Completion through(const Task& what, bool pipeline) {
+    auto lane = open_lane();
+    if (!pipeline) return lane->run(what);
+    lane->submit(what);
+    Completion completion;
+    EXPECT_EQ(lane->poll({&completion, 1}, true), 1u);
+    EXPECT_TRUE(lane->is_idle());
+    return completion;
+  }
+  std::string device_bytes(std::uint64_t size) const { return {reinterpret_cast<char*>(memory_), size}; }
+  std::string file_bytes(std::uint64_t offset, std::uint64_t size) const {
+    return {storage_.content.data() + offset, size};
+  }
+
+  HostDeviceSet devices_;
+  FakeStorage storage_;
+  std::unique_ptr<File> file_;
+  std::byte* memory_ = nullptr;
+};
+
+class StorageLaneBothWaysTest : public StorageLaneTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Lane, StorageLaneBothWaysTest, testing::Bool(),
+                         [](const auto& each) { return each.param ? "Pipeline" : "CallersThread"; });
+
+TEST_P(StorageLaneBothWaysTest, AReadArrivesInDeviceMemory) {
+  open_file();
+
+  const Completion done = through(task(Op::read, Way::buffered, 100, 3000), GetParam());
+
+  EXPECT_TRUE(done.status.ok());
+  EXPECT_EQ(done.bytes, 3000u);
+  EXPECT_EQ(done.cookie, 7u);
+  EXPECT_EQ(device_bytes(3000), file_bytes(100, 3000));
+  EXPECT_EQ(device_bytes(3001)[3000], 0x5a);
+}
+
+TEST_P(StorageLaneBothWaysTest, AnUnalignedDirectReadTakesJustItsBytes) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+
+  const Completion done = through(task(Op::read, Way::direct, 777, 2000), GetParam());
+
+  EXPECT_EQ(done.bytes, 2000u);
+  EXPECT_EQ(done.way, Way::direct);
+  EXPECT_EQ(device_bytes(2000), file_bytes(777, 2000));
+  EXPECT_EQ(device_bytes(2001)[2000], 0x5a);
+}
+
+TEST_P(StorageLaneBothWaysTest, ShortTransfersAreContinued) {
+  open_file();
+  storage_.faults = {{.at_most = 1}, {.at_most = 1000}, {.at_most = 7}};
+
+  const Completion done = through(task(Op::read, Way::buffered, 0, 4096), GetParam());
+
+  EXPECT_EQ(done.bytes, 4096u);
+  EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
+}
+
+TEST_P(StorageLaneBothWaysTest, AShortDirectReadResumesOnABlock) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  storage_.faults = {{.at_most = 1300}};
+
+  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_EQ(done.bytes, 4096u);
+  EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
+  ASSERT_EQ(storage_.accesses.size(), 2u);
+  EXPECT_EQ(storage_.accesses[1].offset, 1024u);
+}
+
+TEST_P(StorageLaneBothWaysTest, ShortWritesAreContinued) {
+  open_file();
+  std::memset(memory_, 0x77, 4096);
+  storage_.faults = {{.at_most = 100}, {.at_most = 3}};
+
+  const Completion done = through(task(Op::write, Way::buffered, 50, 4000), GetParam());
+
+  EXPECT_EQ(done.bytes, 4000u);
+  EXPECT_EQ(file_bytes(50, 4000), std::string(4000, 0x77));
+}
+
+TEST_P(StorageLaneBothWaysTest, TheEndOfTheFileIsAShortCount) {
+  storage_.content.resize(5000);
+  open_file();
+
+  const Completion done = through(task(Op::read, Way::buffered, 4000, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.ok());
+  EXPECT_EQ(done.bytes, 1000u);
+  EXPECT_EQ(device_bytes(1001)[1000], 0x5a);
+}
+
+TEST_P(StorageLaneBothWaysTest, AWidenedReadThatEndsBeforeItsPayloadMovesNothing) {
+  storage_.open_flags |= O_DIRECT;
+  storage_.content.resize(600);
+  open_file();
+
+  const Completion done = through(task(Op::read, Way::direct, 700, 100), GetParam());
+
+  EXPECT_TRUE(done.status.ok());
+  EXPECT_EQ(done.bytes, 0u);
+}
+
+TEST_P(StorageLaneBothWaysTest, AnErrorIsReportedWithItsStep) {
+  open_file();
+  storage_.faults = {{.error = EIO}};
+
+  const Completion done = through(task(Op::read, Way::buffered, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EIO));
+  EXPECT_STREQ(done.status.step, "read from the file");
+  EXPECT_EQ(device_bytes(1)[0], 0x5a);
+}
+
+TEST_P(StorageLaneBothWaysTest, AFullDiskIsReportedByAWrite) {
+  open_file();
+  storage_.faults = {{.at_most = 512}, {.error = ENOSPC}};
+
+  const Completion done = through(task(Op::write, Way::buffered, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(ENOSPC));
+}
+
+TEST_P(StorageLaneBothWaysTest, EndlesslyShortTransfersAreGivenUp) {
+  open_file();
+  storage_.faults.assign(1000, {.at_most = 0});
+
+  const Completion done = through(task(Op::write, Way::buffered, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is(Code::no_progress));
+}
+
+TEST_P(StorageLaneBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePageCacheFromThenOn) {
+  storage_.open_flags |= O_DIRECT;
+  File& file = open_file();
+  storage_.faults = {{.error = EINVAL}};
+
+  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.ok());
+  EXPECT_EQ(done.way, Way::buffered);
+  EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
+  EXPECT_EQ(file.direct_offset_align(), 1u);
+}
+
+TEST_P(StorageLaneBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsReadOnceMoreFromThePageCache) {
+  storage_.open_flags |= O_DIRECT;
+  File& file = open_file();
+  const std::uint32_t align = file.direct_offset_align();
+  storage_.faults = {{.error = EIO}};
+
+  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.ok());
+  EXPECT_EQ(done.way, Way::buffered);
+  EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
+  EXPECT_EQ(file.direct_offset_align(), align) << "one collision says nothing about the next read";
+}
+
+TEST_P(StorageLaneBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  storage_.faults = {{.error = EIO}, {.error = EIO}};
+
+  const Completion done = through(task(Op::read, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EIO));
+}
+
+TEST_P(StorageLaneBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCache) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+  storage_.faults = {{.error = EIO}};
+
+  const Completion done = through(task(Op::write, Way::direct, 0, 4096), GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EIO));
+}
+
+TEST_P(StorageLaneBothWaysTest, AnUnalignedWriteBesideADirectDescriptorNeedsASecondOne) {
+  storage_.open_flags |= O_DIRECT;
+  storage_.reopen_fails = true;
+  open_file();
+
+  const Completion done = through(task(Op::write, Way::buffered, 100, 50), GetParam());
+
+  EXPECT_TRUE(done.status.is(Code::unaligned_write));
+  EXPECT_TRUE(storage_.accesses.empty());
+}
+
+TEST_F(StorageLaneTest, ManyChunksInRandomOrderEachLandInTheirPlace) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    storage_.seed = seed;
+    open_file();
+    auto lane = open_lane(3);
+    std::memset(memory_, 0, 20 * kChunk);
+    std::uint64_t next = 0;
+    std::uint64_t finished = 0;
+
+    while (finished < 20) {
+      while (next < 20 && lane->has_room()) {
+        Task one = task(Op::read, Way::buffered, next * kChunk, kChunk);
+        one.memory = memory_ + next * kChunk;
+        lane->submit(one);
+        ++next;
+      }
+      Completion completions[2];
+      finished += lane->poll(completions, true);
+    }
+
+    ASSERT_EQ(device_bytes(20 * kChunk), file_bytes(0, 20 * kChunk)) << "seed " << seed;
+  }
+}
+
+TEST_F(StorageLaneTest, ManyWritesInRandomOrderEachLandInTheirPlace) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    storage_.seed = seed;
+    std::fill(storage_.content.begin(), storage_.content.end(), 0);
+    for (std::size_t i = 0; i < 20 * kChunk; ++i) memory_[i] = static_cast<std::byte>(i * seed >> 4);
+    open_file();
+    auto lane = open_lane(3);
+    std::uint64_t next = 0;
+    std::uint64_t finished = 0;
+
+    while (finished < 20) {
+      while (next < 20 && lane->has_room()) {
+        Task one = task(Op::write, Way::buffered, next * kChunk, kChunk);
+        one.memory = memory_ + next * kChunk;
+        lane->submit(one);
+        ++next;
+      }
+      Completion completions[2];
+      finished += lane->poll(completions, true);
+    }
+
+    ASSERT_EQ(file_bytes(0, 20 * kChunk), device_bytes(20 * kChunk)) << "seed " << seed;
+  }
+}
+
+TEST_F(StorageLaneTest, AnIdleLaneDoesNotWait) {
+  open_file();
+  auto lane = open_lane();
+  Completion completion;
+
+  EXPECT_EQ(lane->poll({&completion, 1}, true), 0u);
+}
+
+TEST_P(StorageLaneBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
+  open_file();
+  Task write = task(Op::write, Way::buffered, 100, 3000);
+  write.chunk.flush = true;
+
+  const Completion done = through(write, GetParam());
+
+  EXPECT_EQ(done.bytes, 3000u);
+  EXPECT_EQ(storage_.flushes, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{100, 3000}}));
+}
+
+TEST_P(StorageLaneBothWaysTest, AFlushThatFailsFailsTheWrite) {
+  open_file();
+  Task write = task(Op::write, Way::buffered, 100, 3000);
+  write.chunk.flush = true;
+  storage_.flush_error = EIO;
+
+  const Completion done = through(write, GetParam());
+
+  EXPECT_TRUE(done.status.is_errno(EIO));
+  EXPECT_EQ(done.bytes, 0u);
+}
+
+// The kernel's lock on the file keeps it from those who write the rest of the page through the page cache, as long as
+// its caller waits for it: io_uring does not.
+TEST_F(StorageLaneTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
+  storage_.open_flags |= O_DIRECT;
+  open_file();
+
+  EXPECT_EQ(through(task(Op::write, Way::direct, 512, 1024), true).bytes, 1024u);
+  EXPECT_EQ(storage_.rings_opened, 0u);
+
+  EXPECT_EQ(through(task(Op::write, Way::direct, 4096, 4096), true).bytes, 4096u);
+  EXPECT_EQ(storage_.rings_opened, 1u);
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/pipeline/storage_terms.h"
+
+#include <cerrno>
+
+#include "base/align.h"
+
+namespace penstock::core {
+
+Verdict usable_with_rings(PathId path, Storage& storage) {
+  switch (const int error = storage.io_uring_error()) {
+    case 0: return usable(path);
+    case ECANCELED: return usable(path, Reason::io_uring_off);
+    default: return usable(path, Reason::io_uring_forbidden, error);
+  }
+}
+
+std::uint32_t file_align_for(File& file, Way way, std::uint64_t chunk_max) {
+  if (way != Way::direct) return 1;
+  const std::uint32_t align = file.direct_offset_align();
+  return is_aligned(chunk_max, align) ? align : 1;
+}
+
+}  // namespace penstock::core
