@@ -13,7 +13,7 @@
 
 namespace penstock::core {
 
-// A thread that was canceled within a call would take a lane, a pin or a lock along. So it is canceled behind it.
+// A thread that was canceled within a call would take a channel, a pin or a lock along. So it is canceled behind it.
 class HeldCancellation {
  public:
   HeldCancellation() { (void)::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }

@@ -138,7 +138,7 @@ penstock_status penstock_session_open(const penstock_options* options, penstock_
       return failed(Code::unsupported, "open a session with options of a newer version");
     }
     const penstock_options said = read_options(options);
-    core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.ring_bytes = said.ring_bytes,
+    core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.bounce_bytes = said.ring_bytes,
                                                                                  .chunk_bytes = said.chunk_bytes,
                                                                                  .workers = said.workers,
                                                                                  .device = said.device,
@@ -168,7 +168,7 @@ const char* penstock_session_device_reason(penstock_session* session) {
   return session != nullptr ? session->device_reason.c_str() : "";
 }
 uint64_t penstock_ring_bytes(penstock_session* session) {
-  return session != nullptr ? session->session->ring_bytes() : 0;
+  return session != nullptr ? session->session->bounce_bytes() : 0;
 }
 
 // ---- Devices -------------------------------------------------------------------------------------------------------

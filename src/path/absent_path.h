@@ -15,8 +15,8 @@ class AbsentPath final : public Path {
   PathId id() const override { return id_; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
-  std::uint64_t lane_bytes(const LaneOptions&) const override { return 0; }
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override {
+  std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions&) override {
     return failure(Code::unsupported, "use a path that is not built");
   }
 

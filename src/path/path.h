@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A way to move chunks. A Path says what it can move (judge, limits) and opens Lanes; a Lane moves chunks. Both are
-// poll-driven and own no threads: those belong to session/.
+// A way to move chunks. A Path says what it can move (judge, limits) and opens Channels; a Channel moves chunks. Both
+// are poll-driven and own no threads: those belong to session/.
 #pragma once
 
 #include <climits>
@@ -40,24 +40,24 @@ struct Completion {
 };
 
 // Room for a fixed number of chunks in flight. Used by one thread at a time; allocates nothing once open.
-class Lane {
+class Channel {
  public:
-  virtual ~Lane() = default;
+  virtual ~Channel() = default;
   virtual bool has_room() const = 0;
   virtual bool is_idle() const = 0;
   // Needs has_room(). Whatever goes wrong arrives as a completion.
   virtual void submit(const Task& task) = 0;
-  // Moves things along and fills in what is done. With `wait`, blocks until something is, or the lane is idle.
+  // Moves things along and fills in what is done. With `wait`, blocks until something is, or the channel is idle.
   virtual unsigned poll(std::span<Completion> completions, bool wait) = 0;
   // Needs is_idle(). One chunk from start to end on the calling thread, the shortest way.
   virtual Completion run(const Task& task) = 0;
   // Lets go of kernel references to the file (0: to every file). Needs that none of its chunks is in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
-  // After this is true, nothing more may be submitted: close the lane.
+  // After this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
 };
 
-struct LaneOptions {
+struct ChannelOptions {
   Device* device = nullptr;     // Null for host memory.
   unsigned depth = 1;           // Chunks in flight.
   std::uint64_t chunk_max = 0;  // Bytes; a multiple of 4096.
@@ -106,9 +106,9 @@ class Path {
   virtual void learn(const Timing&) {}
   // What chunks must look like for this file; `way` is what is wanted of the page cache.
   virtual Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) = 0;
-  // Pinned host bytes that a lane of these options takes.
-  virtual std::uint64_t lane_bytes(const LaneOptions& options) const = 0;
-  virtual Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) = 0;
+  // Pinned host bytes that a channel of these options takes.
+  virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
+  virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;
   // Lets go of what the path itself keeps for the file. None of its chunks is in flight, and none will be.
   virtual void forget_file(File&) {}
 };

@@ -96,13 +96,14 @@ class HeldStorage final : public FakeStorage {
 
 class BatchTest : public testing::Test {
  protected:
-  explicit BatchTest(std::uint64_t ring_bytes = 0) {
+  explicit BatchTest(std::uint64_t bounce_bytes = 0) {
     auto storage = std::make_unique<HeldStorage>();
     storage->content.resize(64 << 20);
     storage_ = storage.get();
-    const Config config = make_config({.ring_bytes = ring_bytes, .workers = kThreads}, [](const char*) -> const char* {
-                            return nullptr;
-                          }).value();
+    const Config config =
+        make_config({.bounce_bytes = bounce_bytes, .workers = kThreads}, [](const char*) -> const char* {
+          return nullptr;
+        }).value();
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
     file_ = *session_->register_file(FakeStorage::kUserFd);
   }

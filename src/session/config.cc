@@ -14,8 +14,8 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kRingBytesMin = std::uint64_t{1} << 20;
-constexpr std::uint64_t kRingBytesMax = std::uint64_t{64} << 30;
+constexpr std::uint64_t kBounceBytesMin = std::uint64_t{1} << 20;
+constexpr std::uint64_t kBounceBytesMax = std::uint64_t{64} << 30;
 constexpr std::uint64_t kChunkBytesMin = 64u << 10;
 constexpr std::uint64_t kChunkBytesMax = std::uint64_t{1} << 30;
 constexpr std::uint64_t kWorkersMax = 256;
@@ -100,8 +100,8 @@ unsigned default_workers(Environment environment) {
 
 Status read_numbers(Config& config, const ConfigWishes& wishes, Environment environment) {
   Status status =
-      number_from(wishes.ring_bytes, environment("PENSTOCK_RING_MIB"), 1u << 20, kRingBytesMin, kRingBytesMax,
-                  "understand the ring size (ring_bytes; PENSTOCK_RING_MIB: 1 to 65536)", config.ring_bytes);
+      number_from(wishes.bounce_bytes, environment("PENSTOCK_RING_MIB"), 1u << 20, kBounceBytesMin, kBounceBytesMax,
+                  "understand the ring size (ring_bytes; PENSTOCK_RING_MIB: 1 to 65536)", config.bounce_bytes);
   if (!status.ok()) return status;
   status =
       number_from(wishes.chunk_bytes, environment("PENSTOCK_CHUNK_KIB"), 1u << 10, kChunkBytesMin, kChunkBytesMax,

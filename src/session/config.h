@@ -31,9 +31,9 @@ struct PathList {
 };
 
 struct Config {
-  std::uint64_t ring_bytes = std::uint64_t{256} << 20;  // Pinned host memory a device, at most.
-  std::uint64_t chunk_bytes = std::uint64_t{4} << 20;   // One storage operation of a large request, at most.
-  unsigned workers = 0;                                 // Threads for large requests.
+  std::uint64_t bounce_bytes = std::uint64_t{256} << 20;  // Pinned host memory a device, at most.
+  std::uint64_t chunk_bytes = std::uint64_t{4} << 20;     // One storage operation of a large request, at most.
+  unsigned workers = 0;                                   // Threads for large requests.
   DeviceChoice device = DeviceChoice::automatic;
   PathList paths;                 // Best first.
   bool paths_said = false;        // By the user.
@@ -58,7 +58,7 @@ struct Config {
 
 // The caller's wishes as penstock_options has them: zero and null mean "not said".
 struct ConfigWishes {
-  std::uint64_t ring_bytes = 0;
+  std::uint64_t bounce_bytes = 0;
   std::uint64_t chunk_bytes = 0;
   std::uint32_t workers = 0;
   const char* device = nullptr;

@@ -20,7 +20,7 @@ class ConfigTest : public testing::Test {
 TEST_F(ConfigTest, DefaultsAreBounded) {
   const Config config = *make();
 
-  EXPECT_EQ(config.ring_bytes, 256u << 20);
+  EXPECT_EQ(config.bounce_bytes, 256u << 20);
   EXPECT_GE(config.workers, 1u);
   EXPECT_LE(config.workers, 8u);
   EXPECT_EQ(config.paths.paths[0], PathId::p2pdma);
@@ -35,7 +35,7 @@ TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
 
   const Config config = *make({.workers = 5, .require = ""});
 
-  EXPECT_EQ(config.ring_bytes, 32u << 20);
+  EXPECT_EQ(config.bounce_bytes, 32u << 20);
   EXPECT_EQ(config.chunk_bytes, 1u << 20);
   EXPECT_EQ(config.workers, 5u);
   EXPECT_EQ(config.paths.count, 2u);

@@ -25,9 +25,9 @@ constexpr unsigned kWakeMax = 2;
 constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a helper passes in the line.
 constexpr long kCpusToLookOut = 4;
 
-// A queue keeps what it has pinned. All of them together take no more than half of a device's ring, so that lanes of
+// A queue keeps what it has pinned. All of them together take no more than half of a device's ring, so that channels of
 // other requests find room. Where that is not enough for two threads, they do without.
-std::uint64_t queues_that_fit(const Config& config) { return config.ring_bytes / 2 / kQueueBytes; }
+std::uint64_t queues_that_fit(const Config& config) { return config.bounce_bytes / 2 / kQueueBytes; }
 
 bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
 

@@ -20,7 +20,7 @@ Queue::Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uin
     : session_(session), chunk_max_(chunk_max), request_bytes_max_(request_bytes_max), pending_(depth) {
   free_.reserve(depth);
   done_.reserve(depth);
-  lanes_.reserve(kLanesMax);
+  channels_.reserve(kChannelsMax);
   for (unsigned i = depth; i > 0; --i) free_.push_back(i - 1);
 }
 
@@ -41,56 +41,57 @@ Queue::~Queue() {
   for (const auto& budget : session_.budgets_) budget->remove(this);
   QueueCompletion ignored[kPollMax];
   while (free_.size() < pending_.size()) (void)reap(ignored, 1);
-  for (OwnLane& own : lanes_) {
-    own.lane.reset();
+  for (OwnChannel& own : channels_) {
+    own.channel.reset();
     own.budget->give_back(own.bytes);
   }
 }
 
-Result<Queue::OwnLane*> Queue::lane_for(Path& path, Device* device) {
-  for (OwnLane& own : lanes_) {
+Result<Queue::OwnChannel*> Queue::channel_for(Path& path, Device* device) {
+  for (OwnChannel& own : channels_) {
     if (own.path == &path && own.device == device) return &own;
   }
-  if (lanes_.size() == kLanesMax) close_idle_locked();
-  if (lanes_.size() == kLanesMax) return failure(Code::limit, "use one more device in this queue");
-  const LaneOptions options{.device = device, .depth = static_cast<unsigned>(pending_.size()), .chunk_max = chunk_max_};
-  RingBudget& budget = session_.budget_of(device);
-  const std::uint64_t bytes = path.lane_bytes(options);
+  if (channels_.size() == kChannelsMax) close_idle_locked();
+  if (channels_.size() == kChannelsMax) return failure(Code::limit, "use one more device in this queue");
+  const ChannelOptions options{
+      .device = device, .depth = static_cast<unsigned>(pending_.size()), .chunk_max = chunk_max_};
+  BounceBudget& budget = session_.budget_of(device);
+  const std::uint64_t bytes = path.channel_bytes(options);
   if (!reserve(budget, bytes)) return failure(Code::limit, "take pinned memory for the queue");
-  OwnLane own{.path = &path, .device = device, .budget = &budget, .bytes = bytes};
+  OwnChannel own{.path = &path, .device = device, .budget = &budget, .bytes = bytes};
   const auto open = [&] {
     budget.add(this);
     own.backlog.resize(pending_.size() * kChunksMax);
-    Result<std::unique_ptr<Lane>> lane = path.open_lane(options);
-    if (lane.ok()) own.lane = std::move(*lane);
-    return lane.status();
+    Result<std::unique_ptr<Channel>> channel = path.open_channel(options);
+    if (channel.ok()) own.channel = std::move(*channel);
+    return channel.status();
   };
-  const auto no_room = [] { return failure(Code::out_of_memory, "open a lane for the queue"); };
+  const auto no_room = [] { return failure(Code::out_of_memory, "open a channel for the queue"); };
   if (const Status status = unless_short_of_memory(open, no_room); !status.ok()) {
     budget.give_back(bytes);
     return status;
   }
-  lanes_.push_back(std::move(own));  // There is room reserved.
-  return &lanes_.back();
+  channels_.push_back(std::move(own));  // There is room reserved.
+  return &channels_.back();
 }
 
-// Lanes that nobody uses give way: first this queue's own, then everybody else's.
-bool Queue::reserve(RingBudget& budget, std::uint64_t bytes) {
+// Channels that nobody uses give way: first this queue's own, then everybody else's.
+bool Queue::reserve(BounceBudget& budget, std::uint64_t bytes) {
   if (budget.reserve(bytes)) return true;
   close_idle_locked();
   return budget.reserve_or_reclaim(bytes, this);
 }
 
 void Queue::close_idle_locked() {
-  std::erase_if(lanes_, [](OwnLane& own) {
-    if (own.count > 0 || !own.lane->is_idle()) return false;
-    own.lane.reset();
+  std::erase_if(channels_, [](OwnChannel& own) {
+    if (own.count > 0 || !own.channel->is_idle()) return false;
+    own.channel.reset();
     own.budget->give_back(own.bytes);
     return true;
   });
 }
 
-void Queue::close_idle_lanes() {
+void Queue::close_idle_channels() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) close_idle_locked();
 }
@@ -111,9 +112,10 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   session_.approach(checked, Company::queued);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
-  const Result<OwnLane*> own = lane_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
+  const Result<OwnChannel*> own =
+      channel_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
   if (!own.ok()) return own.status();
-  if ((*own)->lane->is_broken()) return failure(Code::closed, "submit to the queue");
+  if ((*own)->channel->is_broken()) return failure(Code::closed, "submit to the queue");
 
   const Plan plan = session_.plan_for(checked, chunk_max_);
   if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit so large a request to the queue");
@@ -137,18 +139,18 @@ Status Queue::check_descriptors(const File& file) {
   return success();
 }
 
-void Queue::append(OwnLane& own, const Task& task) {
+void Queue::append(OwnChannel& own, const Task& task) {
   own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
 }
 
-// What waits for a lane that has broken will never have its turn: it fails here, so that nobody waits for it.
-void Queue::flush(OwnLane& own) {
-  while (own.count > 0 && (own.lane->has_room() || own.lane->is_broken())) {
+// What waits for a channel that has broken will never have its turn: it fails here, so that nobody waits for it.
+void Queue::flush(OwnChannel& own) {
+  while (own.count > 0 && (own.channel->has_room() || own.channel->is_broken())) {
     const Task task = own.backlog[own.head];
     own.head = (own.head + 1) % own.backlog.size();
     --own.count;
-    if (!own.lane->is_broken()) {
-      own.lane->submit(task);
+    if (!own.channel->is_broken()) {
+      own.channel->submit(task);
       continue;
     }
     take_in(own, {.cookie = task.cookie,
@@ -160,7 +162,7 @@ void Queue::flush(OwnLane& own) {
 }
 
 // The middle first; head and tail, which go through the page cache, when it is over.
-void Queue::start(OwnLane& own, std::uint32_t index, const Plan& plan) {
+void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
   Pending& pending = pending_[index];
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
     Task task = make_task(pending.input, plan.chunk(i));
@@ -176,7 +178,7 @@ void Queue::start(OwnLane& own, std::uint32_t index, const Plan& plan) {
 }
 
 // Nothing of the request is in flight: on to its edges, or done.
-void Queue::go_on(OwnLane& own, std::uint32_t index) {
+void Queue::go_on(OwnChannel& own, std::uint32_t index) {
   Pending& pending = pending_[index];
   if (pending.edge_count == 0 || !pending.tally.goes_on()) {
     complete(index);
@@ -196,35 +198,35 @@ void Queue::complete(std::uint32_t index) {
   done_.push_back(index);
 }
 
-void Queue::take_in(OwnLane& own, const Completion& completion) {
+void Queue::take_in(OwnChannel& own, const Completion& completion) {
   const auto index = static_cast<std::uint32_t>(completion.cookie);
   Pending& pending = pending_[index];
   pending.tally.take_in(completion);
   if (--pending.chunks == 0) go_on(own, index);
 }
 
-bool Queue::poll(OwnLane& own, bool wait) {
+bool Queue::poll(OwnChannel& own, bool wait) {
   Completion completions[kPollMax];
   flush(own);
-  const unsigned count = own.lane->poll(completions, wait);
+  const unsigned count = own.channel->poll(completions, wait);
   for (unsigned i = 0; i < count; ++i) take_in(own, completions[i]);
   flush(own);
   return count > 0;
 }
 
-// Every lane gets its turn; only when none moved does the first busy one wait.
+// Every channel gets its turn; only when none moved does the first busy one wait.
 bool Queue::poll_all(bool wait) {
   bool progress = false;
-  OwnLane* busy = nullptr;
+  OwnChannel* busy = nullptr;
   unsigned busy_count = 0;
-  for (OwnLane& own : lanes_) {
-    if (own.lane->is_idle() && own.count == 0) continue;
+  for (OwnChannel& own : channels_) {
+    if (own.channel->is_idle() && own.count == 0) continue;
     busy = &own;
     ++busy_count;
   }
   if (busy == nullptr) return false;
   if (busy_count == 1) return poll(*busy, wait);
-  for (OwnLane& own : lanes_) progress |= poll(own, false);
+  for (OwnChannel& own : channels_) progress |= poll(own, false);
   return progress || (wait && poll(*busy, true));
 }
 
@@ -256,7 +258,7 @@ void Queue::drain_file(const File& file) {
   while (std::any_of(pending_.begin(), pending_.end(), moving)) {
     if (!poll_all(true)) break;
   }
-  for (OwnLane& own : lanes_) own.lane->forget_file(file.id());
+  for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
 }
 
 }  // namespace penstock::core

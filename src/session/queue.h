@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Many requests in flight from one thread, over lanes of its own: what depth means in a benchmark, and what batches
+// Many requests in flight from one thread, over channels of its own: what depth means in a benchmark, and what batches
 // are made of. What the page cache can do without waiting is done in submit(); the rest is handed to the kernel by the
 // next reap(), many requests at once.
 #pragma once
@@ -22,7 +22,7 @@ struct QueueCompletion {
   Report report;
 };
 
-class Queue final : public LaneHolder {
+class Queue final : public ChannelHolder {
  public:
   static constexpr unsigned kDepthMax = 4096;
 
@@ -35,7 +35,7 @@ class Queue final : public LaneHolder {
   // Returns how many completions it wrote: at least `least`, if as many are outstanding.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least);
   // Unless the queue is just being used. On any thread.
-  void close_idle_lanes() override;
+  void close_idle_channels() override;
   // As Session::is_inherited.
   bool is_inherited() const { return session_.is_inherited(); }
 
@@ -53,11 +53,11 @@ class Queue final : public LaneHolder {
     unsigned edge_count = 0;
   };
 
-  struct OwnLane {
+  struct OwnChannel {
     Path* path = nullptr;
     Device* device = nullptr;
-    std::unique_ptr<Lane> lane;
-    RingBudget* budget = nullptr;
+    std::unique_ptr<Channel> channel;
+    BounceBudget* budget = nullptr;
     std::uint64_t bytes = 0;
     std::vector<Task> backlog;  // Circular: chunks that wait for room.
     std::size_t head = 0;
@@ -66,21 +66,21 @@ class Queue final : public LaneHolder {
 
   // An unaligned direct write is a head, a middle and a tail.
   static constexpr unsigned kChunksMax = 3;
-  static constexpr unsigned kLanesMax = 8;
+  static constexpr unsigned kChannelsMax = 8;
 
   Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie);
-  Result<OwnLane*> lane_for(Path& path, Device* device);
-  bool reserve(RingBudget& budget, std::uint64_t bytes);
+  Result<OwnChannel*> channel_for(Path& path, Device* device);
+  bool reserve(BounceBudget& budget, std::uint64_t bytes);
   void close_idle_locked();
-  void flush(OwnLane& own);
-  bool poll(OwnLane& own, bool wait);
+  void flush(OwnChannel& own);
+  bool poll(OwnChannel& own, bool wait);
   bool poll_all(bool wait);
   Status check_descriptors(const File& file);
-  void append(OwnLane& own, const Task& task);
-  void start(OwnLane& own, std::uint32_t index, const Plan& plan);
-  void go_on(OwnLane& own, std::uint32_t index);
-  void take_in(OwnLane& own, const Completion& completion);
+  void append(OwnChannel& own, const Task& task);
+  void start(OwnChannel& own, std::uint32_t index, const Plan& plan);
+  void go_on(OwnChannel& own, std::uint32_t index);
+  void take_in(OwnChannel& own, const Completion& completion);
   void complete(std::uint32_t index);
   void drain_file(const File& file);
 
@@ -91,7 +91,7 @@ class Queue final : public LaneHolder {
   std::vector<Pending> pending_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> done_;
-  std::vector<OwnLane> lanes_;
+  std::vector<OwnChannel> channels_;
   std::uint64_t checked_file_ = 0;  // Whose descriptors were looked at since the last reap.
 };
 

@@ -84,12 +84,12 @@ std::unique_ptr<Path> make_path(PathId id, Storage& storage, DeviceSet& devices,
 
 }  // namespace
 
-Session::Pools::Pools(Path& moving, Device* target, const LaneShapes& shapes, RingBudget& budget)
+Session::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, BounceBudget& budget)
     : path(&moving), device(target), small(moving, target, shapes.small, budget),
       large(moving, target, shapes.large, budget) {}
 
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
-    : config_(config), shapes_(shape_lanes(config.ring_bytes, config.chunk_bytes, config.workers)),
+    : config_(config), shapes_(shape_channels(config.bounce_bytes, config.chunk_bytes, config.workers)),
       storage_(std::move(storage)), devices_(std::move(devices)), staging_path_(std::make_unique<HostPath>(*storage_)),
       tuner_(std::min(config.workers + 1, config.hands_max), cpu_weight(config.policy)), workers_(config.workers),
       stream_executor_(std::make_unique<Executor>(*this, config.workers)),
@@ -99,7 +99,7 @@ Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::un
   for (unsigned i = 0; i < config.paths.count; ++i) {
     paths_.push_back(make_path(config.paths.paths[i], *storage_, *devices_, config_));
   }
-  for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<RingBudget>(config.ring_bytes));
+  for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(config.bounce_bytes));
 }
 
 Session::~Session() {
@@ -405,9 +405,10 @@ bool Session::close_batch(std::uint64_t handle) {
   return true;
 }
 
-// ---- Lanes ---------------------------------------------------------------------------------------------------------
+// ---- Channels
+// ---------------------------------------------------------------------------------------------------------
 
-RingBudget& Session::budget_of(const Device* device) {
+BounceBudget& Session::budget_of(const Device* device) {
   const int ordinal = device == nullptr ? 0 : device->facts().ordinal;
   return *budgets_[static_cast<unsigned>(ordinal) % kDevicesMax];
 }
@@ -431,7 +432,7 @@ Result<Session::Pools*> Session::pools_for(Path& path, Device* device) {
   return failure(Code::limit, "use one more device context");
 }
 
-std::uint64_t Session::ring_bytes() const {
+std::uint64_t Session::bounce_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& budget : budgets_) bytes += budget->used();
   return bytes;

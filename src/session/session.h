@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One open driver; owns everything: files, buffers, paths, lanes, workers, counters. abi/ and tests make one from a
+// One open driver; owns everything: files, buffers, paths, channels, workers, counters. abi/ and tests make one from a
 // Config and the two seams to the outside world. Thread-safe.
 //
 // A request is checked, given to the first path of the ordered list whose verdict is "usable", and moved: a small
@@ -19,9 +19,9 @@
 #include "base/process.h"
 #include "path/path.h"
 #include "session/buffer_table.h"
+#include "session/channel_pool.h"
 #include "session/config.h"
 #include "session/handle_table.h"
-#include "session/lane_pool.h"
 #include "session/tuner.h"
 #include "session/workers.h"
 #include "stats/counters.h"
@@ -162,17 +162,17 @@ class Session {
   Storage& storage() { return *storage_; }
   const Counters& counters() const { return counters_; }
   const Config& config() const { return config_; }
-  std::uint64_t ring_bytes() const;
+  std::uint64_t bounce_bytes() const;
 
  private:
   friend class Queue;
 
   struct Pools {
-    Pools(Path& path, Device* device, const LaneShapes& shapes, RingBudget& budget);
+    Pools(Path& path, Device* device, const ChannelShapes& shapes, BounceBudget& budget);
     Path* path;
     Device* device;
-    LanePool small;
-    LanePool large;
+    ChannelPool small;
+    ChannelPool large;
   };
 
   // A request that was found sane: its file pinned, its memory known, its path chosen.
@@ -212,19 +212,19 @@ class Session {
   Outcome move(Checked& checked);
   bool preallocate(const Checked& checked, const Plan& plan);
   void release_blocks_behind_end(File& file);
-  Outcome move_small(const Checked& checked, const Plan& plan, LanePool& pool);
+  Outcome move_small(const Checked& checked, const Plan& plan, ChannelPool& pool);
   unsigned hands_for(const Checked& checked, const Plan& plan) const;
   bool is_tuned(const Checked& checked, const Plan& plan) const;
-  Outcome move_large(const Checked& checked, const Plan& plan, LanePool& pool);
-  Outcome move_tuned(const Checked& checked, const Plan& plan, LanePool& pool);
+  Outcome move_large(const Checked& checked, const Plan& plan, ChannelPool& pool);
+  Outcome move_tuned(const Checked& checked, const Plan& plan, ChannelPool& pool);
   Result<Pools*> pools_for(Path& path, Device* device);
-  RingBudget& budget_of(const Device* device);
+  BounceBudget& budget_of(const Device* device);
   void add_queue(Queue* queue);
   void remove_queue(Queue* queue);
 
   const std::uint32_t forks_ = fork_count();
   const Config config_;
-  const LaneShapes shapes_;
+  const ChannelShapes shapes_;
   std::atomic<std::uint64_t> operation_max_{UINT64_MAX};
   const std::unique_ptr<Storage> storage_;
   const std::unique_ptr<DeviceSet> devices_;
@@ -235,7 +235,7 @@ class Session {
   std::vector<UserFd> fds_;        // Registered descriptors of the user.
   BufferTable buffers_;
   Counters counters_;
-  std::vector<std::unique_ptr<RingBudget>> budgets_;  // By device ordinal.
+  std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal.
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
   std::mutex queues_mutex_;
   std::vector<Queue*> queues_;

@@ -58,8 +58,8 @@ std::uint64_t Session::chunk_for(const Checked& checked) const {
 }
 
 // At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
-Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& pool) {
-  const Result<LanePool::Loan> loan = pool.borrow();
+Outcome Session::move_small(const Checked& checked, const Plan& plan, ChannelPool& pool) {
+  const Result<ChannelPool::Loan> loan = pool.borrow();
   if (!loan.ok()) return {loan.status(), checked.report};
   Tally tally(checked.input);
   for (const bool edges : {false, true}) {
@@ -73,7 +73,7 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, LanePool& 
   return outcome;
 }
 
-Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& pool) {
+Outcome Session::move_large(const Checked& checked, const Plan& plan, ChannelPool& pool) {
   if (is_tuned(checked, plan)) return move_tuned(checked, plan, pool);
   const auto start = std::chrono::steady_clock::now();
   Transfer transfer(checked.input, plan, pool);
@@ -89,7 +89,7 @@ Outcome Session::move_large(const Checked& checked, const Plan& plan, LanePool& 
 }
 
 // In parts, while the tuner is still trying; as one, when it has found out.
-Outcome Session::move_tuned(const Checked& checked, const Plan& plan, LanePool& pool) {
+Outcome Session::move_tuned(const Checked& checked, const Plan& plan, ChannelPool& pool) {
   const Tuner::Kind kind{checked.input.op, plan.middle_way(), checked.input.size};
   Outcome outcome{success(), checked.report};
   Moved moved;

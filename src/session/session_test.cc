@@ -68,7 +68,7 @@ TEST_F(SessionTest, AQueueWhoseRingBreaksFailsItsRequestsAndHangsNobody) {
   Session& session = open(std::move(storage));
   const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
   auto queue = std::move(Queue::open(session, 1, 20'000).value());
-  // A head, a middle and a tail over a lane with room for one.
+  // A head, a middle and a tail over a channel with room for one.
   ASSERT_TRUE(queue->submit({Op::write, file, memory(32768), 20'000, 100, 0}, 7).ok());
 
   QueueCompletion completion;

@@ -46,7 +46,7 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
   if (!home.ok()) return home.status();
   StreamRequest::Target target{*home, stream, session_.devices().describe(parameters.base)};
   target.blocking = !session_.config().stream_words || !target.home->has_words();
-  target.staging_limit = session_.config().ring_bytes;
+  target.staging_limit = session_.config().bounce_bytes;
   if (const Status status = reachable(**home, target.memory, parameters.base); !status.ok()) return status;
   // Over before it begins: the result is there when the call returns, as NVIDIA's library has it.
   if (*parameters.size == 0) {

@@ -37,29 +37,29 @@ Task make_task(const TransferInput& input, Chunk chunk) {
 }
 
 void Transfer::work() {
-  Result<LanePool::Loan> lane = pool_.borrow();
-  if (lane.ok()) {
-    move_chunks(**lane);
+  Result<ChannelPool::Loan> channel = pool_.borrow();
+  if (channel.ok()) {
+    move_chunks(**channel);
   } else {
-    fail_at(input_.file_offset, lane.status());
+    fail_at(input_.file_offset, channel.status());
   }
 }
 
 bool Transfer::help() {
   if (!has_work()) return false;
-  const LanePool::Loan lane = pool_.try_borrow();
-  if (lane) move_chunks(*lane);
-  return static_cast<bool>(lane);
+  const ChannelPool::Loan channel = pool_.try_borrow();
+  if (channel) move_chunks(*channel);
+  return static_cast<bool>(channel);
 }
 
-bool Transfer::submit_next(Lane& lane) {
-  if (!lane.has_room() || stop_.load(std::memory_order_relaxed)) return false;
+bool Transfer::submit_next(Channel& channel) {
+  if (!channel.has_room() || stop_.load(std::memory_order_relaxed)) return false;
   std::uint64_t index;
   do {
     index = next_.fetch_add(1, std::memory_order_relaxed);
     if (index >= chunk_count_) return false;
   } while (plan_.is_edge(index));
-  lane.submit(make_task(input_, plan_.chunk(index)));
+  channel.submit(make_task(input_, plan_.chunk(index)));
   return true;
 }
 
@@ -72,10 +72,10 @@ void Transfer::finish() {
 // read behind it. As the bytes there are in the user's memory already, the rest is read once more: then they count,
 // unless the file is as short as before.
 void Transfer::read_gap_again() {
-  const Result<LanePool::Loan> lane = pool_.borrow();
-  if (!lane.ok()) return;
+  const Result<ChannelPool::Loan> channel = pool_.borrow();
+  if (!channel.ok()) return;
   for (std::uint64_t index = chunk_at(end_.load()); index < chunk_count_ && !plan_.is_edge(index); ++index) {
-    const Completion again = (**lane).run(make_task(input_, plan_.chunk(index)));
+    const Completion again = (**channel).run(make_task(input_, plan_.chunk(index)));
     end_.store(again.file_offset + again.bytes);
     if (!again.status.ok() || again.bytes < again.size) {
       take_in(again);
@@ -99,30 +99,30 @@ std::uint64_t Transfer::chunk_at(std::uint64_t position) const {
 
 void Transfer::finish_edges() {
   if (chunk_count_ == 0 || !(plan_.is_edge(0) || plan_.is_edge(chunk_count_ - 1))) return;
-  const Result<LanePool::Loan> lane = pool_.borrow();
-  if (!lane.ok()) {
-    fail_at(input_.file_offset, lane.status());
+  const Result<ChannelPool::Loan> channel = pool_.borrow();
+  if (!channel.ok()) {
+    fail_at(input_.file_offset, channel.status());
     return;
   }
   for (const std::uint64_t index : {std::uint64_t{0}, chunk_count_ - 1}) {
-    if (plan_.is_edge(index) && !stop_.load()) take_in((**lane).run(make_task(input_, plan_.chunk(index))));
+    if (plan_.is_edge(index) && !stop_.load()) take_in((**channel).run(make_task(input_, plan_.chunk(index))));
     if (chunk_count_ == 1) break;
   }
 }
 
-void Transfer::move_chunks(Lane& lane) {
+void Transfer::move_chunks(Channel& channel) {
   const std::uint64_t cpu_before = thread_cpu_ns();
   Completion completions[kPollMax];
   for (;;) {
-    while (submit_next(lane)) {
+    while (submit_next(channel)) {
     }
-    if (lane.is_idle()) break;
-    const unsigned count = lane.poll(completions, true);
+    if (channel.is_idle()) break;
+    const unsigned count = channel.poll(completions, true);
     for (unsigned i = 0; i < count; ++i) take_in(completions[i]);
   }
-  lane.forget_file(0);
+  channel.forget_file(0);
   cpu_ns_.fetch_add(thread_cpu_ns() - cpu_before, std::memory_order_relaxed);
-  if (lane.is_broken() && has_work()) fail_at(end_.load(), failure(Code::closed, "move the request's chunks"));
+  if (channel.is_broken() && has_work()) fail_at(end_.load(), failure(Code::closed, "move the request's chunks"));
 }
 
 void Transfer::take_in(const Completion& completion) {

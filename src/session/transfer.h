@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One large request under way. Any number of threads draw its chunks from one counter, each through a lane of its
+// One large request under way. Any number of threads draw its chunks from one counter, each through a channel of its
 // own, until none is left or something went wrong; the thread that made it collects what came of it.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "path/path.h"
-#include "session/lane_pool.h"
+#include "session/channel_pool.h"
 
 namespace penstock::core {
 
@@ -30,13 +30,13 @@ Task make_task(const TransferInput& input, Chunk chunk);
 
 class Transfer {
  public:
-  Transfer(const TransferInput& input, const Plan& plan, LanePool& pool)
+  Transfer(const TransferInput& input, const Plan& plan, ChannelPool& pool)
       : input_(input), plan_(plan), pool_(pool), chunk_count_(plan.chunk_count()),
         end_(input.file_offset + input.size) {}
 
-  // The owner's part: waits for a lane.
+  // The owner's part: waits for a channel.
   void work();
-  // A helper's part: false where no lane is free or nothing is left to do.
+  // A helper's part: false where no channel is free or nothing is left to do.
   bool help();
 
   // The owner's again, once nobody else works on it: what had to wait for the middle.
@@ -54,8 +54,8 @@ class Transfer {
   bool has_work() const {
     return !stop_.load(std::memory_order_relaxed) && next_.load(std::memory_order_relaxed) < chunk_count_;
   }
-  void move_chunks(Lane& lane);
-  bool submit_next(Lane& lane);
+  void move_chunks(Channel& channel);
+  bool submit_next(Channel& channel);
   void take_in(const Completion& completion);
   void read_gap_again();
   void finish_edges();
@@ -65,7 +65,7 @@ class Transfer {
 
   const TransferInput input_;
   const Plan& plan_;
-  LanePool& pool_;
+  ChannelPool& pool_;
   const std::uint64_t chunk_count_;
   alignas(64) std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stop_{false};

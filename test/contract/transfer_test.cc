@@ -213,7 +213,7 @@ TEST_P(TransferTest, LargeRequestsArriveWhole) {
   expect_moved(read(file, memory, kSize, 77), kSize);
 
   EXPECT_TRUE(download(memory, kSize) == data);
-  EXPECT_LE(session().ring_bytes(), session().config().ring_bytes);
+  EXPECT_LE(session().bounce_bytes(), session().config().bounce_bytes);
 }
 
 TEST_P(TransferTest, HostMemoryGoesByTheHostPath) {

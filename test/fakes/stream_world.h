@@ -56,7 +56,7 @@ class StreamsTest : public testing::TestWithParam<On> {
   bool has_words() const { return GetParam() != On::cuda11; }
   const char* library() const { return GetParam() == On::cuda11 ? PENSTOCK_FAKE_CUDA_11 : PENSTOCK_FAKE_CUDA; }
 
-  void open(std::uint64_t ring_bytes) {
+  void open(std::uint64_t bounce_bytes) {
     session_.reset();
     auto storage = std::make_unique<FakeStorage>();
     static const std::vector<char> content = [] {
@@ -73,7 +73,7 @@ class StreamsTest : public testing::TestWithParam<On> {
       library_ = ::dlopen(library(), RTLD_NOW | RTLD_LOCAL);
     }
     Config config = make_config({.workers = 3}, [](const char*) -> const char* { return nullptr; }).value();
-    config.ring_bytes = ring_bytes;
+    config.bounce_bytes = bounce_bytes;
     session_ = std::make_unique<Session>(config, std::move(storage), std::move(devices));
     file_ = session_->register_file(FakeStorage::kUserFd).value();
     if (!is_cuda()) return;

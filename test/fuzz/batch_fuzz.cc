@@ -53,7 +53,7 @@ class World {
     storage->resident = decisions_.yes();
     storage->reopen_fails = spoilt_ = decisions_.below(4) == 3;
     const char* const direct = decisions_.one_of({"auto", "always", "never"});
-    Config config = make_config({.ring_bytes = 64u << 20,
+    Config config = make_config({.bounce_bytes = 64u << 20,
                                  .chunk_bytes = decisions_.one_of({64u << 10, 256u << 10}),
                                  .workers = 1 + decisions_.below(3),
                                  .direct_io = direct},

@@ -3,7 +3,7 @@
 #include "path/bounce/bounce_path.h"
 
 #include "base/invariant.h"
-#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_channel.h"
 #include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
@@ -17,9 +17,9 @@ Limits BouncePath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
       .file_align = file_align_for(file, way, chunk_max), .memory_align = 1, .chunk_max = chunk_max, .staged = true};
 }
 
-Result<std::unique_ptr<Lane>> BouncePath::open_lane(const LaneOptions& options) {
+Result<std::unique_ptr<Channel>> BouncePath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);
-  return StorageLane::open(storage_, options);
+  return StorageChannel::open(storage_, options);
 }
 
 }  // namespace penstock::core

@@ -15,8 +15,10 @@ class BouncePath final : public Path {
   PathId id() const override { return PathId::bounce; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
-  std::uint64_t lane_bytes(const LaneOptions& options) const override { return options.depth * options.chunk_max; }
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override {
+    return options.depth * options.chunk_max;
+  }
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 
  private:
   Storage& storage_;

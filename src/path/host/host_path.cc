@@ -2,7 +2,7 @@
 
 #include "path/host/host_path.h"
 
-#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_channel.h"
 #include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
@@ -19,10 +19,10 @@ Limits HostPath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
           .staged = false};
 }
 
-Result<std::unique_ptr<Lane>> HostPath::open_lane(const LaneOptions& options) {
-  LaneOptions in_place = options;
+Result<std::unique_ptr<Channel>> HostPath::open_channel(const ChannelOptions& options) {
+  ChannelOptions in_place = options;
   in_place.device = nullptr;
-  return StorageLane::open(storage_, in_place);
+  return StorageChannel::open(storage_, in_place);
 }
 
 }  // namespace penstock::core

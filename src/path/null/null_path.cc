@@ -7,9 +7,9 @@
 namespace penstock::core {
 namespace {
 
-class NullLane final : public Lane {
+class NullChannel final : public Channel {
  public:
-  explicit NullLane(unsigned depth) : depth_(depth) { done_.reserve(depth); }
+  explicit NullChannel(unsigned depth) : depth_(depth) { done_.reserve(depth); }
 
   bool has_room() const override { return done_.size() < depth_; }
   bool is_idle() const override { return done_.empty(); }
@@ -39,8 +39,8 @@ class NullLane final : public Lane {
 
 }  // namespace
 
-Result<std::unique_ptr<Lane>> NullPath::open_lane(const LaneOptions& options) {
-  return std::unique_ptr<Lane>(std::make_unique<NullLane>(options.depth));
+Result<std::unique_ptr<Channel>> NullPath::open_channel(const ChannelOptions& options) {
+  return std::unique_ptr<Channel>(std::make_unique<NullChannel>(options.depth));
 }
 
 }  // namespace penstock::core

@@ -13,8 +13,8 @@ class NullPath final : public Path {
   PathId id() const override { return PathId::null; }
   Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
-  std::uint64_t lane_bytes(const LaneOptions&) const override { return 0; }
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 };
 
 }  // namespace penstock::core

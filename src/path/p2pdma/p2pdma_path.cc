@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_channel.h"
 #include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
@@ -137,19 +137,19 @@ Limits P2pdmaPath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
 }
 
 // Of the bounced part. It is pinned when something is first bounced, if ever.
-std::uint64_t P2pdmaPath::lane_bytes(const LaneOptions& options) const {
+std::uint64_t P2pdmaPath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.depth * options.chunk_max;
 }
 
-Result<std::unique_ptr<Lane>> P2pdmaPath::open_lane(const LaneOptions& options) {
-  LaneOptions in_place = options;
+Result<std::unique_ptr<Channel>> P2pdmaPath::open_channel(const ChannelOptions& options) {
+  ChannelOptions in_place = options;
   in_place.device = nullptr;
   in_place.direct_only = true;
-  Result<std::unique_ptr<Lane>> direct = StorageLane::open(storage_, in_place);
+  Result<std::unique_ptr<Channel>> direct = StorageChannel::open(storage_, in_place);
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
-  return std::unique_ptr<Lane>(
-      std::make_unique<BouncingLane>(terms, storage_, std::move(*direct), options, rules_.strict));
+  return std::unique_ptr<Channel>(
+      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
 }
 
 }  // namespace penstock::core

@@ -9,7 +9,7 @@
 
 #include "path/p2pdma/outlook.h"
 #include "path/path.h"
-#include "path/pipeline/bouncing_lane.h"
+#include "path/pipeline/bouncing_channel.h"
 #include "path/pipeline/pair_table.h"
 
 namespace penstock::core {
@@ -28,8 +28,8 @@ class P2pdmaPath final : public Path, private DirectTerms {
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool is_direct() const override { return true; }
   Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
-  std::uint64_t lane_bytes(const LaneOptions& options) const override;
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override;
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 
  private:
   Reason unfit(const Device& device, const Task& task) override;

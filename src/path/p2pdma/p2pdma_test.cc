@@ -63,8 +63,8 @@ class P2pdmaTest : public testing::Test {
                        [&](const FakeStorage::Access& access) { return !access.scratch && access.op == op; });
   }
 
-  std::unique_ptr<Lane> lane(unsigned depth = 1) {
-    return std::move(*path_->open_lane({.device = device_, .depth = depth, .chunk_max = kChunk}));
+  std::unique_ptr<Channel> channel(unsigned depth = 1) {
+    return std::move(*path_->open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
   }
   Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
     const Request request{
@@ -77,16 +77,16 @@ class P2pdmaTest : public testing::Test {
             .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
             .chunk = chunk};
   }
-  // All chunks of a request through one lane, four at a time; bytes by why they were bounced.
+  // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
   std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
-    const std::unique_ptr<Lane> lane = this->lane(4);
+    const std::unique_ptr<Channel> channel = this->channel(4);
     const Plan plan = this->plan(op, offset, size);
     std::map<Reason, std::uint64_t> bytes;
     std::uint64_t next = 0;
     Completion completions[4];
-    while (next < plan.chunk_count() || !lane->is_idle()) {
-      while (next < plan.chunk_count() && lane->has_room()) lane->submit(task(op, plan.chunk(next++)));
-      const unsigned count = lane->poll(completions, true);
+    while (next < plan.chunk_count() || !channel->is_idle()) {
+      while (next < plan.chunk_count() && channel->has_room()) channel->submit(task(op, plan.chunk(next++)));
+      const unsigned count = channel->poll(completions, true);
       for (unsigned i = 0; i < count; ++i) {
         EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
         EXPECT_EQ(completions[i].bytes, completions[i].size);
@@ -285,13 +285,13 @@ TEST_P(LateRefusalTest, IsBouncedOnceCountedAndRemembered) {
 
 TEST_F(P2pdmaTest, ReadsThatEndWithEioAreRememberedWhenNoneGetsThrough) {
   ASSERT_TRUE(judge(Op::read).usable);
-  const std::unique_ptr<Lane> lane = this->lane();
+  const std::unique_ptr<Channel> channel = this->channel();
   const Task one = task(Op::read, plan(Op::read, 0, 4096).chunk(0));
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EIO : 0; };
-  for (int i = 0; i < 7; ++i) EXPECT_EQ(lane->run(one).bounced, Reason::refused_late);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(channel->run(one).bounced, Reason::refused_late);
   EXPECT_TRUE(judge(Op::read).usable);
 
-  EXPECT_EQ(lane->run(one).bounced, Reason::refused_late);
+  EXPECT_EQ(channel->run(one).bounced, Reason::refused_late);
 
   EXPECT_EQ(judge(Op::read).reason, Reason::refused_late);
   EXPECT_EQ(judge(Op::read).detail, EIO);
@@ -301,7 +301,7 @@ TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
   ASSERT_TRUE(judge(Op::write).usable);
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
   std::memset(memory_, 'x', 4096);
-  const Completion completion = lane()->run(task(Op::write, plan(Op::write, 8192, 4096).chunk(0)));
+  const Completion completion = channel()->run(task(Op::write, plan(Op::write, 8192, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.bounced, Reason::refused_late);
   EXPECT_EQ(std::string(4096, 'x'), std::string(storage_.content.data() + 8192, 4096));
@@ -311,23 +311,23 @@ TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
 TEST_P(LateRefusalTest, IsAnErrorWhereNothingMayBeBounced) {
   make_path({.strict = true});
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? GetParam() : 0; };
-  const Completion completion = lane()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is(Code::path_refused));
   EXPECT_EQ(completion.bytes, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Errnos, LateRefusalTest, testing::Values(EREMOTEIO, EINVAL, EIO, EFAULT, EOPNOTSUPP, ENODEV));
 
-TEST_F(P2pdmaTest, AStrictLaneFailsItsQueuedChunksAndComesToAnEnd) {
+TEST_F(P2pdmaTest, AStrictChannelFailsItsQueuedChunksAndComesToAnEnd) {
   make_path({.strict = true});
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EREMOTEIO : 0; };
-  const std::unique_ptr<Lane> lane = this->lane(4);
+  const std::unique_ptr<Channel> channel = this->channel(4);
   const Plan plan = this->plan(Op::read, 100, 2 * kChunk);  // The first chunk is not even aligned.
-  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) lane->submit(task(Op::read, plan.chunk(i)));
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) channel->submit(task(Op::read, plan.chunk(i)));
   Completion completions[4];
   unsigned failed = 0;
-  while (!lane->is_idle()) {
-    const unsigned count = lane->poll(completions, true);
+  while (!channel->is_idle()) {
+    const unsigned count = channel->poll(completions, true);
     for (unsigned i = 0; i < count; ++i) failed += completions[i].status.is(Code::path_refused) ? 1 : 0;
   }
   EXPECT_EQ(failed, plan.chunk_count());
@@ -336,7 +336,7 @@ TEST_F(P2pdmaTest, AStrictLaneFailsItsQueuedChunksAndComesToAnEnd) {
 TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
   ASSERT_TRUE(judge().usable);
   storage_.refuses = [](const FakeStorage::Access&) { return EIO; };
-  const Completion completion = lane()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is_errno(EIO));
   storage_.refuses = [](const FakeStorage::Access&) { return 0; };
   EXPECT_TRUE(judge().usable);
@@ -345,7 +345,7 @@ TEST_F(P2pdmaTest, AnErrorOfTheDriveIsNoRefusal) {
 TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
   ASSERT_TRUE(judge().usable);
   storage_.refuses = [](const FakeStorage::Access& access) { return access.direct ? EIO : 0; };
-  const Completion completion = lane()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel()->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.ok());
   EXPECT_EQ(completion.way, Way::buffered);
   EXPECT_TRUE(judge().usable);
@@ -353,16 +353,16 @@ TEST_F(P2pdmaTest, ADirectReadThatCollidesWithABufferedWriteIsNoRefusal) {
 
 TEST_F(P2pdmaTest, AFullDiskIsNoRefusal) {
   storage_.refuses = [](const FakeStorage::Access& access) { return access.op == Op::write ? ENOSPC : 0; };
-  const Completion completion = lane()->run(task(Op::write, plan(Op::write, 0, 4096).chunk(0)));
+  const Completion completion = channel()->run(task(Op::write, plan(Op::write, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is_errno(ENOSPC));
   EXPECT_EQ(completion.bounced, Reason::none);
 }
 
 TEST_F(P2pdmaTest, MemoryThatGoesAwayIsAnErrorAndNoSignal) {
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EFAULT : 0; };
-  const std::unique_ptr<Lane> lane = this->lane();
+  const std::unique_ptr<Channel> channel = this->channel();
   peers_.unbind(kAddress);
-  const Completion completion = lane->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
+  const Completion completion = channel->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.is(Code::device_lost));
 }
 

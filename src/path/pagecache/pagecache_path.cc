@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "path/pagecache/pagecache_lane.h"
+#include "path/pagecache/pagecache_channel.h"
 #include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
@@ -78,7 +78,7 @@ Approach PagecachePath::approach(File& file, Device* device, const Stretch& stre
   if (wanted == PageKeeper::Wanted::no) return {};
   return {.in_cache = true,
           .hands_max = 1,
-          .chunk_max = PagecacheLane::kChunkMax,
+          .chunk_max = PagecacheChannel::kChunkMax,
           .first_time = wanted == PageKeeper::Wanted::all_anew};
 }
 
@@ -94,7 +94,7 @@ Reason PagecachePath::unfit(const Device& device, const Task& task) {
   if (task.op == Op::write && !is_within(*task.file, chunk)) return Reason::reads_only;
   if (task.alone && is_quicker_by_cpu(*task.file, task.op, chunk.size)) return Reason::not_kept;
   KeptFile* const kept = keeper_.find(*task.file, device);
-  if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheLane::kChunkMax) return Reason::not_kept;
+  if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax) return Reason::not_kept;
   const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
     const KeptPiece* const piece = kept->find(index);
@@ -111,16 +111,16 @@ Limits PagecachePath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
 }
 
 // Of the bounced part.
-std::uint64_t PagecachePath::lane_bytes(const LaneOptions& options) const {
+std::uint64_t PagecachePath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.depth * options.chunk_max;
 }
 
-Result<std::unique_ptr<Lane>> PagecachePath::open_lane(const LaneOptions& options) {
-  Result<std::unique_ptr<Lane>> direct = PagecacheLane::open(keeper_, options);
+Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOptions& options) {
+  Result<std::unique_ptr<Channel>> direct = PagecacheChannel::open(keeper_, options);
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
-  return std::unique_ptr<Lane>(
-      std::make_unique<BouncingLane>(terms, storage_, std::move(*direct), options, rules_.strict));
+  return std::unique_ptr<Channel>(
+      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
 }
 
 }  // namespace penstock::core

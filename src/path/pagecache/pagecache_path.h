@@ -7,7 +7,7 @@
 
 #include "path/pagecache/page_keeper.h"
 #include "path/path.h"
-#include "path/pipeline/bouncing_lane.h"
+#include "path/pipeline/bouncing_channel.h"
 
 namespace penstock::core {
 
@@ -28,8 +28,8 @@ class PagecachePath final : public Path, private DirectTerms {
   Approach approach(File& file, Device* device, const Stretch& stretch, Company company) override;
   void learn(const Timing& timing) override { keeper_.learn(timing); }
   Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
-  std::uint64_t lane_bytes(const LaneOptions& options) const override;
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override;
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override { keeper_.forget(file); }
 
   const PageKeeper& keeper() const { return keeper_; }

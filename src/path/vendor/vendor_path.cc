@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "path/vendor/nvidia_fs_mover.h"
-#include "path/vendor/vendor_lane.h"
+#include "path/vendor/vendor_channel.h"
 
 namespace penstock::core {
 
@@ -89,19 +89,20 @@ void VendorPath::refuse_late(const Device* device, File& file, Op op, int error)
   pairs_.refuse(device, key_of(file.facts()), op, {Reason::refused_late, error});
 }
 
-// ---- Lanes ---------------------------------------------------------------------------------------------------------
+// ---- Channels
+// ---------------------------------------------------------------------------------------------------------
 
 // Of the bounced part. It is pinned when something is first bounced, if ever.
-std::uint64_t VendorPath::lane_bytes(const LaneOptions& options) const {
+std::uint64_t VendorPath::channel_bytes(const ChannelOptions& options) const {
   return rules_.strict ? 0 : options.depth * options.chunk_max;
 }
 
-Result<std::unique_ptr<Lane>> VendorPath::open_lane(const LaneOptions& options) {
+Result<std::unique_ptr<Channel>> VendorPath::open_channel(const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.device != nullptr);
   if (library_proof().reason != Reason::none) return failure(Code::path_refused, "open NVIDIA's library");
   DirectTerms& terms = *this;
-  return std::unique_ptr<Lane>(std::make_unique<BouncingLane>(
-      terms, storage_, std::make_unique<VendorLane>(*this, storage_, *options.device, options.depth), options,
+  return std::unique_ptr<Channel>(std::make_unique<BouncingChannel>(
+      terms, storage_, std::make_unique<VendorChannel>(*this, storage_, *options.device, options.depth), options,
       rules_.strict));
 }
 

@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "path/path.h"
-#include "path/pipeline/bouncing_lane.h"
+#include "path/pipeline/bouncing_channel.h"
 #include "path/pipeline/pair_table.h"
 #include "path/vendor/vendor_library.h"
 #include "path/vendor/vendor_rules.h"
@@ -28,11 +28,11 @@ class VendorPath final : public Path, private DirectTerms {
   bool is_direct() const override { return true; }
   // Any alignment is the library's own affair.
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max, .staged = false}; }
-  std::uint64_t lane_bytes(const LaneOptions& options) const override;
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override;
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override;
 
-  // For its lanes, which exist once a verdict was "usable".
+  // For its channels, which exist once a verdict was "usable".
   VendorLibrary& library() { return *library_; }
   // Registers a file once; a refusal is that file's alone, and stays.
   Result<void*> handle_of(File& file);

@@ -114,8 +114,8 @@ class VendorPathTest : public testing::Test {
     return found;
   }
 
-  std::unique_ptr<Lane> lane(unsigned depth = 1) {
-    return std::move(*path_->open_lane({.device = device_, .depth = depth, .chunk_max = kChunk}));
+  std::unique_ptr<Channel> channel(unsigned depth = 1) {
+    return std::move(*path_->open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
   }
   Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
     const Request request{
@@ -128,16 +128,16 @@ class VendorPathTest : public testing::Test {
             .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
             .chunk = chunk};
   }
-  // All chunks of a request through one lane, four at a time; bytes by why they were bounced.
+  // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
   std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
-    const std::unique_ptr<Lane> lane = this->lane(4);
+    const std::unique_ptr<Channel> channel = this->channel(4);
     const Plan plan = this->plan(op, offset, size);
     std::map<Reason, std::uint64_t> bytes;
     std::uint64_t next = 0;
     Completion completions[4];
-    while (next < plan.chunk_count() || !lane->is_idle()) {
-      while (next < plan.chunk_count() && lane->has_room()) lane->submit(task(op, plan.chunk(next++)));
-      const unsigned count = lane->poll(completions, true);
+    while (next < plan.chunk_count() || !channel->is_idle()) {
+      while (next < plan.chunk_count() && channel->has_room()) channel->submit(task(op, plan.chunk(next++)));
+      const unsigned count = channel->poll(completions, true);
       for (unsigned i = 0; i < count; ++i) {
         EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
         bytes[completions[i].bounced] += completions[i].bytes;
@@ -147,7 +147,7 @@ class VendorPathTest : public testing::Test {
     return bytes;
   }
   Completion run(Op op, std::uint64_t offset, std::uint64_t size) {
-    return lane()->run(task(op, plan(op, offset, size).chunk(0)));
+    return channel()->run(task(op, plan(op, offset, size).chunk(0)));
   }
   std::string file_content() const {
     std::string bytes(kFileBytes + 4096, '\0');

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The lane against a storage that fails on demand and completes in random order, and a device whose copies land
+// The channel against a storage that fails on demand and completes in random order, and a device whose copies land
 // late.
-#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_channel.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kChunk = 4096;
 
-class StorageLaneTest : public testing::Test {
+class StorageChannelTest : public testing::Test {
  protected:
   void SetUp() override {
     storage_.content.resize(20 * kChunk);
@@ -31,8 +31,9 @@ class StorageLaneTest : public testing::Test {
     file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
     return *file_;
   }
-  std::unique_ptr<Lane> open_lane(unsigned depth = 4) {
-    return std::move(StorageLane::open(storage_, {.device = &device(), .depth = depth, .chunk_max = kChunk}).value());
+  std::unique_ptr<Channel> open_channel(unsigned depth = 4) {
+    return std::move(
+        StorageChannel::open(storage_, {.device = &device(), .depth = depth, .chunk_max = kChunk}).value());
   }
   Task task(Op op, Way way, std::uint64_t offset, std::uint64_t size) {
     Chunk chunk{.way = way, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
@@ -42,14 +43,14 @@ class StorageLaneTest : public testing::Test {
     }
     return {.op = op, .file = file_.get(), .memory = memory_, .chunk = chunk, .cookie = 7};
   }
-  // Both ways through the lane must agree: its own pipeline and the caller's-thread shortcut.
+  // Both ways through the channel must agree: its own pipeline and the caller's-thread shortcut.
   Completion through(const Task& what, bool pipeline) {
-    auto lane = open_lane();
-    if (!pipeline) return lane->run(what);
-    lane->submit(what);
+    auto channel = open_channel();
+    if (!pipeline) return channel->run(what);
+    channel->submit(what);
     Completion completion;
-    EXPECT_EQ(lane->poll({&completion, 1}, true), 1u);
-    EXPECT_TRUE(lane->is_idle());
+    EXPECT_EQ(channel->poll({&completion, 1}, true), 1u);
+    EXPECT_TRUE(channel->is_idle());
     return completion;
   }
   std::string device_bytes(std::uint64_t size) const { return {reinterpret_cast<char*>(memory_), size}; }
@@ -63,11 +64,11 @@ class StorageLaneTest : public testing::Test {
   std::byte* memory_ = nullptr;
 };
 
-class StorageLaneBothWaysTest : public StorageLaneTest, public testing::WithParamInterface<bool> {};
-INSTANTIATE_TEST_SUITE_P(Lane, StorageLaneBothWaysTest, testing::Bool(),
+class StorageChannelBothWaysTest : public StorageChannelTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Channel, StorageChannelBothWaysTest, testing::Bool(),
                          [](const auto& each) { return each.param ? "Pipeline" : "CallersThread"; });
 
-TEST_P(StorageLaneBothWaysTest, AReadArrivesInDeviceMemory) {
+TEST_P(StorageChannelBothWaysTest, AReadArrivesInDeviceMemory) {
   open_file();
 
   const Completion done = through(task(Op::read, Way::buffered, 100, 3000), GetParam());
@@ -79,7 +80,7 @@ TEST_P(StorageLaneBothWaysTest, AReadArrivesInDeviceMemory) {
   EXPECT_EQ(device_bytes(3001)[3000], 0x5a);
 }
 
-TEST_P(StorageLaneBothWaysTest, AnUnalignedDirectReadTakesJustItsBytes) {
+TEST_P(StorageChannelBothWaysTest, AnUnalignedDirectReadTakesJustItsBytes) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 
@@ -91,7 +92,7 @@ TEST_P(StorageLaneBothWaysTest, AnUnalignedDirectReadTakesJustItsBytes) {
   EXPECT_EQ(device_bytes(2001)[2000], 0x5a);
 }
 
-TEST_P(StorageLaneBothWaysTest, ShortTransfersAreContinued) {
+TEST_P(StorageChannelBothWaysTest, ShortTransfersAreContinued) {
   open_file();
   storage_.faults = {{.at_most = 1}, {.at_most = 1000}, {.at_most = 7}};
 
@@ -101,7 +102,7 @@ TEST_P(StorageLaneBothWaysTest, ShortTransfersAreContinued) {
   EXPECT_EQ(device_bytes(4096), file_bytes(0, 4096));
 }
 
-TEST_P(StorageLaneBothWaysTest, AShortDirectReadResumesOnABlock) {
+TEST_P(StorageChannelBothWaysTest, AShortDirectReadResumesOnABlock) {
   storage_.open_flags |= O_DIRECT;
   open_file();
   storage_.faults = {{.at_most = 1300}};
@@ -114,7 +115,7 @@ TEST_P(StorageLaneBothWaysTest, AShortDirectReadResumesOnABlock) {
   EXPECT_EQ(storage_.accesses[1].offset, 1024u);
 }
 
-TEST_P(StorageLaneBothWaysTest, ShortWritesAreContinued) {
+TEST_P(StorageChannelBothWaysTest, ShortWritesAreContinued) {
   open_file();
   std::memset(memory_, 0x77, 4096);
   storage_.faults = {{.at_most = 100}, {.at_most = 3}};
@@ -125,7 +126,7 @@ TEST_P(StorageLaneBothWaysTest, ShortWritesAreContinued) {
   EXPECT_EQ(file_bytes(50, 4000), std::string(4000, 0x77));
 }
 
-TEST_P(StorageLaneBothWaysTest, TheEndOfTheFileIsAShortCount) {
+TEST_P(StorageChannelBothWaysTest, TheEndOfTheFileIsAShortCount) {
   storage_.content.resize(5000);
   open_file();
 
@@ -136,7 +137,7 @@ TEST_P(StorageLaneBothWaysTest, TheEndOfTheFileIsAShortCount) {
   EXPECT_EQ(device_bytes(1001)[1000], 0x5a);
 }
 
-TEST_P(StorageLaneBothWaysTest, AWidenedReadThatEndsBeforeItsPayloadMovesNothing) {
+TEST_P(StorageChannelBothWaysTest, AWidenedReadThatEndsBeforeItsPayloadMovesNothing) {
   storage_.open_flags |= O_DIRECT;
   storage_.content.resize(600);
   open_file();
@@ -147,7 +148,7 @@ TEST_P(StorageLaneBothWaysTest, AWidenedReadThatEndsBeforeItsPayloadMovesNothing
   EXPECT_EQ(done.bytes, 0u);
 }
 
-TEST_P(StorageLaneBothWaysTest, AnErrorIsReportedWithItsStep) {
+TEST_P(StorageChannelBothWaysTest, AnErrorIsReportedWithItsStep) {
   open_file();
   storage_.faults = {{.error = EIO}};
 
@@ -158,7 +159,7 @@ TEST_P(StorageLaneBothWaysTest, AnErrorIsReportedWithItsStep) {
   EXPECT_EQ(device_bytes(1)[0], 0x5a);
 }
 
-TEST_P(StorageLaneBothWaysTest, AFullDiskIsReportedByAWrite) {
+TEST_P(StorageChannelBothWaysTest, AFullDiskIsReportedByAWrite) {
   open_file();
   storage_.faults = {{.at_most = 512}, {.error = ENOSPC}};
 
@@ -167,7 +168,7 @@ TEST_P(StorageLaneBothWaysTest, AFullDiskIsReportedByAWrite) {
   EXPECT_TRUE(done.status.is_errno(ENOSPC));
 }
 
-TEST_P(StorageLaneBothWaysTest, EndlesslyShortTransfersAreGivenUp) {
+TEST_P(StorageChannelBothWaysTest, EndlesslyShortTransfersAreGivenUp) {
   open_file();
   storage_.faults.assign(1000, {.at_most = 0});
 
@@ -176,7 +177,7 @@ TEST_P(StorageLaneBothWaysTest, EndlesslyShortTransfersAreGivenUp) {
   EXPECT_TRUE(done.status.is(Code::no_progress));
 }
 
-TEST_P(StorageLaneBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePageCacheFromThenOn) {
+TEST_P(StorageChannelBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePageCacheFromThenOn) {
   storage_.open_flags |= O_DIRECT;
   File& file = open_file();
   storage_.faults = {{.error = EINVAL}};
@@ -189,7 +190,7 @@ TEST_P(StorageLaneBothWaysTest, DirectIoThatTheKernelRefusesGoesThroughThePageCa
   EXPECT_EQ(file.direct_offset_align(), 1u);
 }
 
-TEST_P(StorageLaneBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsReadOnceMoreFromThePageCache) {
+TEST_P(StorageChannelBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsReadOnceMoreFromThePageCache) {
   storage_.open_flags |= O_DIRECT;
   File& file = open_file();
   const std::uint32_t align = file.direct_offset_align();
@@ -203,7 +204,7 @@ TEST_P(StorageLaneBothWaysTest, ADirectReadThatCollidesWithABufferedWriteIsReadO
   EXPECT_EQ(file.direct_offset_align(), align) << "one collision says nothing about the next read";
 }
 
-TEST_P(StorageLaneBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
+TEST_P(StorageChannelBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
   storage_.open_flags |= O_DIRECT;
   open_file();
   storage_.faults = {{.error = EIO}, {.error = EIO}};
@@ -213,7 +214,7 @@ TEST_P(StorageLaneBothWaysTest, ADriveThatFailsIsReportedAfterTheSecondTry) {
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
 
-TEST_P(StorageLaneBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCache) {
+TEST_P(StorageChannelBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCache) {
   storage_.open_flags |= O_DIRECT;
   open_file();
   storage_.faults = {{.error = EIO}};
@@ -223,7 +224,7 @@ TEST_P(StorageLaneBothWaysTest, ADirectWriteThatFailsIsNotHiddenInThePageCache) 
   EXPECT_TRUE(done.status.is_errno(EIO));
 }
 
-TEST_P(StorageLaneBothWaysTest, AnUnalignedWriteBesideADirectDescriptorNeedsASecondOne) {
+TEST_P(StorageChannelBothWaysTest, AnUnalignedWriteBesideADirectDescriptorNeedsASecondOne) {
   storage_.open_flags |= O_DIRECT;
   storage_.reopen_fails = true;
   open_file();
@@ -234,64 +235,64 @@ TEST_P(StorageLaneBothWaysTest, AnUnalignedWriteBesideADirectDescriptorNeedsASec
   EXPECT_TRUE(storage_.accesses.empty());
 }
 
-TEST_F(StorageLaneTest, ManyChunksInRandomOrderEachLandInTheirPlace) {
+TEST_F(StorageChannelTest, ManyChunksInRandomOrderEachLandInTheirPlace) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     storage_.seed = seed;
     open_file();
-    auto lane = open_lane(3);
+    auto channel = open_channel(3);
     std::memset(memory_, 0, 20 * kChunk);
     std::uint64_t next = 0;
     std::uint64_t finished = 0;
 
     while (finished < 20) {
-      while (next < 20 && lane->has_room()) {
+      while (next < 20 && channel->has_room()) {
         Task one = task(Op::read, Way::buffered, next * kChunk, kChunk);
         one.memory = memory_ + next * kChunk;
-        lane->submit(one);
+        channel->submit(one);
         ++next;
       }
       Completion completions[2];
-      finished += lane->poll(completions, true);
+      finished += channel->poll(completions, true);
     }
 
     ASSERT_EQ(device_bytes(20 * kChunk), file_bytes(0, 20 * kChunk)) << "seed " << seed;
   }
 }
 
-TEST_F(StorageLaneTest, ManyWritesInRandomOrderEachLandInTheirPlace) {
+TEST_F(StorageChannelTest, ManyWritesInRandomOrderEachLandInTheirPlace) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     storage_.seed = seed;
     std::fill(storage_.content.begin(), storage_.content.end(), 0);
     for (std::size_t i = 0; i < 20 * kChunk; ++i) memory_[i] = static_cast<std::byte>(i * seed >> 4);
     open_file();
-    auto lane = open_lane(3);
+    auto channel = open_channel(3);
     std::uint64_t next = 0;
     std::uint64_t finished = 0;
 
     while (finished < 20) {
-      while (next < 20 && lane->has_room()) {
+      while (next < 20 && channel->has_room()) {
         Task one = task(Op::write, Way::buffered, next * kChunk, kChunk);
         one.memory = memory_ + next * kChunk;
-        lane->submit(one);
+        channel->submit(one);
         ++next;
       }
       Completion completions[2];
-      finished += lane->poll(completions, true);
+      finished += channel->poll(completions, true);
     }
 
     ASSERT_EQ(file_bytes(0, 20 * kChunk), device_bytes(20 * kChunk)) << "seed " << seed;
   }
 }
 
-TEST_F(StorageLaneTest, AnIdleLaneDoesNotWait) {
+TEST_F(StorageChannelTest, AnIdleChannelDoesNotWait) {
   open_file();
-  auto lane = open_lane();
+  auto channel = open_channel();
   Completion completion;
 
-  EXPECT_EQ(lane->poll({&completion, 1}, true), 0u);
+  EXPECT_EQ(channel->poll({&completion, 1}, true), 0u);
 }
 
-TEST_P(StorageLaneBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
+TEST_P(StorageChannelBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
   open_file();
   Task write = task(Op::write, Way::buffered, 100, 3000);
   write.chunk.flush = true;
@@ -302,7 +303,7 @@ TEST_P(StorageLaneBothWaysTest, WhatMustNotStayInThePageCacheIsFlushed) {
   EXPECT_EQ(storage_.flushes, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{{100, 3000}}));
 }
 
-TEST_P(StorageLaneBothWaysTest, AFlushThatFailsFailsTheWrite) {
+TEST_P(StorageChannelBothWaysTest, AFlushThatFailsFailsTheWrite) {
   open_file();
   Task write = task(Op::write, Way::buffered, 100, 3000);
   write.chunk.flush = true;
@@ -316,7 +317,7 @@ TEST_P(StorageLaneBothWaysTest, AFlushThatFailsFailsTheWrite) {
 
 // The kernel's lock on the file keeps it from those who write the rest of the page through the page cache, as long as
 // its caller waits for it: io_uring does not.
-TEST_F(StorageLaneTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
+TEST_F(StorageChannelTest, ADirectWriteOfAPartOfAPageIsWaitedFor) {
   storage_.open_flags |= O_DIRECT;
   open_file();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "path/pagecache/pagecache_lane.h"
+#include "path/pagecache/pagecache_channel.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -19,7 +19,7 @@ Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : D
 
 }  // namespace
 
-PagecacheLane::PagecacheLane(PageKeeper& keeper, const LaneOptions& options)
+PagecacheChannel::PagecacheChannel(PageKeeper& keeper, const ChannelOptions& options)
     : keeper_(keeper), options_(options), slots_(options.depth) {
   for (Launch& each : launches_) {
     each.copies.reserve(kPiecesMax * std::size_t{options.depth});
@@ -29,22 +29,22 @@ PagecacheLane::PagecacheLane(PageKeeper& keeper, const LaneOptions& options)
   for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
 }
 
-Result<std::unique_ptr<Lane>> PagecacheLane::open(PageKeeper& keeper, const LaneOptions& options) {
+Result<std::unique_ptr<Channel>> PagecacheChannel::open(PageKeeper& keeper, const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.depth > 0 && options.device != nullptr);
-  std::unique_ptr<PagecacheLane> lane(new PagecacheLane(keeper, options));
+  std::unique_ptr<PagecacheChannel> channel(new PagecacheChannel(keeper, options));
   Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);
   if (!copies.ok()) return copies.status();
-  lane->copies_ = std::move(*copies);
-  return std::unique_ptr<Lane>(std::move(lane));
+  channel->copies_ = std::move(*copies);
+  return std::unique_ptr<Channel>(std::move(channel));
 }
 
 // Closing the queue waits for its copies; only then may pieces go.
-PagecacheLane::~PagecacheLane() {
+PagecacheChannel::~PagecacheChannel() {
   copies_.reset();
   for (Slot& slot : slots_) release_pieces(slot);
 }
 
-bool PagecacheLane::take_pieces(Slot& slot) {
+bool PagecacheChannel::take_pieces(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   PENSTOCK_INVARIANT(chunk.size > 0 && chunk.size <= kChunkMax);
   const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
@@ -57,14 +57,14 @@ bool PagecacheLane::take_pieces(Slot& slot) {
   return true;
 }
 
-void PagecacheLane::release_pieces(Slot& slot) {
+void PagecacheChannel::release_pieces(Slot& slot) {
   for (unsigned i = 0; i < slot.piece_count; ++i) slot.pieces[i]->release();
   slot.piece_count = 0;
 }
 
 // As it is, or was since the pass over the slots began: asked once for all of a file's. 0 where that cannot be told:
 // then nothing is fetched, and whoever bounces it will say why.
-std::uint64_t PagecacheLane::end_of(File& file) {
+std::uint64_t PagecacheChannel::end_of(File& file) {
   if (ended_ == &file) return end_;
   const Result<std::uint64_t> size = file.size();
   ended_ = &file;
@@ -73,7 +73,7 @@ std::uint64_t PagecacheLane::end_of(File& file) {
 }
 
 // What of the chunk lies in the held pieces; they end where the file did when they were registered.
-void PagecacheLane::find_copies(Slot& slot) {
+void PagecacheChannel::find_copies(Slot& slot) {
   std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const Chunk& chunk = slot.task.chunk;
   std::uint64_t at = chunk.file_offset;
@@ -90,7 +90,7 @@ void PagecacheLane::find_copies(Slot& slot) {
 }
 
 // Where it fails, nothing is held. A write goes as a whole or not at all.
-Status PagecacheLane::start(Slot& slot) {
+Status PagecacheChannel::start(Slot& slot) {
   std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const std::size_t before = copies.size();
   if (take_pieces(slot)) find_copies(slot);
@@ -101,7 +101,7 @@ Status PagecacheLane::start(Slot& slot) {
 }
 
 // All copies that were found, with one marker behind them.
-void PagecacheLane::launch(Op op) {
+void PagecacheChannel::launch(Op op) {
   auto& [copies, slots] = launches_[static_cast<unsigned>(op)];
   if (slots.empty()) return;
   const unsigned marker = slots.back();
@@ -118,7 +118,7 @@ void PagecacheLane::launch(Op op) {
 }
 
 // The copies are over: what moved, and whether between the right places.
-void PagecacheLane::verify(Slot& slot) {
+void PagecacheChannel::verify(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t end = chunk.file_offset + slot.bytes;
   for (unsigned i = 0; i < slot.piece_count; ++i) {
@@ -143,14 +143,14 @@ void PagecacheLane::verify(Slot& slot) {
 }
 
 // As a write would; once for all of a pass.
-void PagecacheLane::mark_changed(File& file) {
+void PagecacheChannel::mark_changed(File& file) {
   if (changed_ == &file) return;
   changed_ = &file;
   const Result<int> fd = file.descriptor(Way::buffered);
   if (fd.ok()) keeper_.storage().mark_changed(*fd);
 }
 
-void PagecacheLane::submit(const Task& task) {
+void PagecacheChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
@@ -165,14 +165,14 @@ void PagecacheLane::submit(const Task& task) {
   if (task.chunk.size > kSmall) fetch_waiting();
 }
 
-void PagecacheLane::bring_pieces(const Slot& slot) {
+void PagecacheChannel::bring_pieces(const Slot& slot) {
   const auto [first, last] = KeptPiece::range_of(slot.task.chunk.file_offset, slot.task.chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) keeper_.bring(*slot.file, index);
 }
 
 // Starts the copies of all that wait. What must be registered first is registered here, while earlier copies go on:
 // from another thread, the driver's lock would keep the copies waiting (36 in place of 50 GB/s on an H200 machine).
-void PagecacheLane::fetch_waiting() {
+void PagecacheChannel::fetch_waiting() {
   begin_pass();
   for (const std::uint32_t index : waiting_) {
     Slot& slot = slots_[index];
@@ -185,7 +185,7 @@ void PagecacheLane::fetch_waiting() {
   launch(Op::write);
 }
 
-bool PagecacheLane::reap(bool wait) {
+bool PagecacheChannel::reap(bool wait) {
   bool progress = false;
   while (!copying_.empty()) {
     const unsigned marker = slots_[copying_.front()].marker;
@@ -204,7 +204,7 @@ bool PagecacheLane::reap(bool wait) {
 }
 
 // The copies before the marker are over.
-void PagecacheLane::land(unsigned marker, Status status) {
+void PagecacheChannel::land(unsigned marker, Status status) {
   if (!status.ok()) broken_ = true;
   begin_pass();
   const auto behind = [&](std::uint32_t index) { return slots_[index].marker != marker; };
@@ -218,7 +218,7 @@ void PagecacheLane::land(unsigned marker, Status status) {
   copying_.erase(copying_.begin(), end);
 }
 
-unsigned PagecacheLane::poll(std::span<Completion> completions, bool wait) {
+unsigned PagecacheChannel::poll(std::span<Completion> completions, bool wait) {
   fetch_waiting();
   while (done_.empty() && !is_idle()) {
     if (!reap(wait)) break;
@@ -232,7 +232,7 @@ unsigned PagecacheLane::poll(std::span<Completion> completions, bool wait) {
   return count;
 }
 
-Completion PagecacheLane::completion_of(const Slot& slot) const {
+Completion PagecacheChannel::completion_of(const Slot& slot) const {
   return {.cookie = slot.task.cookie,
           .file_offset = slot.task.chunk.file_offset,
           .size = slot.task.chunk.size,
@@ -241,7 +241,7 @@ Completion PagecacheLane::completion_of(const Slot& slot) const {
           .way = slot.task.chunk.way};
 }
 
-Status PagecacheLane::copy_now(Op op) {
+Status PagecacheChannel::copy_now(Op op) {
   std::vector<Copy>& copies = launches_[static_cast<unsigned>(op)].copies;
   Status status;
   for (const Copy& copy : copies) {
@@ -251,7 +251,7 @@ Status PagecacheLane::copy_now(Op op) {
   return status;
 }
 
-Completion PagecacheLane::run(const Task& task) {
+Completion PagecacheChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
   slot = Slot{.task = task, .file = keeper_.find(*task.file, *options_.device)};

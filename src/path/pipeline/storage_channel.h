@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The lane that bounce and host share. A staged chunk travels between storage and a slot of pinned memory by a
+// The channel that bounce and host share. A staged chunk travels between storage and a slot of pinned memory by a
 // Ring, and between the slot and the device by a CopyQueue; many slots overlap the two. In place, storage reads and
 // writes the caller's host memory itself. A slot is reused only after the marker behind its copy was reached. Small
-// copies are gathered until the lane is polled, or half of its slots are, and go together, with one marker.
+// copies are gathered until the channel is polled, or half of its slots are, and go together, with one marker.
 #pragma once
 
 #include <vector>
@@ -14,11 +14,11 @@
 
 namespace penstock::core {
 
-class StorageLane final : public Lane {
+class StorageChannel final : public Channel {
  public:
   // Staged where options.device is set, in place otherwise.
-  static Result<std::unique_ptr<Lane>> open(Storage& storage, const LaneOptions& options);
-  ~StorageLane() override;
+  static Result<std::unique_ptr<Channel>> open(Storage& storage, const ChannelOptions& options);
+  ~StorageChannel() override;
 
   bool has_room() const override { return !free_.empty() && !broken_; }
   bool is_idle() const override { return free_.size() == slots_.size(); }
@@ -54,7 +54,7 @@ class StorageLane final : public Lane {
 
   enum class Next : std::uint8_t { done, again };
 
-  StorageLane(Storage& storage, const LaneOptions& options);
+  StorageChannel(Storage& storage, const ChannelOptions& options);
   Status open_ring();
   std::byte* staging_for(std::uint32_t index, const Task& task) const;
   void begin(std::uint32_t index);
@@ -86,7 +86,7 @@ class StorageLane final : public Lane {
   std::uint64_t payload_moved(const Slot& slot) const;
 
   Storage& storage_;
-  const LaneOptions options_;
+  const ChannelOptions options_;
   const bool staged_;
   PinnedBlock block_;
   std::unique_ptr<CopyQueue> copies_;

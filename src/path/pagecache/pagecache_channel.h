@@ -12,12 +12,12 @@
 
 namespace penstock::core {
 
-class PagecacheLane final : public Lane {
+class PagecacheChannel final : public Channel {
  public:
   static constexpr std::uint64_t kChunkMax = KeptPiece::kBytes;
 
-  static Result<std::unique_ptr<Lane>> open(PageKeeper& keeper, const LaneOptions& options);
-  ~PagecacheLane() override;
+  static Result<std::unique_ptr<Channel>> open(PageKeeper& keeper, const ChannelOptions& options);
+  ~PagecacheChannel() override;
 
   bool has_room() const override { return !free_.empty() && !broken_; }
   bool is_idle() const override { return free_.size() == slots_.size(); }
@@ -40,7 +40,7 @@ class PagecacheLane final : public Lane {
     Status status;
   };
 
-  PagecacheLane(PageKeeper& keeper, const LaneOptions& options);
+  PagecacheChannel(PageKeeper& keeper, const ChannelOptions& options);
   bool take_pieces(Slot& slot);
   void release_pieces(Slot& slot);
   void begin_pass() { ended_ = changed_ = nullptr; }
@@ -58,7 +58,7 @@ class PagecacheLane final : public Lane {
   Completion completion_of(const Slot& slot) const;
 
   PageKeeper& keeper_;
-  const LaneOptions options_;
+  const ChannelOptions options_;
   std::unique_ptr<CopyQueue> copies_;
   std::vector<Slot> slots_;
   // In the order of their submission: which waits for its pieces, then for its copy, then to be taken away.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A direct lane and, beside it, one that bounces what the first cannot have: chunks that are not aligned, that lie in
-// holes, or that the kernel refused. A chunk goes to the second at most once, as a whole: moving the same bytes to the
-// same place again loses nothing.
+// A direct channel and, beside it, one that bounces what the first cannot have: chunks that are not aligned, that lie
+// in holes, or that the kernel refused. A chunk goes to the second at most once, as a whole: moving the same bytes to
+// the same place again loses nothing.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace penstock::core {
 
-// What differs between the paths that have such lanes: which chunks can go directly, and what a refusal is.
+// What differs between the paths that have such channels: which chunks can go directly, and what a refusal is.
 class DirectTerms {
  public:
   virtual ~DirectTerms() = default;
   // Why a chunk cannot go directly; none where it can be tried.
   virtual Reason unfit(const Device& device, const Task& task) = 0;
-  // The chunk as the direct lane takes it.
+  // The chunk as the direct channel takes it.
   virtual Task direct_task(const Task& task) = 0;
   // The errno of a refusal, which a bounce may move all the same; 0 for other failures.
   virtual int refusal_errno(const Status& status) = 0;
@@ -29,11 +29,11 @@ class DirectTerms {
   virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
 };
 
-class BouncingLane final : public Lane {
+class BouncingChannel final : public Channel {
  public:
-  // `strict`: nothing is bounced. The terms outlive the lane.
-  BouncingLane(DirectTerms& terms, Storage& storage, std::unique_ptr<Lane> direct, const LaneOptions& options,
-               bool strict);
+  // `strict`: nothing is bounced. The terms outlive the channel.
+  BouncingChannel(DirectTerms& terms, Storage& storage, std::unique_ptr<Channel> direct, const ChannelOptions& options,
+                  bool strict);
 
   bool has_room() const override { return !free_.empty() && !is_broken(); }
   bool is_idle() const override { return free_.size() == slots_.size(); }
@@ -48,15 +48,15 @@ class BouncingLane final : public Lane {
     Task task;
     Reason bounced = Reason::none;
     int refusal = 0;                  // The errno of the direct attempt.
-    std::uint64_t bounced_bytes = 0;  // Of a chunk that is larger than the bouncing lane's, which takes it in parts.
+    std::uint64_t bounced_bytes = 0;  // Of a chunk that is larger than the bouncing channel's, which takes it in parts.
   };
 
-  struct Failed {  // Neither lane would have it.
+  struct Failed {  // Neither channel would have it.
     std::uint32_t index = 0;
     Status status;
   };
 
-  Result<Lane*> bounce();
+  Result<Channel*> bounce();
   Task direct_task(const Slot& slot, std::uint64_t cookie);
   void start_bounce(std::uint32_t index);
   Task next_part(const Slot& slot) const;
@@ -71,14 +71,14 @@ class BouncingLane final : public Lane {
 
   DirectTerms& terms_;
   Storage& storage_;
-  const LaneOptions options_;
+  const ChannelOptions options_;
   const bool strict_;
-  const std::unique_ptr<Lane> direct_;
-  std::unique_ptr<Lane> bounce_;  // Opened when it is first needed.
+  const std::unique_ptr<Channel> direct_;
+  std::unique_ptr<Channel> bounce_;  // Opened when it is first needed.
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<Failed> failed_;
-  unsigned collisions_ = 0;  // Reads in a row that the direct lane ended with EIO.
+  unsigned collisions_ = 0;  // Reads in a row that the direct channel ended with EIO.
 };
 
 }  // namespace penstock::core

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "session/lane_pool.h"
+#include "session/channel_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -11,14 +11,14 @@
 namespace penstock::core {
 namespace {
 
-TEST(LaneShapesTest, AllLanesFitIntoTheRingWhateverIsAskedFor) {
+TEST(ChannelShapesTest, AllChannelsFitIntoTheRingWhateverIsAskedFor) {
   for (std::uint64_t ring = 1; ring <= 1024; ring *= 2) {
     for (std::uint64_t chunk = 64; chunk <= 256 * 1024; chunk *= 4) {
       for (const unsigned workers : {1u, 2u, 7u, 16u, 64u, 256u}) {
-        const LaneShapes shapes = shape_lanes(ring << 20, chunk << 10, workers);
-        const auto bytes = [](const LaneShape& shape) { return shape.count * shape.depth * shape.chunk; };
+        const ChannelShapes shapes = shape_channels(ring << 20, chunk << 10, workers);
+        const auto bytes = [](const ChannelShape& shape) { return shape.count * shape.depth * shape.chunk; };
         ASSERT_LE(bytes(shapes.small) + bytes(shapes.large), ring << 20) << ring << " " << chunk << " " << workers;
-        for (const LaneShape& shape : {shapes.small, shapes.large}) {
+        for (const ChannelShape& shape : {shapes.small, shapes.large}) {
           ASSERT_GE(shape.count, 1u);
           ASSERT_GE(shape.depth, 1u);
           ASSERT_GE(shape.chunk, 64u << 10);
@@ -29,14 +29,14 @@ TEST(LaneShapesTest, AllLanesFitIntoTheRingWhateverIsAskedFor) {
   }
 }
 
-TEST(LanePoolTest, ABorrowerWaitsUntilALaneComesBack) {
+TEST(ChannelPoolTest, ABorrowerWaitsUntilAChannelComesBack) {
   NullPath path;
-  RingBudget budget(1 << 20);
-  LanePool pool(path, nullptr, {.count = 1, .depth = 1, .chunk = 65536}, budget);
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 1, .depth = 1, .chunk = 65536}, budget);
   std::atomic<bool> borrowed{false};
   std::thread waiter;
   {
-    const Result<LanePool::Loan> loan = pool.borrow();
+    const Result<ChannelPool::Loan> loan = pool.borrow();
     ASSERT_TRUE(loan.ok());
     EXPECT_FALSE(pool.try_borrow());
     waiter = std::thread([&] {
@@ -51,24 +51,26 @@ TEST(LanePoolTest, ABorrowerWaitsUntilALaneComesBack) {
   EXPECT_TRUE(borrowed);
 }
 
-// Opens lanes until it is told not to.
+// Opens channels until it is told not to.
 class FussyPath final : public Path {
  public:
   bool refuses = false;
   PathId id() const override { return PathId::null; }
   Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
   Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
-  std::uint64_t lane_bytes(const LaneOptions& options) const override { return options.depth * options.chunk_max; }
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override {
-    if (refuses) return failure(Code::out_of_memory, "open a lane");
-    return NullPath().open_lane(options);
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override {
+    return options.depth * options.chunk_max;
+  }
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override {
+    if (refuses) return failure(Code::out_of_memory, "open a channel");
+    return NullPath().open_channel(options);
   }
 };
 
-TEST(LanePoolTest, AThreadWhoseOwnLaneCannotBeOpenedTakesAnother) {
+TEST(ChannelPoolTest, AThreadWhoseOwnChannelCannotBeOpenedTakesAnother) {
   FussyPath path;
-  RingBudget budget(1 << 20);
-  LanePool pool(path, nullptr, {.count = 8, .depth = 1, .chunk = 65536}, budget);
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 8, .depth = 1, .chunk = 65536}, budget);
   ASSERT_TRUE(pool.borrow().ok());
   path.refuses = true;
 
@@ -80,11 +82,11 @@ TEST(LanePoolTest, AThreadWhoseOwnLaneCannotBeOpenedTakesAnother) {
 }
 
 // Each finds all places taken by others that are trying to open them, and must not sleep on that.
-TEST(LanePoolTest, WhereNoLaneCanBeOpenedEveryBorrowerIsToldSo) {
+TEST(ChannelPoolTest, WhereNoChannelCanBeOpenedEveryBorrowerIsToldSo) {
   FussyPath path;
   path.refuses = true;
-  RingBudget budget(1 << 20);
-  LanePool pool(path, nullptr, {.count = 2, .depth = 1, .chunk = 65536}, budget);
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 2, .depth = 1, .chunk = 65536}, budget);
   std::atomic<unsigned> told{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 16; ++i) {
@@ -99,11 +101,11 @@ TEST(LanePoolTest, WhereNoLaneCanBeOpenedEveryBorrowerIsToldSo) {
   EXPECT_EQ(told, 16u * 500);
 }
 
-TEST(LanePoolTest, IdleLanesOfOnePoolMakeRoomForAnother) {
+TEST(ChannelPoolTest, IdleChannelsOfOnePoolMakeRoomForAnother) {
   FussyPath path;
-  RingBudget budget(3 * 65536);
-  LanePool first(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
-  LanePool second(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
+  BounceBudget budget(3 * 65536);
+  ChannelPool first(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
+  ChannelPool second(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
   {
     const auto one = first.borrow();
     const auto two = first.borrow();
@@ -115,8 +117,8 @@ TEST(LanePoolTest, IdleLanesOfOnePoolMakeRoomForAnother) {
   EXPECT_LE(budget.used(), 3u * 65536);
 }
 
-TEST(RingBudgetTest, NeverGivesMoreThanItsLimit) {
-  RingBudget budget(100);
+TEST(BounceBudgetTest, NeverGivesMoreThanItsLimit) {
+  BounceBudget budget(100);
 
   EXPECT_TRUE(budget.reserve(60));
   EXPECT_FALSE(budget.reserve(41));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "path/pipeline/bouncing_lane.h"
+#include "path/pipeline/bouncing_channel.h"
 
 #include <algorithm>
 #include <cerrno>
 
 #include "base/invariant.h"
 #include "base/shortage.h"
-#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_channel.h"
 
 namespace penstock::core {
 namespace {
@@ -17,8 +17,8 @@ constexpr const char* kStep = "move bytes directly between storage and device me
 
 }  // namespace
 
-BouncingLane::BouncingLane(DirectTerms& terms, Storage& storage, std::unique_ptr<Lane> direct,
-                           const LaneOptions& options, bool strict)
+BouncingChannel::BouncingChannel(DirectTerms& terms, Storage& storage, std::unique_ptr<Channel> direct,
+                                 const ChannelOptions& options, bool strict)
     : terms_(terms), storage_(storage), options_(options), strict_(strict), direct_(std::move(direct)),
       slots_(options.depth) {
   free_.reserve(options.depth);
@@ -26,25 +26,25 @@ BouncingLane::BouncingLane(DirectTerms& terms, Storage& storage, std::unique_ptr
   for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
 }
 
-Result<Lane*> BouncingLane::bounce() {
+Result<Channel*> BouncingChannel::bounce() {
   if (strict_) return failure(Code::path_refused, kStep);
   if (bounce_ == nullptr) {
-    using Opened = Result<std::unique_ptr<Lane>>;
+    using Opened = Result<std::unique_ptr<Channel>>;
     const auto no_room = [] { return Opened(failure(Code::out_of_memory, kStep)); };
-    Opened lane = unless_short_of_memory([&] { return StorageLane::open(storage_, options_); }, no_room);
-    if (!lane.ok()) return lane.status();
-    bounce_ = std::move(*lane);
+    Opened channel = unless_short_of_memory([&] { return StorageChannel::open(storage_, options_); }, no_room);
+    if (!channel.ok()) return channel.status();
+    bounce_ = std::move(*channel);
   }
   return bounce_.get();
 }
 
-Task BouncingLane::direct_task(const Slot& slot, std::uint64_t cookie) {
+Task BouncingChannel::direct_task(const Slot& slot, std::uint64_t cookie) {
   Task task = terms_.direct_task(slot.task);
   task.cookie = cookie;
   return task;
 }
 
-void BouncingLane::submit(const Task& task) {
+void BouncingChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
@@ -53,19 +53,19 @@ void BouncingLane::submit(const Task& task) {
   else start_bounce(index);
 }
 
-void BouncingLane::start_bounce(std::uint32_t index) {
-  const Result<Lane*> lane = bounce();
-  if (!lane.ok() || (*lane)->is_broken()) {
-    failed_.push_back({index, lane.ok() ? failure(Code::closed, kStep) : lane.status()});
+void BouncingChannel::start_bounce(std::uint32_t index) {
+  const Result<Channel*> channel = bounce();
+  if (!channel.ok() || (*channel)->is_broken()) {
+    failed_.push_back({index, channel.ok() ? failure(Code::closed, kStep) : channel.status()});
     return;
   }
   Task part = next_part(slots_[index]);
   part.cookie = index;
-  (*lane)->submit(part);
+  (*channel)->submit(part);
 }
 
-// The next of a chunk's bytes that the bouncing lane takes at once: nearly always all of them.
-Task BouncingLane::next_part(const Slot& slot) const {
+// The next of a chunk's bytes that the bouncing channel takes at once: nearly always all of them.
+Task BouncingChannel::next_part(const Slot& slot) const {
   Task part = slot.task;
   Chunk& chunk = part.chunk;
   if (chunk.io_size <= options_.chunk_max) return part;
@@ -80,7 +80,7 @@ Task BouncingLane::next_part(const Slot& slot) const {
 }
 
 // True where the chunk goes on. Else the completion is made to be that of the whole.
-bool BouncingLane::takes_next_part(std::uint32_t index, Completion& completion) {
+bool BouncingChannel::takes_next_part(std::uint32_t index, Completion& completion) {
   Slot& slot = slots_[index];
   const bool whole = completion.status.ok() && completion.bytes == completion.size;
   slot.bounced_bytes += completion.bytes;
@@ -94,7 +94,7 @@ bool BouncingLane::takes_next_part(std::uint32_t index, Completion& completion) 
   return false;
 }
 
-Completion BouncingLane::failure_of(const Slot& slot, Status status) const {
+Completion BouncingChannel::failure_of(const Slot& slot, Status status) const {
   const Chunk& chunk = slot.task.chunk;
   return {.cookie = slot.task.cookie,
           .file_offset = chunk.file_offset,
@@ -104,20 +104,20 @@ Completion BouncingLane::failure_of(const Slot& slot, Status status) const {
           .bounced = slot.bounced};
 }
 
-void BouncingLane::release(std::uint32_t index, Completion& completion) {
+void BouncingChannel::release(std::uint32_t index, Completion& completion) {
   completion.cookie = slots_[index].task.cookie;
   completion.bounced = slots_[index].bounced;
   free_.push_back(index);
 }
 
-int BouncingLane::refusal_of(const Slot& slot, const Completion& completion) {
+int BouncingChannel::refusal_of(const Slot& slot, const Completion& completion) {
   if (slot.task.op == Op::read && completion.status.ok()) collisions_ = 0;
   return terms_.refusal_errno(completion.status);
 }
 
 // What direct I/O into host memory could not move either was no refusal of this memory: a drive's read error, say. And
 // a read may end with EIO where it met a buffered write: only when none gets through it is a refusal.
-void BouncingLane::remember(const Slot& slot, const Completion& completion) {
+void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
   const bool as_asked = completion.status.ok() && completion.way == slot.task.chunk.way;
   if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
   if (slot.refusal != 0 && as_asked) {
@@ -126,7 +126,7 @@ void BouncingLane::remember(const Slot& slot, const Completion& completion) {
 }
 
 // Those that could not even start.
-unsigned BouncingLane::take_failed(std::span<Completion> completions) {
+unsigned BouncingChannel::take_failed(std::span<Completion> completions) {
   unsigned count = 0;
   for (; count < completions.size() && !failed_.empty(); ++count) {
     const Failed failed = failed_.back();
@@ -137,8 +137,8 @@ unsigned BouncingLane::take_failed(std::span<Completion> completions) {
   return count;
 }
 
-// What the kernel refused goes to the other lane instead of into `completions`.
-unsigned BouncingLane::reap_direct(std::span<Completion> completions, bool wait) {
+// What the kernel refused goes to the other channel instead of into `completions`.
+unsigned BouncingChannel::reap_direct(std::span<Completion> completions, bool wait) {
   const unsigned reaped = direct_->poll(completions, wait);
   unsigned count = 0;
   for (unsigned i = 0; i < reaped; ++i) {
@@ -157,7 +157,7 @@ unsigned BouncingLane::reap_direct(std::span<Completion> completions, bool wait)
   return count;
 }
 
-unsigned BouncingLane::reap_bounced(std::span<Completion> completions, bool wait) {
+unsigned BouncingChannel::reap_bounced(std::span<Completion> completions, bool wait) {
   if (bounce_ == nullptr) return 0;
   const unsigned reaped = bounce_->poll(completions, wait);
   unsigned count = 0;
@@ -172,7 +172,7 @@ unsigned BouncingLane::reap_bounced(std::span<Completion> completions, bool wait
   return count;
 }
 
-unsigned BouncingLane::poll(std::span<Completion> completions, bool wait) {
+unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
   if (completions.empty()) return 0;
   unsigned count = 0;
   do {
@@ -187,7 +187,7 @@ unsigned BouncingLane::poll(std::span<Completion> completions, bool wait) {
   return count;
 }
 
-Completion BouncingLane::run(const Task& task) {
+Completion BouncingChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot slot{.task = task};
   slot.task.alone = true;
@@ -198,15 +198,15 @@ Completion BouncingLane::run(const Task& task) {
     if (slot.refusal == 0) return completion;
     slot.bounced = terms_.late_reason();
   }
-  const Result<Lane*> lane = bounce();
-  if (!lane.ok()) return failure_of(slot, lane.status());
-  Completion completion = (*lane)->run(next_part(slot));
+  const Result<Channel*> channel = bounce();
+  if (!channel.ok()) return failure_of(slot, channel.status());
+  Completion completion = (*channel)->run(next_part(slot));
   remember(slot, completion);
   completion.bounced = slot.bounced;
   return completion;
 }
 
-void BouncingLane::forget_file(std::uint64_t file_id) {
+void BouncingChannel::forget_file(std::uint64_t file_id) {
   direct_->forget_file(file_id);
   if (bounce_ != nullptr) bounce_->forget_file(file_id);
 }

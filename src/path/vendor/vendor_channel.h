@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Chunks by NVIDIA's synchronous calls: one at a time and on the polling thread, so that workers, each with a lane,
-// run them side by side. What is refused is the affair of the BouncingLane around it.
+// Chunks by NVIDIA's synchronous calls: one at a time and on the polling thread, so that workers, each with a channel,
+// run them side by side. What is refused is the affair of the BouncingChannel around it.
 #pragma once
 
 #include <vector>
@@ -13,9 +13,9 @@ namespace penstock::core {
 
 class VendorPath;
 
-class VendorLane final : public Lane {
+class VendorChannel final : public Channel {
  public:
-  VendorLane(VendorPath& path, Storage& storage, Device& device, unsigned depth)
+  VendorChannel(VendorPath& path, Storage& storage, Device& device, unsigned depth)
       : path_(path), storage_(storage), device_(device), depth_(depth) {
     waiting_.reserve(depth);
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "path/vendor/vendor_lane.h"
+#include "path/vendor/vendor_channel.h"
 
 #include "path/vendor/vendor_path.h"
 
 namespace penstock::core {
 
-unsigned VendorLane::poll(std::span<Completion> completions, bool) {
+unsigned VendorChannel::poll(std::span<Completion> completions, bool) {
   if (completions.empty() || waiting_.empty()) return 0;
   const Task task = waiting_.front();
   waiting_.erase(waiting_.begin());
@@ -14,7 +14,7 @@ unsigned VendorLane::poll(std::span<Completion> completions, bool) {
   return 1;
 }
 
-Completion VendorLane::run(const Task& task) {
+Completion VendorChannel::run(const Task& task) {
   Completion completion{.cookie = task.cookie,
                         .file_offset = task.chunk.file_offset,
                         .size = task.chunk.size,
@@ -26,7 +26,7 @@ Completion VendorLane::run(const Task& task) {
 }
 
 // A short read that does not end with the file goes on, as a short write does.
-Status VendorLane::move(const Task& task, std::uint64_t& moved) {
+Status VendorChannel::move(const Task& task, std::uint64_t& moved) {
   const Result<void*> handle = path_.handle_of(*task.file);
   if (!handle.ok()) return handle.status();
   VendorLibrary& library = path_.library();
@@ -46,7 +46,7 @@ Status VendorLane::move(const Task& task, std::uint64_t& moved) {
   return is_short_write ? failure(Code::no_progress, "write to the file by NVIDIA's library") : success();
 }
 
-bool VendorLane::is_at_end(const Task& task, std::uint64_t moved) {
+bool VendorChannel::is_at_end(const Task& task, std::uint64_t moved) {
   const Result<std::uint64_t> size = storage_.size(task.file->own_descriptor());
   return size.ok() && task.chunk.file_offset + moved >= *size;
 }

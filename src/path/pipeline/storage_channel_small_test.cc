@@ -12,7 +12,7 @@
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
-#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_channel.h"
 
 namespace penstock::core {
 namespace {
@@ -101,8 +101,9 @@ class SmallChunksTest : public testing::Test {
     for (char& byte : storage_.content) byte = static_cast<char>(random());
     file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
   }
-  std::unique_ptr<Lane> open_lane(unsigned depth, std::uint64_t chunk_max = kCell) {
-    return std::move(StorageLane::open(storage_, {.device = &device_, .depth = depth, .chunk_max = chunk_max}).value());
+  std::unique_ptr<Channel> open_channel(unsigned depth, std::uint64_t chunk_max = kCell) {
+    return std::move(
+        StorageChannel::open(storage_, {.device = &device_, .depth = depth, .chunk_max = chunk_max}).value());
   }
   // Of one cell of the file and of the memory: the cookie.
   Task task(Op op, unsigned cell, std::uint64_t shift, std::uint64_t size) {
@@ -110,11 +111,11 @@ class SmallChunksTest : public testing::Test {
     const Chunk chunk{.way = Way::buffered, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};
     return {.op = op, .file = file_.get(), .memory = memory_ + offset + shift, .chunk = chunk, .cookie = cell};
   }
-  std::map<std::uint64_t, Completion> drain(Lane& lane, bool wait = true) {
+  std::map<std::uint64_t, Completion> drain(Channel& channel, bool wait = true) {
     std::map<std::uint64_t, Completion> all;
     Completion completions[5];
-    while (!lane.is_idle()) {
-      const unsigned count = lane.poll(completions, wait);
+    while (!channel.is_idle()) {
+      const unsigned count = channel.poll(completions, wait);
       for (unsigned i = 0; i < count; ++i) EXPECT_TRUE(all.emplace(completions[i].cookie, completions[i]).second);
     }
     return all;
@@ -139,18 +140,18 @@ class SmallChunksTest : public testing::Test {
   std::byte* memory_ = nullptr;
 };
 
-TEST_F(SmallChunksTest, ReadsOfThePageCacheAreCopiedHalfALaneAtATime) {
-  auto lane = open_lane(32);
+TEST_F(SmallChunksTest, ReadsOfThePageCacheAreCopiedHalfAChannelAtATime) {
+  auto channel = open_channel(32);
   // With this seed the first sector of every third cell is not in the cache.
   unsigned submitted = 0;
   for (unsigned cell = 0; cell < kCells && submitted < 32; ++cell) {
     if ((cell * kCell / 512 + storage_.seed) % 3 == 0) continue;
-    lane->submit(task(Op::read, cell, 0, 4096));
+    channel->submit(task(Op::read, cell, 0, 4096));
     ++submitted;
   }
   EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{16, 16}));
 
-  const auto all = drain(*lane);
+  const auto all = drain(*channel);
 
   EXPECT_EQ(all.size(), 32u);
   for (const auto& [cell, completion] : all) {
@@ -162,14 +163,14 @@ TEST_F(SmallChunksTest, ReadsOfThePageCacheAreCopiedHalfALaneAtATime) {
 }
 
 TEST_F(SmallChunksTest, WritesAreFetchedTogetherAtTheNextPoll) {
-  auto lane = open_lane(32);
+  auto channel = open_channel(32);
   for (unsigned cell = 0; cell < 10; ++cell) {
     std::memset(memory_ + cell * kCell, static_cast<int>(cell + 1), kCell);
-    lane->submit(task(Op::write, cell, 3, 5000));
+    channel->submit(task(Op::write, cell, 3, 5000));
   }
   EXPECT_TRUE(device_.script.calls.empty());
 
-  EXPECT_EQ(drain(*lane).size(), 10u);
+  EXPECT_EQ(drain(*channel).size(), 10u);
 
   EXPECT_EQ(device_.script.calls, std::vector<std::size_t>{10});
   for (unsigned cell = 0; cell < 10; ++cell) {
@@ -179,21 +180,21 @@ TEST_F(SmallChunksTest, WritesAreFetchedTogetherAtTheNextPoll) {
 }
 
 TEST_F(SmallChunksTest, ALoneChunkIsCopiedByTheFirstPoll) {
-  auto lane = open_lane(32);
-  lane->submit(task(Op::write, 0, 0, 100));
+  auto channel = open_channel(32);
+  channel->submit(task(Op::write, 0, 0, 100));
   Completion completion;
 
   // Without waiting: a poll that leaves it lying would never come to an end.
-  EXPECT_EQ(lane->poll({&completion, 1}, false), 1u);
+  EXPECT_EQ(channel->poll({&completion, 1}, false), 1u);
   EXPECT_EQ(device_.script.calls, std::vector<std::size_t>{1});
 }
 
 TEST_F(SmallChunksTest, LargeChunksGoOnTheirOwnAndAtOnce) {
-  auto lane = open_lane(8, 128 * kKiB);
-  lane->submit(task(Op::write, 0, 0, 64 * kKiB + 1));
-  lane->submit(task(Op::write, 16, 0, 100 * kKiB));
+  auto channel = open_channel(8, 128 * kKiB);
+  channel->submit(task(Op::write, 0, 0, 64 * kKiB + 1));
+  channel->submit(task(Op::write, 16, 0, 100 * kKiB));
   EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{1, 1}));
-  EXPECT_EQ(drain(*lane).size(), 2u);
+  EXPECT_EQ(drain(*channel).size(), 2u);
 }
 
 TEST_F(SmallChunksTest, WhateverTheOrderEveryByteGoesToItsPlaceAndNoOther) {
@@ -204,21 +205,21 @@ TEST_F(SmallChunksTest, WhateverTheOrderEveryByteGoesToItsPlaceAndNoOther) {
     for (char& byte : memory) byte = static_cast<char>(random());
     std::memcpy(memory_, memory.data(), memory.size());
     std::string content(storage_.content.begin(), storage_.content.end());
-    auto lane = open_lane(1 + static_cast<unsigned>(random() % 16));
+    auto channel = open_channel(1 + static_cast<unsigned>(random() % 16));
     std::size_t finished = 0;
     Completion completions[4];
 
     for (unsigned cell = 0; cell < kCells;) {
-      if (lane->has_room()) {
+      if (channel->has_room()) {
         const Op op = random() % 3 == 0 ? Op::write : Op::read;
         const std::uint64_t size = 1 + random() % 5000, shift = random() % 3000, at = cell * kCell;
         if (op == Op::read) memory.replace(at + shift, size, content, at, size);
         else content.replace(at, size, memory, at + shift, size);
-        lane->submit(task(op, cell++, shift, size));
+        channel->submit(task(op, cell++, shift, size));
       }
-      if (random() % 3 == 0 || !lane->has_room()) finished += lane->poll(completions, random() % 2 == 0);
+      if (random() % 3 == 0 || !channel->has_room()) finished += channel->poll(completions, random() % 2 == 0);
     }
-    finished += drain(*lane, seed % 2 == 0).size();
+    finished += drain(*channel, seed % 2 == 0).size();
 
     ASSERT_EQ(finished, kCells) << "seed " << seed;
     ASSERT_EQ(std::memcmp(memory_, memory.data(), memory.size()), 0) << "seed " << seed;
@@ -226,60 +227,60 @@ TEST_F(SmallChunksTest, WhateverTheOrderEveryByteGoesToItsPlaceAndNoOther) {
   }
 }
 
-TEST_F(SmallChunksTest, CopiesThatAreRefusedFailTogetherAndBreakTheLane) {
+TEST_F(SmallChunksTest, CopiesThatAreRefusedFailTogetherAndBreakTheChannel) {
   for (const Op op : {Op::read, Op::write}) {
-    auto lane = open_lane(16);
+    auto channel = open_channel(16);
     device_.script.refuse_copies = 1;
-    for (unsigned cell = 0; cell < 8; ++cell) lane->submit(task(op, cell, 0, 700));
+    for (unsigned cell = 0; cell < 8; ++cell) channel->submit(task(op, cell, 0, 700));
 
-    const auto all = drain(*lane);
+    const auto all = drain(*channel);
 
     if (op == Op::write) expect_failed(all, 8);
     EXPECT_EQ(all.size(), 8u);
     EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const auto& each) { return !each.second.status.ok(); }));
-    EXPECT_TRUE(lane->is_broken());
-    EXPECT_FALSE(lane->has_room());
+    EXPECT_TRUE(channel->is_broken());
+    EXPECT_FALSE(channel->has_room());
   }
 }
 
 TEST_F(SmallChunksTest, AMarkerThatCannotBeSetFailsWhatItWouldHaveCovered) {
-  auto lane = open_lane(16);
+  auto channel = open_channel(16);
   device_.script.refuse_marker = 1;
-  for (unsigned cell = 0; cell < 8; ++cell) lane->submit(task(Op::write, cell, 0, 700));
+  for (unsigned cell = 0; cell < 8; ++cell) channel->submit(task(Op::write, cell, 0, 700));
 
-  expect_failed(drain(*lane), 8);
-  EXPECT_TRUE(lane->is_broken());
+  expect_failed(drain(*channel), 8);
+  EXPECT_TRUE(channel->is_broken());
   EXPECT_TRUE(storage_.accesses.empty()) << "bytes that never came were written to the file";
 }
 
 TEST_F(SmallChunksTest, AMarkerThatIsLostFailsWhatItCoveredAndWhatComesAfter) {
-  auto lane = open_lane(16);
+  auto channel = open_channel(16);
   device_.script.lose_marker = 1;
-  for (unsigned cell = 0; cell < 16; ++cell) lane->submit(task(Op::write, cell, 0, 700));
+  for (unsigned cell = 0; cell < 16; ++cell) channel->submit(task(Op::write, cell, 0, 700));
   EXPECT_EQ(device_.script.calls, (std::vector<std::size_t>{8, 8}));
 
-  expect_failed(drain(*lane), 16);
-  EXPECT_TRUE(lane->is_broken());
+  expect_failed(drain(*channel), 16);
+  EXPECT_TRUE(channel->is_broken());
   EXPECT_TRUE(storage_.accesses.empty());
 }
 
 TEST_F(SmallChunksTest, AReadThatFailsDoesNotKeepTheOthersBack) {
-  auto lane = open_lane(16);
+  auto channel = open_channel(16);
   storage_.faults = {{}, {.error = EIO}, {}};
-  for (unsigned cell = 1; cell < 4; ++cell) lane->submit(task(Op::read, cell * 3 - 1, 0, 512));
+  for (unsigned cell = 1; cell < 4; ++cell) channel->submit(task(Op::read, cell * 3 - 1, 0, 512));
 
-  const auto all = drain(*lane);
+  const auto all = drain(*channel);
 
   EXPECT_EQ(all.size(), 3u);
   EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const auto& each) { return each.second.status.ok(); }), 2);
-  EXPECT_FALSE(lane->is_broken());
+  EXPECT_FALSE(channel->is_broken());
   EXPECT_EQ(copied(), 2u);
 }
 
 TEST_F(SmallChunksTest, StagingLiesAsFarFromAWordAsTheDevicesMemory) {
-  auto lane = open_lane(8);
-  for (unsigned shift = 0; shift < 4; ++shift) lane->submit(task(Op::write, shift, 5 * shift, 100));
-  (void)drain(*lane);
+  auto channel = open_channel(8);
+  for (unsigned shift = 0; shift < 4; ++shift) channel->submit(task(Op::write, shift, 5 * shift, 100));
+  (void)drain(*channel);
 
   for (unsigned shift = 0; shift < 4; ++shift) {
     const auto staging = reinterpret_cast<std::uintptr_t>(storage_.accesses[shift].memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "session/lane_pool.h"
+#include "session/channel_pool.h"
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ constexpr unsigned kLargeDepth = 3;  // One chunk with storage, one with the dev
 
 }  // namespace
 
-bool RingBudget::reserve(std::uint64_t bytes) {
+bool BounceBudget::reserve(std::uint64_t bytes) {
   std::uint64_t used = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit_ || used > limit_ - bytes) return false;
@@ -25,17 +25,17 @@ bool RingBudget::reserve(std::uint64_t bytes) {
   return true;
 }
 
-LaneShapes shape_lanes(std::uint64_t ring_bytes, std::uint64_t chunk_bytes, unsigned workers) {
-  LaneShapes shapes;
-  const std::uint64_t small_total = ring_bytes / 8;
-  LaneShape& small = shapes.small;
+ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_bytes, unsigned workers) {
+  ChannelShapes shapes;
+  const std::uint64_t small_total = bounce_bytes / 8;
+  ChannelShape& small = shapes.small;
   small.count = std::clamp(2 * workers, 4u, 32u);
   small.chunk = kSmallChunkMax;
   while (small.chunk > kChunkMin && small.count * small.chunk > small_total) small.chunk /= 2;
   while (small.count > 1 && small.count * small.chunk > small_total) --small.count;
 
-  const std::uint64_t large_total = ring_bytes - small.count * small.chunk;
-  LaneShape& large = shapes.large;
+  const std::uint64_t large_total = bounce_bytes - small.count * small.chunk;
+  ChannelShape& large = shapes.large;
   // More than there are workers: callers bring hands of their own.
   large = {.count = 2 * workers, .depth = kLargeDepth, .chunk = chunk_bytes};
   const auto bytes = [&] { return large.count * large.depth * large.chunk; };
@@ -47,34 +47,34 @@ LaneShapes shape_lanes(std::uint64_t ring_bytes, std::uint64_t chunk_bytes, unsi
   return shapes;
 }
 
-bool RingBudget::reserve_or_reclaim(std::uint64_t bytes, const LaneHolder* caller) {
+bool BounceBudget::reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* caller) {
   if (reserve(bytes)) return true;
   const std::lock_guard lock(holders_mutex_);
-  for (LaneHolder* holder : holders_) {
-    if (holder != caller) holder->close_idle_lanes();
+  for (ChannelHolder* holder : holders_) {
+    if (holder != caller) holder->close_idle_channels();
   }
   return reserve(bytes);
 }
 
-void RingBudget::add(LaneHolder* holder) {
+void BounceBudget::add(ChannelHolder* holder) {
   const std::lock_guard lock(holders_mutex_);
   if (std::find(holders_.begin(), holders_.end(), holder) == holders_.end()) holders_.push_back(holder);
 }
 
-void RingBudget::remove(LaneHolder* holder) {
+void BounceBudget::remove(ChannelHolder* holder) {
   const std::lock_guard lock(holders_mutex_);
   std::erase(holders_, holder);
 }
 
-LanePool::LanePool(Path& path, Device* device, const LaneShape& shape, RingBudget& budget)
+ChannelPool::ChannelPool(Path& path, Device* device, const ChannelShape& shape, BounceBudget& budget)
     : path_(path), device_(device), shape_(shape), budget_(budget), places_(shape.count) {
   budget_.add(this);
 }
 
-LanePool::~LanePool() { budget_.remove(this); }
+ChannelPool::~ChannelPool() { budget_.remove(this); }
 
-// A free place with an open lane, or one where a lane can be opened; the thread's usual one first.
-bool LanePool::claim(bool open, unsigned& place) {
+// A free place with an open channel, or one where a channel can be opened; the thread's usual one first.
+bool ChannelPool::claim(bool open, unsigned& place) {
   const unsigned first = thread_number();
   for (unsigned i = 0; i < places_.size(); ++i) {
     place = (first + i) % static_cast<unsigned>(places_.size());
@@ -86,33 +86,33 @@ bool LanePool::claim(bool open, unsigned& place) {
   return false;
 }
 
-bool LanePool::has_open() const {
+bool ChannelPool::has_open() const {
   return std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.open.load(); });
 }
 
-Status LanePool::open(Place& place) {
-  const LaneOptions options = lane_options();
-  const std::uint64_t bytes = path_.lane_bytes(options);
+Status ChannelPool::open(Place& place) {
+  const ChannelOptions options = channel_options();
+  const std::uint64_t bytes = path_.channel_bytes(options);
   if (!budget_.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for the ring");
-  using Opened = Result<std::unique_ptr<Lane>>;
-  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open a lane")); };
-  Opened lane = unless_short_of_memory([&] { return path_.open_lane(options); }, no_room);
-  if (!lane.ok()) {
+  using Opened = Result<std::unique_ptr<Channel>>;
+  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open a channel")); };
+  Opened channel = unless_short_of_memory([&] { return path_.open_channel(options); }, no_room);
+  if (!channel.ok()) {
     budget_.give_back(bytes);
-    return lane.status();
+    return channel.status();
   }
-  place.lane = std::move(*lane);
+  place.channel = std::move(*channel);
   place.open.store(true);
   return success();
 }
 
-void LanePool::close(Place& place) {
+void ChannelPool::close(Place& place) {
   place.open.store(false);
-  place.lane.reset();
-  budget_.give_back(path_.lane_bytes(lane_options()));
+  place.channel.reset();
+  budget_.give_back(path_.channel_bytes(channel_options()));
 }
 
-void LanePool::close_idle_lanes() {
+void ChannelPool::close_idle_channels() {
   unsigned place = 0;
   while (claim(true, place)) {
     close(places_[place]);
@@ -120,51 +120,51 @@ void LanePool::close_idle_lanes() {
   }
 }
 
-LanePool::Loan LanePool::try_borrow() {
+ChannelPool::Loan ChannelPool::try_borrow() {
   unsigned place = 0;
-  if (claim(true, place)) return {this, place, places_[place].lane.get()};
+  if (claim(true, place)) return {this, place, places_[place].channel.get()};
   if (!claim(false, place)) return {};
-  if (open(places_[place]).ok()) return {this, place, places_[place].lane.get()};
+  if (open(places_[place]).ok()) return {this, place, places_[place].channel.get()};
   free(places_[place]);
   return {};
 }
 
-Result<LanePool::Loan> LanePool::borrow() {
+Result<ChannelPool::Loan> ChannelPool::borrow() {
   unsigned place = 0;
-  if (claim(true, place)) return Loan(this, place, places_[place].lane.get());
+  if (claim(true, place)) return Loan(this, place, places_[place].channel.get());
   waiting_.fetch_add(1);
   Result<Loan> loan = borrow_waiting();
   waiting_.fetch_sub(1);
   return loan;
 }
 
-Result<LanePool::Loan> LanePool::borrow_waiting() {
+Result<ChannelPool::Loan> ChannelPool::borrow_waiting() {
   for (;;) {
     const std::uint32_t seen = returns_.load();
     unsigned place = 0;
-    if (claim(true, place)) return Loan(this, place, places_[place].lane.get());
+    if (claim(true, place)) return Loan(this, place, places_[place].channel.get());
     if (claim(false, place)) {
       const Status status = open(places_[place]);
-      if (status.ok()) return Loan(this, place, places_[place].lane.get());
+      if (status.ok()) return Loan(this, place, places_[place].channel.get());
       if (!has_open()) {
         free(places_[place]);
         return status;
       }
-      // Nobody is woken: whoever waits does so for a lane that is open, too.
+      // Nobody is woken: whoever waits does so for a channel that is open, too.
       places_[place].busy.store(false);
     }
     returns_.wait(seen, std::memory_order_acquire);
   }
 }
 
-void LanePool::take_back(unsigned place) {
+void ChannelPool::take_back(unsigned place) {
   Place& returned = places_[place];
-  // A broken lane's memory may stay mapped, but it is not this pool's any more: a new one may be opened.
-  if (returned.lane != nullptr && returned.lane->is_broken()) close(returned);
+  // A broken channel's memory may stay mapped, but it is not this pool's any more: a new one may be opened.
+  if (returned.channel != nullptr && returned.channel->is_broken()) close(returned);
   free(returned);
 }
 
-void LanePool::free(Place& place) {
+void ChannelPool::free(Place& place) {
   place.busy.store(false);
   // Either we see who waits, or he, who has said so before he looks, sees the place.
   if (waiting_.load() == 0) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "path/pipeline/storage_lane.h"
+#include "path/pipeline/storage_channel.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -55,42 +55,42 @@ std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align) 
   return way == Way::direct ? align_down(moved, file_align) : moved;
 }
 
-StorageLane::StorageLane(Storage& storage, const LaneOptions& options)
+StorageChannel::StorageChannel(Storage& storage, const ChannelOptions& options)
     : storage_(storage), options_(options), staged_(options.device != nullptr) {}
 
-Result<std::unique_ptr<Lane>> StorageLane::open(Storage& storage, const LaneOptions& options) {
+Result<std::unique_ptr<Channel>> StorageChannel::open(Storage& storage, const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.depth > 0 && options.chunk_max > 0);
-  std::unique_ptr<StorageLane> lane(new StorageLane(storage, options));
-  if (lane->staged_) {
+  std::unique_ptr<StorageChannel> channel(new StorageChannel(storage, options));
+  if (channel->staged_) {
     Result<PinnedBlock> block = PinnedBlock::open(options.device, options.depth * options.chunk_max);
     if (!block.ok()) return block.status();
-    lane->block_ = std::move(*block);
+    channel->block_ = std::move(*block);
     Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);
     if (!copies.ok()) return copies.status();
-    lane->copies_ = std::move(*copies);
+    channel->copies_ = std::move(*copies);
   }
-  lane->copying_.resize(options.depth);
-  lane->together_.reserve(options.depth);
-  for (auto& gathered : lane->gathered_) gathered.reserve(options.depth);
-  lane->free_.reserve(options.depth);
-  lane->done_.reserve(options.depth);
-  lane->fixed_files_.reserve(kFixedFilesMax);
-  lane->slots_.resize(options.depth);  // Last: from here on the lane is not idle before all of them are free.
-  for (unsigned i = options.depth; i > 0; --i) lane->free_.push_back(i - 1);
-  return std::unique_ptr<Lane>(std::move(lane));
+  channel->copying_.resize(options.depth);
+  channel->together_.reserve(options.depth);
+  for (auto& gathered : channel->gathered_) gathered.reserve(options.depth);
+  channel->free_.reserve(options.depth);
+  channel->done_.reserve(options.depth);
+  channel->fixed_files_.reserve(kFixedFilesMax);
+  channel->slots_.resize(options.depth);  // Last: from here on the channel is not idle before all of them are free.
+  for (unsigned i = options.depth; i > 0; --i) channel->free_.push_back(i - 1);
+  return std::unique_ptr<Channel>(std::move(channel));
 }
 
-StorageLane::~StorageLane() {
+StorageChannel::~StorageChannel() {
   while (!is_idle() && !broken_) {
     Completion ignored[kReapMax];
     (void)poll(ignored, true);
   }
 }
 
-Status StorageLane::open_ring() {
+Status StorageChannel::open_ring() {
   if (ring_ != nullptr) return success();
   using Opened = Result<std::unique_ptr<Ring>>;
-  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open the lane's ring")); };
+  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open the channel's ring")); };
   Opened ring = unless_short_of_memory([&] { return storage_.open_ring(options_.depth); }, no_room);
   if (!ring.ok()) return ring.status();
   ring_ = std::move(*ring);
@@ -99,7 +99,7 @@ Status StorageLane::open_ring() {
   return success();
 }
 
-void StorageLane::submit(const Task& task) {
+void StorageChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
@@ -112,13 +112,13 @@ void StorageLane::submit(const Task& task) {
 
 // As far from a whole word as the device memory is, where storage does not mind and there is room: then the copy
 // between them goes by words.
-std::byte* StorageLane::staging_for(std::uint32_t index, const Task& task) const {
+std::byte* StorageChannel::staging_for(std::uint32_t index, const Task& task) const {
   std::byte* const start = block_.data() + index * options_.chunk_max;
   const bool anywhere = task.chunk.way == Way::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
   return anywhere ? start + reinterpret_cast<std::uintptr_t>(task.memory) % kWord : start;
 }
 
-Status StorageLane::prepare(Slot& slot) {
+Status StorageChannel::prepare(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   PENSTOCK_INVARIANT(chunk.io_size <= options_.chunk_max && chunk.size > 0);
   const Result<int> fd = slot.task.file->descriptor(chunk.way);
@@ -130,7 +130,7 @@ Status StorageLane::prepare(Slot& slot) {
   return beside_direct ? failure(Code::unaligned_write, step_of(Op::write)) : fd.status();
 }
 
-void StorageLane::begin(std::uint32_t index) {
+void StorageChannel::begin(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (const Status status = prepare(slot); !status.ok()) {
     finish(index, status);
@@ -144,7 +144,7 @@ void StorageLane::begin(std::uint32_t index) {
 // What the page cache can do without waiting is a copy by the CPU: it is done here and now, so that the device may
 // start on it while the next chunk is copied. io_uring would do it inside the submission, for all chunks at once, or
 // hand it to a kernel thread. The ring is for what really waits: direct I/O, and reads of what is not cached.
-void StorageLane::start_storage(std::uint32_t index) {
+void StorageChannel::start_storage(std::uint32_t index) {
   const bool at_once = slots_[index].task.chunk.way == Way::buffered || shares_a_page(slots_[index].task);
   if (at_once && move_at_once(index)) return;
   if (const Status status = open_ring(); !status.ok()) {
@@ -154,7 +154,7 @@ void StorageLane::start_storage(std::uint32_t index) {
   }
 }
 
-bool StorageLane::move_at_once(std::uint32_t index) {
+bool StorageChannel::move_at_once(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
     const RingOp op = operation(slot, index);
@@ -170,13 +170,13 @@ bool StorageLane::move_at_once(std::uint32_t index) {
 
 // Bytes that had to go through the page cache beside direct ones do not stay there, where their page would wait to be
 // written over what others write directly next to them.
-void StorageLane::flush(Slot& slot) {
+void StorageChannel::flush(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   if (!chunk.flush || !slot.status.ok()) return;
   slot.status = storage_.flush(slot.fd, chunk.io_offset, chunk.io_size);
 }
 
-RingOp StorageLane::operation(const Slot& slot, std::uint32_t index) const {
+RingOp StorageChannel::operation(const Slot& slot, std::uint32_t index) const {
   const Chunk& chunk = slot.task.chunk;
   return {.op = slot.task.op,
           .fd = slot.fd,
@@ -187,7 +187,7 @@ RingOp StorageLane::operation(const Slot& slot, std::uint32_t index) const {
 }
 
 // Hands what is left of the chunk's I/O range to the ring.
-void StorageLane::push(std::uint32_t index) {
+void StorageChannel::push(std::uint32_t index) {
   Slot& slot = slots_[index];
   slot.phase = Phase::storing;
   ++storing_count_;
@@ -196,12 +196,12 @@ void StorageLane::push(std::uint32_t index) {
   ring_->push(op);
 }
 
-bool StorageLane::at_end_of_file(const Slot& slot) const {
+bool StorageChannel::at_end_of_file(const Slot& slot) const {
   const Result<std::uint64_t> size = storage_.size(slot.fd);
   return size.ok() && slot.task.chunk.io_offset + slot.moved >= *size;
 }
 
-bool StorageLane::fall_back_to_buffered(Slot& slot, int error) {
+bool StorageChannel::fall_back_to_buffered(Slot& slot, int error) {
   if (options_.direct_only || slot.task.chunk.way != Way::direct) return false;
   if (!means_no_direct_io(error) && !may_be_a_collision(slot.task.op, error)) return false;
   const Result<int> fd = slot.task.file->descriptor(Way::buffered);
@@ -214,7 +214,7 @@ bool StorageLane::fall_back_to_buffered(Slot& slot, int error) {
 }
 
 // Takes in one transfer's result; `again` means that the rest, from slot.moved on, has to be transferred.
-StorageLane::Next StorageLane::advance(Slot& slot, std::int32_t result) {
+StorageChannel::Next StorageChannel::advance(Slot& slot, std::int32_t result) {
   const Chunk& chunk = slot.task.chunk;
   if (result < 0) {
     if (fall_back_to_buffered(slot, -result)) return Next::again;
@@ -233,7 +233,7 @@ StorageLane::Next StorageLane::advance(Slot& slot, std::int32_t result) {
   return Next::again;
 }
 
-void StorageLane::on_stored(std::uint32_t index, std::int32_t result) {
+void StorageChannel::on_stored(std::uint32_t index, std::int32_t result) {
   --storing_count_;
   if (advance(slots_[index], result) == Next::again) {
     push(index);
@@ -242,7 +242,7 @@ void StorageLane::on_stored(std::uint32_t index, std::int32_t result) {
   }
 }
 
-void StorageLane::after_storage(std::uint32_t index) {
+void StorageChannel::after_storage(std::uint32_t index) {
   Slot& slot = slots_[index];
   if (!slot.status.ok() || !staged_ || slot.task.op == Op::write || payload_moved(slot) == 0) {
     finish(index, slot.status);
@@ -251,14 +251,14 @@ void StorageLane::after_storage(std::uint32_t index) {
   }
 }
 
-std::uint64_t StorageLane::payload_moved(const Slot& slot) const {
+std::uint64_t StorageChannel::payload_moved(const Slot& slot) const {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t skipped = chunk.file_offset - chunk.io_offset;
   return slot.moved <= skipped ? 0 : std::min(slot.moved - skipped, chunk.size);
 }
 
 // Between the slot and the device, whichever way the task goes.
-Copy StorageLane::copy_of(const Slot& slot) const {
+Copy StorageChannel::copy_of(const Slot& slot) const {
   const Chunk& chunk = slot.task.chunk;
   return {.device_address = slot.task.memory,
           .host = slot.memory + (chunk.file_offset - chunk.io_offset),
@@ -266,7 +266,7 @@ Copy StorageLane::copy_of(const Slot& slot) const {
           .locked = true};
 }
 
-void StorageLane::start_copy(std::uint32_t index) {
+void StorageChannel::start_copy(std::uint32_t index) {
   Slot& slot = slots_[index];
   const Op op = slot.task.op;
   slot.phase = Phase::copying;
@@ -277,20 +277,20 @@ void StorageLane::start_copy(std::uint32_t index) {
   if (gathered.size() >= std::max<std::size_t>(slots_.size() / 2, 1)) copy_gathered(op);
 }
 
-void StorageLane::copy_gathered(Op op) {
+void StorageChannel::copy_gathered(Op op) {
   auto& gathered = gathered_[static_cast<unsigned>(op)];
   if (gathered.empty()) return;
   copy_together(gathered, op);
   gathered.clear();
 }
 
-void StorageLane::copy_all_gathered() {
+void StorageChannel::copy_all_gathered() {
   copy_gathered(Op::read);
   copy_gathered(Op::write);
 }
 
 // With the marker of the last slot behind them all.
-void StorageLane::copy_together(std::span<const std::uint32_t> slots, Op op) {
+void StorageChannel::copy_together(std::span<const std::uint32_t> slots, Op op) {
   const std::uint32_t marker = slots.back();
   together_.clear();
   for (const std::uint32_t index : slots) together_.push_back(copy_of(slots_[index]));
@@ -303,7 +303,7 @@ void StorageLane::copy_together(std::span<const std::uint32_t> slots, Op op) {
   }
 }
 
-void StorageLane::on_copied(std::uint32_t index) {
+void StorageChannel::on_copied(std::uint32_t index) {
   if (broken_) {
     finish(index, failure(Code::closed, step_of(slots_[index].task.op)));
   } else if (slots_[index].task.op == Op::write) {
@@ -313,14 +313,14 @@ void StorageLane::on_copied(std::uint32_t index) {
   }
 }
 
-void StorageLane::finish(std::uint32_t index, Status status) {
+void StorageChannel::finish(std::uint32_t index, Status status) {
   Slot& slot = slots_[index];
   slot.status = status;
   slot.phase = Phase::done;
   done_.push_back(index);
 }
 
-bool StorageLane::reap_ring(bool wait) {
+bool StorageChannel::reap_ring(bool wait) {
   if (storing_count_ == 0) return false;
   RingCompletion completions[kReapMax];
   const Result<unsigned> count = ring_->reap(completions, wait);
@@ -332,7 +332,7 @@ bool StorageLane::reap_ring(bool wait) {
   return *count > 0;
 }
 
-bool StorageLane::reap_copies(bool wait) {
+bool StorageChannel::reap_copies(bool wait) {
   bool progress = false;
   while (copying_count_ > 0) {
     const std::uint32_t marker = copying_[copying_head_].marker;
@@ -358,7 +358,7 @@ bool StorageLane::reap_copies(bool wait) {
 }
 
 // One round. Blocks, if asked to, on the side that feeds the other: copies when writing, storage when reading.
-bool StorageLane::step(bool wait) {
+bool StorageChannel::step(bool wait) {
   const bool stored = reap_ring(false);
   copy_all_gathered();
   const bool copied = reap_copies(false);
@@ -368,7 +368,7 @@ bool StorageLane::step(bool wait) {
   return reap_copies(true);
 }
 
-unsigned StorageLane::poll(std::span<Completion> completions, bool wait) {
+unsigned StorageChannel::poll(std::span<Completion> completions, bool wait) {
   copy_all_gathered();
   while (done_.empty() && !is_idle()) {
     if (!step(wait) && !wait) break;
@@ -387,7 +387,7 @@ unsigned StorageLane::poll(std::span<Completion> completions, bool wait) {
   return count;
 }
 
-Completion StorageLane::completion_of(const Slot& slot) const {
+Completion StorageChannel::completion_of(const Slot& slot) const {
   return {.cookie = slot.task.cookie,
           .file_offset = slot.task.chunk.file_offset,
           .size = slot.task.chunk.size,
@@ -397,7 +397,7 @@ Completion StorageLane::completion_of(const Slot& slot) const {
 }
 
 // The ring failed us: what is in flight may still write to the slots, so they are never given back.
-void StorageLane::break_down(Status status) {
+void StorageChannel::break_down(Status status) {
   broken_ = true;
   block_.abandon();
   (void)ring_.release();
@@ -408,7 +408,7 @@ void StorageLane::break_down(Status status) {
 }
 
 // No ring and no second thread: the calling thread does the transfer itself.
-Completion StorageLane::run(const Task& task) {
+Completion StorageChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
   slot = Slot{};
@@ -425,14 +425,14 @@ Completion StorageLane::run(const Task& task) {
   return completion_of(slot);
 }
 
-Status StorageLane::copy_now(std::uint32_t index) {
+Status StorageChannel::copy_now(std::uint32_t index) {
   const Slot& slot = slots_[index];
   const Status status = copies_->copy_and_wait(copy_of(slot), direction_of(slot.task.op));
   if (!status.ok()) broken_ = true;  // It may still be under way.
   return status;
 }
 
-int StorageLane::fixed_file(const Slot& slot) {
+int StorageChannel::fixed_file(const Slot& slot) {
   const std::uint64_t id = slot.task.file->id();
   const Way way = slot.task.chunk.way;
   for (const FixedFile& known : fixed_files_) {
@@ -443,7 +443,7 @@ int StorageLane::fixed_file(const Slot& slot) {
   return fixed_files_.back().number;
 }
 
-void StorageLane::forget_file(std::uint64_t file_id) {
+void StorageChannel::forget_file(std::uint64_t file_id) {
   std::erase_if(fixed_files_, [&](const FixedFile& known) {
     if (file_id != 0 && known.file_id != file_id) return false;
     if (ring_ != nullptr) ring_->unregister_file(known.number);
