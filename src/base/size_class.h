@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Requests by size, for what is measured of each size apart: by the tuner, and by the keeper of pages.
+// Requests by size, for what is measured of each size apart: by the tuner, and by the cache of pages.
 #pragma once
 
 #include <algorithm>

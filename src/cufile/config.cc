@@ -82,8 +82,8 @@ Result<Config> config_from(const Settings& settings, Environment environment) {
   if (!allows_posix(settings) && !has_gpu_path(*config)) {
     return failure(Code::no_direct_path, "open the driver without compatibility mode");
   }
-  const std::uint64_t hands = number_or(settings, "execution.max_request_parallelism", UINT_MAX);
-  config->hands_max = is_parallel(settings) ? static_cast<unsigned>(std::max<std::uint64_t>(hands, 1)) : 1;
+  const std::uint64_t threads = number_or(settings, "execution.max_request_parallelism", UINT_MAX);
+  config->threads_max = is_parallel(settings) ? static_cast<unsigned>(std::max<std::uint64_t>(threads, 1)) : 1;
   config->share_min = number_or(settings, "execution.min_io_threshold_size_kb", 0) * kKib;
   config->operation_max = number_or(settings, "properties.max_direct_io_size_kb", UINT64_MAX / kKib) * kKib;
   config->cached_unaligned_writes = settings.is_on("fs.generic.posix_unaligned_writes");

@@ -33,7 +33,7 @@ TEST_F(CufileConfigTest, NvidiasDefaultsDoNotHoldASessionBack) {
 
   EXPECT_EQ(paths(), "p2pdma pagecache vendor bounce host");
   EXPECT_EQ(made.workers, plain.workers);
-  EXPECT_EQ(made.hands_max, UINT_MAX);
+  EXPECT_EQ(made.threads_max, UINT_MAX);
   EXPECT_EQ(made.share_min, 0u);
   EXPECT_GE(made.operation_max, made.chunk_bytes);
   EXPECT_EQ(made.direct_io, DirectIo::automatic);
@@ -78,7 +78,7 @@ TEST_F(CufileConfigTest, NumbersThatWereSetBecomeLimits) {
   const Config made = config();
 
   EXPECT_EQ(made.workers, 2u);
-  EXPECT_EQ(made.hands_max, 3u);
+  EXPECT_EQ(made.threads_max, 3u);
   EXPECT_EQ(made.share_min, 512u << 10);
   EXPECT_EQ(made.operation_max, 128u << 10);
   EXPECT_EQ(made.direct_io, DirectIo::always);
@@ -92,11 +92,11 @@ TEST_F(CufileConfigTest, AnInstalledFileWithNvidiasDefaultsLimitsNothing) {
   for (const Origin origin : {Origin::installed, Origin::file}) {
     settings.set("execution.max_request_parallelism", std::int64_t{4}, origin);
     settings.set("execution.min_io_threshold_size_kb", std::int64_t{8192}, origin);
-    EXPECT_EQ(config().hands_max == plain.hands_max, origin == Origin::installed);
+    EXPECT_EQ(config().threads_max == plain.threads_max, origin == Origin::installed);
     EXPECT_EQ(config().share_min == plain.share_min, origin == Origin::installed);
   }
   settings.set("execution.max_request_parallelism", std::int64_t{3}, Origin::installed);
-  EXPECT_EQ(config().hands_max, 3u);
+  EXPECT_EQ(config().threads_max, 3u);
 }
 
 TEST_F(CufileConfigTest, WithoutParallelIoARequestIsItsCallersAloneAndThereAreNoStreams) {
@@ -106,7 +106,7 @@ TEST_F(CufileConfigTest, WithoutParallelIoARequestIsItsCallersAloneAndThereAreNo
     if (by_threads) set("execution.max_io_threads", std::int64_t{0});
     else set("execution.parallel_io", false);
 
-    EXPECT_EQ(config().hands_max, 1u);
+    EXPECT_EQ(config().threads_max, 1u);
     EXPECT_GE(config().workers, 1u);
     EXPECT_FALSE(allows_streams(settings));
     EXPECT_EQ(properties_from(settings).fflags & (1u << CU_FILE_STREAMS_SUPPORTED), 0u);

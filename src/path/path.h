@@ -65,22 +65,22 @@ struct ChannelOptions {
   bool direct_only = false;
 };
 
-// Who moves a request: its caller, by himself; a queue, with others; or many hands.
-enum class Company : std::uint8_t { alone, queued, many };
+// Who moves a request: its caller, by himself; a queue, with others; or many threads.
+enum class SubmitMode : std::uint8_t { alone, queued, many };
 
 // What a request is about.
-struct Stretch {
+struct FileRange {
   Op op = Op::read;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
 };
 
 // How a request is best cut on its path.
-struct Approach {
-  bool in_cache = false;          // Through the page cache as a whole.
-  unsigned hands_max = UINT_MAX;  // Threads that work on it, the caller's included.
-  std::uint64_t chunk_max = 0;    // Bytes; 0: as everywhere.
-  bool first_time = false;        // All of it must be made ready first.
+struct TransferHints {
+  bool in_cache = false;            // Through the page cache as a whole.
+  unsigned threads_max = UINT_MAX;  // Threads that work on it, the caller's included.
+  std::uint64_t chunk_max = 0;      // Bytes; 0: as everywhere.
+  bool first_time = false;          // All of it must be made ready first.
 };
 
 // What moving a large read, or a part of it, took by the clock.
@@ -88,7 +88,7 @@ struct Timing {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;  // Bytes of the whole.
   std::uint64_t wall_ns = 0;
-  bool bounced = false;  // All of it; else all of it for the first time, as its approach said.
+  bool bounced = false;  // All of it; else all of it for the first time, as its hints said.
 };
 
 class Path {
@@ -102,7 +102,7 @@ class Path {
   // Whether it can move bytes between files and pinned memory of the caller's, in place of the device's.
   virtual bool can_stage() const { return !is_direct(); }
   // Told of every request before its chunks: what can be prepared has been begun then.
-  virtual Approach approach(File&, Device*, const Stretch&, Company) { return {}; }
+  virtual TransferHints hint(File&, Device*, const FileRange&, SubmitMode) { return {}; }
   virtual void learn(const Timing&) {}
   // What chunks must look like for this file; `way` is what is wanted of the page cache.
   virtual Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) = 0;

@@ -58,10 +58,10 @@ bool Plan::can_go_direct(std::uint64_t begin, std::uint64_t end) const {
 
 Chunk Plan::chunk(std::uint64_t index) const {
   PENSTOCK_INVARIANT(index < chunk_count_);
-  if (index < head_count_) return edge(request_.file_offset, middle_begin_);
+  if (index < head_count_) return buffered_chunk(request_.file_offset, middle_begin_);
   const std::uint64_t middle_index = index - head_count_;
   if (middle_index < middle_count_) return middle_chunk(middle_index);
-  return edge(middle_end_, request_.file_offset + request_.size);
+  return buffered_chunk(middle_end_, request_.file_offset + request_.size);
 }
 
 Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
@@ -74,7 +74,7 @@ Chunk Plan::exact(Way way, std::uint64_t begin, std::uint64_t end) const {
           .io_size = end - begin};
 }
 
-Chunk Plan::edge(std::uint64_t begin, std::uint64_t end) const {
+Chunk Plan::buffered_chunk(std::uint64_t begin, std::uint64_t end) const {
   return exact(can_go_direct(begin, end) ? Way::direct : Way::buffered, begin, end);
 }
 

@@ -35,16 +35,18 @@ class Plan {
   std::uint64_t chunk_count() const { return chunk_count_; }
   Chunk chunk(std::uint64_t index) const;  // index < chunk_count()
   Way middle_way() const { return middle_way_; }
-  bool has_edges() const { return chunk_count_ != middle_count_; }
+  bool has_head_or_tail() const { return chunk_count_ != middle_count_; }
   // A head or tail beside a direct middle. To be moved when the middle has been, one after the other: the kernel takes
   // the middle's pages out of the cache afterwards, and a page dirtied next to them may be in its way.
-  bool is_edge(std::uint64_t index) const { return index - head_count_ >= middle_count_; }  // Of a head it is vast.
+  bool is_head_or_tail(std::uint64_t index) const {
+    return index - head_count_ >= middle_count_;
+  }  // Of a head it is vast.
 
  private:
   void cut();
   bool can_go_direct(std::uint64_t begin, std::uint64_t end) const;
   Chunk exact(Way way, std::uint64_t begin, std::uint64_t end) const;
-  Chunk edge(std::uint64_t begin, std::uint64_t end) const;
+  Chunk buffered_chunk(std::uint64_t begin, std::uint64_t end) const;
   Chunk middle_chunk(std::uint64_t index) const;
 
   Request request_;

@@ -161,9 +161,9 @@ TEST(PlanTest, AWriteOfWholeSectorsNeverGoesThroughThePageCache) {
 
 TEST(PlanTest, EdgesAreWhatSharesAPageWithOthers) {
   const Plan plan({Op::write, 512, 0, 9728}, {512, 512, 1 << 20, true});
-  EXPECT_TRUE(plan.is_edge(0));
-  EXPECT_FALSE(plan.is_edge(1));
-  EXPECT_TRUE(plan.is_edge(2));
+  EXPECT_TRUE(plan.is_head_or_tail(0));
+  EXPECT_FALSE(plan.is_head_or_tail(1));
+  EXPECT_TRUE(plan.is_head_or_tail(2));
 }
 
 TEST(PlanTest, BufferedChunksMeetOnPageBoundaries) {

@@ -36,7 +36,7 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
 
   const std::uint64_t large_total = bounce_bytes - small.count * small.chunk;
   ChannelShape& large = shapes.large;
-  // More than there are workers: callers bring hands of their own.
+  // More than there are workers: callers work, too.
   large = {.count = 2 * workers, .depth = kLargeDepth, .chunk = chunk_bytes};
   const auto bytes = [&] { return large.count * large.depth * large.chunk; };
   while (large.depth > 2 && bytes() > large_total) --large.depth;

@@ -45,7 +45,7 @@ struct Config {
   bool io_uring = true;
   bool nvidia_export = false;                // Experimental: our own GPU memory for p2pdma.
   std::uint64_t operation_max = UINT64_MAX;  // Bytes of one storage operation, whatever its request; 64 KiB or more.
-  unsigned hands_max = UINT_MAX;             // Threads on one request, its caller's included; 1 or more.
+  unsigned threads_max = UINT_MAX;           // Threads on one request, its caller's included; 1 or more.
   std::uint64_t share_min = 0;               // Bytes for each of these threads.
   bool cached_unaligned_writes = false;      // Through the page cache as a whole, not their ends alone.
   bool streams = true;                       // Whether requests on users' streams are served.

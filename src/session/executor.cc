@@ -38,9 +38,9 @@ std::uint64_t weight_of(const Job& job) {
 }  // namespace
 
 // One thread's part: its queue, and what it has in flight there.
-class Executor::Hand {
+class Executor::Runner {
  public:
-  Hand(Session& session, bool queues) : session_(session), queues_(queues) {}
+  Runner(Session& session, bool queues) : session_(session), queues_(queues) {}
 
   bool is_idle() const { return in_flight_ == 0; }
   unsigned room() const { return kQueueDepth - in_flight_; }
@@ -107,22 +107,22 @@ class Executor::Hand {
   std::array<Ended, kQueueDepth> ended_;
 };
 
-// The hand of somebody who helps.
-struct Executor::Guest {
-  explicit Guest(Session& session) : hand(session, true) {}
-  Hand hand;
+// The runner of a thread that helps.
+struct Executor::Helper {
+  explicit Helper(Session& session) : runner(session, true) {}
+  Runner runner;
   bool busy = false;
-  Guest* next = nullptr;  // Among those that were left to the threads.
+  Helper* next = nullptr;  // Among those that were left to the threads.
 };
 
 Executor::Executor(Session& session, unsigned threads_max)
-    : session_(session), queues_(queues_that_fit(session.config()) >= kGuestsMax + 2),
+    : session_(session), queues_(queues_that_fit(session.config()) >= kHelpersMax + 2),
       threads_max_(queues_ ? std::min<unsigned>(threads_max,
-                                                static_cast<unsigned>(queues_that_fit(session.config())) - kGuestsMax)
+                                                static_cast<unsigned>(queues_that_fit(session.config())) - kHelpersMax)
                            : threads_max),
       can_look_out_(::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {
   threads_.reserve(threads_max_);
-  guests_.reserve(kGuestsMax);
+  helpers_.reserve(kHelpersMax);
 }
 
 Executor::~Executor() {
@@ -234,19 +234,19 @@ Executor::Share Executor::take(unsigned most, bool wait) {
 }
 
 void Executor::loop() {
-  Hand hand(session_, queues_);
+  Runner runner(session_, queues_);
   for (;;) {
-    const bool idle = hand.is_idle();
-    const Share share = take(hand.room(), idle);
+    const bool idle = runner.is_idle();
+    const Share share = take(runner.room(), idle);
     if (share.count == 0 && share.left == nullptr && idle) return;
-    for (unsigned i = 0; i < share.count; ++i) hand.carry_out(*share.jobs[i]);
-    hand.reap(share.left == nullptr && (share.count == 0 || hand.room() == 0) ? 1 : 0);
+    for (unsigned i = 0; i < share.count; ++i) runner.carry_out(*share.jobs[i]);
+    runner.reap(share.left == nullptr && (share.count == 0 || runner.room() == 0) ? 1 : 0);
     if (share.left == nullptr) continue;
-    while (!share.left->hand.is_idle()) {
-      share.left->hand.reap(1);
-      hand.reap(0);
+    while (!share.left->runner.is_idle()) {
+      share.left->runner.reap(1);
+      runner.reap(0);
     }
-    see_off(*share.left);
+    dismiss(*share.left);
   }
 }
 
@@ -279,17 +279,17 @@ void Executor::put_back(const Share& share, unsigned first) {
 }
 
 // Null where there is nothing to do, or nothing to do it with.
-Executor::Guest* Executor::welcome(const void* owner, Share& share) {
+Executor::Helper* Executor::admit(const void* owner, Share& share) {
   const std::lock_guard lock(mutex_);
   // Where every transfer blocks, a helper would have to wait for storage.
   if (share_bytes_ == 0 || waiting_.load(std::memory_order_relaxed) == 0) return nullptr;
-  auto free = std::find_if(guests_.begin(), guests_.end(), [](const auto& guest) { return !guest->busy; });
-  if (free == guests_.end()) {
-    if (guests_.size() == kGuestsMax) return nullptr;
-    std::unique_ptr<Guest> guest(new (std::nothrow) Guest(session_));
-    if (guest == nullptr) return nullptr;
-    guests_.push_back(std::move(guest));
-    free = guests_.end() - 1;
+  auto free = std::find_if(helpers_.begin(), helpers_.end(), [](const auto& helper) { return !helper->busy; });
+  if (free == helpers_.end()) {
+    if (helpers_.size() == kHelpersMax) return nullptr;
+    std::unique_ptr<Helper> helper(new (std::nothrow) Helper(session_));
+    if (helper == nullptr) return nullptr;
+    helpers_.push_back(std::move(helper));
+    free = helpers_.end() - 1;
   }
   take_for_locked(owner, share, kGrabMax);
   if (share.count == 0) return nullptr;
@@ -297,34 +297,34 @@ Executor::Guest* Executor::welcome(const void* owner, Share& share) {
   return free->get();
 }
 
-void Executor::see_off(Guest& guest) {
+void Executor::dismiss(Helper& helper) {
   const std::lock_guard lock(mutex_);
-  guest.busy = !guest.hand.is_idle();
-  if (!guest.busy) return;
-  guest.next = left_;
-  left_ = &guest;
+  helper.busy = !helper.runner.is_idle();
+  if (!helper.busy) return;
+  helper.next = left_;
+  left_ = &helper;
   wake_locked();
 }
 
 bool Executor::help(const void* owner, const std::function<bool()>& enough) {
   Share share;
-  Guest* const guest = welcome(owner, share);
-  if (guest == nullptr) return false;
+  Helper* const helper = admit(owner, share);
+  if (helper == nullptr) return false;
   bool useful = true;
   while (useful && share.count > 0) {
     unsigned begun = 0;
-    while (begun < share.count && guest->hand.begin(*share.jobs[begun])) ++begun;
-    guest->hand.reap(0);
+    while (begun < share.count && helper->runner.begin(*share.jobs[begun])) ++begun;
+    helper->runner.reap(0);
     useful = begun == share.count;
     if (!useful) put_back(share, begun);
     else if (enough()) break;
-    else take_for(owner, share, guest->hand.room());
+    else take_for(owner, share, helper->runner.room());
   }
   (void)look_out([&] {
-    guest->hand.reap(0);
-    return guest->hand.is_idle();
+    helper->runner.reap(0);
+    return helper->runner.is_idle();
   });
-  see_off(*guest);
+  dismiss(*helper);
   return useful;
 }
 

@@ -73,17 +73,17 @@ class Executor {
   bool can_look_out() const { return can_look_out_; }
 
  private:
-  class Hand;
-  struct Guest;
+  class Runner;
+  struct Helper;
 
   static constexpr unsigned kGrabMax = 32;  // Jobs that a thread takes from the line at once.
-  static constexpr unsigned kGuestsMax = 4;
+  static constexpr unsigned kHelpersMax = 4;
 
   // What a thread is given to do.
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
-    Guest* left = nullptr;  // Whose work has to be brought to an end.
+    Helper* left = nullptr;  // Whose work has to be brought to an end.
   };
 
   Status start_locked();
@@ -94,11 +94,11 @@ class Executor {
   void sleep_locked(std::unique_lock<std::mutex>& lock);
   void take_locked(Share& share, unsigned most);
   Share take(unsigned most, bool wait);
-  Guest* welcome(const void* owner, Share& share);
+  Helper* admit(const void* owner, Share& share);
   void take_for(const void* owner, Share& share, unsigned most);
   void take_for_locked(const void* owner, Share& share, unsigned most);
   void put_back(const Share& share, unsigned first);
-  void see_off(Guest& guest);
+  void dismiss(Helper& helper);
   void loop();
 
   Session& session_;
@@ -116,8 +116,8 @@ class Executor {
   std::uint64_t waiting_bytes_ = 0;      // Of these, counting no more than a share of each.
   unsigned asleep_ = 0;                  // Threads,
   unsigned called_ = 0;                  // and those of them that were woken and have not come yet.
-  std::vector<std::unique_ptr<Guest>> guests_;
-  Guest* left_ = nullptr;  // A list.
+  std::vector<std::unique_ptr<Helper>> helpers_;
+  Helper* left_ = nullptr;  // A list.
 };
 
 }  // namespace penstock::core

@@ -43,7 +43,7 @@ class LimitsTest : public testing::Test {
     return largest;
   }
   // How many threads take part in a read of 16 MiB.
-  std::size_t hands() {
+  std::size_t threads() {
     std::set<std::thread::id> threads;
     storage_->on_access = [&](FakeStorage::Access) {
       threads.insert(std::this_thread::get_id());
@@ -76,19 +76,19 @@ TEST_F(LimitsTest, NoOperationIsLargerThanAllowed) {
 
 TEST_F(LimitsTest, NoRequestGetsMoreHandsThanAllowed) {
   open([](Config&) {});
-  EXPECT_GT(hands(), 2u);
+  EXPECT_GT(threads(), 2u);
   file_ = 0;
-  open([](Config& config) { config.hands_max = 1; });
-  EXPECT_EQ(hands(), 1u);
+  open([](Config& config) { config.threads_max = 1; });
+  EXPECT_EQ(threads(), 1u);
   file_ = 0;
-  open([](Config& config) { config.hands_max = 2; });
-  EXPECT_EQ(hands(), 2u);
+  open([](Config& config) { config.threads_max = 2; });
+  EXPECT_EQ(threads(), 2u);
   file_ = 0;
   open([](Config& config) { config.share_min = 10 * kMib; });  // Too much for two to share 16 MiB.
-  EXPECT_EQ(hands(), 1u);
+  EXPECT_EQ(threads(), 1u);
   file_ = 0;
   open([](Config& config) { config.share_min = 8 * kMib; });
-  EXPECT_EQ(hands(), 2u);
+  EXPECT_EQ(threads(), 2u);
 }
 
 TEST_F(LimitsTest, UnalignedWritesGoThroughThePageCacheWhereAskedTo) {

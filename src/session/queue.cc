@@ -110,7 +110,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   Session::Checked checked;
   if (const Status status = session_.check(request, file, checked); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
-  session_.approach(checked, Company::queued);
+  session_.hint(checked, SubmitMode::queued);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
   const Result<OwnChannel*> own =
       channel_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
@@ -167,8 +167,8 @@ void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
     Task task = make_task(pending.input, plan.chunk(i));
     task.cookie = index;
-    if (plan.is_edge(i)) {
-      pending.edges[pending.edge_count++] = task;
+    if (plan.is_head_or_tail(i)) {
+      pending.ends[pending.end_count++] = task;
     } else {
       append(own, task);
       ++pending.chunks;
@@ -177,15 +177,15 @@ void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
   if (pending.chunks == 0) go_on(own, index);
 }
 
-// Nothing of the request is in flight: on to its edges, or done.
+// Nothing of the request is in flight: on to its head and tail, or done.
 void Queue::go_on(OwnChannel& own, std::uint32_t index) {
   Pending& pending = pending_[index];
-  if (pending.edge_count == 0 || !pending.tally.goes_on()) {
+  if (pending.end_count == 0 || !pending.tally.goes_on()) {
     complete(index);
     return;
   }
-  pending.chunks = std::exchange(pending.edge_count, 0);
-  for (unsigned i = 0; i < pending.chunks; ++i) append(own, pending.edges[i]);
+  pending.chunks = std::exchange(pending.end_count, 0);
+  for (unsigned i = 0; i < pending.chunks; ++i) append(own, pending.ends[i]);
 }
 
 void Queue::complete(std::uint32_t index) {

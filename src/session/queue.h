@@ -48,9 +48,9 @@ class Queue final : public ChannelHolder {
     TransferInput input;
     Report report;
     Tally tally;
-    unsigned chunks = 0;          // In the backlog or in flight.
-    std::array<Task, 2> edges{};  // What waits for the middle: an unaligned direct write's head and tail.
-    unsigned edge_count = 0;
+    unsigned chunks = 0;         // In the backlog or in flight.
+    std::array<Task, 2> ends{};  // What waits for the middle: an unaligned direct write's head and tail.
+    unsigned end_count = 0;
   };
 
   struct OwnChannel {

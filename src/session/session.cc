@@ -56,13 +56,13 @@ double cpu_weight(Policy policy) {
   return 0.1;
 }
 
-// Where nothing but time counts, many hands are the quickest way to read a file once (on an H200 machine 51 GB/s, and
+// Where nothing but time counts, many threads are the quickest way to read a file once (on an H200 machine 51 GB/s, and
 // 47 while registering).
 PagecacheRules pagecache_rules(const Config& config) {
   const bool required = config.require == PathId::pagecache;
-  return {.keep = {.bytes_max = config.kept_bytes,
-                   .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
-                   .at_once = required || config.keep_at_once},
+  return {.registration = {.bytes_max = config.kept_bytes,
+                           .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
+                           .at_once = required || config.keep_at_once},
           .strict = required,
           .on_stand_in = required || config.paths_said,
           .page_cache = config.direct_io != DirectIo::always};
@@ -91,7 +91,7 @@ Session::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes,
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
     : config_(config), shapes_(shape_channels(config.bounce_bytes, config.chunk_bytes, config.workers)),
       storage_(std::move(storage)), devices_(std::move(devices)), staging_path_(std::make_unique<HostPath>(*storage_)),
-      tuner_(std::min(config.workers + 1, config.hands_max), cpu_weight(config.policy)), workers_(config.workers),
+      tuner_(std::min(config.workers + 1, config.threads_max), cpu_weight(config.policy)), workers_(config.workers),
       stream_executor_(std::make_unique<Executor>(*this, config.workers)),
       batch_executor_(std::make_unique<Executor>(*this, config.workers)),
       streams_(std::make_unique<Streams>(*this, *stream_executor_)) {
@@ -320,7 +320,7 @@ void Session::stage(const RawRequest& request, Checked& checked) {
 Way Session::wanted_way(const Checked& checked) const {
   const TransferInput& input = checked.input;
   if (checked.path->is_direct()) return Way::direct;
-  if (checked.approach.in_cache) return Way::buffered;
+  if (checked.hints.in_cache) return Way::buffered;
   if (config_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, kPage)) {
     return Way::buffered;
   }
@@ -342,11 +342,11 @@ Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
   return {request, checked.path->limits(*input.file, input.op, wanted_way(checked), chunk_max)};
 }
 
-void Session::approach(Checked& checked, Company company) {
+void Session::hint(Checked& checked, SubmitMode mode) {
   const TransferInput& input = checked.input;
-  checked.approach =
-      checked.path->approach(*input.file, checked.memory.device, {input.op, input.file_offset, input.size}, company);
-  checked.input.patient = checked.approach.in_cache;
+  checked.hints =
+      checked.path->hint(*input.file, checked.memory.device, {input.op, input.file_offset, input.size}, mode);
+  checked.input.patient = checked.hints.in_cache;
 }
 
 Outcome Session::transfer(const RawRequest& request) {

@@ -181,7 +181,7 @@ class Session {
     PointerFacts memory;
     Path* path = nullptr;
     Report report;
-    Approach approach;
+    TransferHints hints;
   };
 
   struct UserFd {
@@ -201,7 +201,7 @@ class Session {
   Status choose(Checked& checked, bool staged = false);
   void stage(const RawRequest& request, Checked& checked);
   void end_with_file(Checked& checked);
-  void approach(Checked& checked, Company company);
+  void hint(Checked& checked, SubmitMode mode);
   using Look = std::function<void(const Checked&, const Plan&)>;
   Status look_at(const RawRequest& request, const PointerFacts& memory, const Look& look);
   Choice choice_of(const Checked& checked, const Plan& plan) const;
@@ -213,7 +213,7 @@ class Session {
   bool preallocate(const Checked& checked, const Plan& plan);
   void release_blocks_behind_end(File& file);
   Outcome move_small(const Checked& checked, const Plan& plan, ChannelPool& pool);
-  unsigned hands_for(const Checked& checked, const Plan& plan) const;
+  unsigned threads_for(const Checked& checked, const Plan& plan) const;
   bool is_tuned(const Checked& checked, const Plan& plan) const;
   Outcome move_large(const Checked& checked, const Plan& plan, ChannelPool& pool);
   Outcome move_tuned(const Checked& checked, const Plan& plan, ChannelPool& pool);

@@ -86,11 +86,11 @@ Choice Session::choice_of(const Checked& checked, const Plan& plan) const {
     made.by = Choice::By::size;
     return made;
   }
-  made.threads = hands_for(checked, plan);
+  made.threads = threads_for(checked, plan);
   made.depth = shapes_.large.depth;
   if (!is_tuned(checked, plan)) return made;
   const Tuner::Finding finding = tuner_.finding({checked.input.op, plan.middle_way(), checked.input.size});
-  made.threads = std::min(made.threads, finding.hands);
+  made.threads = std::min(made.threads, finding.threads);
   made.by = finding.settled ? Choice::By::measurement : Choice::By::first_guess;
   return made;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How a request that was found sane is moved: by its caller alone, by many hands, or in parts while the tuner tries.
+// How a request that was found sane is moved: by its caller alone, by many threads, or in parts while the tuner tries.
 #include <algorithm>
 #include <chrono>
 
@@ -26,7 +26,7 @@ bool is_one_writer_at_a_time(Op op, const Plan& plan, const Path& path) {
 }  // namespace
 
 Outcome Session::move(Checked& checked) {
-  approach(checked, is_small(checked) ? Company::alone : Company::many);
+  hint(checked, is_small(checked) ? SubmitMode::alone : SubmitMode::many);
   const Result<Pools*> pools =
       pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
   if (!pools.ok()) return {pools.status(), checked.report};
@@ -51,9 +51,9 @@ void Session::limit_operations(std::uint64_t bytes) {
 std::uint64_t Session::chunk_for(const Checked& checked) const {
   const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
   if (is_small(checked)) return std::min(shapes_.small.chunk, operation_max);
-  if (checked.approach.chunk_max != 0) return std::min(checked.approach.chunk_max, operation_max);
-  const std::uint64_t hands = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
-  const std::uint64_t share = align_up(std::max(checked.input.size / (2 * hands), kShareMin), kChunkUnit);
+  if (checked.hints.chunk_max != 0) return std::min(checked.hints.chunk_max, operation_max);
+  const std::uint64_t threads = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
+  const std::uint64_t share = align_up(std::max(checked.input.size / (2 * threads), kShareMin), kChunkUnit);
   return std::min({share, shapes_.large.chunk, operation_max});
 }
 
@@ -62,10 +62,10 @@ Outcome Session::move_small(const Checked& checked, const Plan& plan, ChannelPoo
   const Result<ChannelPool::Loan> loan = pool.borrow();
   if (!loan.ok()) return {loan.status(), checked.report};
   Tally tally(checked.input);
-  for (const bool edges : {false, true}) {
-    if (edges && !plan.has_edges()) break;
+  for (const bool ends : {false, true}) {
+    if (ends && !plan.has_head_or_tail()) break;
     for (std::uint64_t i = 0; i < plan.chunk_count() && tally.goes_on(); ++i) {
-      if (plan.is_edge(i) == edges) tally.take_in((**loan).run(make_task(checked.input, plan.chunk(i))));
+      if (plan.is_head_or_tail(i) == ends) tally.take_in((**loan).run(make_task(checked.input, plan.chunk(i))));
     }
   }
   Outcome outcome{tally.status(), checked.report};
@@ -77,10 +77,10 @@ Outcome Session::move_large(const Checked& checked, const Plan& plan, ChannelPoo
   if (is_tuned(checked, plan)) return move_tuned(checked, plan, pool);
   const auto start = std::chrono::steady_clock::now();
   Transfer transfer(checked.input, plan, pool);
-  workers_.run(transfer, hands_for(checked, plan) - 1, checked.memory.device);
+  workers_.run(transfer, threads_for(checked, plan) - 1, checked.memory.device);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const std::uint64_t bytes = transfer.bytes();
-  if (checked.approach.first_time && checked.input.op == Op::read && bytes > 0 && transfer.bounced_bytes() == 0) {
+  if (checked.hints.first_time && checked.input.op == Op::read && bytes > 0 && transfer.bounced_bytes() == 0) {
     checked.path->learn({bytes, checked.input.size, static_cast<std::uint64_t>(took.count()), false});
   }
   Outcome outcome{transfer.status(), checked.report};
@@ -100,12 +100,12 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, ChannelPoo
     const std::uint64_t end = align_down(part.input.file_offset + choice.bytes, kPartAlign);
     if (choice.bytes < rest && end > part.input.file_offset) choice.bytes = end - part.input.file_offset;
     part.input.size = choice.bytes;
-    // Hands run dry together where chunks are many.
+    // Threads run dry together where chunks are many.
     const std::uint64_t chunk = chunk_for(part);
     const Plan plan_of_part = plan_for(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     Transfer transfer(part.input, plan_of_part, pool);
-    workers_.run(transfer, std::min(choice.hands, hands_for(checked, plan)) - 1, checked.memory.device);
+    workers_.run(transfer, std::min(choice.threads, threads_for(checked, plan)) - 1, checked.memory.device);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     moved.add(transfer);
     outcome.status = transfer.status();
@@ -124,11 +124,11 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, ChannelPoo
 }
 
 bool Session::is_tuned(const Checked& checked, const Plan& plan) const {
-  return !checked.approach.in_cache && !checked.path->is_direct() && checked.path->id() != PathId::null &&
+  return !checked.hints.in_cache && !checked.path->is_direct() && checked.path->id() != PathId::null &&
          !is_one_writer_at_a_time(checked.input.op, plan, *checked.path);
 }
 
-unsigned Session::hands_for(const Checked& checked, const Plan& plan) const {
+unsigned Session::threads_for(const Checked& checked, const Plan& plan) const {
   const TransferInput& input = checked.input;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
@@ -137,7 +137,7 @@ unsigned Session::hands_for(const Checked& checked, const Plan& plan) const {
   const std::uint64_t shares =
       config_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / config_.share_min, 1);
   return static_cast<unsigned>(std::min<std::uint64_t>(
-      {input.size / kShareMin + 1, most, config_.hands_max, checked.approach.hands_max, shares}));
+      {input.size / kShareMin + 1, most, config_.threads_max, checked.hints.threads_max, shares}));
 }
 
 }  // namespace penstock::core

@@ -58,14 +58,14 @@ bool Transfer::submit_next(Channel& channel) {
   do {
     index = next_.fetch_add(1, std::memory_order_relaxed);
     if (index >= chunk_count_) return false;
-  } while (plan_.is_edge(index));
+  } while (plan_.is_head_or_tail(index));
   channel.submit(make_task(input_, plan_.chunk(index)));
   return true;
 }
 
 void Transfer::finish() {
   if (input_.op == Op::read && end_.load() < reached_.load() && failed_at_ == UINT64_MAX) read_gap_again();
-  finish_edges();
+  finish_head_and_tail();
 }
 
 // A file that is cut and grows again under a read ends, for those who read its middle just then, before what others
@@ -74,7 +74,7 @@ void Transfer::finish() {
 void Transfer::read_gap_again() {
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) return;
-  for (std::uint64_t index = chunk_at(end_.load()); index < chunk_count_ && !plan_.is_edge(index); ++index) {
+  for (std::uint64_t index = chunk_at(end_.load()); index < chunk_count_ && !plan_.is_head_or_tail(index); ++index) {
     const Completion again = (**channel).run(make_task(input_, plan_.chunk(index)));
     end_.store(again.file_offset + again.bytes);
     if (!again.status.ok() || again.bytes < again.size) {
@@ -97,15 +97,15 @@ std::uint64_t Transfer::chunk_at(std::uint64_t position) const {
   return first;
 }
 
-void Transfer::finish_edges() {
-  if (chunk_count_ == 0 || !(plan_.is_edge(0) || plan_.is_edge(chunk_count_ - 1))) return;
+void Transfer::finish_head_and_tail() {
+  if (chunk_count_ == 0 || !(plan_.is_head_or_tail(0) || plan_.is_head_or_tail(chunk_count_ - 1))) return;
   const Result<ChannelPool::Loan> channel = pool_.borrow();
   if (!channel.ok()) {
     fail_at(input_.file_offset, channel.status());
     return;
   }
   for (const std::uint64_t index : {std::uint64_t{0}, chunk_count_ - 1}) {
-    if (plan_.is_edge(index) && !stop_.load()) take_in((**channel).run(make_task(input_, plan_.chunk(index))));
+    if (plan_.is_head_or_tail(index) && !stop_.load()) take_in((**channel).run(make_task(input_, plan_.chunk(index))));
     if (chunk_count_ == 1) break;
   }
 }

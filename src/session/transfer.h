@@ -58,7 +58,7 @@ class Transfer {
   bool submit_next(Channel& channel);
   void take_in(const Completion& completion);
   void read_gap_again();
-  void finish_edges();
+  void finish_head_and_tail();
   std::uint64_t chunk_at(std::uint64_t position) const;
   void stop_at(std::uint64_t position);
   void fail_at(std::uint64_t position, const Status& status);

@@ -7,14 +7,14 @@
 namespace penstock::core {
 namespace {
 
-// Moved by one choice while others are still to be tried. Each part ends with hands that wait for the last one, many
-// hands longer than few: a part must be so large that this hardly counts, as it hardly does in the whole request.
+// Moved by one choice while others are still to be tried. Each part ends with threads that wait for the last one, many
+// threads longer than few: a part must be so large that this hardly counts, as it hardly does in the whole request.
 constexpr std::uint64_t kPartMin = std::uint64_t{64} << 20;
 constexpr std::uint64_t kPartMax = std::uint64_t{128} << 20;
-constexpr std::uint32_t kTriesEach = 2;     // The better one counts, since what disturbs one makes it slower.
-constexpr double kMargin = 0.95;            // Another number of hands must cost less than this part of the present one.
-constexpr double kShift = 1.5;              // Rates that have changed by this factor say that something else has,
-constexpr std::uint32_t kShiftParts = 3;    // where so many parts in a row do.
+constexpr std::uint32_t kTriesEach = 2;   // The better one counts, since what disturbs one makes it slower.
+constexpr double kMargin = 0.95;          // Another number of threads must cost less than this part of the present one.
+constexpr double kShift = 1.5;            // Rates that have changed by this factor say that something else has,
+constexpr std::uint32_t kShiftParts = 3;  // where so many parts in a row do.
 constexpr std::uint32_t kLookAgain = 4096;  // Parts, after which it tries again in any case.
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -27,13 +27,13 @@ unsigned Tuner::index_of(const Kind& kind) {
   return (static_cast<unsigned>(kind.op) * 2 + static_cast<unsigned>(kind.way)) * kSizeClasses + size_class(kind.size);
 }
 
-unsigned Tuner::last_step() const { return std::min(static_cast<unsigned>(std::bit_width(hands_max_)), kSteps) - 1; }
+unsigned Tuner::last_step() const { return std::min(static_cast<unsigned>(std::bit_width(threads_max_)), kSteps) - 1; }
 
-unsigned Tuner::step_of(unsigned hands) const {
-  return static_cast<unsigned>(std::bit_width(hands_max_) - std::bit_width(hands));
+unsigned Tuner::step_of(unsigned threads) const {
+  return static_cast<unsigned>(std::bit_width(threads_max_) - std::bit_width(threads));
 }
 
-// The one in use first, then fewer hands, then more; kSteps where all have been tried.
+// The one in use first, then fewer threads, then more; kSteps where all have been tried.
 unsigned Tuner::next_trial(const Spot& spot) const {
   const unsigned best = spot.best.load(kRelaxed);
   for (const unsigned step : {best, best + 1, best - 1}) {
@@ -45,10 +45,10 @@ unsigned Tuner::next_trial(const Spot& spot) const {
 Tuner::Choice Tuner::choose(const Kind& kind, std::uint64_t bytes) {
   const Spot& spot = spots_[index_of(kind)];
   const unsigned step = spot.settled.load(kRelaxed) ? kSteps : next_trial(spot);
-  if (step == kSteps) return {hands_at(spot.best.load(kRelaxed)), bytes, false};
+  if (step == kSteps) return {threads_at(spot.best.load(kRelaxed)), bytes, false};
   // The rest is another part only where it is worth being one.
   const std::uint64_t part = part_of(kind.size);
-  return {hands_at(step), bytes < 2 * part ? bytes : part, true};
+  return {threads_at(step), bytes < 2 * part ? bytes : part, true};
 }
 
 void Tuner::learn(const Kind& kind, const Choice& choice, const Cost& cost) {
@@ -60,7 +60,7 @@ void Tuner::learn(const Kind& kind, const Choice& choice, const Cost& cost) {
   const auto rate = static_cast<std::uint32_t>(std::clamp(each, 1.0, 4e9));
   const bool settled = spot.settled.load(kRelaxed);
   // What others began before it was settled, or was not any more, tells nothing now.
-  if (choice.trial && !settled) learn_trial(spot, step_of(choice.hands), rate);
+  if (choice.trial && !settled) learn_trial(spot, step_of(choice.threads), rate);
   if (!choice.trial && settled) watch(spot, rate);
 }
 
@@ -108,7 +108,7 @@ void Tuner::watch(Spot& spot, std::uint32_t rate) {
 
 Tuner::Finding Tuner::finding(const Kind& kind) const {
   const Spot& spot = spots_[index_of(kind)];
-  return {hands_at(spot.best.load(kRelaxed)), spot.settled.load(kRelaxed)};
+  return {threads_at(spot.best.load(kRelaxed)), spot.settled.load(kRelaxed)};
 }
 
 }  // namespace penstock::core

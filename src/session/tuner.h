@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How many hands a large request gets, found out by trying: for each direction, way and size of request, the number
+// How many threads a large request gets, found out by trying: for each direction, way and size of request, the number
 // that costs least, in time and, by the policy's weight, in CPU. Starts with all workers, tries half as many and
 // twice as many, and stays where neither is better by a margin; looks again when costs have shifted, or after a long
 // while. While it tries, a request is moved in parts, so that a few hundred megabytes settle it. Thread-safe; takes
@@ -32,24 +32,24 @@ class Tuner {
     std::uint64_t size = 0;  // Of the whole request.
   };
   struct Choice {
-    unsigned hands = 1;
+    unsigned threads = 1;
     std::uint64_t bytes = 0;  // To be moved so; the rest is another choice.
     bool trial = false;
   };
 
-  Tuner(unsigned hands_max, double cpu_weight) : hands_max_(std::max(hands_max, 1u)), cpu_weight_(cpu_weight) {}
+  Tuner(unsigned threads_max, double cpu_weight) : threads_max_(std::max(threads_max, 1u)), cpu_weight_(cpu_weight) {}
 
   Choice choose(const Kind& kind, std::uint64_t bytes);
   void learn(const Kind& kind, const Choice& choice, const Cost& cost);
   // What is in use now, and whether trials have settled it.
   struct Finding {
-    unsigned hands = 0;
+    unsigned threads = 0;
     bool settled = false;
   };
   Finding finding(const Kind& kind) const;
 
  private:
-  static constexpr unsigned kSteps = 9;  // All hands, half of them, a quarter ...
+  static constexpr unsigned kSteps = 9;  // All threads, half of them, a quarter ...
 
   struct Spot {
     // Bytes that a millisecond of cost moved, by step, the most seen in trials; and how often each was tried.
@@ -64,14 +64,14 @@ class Tuner {
 
   static unsigned index_of(const Kind& kind);
   unsigned last_step() const;
-  unsigned hands_at(unsigned step) const { return hands_max_ >> step; }
-  unsigned step_of(unsigned hands) const;
+  unsigned threads_at(unsigned step) const { return threads_max_ >> step; }
+  unsigned step_of(unsigned threads) const;
   unsigned next_trial(const Spot& spot) const;
   void learn_trial(Spot& spot, unsigned step, std::uint32_t rate) const;
   unsigned better_than(const Spot& spot, unsigned step) const;
   static void watch(Spot& spot, std::uint32_t rate);
 
-  const unsigned hands_max_;
+  const unsigned threads_max_;
   const double cpu_weight_;
   std::array<Spot, 2 * 2 * kSizeClasses> spots_;
 };

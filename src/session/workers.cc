@@ -47,25 +47,25 @@ Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers, const
   return nullptr;
 }
 
-// A guest counts itself in before it looks at the transfer. So once the transfer is taken away, whoever is not
+// A visitor counts itself in before it looks at the transfer. So once the transfer is taken away, whoever is not
 // counted can only find nothing; all four operations are sequentially consistent for that.
 void Workers::withdraw(Invitation& invitation) {
   invitation.transfer.store(nullptr);
-  for (std::uint32_t guests = invitation.guests.load(); guests != 0; guests = invitation.guests.load()) {
-    invitation.guests.wait(guests);
+  for (std::uint32_t visitors = invitation.visitors.load(); visitors != 0; visitors = invitation.visitors.load()) {
+    invitation.visitors.wait(visitors);
   }
   invitation.claimed.store(false);
 }
 
 bool Workers::accept(Invitation& invitation, ThreadPlace& place) {
   if (invitation.transfer.load(std::memory_order_relaxed) == nullptr) return false;
-  invitation.guests.fetch_add(1);
+  invitation.visitors.fetch_add(1);
   Transfer* transfer = invitation.transfer.load();
   // Also a thread that was not called for this one may come by, but no more help than were invited.
   const bool seated = transfer != nullptr && invitation.seats.fetch_sub(1) > 0;
   if (seated && invitation.device != nullptr) place.stay_near(invitation.device->facts().pci_address);
   const bool helped = seated && transfer->help();
-  if (invitation.guests.fetch_sub(1) == 1) invitation.guests.notify_all();
+  if (invitation.visitors.fetch_sub(1) == 1) invitation.visitors.notify_all();
   return helped;
 }
 

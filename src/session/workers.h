@@ -34,8 +34,8 @@ class Workers {
   struct alignas(64) Invitation {
     std::atomic<bool> claimed{false};
     std::atomic<Transfer*> transfer{nullptr};
-    std::atomic<std::uint32_t> guests{0};
-    std::atomic<int> seats{0};       // For guests that help, and not only look.
+    std::atomic<std::uint32_t> visitors{0};
+    std::atomic<int> seats{0};       // For visitors that help, and not only look.
     const Device* device = nullptr;  // As in run(); written while nobody is invited.
   };
 

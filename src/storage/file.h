@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-class KeptFile;
+class CachedFile;
 
 class File {
  public:
@@ -52,7 +52,7 @@ class File {
   // What a path has found out about the file, as a number of its own; 0: nothing yet.
   std::atomic<std::uint8_t>& memo(Op op) { return memos_[static_cast<unsigned>(op)]; }
   // What the page-cache path keeps of it, and owns (path/pagecache/); null: nothing.
-  std::atomic<KeptFile*>& kept() const { return kept_; }
+  std::atomic<CachedFile*>& kept() const { return kept_; }
 
  private:
   File(Storage& storage, const FileFacts& facts, UniqueFd own);
@@ -70,7 +70,7 @@ class File {
   std::atomic<bool> direct_refused_{false};
   std::atomic<bool> blocks_behind_end_{false};
   std::atomic<std::uint8_t> memos_[2] = {};
-  mutable std::atomic<KeptFile*> kept_{nullptr};
+  mutable std::atomic<CachedFile*> kept_{nullptr};
 };
 
 inline Status descriptor_lost() { return failure(Code::descriptor_lost, "use the file's descriptor"); }

@@ -96,7 +96,7 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
   });
 }
 
-Reason P2pdmaPath::unfit(const Device&, const Task& task) {
+Reason P2pdmaPath::ineligible(const Device&, const Task& task) {
   if (task.chunk.way != Way::direct) return reason_of(Obstacle::misaligned);
   if (task.op == Op::write) return Reason::none;
   const Result<int> fd = task.file->second_descriptor();

@@ -32,7 +32,7 @@ class P2pdmaPath final : public Path, private DirectTerms {
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 
  private:
-  Reason unfit(const Device& device, const Task& task) override;
+  Reason ineligible(const Device& device, const Task& task) override;
   Task direct_task(const Task& task) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;

@@ -19,47 +19,47 @@ Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : D
 
 }  // namespace
 
-PagecacheChannel::PagecacheChannel(PageKeeper& keeper, const ChannelOptions& options)
-    : keeper_(keeper), options_(options), slots_(options.depth) {
+PagecacheChannel::PagecacheChannel(RegistrationCache& cache, const ChannelOptions& options)
+    : cache_(cache), options_(options), slots_(options.depth) {
   for (Launch& each : launches_) {
-    each.copies.reserve(kPiecesMax * std::size_t{options.depth});
+    each.copies.reserve(kExtentsMax * std::size_t{options.depth});
     each.slots.reserve(options.depth);
   }
   for (std::vector<std::uint32_t>* line : {&free_, &waiting_, &copying_, &done_}) line->reserve(options.depth);
   for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
 }
 
-Result<std::unique_ptr<Channel>> PagecacheChannel::open(PageKeeper& keeper, const ChannelOptions& options) {
+Result<std::unique_ptr<Channel>> PagecacheChannel::open(RegistrationCache& cache, const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.depth > 0 && options.device != nullptr);
-  std::unique_ptr<PagecacheChannel> channel(new PagecacheChannel(keeper, options));
+  std::unique_ptr<PagecacheChannel> channel(new PagecacheChannel(cache, options));
   Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);
   if (!copies.ok()) return copies.status();
   channel->copies_ = std::move(*copies);
   return std::unique_ptr<Channel>(std::move(channel));
 }
 
-// Closing the queue waits for its copies; only then may pieces go.
+// Closing the queue waits for its copies; only then may extents go.
 PagecacheChannel::~PagecacheChannel() {
   copies_.reset();
-  for (Slot& slot : slots_) release_pieces(slot);
+  for (Slot& slot : slots_) release_extents(slot);
 }
 
-bool PagecacheChannel::take_pieces(Slot& slot) {
+bool PagecacheChannel::hold_extents(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   PENSTOCK_INVARIANT(chunk.size > 0 && chunk.size <= kChunkMax);
-  const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
+  const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
-    KeptPiece* const piece = slot.file->find(index);
-    if (piece == nullptr || !piece->hold(keeper_.now())) return false;
-    slot.pieces[slot.piece_count++] = piece;
-    if (slot.task.op == Op::write && !piece->writable()) return false;
+    Extent* const extent = slot.file->find(index);
+    if (extent == nullptr || !extent->hold(cache_.now())) return false;
+    slot.extents[slot.extent_count++] = extent;
+    if (slot.task.op == Op::write && !extent->writable()) return false;
   }
   return true;
 }
 
-void PagecacheChannel::release_pieces(Slot& slot) {
-  for (unsigned i = 0; i < slot.piece_count; ++i) slot.pieces[i]->release();
-  slot.piece_count = 0;
+void PagecacheChannel::release_extents(Slot& slot) {
+  for (unsigned i = 0; i < slot.extent_count; ++i) slot.extents[i]->release();
+  slot.extent_count = 0;
 }
 
 // As it is, or was since the pass over the slots began: asked once for all of a file's. 0 where that cannot be told:
@@ -72,18 +72,18 @@ std::uint64_t PagecacheChannel::end_of(File& file) {
   return end_;
 }
 
-// What of the chunk lies in the held pieces; they end where the file did when they were registered.
+// What of the chunk lies in the held extents; they end where the file did when they were registered.
 void PagecacheChannel::find_copies(Slot& slot) {
   std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const Chunk& chunk = slot.task.chunk;
   std::uint64_t at = chunk.file_offset;
   // Nothing behind the file's end, which may lie within a page: the rest of the buffer is not ours to touch.
   const std::uint64_t wanted_end = std::min(at + chunk.size, end_of(*slot.task.file));
-  for (unsigned i = 0; i < slot.piece_count; ++i) {
-    const KeptPiece& piece = *slot.pieces[i];
-    const std::uint64_t end = std::min(wanted_end, piece.end());
+  for (unsigned i = 0; i < slot.extent_count; ++i) {
+    const Extent& extent = *slot.extents[i];
+    const std::uint64_t end = std::min(wanted_end, extent.end());
     if (at >= end) break;
-    copies.push_back({slot.task.memory + (at - chunk.file_offset), piece.at(at), end - at, true});
+    copies.push_back({slot.task.memory + (at - chunk.file_offset), extent.at(at), end - at, true});
     at = end;
   }
   slot.bytes = at - chunk.file_offset;
@@ -93,10 +93,10 @@ void PagecacheChannel::find_copies(Slot& slot) {
 Status PagecacheChannel::start(Slot& slot) {
   std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const std::size_t before = copies.size();
-  if (take_pieces(slot)) find_copies(slot);
+  if (hold_extents(slot)) find_copies(slot);
   if (slot.bytes > 0 && (slot.task.op == Op::read || slot.bytes == slot.task.chunk.size)) return success();
   copies.resize(before);
-  release_pieces(slot);
+  release_extents(slot);
   return stale();
 }
 
@@ -107,7 +107,7 @@ void PagecacheChannel::launch(Op op) {
   const unsigned marker = slots.back();
   Status status = copies_->copy_many(copies, direction_of(op));
   if (status.ok()) status = copies_->record(marker);
-  if (!status.ok()) broken_ = true;  // Something may be under way, with no marker behind it: the pieces stay held.
+  if (!status.ok()) broken_ = true;  // Something may be under way, with no marker behind it: the extents stay held.
   for (const std::uint32_t index : slots) {
     slots_[index].marker = marker;
     slots_[index].status = status;
@@ -121,25 +121,25 @@ void PagecacheChannel::launch(Op op) {
 void PagecacheChannel::verify(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t end = chunk.file_offset + slot.bytes;
-  for (unsigned i = 0; i < slot.piece_count; ++i) {
-    KeptPiece& piece = *slot.pieces[i];
-    const std::uint64_t first = std::max(chunk.file_offset, piece.begin());
-    const std::uint64_t last = std::min(end, piece.end());
-    if (first >= last || keeper_.watch().are_present(piece.at(first), last - first)) continue;
+  for (unsigned i = 0; i < slot.extent_count; ++i) {
+    Extent& extent = *slot.extents[i];
+    const std::uint64_t first = std::max(chunk.file_offset, extent.begin());
+    const std::uint64_t last = std::min(end, extent.end());
+    if (first >= last || cache_.watch().are_present(extent.at(first), last - first)) continue;
     slot.status = stale();
   }
-  // Shorter by now; or longer than the pieces know of. Written bytes behind the end are no part of the file, and would
+  // Shorter by now; or longer than the extents know of. Written bytes behind the end are no part of the file, and would
   // show if it grew again: they are written once more.
   const std::uint64_t file_end = end_of(*slot.task.file);
   if (file_end < end && slot.task.op == Op::write) slot.status = stale();
   else if (file_end < end) slot.bytes = file_end > chunk.file_offset ? file_end - chunk.file_offset : 0;
   else if (slot.bytes < chunk.size && file_end > end) slot.status = stale();
   if (slot.status.ok() && slot.task.op == Op::write) mark_changed(*slot.task.file);
-  const std::array<KeptPiece*, kPiecesMax> pieces = slot.pieces;
-  const unsigned count = slot.piece_count;
-  release_pieces(slot);
+  const std::array<Extent*, kExtentsMax> extents = slot.extents;
+  const unsigned count = slot.extent_count;
+  release_extents(slot);
   if (slot.status.ok()) return;
-  for (unsigned i = 0; i < count; ++i) keeper_.drop(*slot.file, *pieces[i]);
+  for (unsigned i = 0; i < count; ++i) cache_.evict(*slot.file, *extents[i]);
 }
 
 // As a write would; once for all of a pass.
@@ -147,14 +147,14 @@ void PagecacheChannel::mark_changed(File& file) {
   if (changed_ == &file) return;
   changed_ = &file;
   const Result<int> fd = file.descriptor(Way::buffered);
-  if (fd.ok()) keeper_.storage().mark_changed(*fd);
+  if (fd.ok()) cache_.storage().mark_changed(*fd);
 }
 
 void PagecacheChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = Slot{.task = task, .file = keeper_.find(*task.file, *options_.device)};
+  slots_[index] = Slot{.task = task, .file = cache_.find(*task.file, *options_.device)};
   if (slots_[index].file == nullptr) {
     slots_[index].status = stale();
     done_.push_back(index);
@@ -165,9 +165,9 @@ void PagecacheChannel::submit(const Task& task) {
   if (task.chunk.size > kSmall) fetch_waiting();
 }
 
-void PagecacheChannel::bring_pieces(const Slot& slot) {
-  const auto [first, last] = KeptPiece::range_of(slot.task.chunk.file_offset, slot.task.chunk.size);
-  for (std::uint64_t index = first; index <= last; ++index) keeper_.bring(*slot.file, index);
+void PagecacheChannel::register_extents(const Slot& slot) {
+  const auto [first, last] = Extent::range_of(slot.task.chunk.file_offset, slot.task.chunk.size);
+  for (std::uint64_t index = first; index <= last; ++index) cache_.register_now(*slot.file, index);
 }
 
 // Starts the copies of all that wait. What must be registered first is registered here, while earlier copies go on:
@@ -176,7 +176,7 @@ void PagecacheChannel::fetch_waiting() {
   begin_pass();
   for (const std::uint32_t index : waiting_) {
     Slot& slot = slots_[index];
-    if (slot.task.patient) bring_pieces(slot);
+    if (slot.task.patient) register_extents(slot);
     slot.status = start(slot);
     (slot.status.ok() ? launches_[static_cast<unsigned>(slot.task.op)].slots : done_).push_back(index);
   }
@@ -254,11 +254,11 @@ Status PagecacheChannel::copy_now(Op op) {
 Completion PagecacheChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
-  slot = Slot{.task = task, .file = keeper_.find(*task.file, *options_.device)};
+  slot = Slot{.task = task, .file = cache_.find(*task.file, *options_.device)};
   if (slot.file == nullptr) {
     slot.status = stale();
   } else {
-    if (task.patient) bring_pieces(slot);
+    if (task.patient) register_extents(slot);
     begin_pass();
     slot.status = start(slot);
     if (slot.status.ok()) {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Chunks whose pages are kept: the device's DMA engine fetches them out of the page cache, or puts them there. Only
-// when it has, and the pages turn out to have been the file's all the while, do they count as moved; else the chunk is
-// refused with ESTALE, and bounced by whoever asked.
+// Chunks whose pages are registered: the device's DMA engine fetches them out of the page cache, or puts them there.
+// Only when it has, and the pages turn out to have been the file's all the while, do they count as moved; else the
+// chunk is refused with ESTALE, and bounced by whoever asked.
 #pragma once
 
 #include <vector>
 
-#include "path/pagecache/page_keeper.h"
+#include "path/pagecache/registration_cache.h"
 #include "path/path.h"
 
 namespace penstock::core {
 
 class PagecacheChannel final : public Channel {
  public:
-  static constexpr std::uint64_t kChunkMax = KeptPiece::kBytes;
+  static constexpr std::uint64_t kChunkMax = Extent::kBytes;
 
-  static Result<std::unique_ptr<Channel>> open(PageKeeper& keeper, const ChannelOptions& options);
+  static Result<std::unique_ptr<Channel>> open(RegistrationCache& cache, const ChannelOptions& options);
   ~PagecacheChannel() override;
 
   bool has_room() const override { return !free_.empty() && !broken_; }
@@ -28,21 +28,21 @@ class PagecacheChannel final : public Channel {
   bool is_broken() const override { return broken_; }
 
  private:
-  static constexpr unsigned kPiecesMax = 2;  // A chunk is no larger than a piece.
+  static constexpr unsigned kExtentsMax = 2;  // A chunk is no larger than an extent.
 
   struct Slot {
     Task task;
-    KeptFile* file = nullptr;
-    std::array<KeptPiece*, kPiecesMax> pieces{};
-    unsigned piece_count = 0;  // Held.
-    std::uint64_t bytes = 0;   // Fetched.
-    unsigned marker = 0;       // Behind its copies, and perhaps others'.
+    CachedFile* file = nullptr;
+    std::array<Extent*, kExtentsMax> extents{};
+    unsigned extent_count = 0;  // Held.
+    std::uint64_t bytes = 0;    // Fetched.
+    unsigned marker = 0;        // Behind its copies, and perhaps others'.
     Status status;
   };
 
-  PagecacheChannel(PageKeeper& keeper, const ChannelOptions& options);
-  bool take_pieces(Slot& slot);
-  void release_pieces(Slot& slot);
+  PagecacheChannel(RegistrationCache& cache, const ChannelOptions& options);
+  bool hold_extents(Slot& slot);
+  void release_extents(Slot& slot);
   void begin_pass() { ended_ = changed_ = nullptr; }
   std::uint64_t end_of(File& file);
   void find_copies(Slot& slot);
@@ -50,18 +50,18 @@ class PagecacheChannel final : public Channel {
   void launch(Op op);
   void verify(Slot& slot);
   void mark_changed(File& file);
-  void bring_pieces(const Slot& slot);
+  void register_extents(const Slot& slot);
   void fetch_waiting();
   bool reap(bool wait);
   void land(unsigned marker, Status status);
   Status copy_now(Op op);
   Completion completion_of(const Slot& slot) const;
 
-  PageKeeper& keeper_;
+  RegistrationCache& cache_;
   const ChannelOptions options_;
   std::unique_ptr<CopyQueue> copies_;
   std::vector<Slot> slots_;
-  // In the order of their submission: which waits for its pieces, then for its copy, then to be taken away.
+  // In the order of their submission: which waits for its extents, then for its copy, then to be taken away.
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> waiting_;
   std::vector<std::uint32_t> copying_;

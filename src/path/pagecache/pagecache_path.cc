@@ -13,7 +13,7 @@
 namespace penstock::core {
 namespace {
 
-// On an H200 machine, 2026-11-21: 4 KiB took 7.8 µs by the CPU's copy and 10.0 out of a kept piece, 64 KiB 18.4
+// On an H200 machine, 2026-11-21: 4 KiB took 7.8 µs by the CPU's copy and 10.0 out of a kept extent, 64 KiB 18.4
 // and 10.4.
 constexpr std::uint64_t kQuickByCpuMax = 16u << 10;
 constexpr std::uint64_t kXfsMagic = 0x58465342;
@@ -41,7 +41,7 @@ bool keeps_pages_true(std::uint64_t magic) {
 }  // namespace
 
 PagecachePath::PagecachePath(Storage& storage, const PagecacheRules& rules)
-    : storage_(storage), rules_(rules), keeper_(storage, rules.keep) {}
+    : storage_(storage), rules_(rules), cache_(storage, rules.registration) {}
 
 Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::pagecache, reason, detail); };
@@ -49,7 +49,7 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   if (file.facts().denied) return refuse(Reason::denied);
   if (memory.device == nullptr) return refuse(Reason::no_page_registration);
   if (memory.device->facts().stand_in && !rules_.on_stand_in) return refuse(Reason::stand_in);
-  if (rules_.keep.bytes_max == 0 || !rules_.page_cache) return refuse(Reason::keeping_off);
+  if (rules_.registration.bytes_max == 0 || !rules_.page_cache) return refuse(Reason::keeping_off);
   const FileFacts& facts = file.facts();
   if (op == Op::write && rules_.strict && !takes_writes(facts)) return refuse(Reason::reads_only);
   if (facts.type != FileType::regular || !keeps_pages_true(facts.file_system_magic)) {
@@ -59,27 +59,27 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   std::atomic<std::uint8_t>& known = can_register_[static_cast<unsigned>(memory.device->facts().ordinal) % kDevicesMax];
   if (known.load(std::memory_order_relaxed) == 0) known.store(memory.device->can_register_pages() ? 2 : 1);
   if (known.load(std::memory_order_relaxed) == 1) return refuse(Reason::no_page_registration);
-  if (const int error = keeper_.watch_error(); error != 0) return refuse(Reason::no_page_registration, error);
+  if (const int error = cache_.watch_error(); error != 0) return refuse(Reason::no_page_registration, error);
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
 // A request by itself pays for three system calls where a copy by the CPU has one.
 bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const {
   const bool has_a_choice = op == Op::read || !is_only_by_pages(file.facts());
-  return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.keep.at_once;
+  return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.registration.at_once;
 }
 
-Approach PagecachePath::approach(File& file, Device* device, const Stretch& stretch, Company company) {
+TransferHints PagecachePath::hint(File& file, Device* device, const FileRange& range, SubmitMode mode) {
   const bool writable = takes_writes(file.facts());
-  if ((stretch.op == Op::write && !writable) || device == nullptr) return {};
-  if (company == Company::alone && is_quicker_by_cpu(file, stretch.op, stretch.size)) return {};
-  KeptFile* const kept = keeper_.find_or_make(file, *device, {writable, is_only_by_pages(file.facts())});
-  const PageKeeper::Wanted wanted = keeper_.want(*kept, stretch, company != Company::many);
-  if (wanted == PageKeeper::Wanted::no) return {};
+  if ((range.op == Op::write && !writable) || device == nullptr) return {};
+  if (mode == SubmitMode::alone && is_quicker_by_cpu(file, range.op, range.size)) return {};
+  CachedFile* const kept = cache_.find_or_make(file, *device, {writable, is_only_by_pages(file.facts())});
+  const RegistrationCache::Wanted wanted = cache_.want(*kept, range, mode != SubmitMode::many);
+  if (wanted == RegistrationCache::Wanted::no) return {};
   return {.in_cache = true,
-          .hands_max = 1,
+          .threads_max = 1,
           .chunk_max = PagecacheChannel::kChunkMax,
-          .first_time = wanted == PageKeeper::Wanted::all_anew};
+          .first_time = wanted == RegistrationCache::Wanted::all_anew};
 }
 
 // Only bytes that the file has already can be written to its pages.
@@ -89,18 +89,18 @@ bool PagecachePath::is_within(File& file, const Chunk& chunk) {
   return size.ok() && chunk.file_offset + chunk.size <= *size;
 }
 
-Reason PagecachePath::unfit(const Device& device, const Task& task) {
+Reason PagecachePath::ineligible(const Device& device, const Task& task) {
   const Chunk& chunk = task.chunk;
   if (task.op == Op::write && !is_within(*task.file, chunk)) return Reason::reads_only;
   if (task.alone && is_quicker_by_cpu(*task.file, task.op, chunk.size)) return Reason::not_kept;
-  KeptFile* const kept = keeper_.find(*task.file, device);
+  CachedFile* const kept = cache_.find(*task.file, device);
   if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax) return Reason::not_kept;
-  const auto [first, last] = KeptPiece::range_of(chunk.file_offset, chunk.size);
+  const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
-    const KeptPiece* const piece = kept->find(index);
-    const bool is_kept = piece != nullptr && piece->state() == KeptPiece::State::kept;
-    if (piece == nullptr || (!is_kept && !task.patient)) return Reason::not_kept;
-    if (task.op == Op::write && is_kept && !piece->writable()) return Reason::reads_only;
+    const Extent* const extent = kept->find(index);
+    const bool is_registered = extent != nullptr && extent->state() == Extent::State::registered;
+    if (extent == nullptr || (!is_registered && !task.patient)) return Reason::not_kept;
+    if (task.op == Op::write && is_registered && !extent->writable()) return Reason::reads_only;
   }
   return Reason::none;
 }
@@ -116,7 +116,7 @@ std::uint64_t PagecachePath::channel_bytes(const ChannelOptions& options) const 
 }
 
 Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOptions& options) {
-  Result<std::unique_ptr<Channel>> direct = PagecacheChannel::open(keeper_, options);
+  Result<std::unique_ptr<Channel>> direct = PagecacheChannel::open(cache_, options);
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them; in files that live
-// in memory alone it writes to them as well. What is not kept (page_keeper.h), all other writes, and whatever changed
-// under a transfer are bounced, and counted as such.
+// in memory alone it writes to them as well. What is not kept (registration_cache.h), all other writes, and whatever
+// changed under a transfer are bounced, and counted as such.
 #pragma once
 
-#include "path/pagecache/page_keeper.h"
+#include "path/pagecache/registration_cache.h"
 #include "path/path.h"
 #include "path/pipeline/bouncing_channel.h"
 
 namespace penstock::core {
 
 struct PagecacheRules {
-  KeepRules keep;
+  RegistrationRules registration;
   bool strict = false;       // What is not fetched from the page cache fails with path_refused.
   bool on_stand_in = false;  // Also where host memory stands in for a GPU.
   bool page_cache = true;    // False: configuration wants everything around it.
@@ -25,17 +25,17 @@ class PagecachePath final : public Path, private DirectTerms {
   PathId id() const override { return PathId::pagecache; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   bool can_stage() const override { return false; }
-  Approach approach(File& file, Device* device, const Stretch& stretch, Company company) override;
-  void learn(const Timing& timing) override { keeper_.learn(timing); }
+  TransferHints hint(File& file, Device* device, const FileRange& range, SubmitMode mode) override;
+  void learn(const Timing& timing) override { cache_.learn(timing); }
   Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
-  void forget_file(File& file) override { keeper_.forget(file); }
+  void forget_file(File& file) override { cache_.forget(file); }
 
-  const PageKeeper& keeper() const { return keeper_; }
+  const RegistrationCache& cache() const { return cache_; }
 
  private:
-  Reason unfit(const Device& device, const Task& task) override;
+  Reason ineligible(const Device& device, const Task& task) override;
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;
   static bool is_within(File& file, const Chunk& chunk);
   Task direct_task(const Task& task) override { return task; }
@@ -47,7 +47,7 @@ class PagecachePath final : public Path, private DirectTerms {
 
   Storage& storage_;
   const PagecacheRules rules_;
-  PageKeeper keeper_;
+  RegistrationCache cache_;
   std::array<std::atomic<std::uint8_t>, kDevicesMax> can_register_{};  // By ordinal: 0 unknown, 1 no, 2 yes.
 };
 

@@ -18,7 +18,7 @@ class DirectTerms {
  public:
   virtual ~DirectTerms() = default;
   // Why a chunk cannot go directly; none where it can be tried.
-  virtual Reason unfit(const Device& device, const Task& task) = 0;
+  virtual Reason ineligible(const Device& device, const Task& task) = 0;
   // The chunk as the direct channel takes it.
   virtual Task direct_task(const Task& task) = 0;
   // The errno of a refusal, which a bounce may move all the same; 0 for other failures.

@@ -40,7 +40,7 @@ class VendorPath final : public Path, private DirectTerms {
   Way way_of(const Device* device, File& file, Op op) const;
 
  private:
-  Reason unfit(const Device&, const Task&) override { return Reason::none; }
+  Reason ineligible(const Device&, const Task&) override { return Reason::none; }
   Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;

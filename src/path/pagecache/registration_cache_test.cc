@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// When the cache finds that an extent of a file is worth registering, by costs that it is told.
+#include "path/pagecache/registration_cache.h"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <set>
+
+#include "device/host/host_device.h"
+#include "fakes/fake_storage.h"
+
+namespace penstock::core {
+namespace {
+
+using Wanted = RegistrationCache::Wanted;
+
+constexpr std::uint64_t kExtent = Extent::kBytes;
+constexpr std::uint64_t kMebibyte = 1u << 20;
+constexpr std::uint64_t kLarge = 4 * kExtent;
+
+// What this process has from malloc.
+std::size_t heap_bytes() {
+  const struct mallinfo2 all = ::mallinfo2();
+  return all.uordblks + all.hblkhd;
+}
+
+class RegistrationCacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    storage_.content.resize(2 * kExtent);
+    storage_.resident = true;
+    file_ = std::move(File::open(storage_, FakeStorage::kUserFd).value());
+  }
+  CachedFile& open(double cpu_weight, const CachedFile::Terms& terms = {}) {
+    cache_.emplace(storage_, RegistrationRules{.bytes_max = 1u << 30, .cpu_weight = cpu_weight});
+    return *cache_->find_or_make(*file_, *devices_.device(0).value(), terms);
+  }
+  // So often that the first guess is forgotten.
+  void teach(bool bounced, std::uint64_t request, std::uint64_t ns_per_mebibyte) {
+    for (int i = 0; i < 40; ++i) {
+      cache_->learn({request, request, request / kMebibyte * ns_per_mebibyte, bounced});
+    }
+  }
+  // Of large reads of the first extent, the one from which on it is worth it.
+  int reads_until_worth(CachedFile& kept, std::uint64_t size = kExtent) {
+    for (int i = 1; i <= 100; ++i) {
+      if (cache_->want(kept, {Op::read, 0, size}, false) != Wanted::no) return i;
+    }
+    return 101;
+  }
+
+  FakeStorage storage_;
+  HostDeviceSet devices_;
+  std::unique_ptr<File> file_;
+  std::optional<RegistrationCache> cache_;
+};
+
+TEST_F(RegistrationCacheTest, WhereCpuCountsTheFirstReadIsWorthIt) {
+  CachedFile& kept = open(4);
+  EXPECT_EQ(reads_until_worth(kept), 1);
+}
+
+TEST_F(RegistrationCacheTest, InBalanceToo) {
+  CachedFile& kept = open(0.1);
+  EXPECT_EQ(reads_until_worth(kept), 1);
+}
+
+TEST_F(RegistrationCacheTest, WhereTimeAloneCountsAPieceIsBouncedUntilThatHasCostWhatBringingItDoes) {
+  CachedFile& kept = open(0);
+  teach(true, kExtent, 21'000);  // Two more than the DMA; registering by itself is thirteen more.
+  EXPECT_EQ(reads_until_worth(kept), 7);
+}
+
+TEST_F(RegistrationCacheTest, WhereBouncingIsDearTheFirstReadIsWorthItAlsoWhereTimeAloneCounts) {
+  CachedFile& kept = open(0);
+  teach(true, kExtent, 70'000);
+  EXPECT_EQ(reads_until_worth(kept), 1);
+}
+
+TEST_F(RegistrationCacheTest, BringingThatTurnsOutDearIsPutOff) {
+  CachedFile& kept = open(0);
+  teach(true, kExtent, 29'000);  // Ten more than the DMA,
+  teach(false, kLarge, 59'000);  // and forty.
+  EXPECT_EQ(reads_until_worth(kept), 4);
+}
+
+TEST_F(RegistrationCacheTest, PartsOfPiecesDoNotTellWhatBringingCosts) {
+  CachedFile& kept = open(0);
+  teach(true, kExtent, 29'000);
+  teach(false, kExtent, 59'000);
+  EXPECT_EQ(reads_until_worth(kept), 2);
+}
+
+TEST_F(RegistrationCacheTest, WhatIsNotInThePageCacheIsNotWorthIt) {
+  CachedFile& kept = open(4);
+  storage_.resident = false;
+  EXPECT_EQ(reads_until_worth(kept), 101);
+}
+
+TEST_F(RegistrationCacheTest, WhereNothingElseCanWriteAnyWriteIsWorthItAtOnce) {
+  CachedFile& kept = open(0, {.writable = true, .only_by_pages = true});
+  EXPECT_NE(cache_->want(kept, {Op::write, 100, 8}, true), Wanted::no);
+  EXPECT_EQ(cache_->want(kept, {Op::read, 100, 8}, true), Wanted::no);
+}
+
+TEST_F(RegistrationCacheTest, ASmallRequestFarBehindTheEndTakesNoMemory) {
+  CachedFile& kept = open(4);
+  constexpr std::uint64_t kFar = std::uint64_t{200} << 40;
+  EXPECT_EQ(cache_->want(kept, {Op::read, kFar, 4096}, true), Wanted::no);
+  EXPECT_EQ(kept.find(kFar / kExtent), nullptr);
+  EXPECT_EQ(cache_->want(kept, {Op::read, 0, 4096}, true), Wanted::no);
+  EXPECT_NE(kept.find(0), nullptr);
+}
+
+TEST_F(RegistrationCacheTest, APieceFarOutTakesNoMoreMemoryThanItsNeighbours) {
+  CachedFile& kept = open(4);
+  const std::size_t before = heap_bytes();
+
+  ASSERT_NE(kept.extent((std::uint64_t{128} << 40) / kExtent), nullptr);
+
+  EXPECT_LT(heap_bytes() - before, 256u << 10);
+}
+
+TEST_F(RegistrationCacheTest, AFileThatIsAskedForAllOverTakesBoundedMemory) {
+  CachedFile& kept = open(4);
+  const std::size_t before = heap_bytes();
+
+  std::uint64_t index = 0;
+  while (kept.extent(index) != nullptr) index += 256;
+
+  EXPECT_LT(index * kExtent, std::uint64_t{20} << 40);
+  EXPECT_LT(heap_bytes() - before, std::size_t{32} << 20);
+  EXPECT_NE(kept.extent(index - 256), nullptr);
+}
+
+TEST_F(RegistrationCacheTest, EveryPieceHasAPlaceOfItsOwn) {
+  CachedFile& kept = open(4);
+  std::set<const Extent*> seen;
+
+  for (std::uint64_t index = 0; index < 5000; ++index) {
+    const Extent* const extent = kept.extent(index);
+    EXPECT_TRUE(seen.insert(extent).second) << index;
+    EXPECT_EQ(kept.find(index), extent) << index;
+  }
+  for (std::uint64_t index = 0; index < 5000; ++index) EXPECT_EQ(seen.count(kept.extent(index)), 1u) << index;
+}
+
+TEST_F(RegistrationCacheTest, AWriteBehindTheEndIsNot) {
+  CachedFile& kept = open(4);
+  EXPECT_EQ(cache_->want(kept, {Op::write, kExtent, kExtent + 1}, false), Wanted::no);
+  EXPECT_NE(cache_->want(kept, {Op::write, kExtent, kExtent}, false), Wanted::no);
+}
+
+}  // namespace
+}  // namespace penstock::core
