@@ -89,45 +89,45 @@ typedef enum penstock_path {
 const char* penstock_path_name(int path);    /* "p2pdma", ...; "unknown" otherwise */
 int penstock_path_by_name(const char* name); /* -1 where there is none */
 
-/* Why a path was taken or refused. Numbers and names are stable. */
+/* Why a path was taken or refused. Numbers and names are stable; each owner has a range, of which not all
+ * numbers mean something yet. */
 typedef enum penstock_reason {
-  PENSTOCK_REASON_NONE = 0,                    /* nothing stands in the way */
-  PENSTOCK_REASON_NOT_LISTED = 1,              /* configuration does not list the path */
-  PENSTOCK_REASON_NOT_BUILT = 2,               /* this version of Penstock does not have the path yet */
-  PENSTOCK_REASON_HOST_MEMORY = 3,             /* the buffer is host memory: there is no device to reach */
-  PENSTOCK_REASON_DEVICE_MEMORY = 4,           /* the buffer is device memory: the host path cannot reach it */
-  PENSTOCK_REASON_STAND_IN = 5,                /* the device is host memory standing in for a GPU */
-  PENSTOCK_REASON_IO_URING_FORBIDDEN = 6,      /* usable, with preadv2/pwritev2 in place of io_uring: refused here */
-  PENSTOCK_REASON_IO_URING_OFF = 7,            /* usable, with preadv2/pwritev2 in place of io_uring: configured off */
-  PENSTOCK_REASON_DENIED = 8,                  /* the configuration's denylist names the file */
-  PENSTOCK_REASON_USERSPACE_FILE = 9,          /* usable: the calls of a file system in user space move the bytes */
-  PENSTOCK_REASON_ON_STREAM = 10,              /* requests on streams go through pinned memory */
-  PENSTOCK_REASON_DIRECT_IO_OFF = 11,          /* configured off */
-  PENSTOCK_REASON_SELF_TEST_REFUSED = 12,      /* the kernel refused the self-test; the detail is its errno */
-  PENSTOCK_REASON_SELF_TEST_WRONG = 13,        /* the self-test moved wrong bytes */
-  PENSTOCK_REASON_SELF_TEST_COPIED = 14,       /* the CPU copied the self-test's bytes through the page cache */
-  PENSTOCK_REASON_SELF_TEST_NO_ROOM = 15,      /* no device memory for the self-test */
-  PENSTOCK_REASON_NO_SCRATCH = 16,             /* writes could not be tried: no scratch file can be made */
-  PENSTOCK_REASON_REFUSED_LATE = 17,           /* an earlier request was refused; the detail is its errno */
-  PENSTOCK_REASON_VENDOR_LIBRARY_MISSING = 18, /* NVIDIA's library is not to be found */
-  PENSTOCK_REASON_VENDOR_IS_OURSELVES = 19,    /* what was named as NVIDIA's library is this one */
-  PENSTOCK_REASON_VENDOR_INCOMPLETE = 20,      /* it could not be loaded, or lacks a call */
-  PENSTOCK_REASON_NVIDIA_FS_MISSING = 21,      /* nvidia-fs is not loaded, or has no storage driver */
-  PENSTOCK_REASON_VENDOR_REFUSED = 22,         /* NVIDIA's library refused; the detail is an errno or its own number */
-  PENSTOCK_REASON_VENDOR_NOT_DIRECT = 23,      /* it serves the file by the CPU; also usable so, where that is forced */
-  PENSTOCK_REASON_VENDOR_OFF = 24,             /* configured off */
-  PENSTOCK_REASON_NOT_KEPT = 25,               /* the bytes were not registered with the GPU */
-  PENSTOCK_REASON_PAGES_WENT = 26,             /* the file's pages went away under the transfer */
-  PENSTOCK_REASON_NO_PAGE_REGISTRATION = 27,   /* a file's pages cannot be registered; the detail is an errno or 0 */
-  PENSTOCK_REASON_FILE_SYSTEM_PAGES = 28,      /* its pages may change without a trace; or it is no regular file */
-  PENSTOCK_REASON_OPENED_DIRECT = 29,          /* the descriptor has O_DIRECT */
-  PENSTOCK_REASON_KEEPING_OFF = 30,            /* configured off */
-  PENSTOCK_REASON_READS_ONLY = 31,             /* the path moves nothing to files */
-  PENSTOCK_REASON_OBSTACLE = 32,               /* and above: what stands in p2pdma's way, listed in docs/direct.md */
-  PENSTOCK_REASON_COUNT = 160                  /* not every number below means something */
+  PENSTOCK_REASON_NONE = 0,                     /* nothing stands in the way */
+  PENSTOCK_REASON_NOT_LISTED = 1,               /* configuration does not list the path */
+  PENSTOCK_REASON_HOST_MEMORY = 2,              /* the buffer is host memory: there is no device to reach */
+  PENSTOCK_REASON_DEVICE_MEMORY = 3,            /* the buffer is device memory: the host path cannot reach it */
+  PENSTOCK_REASON_STAND_IN = 4,                 /* the device is host memory standing in for a GPU */
+  PENSTOCK_REASON_IO_URING_FORBIDDEN = 5,       /* usable, with preadv2/pwritev2 in place of io_uring: refused here */
+  PENSTOCK_REASON_IO_URING_OFF = 6,             /* usable, with preadv2/pwritev2 in place of io_uring: configured off */
+  PENSTOCK_REASON_DENIED = 7,                   /* the configuration's denylist names the file */
+  PENSTOCK_REASON_ON_STREAM = 8,                /* requests on streams go through pinned memory */
+  PENSTOCK_REASON_DIRECT_IO_OFF = 9,            /* configured off */
+  PENSTOCK_REASON_USERSPACE_FILE = 10,          /* usable: the calls of a file system in user space move the bytes */
+  PENSTOCK_REASON_OBSTACLE = 32,                /* and above: what stands in p2pdma's way, listed in docs/direct.md */
+  PENSTOCK_REASON_SELF_TEST_REFUSED = 160,      /* the kernel refused the self-test; the detail is its errno */
+  PENSTOCK_REASON_SELF_TEST_WRONG = 161,        /* the self-test moved wrong bytes */
+  PENSTOCK_REASON_SELF_TEST_COPIED = 162,       /* the CPU copied the self-test's bytes through the page cache */
+  PENSTOCK_REASON_SELF_TEST_NO_ROOM = 163,      /* no device memory for the self-test */
+  PENSTOCK_REASON_NO_SCRATCH = 164,             /* writes could not be tried: no scratch file can be made */
+  PENSTOCK_REASON_REFUSED_LATE = 165,           /* an earlier request was refused; the detail is its errno */
+  PENSTOCK_REASON_NOT_KEPT = 168,               /* the bytes were not registered with the GPU */
+  PENSTOCK_REASON_PAGES_WENT = 169,             /* the file's pages went away under the transfer */
+  PENSTOCK_REASON_NO_PAGE_REGISTRATION = 170,   /* a file's pages cannot be registered; the detail is an errno or 0 */
+  PENSTOCK_REASON_FILE_SYSTEM_PAGES = 171,      /* its pages may change without a trace; or it is no regular file */
+  PENSTOCK_REASON_OPENED_DIRECT = 172,          /* the descriptor has O_DIRECT */
+  PENSTOCK_REASON_KEEPING_OFF = 173,            /* configured off */
+  PENSTOCK_REASON_READS_ONLY = 174,             /* the path moves nothing to files */
+  PENSTOCK_REASON_VENDOR_LIBRARY_MISSING = 176, /* NVIDIA's library is not to be found */
+  PENSTOCK_REASON_VENDOR_IS_OURSELVES = 177,    /* what was named as NVIDIA's library is this one */
+  PENSTOCK_REASON_VENDOR_INCOMPLETE = 178,      /* it could not be loaded, or lacks a call */
+  PENSTOCK_REASON_NVIDIA_FS_MISSING = 179,      /* nvidia-fs is not loaded, or has no storage driver */
+  PENSTOCK_REASON_VENDOR_REFUSED = 180,         /* NVIDIA's library refused; the detail is an errno or its own number */
+  PENSTOCK_REASON_VENDOR_NOT_DIRECT = 181,      /* it serves the file by the CPU; also usable so, where forced */
+  PENSTOCK_REASON_VENDOR_OFF = 182,             /* configured off */
+  PENSTOCK_REASON_COUNT = 208                   /* not every number below means something */
 } penstock_reason;
 
-const char* penstock_reason_name(int reason);     /* "not_built", ... */
+const char* penstock_reason_name(int reason);     /* "not_listed", ... */
 const char* penstock_reason_sentence(int reason); /* what it means, for people */
 const char* penstock_reason_remedy(int reason);   /* what to do about it; "" where nothing is to be done */
 

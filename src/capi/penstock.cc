@@ -104,14 +104,13 @@ size_t penstock_status_message(penstock_status status, char* text, size_t capaci
 }
 
 const char* penstock_path_name(int path) {
-  return path >= 0 && path < PENSTOCK_PATH_COUNT ? core::path_name(static_cast<core::PathId>(path)) : "unknown";
+  return path >= 0 && path < static_cast<int>(core::kPathCount) ? core::path_name(static_cast<core::PathId>(path))
+                                                                : "unknown";
 }
 
 int penstock_path_by_name(const char* name) {
-  for (int path = 0; name != nullptr && path < PENSTOCK_PATH_COUNT; ++path) {
-    if (std::strcmp(name, penstock_path_name(path)) == 0) return path;
-  }
-  return -1;
+  const std::optional<core::PathId> path = name != nullptr ? core::path_named(name) : std::nullopt;
+  return path ? static_cast<int>(*path) : -1;
 }
 
 const char* penstock_reason_name(int reason) {
@@ -359,10 +358,12 @@ unsigned penstock_queue_reap(penstock_queue* queue, penstock_completion* complet
 
 }  // extern "C"
 
-static_assert(PENSTOCK_PATH_COUNT == core::kPathCount && PENSTOCK_REASON_COUNT == core::kReasonCount);
+static_assert(PENSTOCK_REASON_COUNT == core::kReasonCount && PENSTOCK_REASON_OBSTACLE == core::kFirstObstacle);
 static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
-static_assert(PENSTOCK_REASON_DENIED == static_cast<int>(core::Reason::denied));
 static_assert(PENSTOCK_REASON_USERSPACE_FILE == static_cast<int>(core::Reason::userspace_file));
+static_assert(PENSTOCK_REASON_SELF_TEST_REFUSED == core::kFirstPipelineReason);
+static_assert(PENSTOCK_REASON_NOT_KEPT == core::kFirstPagecacheReason);
+static_assert(PENSTOCK_REASON_VENDOR_LIBRARY_MISSING == core::kFirstVendorReason);
 static_assert(PENSTOCK_DENIED == static_cast<int>(core::Code::denied));
 static_assert(PENSTOCK_NO_DIRECT_PATH == static_cast<int>(core::Code::no_direct_path));
 static_assert(PENSTOCK_DESCRIPTOR_LOST == static_cast<int>(core::Code::descriptor_lost));

@@ -56,7 +56,7 @@ penstock_report to_public(const Report& report) {
   out.bytes_by_path[static_cast<unsigned>(report.path)] = report.bytes - report.bounced_bytes;
   out.bytes_by_path[PENSTOCK_PATH_BOUNCE] += report.bounced_bytes;
   out.direct_bytes = report.direct_bytes;
-  out.cached_bytes = report.path == PathId::null ? 0 : report.bytes - report.direct_bytes;
+  out.cached_bytes = traits_of(report.path).pretends ? 0 : report.bytes - report.direct_bytes;
   out.path = static_cast<std::int32_t>(report.path);
   out.reason = static_cast<std::int32_t>(report.reason);
   out.refused_path = report.refused;

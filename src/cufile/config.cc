@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "path/vendor/vendor_library.h"
+#include "path/paths.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -32,32 +32,25 @@ bool allows_posix(const Settings& settings) {
   return is_posix_alone(settings) || settings.is_on("properties.allow_compat_mode");
 }
 
-// p2pdma has nobody to serve unless device memory of some kind is offered to storage, and the vendor path none without
-// NVIDIA's library and nvidia-fs. That one is forced makes it no direct path.
+// A path that may move bytes to or from a device's memory, so far as the machine tells by itself.
 bool has_gpu_path(const Config& config) {
-  const bool offers_memory = config.nvidia_export || config.device == DeviceChoice::p2pmem;
-  const auto serves_gpus = [&](PathId path) {
-    if (path == PathId::vendor) {
-      return vendor_outlook({.use = config.vendor, .library = config.vendor_library}) == Reason::none;
-    }
-    return path != PathId::host && Session::is_built(path) && (path != PathId::p2pdma || offers_memory);
-  };
+  const PathSettings paths = path_settings(config);
+  const auto serves_gpus = [&](PathId path) { return outlook_of(path, paths) == Reason::none; };
   return std::any_of(config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count, serves_gpus);
 }
 
-// Direct paths are all but these: bounce, pagecache and host go by the page cache, which is what cuFile calls
-// compatibility mode, for memory of GPUs and of the host. The null path, which moves nothing, is there only where
-// somebody asked for it by name.
+bool is_allowed(const PathTraits& path, const Settings& settings) {
+  if (path.pretends) return true;  // Somebody asked for it by name.
+  if (path.host_memory) return settings.is_on("properties.allow_system_memory");
+  if (path.posix) return allows_posix(settings);
+  return !is_posix_alone(settings) && (!path.compat || allows_posix(settings));
+}
+
 PathList allowed_paths(const PathList& listed, const Settings& settings) {
   PathList allowed;
   for (unsigned i = 0; i < listed.count; ++i) {
     const PathId path = listed.paths[i];
-    bool keep = !is_posix_alone(settings);
-    if (path == PathId::bounce) keep = allows_posix(settings);
-    if (path == PathId::pagecache) keep = keep && allows_posix(settings);
-    if (path == PathId::host) keep = settings.is_on("properties.allow_system_memory");
-    if (path == PathId::null) keep = true;
-    if (keep) allowed.paths[allowed.count++] = path;
+    if (is_allowed(traits_of(path), settings)) allowed.paths[allowed.count++] = path;
   }
   return allowed;
 }

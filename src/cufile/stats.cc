@@ -11,12 +11,9 @@ constexpr std::uint64_t kBlock = 4096;  // What cuFile calls aligned.
 constexpr unsigned kGpuLevel = 3;
 
 CufileWay way_of(const Report& report) {
-  if (report.path_reason == Reason::vendor_not_direct) return CufileWay::posix;
-  switch (report.path) {
-    case PathId::p2pdma: return CufileWay::p2p;
-    case PathId::vendor: return CufileWay::nvfs;
-    default: return CufileWay::posix;
-  }
+  const PathTraits& path = traits_of(report.path);
+  if (!path.direct || report.path_reason != Reason::none) return CufileWay::posix;
+  return path.foreign ? CufileWay::nvfs : CufileWay::p2p;
 }
 
 // The ordinal of the GPU whose memory it is; -1 for host memory.

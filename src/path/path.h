@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A way to move chunks. A Path says what it can move (judge, limits) and opens Channels; a Channel moves chunks. Both
-// are poll-driven and own no threads: those belong to session/.
+// A way to move chunks, as the engine sees it. A request asks each path once: judge() says whether the path can serve
+// it, and prepare() is called for the winner, once. What comes of it goes into the plan and, as a token, to the
+// channels, which move the chunks. Paths and channels are poll-driven and own no threads, but where a path's header
+// says so. docs/internals/adding-a-path.md walks through one.
 #pragma once
 
 #include <climits>
@@ -10,22 +12,28 @@
 #include <memory>
 #include <span>
 
+#include "core/verdict.h"
 #include "device/device.h"
-#include "path/verdict.h"
+#include "path/reasons.h"
 #include "plan/plan.h"
 #include "storage/file.h"
 
 namespace penstock::core {
 
+// What a path tells its own channels of a request; nobody else reads it. Valid while the request's file is open.
+struct Token {
+  void* kept = nullptr;    // What the path keeps of the file.
+  std::int64_t shift = 0;  // From an address of the request's memory to where storage's DMA engines reach it.
+  bool wait = false;       // For what is just being made ready.
+};
+
 // One chunk to move between a file and memory.
 struct Task {
   Op op = Op::read;
   File* file = nullptr;
-  std::byte* memory = nullptr;    // Of the chunk's first payload byte.
-  std::int64_t mapped_shift = 0;  // From there to where storage's DMA engines reach it; for paths that are direct.
+  std::byte* memory = nullptr;  // Of the chunk's first payload byte.
+  Token token;
   Chunk chunk;
-  bool patient = false;      // Worth waiting for pages that are just being registered; for paths that do so.
-  bool alone = false;        // Its caller waits for it, and no other goes along.
   std::uint64_t cookie = 0;  // Comes back in the completion.
 };
 
@@ -65,22 +73,28 @@ struct ChannelOptions {
   bool direct_only = false;
 };
 
-// Who moves a request: its caller, by himself; a queue, with others; or many threads.
-enum class SubmitMode : std::uint8_t { alone, queued, many };
+// Who moves a request: its caller's thread alone; a queue, with others; many threads; or nobody, who only asks how.
+enum class SubmitMode : std::uint8_t { alone, queued, many, dry_run };
 
-// What a request is about.
-struct FileRange {
+// A request that a path is to be prepared for.
+struct Wish {
   Op op = Op::read;
+  File& file;
+  const PointerFacts& memory;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
+  SubmitMode mode = SubmitMode::alone;
+  Way way = Way::buffered;      // What configuration and descriptor want of the page cache.
+  std::uint64_t chunk_max = 0;  // Bytes that storage is asked for at once, at most.
 };
 
-// How a request is best cut on its path.
-struct TransferHints {
-  bool in_cache = false;            // Through the page cache as a whole.
-  unsigned threads_max = UINT_MAX;  // Threads that work on it, the caller's included.
-  std::uint64_t chunk_max = 0;      // Bytes; 0: as everywhere.
-  bool first_time = false;          // All of it must be made ready first.
+// What a request is given for its way.
+struct Prepared {
+  Limits limits;                    // What its chunks must look like.
+  Token token;                      // For its channels.
+  unsigned threads_max = UINT_MAX;  // That are worth having, the caller's included.
+  bool tune_threads = false;        // How many of these are best is to be found out by trying.
+  bool first_time = false;          // All of it must be made ready first; learn() wants to know what it took.
 };
 
 // What moving a large read, or a part of it, took by the clock.
@@ -88,24 +102,18 @@ struct Timing {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;  // Bytes of the whole.
   std::uint64_t wall_ns = 0;
-  bool bounced = false;  // All of it; else all of it for the first time, as its hints said.
+  bool bounced = false;  // All of it; else all of it for the first time, as it was prepared.
 };
 
 class Path {
  public:
   virtual ~Path() = default;
-  virtual PathId id() const = 0;
-  // Asked for every request. May take its time at the first one for a file, or a device.
+  // Whether requests between the file and the memory can be served. Changes neither; what it finds out of file, device
+  // and storage is remembered, and may take its time then (a self-test on scratch of our own).
   virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
-  // Whether chunks go around the page cache wherever they can, whatever the user's descriptor.
-  virtual bool is_direct() const { return false; }
-  // Whether it can move bytes between files and pinned memory of the caller's, in place of the device's.
-  virtual bool can_stage() const { return !is_direct(); }
-  // Told of every request before its chunks: what can be prepared has been begun then.
-  virtual TransferHints hint(File&, Device*, const FileRange&, SubmitMode) { return {}; }
+  // For a request whose verdict was "usable". In a dry run nothing is registered, pinned or learned.
+  virtual Prepared prepare(const Wish& wish) = 0;
   virtual void learn(const Timing&) {}
-  // What chunks must look like for this file; `way` is what is wanted of the page cache.
-  virtual Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) = 0;
   // Pinned host bytes that a channel of these options takes.
   virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
   virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;

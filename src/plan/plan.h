@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-#include "plan/request.h"
+#include "core/request.h"
 
 namespace penstock::core {
 

@@ -55,9 +55,8 @@ TEST(ChannelPoolTest, ABorrowerWaitsUntilAChannelComesBack) {
 class FussyPath final : public Path {
  public:
   bool refuses = false;
-  PathId id() const override { return PathId::null; }
   Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
-  Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
+  Prepared prepare(const Wish& wish) override { return {.limits = {.chunk_max = wish.chunk_max}}; }
   std::uint64_t channel_bytes(const ChannelOptions& options) const override {
     return options.depth * options.chunk_max;
   }

@@ -25,15 +25,6 @@ constexpr std::uint64_t kKeptPart = 4;
 // Eight copy out of the page cache as fast as a PCIe 5.0 x16 link takes it: on an H200 machine 47.6 GB/s at 0.16 CPU
 // seconds a GB, against 48.2 at 0.23 with sixteen.
 constexpr unsigned kWorkersDefaultMax = 8;
-constexpr PathId kDefaultPaths[] = {PathId::p2pdma, PathId::pagecache, PathId::vendor, PathId::bounce, PathId::host};
-
-std::optional<PathId> path_named(std::string_view name) {
-  for (unsigned i = 0; i < kPathCount; ++i) {
-    if (name == path_name(static_cast<PathId>(i))) return static_cast<PathId>(i);
-  }
-  return std::nullopt;
-}
-
 // Commas between names; every name known, none twice, at least one.
 bool parse_paths(std::string_view text, PathList& list) {
   list = {};
@@ -156,7 +147,9 @@ Status read_words(Config& config, const ConfigWishes& wishes, Environment enviro
 }
 
 Status read_paths(Config& config, const ConfigWishes& wishes, Environment environment) {
-  for (const PathId path : kDefaultPaths) config.paths.paths[config.paths.count++] = path;
+  for (const PathRow& row : kPaths) {
+    if (!row.traits.pretends) config.paths.paths[config.paths.count++] = row.id;
+  }
   const char* const names = first_said(wishes.paths, environment("PENSTOCK_PATHS"));
   config.paths_said = names != nullptr;
   if (names != nullptr && !parse_paths(names, config.paths)) {
@@ -175,6 +168,36 @@ Status read_paths(Config& config, const ConfigWishes& wishes, Environment enviro
 }
 
 }  // namespace
+
+double cpu_weight(Policy policy) {
+  switch (policy) {
+    case Policy::throughput: return 0.02;
+    case Policy::cpu: return 4;
+    case Policy::balanced: break;
+  }
+  return 0.1;
+}
+
+// Where nothing but time counts, many threads are the quickest way to read a file once (on an H200 machine 51 GB/s, and
+// 47 while registering).
+PathSettings path_settings(const Config& config) {
+  return {.require = config.require,
+          .paths_named = config.paths_said,
+          .direct_io = config.direct_io != DirectIo::never,
+          .page_cache = config.direct_io != DirectIo::always,
+          .offers_memory = config.nvidia_export || config.device == DeviceChoice::p2pmem,
+          .kept_bytes = config.kept_bytes,
+          .keep_at_once = config.keep_at_once,
+          .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
+          .vendor = config.vendor,
+          .vendor_library = config.vendor_library,
+          .scratch = config.scratch};
+}
+
+bool PathList::contains_posix() const {
+  const auto is_posix = [](PathId path) { return traits_of(path).posix; };
+  return std::any_of(paths.begin(), paths.begin() + count, is_posix);
+}
 
 bool PathList::contains(PathId path) const {
   const auto end = paths.begin() + count;

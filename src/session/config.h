@@ -12,8 +12,8 @@
 
 #include "base/environment.h"
 #include "base/status.h"
-#include "path/vendor/vendor_rules.h"
-#include "path/verdict.h"
+#include "core/paths.h"
+#include "path/path_settings.h"
 #include "session/denylist.h"
 
 namespace penstock::core {
@@ -28,6 +28,7 @@ struct PathList {
   unsigned count = 0;
 
   bool contains(PathId path) const;
+  bool contains_posix() const;  // A path that serves every file.
 };
 
 struct Config {
@@ -67,6 +68,11 @@ struct ConfigWishes {
   const char* direct_io = nullptr;
   const char* io_uring = nullptr;
 };
+
+// What of it paths go by.
+PathSettings path_settings(const Config& config);
+// What a CPU second is worth, in seconds of waiting.
+double cpu_weight(Policy policy);
 
 Result<Config> make_config(const ConfigWishes& wishes, Environment environment);
 

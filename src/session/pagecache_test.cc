@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "device/host/host_device.h"
 #include "fakes/noise.h"
+#include "path/pagecache/pagecache_reasons.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"
 
@@ -100,7 +101,7 @@ TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
 
   expect_content(read(77, 4096), content_.substr(77, 4096), PathId::bounce);
 
-  EXPECT_EQ(session_->counters().total(PathId::bounce, Reason::not_kept, Op::read).bytes, 4096u);
+  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::not_kept, Op::read).bytes, 4096u);
 }
 
 TEST_F(PagecacheTest, SmallReadsAreBouncedUntilKeepingPays) {
@@ -137,7 +138,8 @@ TEST_F(PagecacheTest, PagesThatWereCutOffAreNeverReadAgain) {
   const Outcome outcome = read(0, kSize);
   ASSERT_EQ(outcome.report.bytes, kSize);
   EXPECT_EQ(std::memcmp(memory_, other.data(), kSize), 0);
-  EXPECT_EQ(outcome.report.bounced_reason == Reason::pages_went || outcome.report.path == PathId::bounce, true);
+  EXPECT_EQ(outcome.report.bounced_reason == pagecache_reason::pages_went || outcome.report.path == PathId::bounce,
+            true);
   // And in time they are kept again.
   for (unsigned i = 0; i < 20 && read(0, kSize).report.path != PathId::pagecache; ++i) {
   }

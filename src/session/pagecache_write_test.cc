@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "device/host/host_device.h"
 #include "fakes/noise.h"
+#include "path/pagecache/pagecache_reasons.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"
 #include "storage/uring_ring.h"
@@ -138,7 +139,7 @@ TEST_F(PagecacheWriteTest, WhatLiesBehindTheEndIsBounced) {
   EXPECT_EQ(write(kSize - 4 * kMebibyte, more).report.bytes, more.size());
   expect(write(kSize + 4 * kMebibyte - 10, few), few.size(), PathId::bounce);
 
-  EXPECT_EQ(session_->counters().total(PathId::bounce, Reason::reads_only, Op::write).bytes,
+  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::reads_only, Op::write).bytes,
             4 * kMebibyte + few.size());
   EXPECT_EQ(file_bytes(kSize - 4 * kMebibyte, more.size() - 10), more.substr(0, more.size() - 10));
   EXPECT_EQ(file_bytes(kSize + 4 * kMebibyte - 10, few.size()), few);
@@ -157,7 +158,7 @@ TEST_F(PagecacheWriteTest, BytesThatWouldGoToPagesThatAreGoneAreWrittenToTheFile
   EXPECT_TRUE(outcome.status.ok());
   EXPECT_EQ(outcome.report.bytes, bytes.size());
   EXPECT_EQ(file_bytes(4 * kMebibyte + kMebibyte / 2, bytes.size()), bytes);
-  EXPECT_EQ(session_->counters().total(PathId::bounce, Reason::pages_went, Op::write).bytes, bytes.size());
+  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::pages_went, Op::write).bytes, bytes.size());
 }
 
 TEST_F(PagecacheWriteTest, ASealedFileIsReadAndRefusesWrites) {

@@ -110,7 +110,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   Session::Checked checked;
   if (const Status status = session_.check(request, file, checked); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
-  session_.hint(checked, SubmitMode::queued);
+  session_.prepare(checked, SubmitMode::queued);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
   const Result<OwnChannel*> own =
       channel_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);

@@ -11,13 +11,7 @@
 #include "base/align.h"
 #include "base/invariant.h"
 #include "base/shortage.h"
-#include "path/absent_path.h"
-#include "path/bounce/bounce_path.h"
-#include "path/host/host_path.h"
-#include "path/null/null_path.h"
-#include "path/p2pdma/p2pdma_path.h"
-#include "path/pagecache/pagecache_path.h"
-#include "path/vendor/vendor_path.h"
+#include "path/paths.h"
 #include "session/batch.h"
 #include "session/queue.h"
 #include "session/streams.h"
@@ -33,54 +27,7 @@ constexpr std::uint64_t kProbeBytesMin = 1u << 20;
 constexpr useconds_t kDrainPauseUs = 100;  // Between looks at a file that is still being moved.
 constexpr std::uint64_t kPage = 4096;
 
-P2pdmaRules p2pdma_rules(const Config& config) {
-  return {.strict = config.require == PathId::p2pdma,
-          .direct_io = config.direct_io != DirectIo::never,
-          .scratch = config.scratch};
-}
-
-VendorRules vendor_rules(const Config& config) {
-  return {.use = config.vendor,
-          .strict = config.require == PathId::vendor,
-          .direct_io = config.direct_io != DirectIo::never,
-          .library = config.vendor_library,
-          .scratch = config.scratch};
-}
-
-double cpu_weight(Policy policy) {
-  switch (policy) {
-    case Policy::throughput: return 0.02;
-    case Policy::cpu: return 4;
-    case Policy::balanced: break;
-  }
-  return 0.1;
-}
-
-// Where nothing but time counts, many threads are the quickest way to read a file once (on an H200 machine 51 GB/s, and
-// 47 while registering).
-PagecacheRules pagecache_rules(const Config& config) {
-  const bool required = config.require == PathId::pagecache;
-  return {.registration = {.bytes_max = config.kept_bytes,
-                           .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
-                           .at_once = required || config.keep_at_once},
-          .strict = required,
-          .on_stand_in = required || config.paths_said,
-          .page_cache = config.direct_io != DirectIo::always};
-}
-
 const char* step_of(Op op) { return op == Op::read ? "read the file into the buffer" : "write the buffer to the file"; }
-
-std::unique_ptr<Path> make_path(PathId id, Storage& storage, DeviceSet& devices, const Config& config) {
-  switch (id) {
-    case PathId::p2pdma: return std::make_unique<P2pdmaPath>(storage, devices, machine_outlook(), p2pdma_rules(config));
-    case PathId::pagecache: return std::make_unique<PagecachePath>(storage, pagecache_rules(config));
-    case PathId::vendor: return std::make_unique<VendorPath>(storage, vendor_rules(config));
-    case PathId::bounce: return std::make_unique<BouncePath>(storage);
-    case PathId::host: return std::make_unique<HostPath>(storage);
-    case PathId::null: return std::make_unique<NullPath>();
-    default: return std::make_unique<AbsentPath>(id);
-  }
-}
 
 }  // namespace
 
@@ -90,15 +37,16 @@ Session::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes,
 
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
     : config_(config), shapes_(shape_channels(config.bounce_bytes, config.chunk_bytes, config.workers)),
-      storage_(std::move(storage)), devices_(std::move(devices)), staging_path_(std::make_unique<HostPath>(*storage_)),
+      storage_(std::move(storage)), devices_(std::move(devices)),
       tuner_(std::min(config.workers + 1, config.threads_max), cpu_weight(config.policy)), workers_(config.workers),
       stream_executor_(std::make_unique<Executor>(*this, config.workers)),
       batch_executor_(std::make_unique<Executor>(*this, config.workers)),
       streams_(std::make_unique<Streams>(*this, *stream_executor_)) {
   limit_operations(config.operation_max);
-  for (unsigned i = 0; i < config.paths.count; ++i) {
-    paths_.push_back(make_path(config.paths.paths[i], *storage_, *devices_, config_));
-  }
+  const PathSettings settings = path_settings(config_);
+  const PathWorld world{*storage_, *devices_, settings};
+  staging_path_ = make_staging_path(world);
+  for (unsigned i = 0; i < config.paths.count; ++i) paths_.push_back(make_path(config.paths.paths[i], world));
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(config.bounce_bytes));
 }
 
@@ -128,7 +76,7 @@ Result<std::uint64_t> Session::register_file(int fd) {
   if (!file.ok()) return file.status();
   if (is_inherited()) return failure(Code::closed, "register the file");
   if (denies(config_.denylist, (*file)->facts(), fd)) {
-    if (!config_.paths.contains(PathId::bounce)) return failure(Code::denied, "register the file");
+    if (!config_.paths.contains_posix()) return failure(Code::denied, "register the file");
     (*file)->deny_direct_paths();
   }
   const FileFacts facts = (*file)->facts();
@@ -203,18 +151,18 @@ Result<FileFacts> Session::file_facts(std::uint64_t handle) {
 
 // ---- Verdicts ------------------------------------------------------------------------------------------------------
 
+// Whether a caller's pinned memory can stand in for the path's own, or the path moves nothing anyway.
+bool can_stage(PathId path) { return traits_of(path).posix || traits_of(path).host_memory || traits_of(path).pretends; }
+
 Status Session::choose(Checked& checked, bool staged) {
   Report& report = checked.report;
   for (const auto& path : paths_) {
     Verdict verdict = path->judge(*checked.input.file, checked.memory, checked.input.op);
-    if (verdict.usable && staged && !path->can_stage()) verdict = refused(verdict.path, Reason::on_stream);
+    if (verdict.usable && staged && !can_stage(verdict.path)) verdict = refused(verdict.path, Reason::on_stream);
     if (verdict.usable) {
       if (config_.require && *config_.require != verdict.path) continue;
       checked.path = path.get();
-      if (path->is_direct()) {
-        checked.input.prefer_cached = false;
-        checked.input.mapped_shift = static_cast<std::int64_t>(checked.memory.mapped - checked.memory.base);
-      }
+      if (traits_of(verdict.path).direct) checked.input.prefer_cached = false;
       report.path = verdict.path;
       report.path_reason = verdict.reason;
       return success();
@@ -229,7 +177,7 @@ Status Session::choose(Checked& checked, bool staged) {
 
 void Session::count(const Report& report, Op op) {
   // What is forced although it is not direct is told from what is.
-  const bool is_forced = report.path_reason == Reason::vendor_not_direct;
+  const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;
   counters_.add(report.path, is_forced ? report.path_reason : report.reason, op, report.bytes - report.bounced_bytes);
   if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
 }
@@ -294,17 +242,29 @@ Status Session::check(const RawRequest& request, File* file, Checked& checked) {
     if (!checked.memory.needs_device()) return failure(Code::bad_pointer, step_of(request.op));
     stage(request, checked);
   }
-  const bool in_place = !checked.memory.needs_device() || checked.path->is_direct();
-  if (request.op == Op::read && in_place) end_with_file(checked);
   return success();
+}
+
+void Session::prepare(Checked& checked, SubmitMode mode) {
+  TransferInput& input = checked.input;
+  checked.prepared = checked.path->prepare({.op = input.op,
+                                            .file = *input.file,
+                                            .memory = checked.memory,
+                                            .offset = input.file_offset,
+                                            .size = input.size,
+                                            .mode = mode,
+                                            .way = wanted_way(checked),
+                                            .chunk_max = chunk_for(checked)});
+  input.token = checked.prepared.token;
+  if (mode != SubmitMode::dry_run) end_with_file(checked);
 }
 
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
 // those that the read returns. So the last piece is read through the page cache, up to the file's end.
 void Session::end_with_file(Checked& checked) {
   TransferInput& input = checked.input;
-  const Limits limits = checked.path->limits(*input.file, input.op, wanted_way(checked), kPage);
-  if (limits.staged || limits.file_align == 1) return;
+  const Limits& limits = checked.prepared.limits;
+  if (input.op == Op::write || limits.staged || limits.file_align == 1) return;
   const Result<int> fd = input.file->descriptor(Way::direct);
   const Result<std::uint64_t> end = fd.ok() ? storage_->size(*fd) : fd.status();
   if (end.ok()) input.size = std::min(input.size, *end > input.file_offset ? *end - input.file_offset : 0);
@@ -314,13 +274,11 @@ void Session::end_with_file(Checked& checked) {
 void Session::stage(const RawRequest& request, Checked& checked) {
   checked.memory = {};
   checked.input.memory = request.staging;
-  if (checked.report.path != PathId::null) checked.path = staging_path_.get();
+  if (!traits_of(checked.report.path).pretends) checked.path = staging_path_.get();
 }
 
 Way Session::wanted_way(const Checked& checked) const {
   const TransferInput& input = checked.input;
-  if (checked.path->is_direct()) return Way::direct;
-  if (checked.hints.in_cache) return Way::buffered;
   if (config_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, kPage)) {
     return Way::buffered;
   }
@@ -339,14 +297,10 @@ Plan Session::plan_for(const Checked& checked, std::uint64_t chunk_max) const {
                         .file_offset = input.file_offset,
                         .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory),
                         .size = input.size};
-  return {request, checked.path->limits(*input.file, input.op, wanted_way(checked), chunk_max)};
-}
-
-void Session::hint(Checked& checked, SubmitMode mode) {
-  const TransferInput& input = checked.input;
-  checked.hints =
-      checked.path->hint(*input.file, checked.memory.device, {input.op, input.file_offset, input.size}, mode);
-  checked.input.patient = checked.hints.in_cache;
+  Limits limits = checked.prepared.limits;
+  limits.chunk_max = std::min(limits.chunk_max, chunk_max);
+  if (!is_aligned(limits.chunk_max, limits.file_align)) limits.file_align = 1;
+  return {request, limits};
 }
 
 Outcome Session::transfer(const RawRequest& request) {
@@ -405,8 +359,7 @@ bool Session::close_batch(std::uint64_t handle) {
   return true;
 }
 
-// ---- Channels
-// ---------------------------------------------------------------------------------------------------------
+// ---- Channels ------------------------------------------------------------------------------------------------------
 
 BounceBudget& Session::budget_of(const Device* device) {
   const int ordinal = device == nullptr ? 0 : device->facts().ordinal;

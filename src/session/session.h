@@ -152,9 +152,6 @@ class Session {
   // By whom, for programs.
   Result<Choice> choice(const RawRequest& request, const PointerFacts& memory);
 
-  // Whether this version has the path, or only knows of it.
-  static bool is_built(PathId) { return true; }
-
   // The most that one storage operation of a request moves from now on; queues keep to their own measure.
   void limit_operations(std::uint64_t bytes);
 
@@ -181,7 +178,7 @@ class Session {
     PointerFacts memory;
     Path* path = nullptr;
     Report report;
-    TransferHints hints;
+    Prepared prepared;
   };
 
   struct UserFd {
@@ -200,8 +197,8 @@ class Session {
   // `staged`: the bytes go through memory of the caller's, which no direct path knows.
   Status choose(Checked& checked, bool staged = false);
   void stage(const RawRequest& request, Checked& checked);
+  void prepare(Checked& checked, SubmitMode mode);
   void end_with_file(Checked& checked);
-  void hint(Checked& checked, SubmitMode mode);
   using Look = std::function<void(const Checked&, const Plan&)>;
   Status look_at(const RawRequest& request, const PointerFacts& memory, const Look& look);
   Choice choice_of(const Checked& checked, const Plan& plan) const;
@@ -229,7 +226,7 @@ class Session {
   const std::unique_ptr<Storage> storage_;
   const std::unique_ptr<DeviceSet> devices_;
   std::vector<std::unique_ptr<Path>> paths_;  // In the configured order.
-  const std::unique_ptr<Path> staging_path_;  // Between files and staging memory.
+  std::unique_ptr<Path> staging_path_;        // Between files and staging memory.
   HandleTable<File> files_;
   std::mutex registration_mutex_;  // Guards fds_, and pools_ while it grows.
   std::vector<UserFd> fds_;        // Registered descriptors of the user.

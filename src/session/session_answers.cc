@@ -35,10 +35,10 @@ Result<unsigned> Session::explain(std::uint64_t handle, const PointerFacts& memo
   unsigned count = 0;
   for (const auto& path : paths_) verdicts[count++] = path->judge(*file, memory, op);
   files_.unpin(handle);
-  for (unsigned i = 0; i < kPathCount; ++i) {
-    const auto id = static_cast<PathId>(i);
-    // The null path moves nothing: it is no choice that anybody misses.
-    if (!config_.paths.contains(id) && id != PathId::null) verdicts[count++] = refused(id, Reason::not_listed);
+  for (const PathRow& row : kPaths) {
+    // A path that moves nothing is no choice that anybody misses.
+    if (!config_.paths.contains(row.id) && !row.traits.pretends)
+      verdicts[count++] = refused(row.id, Reason::not_listed);
   }
   return count;
 }
@@ -49,7 +49,10 @@ Status Session::look_at(const RawRequest& request, const PointerFacts& memory, c
   Status status = check_request(request, file, checked);
   checked.memory = memory;
   if (status.ok()) status = choose(checked);
-  if (status.ok()) look(checked, plan_for(checked, chunk_for(checked)));
+  if (status.ok()) {
+    prepare(checked, SubmitMode::dry_run);
+    look(checked, plan_for(checked, chunk_for(checked)));
+  }
   if (file != nullptr) files_.unpin(request.file);
   return status;
 }
@@ -63,7 +66,7 @@ Result<std::string> Session::plan_text(const RawRequest& request, const PointerF
       text.append(line, format_chunk(plan.chunk(i), request.op, line)).push_back('\n');
     }
     if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
-    if (checked.path->id() != PathId::null) text += text_of(choice_of(checked, plan)) + '\n';
+    if (!traits_of(checked.report.path).pretends) text += text_of(choice_of(checked, plan)) + '\n';
   });
   if (!status.ok()) return status;
   return text;
@@ -78,7 +81,7 @@ Result<Choice> Session::choice(const RawRequest& request, const PointerFacts& me
 }
 
 Choice Session::choice_of(const Checked& checked, const Plan& plan) const {
-  Choice made{.path = checked.path->id(), .policy = policy_name(config_.policy)};
+  Choice made{.path = checked.report.path, .policy = policy_name(config_.policy)};
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
     made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first may be a head.
   }

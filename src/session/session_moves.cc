@@ -19,18 +19,20 @@ constexpr std::uint64_t kPartAlign = 2u << 20;   // Of a request that the tuner 
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 // Writers of one file queue up behind its inode's lock when the page cache takes part.
-bool is_one_writer_at_a_time(Op op, const Plan& plan, const Path& path) {
-  return op == Op::write && plan.middle_way() == Way::buffered && !path.is_direct();
+bool is_one_writer_at_a_time(Op op, const Plan& plan, PathId path) {
+  return op == Op::write && plan.middle_way() == Way::buffered && !traits_of(path).direct;
 }
 
 }  // namespace
 
 Outcome Session::move(Checked& checked) {
-  hint(checked, is_small(checked) ? SubmitMode::alone : SubmitMode::many);
+  prepare(checked, is_small(checked) ? SubmitMode::alone : SubmitMode::many);
   const Result<Pools*> pools =
       pools_for(*checked.path, checked.memory.needs_device() ? checked.memory.device : nullptr);
   if (!pools.ok()) return {pools.status(), checked.report};
-  const Plan plan = plan_for(checked, chunk_for(checked));
+  // A path may ask for larger chunks than others get.
+  const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
+  const Plan plan = plan_for(checked, is_small(checked) ? chunk_for(checked) : operation_max);
   if (is_small(checked)) return move_small(checked, plan, (*pools)->small);
   const bool preallocated = checked.input.op == Op::write && preallocate(checked, plan);
   const Outcome outcome = move_large(checked, plan, (*pools)->large);
@@ -39,7 +41,7 @@ Outcome Session::move(Checked& checked) {
 }
 
 bool Session::preallocate(const Checked& checked, const Plan& plan) {
-  if (checked.path->id() == PathId::null) return false;
+  if (traits_of(checked.report.path).pretends) return false;
   const Result<int> fd = checked.input.file->descriptor(plan.middle_way());
   return fd.ok() && storage_->preallocate(*fd, checked.input.file_offset, checked.input.size);
 }
@@ -51,7 +53,6 @@ void Session::limit_operations(std::uint64_t bytes) {
 std::uint64_t Session::chunk_for(const Checked& checked) const {
   const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
   if (is_small(checked)) return std::min(shapes_.small.chunk, operation_max);
-  if (checked.hints.chunk_max != 0) return std::min(checked.hints.chunk_max, operation_max);
   const std::uint64_t threads = std::clamp<std::uint64_t>(checked.input.size / kShareMin, 1, config_.workers);
   const std::uint64_t share = align_up(std::max(checked.input.size / (2 * threads), kShareMin), kChunkUnit);
   return std::min({share, shapes_.large.chunk, operation_max});
@@ -80,7 +81,7 @@ Outcome Session::move_large(const Checked& checked, const Plan& plan, ChannelPoo
   workers_.run(transfer, threads_for(checked, plan) - 1, checked.memory.device);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const std::uint64_t bytes = transfer.bytes();
-  if (checked.hints.first_time && checked.input.op == Op::read && bytes > 0 && transfer.bounced_bytes() == 0) {
+  if (checked.prepared.first_time && checked.input.op == Op::read && bytes > 0 && transfer.bounced_bytes() == 0) {
     checked.path->learn({bytes, checked.input.size, static_cast<std::uint64_t>(took.count()), false});
   }
   Outcome outcome{transfer.status(), checked.report};
@@ -124,8 +125,7 @@ Outcome Session::move_tuned(const Checked& checked, const Plan& plan, ChannelPoo
 }
 
 bool Session::is_tuned(const Checked& checked, const Plan& plan) const {
-  return !checked.hints.in_cache && !checked.path->is_direct() && checked.path->id() != PathId::null &&
-         !is_one_writer_at_a_time(checked.input.op, plan, *checked.path);
+  return checked.prepared.tune_threads && !is_one_writer_at_a_time(checked.input.op, plan, checked.report.path);
 }
 
 unsigned Session::threads_for(const Checked& checked, const Plan& plan) const {
@@ -133,11 +133,11 @@ unsigned Session::threads_for(const Checked& checked, const Plan& plan) const {
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
   const std::uint64_t most =
-      is_one_writer_at_a_time(input.op, plan, *checked.path) ? 2 : config_.workers + std::uint64_t{1};
+      is_one_writer_at_a_time(input.op, plan, checked.report.path) ? 2 : config_.workers + std::uint64_t{1};
   const std::uint64_t shares =
       config_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / config_.share_min, 1);
   return static_cast<unsigned>(std::min<std::uint64_t>(
-      {input.size / kShareMin + 1, most, config_.threads_max, checked.hints.threads_max, shares}));
+      {input.size / kShareMin + 1, most, config_.threads_max, checked.prepared.threads_max, shares}));
 }
 
 }  // namespace penstock::core

@@ -31,9 +31,8 @@ Task make_task(const TransferInput& input, Chunk chunk) {
   return {.op = input.op,
           .file = input.file,
           .memory = input.memory + chunk.buffer_offset,
-          .mapped_shift = input.mapped_shift,
-          .chunk = chunk,
-          .patient = input.patient};
+          .token = input.token,
+          .chunk = chunk};
 }
 
 void Transfer::work() {

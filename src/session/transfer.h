@@ -19,10 +19,9 @@ struct TransferInput {
   File* file = nullptr;
   Storage* storage = nullptr;
   std::byte* memory = nullptr;
-  std::int64_t mapped_shift = 0;  // As in Task.
+  Token token;  // As in Task.
   std::uint64_t file_offset = 0;
   std::uint64_t size = 0;
-  bool patient = false;        // As in Task.
   bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
 };
 

@@ -12,8 +12,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/io.h"
 #include "base/size_class.h"
+#include "core/io.h"
 
 namespace penstock::core {
 

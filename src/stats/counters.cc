@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "path/reasons.h"
 #include "stats/thread_number.h"
 
 namespace penstock::core {

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "base/io.h"
 #include "base/process.h"
-#include "path/verdict.h"
+#include "core/io.h"
+#include "core/verdict.h"
 #include "stats/cufile_counters.h"
 #include "stats/layout.h"
 #include "stats/segment.h"

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-#include "base/io.h"
+#include "core/io.h"
 
 namespace penstock::core {
 

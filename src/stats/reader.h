@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "base/io.h"
 #include "base/status.h"
+#include "core/io.h"
 #include "stats/cufile_counters.h"
 
 namespace penstock::core {

@@ -6,15 +6,16 @@
 // they no longer are. Thread-safe.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 
-#include "base/io.h"
+#include "core/io.h"
+#include "core/paths.h"
 #include "storage/storage.h"
 
 namespace penstock::core {
-
-class CachedFile;
 
 class File {
  public:
@@ -49,10 +50,9 @@ class File {
   void note_blocks_behind_end() { blocks_behind_end_.store(true, std::memory_order_relaxed); }
   // Gives them back where it can (storage.h); nothing of the file's is under way.
   void release_blocks_behind_end();
-  // What a path has found out about the file, as a number of its own; 0: nothing yet.
-  std::atomic<std::uint8_t>& memo(Op op) { return memos_[static_cast<unsigned>(op)]; }
-  // What the page-cache path keeps of it, and owns (path/pagecache/); null: nothing.
-  std::atomic<CachedFile*>& kept() const { return kept_; }
+  // A path's own word about the file, or pointer to what it keeps of it: only that path knows which, and 0 is nothing.
+  // So a request needs no lookup and no lock. The path lets go of it in Path::forget_file().
+  std::atomic<std::uintptr_t>& slot(PathId path) const { return slots_[static_cast<unsigned>(path)]; }
 
  private:
   File(Storage& storage, const FileFacts& facts, UniqueFd own);
@@ -69,8 +69,7 @@ class File {
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.
   std::atomic<bool> direct_refused_{false};
   std::atomic<bool> blocks_behind_end_{false};
-  std::atomic<std::uint8_t> memos_[2] = {};
-  mutable std::atomic<CachedFile*> kept_{nullptr};
+  mutable std::array<std::atomic<std::uintptr_t>, kPathCount> slots_{};
 };
 
 inline Status descriptor_lost() { return failure(Code::descriptor_lost, "use the file's descriptor"); }

@@ -12,8 +12,8 @@
 #include <memory>
 #include <span>
 
-#include "base/io.h"
 #include "base/status.h"
+#include "core/io.h"
 
 namespace penstock::core {
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/io.h"
 #include "base/status.h"
+#include "core/io.h"
 #include "topology/block_device.h"
 #include "topology/mounts.h"
 #include "topology/obstacle.h"

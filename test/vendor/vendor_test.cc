@@ -17,6 +17,8 @@
 #include "fakes/fake_environment.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_vendor/fake_vendor.h"
+#include "path/pipeline/pipeline_reasons.h"
+#include "path/vendor/vendor_reasons.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"
 
@@ -111,10 +113,10 @@ TEST_F(VendorTest, RequestsOfAnySizeGoByItAndAreCountedAsWhatTheyAre) {
     EXPECT_EQ(outcome.report.bytes, size);
     EXPECT_EQ(outcome.report.direct_bytes, 0u) << "what the CPU copies is not direct";
     EXPECT_EQ(outcome.report.path, PathId::vendor);
-    EXPECT_EQ(outcome.report.path_reason, Reason::vendor_not_direct);
+    EXPECT_EQ(outcome.report.path_reason, vendor_reason::not_direct);
     EXPECT_TRUE(has_read(size, 0));
   }
-  EXPECT_EQ(session_->counters().total(PathId::vendor, Reason::vendor_not_direct, Op::read).bytes, 777u + kBytes);
+  EXPECT_EQ(session_->counters().total(PathId::vendor, vendor_reason::not_direct, Op::read).bytes, 777u + kBytes);
 
   std::memset(memory_, 'w', kBytes);
   const Outcome outcome = move(Op::write, 9'000'001, 333);
@@ -132,9 +134,9 @@ TEST_F(VendorTest, ItsUseIsForcedLeftToItsSelfTestOrOff) {
     Reason reason;  // Of its verdict.
   };
   // Nothing in this process's /proc says that nvidia-fs is there.
-  const Case cases[] = {{"force", PathId::vendor, Reason::vendor_not_direct},
-                        {"auto", PathId::bounce, Reason::nvidia_fs_missing},
-                        {"off", PathId::bounce, Reason::vendor_off}};
+  const Case cases[] = {{"force", PathId::vendor, vendor_reason::not_direct},
+                        {"auto", PathId::bounce, vendor_reason::nvidia_fs_missing},
+                        {"off", PathId::bounce, vendor_reason::off}};
   if (std::filesystem::exists("/proc/driver/nvidia-fs")) GTEST_SKIP() << "this machine has nvidia-fs";
   for (const Case& one : cases) {
     variables["PENSTOCK_VENDOR"] = one.use;
@@ -169,7 +171,7 @@ TEST_F(VendorTest, RequiredItIsRefusedSinceItIsNotDirectEvenIfForced) {
     const Outcome outcome = move(op, 4096, 0);
     EXPECT_TRUE(outcome.status.is(Code::path_refused));
     EXPECT_EQ(outcome.report.bytes, 0u);
-    EXPECT_EQ(outcome.report.reason, Reason::vendor_not_direct);
+    EXPECT_EQ(outcome.report.reason, vendor_reason::not_direct);
   }
   EXPECT_TRUE(std::string(memory_, 4096) == std::string(4096, 'm'));
   EXPECT_TRUE(file_content() == content_);
@@ -185,7 +187,7 @@ TEST_F(VendorTest, OursIsRefusedWithASentenceWhereverItLiesAndWhateverItIsCalled
   for (const std::string& ours : {std::string(PENSTOCK_LIBCUFILE), copy, link}) {
     variables["PENSTOCK_VENDOR_LIBRARY"] = ours;
     open_session();
-    EXPECT_EQ(verdict().reason, Reason::vendor_is_ourselves) << ours;
+    EXPECT_EQ(verdict().reason, vendor_reason::is_ourselves) << ours;
     EXPECT_EQ(move(Op::read, 4096, 0).report.path, PathId::bounce) << ours;
     EXPECT_TRUE(has_read(4096, 0));
   }
@@ -222,7 +224,7 @@ TEST_F(VendorTest, WhatItFailsAtIsBouncedToTheLastByteAndCountedAsThat) {
       ASSERT_TRUE(outcome.status.ok()) << script << ": " << describe(outcome.status);
       EXPECT_EQ(outcome.report.bytes, 9'000'001u);
       EXPECT_EQ(outcome.report.path, PathId::bounce) << script;
-      EXPECT_EQ(outcome.report.reason, Reason::refused_late) << script;
+      EXPECT_EQ(outcome.report.reason, pipeline_reason::refused_late) << script;
       EXPECT_EQ(session_->counters().total(PathId::vendor, Reason::none, op).bytes, 0u);
       if (op == Op::write) content_.replace(333, 9'000'001, 9'000'001, script[0]);
       else EXPECT_TRUE(has_read(9'000'001, 333)) << script;
@@ -252,7 +254,7 @@ TEST_F(VendorTest, AFileWithoutANameGoesByBounceAndTheOthersStay) {
     const Outcome outcome = move(op, kBytes, 0);
     ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
     EXPECT_EQ(outcome.report.path, PathId::bounce);
-    EXPECT_EQ(outcome.report.reason, Reason::vendor_refused);
+    EXPECT_EQ(outcome.report.reason, vendor_reason::refused);
     EXPECT_TRUE(has_read(kBytes, 0));
   }
   EXPECT_EQ(verdict().detail, 5031);
@@ -292,7 +294,7 @@ TEST_F(VendorTest, AFileWhoseNameIsAnothersByNowGoesByBounceAndTheOtherIsNeverTo
       const Outcome outcome = move(op, kBytes, 0);
       ASSERT_TRUE(outcome.status.ok()) << describe(outcome.status);
       EXPECT_EQ(outcome.report.path, PathId::bounce);
-      EXPECT_EQ(outcome.report.reason, Reason::vendor_refused);
+      EXPECT_EQ(outcome.report.reason, vendor_reason::refused);
       EXPECT_EQ(verdict().detail, 5031);
       EXPECT_TRUE(op == Op::write || has_read(kBytes, 0));
       std::memset(memory_, 'w', kBytes);
@@ -337,7 +339,7 @@ TEST_F(VendorTest, AForkedChildMovesItsOwnRequestsByBounceAndLeavesTheParentsAlo
     open_session();
     const Outcome outcome = move(Op::read, kBytes, 0);
     if (!outcome.status.ok() || !has_read(kBytes, 0)) return 2;
-    if (outcome.report.path != PathId::bounce || outcome.report.reason != Reason::vendor_refused) return 3;
+    if (outcome.report.path != PathId::bounce || outcome.report.reason != vendor_reason::refused) return 3;
     if (verdict().detail != ECHILD) return 4;
     session_.reset();
     const FakeVendorSeen& now = *seen();

@@ -12,9 +12,8 @@ class BouncePath final : public Path {
  public:
   explicit BouncePath(Storage& storage) : storage_(storage) {}
 
-  PathId id() const override { return PathId::bounce; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
+  Prepared prepare(const Wish& wish) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override {
     return options.depth * options.chunk_max;
   }

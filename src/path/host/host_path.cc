@@ -2,6 +2,7 @@
 
 #include "path/host/host_path.h"
 
+#include "path/paths.h"
 #include "path/pipeline/storage_channel.h"
 #include "path/pipeline/storage_terms.h"
 
@@ -12,11 +13,12 @@ Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
   return usable_with_rings(PathId::host, storage_);
 }
 
-Limits HostPath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
-  return {.file_align = file_align_for(file, way, chunk_max),
-          .memory_align = file.facts().direct_memory_align,
-          .chunk_max = chunk_max,
-          .staged = false};
+Prepared HostPath::prepare(const Wish& wish) {
+  return {.limits = {.file_align = file_align_for(wish.file, wish.way, wish.chunk_max),
+                     .memory_align = wish.file.facts().direct_memory_align,
+                     .chunk_max = wish.chunk_max,
+                     .staged = false},
+          .tune_threads = true};
 }
 
 Result<std::unique_ptr<Channel>> HostPath::open_channel(const ChannelOptions& options) {
@@ -24,5 +26,9 @@ Result<std::unique_ptr<Channel>> HostPath::open_channel(const ChannelOptions& op
   in_place.device = nullptr;
   return StorageChannel::open(storage_, in_place);
 }
+
+std::unique_ptr<Path> make_host_path(const PathWorld& world) { return std::make_unique<HostPath>(world.storage); }
+
+Reason host_outlook(const PathSettings&) { return Reason::device_memory; }
 
 }  // namespace penstock::core

@@ -13,9 +13,8 @@ class HostPath final : public Path {
  public:
   explicit HostPath(Storage& storage) : storage_(storage) {}
 
-  PathId id() const override { return PathId::host; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
+  Prepared prepare(const Wish& wish) override;
   std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "path/paths.h"
+
 namespace penstock::core {
 namespace {
 
@@ -42,5 +44,9 @@ class NullChannel final : public Channel {
 Result<std::unique_ptr<Channel>> NullPath::open_channel(const ChannelOptions& options) {
   return std::unique_ptr<Channel>(std::make_unique<NullChannel>(options.depth));
 }
+
+std::unique_ptr<Path> make_null_path(const PathWorld&) { return std::make_unique<NullPath>(); }
+
+Reason null_outlook(const PathSettings&) { return Reason::none; }
 
 }  // namespace penstock::core

@@ -10,9 +10,8 @@ namespace penstock::core {
 
 class NullPath final : public Path {
  public:
-  PathId id() const override { return PathId::null; }
   Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
-  Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max}; }
+  Prepared prepare(const Wish& wish) override { return {.limits = {.chunk_max = wish.chunk_max}}; }
   std::uint64_t channel_bytes(const ChannelOptions&) const override { return 0; }
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 };

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "path/p2pdma/outlook.h"
+#include "path/reasons.h"
 #include "topology/direct_file.h"
 #include "topology/peer_route.h"
 

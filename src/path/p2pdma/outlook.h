@@ -6,8 +6,8 @@
 
 #include <memory>
 
+#include "core/verdict.h"
 #include "device/device.h"
-#include "path/verdict.h"
 #include "storage/file.h"
 
 namespace penstock::core {

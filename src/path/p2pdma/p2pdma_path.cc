@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "path/paths.h"
+#include "path/pipeline/pipeline_reasons.h"
 #include "path/pipeline/storage_channel.h"
 #include "path/pipeline/storage_terms.h"
 
@@ -28,9 +30,9 @@ class MappedMover final : public SelfTestMover {
     return storage_.write(fd, memory + shift_, size, offset);
   }
   Proof proof_of(const Status& status) override {
-    return {Reason::self_test_refused, status.domain == Domain::os ? status.code : EFAULT};
+    return {pipeline_reason::self_test_refused, status.domain == Domain::os ? status.code : EFAULT};
   }
-  Proof proof_of_copy() override { return {Reason::self_test_copied}; }
+  Proof proof_of_copy() override { return {pipeline_reason::self_test_copied}; }
 
  private:
   Storage& storage_;
@@ -73,17 +75,19 @@ Reason P2pdmaPath::device_reason(const DeviceFacts& device) {
   return static_cast<Reason>(word - 1);
 }
 
+// Known reasons stand in the file's slot, 16 bits for each Op: one more than the reason, or 0.
 Reason P2pdmaPath::file_reason(File& file, Op op) {
-  std::atomic<std::uint8_t>& memo = file.memo(op);
-  std::uint8_t word = memo.load(std::memory_order_relaxed);
-  if (word == 0) {
-    const Reason reason = outlook_->of_file(file, op);
-    // A file outgrows its inode; nothing else is looked at a second time.
-    if (reason == reason_of(Obstacle::inline_data)) return reason;
-    word = static_cast<std::uint8_t>(static_cast<unsigned>(reason) + 1);
-    memo.store(word, std::memory_order_relaxed);
+  std::atomic<std::uintptr_t>& slot = file.slot(PathId::p2pdma);
+  const unsigned shift = 16 * static_cast<unsigned>(op);
+  if (const std::uintptr_t known = slot.load(std::memory_order_relaxed) >> shift & 0xffff; known != 0) {
+    return static_cast<Reason>(known - 1);
   }
-  return static_cast<Reason>(word - 1);
+  const Reason reason = outlook_->of_file(file, op);
+  // A file outgrows its inode; nothing else is looked at a second time.
+  if (reason != reason_of(Obstacle::inline_data)) {
+    slot.fetch_or((static_cast<std::uintptr_t>(reason) + 1) << shift, std::memory_order_relaxed);
+  }
+  return reason;
 }
 
 Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
@@ -96,7 +100,7 @@ Proof P2pdmaPath::pair_proof(Device& device, File& file, Op op) {
   });
 }
 
-Reason P2pdmaPath::ineligible(const Device&, const Task& task) {
+Reason P2pdmaPath::ineligible(const Task& task) {
   if (task.chunk.way != Way::direct) return reason_of(Obstacle::misaligned);
   if (task.op == Op::write) return Reason::none;
   const Result<int> fd = task.file->second_descriptor();
@@ -106,7 +110,7 @@ Reason P2pdmaPath::ineligible(const Device&, const Task& task) {
 
 Task P2pdmaPath::direct_task(const Task& task) {
   Task direct = task;
-  direct.memory += task.mapped_shift;
+  direct.memory += task.token.shift;
   return direct;
 }
 
@@ -125,15 +129,17 @@ int P2pdmaPath::refusal_errno(const Status& status) {
 }
 
 void P2pdmaPath::refuse_late(const Device* device, File& file, Op op, int error) {
-  pairs_.refuse(device, key_of(file.facts()), op, {Reason::refused_late, error});
+  pairs_.refuse(device, key_of(file.facts()), op, {pipeline_reason::refused_late, error});
 }
 
-Limits P2pdmaPath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
+Prepared P2pdmaPath::prepare(const Wish& wish) {
+  const FileFacts& facts = wish.file.facts();
   // Memory on a block's boundary is what the self-test has shown; the kernel itself would take less.
-  return {.file_align = file_align_for(file, way, chunk_max),
-          .memory_align = std::max(file.facts().direct_memory_align, file.facts().direct_offset_align),
-          .chunk_max = chunk_max,
-          .staged = false};
+  return {.limits = {.file_align = file_align_for(wish.file, Way::direct, wish.chunk_max),
+                     .memory_align = std::max(facts.direct_memory_align, facts.direct_offset_align),
+                     .chunk_max = wish.chunk_max,
+                     .staged = false},
+          .token = {.shift = static_cast<std::int64_t>(wish.memory.mapped - wish.memory.base)}};
 }
 
 // Of the bounced part. It is pinned when something is first bounced, if ever.
@@ -150,6 +156,18 @@ Result<std::unique_ptr<Channel>> P2pdmaPath::open_channel(const ChannelOptions& 
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(
       std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+}
+
+std::unique_ptr<Path> make_p2pdma_path(const PathWorld& world) {
+  const PathSettings& settings = world.settings;
+  const P2pdmaRules rules{
+      .strict = settings.require == PathId::p2pdma, .direct_io = settings.direct_io, .scratch = settings.scratch};
+  return std::make_unique<P2pdmaPath>(world.storage, world.devices, machine_outlook(), rules);
+}
+
+// It has nobody to serve unless device memory of some kind is offered to storage.
+Reason p2pdma_outlook(const PathSettings& settings) {
+  return settings.offers_memory ? Reason::none : reason_of(Obstacle::pointer_not_exportable);
 }
 
 }  // namespace penstock::core

@@ -24,15 +24,13 @@ class P2pdmaPath final : public Path, private DirectTerms {
  public:
   P2pdmaPath(Storage& storage, DeviceSet& devices, std::unique_ptr<Outlook> outlook, const P2pdmaRules& rules);
 
-  PathId id() const override { return PathId::p2pdma; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  bool is_direct() const override { return true; }
-  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
+  Prepared prepare(const Wish& wish) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
 
  private:
-  Reason ineligible(const Device& device, const Task& task) override;
+  Reason ineligible(const Task& task) override;
   Task direct_task(const Task& task) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;

@@ -9,6 +9,7 @@
 #include "fakes/fake_peer.h"
 #include "fakes/fake_storage.h"
 #include "path/p2pdma/p2pdma_path.h"
+#include "path/pipeline/pipeline_reasons.h"
 
 namespace penstock::core {
 namespace {
@@ -66,15 +67,21 @@ class P2pdmaTest : public testing::Test {
   std::unique_ptr<Channel> channel(unsigned depth = 1) {
     return std::move(*path_->open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
   }
+  Prepared prepare(Op op) {
+    const PointerFacts facts = devices_->describe(memory_);
+    return path_->prepare(
+        {.op = op, .file = *file_, .memory = facts, .size = kFileBytes, .way = Way::direct, .chunk_max = kChunk});
+  }
   Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
     const Request request{
         .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
-    return {request, path_->limits(*file_, op, Way::direct, kChunk)};
+    return {request, prepare(op).limits};
   }
   Task task(Op op, const Chunk& chunk) {
     return {.op = op,
             .file = file_.get(),
             .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
+            .token = prepare(op).token,
             .chunk = chunk};
   }
   // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
@@ -138,32 +145,32 @@ TEST_F(P2pdmaTest, BytesThatNeverArriveAreFoundOut) {
   storage_.loses = [&](const FakeStorage::Access& access) { return is_peer(access.memory); };
   const Verdict verdict = judge();
   EXPECT_FALSE(verdict.usable);
-  EXPECT_EQ(verdict.reason, Reason::self_test_wrong);
-  EXPECT_EQ(judge(Op::write).reason, Reason::self_test_wrong);
+  EXPECT_EQ(verdict.reason, pipeline_reason::self_test_wrong);
+  EXPECT_EQ(judge(Op::write).reason, pipeline_reason::self_test_wrong);
 }
 
 TEST_F(P2pdmaTest, OneDirectionMayFailAlone) {
   storage_.loses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) && access.op == Op::write; };
   EXPECT_TRUE(judge(Op::read).usable);
-  EXPECT_EQ(judge(Op::write).reason, Reason::self_test_wrong);
+  EXPECT_EQ(judge(Op::write).reason, pipeline_reason::self_test_wrong);
 }
 
 TEST_F(P2pdmaTest, ARefusalIsToldWithItsErrno) {
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EREMOTEIO : 0; };
   const Verdict verdict = judge();
-  EXPECT_EQ(verdict.reason, Reason::self_test_refused);
+  EXPECT_EQ(verdict.reason, pipeline_reason::self_test_refused);
   EXPECT_EQ(verdict.detail, EREMOTEIO);
 }
 
 TEST_F(P2pdmaTest, PagesInThePageCacheMeanThatTheCpuCopied) {
   storage_.on_access = [&](const FakeStorage::Access& access) { storage_.resident = is_peer(access.memory); };
-  EXPECT_EQ(judge().reason, Reason::self_test_copied);
+  EXPECT_EQ(judge().reason, pipeline_reason::self_test_copied);
 }
 
 TEST_F(P2pdmaTest, WithoutScratchReadsAreTriedOnTheFileAndWritesAreNot) {
   storage_.scratch_allowed = false;
   EXPECT_TRUE(judge(Op::read).usable);
-  EXPECT_EQ(judge(Op::write).reason, Reason::no_scratch);
+  EXPECT_EQ(judge(Op::write).reason, pipeline_reason::no_scratch);
   EXPECT_TRUE(touched_user_file(Op::read));
   EXPECT_FALSE(touched_user_file(Op::write));
 }
@@ -220,7 +227,7 @@ TEST_F(P2pdmaTest, ADeviceWithoutRoomForTheSelfTestIsRefused) {
     if (static bool filled = false; std::exchange(filled, true)) break;
   }
   peers_.unbind(kAddress);
-  EXPECT_EQ(judge().reason, Reason::self_test_no_room);
+  EXPECT_EQ(judge().reason, pipeline_reason::self_test_no_room);
 }
 
 // ---- Bytes ---------------------------------------------------------------------------------------------------------
@@ -272,7 +279,7 @@ TEST_P(LateRefusalTest, IsBouncedOnceCountedAndRemembered) {
   };
   const auto bytes = move(Op::read, 0, 4 * kChunk);
   EXPECT_EQ(bytes.at(Reason::none), 2 * kChunk);
-  EXPECT_EQ(bytes.at(Reason::refused_late), 2 * kChunk);
+  EXPECT_EQ(bytes.at(pipeline_reason::refused_late), 2 * kChunk);
   EXPECT_EQ(std::memcmp(memory_, storage_.content.data(), 4 * kChunk), 0);
 
   // Others got through, so reads that end with EIO may have met buffered writes.
@@ -288,12 +295,12 @@ TEST_F(P2pdmaTest, ReadsThatEndWithEioAreRememberedWhenNoneGetsThrough) {
   const std::unique_ptr<Channel> channel = this->channel();
   const Task one = task(Op::read, plan(Op::read, 0, 4096).chunk(0));
   storage_.refuses = [&](const FakeStorage::Access& access) { return is_peer(access.memory) ? EIO : 0; };
-  for (int i = 0; i < 7; ++i) EXPECT_EQ(channel->run(one).bounced, Reason::refused_late);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(channel->run(one).bounced, pipeline_reason::refused_late);
   EXPECT_TRUE(judge(Op::read).usable);
 
-  EXPECT_EQ(channel->run(one).bounced, Reason::refused_late);
+  EXPECT_EQ(channel->run(one).bounced, pipeline_reason::refused_late);
 
-  EXPECT_EQ(judge(Op::read).reason, Reason::refused_late);
+  EXPECT_EQ(judge(Op::read).reason, pipeline_reason::refused_late);
   EXPECT_EQ(judge(Op::read).detail, EIO);
 }
 
@@ -303,7 +310,7 @@ TEST_P(LateRefusalTest, OfASmallRequestIsTheSame) {
   std::memset(memory_, 'x', 4096);
   const Completion completion = channel()->run(task(Op::write, plan(Op::write, 8192, 4096).chunk(0)));
   EXPECT_TRUE(completion.status.ok());
-  EXPECT_EQ(completion.bounced, Reason::refused_late);
+  EXPECT_EQ(completion.bounced, pipeline_reason::refused_late);
   EXPECT_EQ(std::string(4096, 'x'), std::string(storage_.content.data() + 8192, 4096));
   EXPECT_EQ(judge(Op::write).detail, GetParam());
 }

@@ -154,7 +154,7 @@ void PagecacheChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = Slot{.task = task, .file = cache_.find(*task.file, *options_.device)};
+  slots_[index] = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.kept)};
   if (slots_[index].file == nullptr) {
     slots_[index].status = stale();
     done_.push_back(index);
@@ -176,7 +176,7 @@ void PagecacheChannel::fetch_waiting() {
   begin_pass();
   for (const std::uint32_t index : waiting_) {
     Slot& slot = slots_[index];
-    if (slot.task.patient) register_extents(slot);
+    if (slot.task.token.wait) register_extents(slot);
     slot.status = start(slot);
     (slot.status.ok() ? launches_[static_cast<unsigned>(slot.task.op)].slots : done_).push_back(index);
   }
@@ -254,11 +254,11 @@ Status PagecacheChannel::copy_now(Op op) {
 Completion PagecacheChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
-  slot = Slot{.task = task, .file = cache_.find(*task.file, *options_.device)};
+  slot = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.kept)};
   if (slot.file == nullptr) {
     slot.status = stale();
   } else {
-    if (task.patient) register_extents(slot);
+    if (task.token.wait) register_extents(slot);
     begin_pass();
     slot.status = start(slot);
     if (slot.status.ok()) {

@@ -8,6 +8,8 @@
 #include <cerrno>
 
 #include "path/pagecache/pagecache_channel.h"
+#include "path/pagecache/pagecache_reasons.h"
+#include "path/paths.h"
 #include "path/pipeline/storage_terms.h"
 
 namespace penstock::core {
@@ -47,19 +49,19 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::pagecache, reason, detail); };
   if (!memory.needs_device()) return refuse(Reason::host_memory);
   if (file.facts().denied) return refuse(Reason::denied);
-  if (memory.device == nullptr) return refuse(Reason::no_page_registration);
+  if (memory.device == nullptr) return refuse(pagecache_reason::no_page_registration);
   if (memory.device->facts().stand_in && !rules_.on_stand_in) return refuse(Reason::stand_in);
-  if (rules_.registration.bytes_max == 0 || !rules_.page_cache) return refuse(Reason::keeping_off);
+  if (rules_.registration.bytes_max == 0 || !rules_.page_cache) return refuse(pagecache_reason::keeping_off);
   const FileFacts& facts = file.facts();
-  if (op == Op::write && rules_.strict && !takes_writes(facts)) return refuse(Reason::reads_only);
+  if (op == Op::write && rules_.strict && !takes_writes(facts)) return refuse(pagecache_reason::reads_only);
   if (facts.type != FileType::regular || !keeps_pages_true(facts.file_system_magic)) {
-    return refuse(Reason::file_system_pages);
+    return refuse(pagecache_reason::file_system_pages);
   }
-  if (file.prefers_direct()) return refuse(Reason::opened_direct);
+  if (file.prefers_direct()) return refuse(pagecache_reason::opened_direct);
   std::atomic<std::uint8_t>& known = can_register_[static_cast<unsigned>(memory.device->facts().ordinal) % kDevicesMax];
   if (known.load(std::memory_order_relaxed) == 0) known.store(memory.device->can_register_pages() ? 2 : 1);
-  if (known.load(std::memory_order_relaxed) == 1) return refuse(Reason::no_page_registration);
-  if (const int error = cache_.watch_error(); error != 0) return refuse(Reason::no_page_registration, error);
+  if (known.load(std::memory_order_relaxed) == 1) return refuse(pagecache_reason::no_page_registration);
+  if (const int error = cache_.watch_error(); error != 0) return refuse(pagecache_reason::no_page_registration, error);
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
@@ -69,17 +71,28 @@ bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t siz
   return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.registration.at_once;
 }
 
-TransferHints PagecachePath::hint(File& file, Device* device, const FileRange& range, SubmitMode mode) {
-  const bool writable = takes_writes(file.facts());
-  if ((range.op == Op::write && !writable) || device == nullptr) return {};
-  if (mode == SubmitMode::alone && is_quicker_by_cpu(file, range.op, range.size)) return {};
-  CachedFile* const kept = cache_.find_or_make(file, *device, {writable, is_only_by_pages(file.facts())});
-  const RegistrationCache::Wanted wanted = cache_.want(*kept, range, mode != SubmitMode::many);
-  if (wanted == RegistrationCache::Wanted::no) return {};
-  return {.in_cache = true,
-          .threads_max = 1,
-          .chunk_max = PagecacheChannel::kChunkMax,
-          .first_time = wanted == RegistrationCache::Wanted::all_anew};
+// Where the file's pages are not worth their registration yet, what is registered all the same is fetched from there,
+// and the rest is bounced.
+Prepared PagecachePath::prepare(const Wish& wish) {
+  const bool writable = takes_writes(wish.file.facts());
+  Prepared bounced = prepare_staged(wish, wish.way);
+  if ((wish.op == Op::write && !writable) || wish.memory.device == nullptr || wish.mode == SubmitMode::dry_run) {
+    return bounced;
+  }
+  if (wish.mode == SubmitMode::alone && is_quicker_by_cpu(wish.file, wish.op, wish.size)) return bounced;
+  CachedFile* const cached =
+      cache_.find_or_make(wish.file, *wish.memory.device, {writable, is_only_by_pages(wish.file.facts())});
+  bounced.token.kept = cached;
+  const bool is_large = wish.mode == SubmitMode::many;
+  const RegistrationCache::Wanted wanted = cache_.want(*cached, {wish.op, wish.offset, wish.size}, !is_large);
+  if (wanted == RegistrationCache::Wanted::no) return bounced;
+  Prepared prepared = prepare_staged(wish, Way::buffered);
+  prepared.token = {.kept = cached, .wait = true};
+  if (is_large) prepared.limits.chunk_max = PagecacheChannel::kChunkMax;
+  prepared.threads_max = 1;
+  prepared.tune_threads = false;
+  prepared.first_time = wanted == RegistrationCache::Wanted::all_anew;
+  return prepared;
 }
 
 // Only bytes that the file has already can be written to its pages.
@@ -89,25 +102,20 @@ bool PagecachePath::is_within(File& file, const Chunk& chunk) {
   return size.ok() && chunk.file_offset + chunk.size <= *size;
 }
 
-Reason PagecachePath::ineligible(const Device& device, const Task& task) {
+Reason PagecachePath::ineligible(const Task& task) {
   const Chunk& chunk = task.chunk;
-  if (task.op == Op::write && !is_within(*task.file, chunk)) return Reason::reads_only;
-  if (task.alone && is_quicker_by_cpu(*task.file, task.op, chunk.size)) return Reason::not_kept;
-  CachedFile* const kept = cache_.find(*task.file, device);
-  if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax) return Reason::not_kept;
+  if (task.op == Op::write && !is_within(*task.file, chunk)) return pagecache_reason::reads_only;
+  const auto* const kept = static_cast<const CachedFile*>(task.token.kept);
+  if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax)
+    return pagecache_reason::not_kept;
   const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
     const Extent* const extent = kept->find(index);
     const bool is_registered = extent != nullptr && extent->state() == Extent::State::registered;
-    if (extent == nullptr || (!is_registered && !task.patient)) return Reason::not_kept;
-    if (task.op == Op::write && is_registered && !extent->writable()) return Reason::reads_only;
+    if (extent == nullptr || (!is_registered && !task.token.wait)) return pagecache_reason::not_kept;
+    if (task.op == Op::write && is_registered && !extent->writable()) return pagecache_reason::reads_only;
   }
   return Reason::none;
-}
-
-Limits PagecachePath::limits(File& file, Op, Way way, std::uint64_t chunk_max) {
-  return {
-      .file_align = file_align_for(file, way, chunk_max), .memory_align = 1, .chunk_max = chunk_max, .staged = true};
 }
 
 // Of the bounced part.
@@ -122,5 +130,19 @@ Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOption
   return std::unique_ptr<Channel>(
       std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
 }
+
+std::unique_ptr<Path> make_pagecache_path(const PathWorld& world) {
+  const PathSettings& settings = world.settings;
+  const bool required = settings.require == PathId::pagecache;
+  const PagecacheRules rules{.registration = {.bytes_max = settings.kept_bytes,
+                                              .cpu_weight = settings.cpu_weight,
+                                              .at_once = required || settings.keep_at_once},
+                             .strict = required,
+                             .on_stand_in = required || settings.paths_named,
+                             .page_cache = settings.page_cache};
+  return std::make_unique<PagecachePath>(world.storage, rules);
+}
+
+Reason pagecache_outlook(const PathSettings&) { return Reason::none; }
 
 }  // namespace penstock::core

@@ -5,6 +5,7 @@
 // changed under a transfer are bounced, and counted as such.
 #pragma once
 
+#include "path/pagecache/pagecache_reasons.h"
 #include "path/pagecache/registration_cache.h"
 #include "path/path.h"
 #include "path/pipeline/bouncing_channel.h"
@@ -22,12 +23,9 @@ class PagecachePath final : public Path, private DirectTerms {
  public:
   PagecachePath(Storage& storage, const PagecacheRules& rules);
 
-  PathId id() const override { return PathId::pagecache; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  bool can_stage() const override { return false; }
-  TransferHints hint(File& file, Device* device, const FileRange& range, SubmitMode mode) override;
+  Prepared prepare(const Wish& wish) override;
   void learn(const Timing& timing) override { cache_.learn(timing); }
-  Limits limits(File& file, Op op, Way way, std::uint64_t chunk_max) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override { cache_.forget(file); }
@@ -35,12 +33,12 @@ class PagecachePath final : public Path, private DirectTerms {
   const RegistrationCache& cache() const { return cache_; }
 
  private:
-  Reason ineligible(const Device& device, const Task& task) override;
+  Reason ineligible(const Task& task) override;
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;
   static bool is_within(File& file, const Chunk& chunk);
   Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
-  Reason late_reason() const override { return Reason::pages_went; }
+  Reason late_reason() const override { return pagecache_reason::pages_went; }
   void refuse_late(const Device*, File&, Op, int) override {}
 
   static constexpr unsigned kDevicesMax = 64;

@@ -62,6 +62,13 @@ T* find_or_make(std::atomic<T*>& place, std::uint64_t count) {
   return known;
 }
 
+std::atomic<std::uintptr_t>& slot_of(const File& file) { return file.slot(PathId::pagecache); }
+
+// Of the list of a file's, one for each device.
+CachedFile* first_of(const File& file) {
+  return reinterpret_cast<CachedFile*>(slot_of(file).load(std::memory_order_acquire));
+}
+
 }  // namespace
 
 CachedFile::~CachedFile() {
@@ -129,7 +136,7 @@ int RegistrationCache::watch_error() {
 }
 
 CachedFile* RegistrationCache::find(const File& file, const Device& device) const {
-  CachedFile* kept = file.kept().load(std::memory_order_acquire);
+  CachedFile* kept = first_of(file);
   while (kept != nullptr && &kept->device() != &device) kept = kept->next_;
   return kept;
 }
@@ -139,8 +146,8 @@ CachedFile* RegistrationCache::find_or_make(File& file, Device& device, const Ca
   const std::lock_guard lock(mutex_);
   if (CachedFile* known = find(file, device)) return known;
   files_.push_back(std::make_unique<CachedFile>(file, device, terms));
-  files_.back()->next_ = file.kept().load(std::memory_order_relaxed);
-  file.kept().store(files_.back().get(), std::memory_order_release);
+  files_.back()->next_ = first_of(file);
+  slot_of(file).store(reinterpret_cast<std::uintptr_t>(files_.back().get()), std::memory_order_release);
   return files_.back().get();
 }
 
@@ -416,8 +423,7 @@ void RegistrationCache::evict(CachedFile& file, Extent& extent) {
 }
 
 void RegistrationCache::forget(File& file) {
-  CachedFile* first = file.kept().exchange(nullptr);
-  if (first == nullptr) return;
+  if (slot_of(file).exchange(0) == 0) return;
   std::unique_lock lock(mutex_);
   const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
   std::erase_if(orders_, [&](const Place& place) {

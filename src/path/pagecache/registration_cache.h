@@ -30,6 +30,13 @@
 
 namespace penstock::core {
 
+// What a request is about.
+struct FileRange {
+  Op op = Op::read;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
 struct RegistrationRules {
   std::uint64_t bytes_max = 0;  // Of files, kept at once.
   double cpu_weight = 0.1;      // Seconds of waiting that a CPU second is worth.

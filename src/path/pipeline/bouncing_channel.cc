@@ -48,7 +48,7 @@ void BouncingChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = {.task = task, .bounced = terms_.ineligible(*options_.device, task)};
+  slots_[index] = {.task = task, .bounced = terms_.ineligible(task)};
   if (slots_[index].bounced == Reason::none) direct_->submit(direct_task(slots_[index], index));
   else start_bounce(index);
 }
@@ -190,8 +190,7 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
 Completion BouncingChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot slot{.task = task};
-  slot.task.alone = true;
-  slot.bounced = terms_.ineligible(*options_.device, slot.task);
+  slot.bounced = terms_.ineligible(slot.task);
   if (slot.bounced == Reason::none) {
     const Completion completion = direct_->run(direct_task(slot, task.cookie));
     slot.refusal = refusal_of(slot, completion);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "path/path.h"
+#include "path/pipeline/pipeline_reasons.h"
 #include "storage/storage.h"
 
 namespace penstock::core {
@@ -18,13 +19,13 @@ class DirectTerms {
  public:
   virtual ~DirectTerms() = default;
   // Why a chunk cannot go directly; none where it can be tried.
-  virtual Reason ineligible(const Device& device, const Task& task) = 0;
+  virtual Reason ineligible(const Task& task) = 0;
   // The chunk as the direct channel takes it.
   virtual Task direct_task(const Task& task) = 0;
   // The errno of a refusal, which a bounce may move all the same; 0 for other failures.
   virtual int refusal_errno(const Status& status) = 0;
   // Why a chunk is bounced after it was refused.
-  virtual Reason late_reason() const { return Reason::refused_late; }
+  virtual Reason late_reason() const { return pipeline_reason::refused_late; }
   // What the self-test had proven was refused, and then bounced.
   virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
 };

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "path/pipeline/pipeline_reasons.h"
+
 namespace penstock::core {
 namespace {
 
@@ -31,7 +33,7 @@ Proof PairTable::find_or_test(const Device* device, const StorageKey& storage, O
   const std::lock_guard lock(mutex_);
   if (const Pair* pair = find(device, storage)) return unpack(pair->proofs[index].load(std::memory_order_relaxed));
   const unsigned count = count_.load(std::memory_order_relaxed);
-  if (count == kPairsMax) return {Reason::self_test_refused, ENOSPC};
+  if (count == kPairsMax) return {pipeline_reason::self_test_refused, ENOSPC};
   const SelfTest result = test();
   Pair& pair = pairs_[count];
   pair.device = device;

@@ -14,6 +14,8 @@
 #include <random>
 
 #include "base/align.h"
+#include "path/pipeline/pipeline_reasons.h"
+#include "path/reasons.h"
 
 namespace penstock::core {
 namespace {
@@ -68,10 +70,10 @@ class Tester {
       size_ = size;
       break;
     }
-    if (memory_ == nullptr) return {Reason::self_test_no_room};
+    if (memory_ == nullptr) return {pipeline_reason::self_test_no_room};
     if (const Proof proof = mover_.prepare(memory_); proof.reason != Reason::none) return proof;
     Result<std::unique_ptr<CopyQueue>> copies = device_.open_copy_queue(1);
-    if (!copies.ok()) return {Reason::self_test_no_room};
+    if (!copies.ok()) return {pipeline_reason::self_test_no_room};
     copies_ = std::move(*copies);
     return {};
   }
@@ -88,7 +90,7 @@ class Tester {
       }
       const bool copied = cached_pages(fd, offset, size) > cached;
       const Result<std::size_t> read = storage_.read(fd, seen.get(), size, offset);
-      if (read.ok() && *read < size) return {Reason::self_test_wrong};  // What was "written" is not there.
+      if (read.ok() && *read < size) return {pipeline_reason::self_test_wrong};  // What was "written" is not there.
       if (Proof proof = whole(read, size); proof.reason != Reason::none) return proof;
       return verdict(copied, std::memcmp(host.get(), seen.get(), size) == 0);
     });
@@ -109,13 +111,13 @@ class Tester {
   // The file's own bytes, read both ways. Where somebody writes to it meanwhile, they may differ once or twice.
   Proof try_read_of_user(int fd, std::uint64_t file_size) {
     size_ = std::min<std::uint64_t>(size_, align_down(file_size, block_));
-    if (size_ == 0) return {Reason::no_scratch};
+    if (size_ == 0) return {pipeline_reason::no_scratch};
     const HostPiece host(size_);
     Proof proof;
     for (unsigned i = 0; i < kTriesMax; ++i) {
       proof = whole(storage_.read(fd, host.get(), size_, 0), size_);
       if (proof.reason == Reason::none) proof = read_and_compare(fd, 0, size_, host.get());
-      if (proof.reason != Reason::self_test_wrong) break;
+      if (proof.reason != pipeline_reason::self_test_wrong) break;
     }
     return proof;
   }
@@ -135,12 +137,12 @@ class Tester {
     if (Proof proof = whole(mover_.read(fd, memory_, size, offset), size); proof.reason != Reason::none) return proof;
     const bool copied = cached_pages(fd, offset, size) > cached;
     const Status status = finish_copies(*copies_, copies_->copy_to_host(seen.get(), memory_, size));
-    if (!status.ok()) return {Reason::self_test_no_room};
+    if (!status.ok()) return {pipeline_reason::self_test_no_room};
     return verdict(copied, std::memcmp(seen.get(), expected, size) == 0);
   }
 
   Proof verdict(bool copied, bool equal) {
-    if (!equal) return {Reason::self_test_wrong};
+    if (!equal) return {pipeline_reason::self_test_wrong};
     return copied ? mover_.proof_of_copy() : mover_.look_back();
   }
 
@@ -151,7 +153,7 @@ class Tester {
 
   Proof upload(const std::byte* host, std::size_t size) {
     const Status status = finish_copies(*copies_, copies_->copy_to_device(memory_, host, size));
-    return status.ok() ? Proof{} : Proof{Reason::self_test_no_room};
+    return status.ok() ? Proof{} : Proof{pipeline_reason::self_test_no_room};
   }
 
   std::uint64_t cached_pages(int fd, std::uint64_t offset, std::size_t size) {
@@ -226,8 +228,8 @@ SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, F
   Scratch scratch = open_scratch(storage, scratch_name, facts, *direct, kind);
   if (!scratch.valid()) {
     const Result<std::uint64_t> size = storage.size(*direct);
-    if (!facts.readable()) return {{Reason::no_scratch}, {Reason::no_scratch}};
-    return {tester.try_read_of_user(*direct, size.ok() ? *size : 0), {Reason::no_scratch}};
+    if (!facts.readable()) return {{pipeline_reason::no_scratch}, {pipeline_reason::no_scratch}};
+    return {tester.try_read_of_user(*direct, size.ok() ? *size : 0), {pipeline_reason::no_scratch}};
   }
   SelfTest result;
   result.write = tester.try_write(scratch.get());

@@ -7,8 +7,8 @@
 
 #include <string>
 
+#include "core/verdict.h"
 #include "device/device.h"
-#include "path/verdict.h"
 #include "storage/file.h"
 
 namespace penstock::core {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "path/vendor/foreign_call.h"
+#include "path/vendor/vendor_reasons.h"
 #include "topology/platform.h"
 
 namespace penstock::core {
@@ -42,7 +43,7 @@ Result<std::size_t> NvidiaFsMover::write(int fd, std::byte* memory, std::size_t 
 }
 
 Proof NvidiaFsMover::proof_of(const Status& status) {
-  return {Reason::vendor_refused, status.domain == Domain::os ? status.code : EFAULT};
+  return {vendor_reason::refused, status.domain == Domain::os ? status.code : EFAULT};
 }
 
 std::optional<std::uint64_t> NvidiaFsMover::count(Op op) const {

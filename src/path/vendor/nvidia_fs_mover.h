@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "path/pipeline/self_test.h"
 #include "path/vendor/vendor_library.h"
+#include "path/vendor/vendor_reasons.h"
 #include "topology/root.h"
 
 namespace penstock::core {
@@ -21,11 +22,11 @@ class NvidiaFsMover final : public SelfTestMover {
   Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override;
   Proof proof_of(const Status& status) override;
-  Proof proof_of_copy() override { return {Reason::vendor_not_direct}; }
+  Proof proof_of_copy() override { return {vendor_reason::not_direct}; }
   bool opens_by_name() const override { return true; }
   void forget_file() override;
   bool is_stuck() const override { return library_.is_given_up(); }
-  Proof look_back() override { return {was_counted_ ? Reason::none : Reason::vendor_not_direct}; }
+  Proof look_back() override { return {was_counted_ ? Reason::none : vendor_reason::not_direct}; }
 
  private:
   Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset);

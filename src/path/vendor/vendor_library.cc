@@ -19,6 +19,7 @@
 
 #include "base/process.h"
 #include "path/vendor/foreign_call.h"
+#include "path/vendor/vendor_reasons.h"
 #include "topology/platform.h"
 #include "topology/root.h"
 
@@ -156,14 +157,14 @@ std::string find_vendor_library(const std::string& root_directory) {
 Reason look_at_vendor_file(const std::string& path) {
   struct stat file {};
   if (path.empty() || path[0] != '/' || ::stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
-    return Reason::vendor_library_missing;
+    return vendor_reason::library_missing;
   }
   Dl_info own{};
   struct stat own_file {};
   const bool is_known = ::dladdr(reinterpret_cast<const void*>(&look_at_vendor_file), &own) != 0 &&
                         own.dli_fname != nullptr && ::stat(own.dli_fname, &own_file) == 0;
   const bool is_own = is_known && own_file.st_dev == file.st_dev && own_file.st_ino == file.st_ino;
-  return is_own ? Reason::vendor_is_ourselves : Reason::none;
+  return is_own ? vendor_reason::is_ourselves : Reason::none;
 }
 
 std::string vendor_file(const VendorRules& rules) {
@@ -171,11 +172,11 @@ std::string vendor_file(const VendorRules& rules) {
 }
 
 Reason vendor_outlook(const VendorRules& rules) {
-  if (rules.use == VendorUse::off) return Reason::vendor_off;
+  if (rules.use == VendorUse::off) return vendor_reason::off;
   if (const Reason reason = look_at_vendor_file(vendor_file(rules)); reason != Reason::none) return reason;
   const Result<Root> root = Root::open(rules.root);
   const NvidiaFs nvidia_fs = root.ok() ? read_nvidia_fs(*root) : NvidiaFs{};
-  return !nvidia_fs.is_loaded || nvidia_fs.storage_drivers.empty() ? Reason::nvidia_fs_missing : Reason::none;
+  return !nvidia_fs.is_loaded || nvidia_fs.storage_drivers.empty() ? vendor_reason::nvidia_fs_missing : Reason::none;
 }
 
 std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std::chrono::milliseconds patience,
@@ -192,21 +193,21 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
   // Before the lock, which some other thread may have held as the process forked.
   const std::uint32_t generation = fork_count() + 1;
   if (const std::uint32_t first = loaded_after.load(); first != 0 && first != generation) {
-    why_not = {Reason::vendor_refused, ECHILD};
+    why_not = {vendor_reason::refused, ECHILD};
     return nullptr;
   }
   loaded_after.store(generation);
   const std::lock_guard lock(mutex);
   if (std::shared_ptr<VendorLibrary> known = open_ones[path].lock()) return known;
   if (given_up.contains(path)) {
-    why_not = {Reason::vendor_refused, ETIMEDOUT};
+    why_not = {vendor_reason::refused, ETIMEDOUT};
     return nullptr;
   }
   void* library = ::dlopen(path.c_str(), load_flags());
   Calls calls{};
-  if (library == nullptr) why_not = {Reason::vendor_incomplete};
-  else if (::dlsym(library, kOurMarker) != nullptr) why_not = {Reason::vendor_is_ourselves};
-  else if (!calls.load(library)) why_not = {Reason::vendor_incomplete};
+  if (library == nullptr) why_not = {vendor_reason::incomplete};
+  else if (::dlsym(library, kOurMarker) != nullptr) why_not = {vendor_reason::is_ourselves};
+  else if (!calls.load(library)) why_not = {vendor_reason::incomplete};
   if (why_not.reason != Reason::none) {
     if (library != nullptr) ::dlclose(library);
     return nullptr;
@@ -216,7 +217,7 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
   // Whoever opened it already closes it, too.
   const bool owns_driver = opened && opened->error == 0;
   if (!owns_driver && (!opened || opened->error != kAlreadyOpen)) {
-    why_not = {Reason::vendor_refused, opened ? opened->error : ETIMEDOUT};
+    why_not = {vendor_reason::refused, opened ? opened->error : ETIMEDOUT};
     return nullptr;
   }
   std::shared_ptr<VendorLibrary> made(new VendorLibrary(calls, owns_driver));

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "path/vendor/vendor_reasons.h"
+
 namespace penstock::core {
 namespace {
 
@@ -26,8 +28,8 @@ class VendorLibraryTest : public testing::Test {
 TEST_F(VendorLibraryTest, TheFileThatHoldsThisCodeIsOurselves) {
   const std::string link = (root_ / "link.so").string();
   std::filesystem::create_symlink(std::filesystem::read_symlink("/proc/self/exe"), link);
-  EXPECT_EQ(look_at_vendor_file(link), Reason::vendor_is_ourselves);
-  EXPECT_EQ(look_at_vendor_file("libcufile.so.0"), Reason::vendor_library_missing) << "never by its name alone";
+  EXPECT_EQ(look_at_vendor_file(link), vendor_reason::is_ourselves);
+  EXPECT_EQ(look_at_vendor_file("libcufile.so.0"), vendor_reason::library_missing) << "never by its name alone";
 }
 
 TEST_F(VendorLibraryTest, IsFoundWhereTheToolkitPutsIt) {

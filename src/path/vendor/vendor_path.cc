@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "path/paths.h"
+#include "path/pipeline/pipeline_reasons.h"
 #include "path/vendor/nvidia_fs_mover.h"
 #include "path/vendor/vendor_channel.h"
+#include "path/vendor/vendor_reasons.h"
 
 namespace penstock::core {
 
 VendorPath::~VendorPath() {
-  for (const auto& [file, handle] : handles_) {
+  for (const Result<void*>& handle : handles_) {
     if (handle.ok()) library_->deregister_file(*handle);
   }
 }
@@ -24,7 +27,7 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
   if (file.facts().denied) return refuse(Reason::denied);
   if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
-  if (rules_.use == VendorUse::off) return refuse(Reason::vendor_off);
+  if (rules_.use == VendorUse::off) return refuse(vendor_reason::off);
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
   if (const Proof proof = library_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
@@ -32,8 +35,8 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
     NvidiaFsMover mover(*library_, *memory.device, rules_.patience, rules_.root);
     return run_self_test(storage_, mover, *memory.device, file, rules_.scratch);
   });
-  if (library_->is_given_up()) return refuse(Reason::vendor_refused, ETIMEDOUT);  // In this test, or in another.
-  const bool is_fit = proof.reason == Reason::none || (proof.reason == Reason::vendor_not_direct && may_be_copied());
+  if (library_->is_given_up()) return refuse(vendor_reason::refused, ETIMEDOUT);  // In this test, or in another.
+  const bool is_fit = proof.reason == Reason::none || (proof.reason == vendor_reason::not_direct && may_be_copied());
   if (!is_fit) return refuse(proof.reason, proof.error);
   if (const Proof own = file_proof(file, *memory.device); own.reason != Reason::none) {
     return refuse(own.reason, own.error);
@@ -43,13 +46,15 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
 
 // What holds for a storage need not hold for each of its files: the library refuses those without a name.
 Proof VendorPath::file_proof(File& file, Device& device) {
-  std::optional<Result<void*>> handle = known_handle_of(file);
-  if (!handle) {
+  Result<void*> handle = nullptr;
+  if (const Result<void*>* known = known_handle_of(file)) {
+    handle = *known;
+  } else {
     const Status entered = device.run_inside([&] { handle = handle_of(file); });
     if (!entered.ok()) handle = entered;
   }
-  if (handle->ok()) return {};
-  return {Reason::vendor_refused, handle->status().domain == Domain::os ? handle->status().code : EIO};
+  if (handle.ok()) return {};
+  return {vendor_reason::refused, handle.status().domain == Domain::os ? handle.status().code : EIO};
 }
 
 Proof VendorPath::library_proof() {
@@ -66,7 +71,7 @@ Proof VendorPath::library_proof() {
 // Foreign code comes last, and only where it could be of use.
 Proof VendorPath::open_library() {
   const Reason outlook = vendor_outlook(rules_);
-  const bool is_forced = outlook == Reason::nvidia_fs_missing && rules_.use == VendorUse::force;
+  const bool is_forced = outlook == vendor_reason::nvidia_fs_missing && rules_.use == VendorUse::force;
   if (outlook != Reason::none && !is_forced) return {outlook};
   Proof why_not;
   library_ = VendorLibrary::open(vendor_file(rules_), rules_.patience, why_not);
@@ -86,11 +91,10 @@ int VendorPath::refusal_errno(const Status& status) {
 }
 
 void VendorPath::refuse_late(const Device* device, File& file, Op op, int error) {
-  pairs_.refuse(device, key_of(file.facts()), op, {Reason::refused_late, error});
+  pairs_.refuse(device, key_of(file.facts()), op, {pipeline_reason::refused_late, error});
 }
 
-// ---- Channels
-// ---------------------------------------------------------------------------------------------------------
+// ---- Channels ------------------------------------------------------------------------------------------------------
 
 // Of the bounced part. It is pinned when something is first bounced, if ever.
 std::uint64_t VendorPath::channel_bytes(const ChannelOptions& options) const {
@@ -113,30 +117,48 @@ Way VendorPath::way_of(const Device* device, File& file, Op op) const {
 
 // ---- Handles -------------------------------------------------------------------------------------------------------
 
-std::optional<Result<void*>> VendorPath::known_handle_of(File& file) {
-  const std::shared_lock lock(handles_mutex_);
-  const auto known = handles_.find(file.id());
-  return known != handles_.end() ? std::optional(known->second) : std::nullopt;
+const Result<void*>* VendorPath::known_handle_of(const File& file) {
+  return reinterpret_cast<const Result<void*>*>(file.slot(PathId::vendor).load(std::memory_order_acquire));
 }
 
 Result<void*> VendorPath::handle_of(File& file) {
-  if (const std::optional<Result<void*>> known = known_handle_of(file)) return *known;
+  if (const Result<void*>* known = known_handle_of(file)) return *known;
   const std::lock_guard lock(handles_mutex_);
-  if (const auto known = handles_.find(file.id()); known != handles_.end()) return known->second;
+  if (const Result<void*>* known = known_handle_of(file)) return *known;
   const Result<int> fd = file.descriptor(Way::direct);
   if (!fd.ok()) return fd.status();
-  const Result<void*> handle = library_->register_file(*fd);
-  handles_.emplace(file.id(), handle);
-  return handle;
+  handles_.push_back(library_->register_file(*fd));
+  file.slot(PathId::vendor).store(reinterpret_cast<std::uintptr_t>(&handles_.back()), std::memory_order_release);
+  return handles_.back();
 }
 
 void VendorPath::forget_file(File& file) {
-  const std::uint64_t file_id = file.id();
   const std::lock_guard lock(handles_mutex_);
-  const auto known = handles_.find(file_id);
-  if (known == handles_.end()) return;
-  if (known->second.ok()) library_->deregister_file(*known->second);
-  handles_.erase(known);
+  const auto* const known = reinterpret_cast<const Result<void*>*>(file.slot(PathId::vendor).exchange(0));
+  if (known == nullptr) return;
+  if (known->ok()) library_->deregister_file(**known);
+  handles_.remove_if([&](const Result<void*>& handle) { return &handle == known; });
 }
+
+// ---- The row -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+VendorRules rules_of(const PathSettings& settings) {
+  return {.use = settings.vendor,
+          .strict = settings.require == PathId::vendor,
+          .direct_io = settings.direct_io,
+          .library = settings.vendor_library,
+          .scratch = settings.scratch};
+}
+
+}  // namespace
+
+std::unique_ptr<Path> make_vendor_path(const PathWorld& world) {
+  return std::make_unique<VendorPath>(world.storage, rules_of(world.settings));
+}
+
+// That it is forced makes it no direct path.
+Reason vendor_outlook(const PathSettings& settings) { return vendor_outlook(rules_of(settings)); }
 
 }  // namespace penstock::core

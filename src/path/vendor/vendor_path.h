@@ -6,9 +6,8 @@
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <mutex>
-#include <shared_mutex>
-#include <unordered_map>
 
 #include "path/path.h"
 #include "path/pipeline/bouncing_channel.h"
@@ -23,31 +22,29 @@ class VendorPath final : public Path, private DirectTerms {
   VendorPath(Storage& storage, const VendorRules& rules) : storage_(storage), rules_(rules) {}
   ~VendorPath() override;
 
-  PathId id() const override { return PathId::vendor; }
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
-  bool is_direct() const override { return true; }
   // Any alignment is the library's own affair.
-  Limits limits(File&, Op, Way, std::uint64_t chunk_max) override { return {.chunk_max = chunk_max, .staged = false}; }
+  Prepared prepare(const Wish& wish) override { return {.limits = {.chunk_max = wish.chunk_max, .staged = false}}; }
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override;
 
   // For its channels, which exist once a verdict was "usable".
   VendorLibrary& library() { return *library_; }
-  // Registers a file once; a refusal is that file's alone, and stays.
+  // Registers a file once; a refusal is that file's alone, and stays. Takes no lock for a file that is known.
   Result<void*> handle_of(File& file);
   // Buffered where the path is forced, and not direct.
   Way way_of(const Device* device, File& file, Op op) const;
 
  private:
-  Reason ineligible(const Device&, const Task&) override { return Reason::none; }
+  Reason ineligible(const Task&) override { return Reason::none; }
   Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
 
   bool may_be_copied() const { return rules_.use == VendorUse::force && !rules_.strict; }
   Proof file_proof(File& file, Device& device);
-  std::optional<Result<void*>> known_handle_of(File& file);
+  static const Result<void*>* known_handle_of(const File& file);
   Proof library_proof();
   Proof open_library();
 
@@ -58,8 +55,8 @@ class VendorPath final : public Path, private DirectTerms {
   std::atomic<bool> is_library_known_{false};  // What follows is set, and stays.
   Proof library_proof_;
   std::shared_ptr<VendorLibrary> library_;
-  std::shared_mutex handles_mutex_;
-  std::unordered_map<std::uint64_t, Result<void*>> handles_;  // By File::id(); or why the library refuses the file.
+  std::mutex handles_mutex_;
+  std::list<Result<void*>> handles_;  // Of files, in whose slots their addresses are; or why the library refuses them.
 };
 
 }  // namespace penstock::core

@@ -4,16 +4,11 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 
-namespace penstock::core {
+#include "path/path_settings.h"
 
-enum class VendorUse : std::uint8_t {
-  automatic,  // Where its self-test says that it is direct.
-  force,      // Also where it is not.
-  off,
-};
+namespace penstock::core {
 
 struct VendorRules {
   VendorUse use = VendorUse::automatic;

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "base/io.h"
+#include "core/io.h"
 
 namespace penstock::core {
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Every way that bytes can travel, best first: the one table of paths, which configuration, the faces, statistics,
+// tools and the documentation go through. A new path is a row here and a folder of src/path/ with what path/path.h
+// asks for; its place in the table is its public number.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+namespace penstock::core {
+
+// What may be asked of a path without knowing it.
+struct PathTraits {
+  bool direct = false;       // Its bytes go around the page cache and around host memory.
+  bool compat = false;       // They do not: what cuFile calls compatibility mode.
+  bool posix = false;        // Of these, by the calls that every file system has.
+  bool host_memory = false;  // Serves host memory, and no device's.
+  bool foreign = false;      // Another maker's library moves the bytes.
+  bool pretends = false;     // Moves nothing. Serves only where it is named.
+};
+
+// ROW(id, traits, summary)
+#define PENSTOCK_PATHS(ROW)                                                                                          \
+  ROW(p2pdma, (PathTraits{.direct = true}), "the drive's DMA engine reaches device memory; no CPU, no host memory")  \
+  ROW(pagecache, (PathTraits{.compat = true}), "the device's DMA engine reaches the file's pages in the page cache") \
+  ROW(vendor, (PathTraits{.direct = true, .foreign = true}), "NVIDIA's library, where nvidia-fs serves the file")    \
+  ROW(bounce, (PathTraits{.compat = true, .posix = true}), "storage to pinned host memory to device, overlapped")    \
+  ROW(host, (PathTraits{.host_memory = true}), "storage straight into host memory; no device takes part")            \
+  ROW(null, (PathTraits{.pretends = true}), "moves nothing: measures the library's own cost")
+
+enum class PathId : std::uint8_t {
+#define PENSTOCK_PATH_ID(id, ...) id,
+  PENSTOCK_PATHS(PENSTOCK_PATH_ID)
+#undef PENSTOCK_PATH_ID
+};
+
+struct PathRow {
+  PathId id;
+  const char* name;
+  PathTraits traits;
+  const char* summary;
+};
+
+inline constexpr PathRow kPaths[] = {
+#define PENSTOCK_PATH_ROW(id, traits, summary) {PathId::id, #id, traits, summary},
+    PENSTOCK_PATHS(PENSTOCK_PATH_ROW)
+#undef PENSTOCK_PATH_ROW
+};
+inline constexpr unsigned kPathCount = std::size(kPaths);
+
+constexpr const PathRow& row_of(PathId path) { return kPaths[static_cast<unsigned>(path)]; }
+constexpr const char* path_name(PathId path) { return row_of(path).name; }
+constexpr const PathTraits& traits_of(PathId path) { return row_of(path).traits; }
+
+constexpr std::optional<PathId> path_named(std::string_view name) {
+  for (const PathRow& row : kPaths) {
+    if (name == row.name) return row.id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Why a path was taken or refused: a number that stays, a name, a sentence and a remedy. Each owner of reasons has a
+// range of the numbers: those here are everybody's; obstacles (topology/obstacle.h) and paths have ranges of their own,
+// and their reasons stand in their own folders. path/reasons.h finds the words of any of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace penstock::core {
+
+enum class Reason : std::uint16_t {
+  none,
+  not_listed,
+  host_memory,
+  device_memory,
+  stand_in,
+  io_uring_forbidden,
+  io_uring_off,
+  denied,
+  on_stream,
+  direct_io_off,
+  userspace_file,
+};
+
+struct ReasonText {
+  const char* name;      // "not_listed"
+  const char* sentence;  // What it means, for people; without a capital and a full stop.
+  const char* remedy;    // What to do about it; "" where nothing is to be done.
+};
+
+// The reasons of one owner, in the order of their numbers from `first` on.
+struct ReasonRange {
+  std::uint16_t first;
+  std::span<const ReasonText> texts;
+};
+
+// Where ranges begin. No range is longer than up to the next one.
+inline constexpr std::uint16_t kFirstObstacle = 32;
+inline constexpr std::uint16_t kFirstPipelineReason = 160;
+inline constexpr std::uint16_t kFirstPagecacheReason = 168;
+inline constexpr std::uint16_t kFirstVendorReason = 176;
+inline constexpr unsigned kReasonCount = 208;  // Numbers above are nobody's.
+
+ReasonRange core_reasons();
+
+}  // namespace penstock::core

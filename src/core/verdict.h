@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Whether a path can move a request, and why not: a stable reason, never a score.
+#pragma once
+
+#include "core/paths.h"
+#include "core/reason.h"
+
+namespace penstock::core {
+
+struct Verdict {
+  PathId path = PathId::bounce;
+  bool usable = false;
+  Reason reason = Reason::none;  // For a usable path: none, or why it is slower than it could be.
+  int detail = 0;                // An errno that goes with the reason, or a number of cuFile's from 5001 on; else 0.
+};
+
+constexpr Verdict usable(PathId path, Reason reason = Reason::none, int detail = 0) {
+  return {path, true, reason, detail};
+}
+constexpr Verdict refused(PathId path, Reason reason, int detail = 0) { return {path, false, reason, detail}; }
+
+}  // namespace penstock::core

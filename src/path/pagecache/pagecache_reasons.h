@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Why the page-cache path does not serve, or did not in the end.
+#pragma once
+
+#include "core/reason.h"
+
+namespace penstock::core {
+
+namespace pagecache_reason {
+inline constexpr Reason not_kept{kFirstPagecacheReason + 0};
+inline constexpr Reason pages_went{kFirstPagecacheReason + 1};
+inline constexpr Reason no_page_registration{kFirstPagecacheReason + 2};
+inline constexpr Reason file_system_pages{kFirstPagecacheReason + 3};
+inline constexpr Reason opened_direct{kFirstPagecacheReason + 4};
+inline constexpr Reason keeping_off{kFirstPagecacheReason + 5};
+inline constexpr Reason reads_only{kFirstPagecacheReason + 6};
+}  // namespace pagecache_reason
+
+ReasonRange pagecache_reasons();
+
+}  // namespace penstock::core

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/paths.h"
+
+namespace penstock::core {
+
+#define PENSTOCK_DECLARE(id, ...)                           \
+  std::unique_ptr<Path> make_##id##_path(const PathWorld&); \
+  Reason id##_outlook(const PathSettings&);
+PENSTOCK_PATHS(PENSTOCK_DECLARE)
+#undef PENSTOCK_DECLARE
+
+namespace {
+
+struct Maker {
+  std::unique_ptr<Path> (*make)(const PathWorld&);
+  Reason (*outlook)(const PathSettings&);
+};
+
+constexpr Maker kMakers[] = {
+#define PENSTOCK_MAKER(id, ...) {make_##id##_path, id##_outlook},
+    PENSTOCK_PATHS(PENSTOCK_MAKER)
+#undef PENSTOCK_MAKER
+};
+
+}  // namespace
+
+std::unique_ptr<Path> make_path(PathId path, const PathWorld& world) {
+  return kMakers[static_cast<unsigned>(path)].make(world);
+}
+
+Reason outlook_of(PathId path, const PathSettings& settings) {
+  return kMakers[static_cast<unsigned>(path)].outlook(settings);
+}
+
+std::unique_ptr<Path> make_staging_path(const PathWorld& world) { return make_host_path(world); }
+
+}  // namespace penstock::core

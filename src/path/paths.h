@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Makes the paths of the one table (core/paths.h). Each folder has, for the row ID, two functions:
+//
+//   std::unique_ptr<Path> make_ID_path(const PathWorld& world);
+//   Reason ID_outlook(const PathSettings& settings);  // What is certain to stand in its way here; none: it may serve.
+#pragma once
+
+#include <memory>
+
+#include "path/path.h"
+#include "path/path_settings.h"
+#include "storage/storage.h"
+
+namespace penstock::core {
+
+struct PathWorld {
+  Storage& storage;
+  DeviceSet& devices;
+  const PathSettings& settings;
+};
+
+std::unique_ptr<Path> make_path(PathId path, const PathWorld& world);
+Reason outlook_of(PathId path, const PathSettings& settings);
+// Between files and the staging memory of requests on streams, whatever their path.
+std::unique_ptr<Path> make_staging_path(const PathWorld& world);
+
+}  // namespace penstock::core

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Why a path that is direct does not serve: what paths share (self_test.h, bouncing_channel.h) has found out.
+#pragma once
+
+#include "core/reason.h"
+
+namespace penstock::core {
+
+namespace pipeline_reason {
+inline constexpr Reason self_test_refused{kFirstPipelineReason + 0};
+inline constexpr Reason self_test_wrong{kFirstPipelineReason + 1};
+inline constexpr Reason self_test_copied{kFirstPipelineReason + 2};
+inline constexpr Reason self_test_no_room{kFirstPipelineReason + 3};
+inline constexpr Reason no_scratch{kFirstPipelineReason + 4};
+inline constexpr Reason refused_late{kFirstPipelineReason + 5};
+}  // namespace pipeline_reason
+
+ReasonRange pipeline_reasons();
+
+}  // namespace penstock::core

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// For the tests of the vendor path: a machine with nvidia-fs, a copy of NVIDIA's library of its own
+// (test/fakes/fake_vendor), a file of a known content, and a device.
+#pragma once
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "fakes/fake_peer.h"
+#include "fakes/fake_vendor/fake_vendor.h"
+#include "fakes/obeying_modes.h"
+#include "path/pipeline/pipeline_reasons.h"
+#include "path/vendor/vendor_path.h"
+#include "path/vendor/vendor_reasons.h"
+#include "storage/posix_storage.h"
+
+namespace penstock::core {
+
+inline constexpr const char* kAddress = "0000:03:00.0";
+inline constexpr std::uint64_t kFileBytes = 300'000, kChunk = 64u << 10;
+
+inline void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+inline std::string stats_text(int reads, int writes) {
+  return "Reads\t\t\t\t: n=" + std::to_string(reads) + " ok=" + std::to_string(reads) +
+         " err=0 readMiB=0\nWrites\t\t\t\t: n=" + std::to_string(writes) + " ok=" + std::to_string(writes) + " err=0\n";
+}
+
+// A machine with nvidia-fs, a copy of NVIDIA's library of its own, a file of a known content, and a device.
+class VendorPathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "/penstock_vendor_XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    install(PENSTOCK_FAKE_VENDOR);
+    write_text(root() / "proc/driver/nvidia-fs/version", "version: 2.28\n");
+    write_text(root() / "proc/driver/nvidia-fs/modules", "nvme: 1.0\n");
+    write_text(stats_file(), stats_text(0, 0));
+    ::setenv("FAKE_VENDOR_STATS", stats_file().c_str(), 1);
+    behave("direct");
+    content_.resize(kFileBytes);
+    for (std::size_t i = 0; i < kFileBytes; ++i) content_[i] = static_cast<char>(i * 31 + i / 257);
+    std::ofstream(folder_ / "file") << content_;
+    fd_.reset(::open((folder_ / "file").c_str(), O_RDWR | O_CLOEXEC));
+    file_ = std::move(*File::open(storage_, fd_.get()));
+    if (file_->direct_offset_align() == 1) GTEST_SKIP() << "no O_DIRECT in " << folder_;
+    peers_.add(kAddress, 4 << 20);
+    devices_ = std::move(*peers_.open());
+    device_ = *devices_->device(0);
+    memory_ = static_cast<char*>(*device_->allocate(1 << 20));
+    make_path();
+  }
+  void TearDown() override {
+    close_path();
+    file_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::filesystem::path root() const { return folder_ / "root"; }
+  std::filesystem::path stats_file() const { return root() / "proc/driver/nvidia-fs/stats"; }
+  std::string library_file() const { return (folder_ / "libcufile.so.0").string(); }
+  void install(const char* library) const {
+    std::filesystem::copy_file(library, library_file(), std::filesystem::copy_options::overwrite_existing);
+  }
+  static void behave(const char* script) { ::setenv("FAKE_VENDOR", script, 1); }
+
+  void close_path() {
+    if (path_ != nullptr) path_->forget_file(*file_);
+    path_.reset();
+  }
+  void make_path(VendorUse use = VendorUse::automatic, bool strict = false) {
+    close_path();
+    path_ = std::make_unique<VendorPath>(
+        storage_,
+        VendorRules{
+            .use = use, .strict = strict, .library = library_file(), .patience = patience_, .root = root().string()});
+  }
+  Verdict judge(Op op = Op::read) { return judge(*file_, op); }
+  Verdict judge(File& file, Op op) { return path_->judge(file, devices_->describe(memory_), op); }
+  // It, both ways, and no other file.
+  void expect_refused_alone(File& file, int number) {
+    for (const Op op : {Op::read, Op::write}) {
+      EXPECT_EQ(judge(file, op).reason, vendor_reason::refused);
+      EXPECT_EQ(judge(file, op).detail, number);
+      EXPECT_TRUE(judge(op).usable);
+    }
+    path_->forget_file(file);
+  }
+  // What self-tests have left in the file's folder.
+  std::string leftovers() const {
+    std::string names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with(".")) names += name + " ";
+    }
+    return names;
+  }
+
+  // Null where nothing has loaded it.
+  FakeVendorSeen* seen() const {
+    void* library = ::dlopen(library_file().c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (library == nullptr) return nullptr;
+    auto* found = static_cast<FakeVendorSeen*>(::dlsym(library, "fake_vendor_seen"));
+    ::dlclose(library);
+    return found;
+  }
+
+  std::unique_ptr<Channel> channel(unsigned depth = 1) {
+    return std::move(*path_->open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
+  }
+  Prepared prepare(Op op) {
+    const PointerFacts facts = devices_->describe(memory_);
+    return path_->prepare(
+        {.op = op, .file = *file_, .memory = facts, .size = kFileBytes, .way = Way::direct, .chunk_max = kChunk});
+  }
+  Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
+    const Request request{
+        .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
+    return {request, prepare(op).limits};
+  }
+  Task task(Op op, const Chunk& chunk) {
+    return {.op = op,
+            .file = file_.get(),
+            .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
+            .token = prepare(op).token,
+            .chunk = chunk};
+  }
+  // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
+  std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
+    const std::unique_ptr<Channel> channel = this->channel(4);
+    const Plan plan = this->plan(op, offset, size);
+    std::map<Reason, std::uint64_t> bytes;
+    std::uint64_t next = 0;
+    Completion completions[4];
+    while (next < plan.chunk_count() || !channel->is_idle()) {
+      while (next < plan.chunk_count() && channel->has_room()) channel->submit(task(op, plan.chunk(next++)));
+      const unsigned count = channel->poll(completions, true);
+      for (unsigned i = 0; i < count; ++i) {
+        EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
+        bytes[completions[i].bounced] += completions[i].bytes;
+        ways_.insert(completions[i].way);
+      }
+    }
+    return bytes;
+  }
+  Completion run(Op op, std::uint64_t offset, std::uint64_t size) {
+    return channel()->run(task(op, plan(op, offset, size).chunk(0)));
+  }
+  std::string file_content() const {
+    std::string bytes(kFileBytes + 4096, '\0');
+    bytes.resize(static_cast<std::size_t>(::pread(fd_.get(), bytes.data(), bytes.size(), 0)));
+    return bytes;
+  }
+
+  using Bytes = std::map<Reason, std::uint64_t>;
+  std::filesystem::path folder_;
+  PosixStorage storage_{true};
+  std::string content_;
+  UniqueFd fd_;
+  FakePeers peers_;
+  std::unique_ptr<DeviceSet> devices_;
+  Device* device_ = nullptr;
+  char* memory_ = nullptr;
+  std::unique_ptr<VendorPath> path_;
+  std::unique_ptr<File> file_;
+  std::set<Way> ways_;
+  std::chrono::milliseconds patience_{20'000};
+};
+
+}  // namespace penstock::core
