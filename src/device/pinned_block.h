@@ -14,7 +14,7 @@ namespace penstock::core {
 
 class PinnedBlock {
  public:
-  // `device` may be null: then the memory is only mapped. Size is a multiple of 4096.
+  // `device` may be null: then the memory is only mapped. What is mapped is whole pages.
   static Result<PinnedBlock> open(Device* device, std::size_t size);
   PinnedBlock() = default;
   PinnedBlock(PinnedBlock&& other) noexcept { swap(other); }

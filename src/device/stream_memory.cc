@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "base/align.h"
+#include "base/page_size.h"
 #include "device/stream_home.h"
 
 namespace penstock::core {
@@ -18,7 +19,6 @@ namespace {
 constexpr const char* kStep = "find pinned memory for the stream's request";
 constexpr std::size_t kSlabBytes = 4u << 20;      // Of small blocks together,
 constexpr std::size_t kWordSlabBytes = 1u << 20;  // or of such without staging.
-constexpr std::size_t kPage = 4096;
 // As the ring has them, so that the loads of the GPU that read staging need few translations.
 constexpr std::size_t kHugePage = 2u << 20;
 
@@ -128,14 +128,15 @@ Result<StreamBlock*> StreamMemory::grow(unsigned kind, std::uint64_t limit) {
   std::uint64_t room = limit > used ? limit - used : 0;
   // What small blocks take, large requests cannot have again: some is left to those.
   if (is_small(kind)) room = std::min(room, limit / 2 > used_by_small ? limit / 2 - used_by_small : 0);
+  room = align_down(room, page_size());  // A slab is whole pages.
   // Where little is to be had, no kind of block may take much of it at once.
   const std::size_t slab_bytes =
       kind == 0 ? kWordSlabBytes : std::clamp<std::uint64_t>(limit / 64, kWordSlabBytes, kSlabBytes);
   const std::size_t count =
       std::min<std::size_t>(std::max<std::size_t>(slab_bytes / block_bytes, 1), room / block_bytes);
   if (count == 0) return failure(Code::out_of_memory, kStep);
-  const std::size_t size = slab_bytes < kHugePage ? count * block_bytes : align_up(count * block_bytes, kHugePage);
-  return add_slab(kind, count, align_down(std::min<std::uint64_t>(size, room), kPage));
+  const std::size_t size = align_up(count * block_bytes, slab_bytes < kHugePage ? page_size() : kHugePage);
+  return add_slab(kind, count, std::min<std::uint64_t>(size, room));
 }
 
 Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count, std::size_t size) {

@@ -56,7 +56,7 @@ class StreamBlock {
     StreamCopy copies[2];
     alignas(64) std::uint32_t acknowledged;
   };
-  static constexpr std::size_t kHeaderBytes = 4096;
+  static constexpr std::size_t kHeaderBytes = 4096;  // So that staging is aligned for direct I/O.
   static_assert(sizeof(Header) <= kHeaderBytes);
 
   Header& header() const { return *reinterpret_cast<Header*>(memory_); }  // Mapped memory starts as zeros.

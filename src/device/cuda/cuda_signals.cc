@@ -9,20 +9,20 @@ namespace penstock::core {
 using namespace cuda;
 
 bool CudaSignals::open(CUstream stream) {
-  void* const page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return false;
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
   // A forked child must not share what the GPU writes to.
-  ::madvise(page, kPage, MADV_DONTFORK);
-  if (api_.cuMemHostRegister(page, kPage, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
-    ::munmap(page, kPage);
+  ::madvise(memory, kBytes, MADV_DONTFORK);
+  if (api_.cuMemHostRegister(memory, kBytes, CU_MEMHOSTREGISTER_PORTABLE) != CUDA_SUCCESS) {
+    ::munmap(memory, kBytes);
     return false;
   }
-  // The page stays registered in any case, and so mapped: see above. It holds nothing but zeros yet.
+  // It stays registered in any case, and so mapped: see above. It holds nothing but zeros yet.
   CUdeviceptr counters = 0;
-  if (api_.cuMemAlloc(&counters, kPage) != CUDA_SUCCESS) return false;
-  if (api_.cuMemcpyHtoDAsync(counters, page, kPage, stream) != CUDA_SUCCESS) return false;
+  if (api_.cuMemAlloc(&counters, kBytes) != CUDA_SUCCESS) return false;
+  if (api_.cuMemcpyHtoDAsync(counters, memory, kBytes, stream) != CUDA_SUCCESS) return false;
   if (api_.cuStreamSynchronize(stream) != CUDA_SUCCESS) return false;
-  auto* const words = static_cast<std::byte*>(page);
+  auto* const words = static_cast<std::byte*>(memory);
   for (std::size_t i = 0; i < kCount; ++i) {
     signals_[i].word_ = reinterpret_cast<std::uint32_t*>(words + i * kLine);
     signals_[i].counter_ = counters + i * kLine;

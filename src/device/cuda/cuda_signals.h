@@ -48,8 +48,8 @@ class CudaSignals {
 
  private:
   static constexpr std::size_t kLine = 64;  // Bytes; no two signals share a line of the cache.
-  static constexpr std::size_t kPage = 4096;
-  static constexpr std::size_t kCount = kPage / kLine;
+  static constexpr std::size_t kCount = 64;
+  static constexpr std::size_t kBytes = kCount * kLine;
 
   const cuda::CudaApi& api_;
   std::atomic<bool> open_{false};

@@ -13,6 +13,7 @@
 
 #include "base/align.h"
 #include "base/invariant.h"
+#include "base/page_size.h"
 
 namespace penstock::core {
 namespace {
@@ -79,8 +80,7 @@ class HostCopyQueue final : public CopyQueue {
 HostDevice::HostDevice(int ordinal) : pieces_(unmap) {
   facts_.ordinal = ordinal;
   facts_.stand_in = true;
-  facts_.memory_bytes =
-      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  facts_.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
   std::snprintf(facts_.name, sizeof facts_.name, "host memory standing in for GPU %d", ordinal);
   std::memcpy(facts_.uuid, "host stand-in ", 14);
   facts_.uuid[15] = static_cast<std::uint8_t>(ordinal);
@@ -93,7 +93,7 @@ Result<std::unique_ptr<CopyQueue>> HostDevice::open_copy_queue(unsigned markers)
 // Shared memory, so that /proc counts it apart from what the library itself uses.
 Result<void*> HostDevice::allocate(std::size_t size) {
   if (size == 0) return failure(Code::invalid_argument, "allocate device memory");
-  const std::size_t bytes = align_up(size, 4096);
+  const std::size_t bytes = align_up(size, page_size());
   if (bytes < size) return failure(Code::out_of_memory, "allocate device memory");
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return os_failure(errno, "allocate device memory");

@@ -12,12 +12,12 @@
 
 #include "base/align.h"
 #include "base/invariant.h"
+#include "base/page_size.h"
 #include "storage/uring_ring.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kPipe = 1u << 20;
 constexpr const char* kStep = "hold the file's pages";
 
@@ -76,7 +76,7 @@ Status PinnedPages::hold_for_writing(Held& held, const std::byte* memory) {
 
 Status PinnedPages::add(const std::byte* memory, std::size_t size, bool writable) {
   const auto held = std::make_shared<Held>();
-  held->size = align_up(size, kPage);
+  held->size = align_up(size, page_size());
   if (writable) {
     if (const Status status = hold_for_writing(*held, memory); !status.ok()) return status;
   }

@@ -15,12 +15,12 @@
 
 #include "base/align.h"
 #include "base/invariant.h"
+#include "base/page_size.h"
 #include "base/unique_fd.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kStepBytes = 256u << 10;  // Of a copy, at a time.
 constexpr std::size_t kDevicesMax = 64;
 constexpr unsigned long kDisplayClass = 0x03;
@@ -93,7 +93,7 @@ Result<std::unique_ptr<CopyQueue>> PeerDevice::open_copy_queue(unsigned markers)
 Result<void*> PeerDevice::allocate(std::size_t size) {
   constexpr const char* kStep = "map the device's memory";
   if (size == 0) return failure(Code::invalid_argument, kStep);
-  const std::size_t bytes = align_up(size, kPage);
+  const std::size_t bytes = align_up(size, page_size());
   if (bytes < size || bytes > facts_.memory_bytes) return failure(Code::out_of_memory, kStep);
   const UniqueFd fd(::open((directory_ + "/p2pmem/allocate").c_str(), O_RDWR | O_CLOEXEC));
   if (fd.get() < 0) return os_failure(errno, kStep);

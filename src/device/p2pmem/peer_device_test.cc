@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/page_size.h"
 #include "fakes/fake_peer.h"
 
 namespace penstock::core {
@@ -45,15 +46,16 @@ TEST_F(PeerDeviceTest, MemoryIsKnownFromItsFirstByteToItsLast) {
   peers_.add("0000:03:00.0", 1 << 20);
   const auto set = open();
   Device* const device = *set->device(0);
-  const Result<void*> memory = device->allocate(10000);
+  const std::size_t whole_pages = 3 * page_size();
+  const Result<void*> memory = device->allocate(whole_pages - 1000);
   ASSERT_TRUE(memory.ok());
   char* const bytes = static_cast<char*>(*memory);
-  const PointerFacts facts = set->describe(bytes + 12287);
+  const PointerFacts facts = set->describe(bytes + whole_pages - 1);
   EXPECT_EQ(facts.kind, MemoryKind::device);
   EXPECT_EQ(facts.device, device);
-  EXPECT_EQ(facts.size, 12288u);
+  EXPECT_EQ(facts.size, whole_pages);
   EXPECT_EQ(facts.mapped, reinterpret_cast<std::uintptr_t>(bytes));
-  EXPECT_EQ(set->describe(bytes + 12288).kind, MemoryKind::host);
+  EXPECT_EQ(set->describe(bytes + whole_pages).kind, MemoryKind::host);
   device->release(bytes);
   EXPECT_EQ(set->describe(bytes).kind, MemoryKind::host);
 }
