@@ -20,49 +20,14 @@
 #include <map>
 #include <memory>
 #include <shared_mutex>
-#include <string>
 
 #include "base/process.h"
 #include "base/status.h"
 #include "device/cuda/cuda_scope.h"
 #include "device/cuda/nvidia_ioctl.h"
+#include "device/cuda/nvidia_kernel.h"
 
 namespace penstock::core {
-
-// What is asked of the kernel, so that tests can answer. Failures are negated errnos.
-class NvidiaKernel {
- public:
-  virtual ~NvidiaKernel() = default;
-  virtual int open(const char* path) = 0;
-  virtual void close(int fd) = 0;
-  virtual int control(int fd, unsigned long request, void* argument) = 0;
-  // Addresses for a mapping to come, and nothing behind them. Null where there are none.
-  virtual std::byte* reserve(std::size_t size) = 0;
-  // Puts the descriptor's memory in place of reserved addresses, at the file offset that equals the address. After a
-  // failure the addresses are not ours any more.
-  virtual int map_shared(std::byte* address, std::size_t size, int fd) = 0;
-  virtual void unmap(std::byte* address, std::size_t size) = 0;
-
-  static NvidiaKernel& real();
-};
-
-struct NvidiaVersions {
-  int driver_major = 0;  // 580.159.04: 580 and 159; 0 where there is no driver.
-  int driver_minor = 0;
-  int kernel_major = 0;
-  int kernel_minor = 0;
-
-  // From /proc and /sys below `root`; "" is the machine itself.
-  static NvidiaVersions read(const std::string& root = "");
-};
-
-// One step and how it ended. RM and UVM answer with a status of their own; the Status has the nearest errno then.
-struct NvidiaStep {
-  Status status;
-  nvidia::RmStatus rm_status = nvidia::NV_OK;
-};
-// "could not make peer pages of GPU memory: Operation not supported (NV_ERR_NOT_SUPPORTED, 0x56)"
-std::string describe(const NvidiaStep& step);
 
 class NvidiaExport {
  public:

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What NvidiaExport speaks to, and how its answers are told: the kernel's calls behind a seam, so that tests can answer
+// in place of NVIDIA's driver; the versions of both; and the status numbers of the driver's resource manager (RM) and
+// unified memory (UVM), which come with every step.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/status.h"
+#include "device/cuda/nvidia_ioctl.h"
+
+namespace penstock::core {
+
+// What is asked of the kernel, so that tests can answer. Failures are negated errnos.
+class NvidiaKernel {
+ public:
+  virtual ~NvidiaKernel() = default;
+  virtual int open(const char* path) = 0;
+  virtual void close(int fd) = 0;
+  virtual int control(int fd, unsigned long request, void* argument) = 0;
+  // Addresses for a mapping to come, and nothing behind them. Null where there are none.
+  virtual std::byte* reserve(std::size_t size) = 0;
+  // Puts the descriptor's memory in place of reserved addresses, at the file offset that equals the address. After a
+  // failure the addresses are not ours any more.
+  virtual int map_shared(std::byte* address, std::size_t size, int fd) = 0;
+  virtual void unmap(std::byte* address, std::size_t size) = 0;
+
+  static NvidiaKernel& real();
+};
+
+struct NvidiaVersions {
+  int driver_major = 0;  // 580.159.04: 580 and 159; 0 where there is no driver.
+  int driver_minor = 0;
+  int kernel_major = 0;
+  int kernel_minor = 0;
+
+  // From /proc and /sys below `root`; "" is the machine itself.
+  static NvidiaVersions read(const std::string& root = "");
+};
+
+// One step and how it ended. RM and UVM answer with a status of their own; the Status has the nearest errno then.
+struct NvidiaStep {
+  Status status;
+  nvidia::RmStatus rm_status = nvidia::NV_OK;
+
+  // What RM or UVM answered to the step of this name, a literal.
+  static NvidiaStep of(nvidia::RmStatus status, const char* name);
+};
+// "could not make peer pages of GPU memory: Operation not supported (NV_ERR_NOT_SUPPORTED, 0x56)"
+std::string describe(const NvidiaStep& step);
+
+}  // namespace penstock::core
