@@ -165,8 +165,8 @@ typedef struct penstock_options {
   uint64_t ring_bytes;   /* pinned host memory a device, at most. 256 MiB. PENSTOCK_RING_MIB */
   uint64_t chunk_bytes;  /* one storage operation of a large request, at most. 4 MiB. PENSTOCK_CHUNK_KIB */
   uint32_t workers;      /* threads for large requests. One a core of this rank's share, up to 8. PENSTOCK_WORKERS */
-  const char* device;    /* "cuda", "host" (stands in for a GPU), "p2pmem" (memory
-                            that PCI devices offer to drives) or "auto". PENSTOCK_DEVICE */
+  const char* device;    /* "auto", or with commas between them: "cuda", "host" (stands in for a GPU), "p2pmem"
+                            (memory that PCI devices offer to drives). PENSTOCK_DEVICE */
   const char* paths;     /* comma-separated, best first. "p2pdma,pagecache,vendor,bounce,host". PENSTOCK_PATHS */
   const char* require;   /* a path, or "" for none: other paths then refuse. PENSTOCK_REQUIRE */
   const char* direct_io; /* "auto" (where the user's descriptor has it, or the data is cold), "always", "never".
@@ -179,14 +179,15 @@ penstock_status penstock_session_open(const penstock_options* options, penstock_
  * closed any more. In a forked child a session of the parent's serves no request and is left alone. */
 void penstock_session_close(penstock_session* session);
 
-/* "cuda", "host" or "p2pmem"; and what stood in the way of cuda ("" where nothing did). */
+/* "cuda", "host" or "p2pmem", or several with commas between them; and what stood in the way of GPUs ("" where nothing
+ * did). */
 const char* penstock_session_device_kind(penstock_session* session);
 const char* penstock_session_device_reason(penstock_session* session);
 
 /* ---- Devices: what tools and tests need --------------------------------------------------------------------- */
 
 typedef struct penstock_device_info {
-  int32_t ordinal;
+  int32_t ordinal;  /* unique among the session's devices, of whatever kinds */
   int32_t stand_in; /* 1: host memory playing a GPU */
   char name[96];
   char pci_address[16]; /* "0000:17:00.0"; "" for a stand-in */

@@ -224,7 +224,7 @@ class Session {
   }
   penstock_session* raw() const { return session_; }
 
-  // "cuda" or "host", and what stood in the way of cuda.
+  // "cuda", "host", "p2pmem" or several with commas, and what stood in the way of GPUs.
   std::string device_kind() const { return penstock_session_device_kind(session_); }
   std::string device_reason() const { return penstock_session_device_reason(session_); }
   unsigned device_count() const { return penstock_device_count(session_); }

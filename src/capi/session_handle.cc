@@ -2,32 +2,11 @@
 
 #include "capi/session_handle.h"
 
-#include "device/cuda/cuda_device.h"
-#include "device/host/host_device.h"
-#include "device/p2pmem/peer_device.h"
+#include <utility>
+
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
-namespace {
-
-Result<std::unique_ptr<DeviceSet>> open_devices(const Config& config, std::string& why_not_cuda) {
-  const DeviceChoice choice = config.device;
-  if (choice == DeviceChoice::host) {
-    why_not_cuda = "the configuration asks for host memory standing in for a GPU";
-    return std::unique_ptr<DeviceSet>(std::make_unique<HostDeviceSet>());
-  }
-  if (choice == DeviceChoice::p2pmem) {
-    why_not_cuda = "the configuration asks for memory that PCI devices offer";
-    return PeerDeviceSet::open();
-  }
-  Result<std::unique_ptr<CudaDeviceSet>> cuda =
-      CudaDeviceSet::open(&why_not_cuda, "libcuda.so.1", config.nvidia_export);
-  if (cuda.ok()) return std::unique_ptr<DeviceSet>(std::move(*cuda));
-  if (choice == DeviceChoice::cuda) return cuda.status();
-  return std::unique_ptr<DeviceSet>(std::make_unique<HostDeviceSet>());
-}
-
-}  // namespace
 
 Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes) {
   const Result<Config> config = make_config(wishes, process_environment);
@@ -38,11 +17,12 @@ Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishe
 Result<std::unique_ptr<penstock_session>> open_session(const Config& config) {
   if (const Status status = check_variables(process_variables()); !status.ok()) return status;
   auto handle = std::make_unique<penstock_session>();
-  Result<std::unique_ptr<DeviceSet>> devices = open_devices(config, handle->device_reason);
-  if (!devices.ok()) return devices.status();
-  handle->device_kind = (*devices)->name();
+  Result<OpenedDevices> opened = open_devices(config.devices, config.nvidia_export);
+  if (!opened.ok()) return opened.status();
+  handle->device_kind = std::move(opened->kinds);
+  handle->device_reason = std::move(opened->why_no_gpu);
   handle->session =
-      std::make_unique<Session>(config, std::make_unique<PosixStorage>(config.io_uring), std::move(*devices));
+      std::make_unique<Session>(config, std::make_unique<PosixStorage>(config.io_uring), std::move(opened->devices));
   return handle;
 }
 

@@ -14,7 +14,7 @@
 
 struct penstock_session {
   std::string device_kind;
-  std::string device_reason;  // Why not cuda; empty where it is.
+  std::string device_reason;  // Why there is no GPU; empty where there is.
   std::unique_ptr<penstock::core::Session> session;
   std::mutex copies_mutex;  // For upload and download: tools and tests.
   std::map<penstock::core::Device*, std::unique_ptr<penstock::core::CopyQueue>> copies;

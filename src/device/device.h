@@ -2,9 +2,9 @@
 
 // The seam to GPUs: what a pointer is, memory the device can reach, and copies on streams of the library's own.
 //
-// CudaDevice (cuda_device.h) is the real thing; HostDevice (host_device.h) is plain memory standing in for a GPU,
-// whose copies land only when they are waited for. Paths see these classes only. A Device lives as long as the
-// DeviceSet that gave it out.
+// Each provider (providers.h) has a folder with its Device and DeviceSet. Nobody else knows which provider a device
+// is of: what matters is asked here. Paths see these classes only. A Device lives as long as the DeviceSet that gave
+// it out.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,19 @@ struct PointerFacts {
   bool needs_device() const { return kind == MemoryKind::device || kind == MemoryKind::managed; }
 };
 
+// What the devices of one provider are told when they are opened.
+struct DeviceTerms {
+  const char* kind = "";       // The provider's name, a literal.
+  unsigned first_ordinal = 0;  // Of the first of them; the others have the next.
+  bool export_memory = false;  // Experimental: memory of our own allocation is offered to storage's DMA engines.
+};
+
+// Of one set, so far as it has devices of several providers: then ordinals stay below.
+inline constexpr unsigned kDevicesMax = 64;
+
 struct DeviceFacts {
-  int ordinal = 0;
+  int ordinal = 0;        // Unique among all devices of the session.
+  const char* kind = "";  // Its provider's name.
   char name[96] = "";
   char pci_address[16] = "";  // "0000:17:00.0", lower case; empty for a stand-in.
   std::uint8_t uuid[16] = {};
@@ -133,16 +144,18 @@ class Device {
   virtual bool allocates_mapped() const { return false; }
 };
 
-// All devices of a process. Thread-safe.
+// The devices of one provider, or of several (mixed_devices.h). Thread-safe.
 class DeviceSet {
  public:
   virtual ~DeviceSet() = default;
-  virtual const char* name() const = 0;  // "cuda" or "host".
   virtual unsigned count() const = 0;
-  // The device by ordinal, in its primary context, which is retained on first use. Fails with no_device.
-  virtual Result<Device*> device(unsigned ordinal) = 0;
+  // The device by its place in the set, which is its ordinal where the set has the first; in its primary context,
+  // which is retained on first use. Fails with no_device.
+  virtual Result<Device*> device(unsigned place) = 0;
   // What a pointer is. Never fails: what no device knows is host memory.
   virtual PointerFacts describe(const void* pointer) = 0;
+  // Whether requests on users' streams can be served at all.
+  virtual bool has_streams() const { return true; }
   // Where a user's stream runs (stream_home.h), made ready for requests on it. Fails with `unsupported` where that
   // cannot be, and while the stream is being captured.
   virtual Result<StreamHome*> stream_home(void* stream) = 0;

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <array>
 #include <mutex>
 #include <vector>
 
@@ -24,15 +25,15 @@ class Leftovers {
     static auto* const one = new Leftovers;  // Never deleted.
     return *one;
   }
-  void add(int ordinal, void* memory, std::size_t size) {
+  void add(const Device& device, void* memory, std::size_t size) {
     const std::lock_guard lock(mutex_);
-    blocks_.push_back({ordinal, memory, size, fork_count()});
+    blocks_.push_back({uuid_of(device), memory, size, fork_count()});
   }
   // Null where there is none.
-  void* take(int ordinal, std::size_t size) {
+  void* take(const Device& device, std::size_t size) {
     const std::lock_guard lock(mutex_);
     for (auto each = blocks_.begin(); each != blocks_.end(); ++each) {
-      if (each->ordinal != ordinal || each->size != size || each->forks != fork_count()) continue;
+      if (each->uuid != uuid_of(device) || each->size != size || each->forks != fork_count()) continue;
       void* const memory = each->memory;
       blocks_.erase(each);
       return memory;
@@ -41,8 +42,12 @@ class Leftovers {
   }
 
  private:
+  // Ordinals are a session's own.
+  using Uuid = std::array<std::uint8_t, 16>;
+  static Uuid uuid_of(const Device& device) { return std::to_array(device.facts().uuid); }
+
   struct Block {
-    int ordinal;
+    Uuid uuid;
     void* memory;
     std::size_t size;
     std::uint32_t forks;
@@ -64,7 +69,7 @@ void* map(const Device* device, std::size_t size) {
 }  // namespace
 
 Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
-  void* memory = device != nullptr ? Leftovers::of_process().take(device->facts().ordinal, size) : nullptr;
+  void* memory = device != nullptr ? Leftovers::of_process().take(*device, size) : nullptr;
   if (memory == nullptr) memory = map(device, size);
   if (memory == nullptr) return failure(Code::out_of_memory, "map memory for the ring");
   if (device != nullptr) {
@@ -85,7 +90,7 @@ Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
 PinnedBlock::~PinnedBlock() {
   if (data_ == nullptr) return;
   if (device_ == nullptr || device_->unregister_host(data_)) ::munmap(data_, size_);
-  else Leftovers::of_process().add(device_->facts().ordinal, data_, size_);
+  else Leftovers::of_process().add(*device_, data_, size_);
 }
 
 }  // namespace penstock::core

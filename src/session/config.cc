@@ -63,10 +63,6 @@ bool parse_word(std::string_view text, const Word<T> (&words)[N], T& value) {
   return false;
 }
 
-constexpr Word<DeviceChoice> kDeviceWords[] = {{"auto", DeviceChoice::automatic},
-                                               {"cuda", DeviceChoice::cuda},
-                                               {"host", DeviceChoice::host},
-                                               {"p2pmem", DeviceChoice::p2pmem}};
 constexpr Word<DirectIo> kDirectWords[] = {
     {"auto", DirectIo::automatic}, {"always", DirectIo::always}, {"never", DirectIo::never}};
 constexpr Word<Policy> kPolicyWords[] = {
@@ -111,10 +107,17 @@ Status read_numbers(Config& config, const ConfigWishes& wishes, Environment envi
   return status;
 }
 
+// As a step that failed.
+const char* understanding_devices() {
+  static const auto* const step =
+      new std::string(std::string("understand the devices (device, PENSTOCK_DEVICE: ") + provider_choices() + ")");
+  return step->c_str();
+}
+
 Status read_words(Config& config, const ConfigWishes& wishes, Environment environment) {
   if (const char* word = first_said(wishes.device, environment("PENSTOCK_DEVICE"));
-      word != nullptr && !parse_word(word, kDeviceWords, config.device)) {
-    return failure(Code::bad_setting, "understand the device (device, PENSTOCK_DEVICE: auto, cuda, host or p2pmem)");
+      word != nullptr && !parse_providers(word, config.devices)) {
+    return failure(Code::bad_setting, understanding_devices());
   }
   if (const char* word = first_said(wishes.direct_io, environment("PENSTOCK_DIRECT_IO"));
       word != nullptr && !parse_word(word, kDirectWords, config.direct_io)) {
@@ -185,7 +188,7 @@ PathSettings path_settings(const Config& config) {
           .paths_named = config.paths_said,
           .direct_io = config.direct_io != DirectIo::never,
           .page_cache = config.direct_io != DirectIo::always,
-          .offers_memory = config.nvidia_export || config.device == DeviceChoice::p2pmem,
+          .offers_memory = may_map_memory(config.devices, config.nvidia_export),
           .kept_bytes = config.kept_bytes,
           .keep_at_once = config.keep_at_once,
           .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),

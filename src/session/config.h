@@ -13,12 +13,12 @@
 #include "base/environment.h"
 #include "base/status.h"
 #include "core/paths.h"
+#include "device/providers.h"
 #include "path/path_settings.h"
 #include "session/denylist.h"
 
 namespace penstock::core {
 
-enum class DeviceChoice : std::uint8_t { automatic, cuda, host, p2pmem };
 enum class DirectIo : std::uint8_t { automatic, always, never };
 // What matters where more speed costs more CPU.
 enum class Policy : std::uint8_t { throughput, balanced, cpu };
@@ -35,10 +35,10 @@ struct Config {
   std::uint64_t bounce_bytes = std::uint64_t{256} << 20;  // Pinned host memory a device, at most.
   std::uint64_t chunk_bytes = std::uint64_t{4} << 20;     // One storage operation of a large request, at most.
   unsigned workers = 0;                                   // Threads for large requests.
-  DeviceChoice device = DeviceChoice::automatic;
-  PathList paths;                 // Best first.
-  bool paths_said = false;        // By the user.
-  std::optional<PathId> require;  // Any other path refuses.
+  ProviderList devices;                                   // In this order; empty: whatever there is.
+  PathList paths;                                         // Best first.
+  bool paths_said = false;                                // By the user.
+  std::optional<PathId> require;                          // Any other path refuses.
   DirectIo direct_io = DirectIo::automatic;
   Policy policy = Policy::balanced;
   std::uint64_t kept_bytes = 0;  // Of files in the page cache, registered with devices, at most.

@@ -42,7 +42,8 @@ TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
   EXPECT_FALSE(config.require.has_value());
   EXPECT_EQ(config.direct_io, DirectIo::never);
   EXPECT_FALSE(config.io_uring);
-  EXPECT_EQ(config.device, DeviceChoice::host);
+  ASSERT_EQ(config.devices.size(), 1u);
+  EXPECT_STREQ(config.devices[0]->name, "host");
 }
 
 TEST_F(ConfigTest, AVariableThatIsNearlyCalledRequireIsAnError) {

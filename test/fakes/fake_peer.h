@@ -34,7 +34,9 @@ class FakePeers {
   void unbind(const std::string& address) const {
     std::filesystem::resize_file(root_ / address / "p2pmem/allocate", 0);
   }
-  Result<std::unique_ptr<DeviceSet>> open() const { return PeerDeviceSet::open(root_.string()); }
+  Result<std::unique_ptr<DeviceSet>> open(const DeviceTerms& terms = {}) const {
+    return PeerDeviceSet::open(terms, root_.string());
+  }
 
  private:
   std::filesystem::path root_;

@@ -84,6 +84,9 @@ struct CUmemAccessDesc {
   int flags;
 };
 
+// As a program without CUDA's headers finds it.
+inline constexpr const char* kDriverLibrary = "libcuda.so.1";
+
 struct CudaApi {
   CUresult (*cuInit)(unsigned flags);
   CUresult (*cuGetErrorName)(CUresult, const char** name);

@@ -21,11 +21,12 @@ using namespace cuda;
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
 // What the driver does not tell stays empty: none of it is needed to move bytes.
-DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal) {
+DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms& terms) {
   DeviceFacts facts;
-  facts.ordinal = static_cast<int>(ordinal);
+  facts.ordinal = static_cast<int>(terms.first_ordinal + ordinal);
+  facts.kind = terms.kind;
   CUdevice device = 0;
-  if (api.cuDeviceGet(&device, facts.ordinal) != CUDA_SUCCESS) return facts;
+  if (api.cuDeviceGet(&device, static_cast<int>(ordinal)) != CUDA_SUCCESS) return facts;
   if (api.cuDeviceGetName(facts.name, sizeof facts.name, device) != CUDA_SUCCESS) facts.name[0] = '\0';
   api.cuDeviceGetUuid(facts.uuid, device);
   std::size_t bytes = 0;
@@ -44,8 +45,8 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal) {
 }  // namespace
 
 CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
-    : set_(set), context_(context), primary_(primary), facts_(gather_facts(set.api(), ordinal)),
-      scatter_(set.api(), facts_.ordinal) {}
+    : set_(set), ordinal_(ordinal), context_(context), primary_(primary),
+      facts_(gather_facts(set.api(), ordinal, set.terms())), scatter_(set.api(), static_cast<int>(ordinal)) {}
 
 const CudaApi& CudaDevice::api() const { return set_.api(); }
 
@@ -58,7 +59,7 @@ Result<std::unique_ptr<CopyQueue>> CudaDevice::open_copy_queue(unsigned markers)
 
 Status CudaDevice::register_host(void* memory, std::size_t size) {
   constexpr const char* kStep = "page-lock host memory for the GPU";
-  const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
+  const Result<CudaDevice*> home = set_.primary(ordinal_);
   if (!home.ok()) return home.status();
   const ContextScope scope(api(), home.value()->context());
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
@@ -67,7 +68,7 @@ Status CudaDevice::register_host(void* memory, std::size_t size) {
 
 bool CudaDevice::unregister_host(void* memory) {
   if (is_any_cuda_stream_busy(api())) return false;
-  const Result<CudaDevice*> home = set_.primary(static_cast<unsigned>(facts_.ordinal));
+  const Result<CudaDevice*> home = set_.primary(ordinal_);
   if (!home.ok()) return true;
   const ContextScope scope(api(), home.value()->context());
   if (scope.entered()) api().cuMemHostUnregister(memory);
@@ -93,7 +94,8 @@ bool CudaDevice::unregister_pages(const std::byte* memory) {
 bool CudaDevice::can_register_pages() const {
   CUdevice device = 0;
   int supported = 0;
-  return api().cuDeviceGetAttribute != nullptr && api().cuDeviceGet(&device, facts_.ordinal) == CUDA_SUCCESS &&
+  return api().cuDeviceGetAttribute != nullptr &&
+         api().cuDeviceGet(&device, static_cast<int>(ordinal_)) == CUDA_SUCCESS &&
          api().cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device) ==
              CUDA_SUCCESS &&
          supported != 0;
@@ -140,9 +142,10 @@ void CudaDevice::release(void* memory) {
   if (scope.entered()) api().cuMemFree(address_of(memory));
 }
 
-Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not, const char* library, bool exports) {
+Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not, const char* library,
+                                                           const DeviceTerms& terms) {
   constexpr const char* kStep = "open the CUDA driver";
-  std::unique_ptr<CudaDeviceSet> set(new CudaDeviceSet);
+  std::unique_ptr<CudaDeviceSet> set(new CudaDeviceSet(terms));
   if (!set->api_.load(library, why_not)) return failure(Code::no_device, kStep);
   int count = 0;
   CUresult result = set->api_.cuInit(0);
@@ -154,7 +157,6 @@ Result<std::unique_ptr<CudaDeviceSet>> CudaDeviceSet::open(std::string* why_not,
     return failure(Code::no_device, kStep);
   }
   set->count_ = static_cast<unsigned>(count);
-  set->exports_ = exports;
   why_not->clear();
   return set;
 }
@@ -163,8 +165,8 @@ CudaDeviceSet::~CudaDeviceSet() {
   for (const auto& slot : devices_) delete slot.load();
 }
 
-Result<Device*> CudaDeviceSet::device(unsigned ordinal) {
-  const Result<CudaDevice*> found = primary(ordinal);
+Result<Device*> CudaDeviceSet::device(unsigned place) {
+  const Result<CudaDevice*> found = primary(place);
   if (!found.ok()) return found.status();
   return static_cast<Device*>(found.value());
 }
@@ -176,7 +178,7 @@ PointerFacts CudaDeviceSet::describe(const void* pointer) {
   }
   if (found.type == CU_MEMORYTYPE_DEVICE) {
     PointerFacts facts{MemoryKind::device, device_of(found.context, found.ordinal), found.base, found.size};
-    if (exports_) find_mapped(pointer, found.ordinal, facts);
+    if (terms_.export_memory) find_mapped(pointer, found.ordinal, facts);
     return facts;
   }
   if (found.type == CU_MEMORYTYPE_HOST) return {MemoryKind::registered_host, nullptr, found.base, found.size};
@@ -184,14 +186,14 @@ PointerFacts CudaDeviceSet::describe(const void* pointer) {
 }
 
 NvidiaExport* CudaDeviceSet::exporter(const CudaDevice& device) {
-  const auto ordinal = static_cast<unsigned>(device.facts().ordinal);
-  if (!exports_ || !device.is_primary() || ordinal >= kExportersMax) return nullptr;
+  const unsigned ordinal = device.ordinal();
+  if (!terms_.export_memory || !device.is_primary() || ordinal >= kExportersMax) return nullptr;
   Exporter& exporter = exporters_[ordinal];
   std::call_once(exporter.tried, [&] {
     std::array<std::uint8_t, 16> uuid;
     std::copy(std::begin(device.facts().uuid), std::end(device.facts().uuid), uuid.begin());
-    Result<std::unique_ptr<NvidiaExport>> opened =
-        NvidiaExport::open({.api = api_, .context = device.context(), .ordinal = device.facts().ordinal, .uuid = uuid});
+    Result<std::unique_ptr<NvidiaExport>> opened = NvidiaExport::open(
+        {.api = api_, .context = device.context(), .ordinal = static_cast<int>(ordinal), .uuid = uuid});
     if (opened.ok()) {
       exporter.value = std::move(*opened);
       exporter.ready.store(exporter.value.get(), std::memory_order_release);
@@ -263,14 +265,14 @@ CudaDevice* CudaDeviceSet::find_primary(unsigned ordinal) const {
   for (const auto& slot : devices_) {
     CudaDevice* const device = slot.load(std::memory_order_acquire);
     if (device == nullptr) return nullptr;
-    const bool wanted = device->is_primary() && device->facts().ordinal == static_cast<int>(ordinal);
+    const bool wanted = device->is_primary() && device->ordinal() == ordinal;
     if (wanted && device->alive()) return device;
   }
   return nullptr;
 }
 
 CudaDevice* CudaDeviceSet::add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary) {
-  if (used_ == (primary ? kDevicesMax : kDevicesMax - kPrimarySlots)) return nullptr;
+  if (used_ == (primary ? kContextsMax : kContextsMax - kPrimarySlots)) return nullptr;
   auto* const device = new CudaDevice(*this, ordinal, context, primary);
   devices_[used_++].store(device, std::memory_order_release);
   return device;

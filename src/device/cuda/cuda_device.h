@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
  public:
   using Context = CudaContext;
 
+  // `ordinal` is the driver's.
   CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary);
 
   const DeviceFacts& facts() const override { return facts_; }
@@ -50,6 +51,7 @@ class CudaDevice final : public Device {
   const cuda::CudaApi& api() const;
   const Context& context() const { return context_; }
   bool is_primary() const { return primary_; }
+  unsigned ordinal() const { return ordinal_; }
   // Of the copy queues.
   CudaScatter& scatter() { return scatter_; }
   bool alive() const { return core::is_alive(api(), context_); }
@@ -58,6 +60,7 @@ class CudaDevice final : public Device {
   NvidiaExport* exporter() const;
 
   CudaDeviceSet& set_;
+  const unsigned ordinal_;
   const Context context_;
   const bool primary_;
   DeviceFacts facts_;
@@ -67,49 +70,49 @@ class CudaDevice final : public Device {
 class CudaDeviceSet final : public DeviceSet {
  public:
   // Fails with no_device and a sentence in `why_not` where there is no driver, no GPU, or the driver does not start.
-  // `exports`: memory of our own allocation is offered to storage's DMA engines, where the driver lets us.
-  static Result<std::unique_ptr<CudaDeviceSet>> open(std::string* why_not, const char* library = "libcuda.so.1",
-                                                     bool exports = false);
+  static Result<std::unique_ptr<CudaDeviceSet>> open(std::string* why_not, const char* library = cuda::kDriverLibrary,
+                                                     const DeviceTerms& terms = {});
   ~CudaDeviceSet() override;
 
-  const char* name() const override { return "cuda"; }
   unsigned count() const override { return count_; }
-  Result<Device*> device(unsigned ordinal) override;
+  Result<Device*> device(unsigned place) override;
   // Takes no lock and no memory, except at the first sight of a context. Memory of a user's context comes with the
-  // device bound to it; with the primary one where kDevicesMax contexts have been seen. `device` stays null for
+  // device bound to it; with the primary one where kContextsMax contexts have been seen. `device` stays null for
   // device memory only where its GPU's primary context cannot be had.
   PointerFacts describe(const void* pointer) override;
   Result<StreamHome*> stream_home(void* stream) override { return find_cuda_stream_home(api_, stream); }
 
   const cuda::CudaApi& api() const { return api_; }
+  const DeviceTerms& terms() const { return terms_; }
+  // By the driver's ordinal, as all below.
   Result<CudaDevice*> primary(unsigned ordinal);
   // Of a primary context; null where nothing is exported, or the driver refused, which is logged once.
   NvidiaExport* exporter(const CudaDevice& device);
 
  private:
-  static constexpr std::size_t kDevicesMax = 128;
+  static constexpr std::size_t kContextsMax = 128;
   static constexpr std::size_t kExportersMax = 64;
   static constexpr std::size_t kPrimarySlots = 32;  // Of these, kept free of users' contexts.
 
-  CudaDeviceSet() = default;
+  explicit CudaDeviceSet(const DeviceTerms& terms) : terms_(terms) {}
   CudaDevice* device_of(cuda::CUcontext handle, int ordinal);
   CudaDevice* find(const CudaDevice::Context& context) const;
   CudaDevice* find_primary(unsigned ordinal) const;
   void find_mapped(const void* pointer, int ordinal, PointerFacts& facts) const;
   CudaDevice* add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary);
 
+  const DeviceTerms terms_;
   cuda::CudaApi api_ = {};
   unsigned count_ = 0;
   std::mutex adding_;
   std::size_t used_ = 0;  // Slots of devices_; guarded by adding_.
   // Filled in order and never emptied, so it is read without a lock: the first null is the end.
-  std::array<std::atomic<CudaDevice*>, kDevicesMax> devices_ = {};
+  std::array<std::atomic<CudaDevice*>, kContextsMax> devices_ = {};
   struct Exporter {
     std::once_flag tried;
     std::unique_ptr<NvidiaExport> value;
     std::atomic<NvidiaExport*> ready{nullptr};
   };
-  bool exports_ = false;
   std::array<Exporter, kExportersMax> exporters_;  // By ordinal.
 };
 

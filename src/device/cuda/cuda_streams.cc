@@ -10,6 +10,7 @@
 
 #include "base/process.h"
 #include "device/cuda/copy_kernel.h"
+#include "device/cuda/cuda_allocation.h"
 
 namespace penstock::core {
 namespace {
@@ -136,15 +137,12 @@ Status CudaStreamHome::rehearse() {
   return launched ? success() : failure(Code::unsupported, kStep);
 }
 
-bool CudaStreamHome::reaches(const PointerFacts& memory, const void* base) const {
-  if (memory.device == nullptr) return false;
-  if (memory.kind == MemoryKind::managed) return true;
-  if (memory.device->facts().ordinal != ordinal_) return false;
-  CUcontext owner = nullptr;
-  int attribute = CU_POINTER_ATTRIBUTE_CONTEXT;
-  void* value = &owner;
-  const CUresult result = api_.cuPointerGetAttributes(1, &attribute, &value, reinterpret_cast<std::uintptr_t>(base));
-  return result == CUDA_SUCCESS && (owner == nullptr || owner == context_.handle);
+// By the driver's word alone: the home outlives sessions, and each has ordinals of its own.
+bool CudaStreamHome::reaches(const PointerFacts&, const void* base) const {
+  const CudaAllocation found = find_allocation(api_, base);
+  if (found.managed != 0) return true;
+  const bool is_near = found.type == CU_MEMORYTYPE_DEVICE && found.ordinal == ordinal_;
+  return is_near && (found.context == nullptr || found.context == context_.handle);
 }
 
 Status CudaStreamHome::call(void* stream, void (*function)(void*), void* argument) {

@@ -77,8 +77,9 @@ class HostCopyQueue final : public CopyQueue {
 
 }  // namespace
 
-HostDevice::HostDevice(int ordinal) : pieces_(unmap) {
+HostDevice::HostDevice(int ordinal, const char* kind) : pieces_(unmap) {
   facts_.ordinal = ordinal;
+  facts_.kind = kind;
   facts_.stand_in = true;
   facts_.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
   std::snprintf(facts_.name, sizeof facts_.name, "host memory standing in for GPU %d", ordinal);
@@ -109,9 +110,13 @@ bool HostDevice::find(const void* pointer, PointerFacts& facts) {
   return true;
 }
 
-Result<Device*> HostDeviceSet::device(unsigned ordinal) {
-  if (ordinal >= kCount) return failure(Code::no_device, "find the device");
-  return static_cast<Device*>(&devices_[ordinal]);
+HostDeviceSet::HostDeviceSet(const DeviceTerms& terms)
+    : devices_{HostDevice(static_cast<int>(terms.first_ordinal), terms.kind),
+               HostDevice(static_cast<int>(terms.first_ordinal) + 1, terms.kind)} {}
+
+Result<Device*> HostDeviceSet::device(unsigned place) {
+  if (place >= kCount) return failure(Code::no_device, "find the device");
+  return static_cast<Device*>(&devices_[place]);
 }
 
 PointerFacts HostDeviceSet::describe(const void* pointer) {

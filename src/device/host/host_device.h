@@ -15,7 +15,7 @@ namespace penstock::core {
 
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(int ordinal);
+  HostDevice(int ordinal, const char* kind);
 
   const DeviceFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
@@ -46,14 +46,15 @@ class HostDeviceSet final : public DeviceSet {
  public:
   static constexpr unsigned kCount = 2;  // Two, so that code for several devices runs everywhere.
 
-  const char* name() const override { return "host"; }
+  explicit HostDeviceSet(const DeviceTerms& terms = {});
+
   unsigned count() const override { return kCount; }
-  Result<Device*> device(unsigned ordinal) override;
+  Result<Device*> device(unsigned place) override;
   PointerFacts describe(const void* pointer) override;
   Result<StreamHome*> stream_home(void*) override { return static_cast<StreamHome*>(&HostStreamHome::of_process()); }
 
  private:
-  HostDevice devices_[kCount] = {HostDevice(0), HostDevice(1)};
+  HostDevice devices_[kCount];
 };
 
 }  // namespace penstock::core

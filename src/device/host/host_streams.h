@@ -19,7 +19,9 @@ class HostStreamHome final : public StreamHome {
   static HostStreamHome& of_process();
 
   bool has_words() const override { return true; }
-  bool reaches(const PointerFacts& memory, const void*) const override { return memory.device != nullptr; }
+  bool reaches(const PointerFacts& memory, const void*) const override {
+    return memory.device != nullptr && memory.device->facts().stand_in;
+  }
   Status call(void* stream, void (*function)(void*), void* argument) override;
   Status copy(void* stream, const StreamBlock&, const StreamCopy& what, std::uint64_t) override;
   Status wait(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) override;

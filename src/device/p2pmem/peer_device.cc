@@ -22,7 +22,6 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kStepBytes = 256u << 10;  // Of a copy, at a time.
-constexpr std::size_t kDevicesMax = 64;
 constexpr unsigned long kDisplayClass = 0x03;
 
 // A number in a small file of /sys; 0 where there is none.
@@ -75,9 +74,11 @@ class PeerCopyQueue final : public CopyQueue {
 
 }  // namespace
 
-PeerDevice::PeerDevice(int ordinal, std::string directory) : directory_(std::move(directory)), pieces_(unmap) {
+PeerDevice::PeerDevice(int ordinal, const char* kind, std::string directory)
+    : directory_(std::move(directory)), pieces_(unmap) {
   const std::string address = directory_.substr(directory_.rfind('/') + 1);
   facts_.ordinal = ordinal;
+  facts_.kind = kind;
   std::snprintf(facts_.name, sizeof facts_.name, "memory of PCI device %.16s", address.c_str());
   std::snprintf(facts_.pci_address, sizeof facts_.pci_address, "%.15s", address.c_str());
   std::snprintf(reinterpret_cast<char*>(facts_.uuid), sizeof facts_.uuid, "%.15s", address.c_str());
@@ -110,7 +111,7 @@ bool PeerDevice::find(const void* pointer, PointerFacts& facts) {
   return true;
 }
 
-Result<std::unique_ptr<DeviceSet>> PeerDeviceSet::open(const std::string& pci_devices) {
+Result<std::unique_ptr<DeviceSet>> PeerDeviceSet::open(const DeviceTerms& terms, const std::string& pci_devices) {
   constexpr const char* kStep = "find a PCI device that offers memory (p2pmem) and is no GPU";
   DIR* const listing = ::opendir(pci_devices.c_str());
   if (listing == nullptr) return os_failure(errno, kStep);
@@ -125,14 +126,15 @@ Result<std::unique_ptr<DeviceSet>> PeerDeviceSet::open(const std::string& pci_de
   std::sort(directories.begin(), directories.end());
   auto set = std::make_unique<PeerDeviceSet>();
   for (const std::string& directory : directories) {
-    set->devices_.push_back(std::make_unique<PeerDevice>(static_cast<int>(set->devices_.size()), directory));
+    const auto ordinal = static_cast<int>(terms.first_ordinal + set->devices_.size());
+    set->devices_.push_back(std::make_unique<PeerDevice>(ordinal, terms.kind, directory));
   }
   return std::unique_ptr<DeviceSet>(std::move(set));
 }
 
-Result<Device*> PeerDeviceSet::device(unsigned ordinal) {
-  if (ordinal >= devices_.size()) return failure(Code::no_device, "find the device");
-  return static_cast<Device*>(devices_[ordinal].get());
+Result<Device*> PeerDeviceSet::device(unsigned place) {
+  if (place >= devices_.size()) return failure(Code::no_device, "find the device");
+  return static_cast<Device*>(devices_[place].get());
 }
 
 PointerFacts PeerDeviceSet::describe(const void* pointer) {

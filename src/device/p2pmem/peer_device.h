@@ -21,7 +21,7 @@ namespace penstock::core {
 class PeerDevice final : public Device {
  public:
   // `directory` is the device's in /sys.
-  PeerDevice(int ordinal, std::string directory);
+  PeerDevice(int ordinal, const char* kind, std::string directory);
 
   const DeviceFacts& facts() const override { return facts_; }
   Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) override;
@@ -44,12 +44,13 @@ class PeerDevice final : public Device {
 class PeerDeviceSet final : public DeviceSet {
  public:
   // Fails with no_device where no device offers memory. `pci_devices` is /sys/bus/pci/devices, but in tests.
-  static Result<std::unique_ptr<DeviceSet>> open(const std::string& pci_devices = "/sys/bus/pci/devices");
+  static Result<std::unique_ptr<DeviceSet>> open(const DeviceTerms& terms = {},
+                                                 const std::string& pci_devices = "/sys/bus/pci/devices");
 
-  const char* name() const override { return "p2pmem"; }
   unsigned count() const override { return static_cast<unsigned>(devices_.size()); }
-  Result<Device*> device(unsigned ordinal) override;
+  Result<Device*> device(unsigned place) override;
   PointerFacts describe(const void* pointer) override;
+  bool has_streams() const override { return false; }
   Result<StreamHome*> stream_home(void*) override { return failure(Code::unsupported, "use the stream"); }
 
  private:

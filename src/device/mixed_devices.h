@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Devices of several providers in one session. What a pointer is, each provider's set is asked in turn; a user's
+// stream is one of the first provider that has streams. Made by open_devices() (providers.h), and only where there is
+// more than one set: a single one is used without it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+
+namespace penstock::core {
+
+class MixedDevices final : public DeviceSet {
+ public:
+  // Ordinals of each set's devices begin where those of the sets before it end.
+  explicit MixedDevices(std::vector<std::unique_ptr<DeviceSet>> sets) : sets_(std::move(sets)) {}
+
+  unsigned count() const override;
+  Result<Device*> device(unsigned place) override;
+  PointerFacts describe(const void* pointer) override;
+  bool has_streams() const override;
+  Result<StreamHome*> stream_home(void* stream) override;
+
+ private:
+  const std::vector<std::unique_ptr<DeviceSet>> sets_;
+};
+
+}  // namespace penstock::core

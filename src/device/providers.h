@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Who offers devices: one row of a table for each kind. The session opens its devices out of it, configuration reads
+// PENSTOCK_DEVICE by it, and the faces tell users of it. A new maker's GPU is a folder beside cuda/ and a row here; no
+// code elsewhere asks which provider it has before it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device.h"
+
+namespace penstock::core {
+
+// What becomes of a provider where nobody says which devices are wanted.
+enum class Unasked : std::uint8_t {
+  opened,    // Its devices are, where there are any.
+  stand_in,  // Its devices are where nobody else's are.
+  left,      // It is not looked at.
+};
+
+struct Provider {
+  const char* name;                 // What users call it: in PENSTOCK_DEVICE, and a device's kind.
+  const char* what;                 // What its devices are, for people: a phrase.
+  Unasked unasked = Unasked::left;  // See there.
+  // Whether storage's DMA engines may reach memory of its devices, so far as can be told before they are opened.
+  bool (*may_map_memory)(const DeviceTerms& terms);
+  // Fails with no_device where there is none, and says why in `why_not`, in a sentence that it may leave empty.
+  Result<std::unique_ptr<DeviceSet>> (*open)(const DeviceTerms& terms, std::string& why_not);
+};
+
+// In the order in which devices are opened and told of.
+std::span<const Provider> providers();
+
+// Providers as users list them, first device first. Empty: whatever there is.
+using ProviderList = std::vector<const Provider*>;
+
+// "auto", or names with commas between them: every one known, none twice. False: `text` is neither.
+bool parse_providers(std::string_view text, ProviderList& list);
+
+// "auto or some of cuda,host,p2pmem"
+const char* provider_choices();
+
+bool may_map_memory(const ProviderList& wanted, bool export_memory);
+
+struct OpenedDevices {
+  std::unique_ptr<DeviceSet> devices;
+  std::string kinds;       // Names of their providers, with commas between them.
+  std::string why_no_gpu;  // What stood in the way of providers that are opened unasked; empty where one was opened.
+};
+
+// All that are wanted, or a failure; no device's ordinal is another's. A single provider's set is given as it is, so
+// that it costs what it costs alone. `all` is the table, but in tests.
+Result<OpenedDevices> open_devices(const ProviderList& wanted, bool export_memory,
+                                   std::span<const Provider> all = providers());
+
+}  // namespace penstock::core
