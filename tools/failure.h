@@ -35,7 +35,7 @@ class Failure : public std::runtime_error {
 
 // The sentence of an errno, worded like the library's. step is a literal: a verb phrase.
 [[noreturn]] inline void fail_errno(const std::string& subject, const char* step, int error_number = errno) {
-  fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, error_number, step}));
+  fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, 0, error_number, step}));
 }
 
 inline void require(const Status& status, const std::string& subject) {

@@ -47,7 +47,7 @@ OpenFile open_file(const std::string& path, int flags, mode_t mode) {
   if (fstat(file.fd.get(), &file.facts) != 0) fail_errno(path, "look at the file");
   if (S_ISDIR(file.facts.st_mode)) fail_errno(path, "open the file", EISDIR);
   if (!S_ISREG(file.facts.st_mode) && !file.is_block_device()) {
-    fail(path, penstock_status{PENSTOCK_DOMAIN_PENSTOCK, PENSTOCK_UNSUPPORTED_FILE, "open the file"});
+    fail(path, penstock_status{PENSTOCK_DOMAIN_PENSTOCK, 0, PENSTOCK_UNSUPPORTED_FILE, "open the file"});
   }
   const int status_flags = fcntl(file.fd.get(), F_GETFL);
   if (status_flags < 0 || fcntl(file.fd.get(), F_SETFL, status_flags & ~O_NONBLOCK) != 0) {

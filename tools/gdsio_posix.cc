@@ -25,7 +25,7 @@ std::uint64_t move_bytes(const Lane& lane, std::byte* memory, const Extent& exte
       const int error = errno;
       const char* hint = error == EINVAL ? "; O_DIRECT may want larger multiples: -O 1 opens the file without" : "";
       const Status status(
-          penstock_status{PENSTOCK_DOMAIN_OS, error, lane.is_write ? "write the file" : "read the file"});
+          penstock_status{PENSTOCK_DOMAIN_OS, 0, error, lane.is_write ? "write the file" : "read the file"});
       throw Failure(fmt::format("{}: at offset {}: {}{}", lane.file->path(), offset, status.message(), hint));
     }
     if (count == 0) break;

@@ -68,7 +68,7 @@ Arena memory_of(const Lane& lane) {
 }
 
 void fail_cufile(const std::string& subject, const char* call, int error) {
-  if (error < CUFILEOP_BASE_ERR) fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, error, call}));
+  if (error < CUFILEOP_BASE_ERR) fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, 0, error, call}));
   throw Failure(fmt::format("{}: {} failed: {} ({})", subject, call,
                             cufileop_status_error(static_cast<CUfileOpError>(error)), error));
 }

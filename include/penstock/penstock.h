@@ -30,7 +30,7 @@ extern "C" {
 typedef enum penstock_domain {
   PENSTOCK_DOMAIN_PENSTOCK = 0, /* code is a penstock_code */
   PENSTOCK_DOMAIN_OS = 1,       /* code is an errno */
-  PENSTOCK_DOMAIN_CUDA = 2      /* code is a CUresult */
+  PENSTOCK_DOMAIN_DRIVER = 2    /* code is a number of a device driver's own (CUDA's: a CUresult) */
 } penstock_domain;
 
 typedef enum penstock_code {
@@ -63,13 +63,17 @@ typedef enum penstock_code {
 
 /* code 0 is success in every domain. step is a string literal: what was being done when it failed. */
 typedef struct penstock_status {
-  int32_t domain; /* penstock_domain */
+  int16_t domain; /* penstock_domain */
+  int16_t driver; /* in PENSTOCK_DOMAIN_DRIVER: whose number code is, for penstock_status_driver(); else 0 */
   int32_t code;
   const char* step;
 } penstock_status;
 
 /* One sentence with step, cause and remedy. Returns its length; the text is cut to fit `capacity`, zero included. */
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity);
+
+/* The kind of devices ("cuda") whose driver's number code is, or "" where it is no driver's. */
+const char* penstock_status_driver(penstock_status status);
 
 /* ---- Paths and reasons -------------------------------------------------------------------------------------- */
 

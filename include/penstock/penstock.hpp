@@ -40,6 +40,8 @@ class [[nodiscard]] Status {
   const penstock_status& raw() const { return raw_; }
   bool is(penstock_code code) const { return raw_.domain == PENSTOCK_DOMAIN_PENSTOCK && raw_.code == code; }
   bool is_errno(int error_number) const { return raw_.domain == PENSTOCK_DOMAIN_OS && raw_.code == error_number; }
+  // "cuda", where raw().code is that driver's own number; else "".
+  const char* driver() const { return penstock_status_driver(raw_); }
   // One sentence: the step, the cause, the remedy.
   std::string message() const {
     char text[512];

@@ -26,7 +26,7 @@ constexpr CodeText kCodeTexts[] = {
     {"the descriptor is open for reading only", "open the file with O_RDWR or O_WRONLY"},
     {"the pointer is no memory known to the host or to a GPU", "pass memory that is allocated and still alive"},
     {"the range runs past the end of the registered buffer", "check size and offset against the registration"},
-    {"there is no such GPU, or the CUDA driver cannot be used", "run 'penstock check' to see what is missing"},
+    {"there is no such device, or its driver cannot be used", "run 'penstock check' to see what is missing"},
     {"no path that the configuration allows can move it",
      "run 'penstock explain' on the file for every path's reason, "
      "or change PENSTOCK_PATHS, PENSTOCK_REQUIRE or cufile.json's allow_compat_mode"},
@@ -79,7 +79,7 @@ std::string with_remedy(std::string sentence, const char* remedy) {
 
 }  // namespace
 
-std::string describe(const Status& status) {
+std::string describe(const Status& status, const char* driver) {
   if (status.ok()) return "success";
   std::string sentence = std::string("could not ") + (status.step[0] ? status.step : "complete the request") + ": ";
   switch (status.domain) {
@@ -92,7 +92,9 @@ std::string describe(const Status& status) {
       char text[128] = "";
       return with_remedy(sentence + strerror_r(status.code, text, sizeof text), errno_remedy(status.code));
     }
-    case Domain::cuda: return sentence + "CUDA driver error " + std::to_string(status.code);
+    case Domain::driver:
+      return sentence + "error " + std::to_string(status.code) + " of the " + (driver[0] != '\0' ? driver : "device") +
+             " driver";
   }
   return sentence + "unknown error";
 }

@@ -30,7 +30,7 @@ enum class Code : std::int32_t {
   not_writable = 8,        // A write on a read-only descriptor.
   bad_pointer = 9,         // The pointer is no memory that host or device knows.
   out_of_range = 10,       // Past the end of a registered buffer.
-  no_device = 11,          // No such GPU, or the CUDA driver cannot be used.
+  no_device = 11,          // No such device, or its driver cannot be used.
   path_refused = 12,       // The path demanded by configuration cannot move this request.
   unaligned_write = 13,    // Needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
   no_progress = 14,        // The kernel reported a short transfer again and again.
@@ -49,13 +49,14 @@ enum class Code : std::int32_t {
 enum class Domain : std::uint8_t {
   penstock,  // code is a Code
   os,        // code is an errno
-  cuda,      // code is a CUresult
+  driver,    // code is a number of a device driver's own: `driver` says whose
 };
 
 struct [[nodiscard]] Status {
   const char* step = "";  // A literal: what was being done, as a verb phrase ("read from the file").
   std::int32_t code = 0;
   Domain domain = Domain::penstock;
+  std::uint8_t driver = 0;  // In Domain::driver: the driver's number in the table of providers (device/); else 0.
 
   constexpr bool ok() const { return code == 0; }
   constexpr bool is(Code wanted) const {
@@ -70,10 +71,13 @@ constexpr Status failure(Code code, const char* step) {
   return {step, static_cast<std::int32_t>(code), Domain::penstock};
 }
 constexpr Status os_failure(int error_number, const char* step) { return {step, error_number, Domain::os}; }
-constexpr Status cuda_failure(int result, const char* step) { return {step, result, Domain::cuda}; }
+constexpr Status driver_failure(std::uint8_t driver, int result, const char* step) {
+  return {step, result, Domain::driver, driver};
+}
 
-// One sentence: the step, the cause and, where there is one, the remedy.
-std::string describe(const Status& status);
+// One sentence: the step, the cause and, where there is one, the remedy. `driver` names the one whose number it is,
+// where that is known.
+std::string describe(const Status& status, const char* driver = "");
 
 // A value or the Status that stands in its way. Asking a failed Result for its value breaks an invariant.
 template <typename T>

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "capi/call.h"
+#include "device/providers.h"
 #include "session/queue.h"
 
 namespace core = penstock::core;
@@ -25,7 +26,8 @@ using core::status_call;
 constexpr unsigned kReapMax = 16;  // At once: threads may have small stacks.
 
 Status to_core(const penstock_status& status) {
-  return {status.step != nullptr ? status.step : "", status.code, static_cast<core::Domain>(status.domain)};
+  return {status.step != nullptr ? status.step : "", status.code, static_cast<core::Domain>(status.domain),
+          static_cast<std::uint8_t>(status.driver)};
 }
 
 // The C name of a queue is the queue itself.
@@ -100,8 +102,13 @@ extern "C" {
 const char* penstock_version(void) { return "0.1.0"; }
 
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity) {
-  return core::count_call([&] { return core::copy_text(core::describe(to_core(status)), text, capacity); });
+  return core::count_call([&] {
+    const Status told = to_core(status);
+    return core::copy_text(core::describe(told, core::driver_of(told)), text, capacity);
+  });
 }
+
+const char* penstock_status_driver(penstock_status status) { return core::driver_of(to_core(status)); }
 
 const char* penstock_path_name(int path) {
   return path >= 0 && path < static_cast<int>(core::kPathCount) ? core::path_name(static_cast<core::PathId>(path))

@@ -27,7 +27,7 @@ Result<std::unique_ptr<penstock_session>> open_session(const Config& config) {
 }
 
 penstock_status to_public(const Status& status) {
-  return {static_cast<std::int32_t>(status.domain), status.code, status.step};
+  return {static_cast<std::int16_t>(status.domain), status.driver, status.code, status.step};
 }
 
 penstock_report to_public(const Report& report) {

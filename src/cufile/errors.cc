@@ -59,14 +59,14 @@ CUfileError_t cufile_error(const Status& status) {
   switch (status.domain) {
     case Domain::penstock: return cufile_error(number_of(static_cast<Code>(status.code)));
     case Domain::os: return cufile_error(number_of_errno(status.code));
-    case Domain::cuda: return {CU_FILE_CUDA_DRIVER_ERROR, static_cast<CUresult>(status.code)};
+    case Domain::driver: return {CU_FILE_CUDA_DRIVER_ERROR, static_cast<CUresult>(status.code)};
   }
   return cufile_error(CU_FILE_INTERNAL_ERROR);
 }
 
 int cufile_errno(const Status& status) {
   if (status.domain == Domain::os) return status.code;
-  if (status.domain == Domain::cuda) return CU_FILE_CUDA_DRIVER_ERROR;
+  if (status.domain == Domain::driver) return CU_FILE_CUDA_DRIVER_ERROR;
   switch (static_cast<Code>(status.code)) {
     // NVIDIA's library answers these with plain system errors.
     case Code::invalid_argument:

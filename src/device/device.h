@@ -114,7 +114,8 @@ class Device {
   virtual ~Device() = default;
   virtual const DeviceFacts& facts() const = 0;
   virtual Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned markers) = 0;
-  // Page-locks `size` bytes of mapped host memory for fast copies, on every context of the device.
+  // Page-locks `size` bytes of mapped host memory for fast copies, on every context of the device. Fails with
+  // already_registered where it is page-locked.
   virtual Status register_host(void* memory, std::size_t size) = 0;
   // False where that would have to wait for a stream that a request of ours is on, which may wait for the caller: then
   // the memory stays page-locked, and must stay mapped.

@@ -14,9 +14,6 @@
 namespace penstock::core {
 namespace {
 
-// The driver's word for memory that is page-locked already.
-constexpr int kAlreadyRegistered = 712;
-
 // Blocks that could not be given back while a stream was held. They are still page-locked, and serve whoever wants a
 // block of the same size next.
 class Leftovers {
@@ -74,8 +71,7 @@ Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
   if (memory == nullptr) return failure(Code::out_of_memory, "map memory for the ring");
   if (device != nullptr) {
     const Status status = device->register_host(memory, size);
-    const bool already = status.domain == Domain::cuda && status.code == kAlreadyRegistered;
-    if (!status.ok() && !already) {
+    if (!status.ok() && !status.is(Code::already_registered)) {
       ::munmap(memory, size);
       return status;
     }

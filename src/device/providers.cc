@@ -19,6 +19,7 @@ constexpr Provider kProviders[] = {
     {.name = "cuda",
      .what = "NVIDIA GPUs",
      .unasked = Unasked::opened,
+     .driver = kCudaDriver,
      .may_map_memory = [](const DeviceTerms& terms) { return terms.export_memory; },
      .open = [](const DeviceTerms& terms, std::string& why_not) -> Opened {
        Result<std::unique_ptr<CudaDeviceSet>> set = CudaDeviceSet::open(&why_not, cuda::kDriverLibrary, terms);
@@ -107,6 +108,13 @@ const char* provider_choices() {
     return new std::string("auto or some of " + names);  // Never deleted.
   }();
   return choices->c_str();
+}
+
+const char* driver_of(const Status& status) {
+  for (const Provider& provider : kProviders) {
+    if (status.domain == Domain::driver && provider.driver == status.driver) return provider.name;
+  }
+  return "";
 }
 
 bool may_map_memory(const ProviderList& wanted, bool export_memory) {

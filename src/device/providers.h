@@ -24,9 +24,12 @@ enum class Unasked : std::uint8_t {
 };
 
 struct Provider {
+  static constexpr int kNoDriver = -1;
+
   const char* name;                 // What users call it: in PENSTOCK_DEVICE, and a device's kind.
   const char* what;                 // What its devices are, for people: a phrase.
   Unasked unasked = Unasked::left;  // See there.
+  int driver = kNoDriver;           // Of its Statuses in Domain::driver: unique, 0 to 255.
   // Whether storage's DMA engines may reach memory of its devices, so far as can be told before they are opened.
   bool (*may_map_memory)(const DeviceTerms& terms);
   // Fails with no_device where there is none, and says why in `why_not`, in a sentence that it may leave empty.
@@ -44,6 +47,9 @@ bool parse_providers(std::string_view text, ProviderList& list);
 
 // "auto or some of cuda,host,p2pmem"
 const char* provider_choices();
+
+// The name of the provider whose driver's number a status has in Domain::driver; "" where it has none.
+const char* driver_of(const Status& status);
 
 bool may_map_memory(const ProviderList& wanted, bool export_memory);
 

@@ -45,8 +45,9 @@ OpenedDevices open(const ProviderList& wanted, std::span<const Provider> all = k
   return opened.ok() ? std::move(*opened) : OpenedDevices{};
 }
 
-TEST(ProvidersTest, NamesAreUniqueAndEveryRowIsWhole) {
+TEST(ProvidersTest, NamesAndDriversAreUniqueAndEveryRowIsWhole) {
   std::set<std::string> names;
+  std::set<int> drivers;
   for (const Provider& provider : providers()) {
     EXPECT_TRUE(names.insert(provider.name).second) << provider.name;
     EXPECT_STRNE(provider.name, "auto");
@@ -54,7 +55,17 @@ TEST(ProvidersTest, NamesAreUniqueAndEveryRowIsWhole) {
     EXPECT_NE(provider.what[0], '\0');
     ASSERT_NE(provider.open, nullptr);
     ASSERT_NE(provider.may_map_memory, nullptr);
+    if (provider.driver == Provider::kNoDriver) continue;
+    EXPECT_TRUE(drivers.insert(provider.driver).second) << provider.name;
+    EXPECT_TRUE(provider.driver >= 0 && provider.driver <= UINT8_MAX);
+    EXPECT_STREQ(driver_of(driver_failure(static_cast<std::uint8_t>(provider.driver), 1, "")), provider.name);
   }
+}
+
+TEST(ProvidersTest, OnlyADriversNumberIsADrivers) {
+  EXPECT_STREQ(driver_of(failure(Code::no_device, "look")), "");
+  EXPECT_STREQ(driver_of(os_failure(5, "look")), "");
+  EXPECT_STREQ(driver_of(driver_failure(UINT8_MAX, 5, "look")), "");
 }
 
 TEST(ProvidersTest, AListIsReadInItsOrderAndAutoIsEmpty) {

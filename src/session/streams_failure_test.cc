@@ -203,7 +203,7 @@ TEST_P(FakeCudaStreamsTest, ADefaultStreamWithoutAContextIsTheDriversError) {
   Parameters read{.size = 4096};
   std::thread([&] {
     const Status status = submit(Op::read, nullptr, buffer, read);
-    EXPECT_EQ(status.domain, Domain::cuda);
+    EXPECT_EQ(status.domain, Domain::driver);
     EXPECT_EQ(status.code, cuda::CUDA_ERROR_INVALID_CONTEXT);
     expect_begins(Op::read, stream, buffer, read);  // A stream knows its own.
     drain(stream);

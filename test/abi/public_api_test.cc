@@ -209,8 +209,23 @@ TEST_F(PublicApiTest, NullArgumentsAreErrors) {
   EXPECT_EQ(penstock_path_by_name("p2pdma"), PENSTOCK_PATH_P2PDMA);
   EXPECT_EQ(penstock_path_by_name(nullptr), -1);
   char tiny[8];
-  EXPECT_EQ(penstock_status_message({PENSTOCK_DOMAIN_OS, EIO, "read"}, tiny, sizeof tiny), 7u);
+  const penstock_status status{.domain = PENSTOCK_DOMAIN_OS, .driver = 0, .code = EIO, .step = "read"};
+  EXPECT_EQ(penstock_status_message(status, tiny, sizeof tiny), 7u);
   EXPECT_EQ(tiny[7], '\0');
+}
+
+TEST_F(PublicApiTest, ADriversOwnNumberComesWithTheDriversName) {
+  const penstock::Status lost(penstock_status{
+      .domain = PENSTOCK_DOMAIN_DRIVER, .driver = 0, .code = 719, .step = "page-lock host memory for the GPU"});
+  EXPECT_STREQ(lost.driver(), "cuda");
+  EXPECT_EQ(lost.message(), "could not page-lock host memory for the GPU: error 719 of the cuda driver");
+  const penstock::Status missing(
+      penstock_status{.domain = PENSTOCK_DOMAIN_OS, .driver = 0, .code = ENOENT, .step = "open the file"});
+  EXPECT_STREQ(missing.driver(), "");
+  const penstock::Status unknown(
+      penstock_status{.domain = PENSTOCK_DOMAIN_DRIVER, .driver = 200, .code = 3, .step = "start"});
+  EXPECT_STREQ(unknown.driver(), "");
+  EXPECT_EQ(unknown.message(), "could not start: error 3 of the device driver");
 }
 
 TEST_F(PublicApiTest, AQueueMovesWhatItIsGiven) {

@@ -278,7 +278,7 @@ StressTest::Answer StressTest::perform(const Read& read, const UniqueFd& own, pe
     if (got >= 0) return {static_cast<std::uint64_t>(got), {}};
     // With O_DIRECT: not aligned, or the kernel met a buffered write on its way.
     const bool direct_says = errno == EINVAL || errno == EIO;
-    return {0, {PENSTOCK_DOMAIN_OS, direct_says ? 0 : errno, "read"}};
+    return {0, {.domain = PENSTOCK_DOMAIN_OS, .driver = 0, .code = direct_says ? 0 : errno, .step = "read"}};
   }
   Answer answer;
   penstock_report told{};

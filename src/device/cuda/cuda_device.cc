@@ -63,7 +63,9 @@ Status CudaDevice::register_host(void* memory, std::size_t size) {
   if (!home.ok()) return home.status();
   const ContextScope scope(api(), home.value()->context());
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
-  return cuda_status(api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE), kStep);
+  const CUresult result = api().cuMemHostRegister(memory, size, CU_MEMHOSTREGISTER_PORTABLE);
+  if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return failure(Code::already_registered, kStep);
+  return cuda_status(result, kStep);
 }
 
 bool CudaDevice::unregister_host(void* memory) {

@@ -20,6 +20,13 @@ inline bool is_alive(const cuda::CudaApi& api, const CudaContext& context) {
   return api.identify(context.handle, &id) && id == context.id;
 }
 
+// The CUDA driver's number in a Status: of its row in the table of providers.
+inline constexpr std::uint8_t kCudaDriver = 0;
+
+inline Status cuda_failure(cuda::CUresult result, const char* step) {
+  return driver_failure(kCudaDriver, result, step);
+}
+
 inline Status cuda_status(cuda::CUresult result, const char* step) {
   switch (result) {
     case cuda::CUDA_SUCCESS: return success();

@@ -229,7 +229,7 @@ TEST_F(NvidiaExportTest, ARefusingCudaDriverIsNamedByItsStepAndLeavesNothingBehi
   const auto expect_refusal = [&](const char* step) {
     const Status status = reach();
     EXPECT_STREQ(status.step, step);
-    EXPECT_EQ(status.domain, Domain::cuda) << describe(status);
+    EXPECT_EQ(status.domain, Domain::driver) << describe(status);
     EXPECT_EQ(status.code, 2);
     EXPECT_EQ(cuda_things(), 0) << step;
     EXPECT_TRUE(kernel_.objects.empty() && kernel_.addresses.empty());
