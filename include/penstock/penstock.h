@@ -190,6 +190,11 @@ const char* penstock_session_device_reason(penstock_session* session);
 
 /* ---- Devices: what tools and tests need --------------------------------------------------------------------- */
 
+/* The kinds of devices that there are, by numbers from 0 on: "cuda", ..., and NULL behind the last. What they are, for
+ * people: "NVIDIA GPUs". */
+const char* penstock_device_kind_name(unsigned number);
+const char* penstock_device_kind_sentence(unsigned number);
+
 typedef struct penstock_device_info {
   int32_t ordinal;  /* unique among the session's devices, of whatever kinds */
   int32_t stand_in; /* 1: host memory playing a GPU */
@@ -197,7 +202,8 @@ typedef struct penstock_device_info {
   char pci_address[16]; /* "0000:17:00.0"; "" for a stand-in */
   uint8_t uuid[16];
   uint64_t memory_bytes;
-  uint64_t reserved[4];
+  char kind[16]; /* penstock_device_kind_name() */
+  uint64_t reserved[2];
 } penstock_device_info;
 
 unsigned penstock_device_count(penstock_session* session);

@@ -6,6 +6,7 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <string>
@@ -179,6 +180,13 @@ uint64_t penstock_ring_bytes(penstock_session* session) {
 
 // ---- Devices -------------------------------------------------------------------------------------------------------
 
+const char* penstock_device_kind_name(unsigned number) {
+  return number < core::providers().size() ? core::providers()[number].name : nullptr;
+}
+const char* penstock_device_kind_sentence(unsigned number) {
+  return number < core::providers().size() ? core::providers()[number].what : nullptr;
+}
+
 unsigned penstock_device_count(penstock_session* session) {
   return session != nullptr ? session->session->devices().count() : 0;
 }
@@ -196,6 +204,7 @@ penstock_status penstock_device_get(penstock_session* session, unsigned ordinal,
     std::memcpy(info->pci_address, facts.pci_address, sizeof info->pci_address);
     std::memcpy(info->uuid, facts.uuid, sizeof info->uuid);
     info->memory_bytes = facts.memory_bytes;
+    std::snprintf(info->kind, sizeof info->kind, "%.15s", facts.kind);
     return {};
   });
 }

@@ -214,6 +214,34 @@ TEST_F(PublicApiTest, NullArgumentsAreErrors) {
   EXPECT_EQ(tiny[7], '\0');
 }
 
+TEST_F(PublicApiTest, KindsOfDevicesAreToldUntilTheLast) {
+  std::string kinds;
+  for (unsigned i = 0; penstock_device_kind_name(i) != nullptr; ++i) {
+    kinds += std::string(penstock_device_kind_name(i)) + ": " + penstock_device_kind_sentence(i) + "\n";
+  }
+  EXPECT_TRUE(kinds.starts_with("cuda: NVIDIA GPUs\nhost: host memory standing in for a GPU\n")) << kinds;
+  EXPECT_EQ(penstock_device_kind_sentence(99), nullptr);
+}
+
+TEST_F(PublicApiTest, ADeviceTellsItsKind) {
+  auto session = Session::open(host_options());
+  ASSERT_TRUE(session) << session.error().message();
+  penstock_device_info info{};
+  ASSERT_EQ(penstock_device_get(session->raw(), 1, &info).code, PENSTOCK_OK);
+  EXPECT_STREQ(info.kind, "host");
+  EXPECT_EQ(session->device_kind(), "host");
+}
+
+TEST_F(PublicApiTest, AnUnknownKindOfDeviceIsASettingThatIsToldWithAllThereAre) {
+  Options options = host_options();
+  options.device = "cuda,gpu";
+  const auto session = Session::open(options);
+  ASSERT_FALSE(session);
+  EXPECT_TRUE(session.error().is(PENSTOCK_BAD_SETTING));
+  EXPECT_NE(session.error().message().find("auto or some of cuda,host"), std::string::npos)
+      << session.error().message();
+}
+
 TEST_F(PublicApiTest, ADriversOwnNumberComesWithTheDriversName) {
   const penstock::Status lost(penstock_status{
       .domain = PENSTOCK_DOMAIN_DRIVER, .driver = 0, .code = 719, .step = "page-lock host memory for the GPU"});
