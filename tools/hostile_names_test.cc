@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tool_world.h"
+#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "tool_world.h"
+#include "tools/common/tool_world.h"
 
 namespace penstock::tools {
 namespace {

@@ -116,8 +116,8 @@ class LintTest(unittest.TestCase):
                 self.expect({"tools/main.cc": line + "\n"}, "tools/main.cc:1 terminal")
                 self.expect({"tools/near.h": "// Near.\n#pragma once\n" + line + "\n"}, "tools/near.h:3 terminal")
         self.expect({"tools/main.cc": 'print("{}", x); write(fd, x, 2); file.write(1);\nauto s = "stdout";\n'})
-        self.expect({"tools/CMakeLists.txt": "add_executable(penstock_tool main.cc terminal.cc)\n",
-                     "tools/terminal.cc": "f(stdout);\n"})
+        self.expect({"tools/CMakeLists.txt": "add_executable(penstock_tool main.cc common/terminal.cc)\n",
+                     "tools/common/terminal.cc": "f(stdout);\n"})
 
     def test_comments_and_strings_are_no_code(self):
         self.expect({"src/base/text.cc": "/* printf(\n exit( */ // getenv(\nauto q = '\"'; auto s = \"exit(\";\n"})

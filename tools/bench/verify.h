@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The proof that bench moved the right bytes: whether a file holds bench's content at all, and reading back what a
+// write job has written. Throws a Failure that names the first wrong byte.
+#pragma once
+
+#include "tools/common/job.h"
+
+namespace penstock::tools {
+
+// Looks at three blocks of the range by plain reads. Throws where none of them holds the content: then the file was
+// not written by `bench --rw write --verify` with this seed, and differences would say nothing about Penstock.
+void require_content(int fd, const std::string& path, const Range& range, const Content& content, std::uint64_t seed);
+
+// Reads every block in job.written through the job's session, file and memory. Returns the bytes compared.
+std::uint64_t read_back(const Job& job);
+
+}  // namespace penstock::tools

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// penstock bench --versus: this program's library against another cuFile library, by the code of bench/versus.
+#pragma once
+
+#include "tools/bench/settings.h"
+
+namespace penstock::tools {
+
+// Returns the exit code.
+int run_bench_versus(const BenchSettings& settings);
+
+}  // namespace penstock::tools

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/context.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "tools/common/failure.h"
+#include "tools/common/help.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+std::string stand_in_reason(penstock_session* session) {
+  const std::string reason = penstock_session_device_reason(session);
+  return reason.empty() ? "asked for" : reason;
+}
+
+penstock_device_info device_of(penstock_session* session, unsigned gpu) {
+  penstock_device_info device{};
+  require(penstock_device_get(session, gpu, &device), fmt::format("GPU {}", gpu));
+  return device;
+}
+
+}  // namespace
+
+Session open_session(const SessionSettings& settings) {
+  Options options;
+  options.device = or_null(settings.device);
+  options.paths = or_null(settings.paths);
+  options.require = or_null(settings.require);
+  options.direct_io = or_null(settings.direct_io);
+  options.io_uring = or_null(settings.io_uring);
+  return require(Session::open(options), "session");
+}
+
+void check_gpu(penstock_session* session, unsigned gpu) {
+  const unsigned count = penstock_device_count(session);
+  if (gpu < count) return;
+  const bool stand_in = std::string_view(penstock_session_device_kind(session)) == "host";
+  throw Failure(fmt::format("there is no GPU {}; this machine has {}", gpu,
+                            stand_in ? "none, and host memory stands in for GPU 0 only" : fmt::format("{}", count)),
+                kNotApplicable);
+}
+
+std::string device_line(penstock_session* session, unsigned gpu) {
+  const penstock_device_info device = device_of(session, gpu);
+  if (device.stand_in != 0) {
+    return fmt::format("device: host memory standing in for a GPU (reason: {})", stand_in_reason(session));
+  }
+  return fmt::format("device: GPU {}, {} ({})", gpu, device.name, device.pci_address);
+}
+
+Json device_json(penstock_session* session, unsigned gpu) {
+  const penstock_device_info device = device_of(session, gpu);
+  Json json = {
+      {"gpu", gpu}, {"name", device.name}, {"pci_address", device.pci_address}, {"stand_in", device.stand_in != 0}};
+  if (device.stand_in != 0) json["stand_in_reason"] = stand_in_reason(session);
+  return json;
+}
+
+std::string path_sentence(int path, int reason, int refused_path) {
+  const std::string name = penstock_path_name(path);
+  if (reason == PENSTOCK_REASON_NONE) return name + ": no better path stood before it";
+  const std::string refused =
+      refused_path < 0 || refused_path == path ? "" : fmt::format(", not {}", penstock_path_name(refused_path));
+  return fmt::format("{}{}: {} ({})", name, refused, penstock_reason_sentence(reason), penstock_reason_name(reason));
+}
+
+void print_json(const Json& json) { print("{}\n", Text(json.dump(2, ' ', true, Json::error_handler_t::replace))); }
+
+std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write) {
+  const char* required = std::getenv("PENSTOCK_REQUIRE");
+  const auto verdicts = session.explain(file, gpu, is_write);
+  if (!verdicts) return "";
+  for (const Verdict& verdict : *verdicts) {
+    const bool is_meant = required == nullptr || required[0] == '\0' || verdict.path_name() == std::string(required);
+    if (verdict.usable != 0 || !is_meant) continue;
+    std::string text = fmt::format("the path {} is {}, and refuses {}: {} ({})", verdict.path_name(),
+                                   required == nullptr ? "the first" : "required", is_write ? "writes" : "reads",
+                                   verdict.sentence(), verdict.reason_name());
+    if (verdict.remedy()[0] != '\0') text += fmt::format("; {}", verdict.remedy());
+    return text;
+  }
+  return "";
+}
+
+std::string path_note(int path_reason) {
+  if (path_reason == PENSTOCK_REASON_NONE) return "";
+  return fmt::format("  note: {} ({})\n", penstock_reason_sentence(path_reason), penstock_reason_name(path_reason));
+}
+
+Json path_json(int path, int reason, int refused_path) {
+  Json json = {{"path", penstock_path_name(path)}, {"reason", penstock_reason_name(reason)}};
+  json["refused_path"] = refused_path < 0 ? Json() : Json(penstock_path_name(refused_path));
+  json["sentence"] = penstock_reason_sentence(reason);
+  return json;
+}
+
+std::optional<int> parse_command(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return print_help(app, asked_for_help);
+  } catch (const CLI::Error& error) {
+    throw Failure(fmt::format("{}; see '{} --help'", error.what(), app.get_name()), kUsage);
+  }
+  return std::nullopt;
+}
+
+CLI::Option* add_size(CLI::App* app, const std::string& names, std::uint64_t& size, const std::string& help) {
+  const auto read = [&size, names](const std::string& text) {
+    const auto parsed = parse_size(text);
+    if (!parsed) {
+      throw CLI::ValidationError(names, fmt::format("'{}' is no size; write 4096, 4k, 1M or 2GiB", text));
+    }
+    size = *parsed;
+  };
+  return app->add_option_function<std::string>(names, read, help)->type_name("SIZE");
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The part of CUDA's driver that gdsio itself calls, beside what the library does: pinned memory, memory of
+// cuMemCreate, streams, and copies on them. Reached through dlopen, so that the tool builds and starts without CUDA.
+// Failures are thrown, with exit code 77 where there is no driver.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "tools/common/arena.h"
+
+namespace penstock::tools {
+
+class CudaDriver {
+ public:
+  using Stream = void*;
+
+  // On device `gpu`, in its primary context.
+  explicit CudaDriver(unsigned gpu);
+  ~CudaDriver();
+
+  // Makes the device's context the calling thread's. Before any of the others, on every thread.
+  void enter() const;
+
+  Arena pinned_host(std::size_t size) const;
+  // Made with cuMemCreate and mapped. session: of the library, for uploads.
+  Arena virtual_memory(penstock_session* session, std::size_t size) const;
+
+  Stream open_stream() const;
+  void close_stream(Stream stream) const;  // Waits for it.
+  void wait(Stream stream) const;
+  void copy_to_device(void* to, const void* from, std::size_t size, Stream stream) const;
+  void copy_to_host(void* to, const void* from, std::size_t size, Stream stream) const;
+
+  // 12080 for CUDA 12.8; nothing where there is no driver.
+  static std::optional<int> version();
+
+ private:
+  struct Api;
+  static const Api* load();  // Null where there is no driver.
+  void require_success(int result, const char* call) const;
+
+  const Api& api_;
+  int device_ = 0;
+  void* context_ = nullptr;
+};
+
+}  // namespace penstock::tools

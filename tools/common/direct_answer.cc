@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/direct_answer.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
+#include "tools/common/failure.h"
+#include "tools/common/machine.h"
+#include "tools/common/page.h"
+#include "tools/common/peer_pairs.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+DirectAnswer answer_for(const core::Root& root, core::DirectFile file, const DirectQuestion& question) {
+  const core::PeerMachine machine = core::read_peer_machine(root);
+  DirectAnswer answer;
+  answer.report = core::judge_direct_file(root, machine.mounts, file, question.op);
+  answer.file = std::move(file);
+  const auto storage = answer.report.storage;
+  if (storage) answer.stack = core::read_block_device(root, machine.mounts, *storage);
+  std::vector<std::string> peers;
+  if (!question.peer.empty()) peers.push_back(question.peer);
+  if (question.peer.empty()) {
+    for (const core::PciDevice* peer : machine.peers()) peers.push_back(peer->address);
+  }
+  if (peers.empty() && answer.stack) {
+    core::PeerRoute any{"", answer.stack, core::kernel_findings(machine)};
+    core::append(any.findings, core::storage_findings(machine, *answer.stack));
+    answer.routes.push_back(std::move(any));
+  }
+  for (const std::string& peer : peers) {
+    // Without a block device there is no way to speak of: the file's own findings say why.
+    if (storage) answer.routes.push_back(core::peer_route(root, machine, peer, *storage));
+    if (storage) continue;
+    core::PeerRoute route{peer, std::nullopt, core::kernel_findings(machine)};
+    core::append(route.findings, core::peer_findings(machine, peer));
+    answer.routes.push_back(std::move(route));
+  }
+  return answer;
+}
+
+std::string extents_text(const core::FileExtents& extents) {
+  if (!extents.is_known) return "not told by the file system";
+  std::string text = fmt::format("{} extent{}", extents.count, extents.count == 1 ? "" : "s");
+  const auto add = [&](std::uint64_t bytes, const char* what) {
+    if (bytes > 0) text += fmt::format(", {} {}", format_size(bytes), what);
+  };
+  add(extents.hole_bytes, "of holes");
+  add(extents.unwritten_bytes, "unwritten");
+  add(extents.shared_bytes, "shared");
+  add(extents.inline_bytes, "inline");
+  add(extents.encoded_bytes, "compressed");
+  add(extents.encrypted_bytes, "encrypted");
+  add(extents.delayed_bytes, "not placed yet");
+  if (!extents.is_complete) text += ", and more";
+  return text;
+}
+
+Json extents_json(const core::FileExtents& extents) {
+  if (!extents.is_known) return nullptr;
+  return {{"complete", extents.is_complete},        {"count", extents.count},
+          {"hole_bytes", extents.hole_bytes},       {"unwritten_bytes", extents.unwritten_bytes},
+          {"shared_bytes", extents.shared_bytes},   {"inline_bytes", extents.inline_bytes},
+          {"encoded_bytes", extents.encoded_bytes}, {"encrypted_bytes", extents.encrypted_bytes},
+          {"delayed_bytes", extents.delayed_bytes}};
+}
+
+}  // namespace
+
+DirectAnswer ask_direct(int fd, const DirectQuestion& question) {
+  const auto root = core::Root::open("/");
+  if (!root.ok()) throw Failure("the machine's root directory cannot be opened");
+  const std::uint64_t size = question.size == 0 ? core::kWholeFile : question.size;
+  auto file = core::read_direct_file(fd, question.offset, size);
+  if (!file.ok()) fail_errno("the file", "look at how it is stored", file.status().code);
+  DirectAnswer answer = answer_for(*root, *file, question);
+  if (question.size != 0) {
+    // Buffers of GPUs are aligned; those that are not are the caller's to tell.
+    answer.request = core::request_findings(*file, question.op, question.offset, question.size, 0);
+  }
+  return answer;
+}
+
+DirectAnswer ask_captured(const std::string& root, const std::string& path, const DirectQuestion& question) {
+  if (!path.starts_with('/')) throw Failure("name the file by its absolute path on the captured machine", kUsage);
+  const core::Root machine = open_machine_root(root);
+  const std::string plain = std::filesystem::path(path).lexically_normal();
+  return answer_for(machine, core::captured_file(machine, plain), question);
+}
+
+std::string direct_text(const DirectAnswer& answer, const DirectQuestion& question) {
+  Page page;
+  page.section(
+      fmt::format("p2pdma, a {}: what stands in the way (?: only its self-test can tell)", core::op_name(question.op)));
+  if (!answer.file.is_block_device) page.row("stored in", extents_text(answer.file.extents));
+  std::set<std::string> told;
+  print_findings(page, answer.report.findings, "  ", told);
+  print_findings(page, answer.request, "  ", told);
+  if (answer.report.findings.empty() && answer.request.empty()) page.row("file", "nothing");
+  for (const core::PeerRoute& route : answer.routes) {
+    page.row(route.peer.empty() ? "any device" : route.peer, route.findings.empty() ? "nothing"
+                                                             : route.is_possible()  ? "perhaps"
+                                                                                    : "closed");
+    print_findings(page, route.findings, "    ", told);
+  }
+  if (answer.routes.empty()) page.row("devices", "none here offers its memory to a drive");
+  if (!answer.routes.empty() && answer.routes[0].peer.empty()) page.row("", "there is none here");
+  return page.text();
+}
+
+Json direct_json(const DirectAnswer& answer) {
+  Json routes = Json::array();
+  for (const core::PeerRoute& route : answer.routes) {
+    routes.push_back(
+        {{"peer", route.peer}, {"possible", route.is_possible()}, {"obstacles", findings_json(route.findings)}});
+  }
+  return {{"extents", extents_json(answer.file.extents)},
+          {"obstacles", findings_json(answer.report.findings)},
+          {"request_obstacles", findings_json(answer.request)},
+          {"routes", routes}};
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The part of `penstock explain` about p2pdma: how a file is stored, and what stands between it and device memory, on
+// this machine or on a captured one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "topology/direct_file.h"
+#include "topology/peer_route.h"
+
+namespace penstock::tools {
+
+struct DirectQuestion {
+  core::Op op = core::Op::read;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;  // 0: no request, the file as a whole.
+  std::string peer;        // A PCI address; "" for every device that may offer memory.
+};
+
+struct DirectAnswer {
+  core::DirectFile file;
+  core::DirectFileReport report;
+  core::Findings request;               // Of the range asked for.
+  std::vector<core::PeerRoute> routes;  // One a device; where there is none, one for any ("").
+  std::optional<core::BlockDevice> stack;
+};
+
+// An open file of this machine.
+DirectAnswer ask_direct(int fd, const DirectQuestion& question);
+// `path` on a captured machine, by its absolute name there. Throws a Failure (exit code 2) for another.
+DirectAnswer ask_captured(const std::string& root, const std::string& path, const DirectQuestion& question);
+
+std::string direct_text(const DirectAnswer& answer, const DirectQuestion& question);
+Json direct_json(const DirectAnswer& answer);
+
+}  // namespace penstock::tools

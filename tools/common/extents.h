@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which extents of a file one thread of a bench visits, in which order. Sequential: the thread's own share of the
+// range, from its start, around and around. Random: whole blocks drawn uniformly from all of the range. Pure; a draw
+// costs two multiplications and allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "tools/common/content.h"
+
+namespace penstock::tools {
+
+struct Extent {
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
+struct Range {
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;        // More than 0.
+  std::uint64_t block_size = 1;  // More than 0. The range's last block may be shorter.
+
+  std::uint64_t block_count() const { return size / block_size + (size % block_size != 0 ? 1 : 0); }
+  std::uint64_t full_block_count() const { return size / block_size; }
+  Extent block(std::uint64_t index) const {
+    const std::uint64_t at = index * block_size;
+    return {begin + at, size - at < block_size ? size - at : block_size};
+  }
+};
+
+// Where one thread gets its requests from.
+class ExtentSource {
+ public:
+  virtual ~ExtentSource() = default;
+  // False when the thread's share is done.
+  virtual bool next(Extent& extent) = 0;
+};
+
+class Extents final : public ExtentSource {
+ public:
+  // endless: until the caller stops asking; otherwise all threads together visit as many blocks as the range has.
+  Extents(const Range& range, bool is_random, bool endless, unsigned thread, unsigned threads, std::uint64_t seed)
+      : range_(range), is_random_(is_random), begin_(share(range.block_count(), thread, threads)),
+        end_(share(range.block_count(), thread + 1, threads)), at_(begin_),
+        left_(endless && begin_ != end_ ? std::numeric_limits<std::uint64_t>::max() : end_ - begin_),
+        drawn_from_(range.full_block_count() > 0 ? range.full_block_count() : 1),
+        state_(scramble(scramble(seed) + thread)) {}
+
+  bool next(Extent& extent) override {
+    if (left_ == 0) return false;
+    --left_;
+    extent = range_.block(is_random_ ? draw() : step());
+    return true;
+  }
+
+ private:
+  // Without overflow as long as threads * block_count fits 128 bits.
+  static std::uint64_t share(std::uint64_t blocks, unsigned thread, unsigned threads) {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(blocks) * thread / threads);
+  }
+  std::uint64_t draw() {
+    state_ += 0x9e3779b97f4a7c15u;
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(scramble(state_)) * drawn_from_ >> 64);
+  }
+  std::uint64_t step() {
+    const std::uint64_t index = at_;
+    if (++at_ == end_) at_ = begin_;
+    return index;
+  }
+
+  Range range_;
+  bool is_random_;
+  std::uint64_t begin_, end_, at_;  // Blocks of this thread's share, and the next one.
+  std::uint64_t left_;
+  std::uint64_t drawn_from_;
+  std::uint64_t state_;
+};
+
+}  // namespace penstock::tools

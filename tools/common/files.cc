@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/files.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+
+namespace penstock::tools {
+namespace {
+
+[[noreturn]] void fail_to_open(const std::string& path, int flags) {
+  if (errno == EINVAL && (flags & O_DIRECT) != 0) {
+    throw DirectRefused(path + ": its file system does not take O_DIRECT; leave --direct out");
+  }
+  if (errno == EBUSY && (flags & O_EXCL) != 0) {
+    throw Failure(path +
+                  ": it is in use (mounted, swapped to, or held by RAID, LVM or another program) and would be written "
+                  "over; unmount or release it first");
+  }
+  fail_errno(path, "open the file");
+}
+
+std::uint64_t size_of(const OpenFile& file) {
+  if (!file.is_block_device()) return static_cast<std::uint64_t>(file.facts.st_size);
+  std::uint64_t size = 0;
+  if (ioctl(file.fd.get(), BLKGETSIZE64, &size) != 0) fail_errno(file.path, "ask for the device's size");
+  return size;
+}
+
+}  // namespace
+
+OpenFile open_file(const std::string& path, int flags, mode_t mode) {
+  OpenFile file;
+  file.path = path;
+  // O_NONBLOCK: a pipe must be refused, not waited for. It is taken off again, since io_uring would fail requests
+  // with EAGAIN under it.
+  file.fd.reset(open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+  if (!file.fd.valid()) fail_to_open(path, flags);
+  if (fstat(file.fd.get(), &file.facts) != 0) fail_errno(path, "look at the file");
+  if (S_ISDIR(file.facts.st_mode)) fail_errno(path, "open the file", EISDIR);
+  if (!S_ISREG(file.facts.st_mode) && !file.is_block_device()) {
+    fail(path, penstock_status{PENSTOCK_DOMAIN_PENSTOCK, 0, PENSTOCK_UNSUPPORTED_FILE, "open the file"});
+  }
+  const int status_flags = fcntl(file.fd.get(), F_GETFL);
+  if (status_flags < 0 || fcntl(file.fd.get(), F_SETFL, status_flags & ~O_NONBLOCK) != 0) {
+    fail_errno(path, "set the file's flags");
+  }
+  file.size = size_of(file);
+  return file;
+}
+
+bool exists(const std::string& path) {
+  struct stat facts {};
+  return lstat(path.c_str(), &facts) == 0;
+}
+
+void warm_cache(const std::string& path, std::uint64_t offset, std::uint64_t size) {
+  const OpenFile file = open_file(path, O_RDONLY);
+  std::vector<char> scratch(std::size_t{1} << 20);
+  while (size > 0 && !interrupted()) {
+    const std::size_t wanted = std::min<std::uint64_t>(size, scratch.size());
+    const ssize_t count = pread(file.fd.get(), scratch.data(), wanted, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_errno(path, "read the file into the page cache");
+    if (count == 0) return;
+    offset += static_cast<std::uint64_t>(count);
+    size -= static_cast<std::uint64_t>(count);
+  }
+}
+
+void drop_cache(const OpenFile& file) {
+  if (fsync(file.fd.get()) != 0 && errno != EROFS && errno != EINVAL) fail_errno(file.path, "flush the file");
+  posix_fadvise(file.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+}  // namespace penstock::tools

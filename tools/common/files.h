@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Files as the sub-commands open them: regular files and block devices only, never waiting for the other end of a
+// pipe. Failures are thrown as one sentence that begins with the path.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "tools/common/failure.h"
+
+namespace penstock::tools {
+
+using core::UniqueFd;
+
+struct OpenFile {
+  std::string path;
+  UniqueFd fd;
+  struct stat facts {};
+  std::uint64_t size = 0;  // Bytes; a block device's capacity.
+
+  bool is_block_device() const { return S_ISBLK(facts.st_mode); }
+};
+
+// O_DIRECT is not for this file.
+class DirectRefused : public Failure {
+ public:
+  using Failure::Failure;
+};
+
+// flags as of open(2); mode counts where they hold O_CREAT. O_EXCL without O_CREAT refuses a block device that is in
+// use, and is for whoever writes.
+OpenFile open_file(const std::string& path, int flags, mode_t mode = 0644);
+
+bool exists(const std::string& path);  // Whatever it is, also a dangling link.
+
+// Puts the range into the page cache by reading it, or takes the file out of it after writing it down: both only ask
+// the kernel, which may do otherwise.
+void warm_cache(const std::string& path, std::uint64_t offset, std::uint64_t size);
+void drop_cache(const OpenFile& file);
+
+}  // namespace penstock::tools

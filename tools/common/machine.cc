@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/machine.h"
+
+#include <fmt/format.h>
+#include <linux/io_uring.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "tools/common/failure.h"
+
+namespace penstock::tools {
+namespace {
+
+bool has_vendor_library(const core::Root& root) {
+  const char* named = std::getenv("PENSTOCK_VENDOR_LIBRARY");
+  if (root.is_machine() && named != nullptr && named[0] != '\0') return ::access(named, R_OK) == 0;
+  std::vector<std::string> folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"};
+  for (const std::string& name : root.list("/usr/local")) {
+    if (!name.starts_with("cuda")) continue;
+    folders.push_back("/usr/local/" + name + "/lib64");
+    for (const std::string& target : root.list("/usr/local/" + name + "/targets")) {
+      folders.push_back("/usr/local/" + name + "/targets/" + target + "/lib");
+    }
+  }
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return root.exists(folder + "/libcufile.so.0"); });
+}
+
+// The errno that a small ring ends with, or 0.
+int try_io_uring() {
+  io_uring_params parameters{};
+  const long fd = ::syscall(SYS_io_uring_setup, 2, &parameters);
+  if (fd < 0) return errno;
+  ::close(static_cast<int>(fd));
+  return 0;
+}
+
+Probe probe_machine() {
+  Probe probe;
+  probe.io_uring_error = try_io_uring();
+  probe.environment = environment_settings();
+  for (const auto& [name, value] : probe.environment.known) {
+    if (name == "PENSTOCK_NVIDIA_EXPORT" && value == "on") probe.exports_gpu_memory = true;
+  }
+  // What the environment asks for must be possible; what is shown is all that there is.
+  if (auto as_set = Session::open({}); !as_set) probe.environment_error = as_set.error().message();
+  Options options;
+  options.device = "auto";
+  auto session = Session::open(options);
+  if (!session) {
+    probe.device_reason = session.error().message();
+    return probe;
+  }
+  probe.device_kind = session->device_kind();
+  probe.device_reason = session->device_reason();
+  for (unsigned ordinal = 0; ordinal < session->device_count(); ++ordinal) {
+    if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
+  }
+  return probe;
+}
+
+}  // namespace
+
+std::vector<const core::PciDevice*> Machine::nvidia_gpus() const {
+  std::vector<const core::PciDevice*> found;
+  for (const core::PciDevice& device : pci) {
+    if (device.is_nvidia_gpu()) found.push_back(&device);
+  }
+  return found;
+}
+
+core::Root open_machine_root(const std::string& directory) {
+  auto root = core::Root::open(directory);
+  if (!root.ok()) {
+    throw Failure(fmt::format("cannot open the root '{}' ({}); name a directory that holds a captured machine",
+                              printable(directory), std::strerror(root.status().code)),
+                  kUsage);
+  }
+  if (!root->exists("/proc") && !root->exists("/sys")) {
+    throw Failure(fmt::format("'{}' holds neither proc nor sys; name a directory that holds a captured machine",
+                              printable(directory)),
+                  kUsage);
+  }
+  return std::move(*root);
+}
+
+Machine read_machine(const core::Root& root, const std::string& directory) {
+  Machine machine{core::read_peer_machine(root), directory};
+  for (const core::PciDevice* gpu : machine.nvidia_gpus()) {
+    if (gpu->bar_bytes[1] != 0) machine.gpu_bars.push_back({gpu->address, gpu->bar_bytes[1]});
+  }
+  machine.nvidia_fs = core::read_nvidia_fs(root);
+  machine.io_uring_disabled = core::read_io_uring_disabled(root);
+  machine.locked_memory = core::read_locked_memory_limit(root);
+  machine.file_systems = core::read_file_systems(root, machine);
+  machine.has_udev = !root.list("/run/udev/data").empty();
+  machine.has_vendor_library = has_vendor_library(root);
+  if (directory.empty()) {
+    machine.cufile = core::load_process_settings();
+    machine.probe = probe_machine();
+  } else if (const auto text = root.read(core::kDefaultSettingsFile, core::kSettingsFileBytesMax)) {
+    machine.cufile = core::parse_settings(*text, core::kDefaultSettingsFile, false);
+  }
+  return machine;
+}
+
+}  // namespace penstock::tools

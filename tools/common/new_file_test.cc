@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the built tool leaves of a file that it makes, where it is ended or fails at the worst moment.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tools/common/tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+using Names = std::vector<std::string>;
+
+class NewFileTest : public Tool {
+ protected:
+  void SetUp() override {
+    const int fd = open(path("").c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) GTEST_SKIP() << "the working directory knows no files without a name";
+    close(fd);
+    bytes_ = make("data", 100'000);
+  }
+  Finished run_when(const char* moment, const Names& arguments) {
+    return run(arguments, [&] {
+      setenv("PENSTOCK_TEST_MOMENT", moment, 1);
+      setenv("LD_PRELOAD", PENSTOCK_BAD_MOMENTS, 1);
+      setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+    });
+  }
+
+  std::string bytes_;
+};
+
+TEST_F(NewFileTest, IsNotTakenBackWhereItsFolderCannotBeFlushedAndThatIsSaid) {
+  const Finished done = run_when("folder's fsync fails", {"cp", "data", "copy"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_TRUE(
+      done.err.starts_with("penstock: copy: it is whole and in place, but a crash of the machine may take its "
+                           "name away: could not flush the folder .: "))
+      << done.err;
+  EXPECT_TRUE(text_of(path("copy")) == bytes_);
+  EXPECT_EQ(folder(), (Names{"copy", "data"}));
+}
+
+TEST_F(NewFileTest, NeedsNoOtherNameFirstWhereItReplacesNothing) {
+  const Finished done = run_when("killed at rename", {"cp", "data", "copy", "--force"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(folder(), (Names{"copy", "data"}));
+}
+
+TEST_F(NewFileTest, LosesItsOtherNameWhereItIsInterruptedBeforeItReplaces) {
+  const std::string old = make("copy", 10);
+  const Finished done = run_when("interrupted at rename", {"cp", "data", "copy", "--force"});
+  EXPECT_EQ(done.signal_number, SIGINT) << done.err;
+  EXPECT_EQ(text_of(path("copy")), old);
+  EXPECT_EQ(folder(), (Names{"copy", "data"}));
+}
+
+TEST_F(NewFileTest, EndsWithASignalAlsoWhereRemovingItHangs) {
+  make("copy", 10);
+  const Finished done = run_when("interrupted at rename, and removing hangs", {"cp", "data", "copy", "--force"});
+  EXPECT_EQ(done.signal_number, SIGINT) << done.err;
+}
+
+TEST_F(NewFileTest, OfADemoGoesWithItHoweverItEnds) {
+  fs::remove(path("data"));
+  const pid_t child = start({"demo", "--size", "64M"});
+  const std::string files = "/proc/" + std::to_string(child) + "/fd";
+  const auto has_file = [&] {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(files, error)) {
+      if (fs::read_symlink(entry, error).string().starts_with(path("").string())) return true;
+    }
+    return false;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!has_file() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(has_file());
+  kill(child, SIGKILL);
+  EXPECT_EQ(wait(child).signal_number, SIGKILL);
+  EXPECT_EQ(folder(), Names{});
+}
+
+}  // namespace
+}  // namespace penstock::tools

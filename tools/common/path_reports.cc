@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/path_reports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "tools/common/peer_pairs.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+using core::Tristate;
+
+constexpr std::uint64_t kRingBytes = 256 << 20;  // The library's default.
+
+int reason_of(core::Obstacle obstacle) { return PENSTOCK_REASON_OBSTACLE + static_cast<int>(obstacle); }
+
+Need need_gpu(const Machine& machine) {
+  // CUDA may know GPUs that the PCI bus does not show: in Windows Subsystem for Linux, in some sandboxes.
+  const bool has_cuda = machine.probe && machine.probe->device_kind == "cuda";
+  const std::size_t count = has_cuda ? machine.probe->devices.size() : machine.nvidia_gpus().size();
+  if (count > 0) return {"gpu", Tristate::yes, fmt::format("{} NVIDIA GPU{}", count, count == 1 ? "" : "s"), ""};
+  const bool has_amd = std::any_of(machine.pci.begin(), machine.pci.end(), [](auto& one) { return one.is_amd_gpu(); });
+  return {"gpu", Tristate::no, has_amd ? "an AMD GPU, no NVIDIA GPU" : "no NVIDIA GPU on the PCI bus",
+          "Run on a machine with an NVIDIA GPU; other makers' are not reached yet."};
+}
+
+bool has_gpu_node(const Machine& machine) {
+  const auto is_gpu_node = [](const std::string& name) {
+    return name.size() > 6 && std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return std::any_of(machine.nvidia.device_nodes.begin(), machine.nvidia.device_nodes.end(), is_gpu_node);
+}
+
+// The CUDA driver, as far as it can be told: on this machine by having opened it.
+Need need_driver(const Machine& machine) {
+  const core::NvidiaDriver& driver = machine.nvidia;
+  const std::string version = driver.version_text.empty() ? "NVIDIA's driver" : "driver " + driver.version_text;
+  if (machine.probe && machine.probe->device_kind == "cuda") return {"gpu_driver", Tristate::yes, version, ""};
+  if (!driver.is_loaded) {
+    return {"gpu_driver", Tristate::no, "NVIDIA's kernel driver is not loaded",
+            "Install NVIDIA's driver and load it: modprobe nvidia-uvm."};
+  }
+  if (!has_gpu_node(machine)) {
+    return {"gpu_driver", Tristate::no, version + " is loaded, but there is no /dev/nvidia0 here",
+            machine.platform.container.empty() ? "Create the device nodes: nvidia-modprobe -u -c 0."
+                                               : "Give the container its GPU, e.g. docker run --gpus all."};
+  }
+  if (!machine.probe) return {"gpu_driver", Tristate::yes, version, ""};
+  return {"gpu_driver", Tristate::no, version + " is loaded, but CUDA cannot be used: " + machine.probe->device_reason,
+          "Make libcuda.so.1 of the same version visible to the process."};
+}
+
+Need need_of(const core::Finding& finding) {
+  const Tristate met = finding.stops() ? Tristate::no : Tristate::unknown;
+  return {finding.code(), met, finding.sentence(), finding.remedy()};
+}
+
+Need need_locked_memory(const Machine& machine) {
+  const char* remedy = "Raise it where speed matters: ulimit -l 524288, or LimitMEMLOCK=512M of a service.";
+  if (!machine.locked_memory) return {"locked_memory", Tristate::unknown, "the limit cannot be read", remedy};
+  const std::string limit = bytes_text(machine.locked_memory->soft_bytes);
+  if (machine.locked_memory->is_exempt) {
+    return {"locked_memory", Tristate::yes, limit + ", which does not bind this process (CAP_IPC_LOCK)", ""};
+  }
+  if (machine.locked_memory->soft_bytes >= kRingBytes) return {"locked_memory", Tristate::yes, limit, ""};
+  return {"locked_memory", Tristate::no, limit + ": io_uring cannot register a full ring; slower", remedy};
+}
+
+// Without any GPU the library uses host memory in its place. A GPU that cannot be reached is another matter.
+Need need_device(const Machine& machine) {
+  if (machine.probe && machine.probe->device_kind.empty()) {
+    return {"device", Tristate::no, "no session opens: " + machine.probe->device_reason, "Remove what it names."};
+  }
+  Need driver = need_driver(machine);
+  driver.code = "device";
+  if (driver.met == Tristate::yes || !machine.nvidia_gpus().empty()) return driver;
+  return {"device", Tristate::yes, "no NVIDIA GPU: host memory stands in for one", ""};
+}
+
+Need need_nvidia_fs(const Machine& machine) {
+  if (machine.nvidia_fs.is_loaded) return {"nvidia_fs", Tristate::yes, "nvidia-fs " + machine.nvidia_fs.version, ""};
+  return {"nvidia_fs", Tristate::no, "the nvidia-fs kernel module is not loaded",
+          "Install the nvidia-fs package and load it: modprobe nvidia-fs."};
+}
+
+Need need_nvidia_fs_storage(const Machine& machine) {
+  std::string names;
+  for (const std::string& name : machine.nvidia_fs.storage_drivers) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) return {"nvidia_fs_storage", Tristate::yes, "registered with nvidia-fs: " + names, ""};
+  return {"nvidia_fs_storage", Tristate::no, "no storage driver is registered with nvidia-fs",
+          "Use a storage driver made for it: of MLNX_OFED, or Ubuntu's nvidia kernel."};
+}
+
+Need need_vendor_library(const Machine& machine) {
+  if (machine.has_vendor_library) return {"vendor_library", Tristate::yes, "NVIDIA's libcufile.so.0", ""};
+  return {"vendor_library", machine.probe ? Tristate::no : Tristate::unknown,
+          "NVIDIA's libcufile.so.0 is not to be seen", "Install libcufile of the CUDA toolkit."};
+}
+
+Need need_udev(const Machine& machine) {
+  if (machine.has_udev) return {"udev_database", Tristate::yes, "/run/udev/data", ""};
+  return {"udev_database", Tristate::no, "no /run/udev/data: NVIDIA's library refuses every file",
+          "Run udevd, or mount the host's /run/udev into the container, read-only."};
+}
+
+// Memory of a GPU is a matter of its own, also where nothing stands in the way.
+Need need_export(const Machine& machine) {
+  const char* text = "memory of NVIDIA GPUs: experimental, and off without PENSTOCK_NVIDIA_EXPORT=on";
+  if (machine.probe && machine.probe->exports_gpu_memory) {
+    return {"nvidia_export", Tristate::yes, "PENSTOCK_NVIDIA_EXPORT=on: experimental", ""};
+  }
+  return {"nvidia_export", machine.probe ? Tristate::no : Tristate::unknown, text,
+          "Set PENSTOCK_NVIDIA_EXPORT=on; only memory that Penstock allocated can be exported."};
+}
+
+// What stands between the two that are best off. Nothing there means that a self-test may try.
+PathReport report_p2pdma(const Machine& machine) {
+  PathReport report{PENSTOCK_PATH_P2PDMA, false, PENSTOCK_REASON_NONE, {}};
+  const std::vector<PeerPair> pairs = peer_pairs(machine);
+  const PeerPair* best = best_pair(pairs);
+  if (best == nullptr) {
+    const bool has_peer = !machine.peers().empty();
+    if (!has_peer) report.needs.push_back(need_gpu(machine));
+    if (has_peer) report.needs.push_back({"storage", Tristate::no, "no file system to be seen", "Mount one."});
+    report.reason = reason_of(has_peer ? core::Obstacle::stack_unseen : core::Obstacle::peer_unseen);
+    return report;
+  }
+  report.needs.push_back({"pair", Tristate::yes, "best off: " + pair_text(*best), ""});
+  for (const core::Finding& finding : best->findings) report.needs.push_back(need_of(finding));
+  for (const core::Finding& finding : best->write_findings) report.needs.push_back(need_of(finding));
+  const Need exported = need_export(machine);
+  const bool is_off = best->peer->is_nvidia_gpu() && exported.met == Tristate::no;
+  if (best->peer->is_nvidia_gpu()) report.needs.push_back(exported);
+  const core::Finding* stop = core::first_stop(best->findings);
+  report.usable = stop == nullptr && !is_off;
+  if (!report.usable) {
+    report.reason = reason_of(stop != nullptr ? stop->obstacle : core::Obstacle::pointer_not_exportable);
+  }
+  return report;
+}
+
+PathReport report_pagecache(const Machine& machine) {
+  PathReport report{PENSTOCK_PATH_PAGECACHE, true, PENSTOCK_REASON_NONE, {need_gpu(machine), need_driver(machine)}};
+  const int reasons[] = {reason_of(core::Obstacle::peer_unseen), reason_of(core::Obstacle::gpu_driver)};
+  for (std::size_t i = 0; i < report.needs.size() && report.usable; ++i) {
+    report.usable = report.needs[i].met != Tristate::no;
+    if (!report.usable) report.reason = reasons[i];
+  }
+  return report;
+}
+
+PathReport report_vendor(const Machine& machine) {
+  PathReport report{PENSTOCK_PATH_VENDOR,
+                    true,
+                    PENSTOCK_REASON_NONE,
+                    {need_gpu(machine), need_driver(machine), need_vendor_library(machine), need_nvidia_fs(machine),
+                     need_nvidia_fs_storage(machine), need_udev(machine)}};
+  const std::pair<const char*, int> reasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen)},
+                                                 {"gpu_driver", reason_of(core::Obstacle::gpu_driver)},
+                                                 {"vendor_library", PENSTOCK_REASON_VENDOR_LIBRARY_MISSING},
+                                                 {"nvidia_fs", PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                                                 {"nvidia_fs_storage", PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                                                 {"udev_database", PENSTOCK_REASON_VENDOR_REFUSED}};
+  for (const Need& need : report.needs) {
+    if (need.met != Tristate::no) continue;
+    const auto of_need = [&](const auto& one) { return std::string_view(one.first) == need.code; };
+    report.usable = false;
+    report.reason = std::find_if(std::begin(reasons), std::end(reasons), of_need)->second;
+    break;
+  }
+  return report;
+}
+
+PathReport report_bounce(const Machine& machine) {
+  PathReport report{PENSTOCK_PATH_BOUNCE,
+                    true,
+                    PENSTOCK_REASON_NONE,
+                    {need_device(machine), need_io_uring(machine), need_locked_memory(machine)}};
+  if (report.needs[1].met != Tristate::yes) report.reason = PENSTOCK_REASON_IO_URING_FORBIDDEN;
+  if (report.needs[0].met != Tristate::yes) {
+    report.usable = false;
+    report.reason = PENSTOCK_REASON_STAND_IN;
+  }
+  return report;
+}
+
+PathReport report_host(const Machine&) { return {PENSTOCK_PATH_HOST, true, PENSTOCK_REASON_NONE, {}}; }
+
+}  // namespace
+
+Need need_io_uring(const Machine& machine) {
+  const char* remedy = "Set kernel.io_uring_disabled=0; let a container's seccomp profile pass io_uring.";
+  if (machine.probe && machine.probe->io_uring_error == ENOMEM) remedy = "Raise the locked-memory limit (ulimit -l).";
+  if (machine.probe) {
+    if (machine.probe->io_uring_error == 0) return {"io_uring", Tristate::yes, "io_uring works", ""};
+    return {"io_uring", Tristate::no,
+            fmt::format("io_uring is refused ({}): preadv2 and pwritev2 stand in, slower",
+                        std::strerror(machine.probe->io_uring_error)),
+            remedy};
+  }
+  if (machine.io_uring_disabled.value_or(0) == 0) return {"io_uring", Tristate::yes, "no switch forbids io_uring", ""};
+  return {"io_uring", *machine.io_uring_disabled == 2 ? Tristate::no : Tristate::unknown,
+          fmt::format("kernel.io_uring_disabled={}: preadv2 and pwritev2 stand in, slower", *machine.io_uring_disabled),
+          remedy};
+}
+
+std::string bytes_text(std::uint64_t bytes) { return bytes == core::kUnlimited ? "unlimited" : format_size(bytes); }
+
+std::vector<PathReport> report_paths(const Machine& machine) {
+  return {report_p2pdma(machine), report_pagecache(machine), report_vendor(machine), report_bounce(machine),
+          report_host(machine)};
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Every pair of device memory and file system, and what stands between the two. Pure; the pairs point into the machine.
+#pragma once
+
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "tools/common/machine.h"
+#include "tools/common/page.h"
+#include "topology/obstacle.h"
+
+namespace penstock::tools {
+
+struct PeerPair {
+  const core::PciDevice* peer = nullptr;
+  const core::FileSystem* file_system = nullptr;
+  core::Findings findings;        // Kernel, device, mount, block devices, bus.
+  core::Findings write_findings;  // What stands in the way of writes besides.
+  unsigned distance = 0;          // Of the farthest drive under it, in steps over the bus; for comparing alone.
+
+  bool can_read() const { return core::first_stop(findings) == nullptr; }
+  bool can_write() const { return can_read() && core::first_stop(write_findings) == nullptr; }
+};
+
+// Device by device, then in the order of mounting.
+std::vector<PeerPair> peer_pairs(const Machine& machine);
+// Where the least stands in the way, the nearest of these; null where there are none.
+const PeerPair* best_pair(const std::vector<PeerPair>& pairs);
+
+std::string peer_text(const core::PciDevice& peer);  // "GPU 0000:18:00.0"
+std::string pair_text(const PeerPair& pair);         // "GPU 0000:18:00.0 and /data"
+const char* state_text(const PeerPair& pair);        // "open", "perhaps", "reads only", "closed"
+
+// The remedy of each code once, where it is met first.
+void print_findings(Page& page, const core::Findings& findings, const char* indent, std::set<std::string>& told);
+void print_pairs(Page& page, const Machine& machine, std::span<const PeerPair> pairs);
+
+// {code, effect, certainty, subject, sentence, remedy} of each.
+Json findings_json(const core::Findings& findings);
+Json pairs_json(const std::vector<PeerPair>& pairs);
+
+}  // namespace penstock::tools

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/runner.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/progress.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::uint64_t kSlotAlign = 4096;
+constexpr std::byte kFillByte{0xa5};
+constexpr std::chrono::milliseconds kWatchInterval{50};
+
+std::uint64_t now_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// What the threads of one run share.
+struct Shared {
+  explicit Shared(unsigned threads) : ready(threads + 1), go(threads + 1), running(threads) {}
+
+  std::barrier<> ready, go;
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::condition_variable ended;
+  unsigned running;          // Guarded by mutex, as is error.
+  std::exception_ptr error;  // The first.
+};
+
+class Worker {
+ public:
+  Worker(const RunSettings& settings, Part part, unsigned index, Shared& shared)
+      : settings_(settings), part_(std::move(part)), index_(index), shared_(shared), scratch_(part_.block_size),
+        flights_(part_.depth) {}
+  void run();
+
+  const Tally& tally() const { return tally_; }
+  std::uint64_t end_ns() const { return end_ns_; }
+  std::uint64_t bytes_so_far() const { return bytes_so_far_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Flight {
+    Extent extent;
+    std::uint64_t start_ns = 0;
+  };
+
+  template <typename Step>
+  void guarded(Step step);
+  void open();
+  void loop();
+  bool start(unsigned slot);
+  void finish(const penstock_completion& done, std::uint64_t now);
+  void check(const Extent& extent, std::uint64_t slot);
+  bool may_go_on(std::uint64_t now) const {
+    return now < deadline_ns_ && !shared_.stop.load(std::memory_order_relaxed);
+  }
+
+  const RunSettings& settings_;
+  Part part_;
+  const unsigned index_;
+  Shared& shared_;
+  std::unique_ptr<Transport> transport_;
+  std::vector<std::byte> scratch_;  // One block: where content is made and compared.
+  std::vector<Flight> flights_;
+  std::uint64_t deadline_ns_ = 0;
+  std::uint64_t end_ns_ = 0;
+  Tally tally_;
+  alignas(64) std::atomic<std::uint64_t> bytes_so_far_{0};
+};
+
+template <typename Step>
+void Worker::guarded(Step step) try {
+  step();
+} catch (...) {
+  shared_.stop = true;
+  const std::lock_guard lock(shared_.mutex);
+  if (!shared_.error) shared_.error = std::current_exception();
+}
+
+void Worker::run() {
+  guarded([&] { open(); });
+  shared_.ready.arrive_and_wait();
+  shared_.go.arrive_and_wait();
+  deadline_ns_ = settings_.seconds > 0 ? now_ns() + static_cast<std::uint64_t>(settings_.seconds * 1e9) : UINT64_MAX;
+  guarded([&] { loop(); });
+  end_ns_ = now_ns();
+  transport_.reset();
+  const std::lock_guard lock(shared_.mutex);
+  --shared_.running;
+  shared_.ended.notify_one();
+}
+
+// The memory is touched before the clock runs; random bytes are different in every slot, and incompressible.
+void Worker::open() {
+  transport_ = part_.open();
+  std::fill(scratch_.begin(), scratch_.end(), kFillByte);
+  for (unsigned slot = 0; slot < part_.depth; ++slot) {
+    const std::uint64_t at = slot * transport_->slot_size();
+    if (settings_.random_fill) RandomContent(settings_.seed + index_).fill(scratch_, at);
+    transport_->arena().upload(at, scratch_);
+  }
+}
+
+void Worker::loop() {
+  std::vector<penstock_completion> completions(part_.depth);
+  unsigned outstanding = 0;
+  bool more = may_go_on(now_ns());
+  while (more && outstanding < part_.depth && start(outstanding)) ++outstanding;
+  while (outstanding > 0) {
+    const unsigned count = transport_->reap(completions);
+    if (count == 0) throw Failure("requests in flight were lost");
+    const std::uint64_t now = now_ns();
+    more = more && may_go_on(now);
+    for (unsigned i = 0; i < count; ++i) {
+      finish(completions[i], now);
+      if (!(more && start(static_cast<unsigned>(completions[i].cookie)))) --outstanding;
+    }
+  }
+}
+
+bool Worker::start(unsigned slot) {
+  Flight& flight = flights_[slot];
+  if (!part_.extents->next(flight.extent)) return false;
+  if (settings_.is_write && settings_.content != nullptr) {
+    const auto bytes = std::span(scratch_).first(flight.extent.size);
+    settings_.content->fill(bytes, flight.extent.offset);
+    transport_->arena().upload(slot * transport_->slot_size(), bytes);
+  }
+  flight.start_ns = now_ns();
+  transport_->start(slot, flight.extent);
+  return true;
+}
+
+void Worker::finish(const penstock_completion& done, std::uint64_t now) {
+  const Flight& flight = flights_[done.cookie];
+  const Extent& extent = flight.extent;
+  if (const Status status(done.status); !status) {
+    throw Failure(fmt::format("{}: at offset {}: {}", part_.path, extent.offset, status.message()));
+  }
+  if (done.report.bytes != extent.size) {
+    throw Failure(fmt::format("{}: at offset {}: {} of {} bytes moved: the file ends early", part_.path, extent.offset,
+                              done.report.bytes, extent.size));
+  }
+  tally_.add(done.report, now - flight.start_ns);
+  bytes_so_far_.store(tally_.bytes, std::memory_order_relaxed);
+  if (settings_.written != nullptr) settings_.written->set(extent.offset);
+  if (!settings_.is_write && settings_.content != nullptr) check(extent, done.cookie);
+}
+
+void Worker::check(const Extent& extent, std::uint64_t slot) {
+  const auto bytes = std::span(scratch_).first(extent.size);
+  transport_->arena().download(slot * transport_->slot_size(), bytes);
+  const auto difference = settings_.content->first_difference(bytes, extent.offset);
+  if (!difference) return;
+  throw Failure(fmt::format("{}: verify: the byte at offset {} is wrong", part_.path, extent.offset + *difference));
+}
+
+using Workers = std::vector<std::unique_ptr<Worker>>;
+
+// Until all threads have ended: tells how far they are, and stops them at Ctrl-C.
+void watch(const RunSettings& settings, Shared& shared, const Workers& workers) {
+  Progress progress(settings.label);
+  const std::uint64_t start = now_ns();
+  std::unique_lock lock(shared.mutex);
+  while (!shared.ended.wait_for(lock, kWatchInterval, [&] { return shared.running == 0; })) {
+    if (interrupted()) shared.stop = true;
+    std::uint64_t bytes = 0;
+    for (const auto& worker : workers) bytes += worker->bytes_so_far();
+    const double part = settings.seconds > 0 ? static_cast<double>(now_ns() - start) / 1e9 / settings.seconds
+                                             : static_cast<double>(bytes) / static_cast<double>(settings.bytes_total);
+    progress.update(bytes, part);
+  }
+}
+
+// A thread that cannot be started must not leave the others waiting for it.
+void start_threads(const Workers& workers, Shared& shared, std::vector<std::jthread>& threads) try {
+  threads.reserve(workers.size());
+  for (const auto& worker : workers) threads.emplace_back([&worker] { worker->run(); });
+} catch (const std::system_error& error) {
+  shared.stop = true;
+  const auto missing = static_cast<std::ptrdiff_t>(workers.size() - threads.size() + 1);
+  (void)shared.ready.arrive(missing);
+  (void)shared.go.arrive(missing);
+  throw Failure(
+      fmt::format("only {} of {} threads could be started ({}); ask for fewer, or raise the limits (ulimit -u, -v)",
+                  threads.size(), workers.size(), error.code().message()));
+}
+
+}  // namespace
+
+std::uint64_t slot_size_for(std::uint64_t bytes) { return (bytes + kSlotAlign - 1) / kSlotAlign * kSlotAlign; }
+
+void Tally::add(const penstock_report& report, std::uint64_t latency) {
+  ++operations;
+  bytes += report.bytes;
+  for (std::size_t i = 0; i < bytes_by_path.size(); ++i) bytes_by_path[i] += report.bytes_by_path[i];
+  direct_bytes += report.direct_bytes;
+  cached_bytes += report.cached_bytes;
+  const auto path = static_cast<std::size_t>(report.path), reason = static_cast<std::size_t>(report.reason);
+  if (path < bytes_by_reason.size() && reason < bytes_by_reason[path].size()) {
+    bytes_by_reason[path][reason] += report.bytes;
+    refused_path[path][reason] = report.refused_path;
+  }
+  if (report.path_reason != PENSTOCK_REASON_NONE) path_reason = report.path_reason;
+  latency_sum_ns += latency;
+  latency_ns.add(latency);
+}
+
+void Tally::merge(const Tally& other) {
+  operations += other.operations;
+  bytes += other.bytes;
+  direct_bytes += other.direct_bytes;
+  cached_bytes += other.cached_bytes;
+  for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
+    bytes_by_path[path] += other.bytes_by_path[path];
+    for (std::size_t reason = 0; reason < bytes_by_reason[path].size(); ++reason) {
+      if (other.bytes_by_reason[path][reason] == 0) continue;
+      bytes_by_reason[path][reason] += other.bytes_by_reason[path][reason];
+      refused_path[path][reason] = other.refused_path[path][reason];
+    }
+  }
+  if (other.path_reason != PENSTOCK_REASON_NONE) path_reason = other.path_reason;
+  latency_sum_ns += other.latency_sum_ns;
+  latency_ns.merge(other.latency_ns);
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+JobResult run_parts(const RunSettings& settings, std::vector<Part> parts) {
+  const auto count = static_cast<unsigned>(parts.size());
+  Shared shared(count);
+  Workers workers;
+  for (unsigned i = 0; i < count; ++i) {
+    workers.push_back(std::make_unique<Worker>(settings, std::move(parts[i]), i, shared));
+  }
+  std::vector<std::jthread> threads;
+  start_threads(workers, shared, threads);
+  shared.ready.arrive_and_wait();
+  const double cpu_before = cpu_seconds();
+  const std::uint64_t start = now_ns();
+  shared.go.arrive_and_wait();
+  watch(settings, shared, workers);
+  JobResult result;
+  result.cpu_seconds = cpu_seconds() - cpu_before;
+  threads.clear();
+  if (shared.error) std::rethrow_exception(shared.error);
+  std::uint64_t end = start + 1;
+  for (const auto& worker : workers) {
+    result.tally.merge(worker->tally());
+    end = std::max(end, worker->end_ns());
+  }
+  result.seconds = static_cast<double>(end - start) / 1e9;
+  result.was_interrupted = interrupted();
+  return result;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/stats_source.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <utility>
+
+#include "stats/look_budget.h"
+#include "tools/common/failure.h"
+
+namespace penstock::tools {
+namespace {
+
+// As the process calls itself; it may call itself anything.
+std::string command_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  for (char& letter : name) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return name;
+}
+
+std::string sentence_of_refusal(const core::Status& refusal) {
+  if (refusal.ok()) return "";
+  if (refusal.is(core::Code::unsupported)) {
+    return "a session's statistics are of another format; read them with the penstock command of that version";
+  }
+  if (refusal.is(core::Code::bad_setting))
+    return "what looks like a session's statistics makes no sense, or is no such thing";
+  return core::describe(refusal);
+}
+
+// All that keeps the view from being whole.
+std::string sentence_of(const core::ProcessStats& process) {
+  std::string text = sentence_of_refusal(process.refusal);
+  const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
+  if (process.not_read > 0) {
+    add(fmt::format("{} of its segments not read: limit of a look ({} segments, {} MiB to read, {} MiB to keep)",
+                    process.not_read, core::kProcessLimits.segments, core::kProcessLimits.read_bytes >> 20,
+                    core::kProcessLimits.kept_bytes >> 20));
+  }
+  if (process.is_cut_short) {
+    add(fmt::format("not all of its descriptors looked at: limit of a look ({} descriptors, {} seconds)",
+                    core::kProcessLimits.descriptors, core::kProcessLimits.time.count() / 1000));
+  }
+  return text;
+}
+
+ProcessView view_of(core::ProcessStats process) {
+  std::string refusal = sentence_of(process);
+  return {.pid = process.pid,
+          .command = command_of(process.pid),
+          .sessions = std::move(process.sessions),
+          .refusal = std::move(refusal)};
+}
+
+}  // namespace
+
+ProcessView look_at(pid_t pid) {
+  core::Result<core::ProcessStats> process = core::stats_of_process(pid);
+  if (!process.ok()) {
+    const core::Status status = process.status();
+    if (status.is_errno(ENOENT) || status.is_errno(ESRCH)) throw Failure(fmt::format("there is no process {}", pid));
+    if (status.is_errno(EACCES) || status.is_errno(EPERM)) {
+      throw Failure(fmt::format("process {} is not ours to look at; ask as its user, or as root", pid));
+    }
+    throw Failure(fmt::format("process {}: {}", pid, core::describe(status)));
+  }
+  ProcessView view = view_of(std::move(*process));
+  if (view.sessions.empty() && !view.refusal.empty()) throw Failure(fmt::format("process {}: {}", pid, view.refusal));
+  if (view.sessions.empty()) {
+    throw Failure(fmt::format("process {} ({}) has no session of Penstock open, or could not share its statistics; "
+                              "'penstock stats' lists the processes that do",
+                              pid, view.command),
+                  kNotApplicable);
+  }
+  return view;
+}
+
+std::optional<ProcessView> look_again(pid_t pid) {
+  core::Result<core::ProcessStats> process = core::stats_of_process(pid);
+  if (!process.ok() || process->sessions.empty()) return std::nullopt;
+  return view_of(std::move(*process));
+}
+
+MachineView look_at_all() {
+  core::AllStats all = core::stats_of_all_processes();
+  MachineView machine;
+  machine.hidden = all.hidden;
+  machine.not_looked_at = all.not_looked_at;
+  for (core::ProcessStats& process : all.processes) machine.processes.push_back(view_of(std::move(process)));
+  return machine;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Rows of text in aligned columns. Pure. Cells may hold any bytes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+
+class Table {
+ public:
+  // Column names; one that begins with '>' is set flush right.
+  explicit Table(std::vector<std::string> columns);
+  void add(std::vector<std::string> cells);  // As many as there are columns.
+  Text text() const;                         // A line for the names, one for each row; no trailing blanks.
+
+ private:
+  std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const;
+
+  std::vector<bool> flush_right_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace penstock::tools

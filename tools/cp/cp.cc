@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/cp/cp.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/new_file.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+#include "tools/cp/copier.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::uint64_t kWindowMin = 8192;
+constexpr std::uint64_t kWindowMax = std::uint64_t{1} << 40;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock cp /data/model.safetensors /scratch/          through the memory of GPU 0\n"
+    "  penstock cp model.bin copy.bin --verify --direct       O_DIRECT on both sides, then compared\n"
+    "  penstock cp /dev/nvme1n1 disk.img --gpu 1 --force      replaces disk.img when the copy is whole\n"
+    "Exit code: 0 copied (and equal, with --verify), 1 failed, 2 wrong usage, 77 if there is no such GPU.\n"
+    "After a failure DST is what it was, unless the message says that the copy is whole and in place: then its\n"
+    "folder could not be flushed. Until it is whole the copy has no name, or .penstock-... and 32 digits in DST's\n"
+    "folder where the file system or NVIDIA's library (PENSTOCK_VENDOR) needs one, and for the moment in which\n"
+    "--force replaces a file; only a cp that is killed (kill -9) leaves that behind.";
+
+struct CpSettings {
+  std::string source;
+  std::string destination;
+  unsigned gpu = 0;
+  std::uint64_t window = std::uint64_t{256} << 20;
+  bool verify = false;
+  bool direct = false;
+  bool force = false;
+  bool no_preserve = false;
+  bool json = false;
+};
+
+struct CpOutcome {
+  std::string destination;
+  std::uint64_t size = 0;
+  std::uint64_t data_bytes = 0;
+  double seconds = 0;
+  Tally read;
+  Tally written;
+};
+
+// A folder as DST means the file of the same name in it.
+std::string destination_of(const CpSettings& settings) {
+  std::error_code error;
+  if (std::filesystem::is_directory(settings.destination, error)) {
+    return std::filesystem::path(settings.destination) / std::filesystem::path(settings.source).filename();
+  }
+  if (settings.destination.ends_with('/')) fail_errno(settings.destination, "open the folder", ENOENT);
+  return settings.destination;
+}
+
+void check_destination(const OpenFile& source, const std::string& path, bool force) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) == 0 && facts.st_dev == source.facts.st_dev && facts.st_ino == source.facts.st_ino) {
+    throw Failure(fmt::format("{} and {} are the same file", source.path, path));
+  }
+  if (lstat(path.c_str(), &facts) != 0) return;
+  if (!S_ISREG(facts.st_mode) && !S_ISLNK(facts.st_mode)) {
+    throw Failure(path + ": it is no regular file, and cp makes only those; name another destination");
+  }
+  if (!force) throw Failure(path + ": it exists; --force replaces it");
+}
+
+// The size at once and space for the data, so that a full disk shows before the copying.
+void lay_out(const OpenFile& source, const NewFile& file) {
+  if (ftruncate(file.fd(), static_cast<off_t>(source.size)) != 0) fail_errno(file.path(), "set the file's size");
+  std::uint64_t position = 0;
+  while (const auto data = next_data(source.fd.get(), position, source.size)) {
+    while (fallocate(file.fd(), 0, static_cast<off_t>(data->offset), static_cast<off_t>(data->size)) != 0) {
+      if (errno == EOPNOTSUPP || errno == ENOSYS) return;  // Then the writes allocate.
+      if (errno != EINTR) fail_errno(file.path(), "reserve space");
+      throw_if_interrupted();
+    }
+    position = data->offset + data->size;
+  }
+}
+
+mode_t mode_without_source() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+void set_attributes(const OpenFile& source, const NewFile& file, bool preserve) {
+  const struct stat& facts = source.facts;
+  preserve = preserve && !source.is_block_device();
+  mode_t mode = preserve ? facts.st_mode & 07777 : mode_without_source();
+  if (preserve && fchown(file.fd(), geteuid() == 0 ? facts.st_uid : static_cast<uid_t>(-1), facts.st_gid) != 0) {
+    mode &= 01777;  // Set-user-id and set-group-id must not pass to another owner.
+  }
+  if (preserve && geteuid() != 0 && facts.st_uid != geteuid()) mode &= ~static_cast<mode_t>(04000);
+  if (fchmod(file.fd(), mode) != 0) fail_errno(file.path(), "set the file's mode");
+  const timespec times[2] = {facts.st_atim, facts.st_mtim};
+  if (preserve && futimens(file.fd(), times) != 0) fail_errno(file.path(), "set the file's times");
+}
+
+// A copy of a file that was written to meanwhile is a copy of nothing that ever was.
+void check_unchanged(const OpenFile& source) {
+  if (source.is_block_device()) return;
+  struct stat now {};
+  if (fstat(source.fd.get(), &now) != 0) fail_errno(source.path, "look at the file");
+  const auto same = [](const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; };
+  if (now.st_size == source.facts.st_size && same(now.st_mtim, source.facts.st_mtim)) return;
+  throw Failure(source.path + ": it changed while it was copied; nothing was made of the copy, call it again");
+}
+
+CpOutcome copy(const CpSettings& settings, Session& session) {
+  const int direct = settings.direct ? O_DIRECT : 0;
+  const OpenFile opened = open_file(settings.source, O_RDONLY | direct);
+  CpOutcome outcome;
+  outcome.destination = destination_of(settings);
+  outcome.size = opened.size;
+  check_destination(opened, outcome.destination, settings.force);
+  NewFile created(outcome.destination, direct, nvidia_library_may_serve());
+  lay_out(opened, created);
+  const File from = require(session.file(opened.fd.get()), settings.source);
+  const std::string kind = require(from.info(), settings.source).file_system;
+  if (opened.size == 0 && (kind == "proc" || kind == "sysfs")) {
+    throw Failure(
+        fmt::format("{}: could not copy: its content is made up as it is read, and it has no size to copy; "
+                    "use cp(1)",
+                    settings.source));
+  }
+  const File to = require(session.file(created.fd()), outcome.destination);
+  CopyEnd source{settings.source, opened.fd.get(), &from, {}};
+  CopyEnd destination{outcome.destination, created.fd(), &to, {}};
+  Copier copier(session, settings.gpu, source, destination, opened.size, settings.window);
+  const auto start = std::chrono::steady_clock::now();
+  outcome.data_bytes = copier.copy();
+  if (fsync(created.fd()) != 0) fail_errno(outcome.destination, "flush the file");
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  outcome.read = source.tally;
+  outcome.written = destination.tally;
+  if (settings.verify) {
+    // So that the comparison meets the storage rather than its memory of the write.
+    posix_fadvise(created.fd(), 0, 0, POSIX_FADV_DONTNEED);
+    posix_fadvise(opened.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    copier.compare();
+  }
+  check_unchanged(opened);
+  set_attributes(opened, created, !settings.no_preserve);
+  throw_if_interrupted();
+  created.publish(settings.force);
+  return outcome;
+}
+
+void print_way(const char* verb, const Tally& tally) {
+  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
+    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
+      const auto i = static_cast<std::size_t>(path), j = static_cast<std::size_t>(reason);
+      if (tally.bytes_by_reason[i][j] == 0) continue;
+      print("{}: {}  {}\n", verb, path_sentence(path, reason, tally.refused_path[i][j]),
+            format_size(tally.bytes_by_reason[i][j]));
+    }
+  }
+  print("{}", Text(path_note(tally.path_reason)));
+}
+
+void print_outcome(const CpSettings& settings, const CpOutcome& outcome, const std::string& device) {
+  print("{} -> {}: {} in {}, {}{}\n", settings.source, outcome.destination, format_size(outcome.size),
+        format_duration(outcome.seconds), format_rate(static_cast<double>(outcome.data_bytes) / outcome.seconds),
+        settings.verify ? ", verified: every byte is equal" : "");
+  if (outcome.data_bytes < outcome.size) print("holes: {}\n", format_size(outcome.size - outcome.data_bytes));
+  print("{}\n", device);
+  print_way("read", outcome.read);
+  print_way("written", outcome.written);
+}
+
+Json way_json(const Tally& tally) {
+  Json json = {{"direct_bytes", tally.direct_bytes}, {"cached_bytes", tally.cached_bytes}, {"paths", Json::array()}};
+  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
+    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
+      const auto i = static_cast<std::size_t>(path), j = static_cast<std::size_t>(reason);
+      if (tally.bytes_by_reason[i][j] == 0) continue;
+      Json row = path_json(path, reason, tally.refused_path[i][j]);
+      row["bytes"] = tally.bytes_by_reason[i][j];
+      json["paths"].push_back(row);
+    }
+  }
+  // Why the path taken is slower than it could be; why it was taken stands above.
+  json["slowed_by"] = penstock_reason_name(tally.path_reason);
+  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
+    json["bytes_by_path"][penstock_path_name(path)] = tally.bytes_by_path[static_cast<std::size_t>(path)];
+  }
+  return json;
+}
+
+int run_cp(const CpSettings& settings) {
+  if (settings.window < kWindowMin || settings.window > kWindowMax) {
+    throw Failure("--window must be between 8k and 1T", kUsage);
+  }
+  SessionSettings choice;
+  choice.direct_io = settings.direct ? "always" : "";
+  Session session = open_session(choice);
+  check_gpu(session.raw(), settings.gpu);
+  const CpOutcome outcome = copy(settings, session);
+  if (!settings.json) {
+    print_outcome(settings, outcome, device_line(session.raw(), settings.gpu));
+    return kSuccess;
+  }
+  const Json json = {{"source", settings.source},
+                     {"destination", outcome.destination},
+                     {"size", outcome.size},
+                     {"data_bytes", outcome.data_bytes},
+                     {"seconds", outcome.seconds},
+                     {"verified", settings.verify},
+                     {"device", device_json(session.raw(), settings.gpu)},
+                     {"read", way_json(outcome.read)},
+                     {"written", way_json(outcome.written)}};
+  print_json(json);
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_cp(CLI::App& app, int& exit_code) {
+  auto settings = std::make_shared<CpSettings>();
+  CLI::App* command = app.add_subcommand("cp", "Copy a file through device memory");
+  command->add_option("SRC", settings->source, "A regular file or a block device")->required();
+  command->add_option("DST", settings->destination, "A file that does not exist yet, or a folder")->required();
+  command->add_option("--gpu", settings->gpu, "The GPU whose memory the bytes pass")->capture_default_str();
+  command->add_flag("--verify", settings->verify, "Read both files again and compare, before DST gets its name");
+  add_size(command, "--window", settings->window, "Bytes of device memory to use [256M]");
+  command->add_flag("--direct", settings->direct, "Open both files with O_DIRECT");
+  command->add_flag("--force", settings->force, "Replace DST if it exists, in one step");
+  command->add_flag("--no-preserve", settings->no_preserve,
+                    "Mode by umask, times of now; else mode, times, and as "
+                    "root the owner, are SRC's");
+  command->add_flag("--json", settings->json, "For programs");
+  command->footer(kExamples);
+  command->callback([settings, &exit_code] { exit_code = run_cp(*settings); });
+}
+
+}  // namespace penstock::tools

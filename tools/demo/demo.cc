@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/demo/demo.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "tools/common/arena.h"
+#include "tools/common/content.h"
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/job.h"
+#include "tools/common/new_file.h"
+#include "tools/common/progress.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+#include "tools/demo/ways.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::uint64_t kStep = std::uint64_t{256} << 20;    // One request of the transfer.
+constexpr std::uint64_t kHostStep = std::uint64_t{8} << 20;  // Content is made and compared in such pieces.
+constexpr std::uint64_t kSpare = std::uint64_t{16} << 20;    // Left free on the file system.
+constexpr std::uint64_t kSmallBlock = 4096;
+constexpr double kLatencySeconds = 0.25;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock demo                             1 GiB in the current folder\n"
+    "  penstock demo --dir /mnt/nvme --size 4G   on the drive that matters\n"
+    "Exit code: 0 every path verified, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
+
+struct DemoSettings {
+  std::string folder = ".";
+  std::uint64_t size = std::uint64_t{1} << 30;
+  unsigned gpu = 0;
+  bool json = false;
+};
+
+struct DemoRow {
+  const DemoWay* way = nullptr;
+  std::string operation;
+  double gb_per_s = 0;
+  double cpu_per_gb = 0;
+  double latency_us = 0;
+};
+
+void check_space(const DemoSettings& settings) {
+  struct statvfs facts {};
+  if (statvfs(settings.folder.c_str(), &facts) != 0) fail_errno(settings.folder, "look for free space");
+  const std::uint64_t available = std::uint64_t{facts.f_bavail} * facts.f_frsize;
+  if (available >= settings.size + kSpare) return;
+  throw Failure(fmt::format("{}: the demo needs {} of free space and there is {}; free some, or give --dir or --size",
+                            settings.folder, format_size(settings.size + kSpare), format_size(available)));
+}
+
+// One way, there and back: fills device memory with content of its own, so that no earlier way's bytes can pass for
+// this one's, writes it out, spoils the memory, reads it in and compares.
+class Trip {
+ public:
+  Trip(const DemoSettings& settings, const DemoWay& way, int fd, std::uint64_t seed)
+      : settings_(settings), way_(way), fd_(fd), session_(open_session(way.session)),
+        file_(require(session_.file(fd), way.path)),
+        arena_(way.host_memory ? Arena::on_host(settings.size)
+                               : Arena::on_device(session_.raw(), settings.gpu, settings.size)),
+        content_(seed), scratch_(std::min(kHostStep, settings.size)) {}
+
+  std::vector<DemoRow> run() {
+    std::vector<DemoRow> rows;
+    // Every way starts without the pages of the one before.
+    posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);
+    each_piece([&](std::uint64_t at, std::span<std::byte> bytes) {
+      content_.fill(bytes, at);
+      arena_.upload(at, bytes);
+    });
+    if (way_.can_write) rows.push_back(timed(true));
+    else write_by_any_path();
+    std::fill(scratch_.begin(), scratch_.end(), std::byte{0xa5});
+    each_piece([&](std::uint64_t at, std::span<std::byte> bytes) { arena_.upload(at, bytes); });
+    rows.push_back(timed(false));
+    each_piece([&](std::uint64_t at, std::span<std::byte> bytes) { compare(at, bytes); });
+    for (DemoRow& row : rows) row.latency_us = small_latency_us(row.operation == "write");
+    return rows;
+  }
+
+ private:
+  template <typename Visit>
+  void each_piece(Visit visit) {
+    for (std::uint64_t at = 0; at < settings_.size; at += scratch_.size()) {
+      visit(at, std::span(scratch_).first(std::min<std::uint64_t>(scratch_.size(), settings_.size - at)));
+      throw_if_interrupted();
+    }
+  }
+
+  void compare(std::uint64_t at, std::span<std::byte> bytes) {
+    arena_.download(at, bytes);
+    const auto difference = content_.first_difference(bytes, at);
+    if (difference) {
+      throw Failure(fmt::format("{}: verify: the byte at offset {} is wrong", name(), at + *difference));
+    }
+  }
+
+  void move(bool is_write, std::uint64_t at) {
+    const std::uint64_t size = std::min(kStep, settings_.size - at);
+    const auto offset = static_cast<std::int64_t>(at);
+    const Outcome outcome = is_write ? session_.write(file_, arena_.data(), size, offset, offset)
+                                     : session_.read(file_, arena_.data(), size, offset, offset);
+    require(outcome.status, name());
+    if (outcome.report.bytes != size) throw Failure(name() + ": fewer bytes moved than asked for");
+    if (bytes_elsewhere(outcome.report) != 0) throw Failure(name() + ": bytes took another path than the one forced");
+  }
+
+  std::uint64_t bytes_elsewhere(const penstock_report& report) const {
+    return report.bytes - report.bytes_by_path[penstock_path_by_name(way_.path.c_str())];
+  }
+
+  std::string name() const { return way_.how.empty() ? way_.path : fmt::format("{} ({})", way_.path, way_.how); }
+
+  DemoRow timed(bool is_write) {
+    Progress progress(fmt::format("{} {}", name(), is_write ? "write" : "read"));
+    DemoRow row{&way_, is_write ? "write" : "read"};
+    const auto start = std::chrono::steady_clock::now();
+    const double cpu_before = cpu_seconds();
+    for (std::uint64_t at = 0; at < settings_.size; at += kStep) {
+      move(is_write, at);
+      throw_if_interrupted();
+      progress.update(at, static_cast<double>(at) / static_cast<double>(settings_.size));
+    }
+    if (is_write && fsync(fd_) != 0) fail_errno("demo file", "flush the file");
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    row.gb_per_s = gigabytes(settings_.size) / seconds;
+    row.cpu_per_gb = (cpu_seconds() - cpu_before) / gigabytes(settings_.size);
+    return row;
+  }
+
+  // A path that cannot write still has something to read.
+  void write_by_any_path() {
+    Session session = open_session({});
+    const File file = require(session.file(fd_), "demo file");
+    each_piece([&](std::uint64_t at, std::span<std::byte> bytes) {
+      content_.fill(bytes, at);
+      const Outcome outcome = session.write(file, bytes, static_cast<std::int64_t>(at));
+      require(outcome.status, "demo file");
+    });
+  }
+
+  double small_latency_us(bool is_write) {
+    Job job;
+    job.session = &session_;
+    job.file = &file_;
+    job.path = "demo file";
+    job.label = way_.path;
+    job.is_write = is_write;
+    job.is_random = true;
+    job.range = {0, settings_.size, std::min(kSmallBlock, settings_.size)};
+    job.seconds = kLatencySeconds;
+    job.gpu = settings_.gpu;
+    job.host_memory = way_.host_memory;
+    job.content = &content_;
+    return static_cast<double>(run_job(job).tally.latency_ns.quantile(0.5)) / 1e3;
+  }
+
+  const DemoSettings& settings_;
+  const DemoWay& way_;
+  int fd_;
+  Session session_;
+  File file_;
+  Arena arena_;
+  WeightsContent content_;
+  std::vector<std::byte> scratch_;
+};
+
+void print_rows(const std::vector<DemoRow>& rows, const std::vector<MissingWay>& missing) {
+  Table table({"path", "how", "operation", ">GB/s", ">CPU s/GB", ">4 KiB p50 us", "verified", "why no better path"});
+  for (const DemoRow& row : rows) {
+    const DemoWay& way = *row.way;
+    table.add({way.path, way.how, row.operation, fmt::format("{:.2f}", row.gb_per_s),
+               fmt::format("{:.2f}", row.cpu_per_gb), fmt::format("{:.0f}", row.latency_us), "yes",
+               way.refused_path < 0
+                   ? "there is none"
+                   : fmt::format("{}: {}", penstock_path_name(way.refused_path), penstock_reason_name(way.reason))});
+  }
+  print("\n{}", table.text());
+  print("Writes include fsync. Buffered reads come from the page cache, which the write before them filled.\n");
+  if (!missing.empty()) print("\nNot on this machine:\n");
+  for (const MissingWay& way : missing) {
+    print("  {}: {}{}{}\n", way.what, way.sentence, way.remedy.empty() ? "" : "; ", way.remedy);
+  }
+}
+
+Json json_of(const DemoSettings& settings, const Json& device, const std::vector<DemoRow>& rows,
+             const std::vector<MissingWay>& missing) {
+  Json json = {{"size", settings.size}, {"device", device}, {"rows", Json::array()}, {"missing", Json::array()}};
+  for (const DemoRow& row : rows) {
+    Json entry = path_json(penstock_path_by_name(row.way->path.c_str()), row.way->reason, row.way->refused_path);
+    entry.update({{"how", row.way->how},
+                  {"operation", row.operation},
+                  {"gb_per_s", row.gb_per_s},
+                  {"cpu_seconds_per_gb", row.cpu_per_gb},
+                  {"latency_4k_p50_us", row.latency_us},
+                  {"verified", true}});
+    json["rows"].push_back(entry);
+  }
+  for (const MissingWay& way : missing) {
+    json["missing"].push_back(
+        {{"what", way.what}, {"reason", way.reason}, {"sentence", way.sentence}, {"remedy", way.remedy}});
+  }
+  return json;
+}
+
+// Space first, so that the first way does not pay for it.
+void lay_out(const NewFile& file, std::uint64_t size) {
+  if (ftruncate(file.fd(), static_cast<off_t>(size)) != 0) fail_errno(file.path(), "set the file's size");
+  if (fallocate(file.fd(), 0, 0, static_cast<off_t>(size)) != 0 && errno != EOPNOTSUPP && errno != EINTR) {
+    fail_errno(file.path(), "reserve space");
+  }
+}
+
+int run_demo(const DemoSettings& settings) {
+  if (settings.size == 0) throw Failure("--size must be above 0", kUsage);
+  check_space(settings);
+  NewFile file(settings.folder + "/penstock-demo", 0, nvidia_library_may_serve());
+  lay_out(file, settings.size);
+  Session session = open_session({});
+  check_gpu(session.raw(), settings.gpu);
+  const DemoWays found = find_ways(session, require(session.file(file.fd()), "demo file"), settings.gpu);
+  if (!settings.json) {
+    print(
+        "demo: {} of weights-like data (bfloat16, normal) from device memory to a file in {} and back, by each "
+        "path\n{}\n",
+        format_size(settings.size), settings.folder, device_line(session.raw(), settings.gpu));
+    flush_output();
+  }
+  std::vector<DemoRow> rows;
+  std::uint64_t seed = 1;
+  for (const DemoWay& way : found.ways) {
+    for (DemoRow& row : Trip(settings, way, file.fd(), seed++).run()) rows.push_back(std::move(row));
+  }
+  if (settings.json) {
+    const Json json = json_of(settings, device_json(session.raw(), settings.gpu), rows, found.missing);
+    print_json(json);
+  } else {
+    print_rows(rows, found.missing);
+  }
+  return rows.empty() ? kFailed : kSuccess;
+}
+
+}  // namespace
+
+void add_demo(CLI::App& app, int& exit_code) {
+  auto settings = std::make_shared<DemoSettings>();
+  CLI::App* command = app.add_subcommand("demo", "Weights-like data to a file and back by each path, verified");
+  command->add_option("--dir", settings->folder, "Where the file is made, and removed")->capture_default_str();
+  add_size(command, "--size", settings->size, "Bytes of data [1G]");
+  command->add_option("--gpu", settings->gpu, "The GPU whose memory takes part")->capture_default_str();
+  command->add_flag("--json", settings->json, "For programs");
+  command->footer(kExamples);
+  command->callback([settings, &exit_code] { exit_code = run_demo(*settings); });
+}
+
+}  // namespace penstock::tools

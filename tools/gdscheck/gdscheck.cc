@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/gdscheck/gdscheck.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string_view>
+
+#include "tools/common/context.h"
+#include "tools/common/cuda_driver.h"
+#include "tools/common/environment.h"
+#include "tools/common/failure.h"
+#include "tools/common/terminal.h"
+#include "tools/explain/explain.h"
+#include "tools/gdscheck/report.h"
+#include "tools/gdsio/transport.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  gdscheck -p                    what this platform offers, and the configuration in force\n"
+    "  gdscheck -f /mnt/data/file     whether this file can be served, and how\n"
+    "  gdscheck -p --root captured/   a machine captured with scripts/capture-machine\n"
+    "Exit code: 0 files can be served, 1 they cannot, 2 wrong usage, 77 for what does not apply here.";
+
+struct GdscheckSettings {
+  bool wants_platform = false;
+  bool wants_versions = false;
+  bool wants_file_systems = false;
+  std::string file;
+  std::string root;
+  // Flags of NVIDIA's tool that have no answer here.
+  bool wants_pairs = false;
+  std::string topology, output, seconds, level;
+  bool wants_interactive = false;
+};
+
+void refuse_what_does_not_apply(const GdscheckSettings& settings) {
+  const auto refuse = [](const char* flag, const char* why) {
+    throw Failure(fmt::format("{} does not apply: {}", flag, why), kNotApplicable);
+  };
+  const char* no_topology = "this library chooses no path by the PCIe topology; 'penstock check' shows what is there";
+  if (settings.wants_pairs) refuse("-t", no_topology);
+  if (!settings.topology.empty() || !settings.output.empty()) refuse("-e and -o", no_topology);
+  if (!settings.seconds.empty() || !settings.level.empty()) {
+    refuse("-d and -l", "there is no topology measurement to time; 'penstock bench' and gdsio measure");
+  }
+  if (settings.wants_interactive) refuse("-i", "it changes a topology file, which this library does not read");
+}
+
+// What the environment says to the library.
+std::vector<std::pair<std::string, std::string>> variables_of_process() {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    if (!text.starts_with("CUFILE_") && !is_library_setting(text.substr(0, equals))) continue;
+    variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::sort(variables.begin(), variables.end());
+  return variables;
+}
+
+GdsPlatform read_platform(const std::string& directory) {
+  GdsPlatform platform;
+  platform.machine = read_machine(open_machine_root(directory), directory);
+  platform.paths = report_paths(platform.machine);
+  platform.places = served_places(platform.machine, platform.paths);
+  if (directory.empty()) {
+    platform.variables = variables_of_process();
+    platform.cuda_version = CudaDriver::version().value_or(0);
+  }
+  return platform;
+}
+
+// Explains the file's ways, then asks cuFile itself, whose configuration may refuse it.
+int check_file(const std::string& path) {
+  const int explained = explain_file(path);
+  int exit_code = explained;
+  try {
+    open_cufile_driver();
+    const GdsioFile file(open_file(path, O_RDONLY), true);
+    print("cuFile: serves the file\n");
+  } catch (const Failure& failure) {
+    print("cuFile: refuses the file: {}\n", failure.what());
+    exit_code = kFailed;
+  }
+  (void)cuFileDriverClose();
+  return exit_code;
+}
+
+int run_gdscheck(const GdscheckSettings& settings) {
+  refuse_what_does_not_apply(settings);
+  const bool wants_report = settings.wants_platform || settings.wants_versions || settings.wants_file_systems;
+  if (!wants_report && settings.file.empty()) {
+    throw Failure("nothing is asked for; -p tells about this platform, -h about the rest", kUsage);
+  }
+  if (!settings.root.empty() && !settings.file.empty()) throw Failure("-f and --root exclude one another", kUsage);
+  int exit_code = kSuccess;
+  if (wants_report) {
+    const GdsPlatform platform = read_platform(settings.root);
+    std::string text = version_lines(platform);
+    if (settings.wants_platform) text += platform_report(platform);
+    if (settings.wants_file_systems) text += file_system_report(platform);
+    print("{}", Text(text));
+    if (settings.wants_platform && !platform.obstacle().empty()) exit_code = kFailed;
+  }
+  return settings.file.empty() ? exit_code : std::max(exit_code, check_file(settings.file));
+}
+
+}  // namespace
+
+int gdscheck_main(int argc, char** argv) {
+  GdscheckSettings settings;
+  CLI::App app("Tell what this platform and library offer, in the layout of NVIDIA's gdscheck", "gdscheck");
+  app.add_flag("-p", settings.wants_platform, "The platform, and the configuration in force");
+  app.add_flag("-v", settings.wants_versions, "Versions only");
+  app.add_flag("-V", settings.wants_file_systems, "The file systems, and how their files are served");
+  app.add_option("-f", settings.file, "Whether this file can be served, and how")->type_name("FILE");
+  app.add_option("--root", settings.root, "Read the captured machine in DIR instead of this one")->type_name("DIR");
+  app.add_flag("-t", settings.wants_pairs, "Does not apply here: pairs of GPUs and drives");
+  app.add_option("-e", settings.topology, "Does not apply here: export the topology");
+  app.add_option("-o", settings.output, "Does not apply here: where to");
+  app.add_option("-d", settings.seconds, "Does not apply here: seconds to measure");
+  app.add_option("-l", settings.level, "Does not apply here: how much to measure");
+  app.add_flag("-i", settings.wants_interactive, "Does not apply here: ask");
+  app.footer(kExamples);
+  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
+  return run_gdscheck(settings);
+}
+
+}  // namespace penstock::tools

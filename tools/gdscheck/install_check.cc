@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The JSON document, whose keys and codes are stable (new ones may come):
+//   schema     1
+//   root       the captured machine's directory, or null for this machine
+//   verified   the exit code as a truth
+//   checks[]   code, state ("ok", "missing", "unknown", "optional"), text, remedy
+#include "tools/gdscheck/install_check.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/machine.h"
+#include "tools/common/page.h"
+#include "tools/common/path_reports.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+using core::Tristate;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  gds_install_check                     this machine\n"
+    "  gds_install_check --root captured/    a machine captured with scripts/capture-machine\n"
+    "Penstock itself needs the CUDA driver alone: 'penstock check' tells what each path needs.\n"
+    "Exit code: 0 all is installed, 1 something is missing, 2 wrong usage, 77 no NVIDIA GPU to install it for.";
+
+struct Check {
+  Need need;
+  bool is_optional = false;
+};
+
+// Where the loader finds libcufile.so.0 for a program that is started as this one was, and whether it is Penstock's.
+// Asked in a process of its own, since a library that is loaded runs code, and not all survive the end of theirs.
+std::string find_cufile() {
+  int ends[2];
+  if (::pipe(ends) != 0) return "";
+  const core::UniqueFd out(ends[0]);
+  core::UniqueFd in(ends[1]);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    link_map* map = nullptr;
+    void* library = ::dlopen("libcufile.so.0", RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr || ::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) ::_exit(0);
+    const bool is_ours = ::dlsym(library, "penstock_cufile_session") != nullptr;
+    const std::string text = fmt::format("{} libcufile.so.0, {}", is_ours ? "Penstock's" : "NVIDIA's", map->l_name);
+    ::_exit(::write(in.get(), text.data(), text.size()) > 0 ? 0 : 1);
+  }
+  in.reset();
+  std::string found(4096, '\0');
+  const ssize_t size = child < 0 ? 0 : ::read(out.get(), found.data(), found.size());
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  found.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return found;
+}
+
+Need need_cufile(const Machine& machine) {
+  if (!machine.probe) return {"libcufile", Tristate::unknown, "which one a program loads is its machine's to say", ""};
+  const std::string found = find_cufile();
+  if (!found.empty()) return {"libcufile", Tristate::yes, "a program started here loads " + found, ""};
+  return {"libcufile", Tristate::no, "the loader finds no libcufile.so.0",
+          "Name its directory in LD_LIBRARY_PATH: Penstock's lib, or lib64 of the CUDA toolkit."};
+}
+
+Need need_peer_memory(const core::Root& root) {
+  std::string found;
+  for (const char* module : {"nvidia_peermem", "mlx5_ib", "mlx_compat"}) {
+    if (root.exists(std::string("/sys/module/") + module)) found += (found.empty() ? "" : ", ") + std::string(module);
+  }
+  if (root.exists("/sys/module/nvidia_peermem")) return {"peer_memory", Tristate::yes, "loaded: " + found, ""};
+  return {"peer_memory", Tristate::no, "nvidia_peermem is not loaded" + (found.empty() ? "" : "; loaded: " + found),
+          "For storage over RDMA alone: install MLNX_OFED or DOCA, then modprobe nvidia-peermem."};
+}
+
+Need need_configuration(const core::LoadedSettings& cufile) {
+  const std::string file = cufile.file.empty() ? "no cufile.json: the defaults hold" : cufile.file;
+  for (const core::Note& note : cufile.notes) {
+    if (note.severity != core::Severity::error) continue;
+    return {"cufile_json", cufile.must_refuse ? Tristate::no : Tristate::unknown, core::describe(note),
+            "Correct what it names; 'penstock check' lists the rest."};
+  }
+  return {"cufile_json", Tristate::yes, file, ""};
+}
+
+// What NVIDIA's library needs is what the path through it needs.
+std::vector<Check> checks_of(const core::Root& root, const Machine& machine) {
+  std::vector<Check> checks;
+  for (const PathReport& report : report_paths(machine)) {
+    if (report.path != PENSTOCK_PATH_VENDOR) continue;
+    for (const Need& need : report.needs) checks.push_back({need});
+  }
+  checks.push_back({need_cufile(machine)});
+  checks.push_back({need_configuration(machine.cufile)});
+  checks.push_back({need_peer_memory(root), true});
+  return checks;
+}
+
+bool has_failed(const Check& check) { return check.need.met == Tristate::no && !check.is_optional; }
+
+const char* state_of(const Check& check) {
+  switch (check.need.met) {
+    case Tristate::yes: return "ok";
+    case Tristate::no: return check.is_optional ? "optional" : "missing";
+    case Tristate::unknown: break;
+  }
+  return "unknown";
+}
+
+Json json_of(const Machine& machine, const std::vector<Check>& checks, bool verified) {
+  Json list = Json::array();
+  for (const Check& check : checks) {
+    const Need& need = check.need;
+    list.push_back({{"code", need.code}, {"state", state_of(check)}, {"text", need.text}, {"remedy", need.remedy}});
+  }
+  const Json root = machine.root.empty() ? Json(nullptr) : Json(machine.root);
+  return {{"schema", 1}, {"root", root}, {"verified", verified}, {"checks", list}};
+}
+
+std::string text_of(const std::vector<Check>& checks) {
+  Page page;
+  for (const Check& check : checks) {
+    page.wrap(fmt::format("{:<8} {:<18} ", state_of(check), check.need.code), check.need.text);
+    if (check.need.met != Tristate::yes && !check.need.remedy.empty()) page.wrap("         -> ", check.need.remedy);
+  }
+  const auto failed = std::count_if(checks.begin(), checks.end(), has_failed);
+  if (failed == 0) page.wrap("", "GDS installation is verified");
+  else page.wrap("", fmt::format("GDS installation is not verified: {} of {} missing", failed, checks.size()));
+  return page.text();
+}
+
+int run_check(const std::string& directory, bool json) {
+  const core::Root root = open_machine_root(directory);
+  const Machine machine = read_machine(root, directory);
+  const std::vector<Check> checks = checks_of(root, machine);
+  const bool verified = std::none_of(checks.begin(), checks.end(), has_failed);
+  if (json) print_json(json_of(machine, checks, verified));
+  else print("{}", Text(text_of(checks)));
+  if (verified) return kSuccess;
+  const bool has_gpu = std::none_of(checks.begin(), checks.end(), [](const Check& check) {
+    return std::string_view(check.need.code) == "gpu" && has_failed(check);
+  });
+  return has_gpu ? kFailed : kNotApplicable;
+}
+
+}  // namespace
+
+int gds_install_check_main(int argc, char** argv) {
+  std::string root;
+  bool json = false;
+  CLI::App app("Tell whether the pieces of GPUDirect Storage are installed, and what to do where they are not",
+               "gds_install_check");
+  app.add_option("--root", root, "Read the captured machine in DIR instead of this one")->type_name("DIR");
+  app.add_flag("--json", json, "For programs");
+  app.footer(kExamples);
+  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
+  return run_check(root, json);
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/gdsio/gdsio.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+#include "tools/gdsio/numa_node.h"
+#include "tools/gdsio/options.h"
+#include "tools/gdsio/report.h"
+#include "tools/gdsio/transport.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr unsigned kAsyncCopies = 4;  // Of one thread, with CPU_ASYNC_GPU.
+
+// Removes the files that this run has created, unless it comes to its end.
+class CreatedFiles {
+ public:
+  void add(const std::string& path) { files_.emplace_back(path); }
+  void keep() {
+    for (Unfinished& file : files_) file.keep();
+  }
+
+ private:
+  std::deque<Unfinished> files_;
+};
+
+// The driver, where the transfer type needs one, and CUDA's for each GPU, where there is one.
+class Machinery {
+ public:
+  explicit Machinery(const GdsioSettings& settings) {
+    if (settings.transfer == TransferType::cpu_only) return;
+    open_cufile_driver();
+    session_ = penstock_cufile_session();
+    const bool has_gpu = std::string_view(penstock_session_device_kind(session_)) == "cuda";
+    const bool needs_gpu = settings.memory == MemoryType::device_vmm || settings.memory == MemoryType::pinned_host;
+    if (needs_gpu && !has_gpu) {
+      throw Failure(fmt::format("-m {} needs a GPU; host memory stands in for one here (reason: {})",
+                                static_cast<unsigned>(settings.memory), penstock_session_device_reason(session_)),
+                    kNotApplicable);
+    }
+    for (const GdsioGroup& group : settings.groups) {
+      check_gpu(session_, group.gpu);
+      if (drivers_.size() <= group.gpu) drivers_.resize(group.gpu + 1);
+      if (has_gpu && drivers_[group.gpu] == nullptr) drivers_[group.gpu] = std::make_unique<CudaDriver>(group.gpu);
+    }
+  }
+  ~Machinery() {
+    if (session_ != nullptr) (void)cuFileDriverClose();
+  }
+
+  penstock_session* session() const { return session_; }
+  const CudaDriver* cuda(unsigned gpu) const { return gpu < drivers_.size() ? drivers_[gpu].get() : nullptr; }
+  // Of the GPU, or of the host where no GPU takes part.
+  std::uint64_t memory_bytes(unsigned gpu) const {
+    penstock_device_info device{};
+    if (session_ == nullptr) {
+      return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    }
+    require(penstock_device_get(session_, gpu, &device), "GPU");
+    return device.memory_bytes;
+  }
+  std::vector<penstock_counter> counters() const {
+    if (session_ == nullptr) return {};
+    std::vector<penstock_counter> rows(penstock_counters(session_, nullptr, 0));
+    rows.resize(penstock_counters(session_, rows.data(), static_cast<unsigned>(rows.size())));
+    return rows;
+  }
+
+ private:
+  penstock_session* session_ = nullptr;
+  std::vector<std::unique_ptr<CudaDriver>> drivers_;
+};
+
+// Of the rows counted by `after`, what `before` does not have.
+std::vector<penstock_counter> counted_since(const std::vector<penstock_counter>& before,
+                                            std::vector<penstock_counter> after) {
+  for (penstock_counter& row : after) {
+    for (const penstock_counter& old : before) {
+      if (old.path != row.path || old.reason != row.reason) continue;
+      row.read_bytes -= old.read_bytes;
+      row.write_bytes -= old.write_bytes;
+    }
+  }
+  std::erase_if(after, [](const penstock_counter& row) { return row.read_bytes + row.write_bytes == 0; });
+  return after;
+}
+
+class Run {
+ public:
+  explicit Run(const GdsioSettings& settings) : settings_(settings), machinery_(settings) { open_files(); }
+
+  GdsioOutcome pass(bool is_write) {
+    GdsioOutcome outcome;
+    outcome.is_write = is_write;
+    outcome.is_random = settings_.is_random;
+    outcome.threads = static_cast<unsigned>(shares_.size());
+    outcome.depth = settings_.is_batch() ? settings_.groups[0].threads : 0;
+    outcome.data_bytes = data_bytes_;
+    const RandomContent content(settings_.seed);
+    RunSettings run;
+    run.label = is_write ? "write" : "read";
+    run.is_write = is_write;
+    run.seconds = settings_.seconds;
+    run.bytes_total = data_bytes_;
+    run.seed = settings_.seed;
+    run.random_fill = settings_.random_fill;
+    if (verifies() || (settings_.refill && is_write)) run.content = &content;
+    const std::vector<penstock_counter> before = machinery_.counters();
+    outcome.result = run_parts(run, parts(is_write));
+    if (settings_.calls_cufile()) outcome.ways = counted_since(before, machinery_.counters());
+    return outcome;
+  }
+
+  bool verifies() const { return settings_.verify && settings_.seconds == 0; }
+  void keep_files() { created_.keep(); }
+  const Machinery& machinery() const { return machinery_; }
+
+ private:
+  // What one thread has of a file.
+  struct Share {
+    const GdsioGroup* group;
+    const GdsioFile* file;
+    std::uint64_t size;
+    unsigned thread;
+    unsigned threads;
+  };
+
+  void open_files() {
+    for (const GdsioGroup& group : settings_.groups) {
+      const unsigned threads = settings_.is_batch() ? 1 : group.threads;
+      if (!group.file.empty()) add_file(group, group.file, threads);
+      for (unsigned i = 0; i < threads && !group.folder.empty(); ++i) {
+        add_file(group, fmt::format("{}/gdsio.{}", group.folder, i), 1);
+      }
+    }
+    check_memory();
+  }
+
+  void add_file(const GdsioGroup& group, const std::string& path, unsigned threads) {
+    OpenFile opened = open(path);
+    const std::uint64_t size = size_of_work(opened);
+    files_.emplace_back(std::move(opened), settings_.calls_cufile());
+    for (unsigned i = 0; i < threads; ++i) shares_.push_back({&group, &files_.back(), size, i, threads});
+    data_bytes_ += size;
+  }
+
+  OpenFile open(const std::string& path) {
+    const bool buffered = settings_.buffered || settings_.transfer == TransferType::cpu_cached_gpu;
+    const int direct = buffered ? 0 : O_DIRECT;
+    struct stat facts {};
+    if (stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+      throw Failure(path + ": it is a folder; -D makes and uses files of its own in a folder, -f takes a file", kUsage);
+    }
+    const bool is_new = settings_.is_write && stat(path.c_str(), &facts) != 0;
+    try {
+      if (!settings_.is_write) return open_file(path, O_RDONLY | direct);
+      // A block device that is mounted must not be written over.
+      const int how = is_new ? O_CREAT | O_EXCL : S_ISBLK(facts.st_mode) ? O_EXCL : 0;
+      OpenFile file = open_file(path, O_RDWR | how | direct);
+      if (is_new) created_.add(path);
+      else if (S_ISREG(facts.st_mode) && facts.st_size > 0) tell_of_overwriting(path);
+      return file;
+    } catch (const DirectRefused&) {
+      if (is_new) created_.add(path);  // The kernel makes the file before it refuses.
+      throw Failure(path + ": its file system does not take O_DIRECT; -O 1 opens files without");
+    }
+  }
+
+  // Guides are about that call -I 1 a read.
+  void tell_of_overwriting(const std::string& path) {
+    if (std::exchange(told_of_overwriting_, true)) return;
+    print_error("gdsio: {} is written over: -I 1 and 3 write, 0 and 2 read\n", path);
+  }
+
+  std::uint64_t size_of_work(const OpenFile& file) const {
+    const std::uint64_t rest = file.size > settings_.offset ? file.size - settings_.offset : 0;
+    const std::uint64_t size = settings_.size > 0 ? settings_.size : rest;
+    if (size == 0) {
+      throw Failure(fmt::format("{}: it has no bytes at offset {}; give a size (-s)", file.path, settings_.offset),
+                    kUsage);
+    }
+    if (size > rest && (!settings_.is_write || file.is_block_device())) {
+      throw Failure(fmt::format("{}: it has {} bytes, and -o and -s reach past them{}", file.path, file.size,
+                                settings_.is_write ? "" : "; write it first, with -I 1"));
+    }
+    return size;
+  }
+
+  unsigned depth_of(const GdsioGroup& group) const {
+    if (settings_.is_batch()) return group.threads;
+    return settings_.transfer == TransferType::cpu_async_gpu ? kAsyncCopies : 1;
+  }
+
+  // Before anything is touched: a machine must not be emptied of memory unawares.
+  void check_memory() const {
+    const std::uint64_t memory = machinery_.memory_bytes(settings_.groups[0].gpu);
+    std::uint64_t wanted = 0;
+    for (const Share& share : shares_) wanted += slot_size_for(settings_.io.largest) * depth_of(*share.group);
+    if (wanted <= memory / 2) return;
+    throw Failure(
+        fmt::format("-w and -i take {}, more than half of the memory ({}); use fewer threads or smaller sizes",
+                    format_size(wanted), format_size(memory)),
+        kUsage);
+  }
+
+  Lane lane_of(const Share& share, bool is_write) const {
+    Lane lane;
+    lane.file = share.file;
+    lane.session = machinery_.session();
+    lane.cuda = machinery_.cuda(share.group->gpu);
+    lane.gpu = share.group->gpu;
+    lane.transfer = settings_.transfer;
+    lane.memory = settings_.memory;
+    lane.is_write = is_write;
+    lane.skip_register = settings_.skip_register;
+    lane.depth = depth_of(*share.group);
+    lane.slot_size = slot_size_for(settings_.io.largest);
+    return lane;
+  }
+
+  // The same for a write and the read that verifies it.
+  std::unique_ptr<ExtentSource> extents_of(const Share& share, std::size_t index) const {
+    IoPattern pattern;
+    pattern.range = {settings_.offset, share.size};
+    pattern.sizes = settings_.io;
+    pattern.is_random = settings_.is_random;
+    pattern.is_unaligned = settings_.is_unaligned;
+    pattern.is_endless = settings_.seconds > 0;
+    pattern.seed = settings_.seed + index;
+    pattern.thread = share.thread;
+    pattern.threads = share.threads;
+    return std::make_unique<IoExtents>(pattern);
+  }
+
+  std::vector<Part> parts(bool is_write) const {
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < shares_.size(); ++i) {
+      const Share& share = shares_[i];
+      const Lane lane = lane_of(share, is_write);
+      parts.push_back({share.file->path(), settings_.io.largest, lane.depth, extents_of(share, i),
+                       [lane, node = share.group->numa_node] {
+                         if (node) run_on_numa_node(*node);
+                         if (lane.cuda != nullptr) lane.cuda->enter();
+                         return open_transport(lane);
+                       }});
+    }
+    return parts;
+  }
+
+  const GdsioSettings& settings_;
+  Machinery machinery_;
+  CreatedFiles created_;
+  std::deque<GdsioFile> files_;  // Their addresses stay.
+  std::vector<Share> shares_;
+  std::uint64_t data_bytes_ = 0;
+  bool told_of_overwriting_ = false;
+};
+
+void tell_what_does_not_count(const GdsioSettings& settings) {
+  if (settings.wants_nvlinks) print_error("gdsio: -p is without effect: there are no copies between GPUs\n");
+  if (settings.verify && settings.seconds > 0) print_error("gdsio: -V is ignored with -T\n");
+}
+
+// Whoever asks for -x 0 takes the number for that of the GPU's path; others take -x 0 for the CPU's.
+void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutcome>& outcomes) {
+  if (settings.transfer != TransferType::gpu_direct || settings.on_host()) return;
+  for (const GdsioOutcome& outcome : outcomes) {
+    for (const penstock_counter& row : outcome.ways) {
+      if (row.path == PENSTOCK_PATH_P2PDMA || row.path == PENSTOCK_PATH_VENDOR) return;
+    }
+  }
+  print_error(
+      "gdsio: -x 0 asks cuFile for the GPU's direct path, and none served (see Path); "
+      "the CPU's path is -x 2, without a GPU -x 1\n");
+}
+
+std::string device_text(const GdsioSettings& settings, const Machinery& machinery) {
+  if (machinery.session() == nullptr) return "memory: host; no device takes part\n";
+  std::string text;
+  for (const GdsioGroup& group : settings.groups) {
+    const std::string line = device_line(machinery.session(), group.gpu) + "\n";
+    if (text.find(line) == std::string::npos) text += line;
+  }
+  return text;
+}
+
+void print_outcome(const GdsioSettings& settings, const GdsioOutcome& outcome) {
+  if (outcome.result.was_interrupted) print("interrupted; up to then:\n");
+  print("{}{}", Text(result_line(settings, outcome)), Text(path_lines(settings, outcome)));
+  flush_output();
+}
+
+int run_gdsio(const GdsioSettings& settings) {
+  tell_what_does_not_count(settings);
+  Run run(settings);
+  std::vector<GdsioOutcome> outcomes;
+  std::vector<bool> directions(1, settings.is_write);
+  if (settings.is_write && run.verifies()) directions.push_back(false);
+  for (const bool is_write : directions) {
+    if (!settings.json && run.verifies() && !is_write) print("Verifying data\n");
+    outcomes.push_back(run.pass(is_write));
+    if (!settings.json) print_outcome(settings, outcomes.back());
+    if (outcomes.back().result.was_interrupted) return kFailed;
+  }
+  run.keep_files();
+  tell_what_served(settings, outcomes);
+  if (!settings.json) {
+    print("{}", Text(device_text(settings, run.machinery())));
+    return kSuccess;
+  }
+  Json json = {{"results", Json::array()}, {"verified", run.verifies()}, {"devices", Json::array()}};
+  for (const GdsioOutcome& outcome : outcomes) json["results"].push_back(outcome_json(settings, outcome));
+  for (const GdsioGroup& group : settings.groups) {
+    if (run.machinery().session() != nullptr)
+      json["devices"].push_back(device_json(run.machinery().session(), group.gpu));
+  }
+  print_json(json);
+  return kSuccess;
+}
+
+}  // namespace
+
+int gdsio_main(int argc, char** argv) {
+  bool wants_help = false;
+  const GdsioSettings settings = parse_gdsio(argc, argv, wants_help);
+  if (!wants_help) return run_gdsio(settings);
+  print("{}", Text(gdsio_help()));
+  return kSuccess;
+}
+
+}  // namespace penstock::tools

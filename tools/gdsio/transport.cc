@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/gdsio/transport.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <deque>
+
+#include "settings/settings.h"
+#include "tools/common/failure.h"
+
+namespace penstock::tools {
+namespace {
+
+class CallTransport final : public CufileTransport {
+ public:
+  using CufileTransport::CufileTransport;
+
+  void start(unsigned slot, const Extent& extent) override {
+    const auto file_offset = static_cast<off_t>(extent.offset), offset = static_cast<off_t>(slot * slot_size());
+    const CUfileHandle_t handle = lane_.file->handle();
+    const ssize_t count = lane_.is_write ? cuFileWrite(handle, arena().data(), extent.size, file_offset, offset)
+                                         : cuFileRead(handle, arena().data(), extent.size, file_offset, offset);
+    done_.push_back(
+        completion_of(slot, require_bytes(count, errno, lane_, lane_.is_write ? "cuFileWrite" : "cuFileRead", extent)));
+  }
+  unsigned reap(std::span<penstock_completion> done) override {
+    done[0] = done_.front();
+    done_.pop_front();
+    return 1;
+  }
+
+ private:
+  std::deque<penstock_completion> done_;
+};
+
+}  // namespace
+
+GdsioFile::GdsioFile(OpenFile opened, bool wants_handle) : opened_(std::move(opened)) {
+  if (!wants_handle) return;
+  CUfileDescr_t description{};
+  description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+  description.handle.fd = fd();
+  require_cufile(cuFileHandleRegister(&handle_, &description), path(), "cuFileHandleRegister");
+}
+
+GdsioFile::~GdsioFile() {
+  if (handle_ != nullptr) cuFileHandleDeregister(handle_);
+}
+
+Arena memory_of(const Lane& lane) {
+  const std::uint64_t size = lane.slot_size * lane.depth;
+  if (lane.session == nullptr) return Arena::on_host(size);
+  switch (lane.memory) {
+    case MemoryType::device: {
+      const auto whole = std::make_shared<Arena>(Arena::on_device(lane.session, lane.gpu, lane.shift + size));
+      return {whole->data() + lane.shift, size, lane.session, [whole] {}};
+    }
+    case MemoryType::device_vmm: return lane.cuda->virtual_memory(lane.session, size);
+    case MemoryType::pinned_host: return lane.cuda->pinned_host(size);
+    case MemoryType::malloc_host: break;
+    case MemoryType::mmap_host: return Arena::on_host(size);
+  }
+  void* memory = std::aligned_alloc(4096, size);
+  if (memory == nullptr) fail_errno("memory", "allocate memory", ENOMEM);
+  return {static_cast<std::byte*>(memory), size, nullptr, [memory] { std::free(memory); }};
+}
+
+void fail_cufile(const std::string& subject, const char* call, int error) {
+  if (error < CUFILEOP_BASE_ERR) fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, 0, error, call}));
+  throw Failure(fmt::format("{}: {} failed: {} ({})", subject, call,
+                            cufileop_status_error(static_cast<CUfileOpError>(error)), error));
+}
+
+void require_cufile(CUfileError_t error, const std::string& subject, const char* call) {
+  if (error.err == CU_FILE_SUCCESS) return;
+  if (error.err == CU_FILE_CUDA_DRIVER_ERROR) {
+    throw Failure(fmt::format("{}: {} failed: CUDA error {}", subject, call, static_cast<int>(error.cu_err)));
+  }
+  fail_cufile(subject, call, static_cast<int>(error.err));
+}
+
+void open_cufile_driver() {
+  const CUfileError_t opened = cuFileDriverOpen();
+  if (opened.err == CU_FILE_SUCCESS) return;
+  const core::LoadedSettings loaded = core::load_process_settings();
+  for (const core::Note& note : loaded.notes) {
+    if (loaded.must_refuse && note.severity == core::Severity::error) throw Failure(core::describe(note));
+  }
+  require_cufile(opened, "cuFile", "cuFileDriverOpen");
+}
+
+std::uint64_t require_bytes(ssize_t count, int error, const Lane& lane, const char* call, const Extent& extent) {
+  if (count >= 0) return static_cast<std::uint64_t>(count);
+  fail_cufile(fmt::format("{}: at offset {}", lane.file->path(), extent.offset), call, error);
+}
+
+CufileTransport::CufileTransport(const Lane& lane) : Transport(memory_of(lane), lane.slot_size), lane_(lane) {
+  if (lane_.skip_register) return;
+  require_cufile(cuFileBufRegister(arena().data(), arena().size(), 0), "the memory", "cuFileBufRegister");
+}
+
+CufileTransport::~CufileTransport() {
+  if (!lane_.skip_register) (void)cuFileBufDeregister(arena().data());
+}
+
+std::unique_ptr<Transport> open_transport(const Lane& lane) {
+  switch (lane.transfer) {
+    case TransferType::gpu_direct: break;
+    case TransferType::cpu_only:
+    case TransferType::cpu_gpu:
+    case TransferType::cpu_async_gpu:
+    case TransferType::cpu_cached_gpu: return open_posix_transport(lane);
+    case TransferType::gpu_direct_async:
+    case TransferType::gpu_batch_stream: return open_stream_transport(lane);
+    case TransferType::gpu_batch: return open_batch_transport(lane);
+  }
+  return open_call_transport(lane);
+}
+
+std::unique_ptr<Transport> open_call_transport(const Lane& lane) { return std::make_unique<CallTransport>(lane); }
+
+}  // namespace penstock::tools

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The transfer types of gdsio as Transports. One of them belongs to one thread and one file.
+#pragma once
+
+#include <cerrno>
+#include <memory>
+#include <string>
+
+#include "cufile.h"
+#include "tools/common/cuda_driver.h"
+#include "tools/common/files.h"
+#include "tools/common/runner.h"
+#include "tools/gdsio/settings.h"
+
+namespace penstock::tools {
+
+// A file that gdsio works on; with a handle where cuFile is called.
+class GdsioFile {
+ public:
+  GdsioFile(OpenFile opened, bool wants_handle);
+  GdsioFile(GdsioFile&& other) noexcept
+      : opened_(std::move(other.opened_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  ~GdsioFile();
+
+  const std::string& path() const { return opened_.path; }
+  int fd() const { return opened_.fd.get(); }
+  CUfileHandle_t handle() const { return handle_; }
+
+ private:
+  OpenFile opened_;
+  CUfileHandle_t handle_ = nullptr;
+};
+
+// What a Transport is made of. All of it outlives the Transport.
+struct Lane {
+  const GdsioFile* file = nullptr;
+  penstock_session* session = nullptr;  // Of the cuFile driver; null where no device takes part.
+  const CudaDriver* cuda = nullptr;     // Null where host memory stands in for a GPU.
+  unsigned gpu = 0;
+  TransferType transfer = TransferType::gpu_direct;
+  MemoryType memory = MemoryType::device;
+  bool is_write = false;
+  bool skip_register = false;
+  unsigned depth = 1;
+  std::uint64_t slot_size = 0;
+  std::uint64_t shift = 0;  // Bytes that device memory begins behind a page's start.
+};
+
+std::unique_ptr<Transport> open_transport(const Lane& lane);
+
+// ---- For the transports
+
+Arena memory_of(const Lane& lane);
+
+[[noreturn]] void fail_cufile(const std::string& subject, const char* call, int error);
+void require_cufile(CUfileError_t error, const std::string& subject, const char* call);
+// cuFileDriverOpen(); where a configuration keeps it closed, the sentence names file and line.
+void open_cufile_driver();
+// A count of bytes as cuFile's calls return it, or the failure it stands for.
+std::uint64_t require_bytes(ssize_t count, int error, const Lane& lane, const char* call, const Extent& extent);
+
+inline penstock_completion completion_of(std::uint64_t slot, std::uint64_t bytes) {
+  penstock_completion done{};
+  done.cookie = slot;
+  done.report.bytes = bytes;
+  return done;
+}
+
+// The memory of a cuFile transport, registered unless that was not wanted.
+class CufileTransport : public Transport {
+ public:
+  explicit CufileTransport(const Lane& lane);
+  ~CufileTransport() override;
+
+ protected:
+  const Lane lane_;
+};
+
+std::unique_ptr<Transport> open_call_transport(const Lane& lane);    // -x 0
+std::unique_ptr<Transport> open_posix_transport(const Lane& lane);   // -x 1 to 4
+std::unique_ptr<Transport> open_stream_transport(const Lane& lane);  // -x 5 and 7
+std::unique_ptr<Transport> open_batch_transport(const Lane& lane);   // -x 6
+
+}  // namespace penstock::tools

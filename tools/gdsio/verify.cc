@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/gdsio/verify.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+#include "tools/gdsio/io_extents.h"
+#include "tools/gdsio/transport.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::uint64_t kMemoryMax = std::uint64_t{1} << 30;
+constexpr std::uint64_t kShiftMax = std::uint64_t{1} << 20;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  gdsio_verify -f /mnt/data/file -d 0 -o 0 -s 1G -n 16 -m 1     in sixteen requests of 64 MiB\n"
+    "  gdsio_verify -f /mnt/data/file -d 0 -s 1G -n 4096 -t 1M -g 8  through 1 MiB of memory, 8 bytes off a page\n"
+    "Exit code: 0 every byte is the same, 1 failed, 2 wrong usage, 77 not applicable on this machine.";
+
+struct VerifySettings {
+  std::string file;
+  unsigned gpu = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  std::uint64_t requests = 1;
+  unsigned mode = 1;
+  std::uint64_t ring = 0;
+  std::uint64_t shift = 0;
+  bool wants_sync = false;
+};
+
+// What the kernel alone has of a file, in no way through cuFile.
+class FileContent final : public Content {
+ public:
+  explicit FileContent(const OpenFile& file) : file_(file) {}
+
+ private:
+  // Bytes past the end of the file are never compared.
+  void words(std::uint64_t first, std::span<std::uint64_t> out) const override {
+    const auto bytes = std::as_writable_bytes(out);
+    std::fill(out.begin(), out.end(), 0);
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const auto offset = static_cast<off_t>(first * 8 + done);
+      const ssize_t count = pread(file_.fd.get(), bytes.data() + done, bytes.size() - done, offset);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail_errno(file_.path, "read the file");
+      if (count == 0) return;
+      done += static_cast<std::size_t>(count);
+    }
+  }
+
+  const OpenFile& file_;
+};
+
+// Where it can be had, cuFile gets a descriptor with O_DIRECT, as programs give it.
+OpenFile open_for_cufile(const std::string& path) try {
+  return open_file(path, O_RDONLY | O_DIRECT);
+} catch (const DirectRefused&) {
+  return open_file(path, O_RDONLY);
+}
+
+// The requests and the memory they go around in.
+struct Shape {
+  Extent range;
+  std::uint64_t request;
+  unsigned slots;
+};
+
+Shape shape_of(const VerifySettings& settings, const OpenFile& file) {
+  const std::uint64_t rest = file.size > settings.offset ? file.size - settings.offset : 0;
+  const std::uint64_t size = settings.size > 0 ? settings.size : rest;
+  if (size == 0 || size > rest) {
+    throw Failure(fmt::format("{}: it has {} bytes; -o and -s reach past them", file.path, file.size), kUsage);
+  }
+  if (settings.requests == 0) throw Failure("-n: at least 1", kUsage);
+  if (settings.mode > 1) throw Failure("-m: 0 or 1", kUsage);
+  if (settings.shift > kShiftMax) throw Failure("-g: at most 1M", kUsage);
+  const std::uint64_t request = size / settings.requests + (size % settings.requests != 0 ? 1 : 0);
+  if (request > kMemoryMax || settings.ring > kMemoryMax) {
+    throw Failure("at most 1 GiB of memory is used; cut the bytes into more requests with -n", kUsage);
+  }
+  const std::uint64_t slots = settings.ring > 0 ? settings.ring / slot_size_for(request) : 1;
+  if (slots == 0) throw Failure("-t: the ring has no room for a request; more requests (-n) are smaller", kUsage);
+  return {{settings.offset, size}, request, static_cast<unsigned>(std::min<std::uint64_t>(slots, 4096))};
+}
+
+int verify(const VerifySettings& settings) {
+  const OpenFile plain = open_file(settings.file, O_RDONLY);
+  const Shape shape = shape_of(settings, plain);
+  if (settings.wants_sync && fsync(plain.fd.get()) != 0) fail_errno(settings.file, "flush the file");
+  open_cufile_driver();
+  penstock_session* session = penstock_cufile_session();
+  check_gpu(session, settings.gpu);
+  const bool has_gpu = std::string_view(penstock_session_device_kind(session)) == "cuda";
+  const std::unique_ptr<CudaDriver> cuda = has_gpu ? std::make_unique<CudaDriver>(settings.gpu) : nullptr;
+  const GdsioFile file(open_for_cufile(settings.file), true);
+
+  Lane lane;
+  lane.file = &file;
+  lane.session = session;
+  lane.cuda = cuda.get();
+  lane.gpu = settings.gpu;
+  lane.transfer = settings.mode == 1 ? TransferType::gpu_direct : TransferType::gpu_direct_async;
+  lane.depth = shape.slots;
+  lane.slot_size = slot_size_for(shape.request);
+  lane.shift = settings.shift;
+  print(
+      "gpu index :{}, file :{}, file offset :{}, size :{}, nr ios :{}, io size :{}, sync :{}, ring size :{}, gpu "
+      "buffer "
+      "offset :{}, fsync :{}\n",
+      settings.gpu, settings.file, shape.range.offset, shape.range.size, settings.requests, shape.request,
+      settings.mode, lane.slot_size * lane.depth, settings.shift, settings.wants_sync ? 1 : 0);
+  const FileContent content(plain);
+  RunSettings run;
+  run.label = "verify";
+  run.bytes_total = shape.range.size;
+  run.random_fill = false;
+  run.content = &content;
+  IoPattern pattern;
+  pattern.range = shape.range;
+  pattern.sizes = {shape.request, shape.request, 0};
+  std::vector<Part> parts;
+  parts.push_back({settings.file, shape.request, lane.depth, std::make_unique<IoExtents>(pattern), [&lane] {
+                     if (lane.cuda != nullptr) lane.cuda->enter();
+                     std::unique_ptr<Transport> transport = open_transport(lane);
+                     print("address = {}\n", static_cast<const void*>(transport->arena().data()));
+                     return transport;
+                   }});
+  const JobResult result = run_parts(run, std::move(parts));
+  if (result.was_interrupted) throw Failure("interrupted");
+  print("Data Verification Success\n{}\n", device_line(session, settings.gpu));
+  return kSuccess;
+}
+
+}  // namespace
+
+int gdsio_verify_main(int argc, char** argv) {
+  VerifySettings settings;
+  CLI::App app("Read a file with cuFile and with the kernel alone, and compare every byte", "gdsio_verify");
+  app.add_option("-f", settings.file, "The file")->required()->type_name("FILE");
+  app.add_option("-d", settings.gpu, "The GPU")->capture_default_str();
+  add_size(&app, "-o", settings.offset, "Where in the file to begin [0]");
+  add_size(&app, "-s", settings.size, "Bytes to compare [to the file's end]");
+  app.add_option("-n", settings.requests, "Requests to cut them into")->capture_default_str();
+  app.add_option("-m", settings.mode, "1 cuFileRead, 0 cuFileReadAsync")->capture_default_str();
+  add_size(&app, "-t", settings.ring, "Bytes of GPU memory that the requests go around in [room for one]");
+  add_size(&app, "-g", settings.shift, "Bytes that the memory begins behind a page's start [0]");
+  app.add_flag("-S", settings.wants_sync, "Write the file down (fsync) first");
+  app.footer(kExamples);
+  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
+  return verify(settings);
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/model/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "model/checkpoint_report.h"
+#include "model/compare_report.h"
+#include "model/input.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/terminal.h"
+#include "tools/model/output.h"
+
+namespace penstock::tools {
+namespace {
+
+struct CheckpointSettings {
+  bool is_load = false;
+  double parameters_billion = 0;
+  double size_gb = 140;
+  std::string precision = "bf16";
+  std::string optimizer = "adam";
+  double ranks = 8, nodes = 1, drives = 4;
+  double drive_gb_per_s = 14, drive_cache_gb = 0, fabric_gb_per_s = 0;
+  bool one_rank = false, replicated = false;
+  double files = 0;
+  double hours = 168, checkpoints = 0, mtbf_hours = 0, restart_s = 0, price = 0;
+  std::string example;
+  std::vector<std::string> calibrations;
+  ModelOutput output;
+};
+
+constexpr const char* kSaveExamples =
+    "Examples:\n"
+    "  penstock model checkpoint --parameters 70 --ranks 8 --drives 4       70B in BF16 with Adam's moments\n"
+    "  penstock model checkpoint --size-gb 140 --html checkpoint.html       with goodput over the interval\n"
+    "  penstock model checkpoint --example week                             a published case; 'list' names them\n"
+    "  penstock model checkpoint --example published                        all published figures beside the model\n"
+    "  penstock model checkpoint --calibrate bench.json                     with the path that bench measured here\n"
+    "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
+constexpr const char* kLoadExamples =
+    "Examples:\n"
+    "  penstock model load --parameters 109 --precision fp8 --drives 1 --drive-gb-per-s 7 --one-rank\n"
+    "  penstock model load --size-gb 140 --ranks 8 --replicated       every rank wants all of it\n"
+    "  penstock model load --example 671b                             a published case; 'list' names them\n"
+    "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
+
+// Bytes a parameter. Optimizers: two moments, the same and a master copy, one moment; all in FP32.
+constexpr std::pair<const char*, double> kPrecisions[] = {{"fp32", 4}, {"bf16", 2},  {"fp16", 2},
+                                                          {"fp8", 1},  {"fp4", 0.5}, {"none", 0}};
+constexpr std::pair<const char*, double> kOptimizers[] = {
+    {"adam", 8}, {"adam-master", 12}, {"momentum", 4}, {"none", 0}};
+
+template <std::size_t count>
+double bytes_named(const std::pair<const char*, double> (&table)[count], const std::string& name) {
+  for (const auto& [known, bytes] : table) {
+    if (name == known) return bytes;
+  }
+  return 0;  // CLI11 has refused it before.
+}
+
+template <std::size_t count>
+std::vector<std::string> names_of(const std::pair<const char*, double> (&table)[count]) {
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : table) names.emplace_back(name);
+  return names;
+}
+
+model::CheckpointInput input_as_given(const CheckpointSettings& settings) {
+  model::CheckpointInput input;
+  input.job.is_load = settings.is_load;
+  input.job.bytes = settings.size_gb * 1e9;
+  input.job.is_sharded = !settings.one_rank;
+  input.job.is_replicated = settings.replicated;
+  input.job.files = settings.files;
+  input.model = {.parameters = settings.parameters_billion * 1e9,
+                 .weight_bytes = bytes_named(kPrecisions, settings.precision),
+                 .optimizer_bytes = settings.is_load ? 0 : bytes_named(kOptimizers, settings.optimizer)};
+  input.fleet = {.ranks = settings.ranks,
+                 .nodes = settings.nodes,
+                 .drives = settings.drives,
+                 .drive_bytes_per_s = settings.drive_gb_per_s * 1e9,
+                 .drive_cache_bytes = settings.drive_cache_gb * 1e9,
+                 .fabric_bytes_per_s = settings.fabric_gb_per_s * 1e9};
+  input.run_hours = settings.hours;
+  input.checkpoints = settings.checkpoints;
+  input.mtbf_hours = settings.mtbf_hours;
+  input.restart_s = settings.restart_s;
+  return input;
+}
+
+void calibrate(model::CheckpointInput& input, const std::vector<std::string>& files,
+               const model::Constants& constants) {
+  const auto groups = calibrated_by(files, constants);
+  if (groups.empty()) return;
+  const auto best = [&](const char* one, const char* other) {
+    return std::max(model::measured_ceiling(groups, one), model::measured_ceiling(groups, other));
+  };
+  input.load_measured_bytes_per_s = best("read", "randread");
+  input.fleet.measured_bytes_per_s = best("write", "randwrite");
+  const double needed = input.job.is_load ? input.load_measured_bytes_per_s : input.fleet.measured_bytes_per_s;
+  if (needed > 0) return;
+  throw model::InvalidInput(
+      fmt::format("--calibrate: there is no {} among the results", input.job.is_load ? "read" : "write"));
+}
+
+void list_examples(const std::vector<model::Example>& examples, bool json) {
+  Json rows = Json::array();
+  for (const model::Example& one : examples) {
+    rows.push_back({{"name", one.name}, {"what", one.what}});
+    if (!json) print("{:<16}{}\n", one.name, one.what);
+  }
+  if (json) return print_json(rows);
+  print("{:<16}every published figure beside the model's\n", "published");
+}
+
+void run_checkpoint(const CheckpointSettings& settings) {
+  model::Constants constants = constants_of(settings.output);
+  if (settings.price != 0) constants.set("price.gpu_hour", settings.price);
+  const auto examples = settings.is_load ? model::load_examples(constants) : model::checkpoint_examples(constants);
+  if (settings.example == "list") return list_examples(examples, settings.output.json);
+  const bool is_case = !settings.example.empty() && settings.example != "published";
+  model::CheckpointInput input = is_case ? model::example_named(examples, settings.example) : input_as_given(settings);
+  input.job.is_load = settings.is_load;
+  calibrate(input, settings.calibrations, constants);
+  const bool with_published = settings.example == "published";
+  deliver(settings.is_load ? model::load_report(input, constants, with_published)
+                           : model::checkpoint_report(input, constants, with_published),
+          settings.output);
+}
+
+void add_size_options(CLI::App& command, CheckpointSettings& settings) {
+  CLI::Option* size = command.add_option("--size-gb", settings.size_gb, "Bytes in all, in 10^9");
+  size->capture_default_str();
+  command
+      .add_option("--parameters", settings.parameters_billion, "Parameters of the model in 10^9, in place of a size")
+      ->excludes(size);
+  command.add_option("--precision", settings.precision, "Of the weights, with --parameters")
+      ->check(CLI::IsMember(names_of(kPrecisions)))
+      ->capture_default_str();
+}
+
+void add_fleet_options(CLI::App& command, CheckpointSettings& settings) {
+  command.add_option("--ranks", settings.ranks, "GPUs, all nodes together")->capture_default_str();
+  command.add_option("--nodes", settings.nodes, "Nodes, alike")->capture_default_str();
+  command.add_option("--drives", settings.drives, "Drives in each node")->capture_default_str();
+  command.add_option("--drive-gb-per-s", settings.drive_gb_per_s, "Ceiling of one drive: about 7 Gen4, 14 Gen5")
+      ->capture_default_str();
+  command.add_option("--fabric-gb-per-s", settings.fabric_gb_per_s, "Shared storage in place of drives; 0: none")
+      ->capture_default_str();
+  command.add_flag("--one-rank", settings.one_rank,
+                   "One rank of each node moves everything, in place of each its part");
+}
+
+void add_run_options(CLI::App& command, CheckpointSettings& settings) {
+  command.add_option("--optimizer", settings.optimizer, "What is saved of it, with --parameters")
+      ->check(CLI::IsMember(names_of(kOptimizers)))
+      ->capture_default_str();
+  command.add_option("--drive-cache-gb", settings.drive_cache_gb, "What a node's drives take at their full rate")
+      ->capture_default_str();
+  command.add_option("--hours", settings.hours, "Length of the run")->capture_default_str();
+  command.add_option("--checkpoints", settings.checkpoints, "In the run; 0: at the best interval")
+      ->capture_default_str();
+  command.add_option("--mtbf-hours", settings.mtbf_hours, "Between failures of the run; 0: 50,000 over the ranks")
+      ->capture_default_str();
+  command.add_option("--restart-s", settings.restart_s, "From a failure to the load")->capture_default_str();
+  command.add_option("--price", settings.price, "Of a GPU-hour [4.06]");
+}
+
+CLI::App& add_command(CLI::App& parent, const char* name, const char* summary, const char* examples, bool is_load,
+                      int& exit_code, std::shared_ptr<CheckpointSettings> settings) {
+  CLI::App* command = parent.add_subcommand(name, summary);
+  settings->is_load = is_load;
+  add_size_options(*command, *settings);
+  add_fleet_options(*command, *settings);
+  command->add_option("--example", settings->example, "A case by name, 'list', or 'published'")->type_name("NAME");
+  command->add_option("--calibrate", settings->calibrations, "Add the path measured in what bench --json printed")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  add_output_options(*command, settings->output);
+  command->footer(examples);
+  command->callback([settings, &exit_code] { exit_code = answer([&] { run_checkpoint(*settings); }); });
+  return *command;
+}
+
+}  // namespace
+
+void add_model_checkpoint(CLI::App& parent, int& exit_code) {
+  auto settings = std::make_shared<CheckpointSettings>();
+  CLI::App& command = add_command(parent, "checkpoint", "How long a checkpoint takes, how often to save, what is lost",
+                                  kSaveExamples, false, exit_code, settings);
+  add_run_options(command, *settings);
+}
+
+void add_model_load(CLI::App& parent, int& exit_code) {
+  auto settings = std::make_shared<CheckpointSettings>();
+  CLI::App& command =
+      add_command(parent, "load", "How long a load takes, and what binds", kLoadExamples, true, exit_code, settings);
+  command.add_flag("--replicated", settings->replicated, "Every rank wants all of it");
+  command.add_option("--files", settings->files, "Opened one after the other")->capture_default_str();
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/model/compare.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "model/compare_report.h"
+#include "model/input.h"
+#include "tools/common/failure.h"
+#include "tools/model/output.h"
+
+namespace penstock::tools {
+namespace {
+
+struct CompareSettings {
+  std::vector<std::string> files;
+  unsigned hold_out = 4;
+  double within_percent = 0;
+  ModelOutput output;
+};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  for bs in 4k 64k 1M 16M; do for depth in 1 4 16; do\n"
+    "    penstock bench data --bs $bs --depth $depth --time 2 --json\n"
+    "  done; done > results.json\n"
+    "  penstock model compare results.json                   calibrate on three of four, predict all\n"
+    "  penstock model compare results.json --hold-out 2      on every other\n"
+    "  penstock model compare results.json --within 10       fail where one held out is off by more than 10 %\n"
+    "Exit code: 0 done, 1 off by more than --within or a file could not be read, 2 wrong usage.";
+
+void run_compare(const CompareSettings& settings) {
+  model::require_not_negative("--within", settings.within_percent, 1e6);
+  const auto groups =
+      model::compare(read_measurements(settings.files), settings.hold_out, constants_of(settings.output));
+  deliver(model::compare_report(groups, settings.hold_out), settings.output);
+  if (settings.within_percent == 0) return;
+  const double largest = 100 * model::largest_error(groups, settings.hold_out > 0);
+  if (largest <= settings.within_percent) return;
+  throw Failure(fmt::format("the largest error is {:.1f} %, more than {:g} %", largest, settings.within_percent));
+}
+
+}  // namespace
+
+void add_model_compare(CLI::App& parent, int& exit_code) {
+  auto settings = std::make_shared<CompareSettings>();
+  CLI::App* command = parent.add_subcommand("compare", "Set what is predicted beside what bench --json measured");
+  command->add_option("FILE", settings->files, "What 'penstock bench --json' printed, once or many times")->required();
+  command->add_option("--hold-out", settings->hold_out, "Leave every Nth point out of the calibration; 0: none")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--within", settings->within_percent, "Fail where a point held out is off by more than PERCENT")
+      ->type_name("PERCENT");
+  add_output_options(*command, settings->output);
+  command->footer(kExamples);
+  command->callback([settings, &exit_code] { exit_code = answer([&] { run_compare(*settings); }); });
+}
+
+}  // namespace penstock::tools

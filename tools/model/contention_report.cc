@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/model/contention_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kStreamLinesMax = 32;
+constexpr std::size_t kStationLinesMax = 12;
+constexpr std::size_t kInfluenceLinesMax = 8;
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string microseconds(double seconds) { return fmt::format("{:.1f}", seconds * 1e6); }
+
+const std::string& station_name(const ContentionReport& report, std::uint32_t index) {
+  return report.network.stations[index].name;
+}
+
+std::string bound_text(const ContentionReport& report, const model::StreamResult& stream) {
+  const std::string& name = station_name(report, stream.busiest_station);
+  return stream.is_bound_by_station ? name : fmt::format("depth and latency ({} is busiest)", name);
+}
+
+std::vector<std::uint32_t> by_utilisation(const model::Outcome& outcome) {
+  std::vector<std::uint32_t> order(outcome.stations.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return outcome.stations[a].utilisation > outcome.stations[b].utilisation;
+  });
+  return order;
+}
+
+void print_streams(const ContentionReport& report) {
+  const bool has_latencies = report.level == "packet";
+  Table table({"stream", ">GB/s", ">p50 us", ">p95 us", ">p99 us", ">max us", "held back by"});
+  const auto& streams = report.outcome.streams;
+  for (std::size_t i = 0; i < std::min(streams.size(), kStreamLinesMax); ++i) {
+    const auto latency = [&](double share) {
+      return has_latencies ? microseconds(streams[i].latency.percentile_seconds(share)) : std::string("-");
+    };
+    table.add({streams[i].name, fmt::format("{:.2f}", streams[i].bytes_per_second / 1e9), latency(0.5), latency(0.95),
+               latency(0.99), latency(1), bound_text(report, streams[i])});
+  }
+  print("{}", table.text());
+  if (streams.size() > kStreamLinesMax) print("... and {} more\n", streams.size() - kStreamLinesMax);
+}
+
+void print_stations(const ContentionReport& report) {
+  Table table({"station", "kind", ">busy", ">changing streams", ">fences", ">headers"});
+  const std::vector<std::uint32_t> order = by_utilisation(report.outcome);
+  for (std::size_t i = 0; i < std::min(order.size(), kStationLinesMax); ++i) {
+    const model::StationResult& station = report.outcome.stations[order[i]];
+    const double seconds = std::max(report.outcome.seconds, 1e-12);
+    const double headers = station.wire_bytes > 0 ? 1 - station.payload_bytes / station.wire_bytes : 0;
+    const bool is_link = report.network.stations[order[i]].kind == model::StationKind::link;
+    table.add({station_name(report, order[i]), model::station_kind_name(report.network.stations[order[i]].kind),
+               percent(station.utilisation), percent(station.change_seconds / seconds),
+               percent(station.fence_seconds / seconds), is_link ? percent(std::max(headers, 0.0)) : "-"});
+  }
+  print("\n{}", table.text());
+}
+
+void print_sweep(const model::Sweep& sweep) {
+  Table table({">streams", ">GB/s in all"});
+  for (const model::SweepPoint& point : sweep.points) {
+    table.add({std::to_string(point.streams), fmt::format("{:.2f}", point.bytes_per_second / 1e9)});
+  }
+  print("\n{}most in total: {} streams\n", table.text(), sweep.best_streams);
+}
+
+void print_sensitivity(const model::Sensitivity& sensitivity) {
+  if (sensitivity.influences.empty()) {
+    print("\nno constant moves the total: it hangs on what the topology file says itself\n");
+    return;
+  }
+  print("\nwhat moved the total most (per cent for one per cent of the constant):\n");
+  Table table({"constant", ">per cent", ">at its low GB/s", ">at its high GB/s"});
+  for (std::size_t i = 0; i < std::min(sensitivity.influences.size(), kInfluenceLinesMax); ++i) {
+    const model::Influence& influence = sensitivity.influences[i];
+    table.add({std::string(influence.constant), fmt::format("{:+.2f}", influence.elasticity),
+               fmt::format("{:.1f}", influence.at_low / 1e9), fmt::format("{:.1f}", influence.at_high / 1e9)});
+  }
+  print("{}", table.text());
+}
+
+Json stream_json(const ContentionReport& report, std::size_t index) {
+  const model::StreamResult& stream = report.outcome.streams[index];
+  Json json = {{"name", stream.name},
+               {"bytes", stream.bytes},
+               {"ios", stream.ios},
+               {"begin_s", stream.begin_seconds},
+               {"end_s", stream.end_seconds},
+               {"bytes_per_second", stream.bytes_per_second},
+               {"shared_bytes_per_second", stream.shared_bytes_per_second},
+               {"busiest_station", station_name(report, stream.busiest_station)},
+               {"is_bound_by_station", stream.is_bound_by_station},
+               {"latency", nullptr}};
+  if (report.level != "packet") return json;
+  json["latency"] = {{"mean_s", stream.latency.mean_seconds()},
+                     {"p50_s", stream.latency.percentile_seconds(0.5)},
+                     {"p95_s", stream.latency.percentile_seconds(0.95)},
+                     {"p99_s", stream.latency.percentile_seconds(0.99)},
+                     {"p999_s", stream.latency.percentile_seconds(0.999)},
+                     {"max_s", stream.latency.most_seconds()}};
+  return json;
+}
+
+Json station_json(const ContentionReport& report, std::uint32_t index) {
+  const model::StationResult& station = report.outcome.stations[index];
+  return {
+      {"name", station_name(report, index)},    {"kind", model::station_kind_name(report.network.stations[index].kind)},
+      {"utilisation", station.utilisation},     {"busy_s", station.busy_seconds},
+      {"change_s", station.change_seconds},     {"fence_s", station.fence_seconds},
+      {"payload_bytes", station.payload_bytes}, {"wire_bytes", station.wire_bytes}};
+}
+
+Json sweep_json(const model::Sweep& sweep) {
+  Json points = Json::array();
+  for (const model::SweepPoint& point : sweep.points) {
+    points.push_back({{"streams", point.streams}, {"bytes_per_second", point.bytes_per_second}});
+  }
+  return {{"best_streams", sweep.best_streams}, {"points", points}};
+}
+
+Json sensitivity_json(const model::Sensitivity& sensitivity) {
+  Json influences = Json::array();
+  for (const model::Influence& influence : sensitivity.influences) {
+    influences.push_back({{"constant", std::string(influence.constant)},
+                          {"elasticity", influence.elasticity},
+                          {"at_low", influence.at_low},
+                          {"at_high", influence.at_high}});
+  }
+  return {{"result", sensitivity.result}, {"value", sensitivity.value}, {"influences", influences}};
+}
+
+std::string published_text(const model::PublishedPoint& point) {
+  return point.low == point.high ? fmt::format("{:.1f}", point.low)
+                                 : fmt::format("{:.0f}-{:.0f}", point.low, point.high);
+}
+
+const char* standing(const model::PublishedPoint& point) {
+  if (point.is_calibration) return "fitted";
+  return std::abs(point.error()) <= model::kPublishedTolerance ? "agrees" : "differs";
+}
+
+}  // namespace
+
+void print_contention(const ContentionReport& report) {
+  const model::Outcome& outcome = report.outcome;
+  print("machine: {}\n", report.machine);
+  print("arbitration: {}, IOMMU: {}, level: {}, seed: {}\n\n",
+        model::kArbitrationWords.at(static_cast<std::size_t>(report.workload.arbitration)),
+        model::kIommuWords.at(static_cast<std::size_t>(report.workload.iommu)), report.level, report.workload.seed);
+  print_streams(report);
+  print("in all: {} ({} in {}), {} while all ran\n", format_rate(outcome.bytes_per_second), format_size(outcome.bytes),
+        format_duration(outcome.seconds), format_rate(outcome.shared_bytes_per_second));
+  print_stations(report);
+  const bool binds = outcome.stations[outcome.busiest_station].utilisation >= model::kBindingUtilisation;
+  print("\nbinding: {}{}\n", binds ? "" : "nothing but depth and latency; busiest is ",
+        station_name(report, outcome.busiest_station));
+  if (report.sweep) print_sweep(*report.sweep);
+  if (report.sensitivity) print_sensitivity(*report.sensitivity);
+}
+
+Json contention_json(const ContentionReport& report) {
+  const model::Outcome& outcome = report.outcome;
+  Json json = {{"machine", report.machine},
+               {"level", report.level},
+               {"arbitration", model::kArbitrationWords.at(static_cast<std::size_t>(report.workload.arbitration))},
+               {"iommu", model::kIommuWords.at(static_cast<std::size_t>(report.workload.iommu))},
+               {"seed", report.workload.seed},
+               {"bytes", outcome.bytes},
+               {"seconds", outcome.seconds},
+               {"bytes_per_second", outcome.bytes_per_second},
+               {"shared_bytes_per_second", outcome.shared_bytes_per_second},
+               {"events", outcome.events},
+               {"busiest_station", station_name(report, outcome.busiest_station)},
+               {"streams", Json::array()},
+               {"stations", Json::array()},
+               {"sweep", report.sweep ? sweep_json(*report.sweep) : Json()},
+               {"sensitivity", report.sensitivity ? sensitivity_json(*report.sensitivity) : Json()}};
+  for (std::size_t i = 0; i < outcome.streams.size(); ++i) json["streams"].push_back(stream_json(report, i));
+  for (std::uint32_t i = 0; i < outcome.stations.size(); ++i) json["stations"].push_back(station_json(report, i));
+  return json;
+}
+
+void print_published(const std::vector<model::PublishedPoint>& points) {
+  Table table({"figure", ">published", ">predicted", "unit", ">off", "", "note"});
+  for (const model::PublishedPoint& point : points) {
+    table.add({point.what, published_text(point), fmt::format("{:.1f}", point.predicted), point.unit,
+               percent(point.error()), standing(point), point.note});
+  }
+  print("{}", table.text());
+}
+
+Json published_json(const std::vector<model::PublishedPoint>& points) {
+  Json rows = Json::array();
+  for (const model::PublishedPoint& point : points) {
+    rows.push_back({{"figure", point.what},
+                    {"unit", point.unit},
+                    {"published_low", point.low},
+                    {"published_high", point.high},
+                    {"predicted", point.predicted},
+                    {"error", point.error()},
+                    {"is_calibration", point.is_calibration},
+                    {"note", point.note}});
+  }
+  return {{"points", rows}};
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/model/model.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <vector>
+
+#include "model/constants.h"
+#include "model/pcie/pcie_constants.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+#include "tools/model/checkpoint.h"
+#include "tools/model/compare.h"
+#include "tools/model/contention.h"
+#include "tools/model/output.h"
+#include "tools/model/registration.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock model registration --html frontier.html     when registering memory once pays\n"
+    "  penstock model checkpoint --example week             what checkpoints cost, a published case\n"
+    "  penstock model load --parameters 109 --precision fp8\n"
+    "  penstock model compare results.json                  predicted beside measured\n"
+    "  penstock model constants                             every number the models take from elsewhere\n"
+    "Exit code: 0 done, 1 failed, 2 wrong usage or input, 77 not applicable here.";
+
+std::vector<model::ConstantFacts> all_constants() {
+  std::vector<model::ConstantFacts> all(model::constant_table().begin(), model::constant_table().end());
+  const std::vector<model::ConstantFacts> pcie = model::pcie_constant_facts();
+  all.insert(all.end(), pcie.begin(), pcie.end());
+  return all;
+}
+
+void print_constants(bool json) {
+  Json rows = Json::array();
+  Table table({"constant", ">value", ">low", ">high", "unit", "source"});
+  for (const model::ConstantFacts& one : all_constants()) {
+    rows.push_back({{"name", one.name},
+                    {"value", one.value},
+                    {"low", one.low},
+                    {"high", one.high},
+                    {"unit", one.unit},
+                    {"source", one.source}});
+    table.add({std::string(one.name), fmt::format("{:g}", one.value), fmt::format("{:g}", one.low),
+               fmt::format("{:g}", one.high), std::string(one.unit), std::string(one.source)});
+  }
+  if (json) return print_json(rows);
+  print("{}", table.text());
+}
+
+void add_model_constants(CLI::App& parent, int& exit_code) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = parent.add_subcommand("constants", "The constants, with their units and sources");
+  command->add_flag("--json", *json, "For programs");
+  command->callback([json, &exit_code] {
+    print_constants(*json);
+    exit_code = kSuccess;
+  });
+}
+
+}  // namespace
+
+void add_model(CLI::App& app, int& exit_code) {
+  CLI::App* parent = app.add_subcommand("model", "Predict what a machine will reach, which path pays, what it costs");
+  parent->require_subcommand(1);
+  add_model_registration(*parent, exit_code);
+  add_model_contention(*parent, exit_code);
+  add_model_checkpoint(*parent, exit_code);
+  add_model_load(*parent, exit_code);
+  add_model_compare(*parent, exit_code);
+  add_model_constants(*parent, exit_code);
+  parent->footer(kExamples);
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The built `penstock model` from outside: exit codes, what it prints, what it leaves on disk.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/common/tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+using nlohmann::json;
+using Names = std::vector<std::string>;
+
+TEST_F(Tool, ModelHelpNamesItsCommandsAndEveryOneHasExamples) {
+  const Finished all = run({"model", "--help"});
+  EXPECT_EQ(all.exit_code, 0);
+  for (const char* command : {"registration", "checkpoint", "load", "compare"}) {
+    EXPECT_NE(all.out.find(std::string("\n  ") + command), std::string::npos) << command;
+    const Finished one = run({"model", command, "--help"});
+    EXPECT_EQ(one.exit_code, 0);
+    EXPECT_NE(one.out.find("Examples:\n"), std::string::npos) << command;
+    EXPECT_NE(one.out.find("Exit code:"), std::string::npos) << command;
+  }
+}
+
+TEST_F(Tool, ModelRefusesBadInputsInOneSentence) {
+  std::ofstream(path("bad.json")) << "{\"settings\": 1}";
+  const std::vector<Names> usages = {{"model"},
+                                     {"model", "weather"},
+                                     {"model", "registration", "--link-gbit", "0"},
+                                     {"model", "registration", "--link-gbit", "-100"},
+                                     {"model", "registration", "--link-gbit", "nan"},
+                                     {"model", "registration", "--buffer", "0"},
+                                     {"model", "registration", "--buffer", "8191P"},
+                                     {"model", "registration", "--ios", "inf"},
+                                     {"model", "registration", "--gain-percent", "100"},
+                                     {"model", "registration", "--json", "--csv"},
+                                     {"model", "registration", "--set", "drive.gen9=1"},
+                                     {"model", "registration", "--set", "drive.gen4"},
+                                     {"model", "registration", "--set", "drive.gen4=fast"},
+                                     {"model", "registration", "--set", "drive.gen4=-7e9"},
+                                     {"model", "checkpoint", "--size-gb", "nan"},
+                                     {"model", "checkpoint", "--size-gb", "-1"},
+                                     {"model", "checkpoint", "--size-gb", "1e300"},
+                                     {"model", "checkpoint", "--parameters", "-70"},
+                                     {"model", "checkpoint", "--ranks", "0"},
+                                     {"model", "checkpoint", "--nodes", "9"},
+                                     {"model", "checkpoint", "--drive-gb-per-s", "0"},
+                                     {"model", "checkpoint", "--precision", "fp12"},
+                                     {"model", "checkpoint", "--hours", "-1"},
+                                     {"model", "checkpoint", "--example", "nothing"},
+                                     {"model", "checkpoint", "--price", "-4"},
+                                     {"model", "load", "--files", "-1"},
+                                     {"model", "load", "--calibrate", "bad.json"},
+                                     {"model", "compare"},
+                                     {"model", "compare", "bad.json"},
+                                     {"model", "compare", "bad.json", "--hold-out", "-1"}};
+  for (const Names& usage : usages) {
+    const Finished done = run(usage);
+    std::string shown;
+    for (const std::string& word : usage) shown += " " + word;
+    EXPECT_EQ(done.exit_code, 2) << shown;
+    EXPECT_TRUE(done.err.starts_with("penstock: ")) << shown << ": " << done.err;
+    EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << shown << ": " << done.err;
+  }
+  EXPECT_EQ(folder(), Names{"bad.json"});
+}
+
+TEST_F(Tool, ModelAnswersForProgramsAndSpreadsheets) {
+  for (const char* command : {"registration", "checkpoint", "load"}) {
+    const Finished done = run({"model", command, "--json"});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    const json report = json::parse(done.out);
+    EXPECT_EQ(report["model"], command);
+    EXPECT_FALSE(report["sensitivity"].empty());
+    EXPECT_FALSE(report["sensitivity"][0]["constants"].empty());
+    const Finished csv = run({"model", command, "--csv"});
+    EXPECT_NE(csv.out.find("_s,"), std::string::npos) << csv.out.substr(0, 200);
+  }
+}
+
+TEST_F(Tool, ModelPageHoldsWhatJsonSaysAndIsNotReplacedUnasked) {
+  const Finished done = run({"model", "registration", "--json", "--html", "page.html"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const std::string page = text_of(path("page.html"));
+  const std::size_t from = page.find("id=\"data\">") + 10;
+  EXPECT_EQ(json::parse(page.substr(from, page.find("</script>", from) - from)), json::parse(done.out));
+  EXPECT_EQ(run({"model", "load", "--html", "page.html"}).exit_code, 2);
+  EXPECT_EQ(text_of(path("page.html")), page);
+  EXPECT_EQ(run({"model", "load", "--html", "page.html", "--overwrite"}).exit_code, 0);
+  EXPECT_NE(text_of(path("page.html")), page);
+  EXPECT_EQ(folder(), Names{"page.html"});
+}
+
+TEST_F(Tool, ModelPageReplacesNoDeviceOrPipe) {
+  ASSERT_EQ(mkfifo(path("page.html").c_str(), 0600), 0);
+  EXPECT_EQ(run({"model", "load", "--html", "page.html", "--overwrite"}).exit_code, 1);
+  EXPECT_TRUE(fs::is_fifo(path("page.html")));
+  EXPECT_EQ(folder(), Names{"page.html"});
+}
+
+TEST_F(Tool, ModelPageThatCannotBeWrittenIsAFailure) {
+  const Finished done = run({"model", "load", "--html", "absent/page.html"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.err.find("absent"), std::string::npos);
+}
+
+TEST_F(Tool, ModelPublishedTablesAndExamplesRun) {
+  for (const char* command : {"checkpoint", "load"}) {
+    const json examples = json::parse(run({"model", command, "--example", "list", "--json"}).out);
+    EXPECT_GE(examples.size(), 6u);
+    for (const json& one : examples) {
+      const Finished done = run({"model", command, "--example", one["name"]});
+      EXPECT_EQ(done.exit_code, 0) << one << done.err;
+    }
+    EXPECT_NE(run({"model", command, "--example", "published"}).out.find("why not within 10 %"), std::string::npos);
+  }
+  EXPECT_NE(run({"model", "registration", "--example"}).out.find("why not within 10 %"), std::string::npos);
+}
+
+TEST_F(Tool, AConstantThatIsSetChangesTheResult) {
+  const auto seconds = [&](const Names& arguments) {
+    return json::parse(run(arguments).out)["sheets"][0]["rows"][0][1].get<double>();
+  };
+  const Names usual = {"model", "load", "--example", "109b", "--json"};
+  Names halved = usual;
+  halved.insert(halved.end(), {"--set", "drive.share=0.3"});
+  EXPECT_NEAR(seconds(halved) / seconds(usual), 2, 1e-9);
+}
+
+TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
+  make("data", 8 << 20);
+  std::ofstream results(path("results.json"));
+  for (const char* size : {"4k", "64k", "1M"}) {
+    for (const char* depth : {"1", "8"}) {
+      const Finished done = run({"bench", "data", "--bs", size, "--depth", depth, "--buffered", "--json"});
+      ASSERT_EQ(done.exit_code, 0) << done.err;
+      results << done.out;
+    }
+  }
+  results.close();
+  const Finished compared = run({"model", "compare", "results.json", "--json"});
+  ASSERT_EQ(compared.exit_code, 0) << compared.err;
+  const json report = json::parse(compared.out);
+  EXPECT_EQ(report["sheets"][0]["rows"].size(), 6u);
+  EXPECT_EQ(report["sheets"][0]["rows"][2][7], "held out");
+  EXPECT_EQ(run({"model", "compare", "results.json", "--within", "0.0001"}).exit_code, 1);
+
+  const Finished load = run({"model", "load", "--calibrate", "results.json"});
+  EXPECT_NE(load.out.find("measured here"), std::string::npos) << load.err;
+  EXPECT_EQ(run({"model", "registration", "--calibrate", "results.json"}).exit_code, 0);
+  const Finished save = run({"model", "checkpoint", "--calibrate", "results.json"});
+  EXPECT_EQ(save.exit_code, 2);
+  EXPECT_NE(save.err.find("no write"), std::string::npos) << save.err;
+}
+
+TEST_F(Tool, AResultFileThatIsNotThereIsAFailure) { EXPECT_EQ(run({"model", "compare", "absent.json"}).exit_code, 1); }
+
+}  // namespace
+}  // namespace penstock::tools

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/model/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "model/bench_results.h"
+#include "model/input.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/new_file.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::size_t kInfluencesShown = 6;
+constexpr std::uint64_t kResultsSizeMost = std::uint64_t{64} << 20;
+
+std::string cell_text(const model::Json& cell) {
+  if (cell.is_null()) return "-";
+  if (cell.is_string()) return cell.get<std::string>();
+  const double value = cell.get<double>();
+  const bool is_count = value == std::floor(value) && std::abs(value) < 1e9;
+  return is_count ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
+}
+
+void print_sheet(const model::Sheet& sheet) {
+  std::vector<std::string> columns;
+  for (std::size_t i = 0; i < sheet.columns.size(); ++i) {
+    const bool is_number =
+        std::any_of(sheet.rows.begin(), sheet.rows.end(), [&](const auto& r) { return r[i].is_number(); });
+    columns.push_back((is_number ? ">" : "") + sheet.columns[i].label);
+  }
+  Table table(columns);
+  for (const auto& row : sheet.rows) {
+    std::vector<std::string> cells;
+    for (const model::Json& cell : row) cells.push_back(cell_text(cell));
+    table.add(std::move(cells));
+  }
+  print("\n{}\n{}", sheet.title, table.text());
+}
+
+void print_sensitivity(const model::Sensitivity& sensitivity) {
+  print("\nWhat moves: {} ({:.4g})\n", sensitivity.result, sensitivity.value);
+  Table table({"constant", ">% for 1 %", ">at its low end", ">at its high end"});
+  for (std::size_t i = 0; i < std::min(kInfluencesShown, sensitivity.influences.size()); ++i) {
+    const model::Influence& one = sensitivity.influences[i];
+    table.add({std::string(one.constant), fmt::format("{:+.3f}", one.elasticity), fmt::format("{:.4g}", one.at_low),
+               fmt::format("{:.4g}", one.at_high)});
+  }
+  print("{}", table.text());
+}
+
+void print_text(const model::Report& report, bool with_sensitivity) {
+  print("{}\n", report.title);
+  for (const auto& [name, value] : report.inputs.items()) {
+    print("  {}: {}\n", name,
+          value.is_number() ? fmt::format("{:.6g}", value.get<double>())
+                            : value.dump(-1, ' ', false, model::Json::error_handler_t::replace));
+  }
+  for (const model::Sheet& sheet : report.sheets) {
+    if (!sheet.is_bulk) print_sheet(sheet);
+  }
+  if (with_sensitivity) {
+    for (const model::Sensitivity& one : report.sensitivities) print_sensitivity(one);
+  }
+  if (!report.notes.empty()) print("\n");
+  for (const std::string& note : report.notes) print("{}\n", note);
+}
+
+double value_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? value : std::nan("");
+}
+
+mode_t usual_mode() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+std::string content_of(const std::string& path) {
+  const OpenFile file = open_file(path, O_RDONLY);
+  if (file.size > kResultsSizeMost) throw Failure(path + " is too large to hold results of 'penstock bench --json'");
+  std::string text(file.size, '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = read(file.fd.get(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_errno(path, "read the file");
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace
+
+void add_output_options(CLI::App& command, ModelOutput& output) {
+  CLI::Option* json = command.add_flag("--json", output.json, "For programs");
+  command.add_flag("--csv", output.csv, "The main table, for spreadsheets")->excludes(json);
+  command.add_flag("--sensitivity", output.sensitivity,
+                   "Add which constants moved the results most (JSON always does)");
+  command.add_option("--html", output.html, "Write a page with pictures to FILE too; it needs no network")
+      ->type_name("FILE");
+  command.add_flag("--overwrite", output.overwrite, "FILE may be replaced");
+  command.add_option("--set", output.settings, "Give a constant another value; 'penstock model constants' lists them")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+}
+
+model::Constants constants_of(const ModelOutput& output) {
+  model::Constants constants;
+  for (const std::string& setting : output.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) throw Failure(fmt::format("--set '{}': write NAME=VALUE", setting), kUsage);
+    constants.set(std::string_view(setting).substr(0, equals), value_of(setting.substr(equals + 1)));
+  }
+  return constants;
+}
+
+void deliver(const model::Report& report, const ModelOutput& output) {
+  if (!output.html.empty()) write_file(output.html, model::to_html(report), output.overwrite);
+  if (output.json) return print_json(model::to_json(report));
+  if (output.csv) return print("{}", Text(model::to_csv(report)));
+  print_text(report, output.sensitivity);
+  if (!output.html.empty()) print("\npage: {}\n", output.html);
+}
+
+void write_file(const std::string& path, const std::string& text, bool overwrite) {
+  if (!overwrite && exists(path)) throw Failure(path + " exists; --overwrite replaces it", kUsage);
+  struct stat facts {};
+  if (lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISLNK(facts.st_mode)) {
+    throw Failure(path + ": it is no regular file, and --overwrite replaces only those; name another file");
+  }
+  NewFile file(path, 0);
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = write(file.fd(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_errno(path, "write the file");
+    done += static_cast<std::size_t>(count);
+  }
+  if (fchmod(file.fd(), usual_mode()) != 0) fail_errno(path, "set the file's mode");
+  file.publish(overwrite);
+}
+
+std::vector<model::Measurement> read_measurements(const std::vector<std::string>& files) {
+  std::vector<model::Measurement> all;
+  for (const std::string& file : files) {
+    const std::vector<model::Measurement> some = model::bench_results(content_of(file), file);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+std::vector<model::GroupComparison> calibrated_by(const std::vector<std::string>& files,
+                                                  const model::Constants& constants) {
+  if (files.empty()) return {};
+  return model::compare(read_measurements(files), 0, constants);
+}
+
+int answer(const std::function<void()>& command) {
+  try {
+    command();
+  } catch (const model::InvalidInput& refused) {
+    throw Failure(refused.what(), kUsage);
+  }
+  return kSuccess;
+}
+
+}  // namespace penstock::tools

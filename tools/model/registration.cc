@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/model/registration.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "model/compare_report.h"
+#include "model/registration_report.h"
+#include "tools/common/context.h"
+#include "tools/model/output.h"
+
+namespace penstock::tools {
+namespace {
+
+struct RegistrationSettings {
+  std::uint64_t buffer = 1 << 20;
+  double link_gbit = 100;
+  double ios = 4;
+  double setup_us = 0;
+  double translations = 1;
+  double contexts = 1;
+  double gain_percent = 10;
+  bool example = false;
+  std::vector<std::string> calibrations;
+  ModelOutput output;
+};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock model registration                                  1 MiB, 100 Gb/s, 4 I/Os\n"
+    "  penstock model registration --buffer 64M --link-gbit 400     other buffers, another link\n"
+    "  penstock model registration --html frontier.html             the frontier as a surface to turn\n"
+    "  penstock model registration --csv > frontier.csv             the same as numbers\n"
+    "  penstock model registration --example                        beside the published figures\n"
+    "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
+
+model::RegistrationInput input_of(const RegistrationSettings& settings, const model::Constants& constants) {
+  model::RegistrationInput input;
+  input.buffer_bytes = static_cast<double>(settings.buffer);
+  input.link_bytes_per_s = settings.link_gbit * 1e9 / 8;
+  input.ios = settings.ios;
+  input.setup_s = settings.setup_us * 1e-6;
+  input.translations = settings.translations;
+  input.contexts = settings.contexts;
+  input.gain = settings.gain_percent / 100;
+  const auto groups = calibrated_by(settings.calibrations, constants);
+  if (!groups.empty()) {
+    input.link_bytes_per_s =
+        std::max(model::measured_ceiling(groups, "read"), model::measured_ceiling(groups, "randread"));
+  }
+  return input;
+}
+
+void run_registration(const RegistrationSettings& settings) {
+  const model::Constants constants = constants_of(settings.output);
+  deliver(model::registration_report(input_of(settings, constants), constants, settings.example), settings.output);
+}
+
+}  // namespace
+
+void add_model_registration(CLI::App& parent, int& exit_code) {
+  auto settings = std::make_shared<RegistrationSettings>();
+  CLI::App* command = parent.add_subcommand("registration", "What registering memory costs, and when once is enough");
+  add_size(command, "--buffer", settings->buffer, "Bytes of one I/O [1M]");
+  CLI::Option* link = command->add_option("--link-gbit", settings->link_gbit, "Link bandwidth in Gb/s");
+  link->capture_default_str();
+  command->add_option("--ios", settings->ios, "How many I/Os a registration serves")->capture_default_str();
+  command->add_option("--setup-us", settings->setup_us, "What GPU memory costs once besides, in us")
+      ->capture_default_str();
+  command->add_option("--translations", settings->translations, "Host buffers in turn on the NIC")
+      ->capture_default_str();
+  command->add_option("--contexts", settings->contexts, "GPUs on which one process holds contexts")
+      ->capture_default_str();
+  command->add_option("--gain-percent", settings->gain_percent, "Time to be saved before the frontier counts it")
+      ->capture_default_str();
+  command->add_flag("--example", settings->example, "Add the published figures and what the model makes of them");
+  command
+      ->add_option("--calibrate", settings->calibrations, "Take the link from the reads in what bench --json printed")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->excludes(link);
+  add_output_options(*command, settings->output);
+  command->footer(kExamples);
+  command->callback([settings, &exit_code] { exit_code = answer([&] { run_registration(*settings); }); });
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Allocates all of a file before anybody writes to it, and settles its size last. A new file gets its name when it is
+// ready. Of an existing one no byte changes: only holes and what lies past its end are allocated, and --written puts
+// zeros where zeros are read anyway; a lease sees to it that nobody else writes to it meanwhile.
+#include "tools/prepare/prepare.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "tools/common/context.h"
+#include "tools/common/direct_answer.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/new_file.h"
+#include "tools/common/progress.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::uint64_t kBlock = 4096;
+constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+constexpr std::uint64_t kSizeMax = (std::uint64_t{1} << 63) - kBlock;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock prepare /data/checkpoint --size 64G              allocated, so that writes need no new blocks\n"
+    "  penstock prepare /data/checkpoint --size 64G --written    zeros written too: not even extents to convert\n"
+    "  penstock prepare sparse.img --json                        an existing file: its holes are filled\n"
+    "Exit code: 0 prepared, 1 failed, 2 wrong usage, 77 if preparing cannot make direct writes possible on this\n"
+    "file system. An existing file keeps every byte, must not be open elsewhere, and is never made shorter; who\n"
+    "wants to open it meanwhile waits, and preparing stops for him. After a failure it has the size it had, unless\n"
+    "the message tells another, and the holes that were filled by then stay filled. Killed while it writes zeros\n"
+    "(kill -9, or Ctrl-C where the disk does not answer within a second), --written may leave an existing file\n"
+    "longer than it was, with zeros at its end; call it again.";
+
+struct PrepareSettings {
+  std::string file;
+  std::uint64_t size = 0;
+  bool has_size = false;
+  bool written = false;
+  bool json = false;
+};
+
+std::uint64_t round_up(std::uint64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
+
+// ---- Can it help?
+
+// What preparing does away with, or has nothing to do with.
+bool is_beyond_help(const core::Finding& finding) {
+  return finding.stops() && finding.obstacle != core::Obstacle::inline_data;
+}
+
+void refuse_where_useless(const std::string& path, int fd) {
+  const DirectAnswer answer = ask_direct(fd, {core::Op::write, 0, 0, ""});
+  for (const core::Finding& finding : answer.report.findings) {
+    if (!is_beyond_help(finding)) continue;
+    throw Failure(fmt::format("{}: preparing it cannot make writes direct: {} ({}); {}", path, finding.sentence(),
+                              finding.code(), finding.remedy()),
+                  kNotApplicable);
+  }
+}
+
+// ---- Allocation
+
+// So that a full disk shows before anything is taken: what a failing allocation has taken of holes is not given back.
+void check_space(const std::string& path, int fd, std::uint64_t size) {
+  struct stat file {};
+  struct statvfs file_system {};
+  if (fstat(fd, &file) != 0 || fstatvfs(fd, &file_system) != 0) return;
+  const std::uint64_t has = static_cast<std::uint64_t>(file.st_blocks) * 512;
+  const std::uint64_t free = std::uint64_t{file_system.f_bavail} * file_system.f_frsize;
+  if (size <= has || size - has <= free) return;
+  throw Failure(fmt::format("{}: it needs {} more and the file system has {} free; make room, or ask for less", path,
+                            format_size(size - has), format_size(free)));
+}
+
+void allocate(const std::string& path, int fd, std::uint64_t size) {
+  check_space(path, fd, size);
+  int result = 0;
+  do {
+    throw_if_interrupted();
+    result = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0) return;
+  if (errno == EOPNOTSUPP || errno == ENOSYS) {
+    throw Failure(path + ": its file system cannot allocate ahead (fallocate); use ext4 or XFS", kNotApplicable);
+  }
+  fail_errno(path, "allocate the file");
+}
+
+struct Stretch {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+// The first stretch at or after `from` that reads as zeros because nothing was ever written there.
+std::optional<Stretch> next_unwritten(const std::string& path, int fd, std::uint64_t from, std::uint64_t end) {
+  constexpr std::uint32_t kBatch = 32;
+  alignas(fiemap) char space[sizeof(fiemap) + kBatch * sizeof(fiemap_extent)];
+  while (from < end) {
+    std::memset(space, 0, sizeof space);
+    auto* map = reinterpret_cast<fiemap*>(space);
+    map->fm_start = from;
+    map->fm_length = end - from;
+    map->fm_flags = FIEMAP_FLAG_SYNC;
+    map->fm_extent_count = kBatch;
+    if (ioctl(fd, FS_IOC_FIEMAP, map) != 0) fail_errno(path, "ask how the file is stored");
+    const auto* extents = reinterpret_cast<const fiemap_extent*>(space + sizeof(fiemap));
+    const std::uint32_t count = std::min(map->fm_mapped_extents, kBatch);
+    std::uint64_t seen = from;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint64_t begin = std::max<std::uint64_t>(extents[i].fe_logical, from);
+      const std::uint64_t stop = std::min<std::uint64_t>(extents[i].fe_logical + extents[i].fe_length, end);
+      if ((extents[i].fe_flags & FIEMAP_EXTENT_UNWRITTEN) != 0 && begin < stop) return Stretch{begin, stop};
+      seen = std::max(seen, stop);
+    }
+    if (count < kBatch || seen <= from) return std::nullopt;
+    from = seen;
+  }
+  return std::nullopt;
+}
+
+// How long the kernel lets those wait who want to open a file that somebody has a lease of; 0 where that is unknown.
+std::chrono::seconds patience_with_leases() {
+  long seconds = 0;
+  std::ifstream("/proc/sys/fs/lease-break-time") >> seconds;
+  return std::chrono::seconds(std::clamp(seconds, 0L, 3600L));
+}
+
+// While it holds, nobody else has the file open; who wants to waits, for as long as the system lets him.
+class Lease {
+ public:
+  Lease(const std::string& path, int fd) : path_(path), fd_(fd), unwanted_at_(Clock::now()) {
+    signal(SIGIO, SIG_IGN);  // How the kernel tells that somebody waits.
+    if (fcntl(fd_, F_SETLEASE, F_WRLCK) == 0) return;
+    if (errno != EAGAIN) fail_errno(path_, "take a lease of the file, which keeps others from writing to it");
+    throw Failure(path_ + ": another program has it open and might write to it meanwhile; close it first");
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() { fcntl(fd_, F_SETLEASE, F_UNLCK); }
+
+  void check() {
+    if (is_unwanted()) return;
+    throw Failure(path_ + ": another program wants to open it, so this was stopped; call it again");
+  }
+
+  // Also while somebody waits: the kernel does not say whether it has let him in, but it cannot have done so before his
+  // time was up, which began when the lease was last seen unwanted or later. Half of that time is left for what is done
+  // with the answer.
+  bool keeps_others_out() { return is_unwanted() || Clock::now() - unwanted_at_ < patience_with_leases() / 2; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  bool is_unwanted() {
+    const Clock::time_point now = Clock::now();
+    if (fcntl(fd_, F_GETLEASE) != F_WRLCK) return false;
+    unwanted_at_ = now;
+    return true;
+  }
+
+  const std::string& path_;
+  int fd_;
+  Clock::time_point unwanted_at_;
+};
+
+class ZeroWriter {
+ public:
+  ZeroWriter(const std::string& path, int fd)
+      : path_(path), fd_(fd), zeros_(static_cast<char*>(std::aligned_alloc(kBlock, kPiece)), &std::free) {
+    if (zeros_ == nullptr) fail_errno(path, "get memory for zeros", ENOMEM);
+    std::memset(zeros_.get(), 0, kPiece);
+    set_direct(true);
+  }
+  ZeroWriter(const ZeroWriter&) = delete;
+  ZeroWriter& operator=(const ZeroWriter&) = delete;
+  ~ZeroWriter() { set_direct(false); }
+
+  void write(Stretch stretch) {
+    while (stretch.begin < stretch.end) {
+      throw_if_interrupted();
+      const std::uint64_t size = std::min(kPiece, stretch.end - stretch.begin);
+      const ssize_t count = pwrite(fd_, zeros_.get(), size, static_cast<off_t>(stretch.begin));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EINVAL && is_direct_) {
+        set_direct(false);  // Not at this alignment.
+        continue;
+      }
+      if (count <= 0) fail_errno(path_, "write zeros to the file", count == 0 ? EIO : errno);
+      stretch.begin += static_cast<std::uint64_t>(count);
+    }
+  }
+
+ private:
+  // The descriptor is our own, and a second one would break the lease.
+  void set_direct(bool value) {
+    const int flags = fcntl(fd_, F_GETFL);
+    is_direct_ = fcntl(fd_, F_SETFL, value ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && value;
+  }
+
+  const std::string& path_;
+  int fd_;
+  std::unique_ptr<char, decltype(&std::free)> zeros_;
+  bool is_direct_ = false;
+};
+
+std::uint64_t write_unwritten(const std::string& path, int fd, std::uint64_t end,
+                              const std::function<void()>& before_each) {
+  ZeroWriter writer(path, fd);
+  Progress progress("writing zeros");
+  std::uint64_t written = 0;
+  std::uint64_t at = 0;
+  while (const auto stretch = next_unwritten(path, fd, at, end)) {
+    for (at = stretch->begin; at < stretch->end;) {
+      before_each();
+      const Stretch piece{at, std::min(at + kPiece, stretch->end)};
+      writer.write(piece);
+      written += piece.end - piece.begin;
+      at = piece.end;
+      progress.update(written, static_cast<double>(at) / static_cast<double>(end));
+    }
+  }
+  return written;
+}
+
+// Needs that nobody else writes past the end: it cuts off what is beyond `size`.
+void settle(const std::string& path, int fd, std::uint64_t size) {
+  if (ftruncate(fd, static_cast<off_t>(size)) != 0) fail_errno(path, "set the file's size");
+  if (fsync(fd) != 0) fail_errno(path, "flush the file");
+}
+
+// ---- New and existing files
+
+struct Prepared {
+  bool existed = false;
+  std::uint64_t size = 0;
+  std::uint64_t zeros_written = 0;
+  DirectAnswer answer;
+};
+
+// What is left to say, and that the file system has kept its word.
+DirectAnswer look_again(const std::string& path, int fd, std::uint64_t size) {
+  DirectAnswer answer = ask_direct(fd, {core::Op::write, 0, 0, ""});
+  if (answer.file.extents.is_known && answer.file.extents.hole_bytes > 0) {
+    throw Failure(fmt::format("{}: of the {} that it has now the file system left {} as holes", path, format_size(size),
+                              format_size(answer.file.extents.hole_bytes)));
+  }
+  return answer;
+}
+
+Prepared make_new(const PrepareSettings& settings) {
+  if (!settings.has_size) {
+    throw Failure(settings.file + ": there is no such file; say how large to make it with --size", kUsage);
+  }
+  NewFile file(settings.file, 0);
+  refuse_where_useless(settings.file, file.fd());
+  const mode_t mask = umask(0);
+  umask(mask);
+  if (fchmod(file.fd(), 0666 & ~mask) != 0) fail_errno(settings.file, "set the file's mode");
+  Prepared done{false, settings.size, 0, {}};
+  if (settings.size > 0) allocate(settings.file, file.fd(), settings.size);
+  if (settings.written) {
+    done.zeros_written = write_unwritten(settings.file, file.fd(), round_up(settings.size), [] {});
+  }
+  settle(settings.file, file.fd(), settings.size);
+  done.answer = look_again(settings.file, file.fd(), settings.size);
+  file.publish(false);
+  return done;
+}
+
+std::uint64_t allocated_bytes(int fd) {
+  struct stat facts {};
+  return fstat(fd, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
+}
+
+// Takes back what was added past the old end, where nobody else can have come to use it. What was put into holes cannot
+// be told from what was there, so it stays; every byte reads as before. The lease is still held, so that what is said
+// of the file is so.
+[[noreturn]] void fail_half_way(const Failure& failure, const OpenFile& file, Lease& lease, std::uint64_t had) {
+  const int fd = file.fd.get();
+  const bool is_ours = lease.keeps_others_out();
+  const bool is_cut_back = is_ours && ftruncate(fd, static_cast<off_t>(file.size)) == 0;
+  const int error = errno;
+  const std::uint64_t has = allocated_bytes(fd);
+  const std::uint64_t added = has - std::min(had, has);
+  if (is_cut_back && added == 0) throw failure;
+  if (is_cut_back) {
+    throw Failure(fmt::format("{}; its bytes and its size are what they were, and it has {} more allocated: what was "
+                              "filled of its holes stays",
+                              failure.what(), format_size(added)),
+                  failure.exit_code());
+  }
+  throw Failure(fmt::format("{}; {}: it was {} bytes long and is {} now, with zeros in what was added, and has {} more "
+                            "allocated",
+                            failure.what(),
+                            is_ours ? fmt::format("it could not be cut back ({})", std::strerror(error))
+                                    : "another program may be using it by now, so it was not cut back",
+                            file.size, lseek(fd, 0, SEEK_END), format_size(added)),
+                failure.exit_code());
+}
+
+// Holds the lease to its end. Bytes of zeros written.
+std::uint64_t fill_and_settle(const OpenFile& file, std::uint64_t size, bool written) {
+  const int fd = file.fd.get();
+  Lease lease(file.path, fd);
+  // Now that nobody else can change it.
+  if (lseek(fd, 0, SEEK_END) != static_cast<off_t>(file.size)) {
+    throw Failure(file.path + ": another program changed its size; call it again");
+  }
+  const std::uint64_t had = allocated_bytes(fd);
+  try {
+    std::uint64_t zeros = 0;
+    allocate(file.path, fd, size);
+    if (written) zeros = write_unwritten(file.path, fd, round_up(size), [&] { lease.check(); });
+    lease.check();
+    settle(file.path, fd, size);
+    return zeros;
+  } catch (const Failure& failure) {
+    fail_half_way(failure, file, lease, had);
+  }
+}
+
+Prepared extend(const PrepareSettings& settings, const OpenFile& file) {
+  if (file.is_block_device()) {
+    throw Failure(file.path + ": a block device has all its blocks; there is nothing to prepare", kNotApplicable);
+  }
+  const std::uint64_t size = settings.has_size ? settings.size : file.size;
+  if (size < file.size) {
+    throw Failure(
+        fmt::format("{}: it has {} already, and prepare makes no file shorter", file.path, format_size(file.size)),
+        kUsage);
+  }
+  const int fd = file.fd.get();
+  refuse_where_useless(file.path, fd);
+  Prepared done{true, size, 0, {}};
+  if (size > 0) done.zeros_written = fill_and_settle(file, size, settings.written);
+  done.answer = look_again(file.path, fd, size);
+  return done;
+}
+
+// ---- The command
+
+Text outcome_text(const PrepareSettings& settings, const Prepared& done) {
+  const core::FileExtents& extents = done.answer.file.extents;
+  Text text = Text::of("{}: {}, {}", settings.file, format_size(done.size),
+                       done.existed ? "allocated, every byte kept" : "made and allocated");
+  if (done.zeros_written > 0) text += Text::of(", {} of zeros written", format_size(done.zeros_written));
+  if (extents.unwritten_bytes > 0) {
+    text += Text::of(
+        "\n  {} are unwritten: direct writes convert them, reads are zeros from the CPU; --written "
+        "writes them once",
+        format_size(extents.unwritten_bytes));
+  }
+  for (const core::Finding& one : done.answer.report.findings) {
+    if (one.obstacle == core::Obstacle::unwritten_extents) continue;
+    text += Text::of("\n  {}{}: {}; {}", one.code(), one.certainty == core::Certainty::possible ? "?" : "",
+                     one.sentence(), one.remedy());
+  }
+  text += Text::of("\n");
+  return text;
+}
+
+int run_prepare(const PrepareSettings& settings) {
+  if (settings.size > kSizeMax) throw Failure("--size: no file can be that large", kUsage);
+  const auto start = std::chrono::steady_clock::now();
+  const Prepared done = exists(settings.file) ? extend(settings, open_file(settings.file, O_RDWR)) : make_new(settings);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (settings.json) {
+    print_json({{"file", settings.file},
+                {"existed", done.existed},
+                {"size", done.size},
+                {"zeros_written", done.zeros_written},
+                {"seconds", seconds},
+                {"p2pdma", direct_json(done.answer)}});
+  } else {
+    print("{}", outcome_text(settings, done));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_prepare(CLI::App& app, int& exit_code) {
+  auto settings = std::make_shared<PrepareSettings>();
+  CLI::App* command = app.add_subcommand("prepare", "Make or extend a file so that direct writes to it stay direct");
+  command->add_option("FILE", settings->file, "A file, there or not")->required();
+  CLI::Option* size = add_size(command, "--size", settings->size, "Its bytes [an existing file's own]");
+  command->add_flag("--written", settings->written, "Write zeros too, so that no extent is left to convert");
+  command->add_flag("--json", settings->json, "For programs");
+  command->footer(kExamples);
+  command->callback([settings, size, &exit_code] {
+    settings->has_size = size->count() > 0;
+    exit_code = run_prepare(*settings);
+  });
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/stats/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "stats/layout.h"
+#include "tools/common/table.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using core::CufileOperation;
+using core::Op;
+using core::StatsHistogram;
+
+constexpr double kQuantiles[] = {0.5, 0.9, 0.99};
+
+std::uint64_t sum(const std::vector<std::uint64_t>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), std::uint64_t{0});
+}
+
+void add(std::vector<std::uint64_t>& numbers, const std::vector<std::uint64_t>& more) {
+  numbers.resize(std::max(numbers.size(), more.size()));
+  for (std::size_t i = 0; i < more.size(); ++i) numbers[i] += more[i];
+}
+
+// By path and op, over all sessions.
+std::vector<StatsHistogram> histograms_of(const ProcessView& process) {
+  std::vector<StatsHistogram> all;
+  for (const auto& session : process.sessions) {
+    for (const StatsHistogram& one : session.histograms) {
+      const auto same = [&](const StatsHistogram& known) { return known.path == one.path && known.op == one.op; };
+      const auto found = std::find_if(all.begin(), all.end(), same);
+      if (found == all.end()) {
+        all.push_back(one);
+        continue;
+      }
+      add(found->sizes, one.sizes);
+      add(found->latencies, one.latencies);
+      found->latency_sum += one.latency_sum;
+    }
+  }
+  return all;
+}
+
+std::string microseconds(std::uint64_t nanoseconds) {
+  return fmt::format("{:.1f} us", static_cast<double>(nanoseconds) / 1e3);
+}
+
+std::string way_table(const Ways& ways, const Ways* before, double seconds) {
+  std::vector<std::string> columns = {"path", "reason", "op", ">operations", ">bytes"};
+  if (before != nullptr) columns.insert(columns.end(), {">operations/s", ">rate"});
+  Table table(columns);
+  for (const auto& [key, count] : ways) {
+    const auto& [path, reason, op] = key;
+    std::vector<std::string> cells = {path, reason, core::op_name(op), fmt::format("{}", count.operations),
+                                      format_size(count.bytes)};
+    if (before != nullptr) {
+      const auto found = before->find(key);
+      const WayCount then = found != before->end() ? found->second : WayCount{};
+      const auto rate = [&](std::uint64_t now, std::uint64_t earlier) {
+        return now > earlier && seconds > 0 ? static_cast<double>(now - earlier) / seconds : 0.0;
+      };
+      cells.push_back(fmt::format("{:.0f}", rate(count.operations, then.operations)));
+      cells.push_back(format_rate(rate(count.bytes, then.bytes)));
+    }
+    table.add(cells);
+  }
+  return table.text().string();
+}
+
+// Of those that somebody measured; "" where nobody did.
+std::string latency_table(const ProcessView& process) {
+  Table table({"path", "op", ">measured", ">average", ">50%", ">90%", ">99%"});
+  bool any = false;
+  for (const StatsHistogram& one : histograms_of(process)) {
+    const std::uint64_t measured = sum(one.latencies);
+    if (measured == 0) continue;
+    any = true;
+    std::vector<std::string> cells = {one.path, core::op_name(one.op), fmt::format("{}", measured),
+                                      microseconds(one.latency_sum / measured)};
+    for (const double quantile : kQuantiles) {
+      cells.push_back(microseconds(core::latency_quantile(one.latencies, quantile)));
+    }
+    table.add(cells);
+  }
+  return any ? "\n" + table.text().string() : "";
+}
+
+Json cufile_json(const core::CufileTotals& totals) {
+  const auto counter = [&](CufileOperation operation) {
+    const core::CufileCount& count = totals.operations(operation);
+    return Json{{"ok", count.ok}, {"err", count.err}};
+  };
+  return {{"level", totals.level},
+          {"counting", totals.counting},
+          {"read", counter(CufileOperation::read)},
+          {"write", counter(CufileOperation::write)},
+          {"handle_register", counter(CufileOperation::handle_register)},
+          {"handle_deregister", counter(CufileOperation::handle_deregister)},
+          {"buffer_register", counter(CufileOperation::buffer_register)},
+          {"buffer_deregister", counter(CufileOperation::buffer_deregister)},
+          {"batch_submit", counter(CufileOperation::batch_submit)},
+          {"batch_complete", counter(CufileOperation::batch_complete)}};
+}
+
+Json session_json(const core::StatsSnapshot& session) {
+  Json json = {{"session", session.id},
+               {"library", session.library},
+               {"opened", static_cast<double>(session.opened_ns) / 1e9},
+               {"ways", Json::array()},
+               {"latencies", Json::array()}};
+  for (const core::StatsRow& row : session.rows) {
+    json["ways"].push_back({{"path", row.path},
+                            {"reason", row.reason},
+                            {"op", core::op_name(row.op)},
+                            {"bytes", row.bytes},
+                            {"operations", row.operations}});
+  }
+  for (const StatsHistogram& one : session.histograms) {
+    const std::uint64_t measured = sum(one.latencies);
+    if (measured == 0) continue;
+    json["latencies"].push_back({{"path", one.path},
+                                 {"op", core::op_name(one.op)},
+                                 {"measured", measured},
+                                 {"average_ns", one.latency_sum / measured},
+                                 {"p50_ns", core::latency_quantile(one.latencies, 0.5)},
+                                 {"p90_ns", core::latency_quantile(one.latencies, 0.9)},
+                                 {"p99_ns", core::latency_quantile(one.latencies, 0.99)}});
+  }
+  json["cufile"] = cufile_json(session.cufile);
+  return json;
+}
+
+}  // namespace
+
+Ways ways_of(const ProcessView& process) {
+  Ways ways;
+  for (const auto& session : process.sessions) {
+    for (const core::StatsRow& row : session.rows) {
+      WayCount& count = ways[{row.path, row.reason, row.op}];
+      count.bytes += row.bytes;
+      count.operations += row.operations;
+    }
+  }
+  return ways;
+}
+
+std::string process_text(const ProcessView& process, const Ways* before, double seconds) {
+  const std::size_t sessions = process.sessions.size();
+  std::string text =
+      fmt::format("process {} ({}), Penstock {}, {} session{} open\n", process.pid, process.command,
+                  process.sessions.empty() ? "?" : process.sessions[0].library, sessions, sessions == 1 ? "" : "s");
+  if (!process.refusal.empty()) text += fmt::format("note: {}\n", process.refusal);
+  const Ways ways = ways_of(process);
+  if (ways.empty()) return text + "nothing was moved yet\n";
+  return text + way_table(ways, before, seconds) + latency_table(process);
+}
+
+std::string machine_text(const MachineView& machine) {
+  std::string text;
+  Table table({">pid", "command", ">sessions", ">read", ">written", ">operations"});
+  for (const ProcessView& process : machine.processes) {
+    WayCount all[2];
+    for (const auto& [key, count] : ways_of(process)) {
+      WayCount& sums = all[static_cast<unsigned>(std::get<Op>(key))];
+      sums.bytes += count.bytes;
+      sums.operations += count.operations;
+    }
+    table.add({fmt::format("{}", process.pid), process.command, fmt::format("{}", process.sessions.size()),
+               format_size(all[0].bytes), format_size(all[1].bytes),
+               fmt::format("{}", all[0].operations + all[1].operations)});
+    if (!process.refusal.empty()) text += fmt::format("note: process {}: {}\n", process.pid, process.refusal);
+  }
+  text = (machine.processes.empty() ? "no process that we may look at has a session of Penstock open\n"
+                                    : table.text().string()) +
+         text;
+  if (machine.hidden > 0) {
+    text += fmt::format("{} process{} of others not looked at; ask as root to see all\n", machine.hidden,
+                        machine.hidden == 1 ? " was" : "es were");
+  }
+  if (machine.not_looked_at > 0) {
+    text += fmt::format("{} process{} not wholly looked at: limit of a look\n", machine.not_looked_at,
+                        machine.not_looked_at == 1 ? " was" : "es were");
+  }
+  return text;
+}
+
+Json process_json(const ProcessView& process) {
+  Json json = {{"pid", process.pid}, {"command", process.command}, {"sessions", Json::array()}};
+  for (const auto& session : process.sessions) json["sessions"].push_back(session_json(session));
+  if (!process.refusal.empty()) json["refused"] = process.refusal;
+  return json;
+}
+
+Json machine_json(const MachineView& machine) {
+  Json json = {{"processes", Json::array()}, {"hidden_processes", machine.hidden}};
+  if (machine.not_looked_at > 0) json["processes_not_looked_at"] = machine.not_looked_at;
+  for (const ProcessView& process : machine.processes) json["processes"].push_back(process_json(process));
+  return json;
+}
+
+}  // namespace penstock::tools

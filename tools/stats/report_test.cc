@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/stats/report.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "stats/layout.h"
+#include "tools/gds_stats/gds_stats.h"
+#include "tools/stats/prometheus_check.h"
+
+namespace penstock::tools {
+namespace {
+
+using core::Op;
+
+ProcessView process_of(pid_t pid, std::uint64_t bytes) {
+  core::StatsSnapshot session;
+  session.id = 77;
+  session.library = "0.1.0";
+  session.rows.push_back({"bounce", "stand_in", Op::read, bytes, 2});
+  core::StatsHistogram histogram{.path = "bounce", .op = Op::read};
+  histogram.sizes.resize(core::kSizeBuckets);
+  histogram.sizes[core::size_bucket(bytes / 2)] = 2;
+  histogram.latencies.resize(core::kLatencyBuckets);
+  histogram.latencies[core::latency_bucket(12'000)] = 2;
+  histogram.latency_sum = 24'000;
+  session.histograms.push_back(histogram);
+  return {.pid = pid, .command = "train", .sessions = {session}};
+}
+
+TEST(StatsReportTest, TellsBytesAndOperationsByPathAndReason) {
+  const std::string text = process_text(process_of(4711, 8192));
+
+  EXPECT_NE(text.find("process 4711 (train), Penstock 0.1.0, 1 session open"), std::string::npos) << text;
+  EXPECT_NE(text.find("bounce  stand_in  read           2  8 KiB"), std::string::npos) << text;
+  EXPECT_NE(text.find("12.0 us"), std::string::npos) << text;
+}
+
+TEST(StatsReportTest, RatesAreOfTheTimeBetweenTwoLooks) {
+  const Ways before = ways_of(process_of(1, 1'000'000'000));
+
+  const std::string text = process_text(process_of(1, 3'000'000'000), &before, 2);
+
+  EXPECT_NE(text.find("1.00 GB/s"), std::string::npos) << text;
+}
+
+TEST(StatsReportTest, ASessionThatWasClosedMakesNoRateNegative) {
+  const Ways before = ways_of(process_of(1, 3'000'000'000));
+
+  const std::string text = process_text(process_of(1, 1000), &before, 2);
+
+  EXPECT_NE(text.find("0.00 MB/s"), std::string::npos) << text;
+  EXPECT_EQ(text.find('-'), std::string::npos) << text;
+}
+
+TEST(StatsReportTest, SessionsOfAProcessAddUp) {
+  ProcessView process = process_of(1, 1000);
+  process.sessions.push_back(process.sessions[0]);
+
+  const Ways ways = ways_of(process);
+
+  ASSERT_EQ(ways.size(), 1u);
+  EXPECT_EQ(ways.begin()->second.bytes, 2000u);
+  EXPECT_EQ(process_json(process)["sessions"].size(), 2u);
+}
+
+TEST(StatsReportTest, ProcessesThatWereLeftOutForALimitAreCounted) {
+  const MachineView machine{.not_looked_at = 2};
+
+  EXPECT_NE(machine_text(machine).find("2 processes were not wholly looked at: limit"), std::string::npos);
+  EXPECT_EQ(machine_json(machine)["processes_not_looked_at"], 2);
+}
+
+TEST(PrometheusTest, IsWellFormedAndHasEveryNumber) {
+  const PrometheusPage page = parse_prometheus(prometheus_text({process_of(1, 8192), process_of(2, 20)}));
+
+  EXPECT_EQ(page.faults, std::vector<std::string>{});
+  const std::string labels = R"({pid="1",session="77",path="bounce",reason="stand_in",op="read"})";
+  EXPECT_EQ(page.values.at("penstock_bytes_total" + labels), 8192);
+  EXPECT_EQ(page.values.at("penstock_operations_total" + labels), 2);
+  EXPECT_EQ(page.values.at(R"(penstock_request_seconds_count{pid="1",session="77",path="bounce",op="read"})"), 2);
+  EXPECT_EQ(page.values.at(R"(penstock_request_bytes_bucket{pid="1",session="77",path="bounce",op="read",le="4095"})"),
+            0);
+  EXPECT_EQ(page.values.at(R"(penstock_request_bytes_bucket{pid="1",session="77",path="bounce",op="read",le="16383"})"),
+            2);
+  EXPECT_EQ(page.values.at(R"(penstock_request_bytes_bucket{pid="2",session="77",path="bounce",op="read",le="4095"})"),
+            2);
+}
+
+TEST(PrometheusTest, NamesThatPeopleChooseCannotBreakThePage) {
+  ProcessView process = process_of(1, 8192);
+  process.command = "a\"b\\c\nd} 5";
+
+  const PrometheusPage page = parse_prometheus(prometheus_text({process}));
+
+  EXPECT_EQ(page.faults, std::vector<std::string>{});
+  EXPECT_EQ(page.values.count(R"(penstock_session_info{pid="1",session="77",command="a\"b\\c\nd} 5",version="0.1.0"})"),
+            1u);
+}
+
+TEST(PrometheusTest, NobodyHasAnEmptyPageThatIsWellFormed) {
+  EXPECT_EQ(parse_prometheus(prometheus_text({})).faults, std::vector<std::string>{});
+}
+
+TEST(PrometheusTest, TheCheckFindsFaults) {
+  for (const char* const page :
+       {"a 1\n", "# TYPE a counter\na 1\n", "# HELP a x\n# TYPE a counter\na_total{b=\"c} 1\n",
+        "# HELP a x\n# TYPE a counter\na one\n", "# HELP a x\n# TYPE a counter\na 1\na 1\n",
+        "# HELP a x\n# TYPE a counter\na 1",
+        "# HELP a x\n# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n",
+        "# HELP a x\n# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 2\n"}) {
+    EXPECT_FALSE(parse_prometheus(page).faults.empty()) << page;
+  }
+}
+
+TEST(GdsStatsTest, PrintsTheLinesThatParsersRelyOn) {
+  core::CufileTotals totals;
+  totals.elapsed_ns = 2'000'000'000;
+  totals.gpu_count = 1;
+  totals.sums.operations[0] = {3, 1};
+  totals.sums.bytes[0] = std::uint64_t{3} << 30;
+  totals.sums.nanoseconds[0] = 3'000'000;
+  totals.sums.sizes[0][9] = 3;
+  totals.sums.sizes[1][30] = 2;
+  totals.sums.gpus[0].transfers[0] = {.bytes = std::uint64_t{3} << 30, .nanoseconds = 4'000'000'000, .total = 3};
+  totals.uuids[0][15] = 0xab;
+
+  const std::string text = gds_stats_text(totals, 3);
+
+  std::istringstream lines(text);
+  std::string first, second, third;
+  std::getline(lines, first);
+  std::getline(lines, second);
+  std::getline(lines, third);
+  EXPECT_EQ(first, "cuFile STATS VERSION : 8");
+  EXPECT_EQ(second, "GLOBAL STATS:");
+  EXPECT_EQ(third, "Read: ok = 3 err = 1");
+  for (const char* const line :
+       {"\nPosixBatchProcessed: ok = 0 err = 0\n", "\nTotal Read Size (MiB): 3072\n", "\nRead BandWidth (GiB/s): 1.5\n",
+        "\nAvg Read Latency (us): 1000\n", "\nWrite BandWidth (GiB/s): 0\n", "\n0-4(KiB): 0 0\n",
+        "\n1024-2048(KiB): 3 0\n", "\n65536-...(KiB): 0 2\n", "\nPER_GPU STATS:\n",
+        "\nGPU 0(UUID: 00000000-0000-0000-0000-0000000000ab) Read: bw=1.5 util(%)=200 n=3 posix=0 unalign=0 dr=0 "
+        "r_sparse=0 r_inline=0 err=0 MiB=3072 Write: bw=0 "}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "is missing in\n" << text;
+  }
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2 + 15 + 12 + 1 + 16 + 2 + 5);
+}
+
+TEST(GdsStatsTest, ALowerLevelPrintsLess) {
+  EXPECT_EQ(gds_stats_text({}, 1).find("HISTOGRAM"), std::string::npos);
+  EXPECT_NE(gds_stats_text({}, 2).find("READ-WRITE SIZE HISTOGRAM :"), std::string::npos);
+  EXPECT_EQ(gds_stats_text({}, 2).find("PER_GPU"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock::tools

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/stats/stats.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/stats_source.h"
+#include "tools/common/terminal.h"
+#include "tools/stats/report.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock stats                        all processes with a session that we may look at\n"
+    "  penstock stats 4711                   its bytes and operations by path and reason\n"
+    "  penstock stats 4711 --watch           once a second, with rates, until it ends\n"
+    "  penstock stats --prometheus           for a scraper, e.g. node_exporter's textfile collector\n"
+    "Exit code: 0 done, 1 there is no such process or it is not ours to look at, 2 wrong usage,\n"
+    "77 if the process has no session open.";
+
+constexpr double kIntervalMin = 0.01;
+constexpr double kIntervalMax = 86400;
+constexpr std::chrono::milliseconds kNap{50};  // How long Ctrl-C may go unnoticed.
+
+struct StatsSettings {
+  std::optional<pid_t> pid;
+  bool watch = false;
+  double interval = 1;
+  bool json = false;
+  bool prometheus = false;
+};
+
+using Clock = std::chrono::steady_clock;
+
+// False where it was interrupted.
+bool rest_until(Clock::time_point end) {
+  while (Clock::now() < end) {
+    if (interrupted()) return false;
+    std::this_thread::sleep_for(std::min<Clock::duration>(end - Clock::now(), kNap));
+  }
+  return !interrupted();
+}
+
+void print_line(const Json& json) { print("{}\n", json.dump(-1, ' ', true, Json::error_handler_t::replace)); }
+
+// Until the process ends, or has no session any more, or we are interrupted, or nobody reads.
+void watch(pid_t pid, const StatsSettings& settings) {
+  const auto pause = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(settings.interval));
+  const bool redraw = output_is_terminal() && !settings.json;
+  std::optional<Ways> before;
+  Clock::time_point then{};
+  for (std::optional<ProcessView> process = look_at(pid); process; process = look_again(pid)) {
+    const Clock::time_point now = Clock::now();
+    if (settings.json) {
+      print_line(process_json(*process));
+    } else {
+      const double seconds = std::chrono::duration<double>(now - then).count();
+      if (redraw) print("\033[H\033[2J");
+      print("{}", Text(process_text(*process, before ? &*before : nullptr, seconds)));
+      if (!redraw) print("\n");
+    }
+    if (!flush_output() || !rest_until(now + pause)) return;
+    before = ways_of(*process);
+    then = now;
+  }
+}
+
+void show(const ProcessView& process, const StatsSettings& settings) {
+  if (settings.json) {
+    print_json(process_json(process));
+  } else if (settings.prometheus) {
+    print("{}", Text(prometheus_text({process})));
+  } else {
+    print("{}", Text(process_text(process)));
+  }
+}
+
+void show(const MachineView& machine, const StatsSettings& settings) {
+  if (settings.json) {
+    print_json(machine_json(machine));
+  } else if (settings.prometheus) {
+    print("{}", Text(prometheus_text(machine.processes)));
+  } else {
+    print("{}", Text(machine_text(machine)));
+  }
+}
+
+void check(const StatsSettings& settings) {
+  if (settings.pid && *settings.pid <= 0) throw Failure("PID must be the number of a process", kUsage);
+  if (settings.json && settings.prometheus) throw Failure("--json and --prometheus exclude each other", kUsage);
+  if (settings.watch && settings.prometheus) throw Failure("--prometheus tells once; its scraper comes again", kUsage);
+  if (settings.watch && !settings.pid) throw Failure("--watch needs the PID of a process", kUsage);
+  if (!(settings.interval >= kIntervalMin && settings.interval <= kIntervalMax)) {
+    throw Failure("--interval must be between 0.01 and 86400 seconds", kUsage);
+  }
+}
+
+int run_stats(const StatsSettings& settings) {
+  check(settings);
+  if (!settings.pid) {
+    show(look_at_all(), settings);
+  } else if (settings.watch) {
+    watch(*settings.pid, settings);
+  } else {
+    show(look_at(*settings.pid), settings);
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_stats(CLI::App& app, int& exit_code) {
+  auto settings = std::make_shared<StatsSettings>();
+  CLI::App* command = app.add_subcommand("stats", "What running processes have moved, and on which paths");
+  command->add_option("PID", settings->pid, "One process; without it, all that we may look at");
+  command->add_flag("--watch", settings->watch, "Again and again, with rates, until the process ends");
+  command->add_option("--interval", settings->interval, "Seconds between two looks with --watch")
+      ->capture_default_str();
+  command->add_flag("--json", settings->json, "For programs; with --watch one line each time");
+  command->add_flag("--prometheus", settings->prometheus, "In the text format of Prometheus");
+  command->footer(kExamples);
+  command->callback([settings, &exit_code] { exit_code = run_stats(*settings); });
+}
+
+}  // namespace penstock::tools
