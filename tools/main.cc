@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The penstock command: dispatches to one sub-command a file. All output is theirs; main() turns what they throw into
-// one sentence on stderr and an exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine.
+// The penstock command: a table of commands, and what they have in common. All output is theirs; main() turns what they
+// throw into one sentence on stderr and an exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this
+// machine.
 //
-// The same program answers to the names of NVIDIA's tools, by links beside it (gdsio) or as a sub-command (penstock
-// gdsio): these faces read their own arguments.
+// A command is its folder and its row here. Those that NVIDIA has a tool for are also called by that tool's name, by a
+// link beside this program.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -20,9 +20,9 @@
 
 #include "tools/bench/bench.h"
 #include "tools/check/check.h"
+#include "tools/common/command_line.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
-#include "tools/common/help.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/stack_room.h"
 #include "tools/common/terminal.h"
@@ -41,81 +41,77 @@
 namespace penstock::tools {
 namespace {
 
-struct Face {
-  std::string_view name;
-  int (*run)(int argc, char** argv);
-  const char* summary;
-};
-constexpr Face kFaces[] = {
-    {"gds_install_check", gds_install_check_main, "Whether the pieces of GPUDirect Storage are installed"},
-    {"gds_stats", gds_stats_main, "What NVIDIA's gds_stats tells of a running process"},
-    {"gdscheck", gdscheck_main, "What NVIDIA's gdscheck tells, of this library"},
-    {"gdscheck.py", gdscheck_main, ""},
-    {"gdsio", gdsio_main, "Measure with the flags and the result line of NVIDIA's gdsio"},
-    {"gdsio_verify", gdsio_verify_main, "Read a file two ways and compare, as NVIDIA's gdsio_verify does"},
-};
-
-const Face* face_named(std::string_view path) {
-  const std::string_view name = path.substr(path.find_last_of('/') + 1);
-  const auto* found =
-      std::find_if(std::begin(kFaces), std::end(kFaces), [&](const Face& face) { return face.name == name; });
-  return found == std::end(kFaces) ? nullptr : found;
+// For what help lists alone: main() takes the word itself.
+void add_help(CommandLine& command) {
+  static std::string name;
+  command.option("COMMAND", name, "");
 }
 
-CLI::App* command_named(CLI::App& app, const std::string& name) {
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    if (command->get_name() == name) return command;
-  }
-  return nullptr;
+struct Command {
+  const char* name;
+  const char* summary;  // "" for a name that help does not list.
+  void (*add)(CommandLine& command);
+  bool is_program = false;  // Called by its name alone, too, and speaks under it.
+};
+constexpr Command kCommands[] = {
+    {"check", "Say what this machine offers to each path, and what it lacks", add_check},
+    {"explain", "Say how a file's bytes would travel, and why not better", add_explain},
+    {"bench", "Measure reads or writes of a file", add_bench},
+    {"cp", "Copy a file through device memory", add_cp},
+    {"demo", "Weights-like data to a file and back by each path, verified", add_demo},
+    {"stats", "What running processes have moved, and on which paths", add_stats},
+    {"model", "Predict what a machine will reach, which path pays, what it costs", add_model},
+    {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},
+    {"gds_install_check", "Whether the pieces of GPUDirect Storage are installed", add_gds_install_check, true},
+    {"gds_stats", "What NVIDIA's gds_stats tells of a running process", add_gds_stats, true},
+    {"gdscheck", "What NVIDIA's gdscheck tells, of this library", add_gdscheck, true},
+    {"gdscheck.py", "", add_gdscheck, true},
+    {"gdsio", "Measure with the flags and the result line of NVIDIA's gdsio", add_gdsio, true},
+    {"gdsio_verify", "Read a file two ways and compare, as NVIDIA's gdsio_verify does", add_gdsio_verify, true},
+    {"help", "Tell about the tool or one of its commands", add_help},
+};
+
+using Words = std::vector<std::string>;
+
+const Command* command_named(std::string_view name) {
+  const auto* found = std::find_if(std::begin(kCommands), std::end(kCommands),
+                                   [&](const Command& command) { return command.name == name; });
+  return found == std::end(kCommands) ? nullptr : found;
+}
+
+const Command* program_named(std::string_view path) {
+  const Command* command = command_named(path.substr(path.find_last_of('/') + 1));
+  return command != nullptr && command->is_program ? command : nullptr;
 }
 
 // "help bench" is another way to say "bench --help".
-std::vector<std::string> arguments_of(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty() || arguments[0] != "help") return arguments;
-  arguments.erase(arguments.begin());
-  arguments.resize(std::min<std::size_t>(arguments.size(), 1));
-  arguments.push_back("--help");
-  return arguments;
+Words without_help(Words words) {
+  if (words.empty() || words[0] != "help") return words;
+  words.erase(words.begin());
+  words.resize(std::min<std::size_t>(words.size(), 1));
+  words.push_back("--help");
+  return words;
 }
 
-void add_commands(CLI::App& app, int& exit_code) {
-  add_check(app, exit_code);
-  add_explain(app, exit_code);
-  add_bench(app, exit_code);
-  add_cp(app, exit_code);
-  add_demo(app, exit_code);
-  add_stats(app, exit_code);
-  add_model(app, exit_code);
-  add_prepare(app, exit_code);
-  for (const Face& face : kFaces) {
-    if (*face.summary != '\0') app.add_subcommand(std::string(face.name), face.summary);
+int run_program(const Command& command, const Words& words) {
+  CommandLine line(command.name, command.summary);
+  command.add(line);
+  return line.run(words);
+}
+
+int run_penstock(const Words& words) {
+  if (words.empty()) throw Failure("no command was given; 'penstock help' lists them", kUsage);
+  if (!words[0].starts_with('-') && command_named(words[0]) == nullptr) {
+    throw Failure(fmt::format("there is no command '{}'; 'penstock help' lists them", words[0]), kUsage);
   }
-  app.add_subcommand("help", "Tell about the tool or one of its commands")->add_option("COMMAND");
-}
-
-void refuse_unknown_command(CLI::App& app, const std::vector<std::string>& arguments) {
-  if (arguments.empty()) throw Failure("no command was given; 'penstock help' lists them", kUsage);
-  const std::string& first = arguments[0];
-  if (first.starts_with('-') || command_named(app, first) != nullptr) return;
-  throw Failure(fmt::format("there is no command '{}'; 'penstock help' lists them", first), kUsage);
-}
-
-int run_penstock(const std::vector<std::string>& given) {
-  CLI::App app("Moves file data into and out of GPU memory, and says which path it took", "penstock");
-  app.set_version_flag("--version", std::string("penstock ") + penstock_version());
-  app.require_subcommand(1);
-  int exit_code = kSuccess;
-  add_commands(app, exit_code);
-  refuse_unknown_command(app, given);
-  try {
-    app.parse(std::vector<std::string>(given.rbegin(), given.rend()));  // As CLI11 wants them.
-  } catch (const CLI::Success& asked_for_help) {
-    return print_help(app, asked_for_help);
-  } catch (const CLI::Error& error) {
-    throw Failure(fmt::format("{}; see 'penstock help'", error.what()), kUsage);
+  CommandLine line("penstock", "Moves file data into and out of GPU memory, and says which path it took");
+  line.version(fmt::format("penstock {}", penstock_version()));
+  for (const Command& command : kCommands) {
+    if (*command.summary == '\0') continue;
+    CommandLine added = line.command(command.name, command.summary);
+    if (!command.is_program) command.add(added);
   }
-  return exit_code;
+  return line.run(words);
 }
 
 // The sentence on stderr; with --json also an object on stdout, for the program that reads it.
@@ -125,8 +121,8 @@ int give_up(std::string_view name, const std::string& sentence, int exit_code, b
   return exit_code;
 }
 
-int run(std::string_view name, const std::vector<std::string>& arguments, const std::function<int()>& command) {
-  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+int run(std::string_view name, const Words& words, const std::function<int()>& command) {
+  const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
     make_stack_room();
     return command();
@@ -140,21 +136,15 @@ int run(std::string_view name, const std::vector<std::string>& arguments, const 
   }
 }
 
-int run_face(const Face& face, std::vector<std::string> arguments) {
-  std::string name(face.name);
-  std::vector<char*> argv = {name.data()};
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  return run(face.name, arguments, [&] { return face.run(static_cast<int>(argv.size()) - 1, argv.data()); });
-}
-
-int run_by_name(int argc, char** argv) {
-  std::vector<std::string> arguments = arguments_of(argc, argv);
-  const Face* face = face_named(argc > 0 ? argv[0] : "");
-  if (face != nullptr) return run_face(*face, {argv + 1, argv + argc});
-  face = arguments.empty() ? nullptr : face_named(arguments[0]);
-  if (face != nullptr) return run_face(*face, {arguments.begin() + 1, arguments.end()});
-  return run("penstock", arguments, [&] { return run_penstock(arguments); });
+int run_by_name(std::string_view name, Words words) {
+  const Command* program = program_named(name);
+  if (program == nullptr) {
+    words = without_help(std::move(words));
+    program = words.empty() ? nullptr : program_named(words[0]);
+    if (program != nullptr) words.erase(words.begin());
+  }
+  if (program == nullptr) return run("penstock", words, [&] { return run_penstock(words); });
+  return run(program->name, words, [&] { return run_program(*program, words); });
 }
 
 }  // namespace
@@ -164,7 +154,7 @@ int main(int argc, char** argv) {
   using namespace penstock::tools;
   catch_interrupts();
   std::signal(SIGXFSZ, SIG_IGN);  // A file-size limit is an error like others (EFBIG).
-  int result = run_by_name(argc, argv);
+  int result = run_by_name(argc > 0 ? argv[0] : "", {argv + std::min(argc, 1), argv + argc});
   // A full disk or a closed pipe under stdout: the answer did not arrive.
   if (!flush_output() && result == kSuccess) {
     print_error("penstock: could not write the output: {}\n", std::strerror(errno));

@@ -207,79 +207,70 @@ int run_bench(const BenchSettings& settings) {
   return judge(outcome);
 }
 
-void add_what(CLI::App* command, BenchSettings& settings) {
-  command->add_option("FILE", settings.file, "A regular file or a block device");
-  command->add_option("--rw", settings.operation, "read, write, randread or randwrite")
-      ->check(CLI::IsMember({"read", "write", "randread", "randwrite"}))
-      ->capture_default_str();
-  add_size(command, "--bs", settings.block_size, "Bytes of one request [1M]");
-  add_size(command, "--size", settings.size, "Bytes of the file to work on [to its end]");
-  add_size(command, "--offset", settings.offset, "Where they begin [0]");
-  command->add_option("--threads", settings.threads, "Threads, each with its own requests")->capture_default_str();
-  command->add_option("--depth", settings.depth, "Requests in flight for a thread; 1: synchronous calls")
-      ->capture_default_str();
-  command->add_option("--time", settings.seconds, "Seconds to run, around and around [the size once]");
-  command->add_option("--seed", settings.seed, "Of random offsets and of content")->capture_default_str();
+void add_what(CommandLine& command, BenchSettings& settings) {
+  command.option("FILE", settings.file, "A regular file or a block device");
+  command.option("--rw", settings.operation, "read, write, randread or randwrite")
+      .one_of({"read", "write", "randread", "randwrite"})
+      .default_shown();
+  command.size("--bs", settings.block_size, "Bytes of one request [1M]");
+  command.size("--size", settings.size, "Bytes of the file to work on [to its end]");
+  command.size("--offset", settings.offset, "Where they begin [0]");
+  command.option("--threads", settings.threads, "Threads, each with its own requests").default_shown();
+  command.option("--depth", settings.depth, "Requests in flight for a thread; 1: synchronous calls").default_shown();
+  command.option("--time", settings.seconds, "Seconds to run, around and around [the size once]");
+  command.option("--seed", settings.seed, "Of random offsets and of content").default_shown();
 }
 
-void add_how(CLI::App* command, BenchSettings& settings) {
-  CLI::Option* direct = command->add_flag("--direct", settings.direct, "Open with O_DIRECT and always use it");
-  command->add_flag("--buffered", settings.buffered, "Never use O_DIRECT")->excludes(direct);
-  command->add_option("--memory", settings.memory, "device or host")
-      ->check(CLI::IsMember({"device", "host"}))
-      ->capture_default_str();
-  command->add_option("--gpu", settings.gpu, "The GPU whose memory takes part")->capture_default_str();
-  command->add_option("--device", settings.device, "cuda, host (memory standing in for a GPU) or auto [auto]")
-      ->check(CLI::IsMember({"cuda", "host", "p2pmem", "auto"}));
-  command->add_flag("--register", settings.register_memory, "Register the memory with the session first");
-  command->add_flag("--create", settings.create, "Make the file if there is none; needs --size");
-  command->add_flag("--overwrite", settings.overwrite, "Write over a file or device that holds data");
-  command->add_flag("--verify", settings.verify, "Writes: known content, read back. Reads: compare with such content");
-  CLI::Option* warm = command->add_flag("--warm", settings.warm, "Read the range into the page cache first");
-  command->add_flag("--drop-cache", settings.drop_cache, "Ask the kernel to forget the file first; best effort")
-      ->excludes(warm);
-  command->add_option("--require", settings.require, "A path; any other is an error");
-  command->add_flag("--json", settings.json, "For programs");
+void add_how(CommandLine& command, BenchSettings& settings) {
+  const Option direct = command.flag("--direct", settings.direct, "Open with O_DIRECT and always use it");
+  command.flag("--buffered", settings.buffered, "Never use O_DIRECT").excludes(direct);
+  command.option("--memory", settings.memory, "device or host").one_of({"device", "host"}).default_shown();
+  command.option("--gpu", settings.gpu, "The GPU whose memory takes part").default_shown();
+  command.option("--device", settings.device, "cuda, host (memory standing in for a GPU) or auto [auto]")
+      .one_of({"cuda", "host", "p2pmem", "auto"});
+  command.flag("--register", settings.register_memory, "Register the memory with the session first");
+  command.flag("--create", settings.create, "Make the file if there is none; needs --size");
+  command.flag("--overwrite", settings.overwrite, "Write over a file or device that holds data");
+  command.flag("--verify", settings.verify, "Writes: known content, read back. Reads: compare with such content");
+  const Option warm = command.flag("--warm", settings.warm, "Read the range into the page cache first");
+  command.flag("--drop-cache", settings.drop_cache, "Ask the kernel to forget the file first; best effort")
+      .excludes(warm);
+  command.option("--require", settings.require, "A path; any other is an error");
+  command.flag("--json", settings.json, "For programs");
 }
 
-void add_versus(CLI::App* command, BenchSettings& settings) {
-  command->add_option(
-      "--versus", settings.versus,
-      "Another libcufile.so.0: whole reads, latencies and a write of both, in turns. FILE is only read, "
-      "and made for the time where there is none; goes with --size, --pairs, --device, --json");
-  command->add_option("--pairs", settings.pairs, "Turns of each with --versus")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+void add_versus(CommandLine& command, BenchSettings& settings) {
+  command.option("--versus", settings.versus,
+                 "Another libcufile.so.0: whole reads, latencies and a write of both, in turns. FILE is only read, "
+                 "and made for the time where there is none; goes with --size, --pairs, --device, --json");
+  command.option("--pairs", settings.pairs, "Turns of each with --versus").between(1, 1000).default_shown();
 }
 
 // Options that would be passed over are refused.
-void check_words(const CLI::App& command, const BenchSettings& settings) {
+void check_words(const CommandLine& command, const BenchSettings& settings) {
   const auto goes_with_versus = [](const std::string& name) {
     return name == "--versus" || name == "--pairs" || name == "--size" || name == "--device" || name == "--json" ||
            name == "FILE";
   };
-  const bool versus = command.count("--versus") > 0;
-  for (const CLI::Option* option : command.get_options()) {
-    if (versus && option->count() > 0 && !goes_with_versus(option->get_name())) {
-      throw Failure(fmt::format("{} does not go with --versus", option->get_name()), kUsage);
-    }
+  const bool versus = command.was_given("--versus");
+  for (const std::string& name : command.given()) {
+    if (versus && !goes_with_versus(name)) throw Failure(fmt::format("{} does not go with --versus", name), kUsage);
   }
-  if (!versus && command.count("--pairs") > 0) throw Failure("--pairs goes with --versus", kUsage);
+  if (!versus && command.was_given("--pairs")) throw Failure("--pairs goes with --versus", kUsage);
   if (!versus && settings.file.empty()) throw Failure("FILE is required; see 'penstock bench --help'", kUsage);
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, int& exit_code) {
+void add_bench(CommandLine& command) {
   auto settings = std::make_shared<BenchSettings>();
-  CLI::App* command = app.add_subcommand("bench", "Measure reads or writes of a file");
   add_what(command, *settings);
   add_how(command, *settings);
   add_versus(command, *settings);
-  command->footer(kExamples);
-  command->callback([settings, command, &exit_code] {
-    check_words(*command, *settings);
-    exit_code = settings->versus.empty() ? run_bench(*settings) : run_bench_versus(*settings);
+  command.footer(kExamples);
+  command.runs([settings, command] {
+    check_words(command, *settings);
+    return settings->versus.empty() ? run_bench(*settings) : run_bench_versus(*settings);
   });
 }
 

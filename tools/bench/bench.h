@@ -3,10 +3,10 @@
 // penstock bench: measures reads or writes of one file through a session.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_bench(CLI::App& app, int& exit_code);
+void add_bench(CommandLine& command);
 
 }  // namespace penstock::tools

@@ -448,14 +448,12 @@ int run_check(const CheckSettings& settings) {
 
 }  // namespace
 
-void add_check(CLI::App& app, int& exit_code) {
+void add_check(CommandLine& command) {
   auto settings = std::make_shared<CheckSettings>();
-  CLI::App* command = app.add_subcommand("check", "Say what this machine offers to each path, and what it lacks");
-  command->add_option("--root", settings->root, "Read the captured machine in DIR instead of this one")
-      ->type_name("DIR");
-  command->add_flag("--json", settings->json, "For programs");
-  command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = run_check(*settings); });
+  command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
+  command.flag("--json", settings->json, "For programs");
+  command.footer(kExamples);
+  command.runs([settings] { return run_check(*settings); });
 }
 
 }  // namespace penstock::tools

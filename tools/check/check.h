@@ -3,10 +3,10 @@
 // penstock check: what this machine, or a captured one, offers to each path and what it lacks.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_check(CLI::App& app, int& exit_code);
+void add_check(CommandLine& command);
 
 }  // namespace penstock::tools

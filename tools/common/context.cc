@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "tools/common/failure.h"
-#include "tools/common/help.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 
@@ -101,28 +100,6 @@ Json path_json(int path, int reason, int refused_path) {
   json["refused_path"] = refused_path < 0 ? Json() : Json(penstock_path_name(refused_path));
   json["sentence"] = penstock_reason_sentence(reason);
   return json;
-}
-
-std::optional<int> parse_command(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked_for_help) {
-    return print_help(app, asked_for_help);
-  } catch (const CLI::Error& error) {
-    throw Failure(fmt::format("{}; see '{} --help'", error.what(), app.get_name()), kUsage);
-  }
-  return std::nullopt;
-}
-
-CLI::Option* add_size(CLI::App* app, const std::string& names, std::uint64_t& size, const std::string& help) {
-  const auto read = [&size, names](const std::string& text) {
-    const auto parsed = parse_size(text);
-    if (!parsed) {
-      throw CLI::ValidationError(names, fmt::format("'{}' is no size; write 4096, 4k, 1M or 2GiB", text));
-    }
-    size = *parsed;
-  };
-  return app->add_option_function<std::string>(names, read, help)->type_name("SIZE");
 }
 
 }  // namespace penstock::tools

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the sub-commands share around a session: opening it, naming the device it got, telling a path and its reason,
-// and command-line options that read sizes.
+// What the sub-commands share around a session: opening it, naming the device it got, telling a path and its reason.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 
 #include "penstock/penstock.hpp"
@@ -45,11 +40,5 @@ std::string refusal_text(Session& session, const File& file, unsigned gpu, bool 
 // A line on why the path itself is slower than it could be; "" where it is not.
 std::string path_note(int path_reason);
 Json path_json(int path, int reason, int refused_path);
-
-// Of a program with a name of its own. A number where that was all, since help was asked for: its exit code. Throws
-// Failure for words that make no sense.
-std::optional<int> parse_command(CLI::App& app, int argc, char** argv);
-// An option that reads "4096", "4k", "1M", "2GiB".
-CLI::Option* add_size(CLI::App* app, const std::string& names, std::uint64_t& size, const std::string& help);
 
 }  // namespace penstock::tools

@@ -232,22 +232,21 @@ int run_cp(const CpSettings& settings) {
 
 }  // namespace
 
-void add_cp(CLI::App& app, int& exit_code) {
+void add_cp(CommandLine& command) {
   auto settings = std::make_shared<CpSettings>();
-  CLI::App* command = app.add_subcommand("cp", "Copy a file through device memory");
-  command->add_option("SRC", settings->source, "A regular file or a block device")->required();
-  command->add_option("DST", settings->destination, "A file that does not exist yet, or a folder")->required();
-  command->add_option("--gpu", settings->gpu, "The GPU whose memory the bytes pass")->capture_default_str();
-  command->add_flag("--verify", settings->verify, "Read both files again and compare, before DST gets its name");
-  add_size(command, "--window", settings->window, "Bytes of device memory to use [256M]");
-  command->add_flag("--direct", settings->direct, "Open both files with O_DIRECT");
-  command->add_flag("--force", settings->force, "Replace DST if it exists, in one step");
-  command->add_flag("--no-preserve", settings->no_preserve,
-                    "Mode by umask, times of now; else mode, times, and as "
-                    "root the owner, are SRC's");
-  command->add_flag("--json", settings->json, "For programs");
-  command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = run_cp(*settings); });
+  command.option("SRC", settings->source, "A regular file or a block device").required();
+  command.option("DST", settings->destination, "A file that does not exist yet, or a folder").required();
+  command.option("--gpu", settings->gpu, "The GPU whose memory the bytes pass").default_shown();
+  command.flag("--verify", settings->verify, "Read both files again and compare, before DST gets its name");
+  command.size("--window", settings->window, "Bytes of device memory to use [256M]");
+  command.flag("--direct", settings->direct, "Open both files with O_DIRECT");
+  command.flag("--force", settings->force, "Replace DST if it exists, in one step");
+  command.flag("--no-preserve", settings->no_preserve,
+               "Mode by umask, times of now; else mode, times, and as "
+               "root the owner, are SRC's");
+  command.flag("--json", settings->json, "For programs");
+  command.footer(kExamples);
+  command.runs([settings] { return run_cp(*settings); });
 }
 
 }  // namespace penstock::tools

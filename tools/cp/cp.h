@@ -3,10 +3,10 @@
 // penstock cp: copies a file through device memory; what it leaves under the final name is whole.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_cp(CLI::App& app, int& exit_code);
+void add_cp(CommandLine& command);
 
 }  // namespace penstock::tools

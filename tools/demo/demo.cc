@@ -256,15 +256,14 @@ int run_demo(const DemoSettings& settings) {
 
 }  // namespace
 
-void add_demo(CLI::App& app, int& exit_code) {
+void add_demo(CommandLine& command) {
   auto settings = std::make_shared<DemoSettings>();
-  CLI::App* command = app.add_subcommand("demo", "Weights-like data to a file and back by each path, verified");
-  command->add_option("--dir", settings->folder, "Where the file is made, and removed")->capture_default_str();
-  add_size(command, "--size", settings->size, "Bytes of data [1G]");
-  command->add_option("--gpu", settings->gpu, "The GPU whose memory takes part")->capture_default_str();
-  command->add_flag("--json", settings->json, "For programs");
-  command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = run_demo(*settings); });
+  command.option("--dir", settings->folder, "Where the file is made, and removed").default_shown();
+  command.size("--size", settings->size, "Bytes of data [1G]");
+  command.option("--gpu", settings->gpu, "The GPU whose memory takes part").default_shown();
+  command.flag("--json", settings->json, "For programs");
+  command.footer(kExamples);
+  command.runs([settings] { return run_demo(*settings); });
 }
 
 }  // namespace penstock::tools

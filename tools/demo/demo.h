@@ -3,10 +3,10 @@
 // penstock demo: weights-like data from device memory to a file and back, verified, by every path this machine has.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_demo(CLI::App& app, int& exit_code);
+void add_demo(CommandLine& command);
 
 }  // namespace penstock::tools

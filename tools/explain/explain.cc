@@ -312,27 +312,23 @@ int explain_file(const std::string& file) {
   return run_explain(settings);
 }
 
-void add_explain(CLI::App& app, int& exit_code) {
+void add_explain(CommandLine& command) {
   auto settings = std::make_shared<ExplainSettings>();
-  CLI::App* command = app.add_subcommand("explain", "Say how a file's bytes would travel, and why not better");
-  command->add_option("FILE", settings->file, "A regular file or a block device")->required();
-  CLI::Option* gpu =
-      command->add_option("--gpu", settings->gpu, "The GPU whose memory takes part")->capture_default_str();
-  CLI::Option* memory = command->add_option("--memory", settings->memory, "device or host")
-                            ->check(CLI::IsMember({"device", "host"}))
-                            ->capture_default_str();
-  command->add_flag("--write", settings->is_write, "Explain a write; the file is opened for writing, not changed");
-  CLI::Option* direct = command->add_flag("--direct", settings->direct, "Open the file with O_DIRECT");
-  CLI::Option* offset = add_size(command, "--offset", settings->offset, "Where the planned request begins [0]");
-  CLI::Option* size = add_size(command, "--size", settings->size, "Its bytes [to the file's end, 16M at most]");
-  CLI::Option* root =
-      command->add_option("--root", settings->root, "Read the captured machine in DIR; FILE is a path there")
-          ->type_name("DIR");
+  command.option("FILE", settings->file, "A regular file or a block device").required();
+  const Option gpu = command.option("--gpu", settings->gpu, "The GPU whose memory takes part").default_shown();
+  const Option memory =
+      command.option("--memory", settings->memory, "device or host").one_of({"device", "host"}).default_shown();
+  command.flag("--write", settings->is_write, "Explain a write; the file is opened for writing, not changed");
+  const Option direct = command.flag("--direct", settings->direct, "Open the file with O_DIRECT");
+  const Option offset = command.size("--offset", settings->offset, "Where the planned request begins [0]");
+  const Option size = command.size("--size", settings->size, "Its bytes [to the file's end, 16M at most]");
+  Option root = command.option("--root", settings->root, "Read the captured machine in DIR; FILE is a path there")
+                    .value_name("DIR");
   // A captured machine tells of every device it had, and no request is planned there.
-  for (CLI::Option* option : {gpu, memory, direct, offset, size}) root->excludes(option);
-  command->add_flag("--json", settings->json, "For programs");
-  command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = run_explain(*settings); });
+  for (const Option& option : {gpu, memory, direct, offset, size}) root.excludes(option);
+  command.flag("--json", settings->json, "For programs");
+  command.footer(kExamples);
+  command.runs([settings] { return run_explain(*settings); });
 }
 
 }  // namespace penstock::tools

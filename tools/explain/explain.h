@@ -3,12 +3,13 @@
 // penstock explain: the facts of a file and the verdict of every path on it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_explain(CLI::App& app, int& exit_code);
+void add_explain(CommandLine& command);
 
 // The same for a read of the file into GPU 0, for gdscheck -f. The exit code.
 int explain_file(const std::string& file);

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <optional>
 
 #include "tools/common/failure.h"
-#include "tools/common/help.h"
 #include "tools/common/stats_source.h"
 #include "tools/common/terminal.h"
 
@@ -18,6 +18,11 @@ namespace {
 
 using core::CufileOperation;
 using core::CufileTotals;
+
+struct GdsStatsSettings {
+  unsigned pid = 0;
+  std::optional<unsigned> level;
+};
 
 constexpr int kLayout = 8;
 constexpr unsigned kRows = 16;  // Of the histogram; the last takes in all that is larger.
@@ -145,11 +150,6 @@ int show(int pid, std::optional<unsigned> level) {
   return kSuccess;
 }
 
-int give_up(const char* sentence, int exit_code) {
-  print_error("gds_stats: {}\n", sentence);
-  return exit_code;
-}
-
 }  // namespace
 
 std::string gds_stats_text(const CufileTotals& totals, unsigned level) {
@@ -159,23 +159,14 @@ std::string gds_stats_text(const CufileTotals& totals, unsigned level) {
   return text;
 }
 
-int gds_stats_main(int argc, char** argv) {
-  CLI::App app("cuFile's statistics of a running process", "gds_stats");
-  int pid = 0;
-  std::optional<unsigned> level;
-  app.add_option("-p", pid, "The process, of the same user")->required()->check(CLI::PositiveNumber);
-  app.add_option("-l", level, "1: global, 2: with sizes, 3: with GPUs [what the process counts]")
-      ->check(CLI::Range(1, 3));
-  try {
-    app.parse(argc, argv);
-    return show(pid, level);
-  } catch (const CLI::Success& asked_for_help) {
-    return print_help(app, asked_for_help);
-  } catch (const CLI::Error& error) {
-    return give_up(error.what(), kUsage);
-  } catch (const Failure& failure) {
-    return give_up(failure.what(), failure.exit_code());
-  }
+void add_gds_stats(CommandLine& command) {
+  auto settings = std::make_shared<GdsStatsSettings>();
+  command.option("-p", settings->pid, "The process, of the same user")
+      .required()
+      .between(1, std::numeric_limits<int>::max());
+  command.option("-l", settings->level, "1: global, 2: with sizes, 3: with GPUs [what the process counts]")
+      .between(1, 3);
+  command.runs([settings] { return show(static_cast<int>(settings->pid), settings->level); });
 }
 
 }  // namespace penstock::tools

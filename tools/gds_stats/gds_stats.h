@@ -7,10 +7,11 @@
 #include <string>
 
 #include "stats/cufile_counters.h"
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-int gds_stats_main(int argc, char** argv);
+void add_gds_stats(CommandLine& command);
 
 // What it prints at a level of 1 to 3. Pure.
 std::string gds_stats_text(const core::CufileTotals& totals, unsigned level);

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
 
@@ -117,23 +116,21 @@ int run_gdscheck(const GdscheckSettings& settings) {
 
 }  // namespace
 
-int gdscheck_main(int argc, char** argv) {
-  GdscheckSettings settings;
-  CLI::App app("Tell what this platform and library offer, in the layout of NVIDIA's gdscheck", "gdscheck");
-  app.add_flag("-p", settings.wants_platform, "The platform, and the configuration in force");
-  app.add_flag("-v", settings.wants_versions, "Versions only");
-  app.add_flag("-V", settings.wants_file_systems, "The file systems, and how their files are served");
-  app.add_option("-f", settings.file, "Whether this file can be served, and how")->type_name("FILE");
-  app.add_option("--root", settings.root, "Read the captured machine in DIR instead of this one")->type_name("DIR");
-  app.add_flag("-t", settings.wants_pairs, "Does not apply here: pairs of GPUs and drives");
-  app.add_option("-e", settings.topology, "Does not apply here: export the topology");
-  app.add_option("-o", settings.output, "Does not apply here: where to");
-  app.add_option("-d", settings.seconds, "Does not apply here: seconds to measure");
-  app.add_option("-l", settings.level, "Does not apply here: how much to measure");
-  app.add_flag("-i", settings.wants_interactive, "Does not apply here: ask");
-  app.footer(kExamples);
-  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
-  return run_gdscheck(settings);
+void add_gdscheck(CommandLine& command) {
+  auto settings = std::make_shared<GdscheckSettings>();
+  command.flag("-p", settings->wants_platform, "The platform, and the configuration in force");
+  command.flag("-v", settings->wants_versions, "Versions only");
+  command.flag("-V", settings->wants_file_systems, "The file systems, and how their files are served");
+  command.option("-f", settings->file, "Whether this file can be served, and how").value_name("FILE");
+  command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
+  command.flag("-t", settings->wants_pairs, "Does not apply here: pairs of GPUs and drives");
+  command.option("-e", settings->topology, "Does not apply here: export the topology");
+  command.option("-o", settings->output, "Does not apply here: where to");
+  command.option("-d", settings->seconds, "Does not apply here: seconds to measure");
+  command.option("-l", settings->level, "Does not apply here: how much to measure");
+  command.flag("-i", settings->wants_interactive, "Does not apply here: ask");
+  command.footer(kExamples);
+  command.runs([settings] { return run_gdscheck(*settings); });
 }
 
 }  // namespace penstock::tools

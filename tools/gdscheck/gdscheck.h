@@ -3,9 +3,10 @@
 // gdscheck: what NVIDIA's tool of that name tells, in the layout that other programs read, of Penstock's library.
 #pragma once
 
+#include "tools/common/command_line.h"
+
 namespace penstock::tools {
 
-// The exit code. argv[0] is the command's name; failures are thrown.
-int gdscheck_main(int argc, char** argv);
+void add_gdscheck(CommandLine& command);
 
 }  // namespace penstock::tools

@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -37,6 +36,11 @@ constexpr const char* kExamples =
     "  gds_install_check --root captured/    a machine captured with scripts/capture-machine\n"
     "Penstock itself needs the CUDA driver alone: 'penstock check' tells what each path needs.\n"
     "Exit code: 0 all is installed, 1 something is missing, 2 wrong usage, 77 no NVIDIA GPU to install it for.";
+
+struct InstallCheckSettings {
+  std::string root;  // A captured machine; "" for this one.
+  bool json = false;
+};
 
 struct Check {
   Need need;
@@ -157,16 +161,12 @@ int run_check(const std::string& directory, bool json) {
 
 }  // namespace
 
-int gds_install_check_main(int argc, char** argv) {
-  std::string root;
-  bool json = false;
-  CLI::App app("Tell whether the pieces of GPUDirect Storage are installed, and what to do where they are not",
-               "gds_install_check");
-  app.add_option("--root", root, "Read the captured machine in DIR instead of this one")->type_name("DIR");
-  app.add_flag("--json", json, "For programs");
-  app.footer(kExamples);
-  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
-  return run_check(root, json);
+void add_gds_install_check(CommandLine& command) {
+  auto settings = std::make_shared<InstallCheckSettings>();
+  command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
+  command.flag("--json", settings->json, "For programs");
+  command.footer(kExamples);
+  command.runs([settings] { return run_check(settings->root, settings->json); });
 }
 
 }  // namespace penstock::tools

@@ -4,8 +4,10 @@
 // Exit code 0: all are. 1: one is missing. 77: this machine has no NVIDIA GPU to install them for.
 #pragma once
 
+#include "tools/common/command_line.h"
+
 namespace penstock::tools {
 
-int gds_install_check_main(int argc, char** argv);
+void add_gds_install_check(CommandLine& command);
 
 }  // namespace penstock::tools

@@ -335,12 +335,14 @@ int run_gdsio(const GdsioSettings& settings) {
 
 }  // namespace
 
-int gdsio_main(int argc, char** argv) {
-  bool wants_help = false;
-  const GdsioSettings settings = parse_gdsio(argc, argv, wants_help);
-  if (!wants_help) return run_gdsio(settings);
-  print("{}", Text(gdsio_help()));
-  return kSuccess;
+void add_gdsio(CommandLine& command) {
+  command.runs_on_words([](const std::vector<std::string>& words) {
+    bool wants_help = false;
+    const GdsioSettings settings = parse_gdsio(words, wants_help);
+    if (!wants_help) return run_gdsio(settings);
+    print("{}", Text(gdsio_help()));
+    return kSuccess;
+  });
 }
 
 }  // namespace penstock::tools

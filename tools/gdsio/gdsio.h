@@ -3,9 +3,10 @@
 // gdsio: NVIDIA's measuring tool by its own name, flags and result line, on Penstock's library.
 #pragma once
 
+#include "tools/common/command_line.h"
+
 namespace penstock::tools {
 
-// The exit code. argv[0] is the command's name; failures are thrown.
-int gdsio_main(int argc, char** argv);
+void add_gdsio(CommandLine& command);
 
 }  // namespace penstock::tools

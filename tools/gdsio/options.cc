@@ -377,9 +377,14 @@ GdsioSettings parse_gdsio_job(std::string_view text, const std::string& name) {
   }
 }
 
-GdsioSettings parse_gdsio(int argc, char** argv, bool& wants_help) {
+GdsioSettings parse_gdsio(std::vector<std::string> words, bool& wants_help) {
+  words.insert(words.begin(), "gdsio");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const int argc = static_cast<int>(words.size());
   wants_help = false;
-  GdsioSettings settings = parse_flags(argc, argv, wants_help);
+  GdsioSettings settings = parse_flags(argc, argv.data(), wants_help);
   if (wants_help) return settings;
   if (optind == argc) {
     check_settings(settings);

@@ -7,14 +7,15 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/gdsio/settings.h"
 
 namespace penstock::tools {
 
 std::string gdsio_help();
-// argv[0] is the command's name. wants_help: nothing else counts.
-GdsioSettings parse_gdsio(int argc, char** argv, bool& wants_help);
+// wants_help: nothing else counts.
+GdsioSettings parse_gdsio(std::vector<std::string> words, bool& wants_help);
 // The text of a job file; its name is for errors.
 GdsioSettings parse_gdsio_job(std::string_view text, const std::string& name);
 

@@ -12,13 +12,9 @@
 namespace penstock::tools {
 namespace {
 
-GdsioSettings flags(std::vector<std::string> words) {
-  words.insert(words.begin(), "gdsio");
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+GdsioSettings flags(const std::vector<std::string>& words) {
   bool wants_help = false;
-  return parse_gdsio(static_cast<int>(words.size()), argv.data(), wants_help);
+  return parse_gdsio(words, wants_help);
 }
 
 template <typename Call>

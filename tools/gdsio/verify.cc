@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -149,21 +148,19 @@ int verify(const VerifySettings& settings) {
 
 }  // namespace
 
-int gdsio_verify_main(int argc, char** argv) {
-  VerifySettings settings;
-  CLI::App app("Read a file with cuFile and with the kernel alone, and compare every byte", "gdsio_verify");
-  app.add_option("-f", settings.file, "The file")->required()->type_name("FILE");
-  app.add_option("-d", settings.gpu, "The GPU")->capture_default_str();
-  add_size(&app, "-o", settings.offset, "Where in the file to begin [0]");
-  add_size(&app, "-s", settings.size, "Bytes to compare [to the file's end]");
-  app.add_option("-n", settings.requests, "Requests to cut them into")->capture_default_str();
-  app.add_option("-m", settings.mode, "1 cuFileRead, 0 cuFileReadAsync")->capture_default_str();
-  add_size(&app, "-t", settings.ring, "Bytes of GPU memory that the requests go around in [room for one]");
-  add_size(&app, "-g", settings.shift, "Bytes that the memory begins behind a page's start [0]");
-  app.add_flag("-S", settings.wants_sync, "Write the file down (fsync) first");
-  app.footer(kExamples);
-  if (const auto exit_code = parse_command(app, argc, argv)) return *exit_code;
-  return verify(settings);
+void add_gdsio_verify(CommandLine& command) {
+  auto settings = std::make_shared<VerifySettings>();
+  command.option("-f", settings->file, "The file").required().value_name("FILE");
+  command.option("-d", settings->gpu, "The GPU").default_shown();
+  command.size("-o", settings->offset, "Where in the file to begin [0]");
+  command.size("-s", settings->size, "Bytes to compare [to the file's end]");
+  command.option("-n", settings->requests, "Requests to cut them into").default_shown();
+  command.option("-m", settings->mode, "1 cuFileRead, 0 cuFileReadAsync").default_shown();
+  command.size("-t", settings->ring, "Bytes of GPU memory that the requests go around in [room for one]");
+  command.size("-g", settings->shift, "Bytes that the memory begins behind a page's start [0]");
+  command.flag("-S", settings->wants_sync, "Write the file down (fsync) first");
+  command.footer(kExamples);
+  command.runs([settings] { return verify(*settings); });
 }
 
 }  // namespace penstock::tools

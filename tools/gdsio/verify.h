@@ -3,9 +3,10 @@
 // gdsio_verify: reads a file with cuFile and with the kernel alone, and compares every byte.
 #pragma once
 
+#include "tools/common/command_line.h"
+
 namespace penstock::tools {
 
-// The exit code. argv[0] is the command's name; failures are thrown.
-int gdsio_verify_main(int argc, char** argv);
+void add_gdsio_verify(CommandLine& command);
 
 }  // namespace penstock::tools

@@ -61,7 +61,7 @@ double bytes_named(const std::pair<const char*, double> (&table)[count], const s
   for (const auto& [known, bytes] : table) {
     if (name == known) return bytes;
   }
-  return 0;  // CLI11 has refused it before.
+  return 0;  // the command line has refused it before.
 }
 
 template <std::size_t count>
@@ -134,75 +134,72 @@ void run_checkpoint(const CheckpointSettings& settings) {
           settings.output);
 }
 
-void add_size_options(CLI::App& command, CheckpointSettings& settings) {
-  CLI::Option* size = command.add_option("--size-gb", settings.size_gb, "Bytes in all, in 10^9");
-  size->capture_default_str();
-  command
-      .add_option("--parameters", settings.parameters_billion, "Parameters of the model in 10^9, in place of a size")
-      ->excludes(size);
-  command.add_option("--precision", settings.precision, "Of the weights, with --parameters")
-      ->check(CLI::IsMember(names_of(kPrecisions)))
-      ->capture_default_str();
+void add_size_options(CommandLine& command, CheckpointSettings& settings) {
+  const Option size = command.option("--size-gb", settings.size_gb, "Bytes in all, in 10^9").default_shown();
+  command.option("--parameters", settings.parameters_billion, "Parameters of the model in 10^9, in place of a size")
+      .excludes(size);
+  command.option("--precision", settings.precision, "Of the weights, with --parameters")
+      .one_of(names_of(kPrecisions))
+      .default_shown();
 }
 
-void add_fleet_options(CLI::App& command, CheckpointSettings& settings) {
-  command.add_option("--ranks", settings.ranks, "GPUs, all nodes together")->capture_default_str();
-  command.add_option("--nodes", settings.nodes, "Nodes, alike")->capture_default_str();
-  command.add_option("--drives", settings.drives, "Drives in each node")->capture_default_str();
-  command.add_option("--drive-gb-per-s", settings.drive_gb_per_s, "Ceiling of one drive: about 7 Gen4, 14 Gen5")
-      ->capture_default_str();
-  command.add_option("--fabric-gb-per-s", settings.fabric_gb_per_s, "Shared storage in place of drives; 0: none")
-      ->capture_default_str();
-  command.add_flag("--one-rank", settings.one_rank,
-                   "One rank of each node moves everything, in place of each its part");
+void add_fleet_options(CommandLine& command, CheckpointSettings& settings) {
+  command.option("--ranks", settings.ranks, "GPUs, all nodes together").default_shown();
+  command.option("--nodes", settings.nodes, "Nodes, alike").default_shown();
+  command.option("--drives", settings.drives, "Drives in each node").default_shown();
+  command.option("--drive-gb-per-s", settings.drive_gb_per_s, "Ceiling of one drive: about 7 Gen4, 14 Gen5")
+      .default_shown();
+  command.option("--fabric-gb-per-s", settings.fabric_gb_per_s, "Shared storage in place of drives; 0: none")
+      .default_shown();
+  command.flag("--one-rank", settings.one_rank, "One rank of each node moves everything, in place of each its part");
 }
 
-void add_run_options(CLI::App& command, CheckpointSettings& settings) {
-  command.add_option("--optimizer", settings.optimizer, "What is saved of it, with --parameters")
-      ->check(CLI::IsMember(names_of(kOptimizers)))
-      ->capture_default_str();
-  command.add_option("--drive-cache-gb", settings.drive_cache_gb, "What a node's drives take at their full rate")
-      ->capture_default_str();
-  command.add_option("--hours", settings.hours, "Length of the run")->capture_default_str();
-  command.add_option("--checkpoints", settings.checkpoints, "In the run; 0: at the best interval")
-      ->capture_default_str();
-  command.add_option("--mtbf-hours", settings.mtbf_hours, "Between failures of the run; 0: 50,000 over the ranks")
-      ->capture_default_str();
-  command.add_option("--restart-s", settings.restart_s, "From a failure to the load")->capture_default_str();
-  command.add_option("--price", settings.price, "Of a GPU-hour [4.06]");
+void add_run_options(CommandLine& command, CheckpointSettings& settings) {
+  command.option("--optimizer", settings.optimizer, "What is saved of it, with --parameters")
+      .one_of(names_of(kOptimizers))
+      .default_shown();
+  command.option("--drive-cache-gb", settings.drive_cache_gb, "What a node's drives take at their full rate")
+      .default_shown();
+  command.option("--hours", settings.hours, "Length of the run").default_shown();
+  command.option("--checkpoints", settings.checkpoints, "In the run; 0: at the best interval").default_shown();
+  command.option("--mtbf-hours", settings.mtbf_hours, "Between failures of the run; 0: 50,000 over the ranks")
+      .default_shown();
+  command.option("--restart-s", settings.restart_s, "From a failure to the load").default_shown();
+  command.option("--price", settings.price, "Of a GPU-hour [4.06]");
 }
 
-CLI::App& add_command(CLI::App& parent, const char* name, const char* summary, const char* examples, bool is_load,
-                      int& exit_code, std::shared_ptr<CheckpointSettings> settings) {
-  CLI::App* command = parent.add_subcommand(name, summary);
+CommandLine add_command(CommandLine& parent, const char* name, const char* summary, const char* examples, bool is_load,
+                        std::shared_ptr<CheckpointSettings> settings) {
+  CommandLine command = parent.command(name, summary);
   settings->is_load = is_load;
-  add_size_options(*command, *settings);
-  add_fleet_options(*command, *settings);
-  command->add_option("--example", settings->example, "A case by name, 'list', or 'published'")->type_name("NAME");
-  command->add_option("--calibrate", settings->calibrations, "Add the path measured in what bench --json printed")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
-  add_output_options(*command, settings->output);
-  command->footer(examples);
-  command->callback([settings, &exit_code] { exit_code = answer([&] { run_checkpoint(*settings); }); });
-  return *command;
+  add_size_options(command, *settings);
+  add_fleet_options(command, *settings);
+  command.option("--example", settings->example, "A case by name, 'list', or 'published'").value_name("NAME");
+  command.option("--calibrate", settings->calibrations, "Add the path measured in what bench --json printed")
+      .value_name("FILE")
+      .one_value_each();
+  add_output_options(command, settings->output);
+  command.footer(examples);
+  command.runs([settings] { return answer([&] { run_checkpoint(*settings); }); });
+  return command;
 }
 
 }  // namespace
 
-void add_model_checkpoint(CLI::App& parent, int& exit_code) {
+void add_model_checkpoint(CommandLine& parent) {
   auto settings = std::make_shared<CheckpointSettings>();
-  CLI::App& command = add_command(parent, "checkpoint", "How long a checkpoint takes, how often to save, what is lost",
-                                  kSaveExamples, false, exit_code, settings);
+  CommandLine command =
+      add_command(parent, "checkpoint", "How long a checkpoint takes, how often to save, what is lost", kSaveExamples,
+                  false, settings);
   add_run_options(command, *settings);
 }
 
-void add_model_load(CLI::App& parent, int& exit_code) {
+void add_model_load(CommandLine& parent) {
   auto settings = std::make_shared<CheckpointSettings>();
-  CLI::App& command =
-      add_command(parent, "load", "How long a load takes, and what binds", kLoadExamples, true, exit_code, settings);
-  command.add_flag("--replicated", settings->replicated, "Every rank wants all of it");
-  command.add_option("--files", settings->files, "Opened one after the other")->capture_default_str();
+  CommandLine command =
+      add_command(parent, "load", "How long a load takes, and what binds", kLoadExamples, true, settings);
+  command.flag("--replicated", settings->replicated, "Every rank wants all of it");
+  command.option("--files", settings->files, "Opened one after the other").default_shown();
 }
 
 }  // namespace penstock::tools

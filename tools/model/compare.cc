@@ -44,18 +44,18 @@ void run_compare(const CompareSettings& settings) {
 
 }  // namespace
 
-void add_model_compare(CLI::App& parent, int& exit_code) {
+void add_model_compare(CommandLine& parent) {
   auto settings = std::make_shared<CompareSettings>();
-  CLI::App* command = parent.add_subcommand("compare", "Set what is predicted beside what bench --json measured");
-  command->add_option("FILE", settings->files, "What 'penstock bench --json' printed, once or many times")->required();
-  command->add_option("--hold-out", settings->hold_out, "Leave every Nth point out of the calibration; 0: none")
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--within", settings->within_percent, "Fail where a point held out is off by more than PERCENT")
-      ->type_name("PERCENT");
-  add_output_options(*command, settings->output);
-  command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = answer([&] { run_compare(*settings); }); });
+  CommandLine command = parent.command("compare", "Set what is predicted beside what bench --json measured");
+  command.option("FILE", settings->files, "What 'penstock bench --json' printed, once or many times").required();
+  command.option("--hold-out", settings->hold_out, "Leave every Nth point out of the calibration; 0: none")
+      .value_name("N")
+      .default_shown();
+  command.option("--within", settings->within_percent, "Fail where a point held out is off by more than PERCENT")
+      .value_name("PERCENT");
+  add_output_options(command, settings->output);
+  command.footer(kExamples);
+  command.runs([settings] { return answer([&] { run_compare(*settings); }); });
 }
 
 }  // namespace penstock::tools

@@ -3,10 +3,10 @@
 // penstock model compare: benchmark results beside what a model calibrated on part of them predicts.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_model_compare(CLI::App& parent, int& exit_code);
+void add_model_compare(CommandLine& parent);
 
 }  // namespace penstock::tools

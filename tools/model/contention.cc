@@ -293,75 +293,74 @@ int run_contention(const ContentionSettings& settings) {
   }
 }
 
-void add_machine_options(CLI::App* command, ContentionSettings& settings) {
-  command->add_option("--machine", settings.machine, "A built-in machine [two-switch-server]");
-  command->add_option("--topology", settings.topology, "A topology file (YAML), with its streams if it has some");
-  command->add_option("--hwloc", settings.hwloc, "A file that lstopo wrote as XML");
-  command->add_flag("--this-host", settings.this_host, "The machine this runs on");
-  command->add_option("--root", settings.root, "With --this-host: a captured machine's root directory")
-      ->capture_default_str();
-  command->add_flag("--list-machines", settings.list_machines, "Name the built-in machines");
-  command->add_flag("--print-topology", settings.print_topology, "Print the machine as a topology file");
+void add_machine_options(CommandLine& command, ContentionSettings& settings) {
+  command.option("--machine", settings.machine, "A built-in machine [two-switch-server]");
+  command.option("--topology", settings.topology, "A topology file (YAML), with its streams if it has some");
+  command.option("--hwloc", settings.hwloc, "A file that lstopo wrote as XML");
+  command.flag("--this-host", settings.this_host, "The machine this runs on");
+  command.option("--root", settings.root, "With --this-host: a captured machine's root directory").default_shown();
+  command.flag("--list-machines", settings.list_machines, "Name the built-in machines");
+  command.flag("--print-topology", settings.print_topology, "Print the machine as a topology file");
 }
 
-void add_stream_options(CLI::App* command, ContentionSettings& settings) {
-  command->add_option("--pattern", settings.pattern, "Who reads what: own-drive, striped, all-to-one, nic, host, mixed")
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kPatterns), std::end(kPatterns))))
-      ->capture_default_str();
-  command->add_option("--pair", settings.pairs, "STORE=GPU or STORE+STORE=GPU, once for each stream");
-  command->add_option("--streams", settings.streams, "The first so many of them");
-  command->add_flag("--write", settings.is_write, "From the GPUs");
-  add_size(command, "--io-size", settings.io_bytes, "Bytes of an I/O [1M]");
-  add_size(command, "--size", settings.total_bytes, "Bytes of a stream [2G]");
-  command->add_option("--depth", settings.depth, "I/Os of a stream in flight")->capture_default_str();
-  command->add_option("--path", settings.path, "direct, host (copied there), pinned (through host memory, no copy)")
-      ->check(CLI::IsMember(words(model::kPathWords)))
-      ->capture_default_str();
-  command->add_option("--fence", settings.fence, "none, single, coalesced")
-      ->check(CLI::IsMember(words(model::kFenceWords)))
-      ->capture_default_str();
+void add_stream_options(CommandLine& command, ContentionSettings& settings) {
+  command.option("--pattern", settings.pattern, "Who reads what: own-drive, striped, all-to-one, nic, host, mixed")
+      .one_of(std::vector<std::string>(std::begin(kPatterns), std::end(kPatterns)))
+      .default_shown();
+  command.option("--pair", settings.pairs, "STORE=GPU or STORE+STORE=GPU, once for each stream");
+  command.option("--streams", settings.streams, "The first so many of them");
+  command.flag("--write", settings.is_write, "From the GPUs");
+  command.size("--io-size", settings.io_bytes, "Bytes of an I/O [1M]");
+  command.size("--size", settings.total_bytes, "Bytes of a stream [2G]");
+  command.option("--depth", settings.depth, "I/Os of a stream in flight").default_shown();
+  command.option("--path", settings.path, "direct, host (copied there), pinned (through host memory, no copy)")
+      .one_of(words(model::kPathWords))
+      .default_shown();
+  command.option("--fence", settings.fence, "none, single, coalesced")
+      .one_of(words(model::kFenceWords))
+      .default_shown();
 }
 
-void add_rule_options(CLI::App* command, ContentionSettings& settings) {
-  command->add_option("--arbitration", settings.arbitration, "round-robin, weighted-fair, traffic-class [round-robin]")
-      ->check(CLI::IsMember(words(model::kArbitrationWords)));
-  command->add_option("--iommu", settings.iommu, "off, passthrough, strict, redirect [the host's, else off]")
-      ->check(CLI::IsMember(words(model::kIommuWords)));
-  command->add_option("--level", settings.level, "packet: bursts of packets; flow: fluids, for fleets")
-      ->check(CLI::IsMember({"packet", "flow"}))
-      ->capture_default_str();
-  add_size(command, "--burst", settings.burst_bytes, "Bytes that move as one piece [16k]");
-  command->add_option("--seed", settings.seed, "Of access times and arrivals [1]");
-  command->add_option("--calibrate", settings.calibrations, "Drives as 'penstock bench --direct --json' measured one")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
-  command->add_option("--set", settings.constants, "NAME=NUMBER: a constant; 'penstock model constants' lists them");
+void add_rule_options(CommandLine& command, ContentionSettings& settings) {
+  command.option("--arbitration", settings.arbitration, "round-robin, weighted-fair, traffic-class [round-robin]")
+      .one_of(words(model::kArbitrationWords));
+  command.option("--iommu", settings.iommu, "off, passthrough, strict, redirect [the host's, else off]")
+      .one_of(words(model::kIommuWords));
+  command.option("--level", settings.level, "packet: bursts of packets; flow: fluids, for fleets")
+      .one_of({"packet", "flow"})
+      .default_shown();
+  command.size("--burst", settings.burst_bytes, "Bytes that move as one piece [16k]");
+  command.option("--seed", settings.seed, "Of access times and arrivals [1]");
+  command.option("--calibrate", settings.calibrations, "Drives as 'penstock bench --direct --json' measured one")
+      .value_name("FILE")
+      .one_value_each();
+  command.option("--set", settings.constants, "NAME=NUMBER: a constant; 'penstock model constants' lists them");
 }
 
-void add_answer_options(CLI::App* command, ContentionSettings& settings) {
-  command->add_flag("--sweep", settings.sweep, "Also run with fewer streams: how many give the most");
-  command->add_flag("--sensitivity", settings.sensitivity, "Also tell which constants move the result most");
-  command->add_flag("--published", settings.published, "Set the model beside published and measured figures");
-  command->add_option("--svg", settings.svg, "Write the timeline to this file");
-  command->add_flag("--overwrite", settings.overwrite, "That file may be replaced");
-  command->add_flag("--json", settings.json, "For programs");
+void add_answer_options(CommandLine& command, ContentionSettings& settings) {
+  command.flag("--sweep", settings.sweep, "Also run with fewer streams: how many give the most");
+  command.flag("--sensitivity", settings.sensitivity, "Also tell which constants move the result most");
+  command.flag("--published", settings.published, "Set the model beside published and measured figures");
+  command.option("--svg", settings.svg, "Write the timeline to this file");
+  command.flag("--overwrite", settings.overwrite, "That file may be replaced");
+  command.flag("--json", settings.json, "For programs");
 }
 
 }  // namespace
 
-void add_model_contention(CLI::App& parent, int& exit_code) {
+void add_model_contention(CommandLine& parent) {
   auto settings = std::make_shared<ContentionSettings>();
-  CLI::App* command = parent.add_subcommand("contention", "Simulate how streams of bytes contend in a PCIe tree");
+  CommandLine command = parent.command("contention", "Simulate how streams of bytes contend in a PCIe tree");
   add_machine_options(command, *settings);
   add_stream_options(command, *settings);
   add_rule_options(command, *settings);
   add_answer_options(command, *settings);
-  command->footer(kExamples);
-  command->callback([settings, command, &exit_code] {
+  command.footer(kExamples);
+  command.runs([settings, command] {
     for (const char* name : kStreamOptions) {
-      if (command->count(name) > 0) settings->stream_options.emplace_back(name);
+      if (command.was_given(name)) settings->stream_options.emplace_back(name);
     }
-    exit_code = run_contention(*settings);
+    return run_contention(*settings);
   });
 }
 

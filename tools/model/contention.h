@@ -3,10 +3,10 @@
 // `penstock model contention`: how bytes contend in a PCIe tree. The face of model/pcie.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_model_contention(CLI::App& parent, int& exit_code);
+void add_model_contention(CommandLine& parent);
 
 }  // namespace penstock::tools

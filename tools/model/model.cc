@@ -55,28 +55,26 @@ void print_constants(bool json) {
   print("{}", table.text());
 }
 
-void add_model_constants(CLI::App& parent, int& exit_code) {
+void add_model_constants(CommandLine& parent) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* command = parent.add_subcommand("constants", "The constants, with their units and sources");
-  command->add_flag("--json", *json, "For programs");
-  command->callback([json, &exit_code] {
+  CommandLine command = parent.command("constants", "The constants, with their units and sources");
+  command.flag("--json", *json, "For programs");
+  command.runs([json] {
     print_constants(*json);
-    exit_code = kSuccess;
+    return kSuccess;
   });
 }
 
 }  // namespace
 
-void add_model(CLI::App& app, int& exit_code) {
-  CLI::App* parent = app.add_subcommand("model", "Predict what a machine will reach, which path pays, what it costs");
-  parent->require_subcommand(1);
-  add_model_registration(*parent, exit_code);
-  add_model_contention(*parent, exit_code);
-  add_model_checkpoint(*parent, exit_code);
-  add_model_load(*parent, exit_code);
-  add_model_compare(*parent, exit_code);
-  add_model_constants(*parent, exit_code);
-  parent->footer(kExamples);
+void add_model(CommandLine& command) {
+  add_model_registration(command);
+  add_model_contention(command);
+  add_model_checkpoint(command);
+  add_model_load(command);
+  add_model_compare(command);
+  add_model_constants(command);
+  command.footer(kExamples);
 }
 
 }  // namespace penstock::tools

@@ -3,10 +3,10 @@
 // penstock model: what a machine will reach, by the models of model/. One sub-command for each.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_model(CLI::App& app, int& exit_code);
+void add_model(CommandLine& command);
 
 }  // namespace penstock::tools

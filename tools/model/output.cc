@@ -108,17 +108,16 @@ std::string content_of(const std::string& path) {
 
 }  // namespace
 
-void add_output_options(CLI::App& command, ModelOutput& output) {
-  CLI::Option* json = command.add_flag("--json", output.json, "For programs");
-  command.add_flag("--csv", output.csv, "The main table, for spreadsheets")->excludes(json);
-  command.add_flag("--sensitivity", output.sensitivity,
-                   "Add which constants moved the results most (JSON always does)");
-  command.add_option("--html", output.html, "Write a page with pictures to FILE too; it needs no network")
-      ->type_name("FILE");
-  command.add_flag("--overwrite", output.overwrite, "FILE may be replaced");
-  command.add_option("--set", output.settings, "Give a constant another value; 'penstock model constants' lists them")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
+void add_output_options(CommandLine& command, ModelOutput& output) {
+  const Option json = command.flag("--json", output.json, "For programs");
+  command.flag("--csv", output.csv, "The main table, for spreadsheets").excludes(json);
+  command.flag("--sensitivity", output.sensitivity, "Add which constants moved the results most (JSON always does)");
+  command.option("--html", output.html, "Write a page with pictures to FILE too; it needs no network")
+      .value_name("FILE");
+  command.flag("--overwrite", output.overwrite, "FILE may be replaced");
+  command.option("--set", output.settings, "Give a constant another value; 'penstock model constants' lists them")
+      .value_name("NAME=VALUE")
+      .one_value_each();
 }
 
 model::Constants constants_of(const ModelOutput& output) {

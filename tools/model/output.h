@@ -4,13 +4,13 @@
 // ways a report leaves the tool: text, JSON, CSV, and one HTML page, published under its name in one step.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "model/report.h"
 #include "model/transfer.h"
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
@@ -22,7 +22,7 @@ struct ModelOutput {
   bool overwrite = false;
   std::vector<std::string> settings;  // "drive.share=0.5"
 };
-void add_output_options(CLI::App& command, ModelOutput& output);
+void add_output_options(CommandLine& command, ModelOutput& output);
 
 model::Constants constants_of(const ModelOutput& output);
 void deliver(const model::Report& report, const ModelOutput& output);

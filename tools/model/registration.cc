@@ -59,30 +59,25 @@ void run_registration(const RegistrationSettings& settings) {
 
 }  // namespace
 
-void add_model_registration(CLI::App& parent, int& exit_code) {
+void add_model_registration(CommandLine& parent) {
   auto settings = std::make_shared<RegistrationSettings>();
-  CLI::App* command = parent.add_subcommand("registration", "What registering memory costs, and when once is enough");
-  add_size(command, "--buffer", settings->buffer, "Bytes of one I/O [1M]");
-  CLI::Option* link = command->add_option("--link-gbit", settings->link_gbit, "Link bandwidth in Gb/s");
-  link->capture_default_str();
-  command->add_option("--ios", settings->ios, "How many I/Os a registration serves")->capture_default_str();
-  command->add_option("--setup-us", settings->setup_us, "What GPU memory costs once besides, in us")
-      ->capture_default_str();
-  command->add_option("--translations", settings->translations, "Host buffers in turn on the NIC")
-      ->capture_default_str();
-  command->add_option("--contexts", settings->contexts, "GPUs on which one process holds contexts")
-      ->capture_default_str();
-  command->add_option("--gain-percent", settings->gain_percent, "Time to be saved before the frontier counts it")
-      ->capture_default_str();
-  command->add_flag("--example", settings->example, "Add the published figures and what the model makes of them");
-  command
-      ->add_option("--calibrate", settings->calibrations, "Take the link from the reads in what bench --json printed")
-      ->type_name("FILE")
-      ->allow_extra_args(false)
-      ->excludes(link);
-  add_output_options(*command, settings->output);
-  command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = answer([&] { run_registration(*settings); }); });
+  CommandLine command = parent.command("registration", "What registering memory costs, and when once is enough");
+  command.size("--buffer", settings->buffer, "Bytes of one I/O [1M]");
+  const Option link = command.option("--link-gbit", settings->link_gbit, "Link bandwidth in Gb/s").default_shown();
+  command.option("--ios", settings->ios, "How many I/Os a registration serves").default_shown();
+  command.option("--setup-us", settings->setup_us, "What GPU memory costs once besides, in us").default_shown();
+  command.option("--translations", settings->translations, "Host buffers in turn on the NIC").default_shown();
+  command.option("--contexts", settings->contexts, "GPUs on which one process holds contexts").default_shown();
+  command.option("--gain-percent", settings->gain_percent, "Time to be saved before the frontier counts it")
+      .default_shown();
+  command.flag("--example", settings->example, "Add the published figures and what the model makes of them");
+  command.option("--calibrate", settings->calibrations, "Take the link from the reads in what bench --json printed")
+      .value_name("FILE")
+      .one_value_each()
+      .excludes(link);
+  add_output_options(command, settings->output);
+  command.footer(kExamples);
+  command.runs([settings] { return answer([&] { run_registration(*settings); }); });
 }
 
 }  // namespace penstock::tools

@@ -3,10 +3,10 @@
 // penstock model registration: what registering memory costs, and from which I/O on it pays to do it once.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_model_registration(CLI::App& parent, int& exit_code);
+void add_model_registration(CommandLine& parent);
 
 }  // namespace penstock::tools

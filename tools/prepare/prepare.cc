@@ -401,17 +401,16 @@ int run_prepare(const PrepareSettings& settings) {
 
 }  // namespace
 
-void add_prepare(CLI::App& app, int& exit_code) {
+void add_prepare(CommandLine& command) {
   auto settings = std::make_shared<PrepareSettings>();
-  CLI::App* command = app.add_subcommand("prepare", "Make or extend a file so that direct writes to it stay direct");
-  command->add_option("FILE", settings->file, "A file, there or not")->required();
-  CLI::Option* size = add_size(command, "--size", settings->size, "Its bytes [an existing file's own]");
-  command->add_flag("--written", settings->written, "Write zeros too, so that no extent is left to convert");
-  command->add_flag("--json", settings->json, "For programs");
-  command->footer(kExamples);
-  command->callback([settings, size, &exit_code] {
-    settings->has_size = size->count() > 0;
-    exit_code = run_prepare(*settings);
+  command.option("FILE", settings->file, "A file, there or not").required();
+  const Option size = command.size("--size", settings->size, "Its bytes [an existing file's own]");
+  command.flag("--written", settings->written, "Write zeros too, so that no extent is left to convert");
+  command.flag("--json", settings->json, "For programs");
+  command.footer(kExamples);
+  command.runs([settings, size] {
+    settings->has_size = size.was_given();
+    return run_prepare(*settings);
   });
 }
 

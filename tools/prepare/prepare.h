@@ -3,10 +3,10 @@
 // penstock prepare: makes or extends a file so that direct writes to it stay direct.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_prepare(CLI::App& app, int& exit_code);
+void add_prepare(CommandLine& command);
 
 }  // namespace penstock::tools

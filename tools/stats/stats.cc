@@ -121,17 +121,15 @@ int run_stats(const StatsSettings& settings) {
 
 }  // namespace
 
-void add_stats(CLI::App& app, int& exit_code) {
+void add_stats(CommandLine& command) {
   auto settings = std::make_shared<StatsSettings>();
-  CLI::App* command = app.add_subcommand("stats", "What running processes have moved, and on which paths");
-  command->add_option("PID", settings->pid, "One process; without it, all that we may look at");
-  command->add_flag("--watch", settings->watch, "Again and again, with rates, until the process ends");
-  command->add_option("--interval", settings->interval, "Seconds between two looks with --watch")
-      ->capture_default_str();
-  command->add_flag("--json", settings->json, "For programs; with --watch one line each time");
-  command->add_flag("--prometheus", settings->prometheus, "In the text format of Prometheus");
-  command->footer(kExamples);
-  command->callback([settings, &exit_code] { exit_code = run_stats(*settings); });
+  command.option("PID", settings->pid, "One process; without it, all that we may look at");
+  command.flag("--watch", settings->watch, "Again and again, with rates, until the process ends");
+  command.option("--interval", settings->interval, "Seconds between two looks with --watch").default_shown();
+  command.flag("--json", settings->json, "For programs; with --watch one line each time");
+  command.flag("--prometheus", settings->prometheus, "In the text format of Prometheus");
+  command.footer(kExamples);
+  command.runs([settings] { return run_stats(*settings); });
 }
 
 }  // namespace penstock::tools

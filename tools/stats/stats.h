@@ -3,10 +3,10 @@
 // `penstock stats`: what running processes have moved, on which paths and for what reasons.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "tools/common/command_line.h"
 
 namespace penstock::tools {
 
-void add_stats(CLI::App& app, int& exit_code);
+void add_stats(CommandLine& command);
 
 }  // namespace penstock::tools

@@ -25,7 +25,6 @@
 #include "stats/layout.h"
 #include "stats/look_budget.h"
 #include "stats/process_stats.h"
-#include "tools/gds_stats/gds_stats.h"
 #include "tools/stats/prometheus_check.h"
 
 namespace penstock::tools {
@@ -296,15 +295,7 @@ class GdsStats : public testing::Test {
  protected:
   Finished gds_stats(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "gds_stats");
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
-    Finished finished;
-    finished.exit_code = gds_stats_main(static_cast<int>(argv.size()), argv.data());
-    finished.out = testing::internal::GetCapturedStdout();
-    finished.err = testing::internal::GetCapturedStderr();
-    return finished;
+    return run(std::move(arguments));
   }
 };
 

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <sstream>
+
+#include "tools/common/failure.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+
+Option Option::required() {
+  option_->required();
+  return *this;
+}
+
+Option Option::default_shown() {
+  option_->capture_default_str();
+  return *this;
+}
+
+Option Option::value_name(const char* name) {
+  option_->type_name(name);
+  return *this;
+}
+
+Option Option::one_of(std::vector<std::string> words) {
+  option_->check(CLI::IsMember(std::move(words)));
+  return *this;
+}
+
+Option Option::between(int least, int most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option Option::excludes(Option other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+Option Option::one_value_each() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+bool Option::was_given() const { return option_->count() > 0; }
+
+struct CommandLine::Root {
+  CLI::App app;
+  std::function<int()> chosen;
+  std::function<int(const std::vector<std::string>&)> reader;  // Of all words, where there is one.
+};
+
+CommandLine::CommandLine(const std::string& name, const std::string& summary) : root_(std::make_shared<Root>()) {
+  app_ = &root_->app;
+  app_->name(name);
+  app_->description(summary);
+}
+
+Option CommandLine::flag(const std::string& names, bool& value, const std::string& help) {
+  return Option(app_->add_flag(names, value, help));
+}
+
+template <typename T>
+Option CommandLine::option(const std::string& names, T& value, const std::string& help) {
+  return Option(app_->add_option(names, value, help));
+}
+
+template Option CommandLine::option(const std::string&, std::string&, const std::string&);
+template Option CommandLine::option(const std::string&, unsigned&, const std::string&);
+template Option CommandLine::option(const std::string&, std::uint64_t&, const std::string&);
+template Option CommandLine::option(const std::string&, double&, const std::string&);
+template Option CommandLine::option(const std::string&, std::optional<int>&, const std::string&);
+template Option CommandLine::option(const std::string&, std::optional<unsigned>&, const std::string&);
+template Option CommandLine::option(const std::string&, std::vector<std::string>&, const std::string&);
+
+Option CommandLine::size(const std::string& names, std::uint64_t& value, const std::string& help) {
+  const auto read = [&value, names](const std::string& text) {
+    const auto parsed = parse_size(text);
+    if (!parsed) {
+      throw CLI::ValidationError(names, fmt::format("'{}' is no size; write 4096, 4k, 1M or 2GiB", text));
+    }
+    value = *parsed;
+  };
+  return Option(app_->add_option_function<std::string>(names, read, help)->type_name("SIZE"));
+}
+
+void CommandLine::version(const std::string& text) { app_->set_version_flag("--version", text); }
+
+void CommandLine::footer(const std::string& text) { app_->footer(text); }
+
+CommandLine CommandLine::command(const std::string& name, const std::string& summary) {
+  app_->require_subcommand(1);
+  return {root_, app_->add_subcommand(name, summary)};
+}
+
+void CommandLine::runs(std::function<int()> action) {
+  // A pointer: the root must not own itself.
+  app_->callback([root = root_.get(), action = std::move(action)] { root->chosen = action; });
+}
+
+void CommandLine::runs_on_words(std::function<int(const std::vector<std::string>&)> action) {
+  root_->reader = std::move(action);
+}
+
+std::vector<std::string> CommandLine::given() const {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (option->count() > 0) names.push_back(option->get_name());
+  }
+  return names;
+}
+
+bool CommandLine::was_given(const std::string& name) const { return app_->count(name) > 0; }
+
+int CommandLine::run(const std::vector<std::string>& words) {
+  if (root_->reader) return root_->reader(words);
+  try {
+    app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));  // As CLI11 wants them.
+  } catch (const CLI::Success& asked_for_help) {
+    std::ostringstream text;
+    const int exit_code = app_->exit(asked_for_help, text, text);
+    print("{}", Text(text.str()));
+    return exit_code;
+  } catch (const CLI::Error& error) {
+    throw Failure(fmt::format("{}; see '{} --help'", error.what(), app_->get_name()), kUsage);
+  }
+  return root_->chosen();
+}
+
+}  // namespace penstock::tools

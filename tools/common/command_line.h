@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The words that may follow a command's name, their help, and what runs once they are read. Behind it is CLI11, which
+// only the source of this header includes: it takes seconds of every file that does.
+//
+// What options write to must live until the command has run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace penstock::tools {
+
+// One option of a command line, while it is put together. To be copied at will.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option required();
+  Option default_shown();  // In the help, behind the option.
+  Option value_name(const char* name);
+  Option one_of(std::vector<std::string> words);
+  Option between(int least, int most);
+  Option excludes(Option other);
+  Option one_value_each();  // Of a list: each value has the option before it.
+  bool was_given() const;
+
+ private:
+  CLI::Option* option_;
+};
+
+// To be copied at will: all copies are the same one.
+class CommandLine {
+ public:
+  CommandLine(const std::string& name, const std::string& summary);
+
+  Option flag(const std::string& names, bool& value, const std::string& help);
+  // T: std::string, unsigned, std::uint64_t, double, std::optional<int>, std::optional<unsigned>, or a list,
+  // std::vector<std::string>.
+  template <typename T>
+  Option option(const std::string& names, T& value, const std::string& help);
+  // Reads "4096", "4k", "1M", "2GiB".
+  Option size(const std::string& names, std::uint64_t& value, const std::string& help);
+  void version(const std::string& text);  // What --version prints.
+  void footer(const std::string& text);   // Of the help: examples, exit codes.
+
+  CommandLine command(const std::string& name, const std::string& summary);  // One of which one must be given.
+  // Once all words are read. The command's exit code.
+  void runs(std::function<int()> action);
+  // Instead of all that: the words are the action's to read, those that ask for help as well.
+  void runs_on_words(std::function<int(const std::vector<std::string>&)> action);
+
+  std::vector<std::string> given() const;  // The names of the options that were given.
+  bool was_given(const std::string& name) const;
+
+  // Reads the words and runs what they ask for, which may be help. Throws Failure for words that make no sense.
+  int run(const std::vector<std::string>& words);
+
+ private:
+  struct Root;
+  CommandLine(std::shared_ptr<Root> root, CLI::App* app) : root_(std::move(root)), app_(app) {}
+
+  std::shared_ptr<Root> root_;
+  CLI::App* app_;  // root_'s, or a command of it.
+};
+
+}  // namespace penstock::tools
