@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Penstock's libcufile.so.0 against another one, every line of the table in docs/performance.md, in one run.
+// Penstock's libcufile.so.0 against another one, every line of the table in docs/internals/performance.md, in one run.
 //
 // Each side is a process of its own, told what to do in turns; see versus/contest.h. Needs a GPU, and for NVIDIA's
-// library a udev record of the disk (docs/performance.md). With --stand-in, host memory plays the GPU, and both
-// libraries must be Penstock's: that shows that everything runs, and measures nothing.
+// library a udev record of the disk (docs/internals/performance.md). With --stand-in, host memory plays the GPU, and
+// both libraries must be Penstock's: that shows that everything runs, and measures nothing.
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -79,7 +79,7 @@ int run(Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Penstock against another cuFile library, all lines of docs/performance.md", "versus");
+  CLI::App app("Penstock against another cuFile library, all lines of docs/internals/performance.md", "versus");
   Options options;
   add_options(app, options);
   for (int i = 0; i < argc; ++i) options.comparison.command += (i > 0 ? " " : "") + std::string(argv[i]);

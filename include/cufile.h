@@ -1,5 +1,5 @@
 /* The cuFile interface as Penstock serves it in libcufile.so.0: the names, numbers and layouts that programs built
- * for NVIDIA's library already use (cuFile 1.15; docs/compatibility.md says what differs).
+ * for NVIDIA's library already use (cuFile 1.15; docs/reference/compatibility.md says what differs).
  *
  * Written from published facts: NVIDIA's API reference, the cuda-python bindings and layouts measured on machines.
  * Statistics have the layout of cuFile 1.15 to 1.18. P2P flags, GPU bounce-buffer slabs, topology export, cuFileReadv

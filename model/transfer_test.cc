@@ -75,7 +75,7 @@ TEST(Transfer, OnePointIsReproducedThoughItSettlesLittle) {
   EXPECT_EQ(compare_report(groups, 4).notes.size(), 1u);
 }
 
-// docs/performance.md, page cache to GPU: four latencies of one thread, and two rates of several.
+// docs/internals/performance.md, page cache to GPU: four latencies of one thread, and two rates of several.
 TEST(Transfer, OurMeasurementsOnAnH200ArePredictedWithinAQuarter) {
   std::vector<Measurement> all;
   const auto add = [&](double block, double threads, double bytes_per_s) {

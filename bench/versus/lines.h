@@ -30,7 +30,7 @@ struct Effort {
   unsigned times = 2000;        // Requests of one turn of latencies.
 };
 
-// Every line of docs/performance.md's table, in its order.
+// Every line of docs/internals/performance.md's table, in its order.
 std::vector<Contest> all_lines(const Files& files, const Effort& effort);
 // What concerns users most, with kOurs alone: whole read, latencies, write.
 std::vector<Contest> short_lines(const Files& files, const Effort& effort);

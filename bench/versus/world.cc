@@ -48,7 +48,7 @@ void in_steps(std::size_t size, Visit visit) {
   if (error.err == kNoUdevRecord && !calls.is_penstock()) {
     throw Failure(calls.name + " refuses " + file +
                       " (5027): there is no udev record of the disk under it; "
-                      "docs/performance.md shows how to write one",
+                      "docs/internals/performance.md shows how to write one",
                   kNotApplicable);
   }
   throw Failure(calls.name + ": cuFileHandleRegister of " + file + " says " + std::to_string(error.err));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The published and measured figures about contention, and what the model says to each: `--published` prints the table,
-// a test holds it, docs/models.md quotes it. Where the model must disagree, the note says why.
+// a test holds it, docs/internals/models.md quotes it. Where the model must disagree, the note says why.
 #pragma once
 
 #include <functional>

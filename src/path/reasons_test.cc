@@ -39,7 +39,7 @@ TEST(ReasonsTest, EveryObstacleIsAReason) {
 
 TEST(ReasonsTest, TheDocumentationListsEveryObstacleInTheSameWords) {
   std::ostringstream page;
-  page << std::ifstream(PENSTOCK_SOURCE_DIR "/docs/direct.md").rdbuf();
+  page << std::ifstream(PENSTOCK_SOURCE_DIR "/docs/reference/direct.md").rdbuf();
   for (const ObstacleText& text : obstacle_texts()) {
     const std::string row = std::string("| `") + text.code + "` | " + text.sentence + " | " + text.remedy + " |\n";
     EXPECT_NE(page.str().find(row), std::string::npos) << row;

@@ -2,7 +2,7 @@
 
 // The drive's DMA engine reads and writes the device's own memory: O_DIRECT on pages of a PCI BAR, through upstream
 // Linux's P2PDMA. Head and tail of an unaligned request, holes, and what the kernel refuses in the end are bounced, and
-// counted as such. Docs: docs/direct.md.
+// counted as such. Docs: docs/reference/direct.md.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@ namespace {
 
 constexpr ReasonText kTexts[] = {
     {"self_test_refused", "the self-test of this device with this storage was refused by the kernel",
-     "see docs/direct.md for what the errno means here"},
+     "see docs/reference/direct.md for what the errno means here"},
     {"self_test_wrong", "the self-test of this device with this storage moved wrong bytes and reported success",
      "boot with iommu=pt or intel_iommu=off, and see that no switch between the two redirects (ACS)"},
     {"self_test_copied", "in the self-test the CPU copied the bytes through the page cache",
@@ -17,7 +17,7 @@ constexpr ReasonText kTexts[] = {
      "make its folder writable, or name a file or partition of the same storage that may be overwritten in "
      "PENSTOCK_SCRATCH"},
     {"refused_late", "the kernel refused an earlier request of this device with this storage, which was then bounced",
-     "see docs/direct.md for what the errno means here"},
+     "see docs/reference/direct.md for what the errno means here"},
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 // NVIDIA's library and its kernel module nvidia-fs move the bytes, where these two serve the file's storage directly.
 // A self-test has to show that, by nvidia-fs's own counters: in its compatibility mode that library copies by the CPU
-// like ours, only slower. Docs: docs/direct.md.
+// like ours, only slower. Docs: docs/reference/direct.md.
 #pragma once
 
 #include <atomic>

@@ -15,7 +15,7 @@ constexpr ReasonText kTexts[] = {
     {"nvidia_fs_missing", "the module nvidia-fs is not loaded, or no storage driver has registered with it",
      "load it (modprobe nvidia-fs), and use a storage driver made for it: of MLNX_OFED, or Ubuntu's nvidia kernel"},
     {"vendor_refused", "NVIDIA's library refused to open, or refused this file",
-     "see docs/direct.md for its numbers, and its own cufile.log for the cause"},
+     "see docs/reference/direct.md for its numbers, and its own cufile.log for the cause"},
     {"vendor_not_direct", "NVIDIA's library moves the bytes by the CPU here, in its compatibility mode",
      "see its cufile.log for the cause; where nvidia-fs counts nothing, set its parameter rw_stats_enabled to 1"},
     {"vendor_off", "NVIDIA's library is switched off by configuration", "unset PENSTOCK_VENDOR"},
