@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# install_test.sh CMAKE BUILD CONSUMER VERSION
+# install_test.sh CMAKE BUILD CONSUMER EXAMPLES VERSION
 #
 # Installs to a temporary prefix, moves that prefix elsewhere, and builds and runs the programs in consumer/ against it:
-# once with pkg-config, once with find_package(penstock). The installed tool must start from there as well, and what
-# was installed is guarded, and has the loader look for no library where anybody can put one.
+# once with pkg-config, once with find_package(penstock); and so a copy of examples/. The installed tool must start from
+# there as well, and what was installed is guarded, and has the loader look for no library where anybody can put one.
 set -euo pipefail
 
-cmake=$1 build=$2 consumer=$3 version=$4
+cmake=$1 build=$2 consumer=$3 examples=$4 version=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -44,6 +44,13 @@ done
 for program in uses_penstock uses_penstock_hpp uses_cufile; do
   "$work/consumer/$program" "$version" || fail "$program, found by find_package, failed"
 done
+
+cp -r "$examples" "$work/examples"
+"$cmake" -G Ninja -S "$work/examples" -B "$work/examples/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
+  fail "$(cat "$work/log")"
+"$cmake" --build "$work/examples/build" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+PENSTOCK_DEVICE=host "$work/examples/build/read_to_gpu" "$0" >"$work/log" 2>&1 ||
+  fail "an example failed: $(cat "$work/log")"
 
 if [ -e "$prefix/bin/penstock" ]; then
   "$prefix/bin/penstock" --help >/dev/null || fail "the installed tool does not start"

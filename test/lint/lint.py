@@ -33,6 +33,7 @@ MAY_INCLUDE = {
     "model": "base topology",
     "tools": "base settings topology stats include model bench",
     "bench": "base include model",
+    "examples": "include",
 }
 
 GETENV_HOME = "src/base/environment.cc"

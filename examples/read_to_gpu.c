@@ -1,0 +1,65 @@
+/* Reads a file into GPU memory and prints the path that its bytes took.
+ *
+ *   read_to_gpu FILE
+ *
+ * On a machine without a GPU, host memory stands in for one, and the output says so.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#include <fcntl.h>
+#include <penstock/penstock.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int is_error(penstock_status status) {
+  if (status.code == 0) return 0;
+  char sentence[512]; /* The step that failed, the cause, the remedy. */
+  penstock_status_message(status, sentence, sizeof sentence);
+  fprintf(stderr, "read_to_gpu: %s\n", sentence);
+  return 1;
+}
+
+/* The file's bytes are in `memory` afterwards; a kernel can use them as soon as this returns. */
+static int read_file(penstock_session* session, penstock_file file, void* memory, size_t size) {
+  penstock_report report;
+  if (is_error(penstock_read(session, file, memory, size, 0, 0, &report))) return 1;
+  printf("%llu bytes by path %s (%s)\n", (unsigned long long)report.bytes, penstock_path_name(report.path),
+         penstock_reason_sentence(report.reason));
+  return 0;
+}
+
+static int read_into_device(penstock_session* session, int fd) {
+  penstock_file file;
+  if (is_error(penstock_file_register(session, fd, &file))) return 1;
+  penstock_file_info info;
+  void* memory = NULL;
+  int result = 1;
+  if (!is_error(penstock_file_get(session, file, &info)) &&
+      !is_error(penstock_device_alloc(session, 0, info.size > 0 ? info.size : 1, &memory))) {
+    result = read_file(session, file, memory, info.size);
+    penstock_device_free(session, 0, memory);
+  }
+  if (is_error(penstock_file_deregister(session, file))) return 1;
+  return result;
+}
+
+int main(int argument_count, char** arguments) {
+  if (argument_count != 2) {
+    fprintf(stderr, "usage: read_to_gpu FILE\n");
+    return 2;
+  }
+  const int fd = open(arguments[1], O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    perror(arguments[1]);
+    return 1;
+  }
+  penstock_session* session = NULL;
+  int result = 1;
+  if (!is_error(penstock_session_open(NULL, &session))) {
+    printf("device memory is of kind: %s\n", penstock_session_device_kind(session));
+    result = read_into_device(session, fd);
+    penstock_session_close(session);
+  }
+  close(fd);
+  return result;
+}
