@@ -107,7 +107,7 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_ON_STREAM = 8,                /* requests on streams go through pinned memory */
   PENSTOCK_REASON_DIRECT_IO_OFF = 9,            /* configured off */
   PENSTOCK_REASON_USERSPACE_FILE = 10,          /* usable: the calls of a file system in user space move the bytes */
-  PENSTOCK_REASON_OBSTACLE = 32,                /* and above: what stands in p2pdma's way (docs/reference/direct.md) */
+  PENSTOCK_REASON_OBSTACLE = 32,                /* and above: what stands in p2pdma's way (docs/reference/reasons.md) */
   PENSTOCK_REASON_SELF_TEST_REFUSED = 160,      /* the kernel refused the self-test; the detail is its errno */
   PENSTOCK_REASON_SELF_TEST_WRONG = 161,        /* the self-test moved wrong bytes */
   PENSTOCK_REASON_SELF_TEST_COPIED = 162,       /* the CPU copied the self-test's bytes through the page cache */

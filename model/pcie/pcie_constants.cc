@@ -48,7 +48,7 @@ const std::vector<PcieConstantRow>& pcie_constant_rows() {
       {"pcie.fence_coalesced_every", &C::fence_coalesced_bytes, 65536, 65536, "B", "published: one for 64 KiB"},
       {"pcie.iommu_strict_nic_loss", &C::iommu_strict_nic_loss, 0.1, 0.15, "share",
        "published: NIC to GPU 10-15 % slower; of drives to GPU only \"no penalty\", which says nothing of the bytes: "
-       "see iommu_translating in docs/reference/direct.md"},
+       "see iommu_translating in docs/reference/reasons.md"},
       {"pcie.drive_gen3_read", &C::drive_gen3_read_gigabytes_per_second, 3.5, 3.5, "GB/s", kDrives},
       {"pcie.drive_gen3_write", &C::drive_gen3_write_gigabytes_per_second, 3, 3, "GB/s", kDrives},
       {"pcie.drive_gen4_read", &C::drive_gen4_read_gigabytes_per_second, 7, 7, "GB/s", kDrives},

@@ -46,7 +46,7 @@ constexpr std::string_view kOneRing =
     "and as much again that requests on streams may take";
 constexpr std::string_view kNoPolling = "completions are waited for, never polled";
 constexpr std::string_view kNoP2pdma =
-    "memory that a program allocated itself cannot be offered to storage; docs/reference/direct.md tells what can";
+    "memory that a program allocated itself cannot be offered to storage; docs/guide/direct.md tells what can";
 constexpr std::string_view kNoTopology =
     "no path is chosen by a table of the PCIe topology: obstacles and a self-test decide for each pair";
 constexpr std::string_view kNoMarks = "nothing is marked for NVTX; NVIDIA deprecated the key";
