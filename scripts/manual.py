@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
+"""Man pages and reference pages out of what is built, so that they say what --help and the library say.
+
+    manual.py man BUILD VERSION FOLDER    write FOLDER/penstock.1, penstock-check.1, gdsio.1, ...
+    manual.py pages BUILD                 rewrite the generated parts of docs/reference/
+    manual.py pages BUILD --check         say whether they would change: exit code 1
+
+BUILD is a build folder with tools/ in it; the pages need lib/ too. A generated part of a page stands between the
+comments `<!-- begin NAME -->` and `<!-- end NAME -->`.
+"""
+
+import argparse
+import ctypes
+import difflib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+REASONS_MAX = 1024  # Numbers that are asked for; most mean nothing.
+UNKNOWN = "unknown"
+TITLES = {"Positionals": "Arguments", "Subcommands": "Commands"}  # As manuals call them.
+
+
+# ---- What --help says -----------------------------------------------------------------------------------------------
+
+
+class Help:
+    """A command by its words, with the parts of its --help: summary, usage, sections by title, closing paragraphs."""
+
+    def __init__(self, words, text):
+        self.words, self.text = words, text
+        self.summary, *lines = text.splitlines()
+        self.usage, self.sections, self.paragraphs = [], {}, []
+        part = None
+        for line in lines:
+            if line.startswith("Usage: "):
+                self.usage = part = [line.removeprefix("Usage: ")]
+            elif re.fullmatch(r"[A-Z]\w*:", line):
+                part = self.sections.setdefault(line[:-1], [])
+            elif not line:
+                part = None
+            elif line[0].isspace():
+                part = self.sections.setdefault("Options", []) if part is None else part
+                part.append(line)
+            elif part is not None and any(part is paragraph for paragraph in self.paragraphs):
+                part.append(line)
+            else:
+                part = [line]
+                self.paragraphs.append(part)
+
+    @property
+    def name(self):
+        return "-".join(self.words)
+
+    def items(self, title):
+        """Pairs of a term and its text in a section of two columns."""
+        found = []
+        for line in self.sections.get(title, []):
+            match = re.match(r" {1,6}(\S.*?)(?: {2,}(\S.*))?$", line)
+            if match:
+                found.append([match[1], match[2] or ""])
+            elif found:
+                found[-1][1] = f"{found[-1][1]} {line.strip()}".strip()
+        return found
+
+
+def helps(tools):
+    """The tool, its commands and theirs, depth first; a face by its own name."""
+
+    def ask(words):
+        return subprocess.run([tools / words[0], *words[1:], "--help"], capture_output=True, text=True,
+                              check=True).stdout
+
+    def below(words):
+        page = Help(words, ask(words))
+        yield page
+        for command, _ in page.items("Subcommands"):
+            if command != "help":
+                yield from below([command] if (tools / command).exists() else [*words, command])
+
+    return list(below(["penstock"]))
+
+
+# ---- Man pages ------------------------------------------------------------------------------------------------------
+
+
+def roff(text):
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"^([.'])", r"\\&\1", escaped)
+
+
+def verbatim(lines):
+    return [".EX", *(roff(line) for line in lines), ".EE"]
+
+
+def man_page(page, others, version):
+    def section(title):
+        return f'.SH "{title.upper()}"'
+
+    out = [f'.TH "{page.name.upper()}" 1 "" "penstock {version}" "Penstock"',
+           section("Name"), f"{roff(page.name)} \\- {roff(page.summary)}",
+           section("Synopsis"), *verbatim(line.strip() for line in page.usage)]
+    for title in page.sections:
+        if title == "Examples":
+            continue
+        out.append(section(TITLES.get(title, title)))
+        for term, text in page.items(title):
+            out += [".TP", f"\\fB{roff(term)}\\fR", roff(text)]
+    if "Examples" in page.sections:
+        out += [section("Examples"), *verbatim(line.removeprefix("  ") for line in page.sections["Examples"])]
+    for paragraph in page.paragraphs:
+        text = " ".join(paragraph)
+        if text.startswith("Exit code: "):
+            out += [section("Exit status"), roff(text.removeprefix("Exit code: "))]
+        else:
+            out += [section("Notes"), roff(text)]
+    out += [section("See also"), ",\n".join(f"\\fB{roff(name)}\\fR(1)" for name in others if name != page.name)]
+    return "\n".join(out) + "\n"
+
+
+def related(page, pages):
+    """penstock(1) names all pages; a command names the tool, its own commands and its parent."""
+    if page.words == ["penstock"]:
+        return [other.name for other in pages]
+    return ["penstock"] + [other.name for other in pages
+                           if other.words != page.words and len(other.words) > 1 and len(page.words) > 1 and
+                           (other.words[:len(page.words)] == page.words or other.words == page.words[:-1])]
+
+
+def write_man_pages(tools, version, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.1"):
+        old.unlink()
+    pages = helps(tools)
+    for page in pages:
+        (folder / f"{page.name}.1").write_text(man_page(page, related(page, pages), version), encoding="utf-8")
+    for other_name in tools.glob("*.py"):  # gdscheck.py is gdscheck.
+        (folder / f"{other_name.name}.1").write_text(f".so man1/{other_name.stem}.1\n", encoding="utf-8")
+
+
+# ---- Pages of docs/reference ----------------------------------------------------------------------------------------
+
+
+def command_line(build):
+    parts = [f"## {' '.join(page.words)}\n\n```text\n{page.text.rstrip()}\n```\n" for page in helps(build / "tools")]
+    return "\n".join(parts)
+
+
+def reasons(build):
+    library = ctypes.CDLL(str(build / "lib" / "libpenstock.so"))
+
+    def ask(name, number):
+        function = getattr(library, name)
+        function.restype = ctypes.c_char_p
+        return function(ctypes.c_int(number)).decode()
+
+    rows = ["| number | reason | what it means | what to do |", "|---|---|---|---|"]
+    for number in range(REASONS_MAX):
+        name = ask("penstock_reason_name", number)
+        if name != UNKNOWN:
+            sentence, remedy = (ask(f"penstock_reason_{part}", number) for part in ("sentence", "remedy"))
+            rows.append(f"| {number} | `{name}` | {sentence} | {remedy} |")
+    return "\n".join(rows) + "\n"
+
+
+GENERATED = {"command-line.md": ("commands", command_line), "reasons.md": ("reasons", reasons)}
+
+
+def with_part(text, name, part):
+    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->\n"
+    head, _, rest = text.partition(begin)
+    _, found, tail = rest.partition(end)
+    if not found:
+        raise SystemExit(f"manual: no {begin.strip()} with its end in the page")
+    return f"{head}{begin}\n{part}\n{end}{tail}"
+
+
+def refresh_pages(build, check):
+    stale = 0
+    for page, (name, generate) in GENERATED.items():
+        path = REFERENCE / page
+        old = path.read_text(encoding="utf-8")
+        new = with_part(old, name, generate(build))
+        if new == old:
+            continue
+        stale += 1
+        if check:
+            lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), "as it is", "as it should be")
+            print("".join(lines))
+            print(f"docs/reference/{page} does not say what the build says: ./dev manual rewrites it")
+        else:
+            path.write_text(new, encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    man = commands.add_parser("man")
+    man.add_argument("build", type=Path)
+    man.add_argument("version")
+    man.add_argument("folder", type=Path)
+    pages = commands.add_parser("pages")
+    pages.add_argument("build", type=Path)
+    pages.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    if options.command == "man":
+        write_man_pages(options.build.resolve() / "tools", options.version, options.folder)
+        return 0
+    return refresh_pages(options.build.resolve(), options.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
