@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 NOT_OURS = {"build", "node_modules", "__pycache__"}
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")  # The text before may have begun on another line.
 CODE_SPAN = re.compile(r"`([^`\n]+)`")
 
 
