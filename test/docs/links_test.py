@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Whatever a page of the manual points at is there: files, headings, paths of this repository in backticks; and so is
-every page that a file of code names.
+every page that a file of code names. Its prose is wrapped.
 """
 
 import re
@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TOP = ("bench", "cmake", "docs", "examples", "include", "integrations", "model", "scripts", "src", "test", "tools")
 ROOMS = tuple(path.name for path in (ROOT / "src").iterdir() if path.is_dir())
 PAGE_NAMED = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md\b")
+COLUMNS_MAX = 100  # Of prose; a row of a table is one line however long.
+MANUAL = ("docs/", "README.md", "CONTRIBUTING.md", "SECURITY.md")
 CODE = ("*.cc", "*.c", "*.h", "*.hpp", "*.py", "*.sh", "*.md", "CMakeLists.txt", "*.cmake", "dev")
 
 
@@ -81,6 +83,12 @@ class Manual(unittest.TestCase):
                     for name in PAGE_NAMED.findall(line):
                         if not (ROOT / name).exists():
                             self.wrong.append(f"{path.relative_to(ROOT)}:{number}: no page {name}")
+
+    def test_prose_is_wrapped(self):
+        for page in self.pages:
+            for number, line in page.prose if page.name.startswith(MANUAL) else []:
+                if len(line) > COLUMNS_MAX and not line.startswith("|"):
+                    self.wrong.append(f"{page.name}:{number}: {len(line)} columns; {COLUMNS_MAX} are allowed")
 
 
 class Rules(unittest.TestCase):
