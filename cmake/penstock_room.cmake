@@ -30,9 +30,9 @@ target_link_libraries(penstock_core_flags INTERFACE penstock_flags)
 target_compile_options(penstock_core_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>)
 
 # All rooms under the public faces, the users of others first.
-set(PENSTOCK_ROOMS penstock_session penstock_stats penstock_path penstock_topology penstock_device penstock_storage
-    penstock_settings penstock_plan penstock_core penstock_base)
-set(PENSTOCK_ROOMS_OF_A_REQUEST core plan storage device path session)
+set(PENSTOCK_ROOMS penstock_frontend penstock_session penstock_engine penstock_stats penstock_path penstock_topology
+    penstock_device penstock_storage penstock_settings penstock_plan penstock_core penstock_base)
+set(PENSTOCK_ROOMS_OF_A_REQUEST core plan storage device path engine session frontend)
 
 function(penstock_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;NEEDS;TESTS;TEST_NEEDS" ${ARGN})

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "capi/call.h"
+#include "frontend/dry_run.h"
 
 namespace core = penstock::core;
 
@@ -71,7 +72,8 @@ unsigned penstock_explain(penstock_session* session, penstock_file file, const v
     *status = core::to_public(asked.status());
     if (!asked.ok()) return 0;
     core::Verdict found[core::kPathCount];
-    const core::Result<unsigned> count = session->session->explain(file, asked->memory, asked->request.op, found);
+    const core::Result<unsigned> count =
+        core::explain(*session->session, file, asked->memory, asked->request.op, found);
     *status = core::to_public(count.status());
     if (!count.ok()) return 0;
     for (unsigned i = 0; i < *count && i < capacity && verdicts != nullptr; ++i) verdicts[i] = to_public(found[i]);
@@ -89,7 +91,8 @@ size_t penstock_plan(penstock_session* session, penstock_file file, const void* 
     const core::Result<Question> asked = question_of(session, file, base, ordinal, is_write, size, file_offset);
     *status = core::to_public(asked.status());
     if (!asked.ok()) return 0;
-    const core::Result<std::string> plan = session->session->plan_text(asked->request, asked->memory, kPlanLines);
+    const core::Result<std::string> plan =
+        core::plan_text(*session->session, asked->request, asked->memory, kPlanLines);
     *status = core::to_public(plan.status());
     return plan.ok() ? core::copy_text(*plan, text, capacity) : 0;
   });
@@ -101,7 +104,7 @@ penstock_status penstock_choose(penstock_session* session, penstock_file file, c
     if (choice == nullptr) return failed(Code::invalid_argument, "plan the request");
     const core::Result<Question> asked = question_of(session, file, base, ordinal, is_write, size, file_offset);
     if (!asked.ok()) return core::to_public(asked.status());
-    const core::Result<core::Choice> made = session->session->choice(asked->request, asked->memory);
+    const core::Result<core::Choice> made = core::choice(*session->session, asked->request, asked->memory);
     if (!made.ok()) return core::to_public(made.status());
     *choice = {.path = static_cast<std::int32_t>(made->path),
                .chosen_by = static_cast<std::int32_t>(made->by),

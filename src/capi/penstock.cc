@@ -13,7 +13,8 @@
 
 #include "capi/call.h"
 #include "device/providers.h"
-#include "session/queue.h"
+#include "frontend/call.h"
+#include "frontend/queue.h"
 
 namespace core = penstock::core;
 
@@ -62,7 +63,7 @@ penstock_status transfer(penstock_session* session, const core::RawRequest& requ
   if (report != nullptr) *report = {};
   if (session == nullptr) return failed(Code::invalid_argument, "use the session");
   return status_call("move the request", [&] {
-    const core::Outcome outcome = session->session->transfer(request);
+    const core::Outcome outcome = core::transfer(*session->session, request);
     if (report != nullptr) *report = core::to_public(outcome.report);
     return core::to_public(outcome.status);
   });
@@ -175,7 +176,7 @@ const char* penstock_session_device_reason(penstock_session* session) {
   return session != nullptr ? session->device_reason.c_str() : "";
 }
 uint64_t penstock_ring_bytes(penstock_session* session) {
-  return session != nullptr ? session->session->bounce_bytes() : 0;
+  return session != nullptr ? session->session->engine().bounce_bytes() : 0;
 }
 
 // ---- Devices -------------------------------------------------------------------------------------------------------

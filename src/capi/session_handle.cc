@@ -23,6 +23,7 @@ Result<std::unique_ptr<penstock_session>> open_session(const Config& config) {
   handle->device_reason = std::move(opened->why_no_gpu);
   handle->session =
       std::make_unique<Session>(config, std::make_unique<PosixStorage>(config.io_uring), std::move(opened->devices));
+  handle->frontends = std::make_unique<Frontends>(*handle->session);
   return handle;
 }
 

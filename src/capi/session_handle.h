@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "frontend/frontends.h"
 #include "penstock/penstock.h"
 #include "session/session.h"
 
@@ -16,6 +17,7 @@ struct penstock_session {
   std::string device_kind;
   std::string device_reason;  // Why there is no GPU; empty where there is.
   std::unique_ptr<penstock::core::Session> session;
+  std::unique_ptr<penstock::core::Frontends> frontends;
   std::mutex copies_mutex;  // For upload and download: tools and tests.
   std::map<penstock::core::Device*, std::unique_ptr<penstock::core::CopyQueue>> copies;
 };

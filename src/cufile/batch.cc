@@ -2,7 +2,7 @@
 
 // cuFile's batches: checks in the order that NVIDIA's library makes them, and translation. Entries are copied, so the
 // caller's array may go when the submission returns.
-#include "session/batch.h"
+#include "frontend/batch.h"
 
 #include <algorithm>
 #include <array>
@@ -29,10 +29,10 @@ std::uint64_t number_of(void* handle) { return reinterpret_cast<std::uintptr_t>(
 // A batch that stays while it is looked at.
 class PinnedBatch {
  public:
-  PinnedBatch(core::Session& session, CUfileBatchHandle_t handle)
-      : session_(session), number_(number_of(handle)), batch_(session.pin_batch(number_)) {}
+  PinnedBatch(core::Frontends& frontends, CUfileBatchHandle_t handle)
+      : frontends_(frontends), number_(number_of(handle)), batch_(frontends.pin_batch(number_)) {}
   ~PinnedBatch() {
-    if (batch_ != nullptr) session_.unpin_batch(number_);
+    if (batch_ != nullptr) frontends_.unpin_batch(number_);
   }
   PinnedBatch(const PinnedBatch&) = delete;
   PinnedBatch& operator=(const PinnedBatch&) = delete;
@@ -41,7 +41,7 @@ class PinnedBatch {
   core::Batch& operator*() const { return *batch_; }
 
  private:
-  core::Session& session_;
+  core::Frontends& frontends_;
   const std::uint64_t number_;
   core::Batch* const batch_;
 };
@@ -133,7 +133,7 @@ CUfileError_t cuFileBatchIOSetUp(CUfileBatchHandle_t* batch_idp, unsigned nr) {
     const CufileDriver::Use use(driver(), opened);
     if (!use) return core::cufile_error(opened);
     if (nr > driver().number("properties.io_batchsize")) return refuse(CU_FILE_INVALID_VALUE);
-    const core::Result<std::uint64_t> batch = use->open_batch(nr);
+    const core::Result<std::uint64_t> batch = use.frontends().open_batch(nr);
     core::count(use.session(), CufileOperation::batch_setup, batch.ok());
     if (!batch.ok()) return core::cufile_error(batch.status());
     *batch_idp = reinterpret_cast<CUfileBatchHandle_t>(static_cast<std::uintptr_t>(*batch));
@@ -145,7 +145,7 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CU
   return core::cufile_call([&] {
     const CufileDriver::Use use(driver());
     if (!use) return refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
-    const PinnedBatch batch(use.session(), batch_idp);
+    const PinnedBatch batch(use.frontends(), batch_idp);
     const Submission all{iocbp, nr, core::stats_clock(use.session())};
     const auto sane = [&](const CUfileIOParams_t& one) { return is_sane(use, one); };
     const bool submitted = batch && nr > 0 && nr <= batch->capacity() && iocbp != nullptr &&
@@ -161,7 +161,7 @@ CUfileError_t cuFileBatchIOGetStatus(CUfileBatchHandle_t batch_idp, unsigned min
     if (nr == nullptr || iocbp == nullptr || *nr == 0 || min_nr > *nr) return refuse(CU_FILE_INVALID_VALUE);
     const CufileDriver::Use use(driver());
     if (!use) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
-    const PinnedBatch batch(use.session(), batch_idp);
+    const PinnedBatch batch(use.frontends(), batch_idp);
     if (!batch) return refuse(CU_FILE_INTERNAL_BATCH_GETSTATUS_ERROR);
     Events events{use.session(), iocbp};
     *nr = batch->reap(*nr, min_nr, deadline_of(timeout), &Events::take, &events);
@@ -173,7 +173,7 @@ CUfileError_t cuFileBatchIOCancel(CUfileBatchHandle_t batch_idp) {
   return core::cufile_call([&] {
     const CufileDriver::Use use(driver());
     if (!use) return ok();
-    const PinnedBatch batch(use.session(), batch_idp);
+    const PinnedBatch batch(use.frontends(), batch_idp);
     if (batch) batch->cancel();
     core::count(use.session(), CufileOperation::batch_cancel, static_cast<bool>(batch));
     return ok();
@@ -184,7 +184,8 @@ void cuFileBatchIODestroy(CUfileBatchHandle_t batch_idp) {
   return core::boundary(
       [&] {
         const CufileDriver::Use use(driver());
-        if (use) core::count(use.session(), CufileOperation::batch_destroy, use->close_batch(number_of(batch_idp)));
+        if (use)
+          core::count(use.session(), CufileOperation::batch_destroy, use.frontends().close_batch(number_of(batch_idp)));
       },
       [] {});
 }

@@ -13,7 +13,8 @@
 #include "cufile/driver.h"
 #include "cufile/errors.h"
 #include "cufile/stats.h"
-#include "session/streams.h"
+#include "frontend/call.h"
+#include "frontend/streams.h"
 
 namespace core = penstock::core;
 
@@ -69,7 +70,7 @@ ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t si
   }
   const std::uint64_t began = core::stats_clock(use.session());
   const core::Outcome outcome =
-      userspace ? use.userspace_files().transfer(use.session(), request) : use->transfer(request);
+      userspace ? use.userspace_files().transfer(use.session(), request) : core::transfer(use.session(), request);
   core::count_transfer(use.session(), request, outcome, began);
   if (!outcome.status.ok()) return fail(core::cufile_errno(outcome.status));
   return static_cast<ssize_t>(outcome.report.bytes);
@@ -87,7 +88,7 @@ CUfileError_t cuFileDriverOpen(void) {
     const core::Status opened = driver().open();
     if (!opened.ok()) return core::cufile_error(opened);
     const CufileDriver::Use use(driver());
-    if (use) use->streams().prepare();
+    if (use) use.frontends().streams().prepare();
     return ok();
   });
 }

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "cufile/config.h"
 #include "cufile/stats.h"
-#include "session/streams.h"
+#include "frontend/streams.h"
 
 namespace penstock::core {
 namespace {
@@ -90,7 +90,7 @@ Status CufileDriver::open_session_locked() {
         unless_short_of_memory([&] { log(LogLevel::error, describe(status)); }, [] {});
       },
       &opening);
-  if (opening.status.ok()) session_->session->streams().prepare();  // Before the program's streams are busy.
+  if (opening.status.ok()) session_->frontends->streams().prepare();  // Before the program's streams are busy.
   return opening.status;
 }
 
@@ -119,7 +119,7 @@ Status CufileDriver::try_open_session_locked() {
   if (!opened.ok()) return opened.status();
   session_ = std::move(*opened);
   userspace_files_ = std::make_unique<UserspaceFiles>();
-  for (const auto& [stream, flags] : streams_to_come_) session_->session->streams().expect_stream(stream, flags);
+  for (const auto& [stream, flags] : streams_to_come_) session_->frontends->streams().expect_stream(stream, flags);
   CufileStats& stats = CufileStats::instance();
   // Nothing fails from here on.
   streams_to_come_.clear();
@@ -175,7 +175,7 @@ long CufileDriver::use_count() {
 
 Status CufileDriver::register_stream(void* stream, unsigned flags) {
   for (;;) {
-    if (const Use use(*this); use) return use->streams().register_stream(stream, flags);
+    if (const Use use(*this); use) return use.frontends().streams().register_stream(stream, flags);
     const std::lock_guard lock(mutex_);
     if (use_count_ > 0) continue;  // Opened just now.
     const bool is_new = streams_to_come_.try_emplace(stream, flags).second;
@@ -185,7 +185,7 @@ Status CufileDriver::register_stream(void* stream, unsigned flags) {
 
 Status CufileDriver::deregister_stream(void* stream) {
   for (;;) {
-    if (const Use use(*this); use) return use->streams().deregister_stream(stream);
+    if (const Use use(*this); use) return use.frontends().streams().deregister_stream(stream);
     const std::lock_guard lock(mutex_);
     if (use_count_ > 0) continue;
     return streams_to_come_.erase(stream) > 0 ? success() : failure(Code::invalid_argument, "deregister the stream");

@@ -44,6 +44,7 @@ class CufileDriver {
     explicit operator bool() const { return inside_; }
     penstock_session* handle() const { return inside_ ? driver_.session_.get() : nullptr; }
     Session& session() const { return *driver_.session_->session; }
+    Frontends& frontends() const { return *driver_.session_->frontends; }
     UserspaceFiles& userspace_files() const { return *driver_.userspace_files_; }
     Session* operator->() const { return driver_.session_->session.get(); }
 

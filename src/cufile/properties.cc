@@ -62,7 +62,7 @@ CUfileError_t cuFileDriverSetMaxDirectIOSize(size_t max_direct_io_size) {
     constexpr core::Setting kSize = "properties.max_direct_io_size_kb";
     const core::Value size = number(max_direct_io_size);
     if (!fits(kSize, size)) return core::cufile_error(CU_FILE_DRIVER_UNSUPPORTED_LIMIT);
-    if (const core::CufileDriver::Use use(driver()); use) use->limit_operations(max_direct_io_size << 10);
+    if (const core::CufileDriver::Use use(driver()); use) use->engine().limit_operations(max_direct_io_size << 10);
     return set({{kSize, size}});
   });
 }

@@ -5,7 +5,7 @@
 // (stats/cufile_counters.h), so that gds_stats can read them; with level 0 nothing is counted and no clock is asked.
 //
 //   const std::uint64_t began = stats_clock(session);
-//   const Outcome outcome = session.transfer(request);
+//   const Outcome outcome = transfer(session, request);
 //   count_transfer(session, request, outcome, began);
 #pragma once
 

@@ -9,7 +9,7 @@
 #include "cufile/driver.h"
 #include "cufile/errors.h"
 #include "cufile/stats.h"
-#include "session/streams.h"
+#include "frontend/streams.h"
 
 namespace core = penstock::core;
 
@@ -55,7 +55,7 @@ CUfileError_t submit(core::Op op, CUfileHandle_t handle, void* base, const size_
   if (!complete || *size > kSizeMax) return refuse(result);
   const core::StreamParameters parameters = {
       op, reinterpret_cast<std::uintptr_t>(handle), base, size, file_offset, buffer_offset, result};
-  const core::Status status = use->streams().submit(stream, parameters, kHooks);
+  const core::Status status = use.frontends().streams().submit(stream, parameters, kHooks);
   return status.is(core::Code::not_registered) ? refuse(result) : to_error(status);
 }
 

@@ -118,7 +118,7 @@ Outcome UserspaceFiles::move(Session& session, const Entry& entry, const RawRequ
                                             request.size, offset, bytes)
                        : call_until_done(entry.handle, *entry.calls, request.op, begin, request.size, offset, bytes);
   outcome.report.bytes = bytes;
-  session.count(outcome.report, request.op);
+  session.engine().count(outcome.report, request.op);
   return outcome;
 }
 

@@ -170,8 +170,7 @@ Status read_paths(Config& config, const ConfigWishes& wishes, Environment enviro
   return success();
 }
 
-}  // namespace
-
+// What a CPU second is worth, in seconds of waiting.
 double cpu_weight(Policy policy) {
   switch (policy) {
     case Policy::throughput: return 0.02;
@@ -180,6 +179,15 @@ double cpu_weight(Policy policy) {
   }
   return 0.1;
 }
+
+const char* policy_name(Policy policy) {
+  for (const Word<Policy>& word : kPolicyWords) {
+    if (word.value == policy) return word.name.data();
+  }
+  return "";
+}
+
+}  // namespace
 
 // Where nothing but time counts, many threads are the quickest way to read a file once (on an H200 machine 51 GB/s, and
 // 47 while registering).
@@ -195,6 +203,21 @@ PathSettings path_settings(const Config& config) {
           .vendor = config.vendor,
           .vendor_library = config.vendor_library,
           .scratch = config.scratch};
+}
+
+EngineRules engine_rules(const Config& config) {
+  return {.paths = {config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count},
+          .require = config.require,
+          .direct_io = config.direct_io,
+          .cached_unaligned_writes = config.cached_unaligned_writes,
+          .bounce_bytes = config.bounce_bytes,
+          .chunk_bytes = config.chunk_bytes,
+          .operation_max = config.operation_max,
+          .workers = config.workers,
+          .threads_max = config.threads_max,
+          .share_min = config.share_min,
+          .cpu_weight = cpu_weight(config.policy),
+          .policy = policy_name(config.policy)};
 }
 
 bool PathList::contains_posix() const {

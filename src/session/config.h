@@ -14,12 +14,12 @@
 #include "base/status.h"
 #include "core/paths.h"
 #include "device/providers.h"
+#include "engine/engine_rules.h"
 #include "path/path_settings.h"
 #include "session/denylist.h"
 
 namespace penstock::core {
 
-enum class DirectIo : std::uint8_t { automatic, always, never };
 // What matters where more speed costs more CPU.
 enum class Policy : std::uint8_t { throughput, balanced, cpu };
 
@@ -69,10 +69,9 @@ struct ConfigWishes {
   const char* io_uring = nullptr;
 };
 
-// What of it paths go by.
+// What of it paths go by, and what the engine does.
 PathSettings path_settings(const Config& config);
-// What a CPU second is worth, in seconds of waiting.
-double cpu_weight(Policy policy);
+EngineRules engine_rules(const Config& config);
 
 Result<Config> make_config(const ConfigWishes& wishes, Environment environment);
 

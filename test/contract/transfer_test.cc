@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "contract/world.h"
+#include "frontend/dry_run.h"
 
 namespace penstock::core {
 namespace {
@@ -213,7 +214,7 @@ TEST_P(TransferTest, LargeRequestsArriveWhole) {
   expect_moved(read(file, memory, kSize, 77), kSize);
 
   EXPECT_TRUE(download(memory, kSize) == data);
-  EXPECT_LE(session().bounce_bytes(), session().config().bounce_bytes);
+  EXPECT_LE(session().engine().bounce_bytes(), session().config().bounce_bytes);
 }
 
 TEST_P(TransferTest, HostMemoryGoesByTheHostPath) {
@@ -475,7 +476,7 @@ TEST_P(TransferTest, TheReasonsAreOnRecord) {
   const Outcome outcome = write(file, memory, 4096, 0);
   Verdict verdicts[kPathCount];
   const PointerFacts facts = session().devices().describe(memory);
-  const Result<unsigned> count = session().explain(file, facts, Op::write, verdicts);
+  const Result<unsigned> count = explain(session(), file, facts, Op::write, verdicts);
 
   // On a GPU machine whatever stands in the way there.
   const Reason why = world().cuda ? verdicts[0].reason : Reason::stand_in;

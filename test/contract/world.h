@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "session/queue.h"
+#include "frontend/call.h"
+#include "frontend/queue.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -56,11 +57,11 @@ class ContractTest : public testing::TestWithParam<World> {
   std::string download(const std::byte* device_memory, std::size_t size, Device* owner = nullptr);
 
   Outcome read(std::uint64_t file, void* base, std::uint64_t size, std::int64_t offset, std::int64_t in_buffer = 0) {
-    return session_->transfer({Op::read, file, base, size, offset, in_buffer});
+    return transfer(*session_, {Op::read, file, base, size, offset, in_buffer});
   }
   Outcome write(std::uint64_t file, const void* base, std::uint64_t size, std::int64_t offset,
                 std::int64_t in_buffer = 0) {
-    return session_->transfer({Op::write, file, base, size, offset, in_buffer});
+    return transfer(*session_, {Op::write, file, base, size, offset, in_buffer});
   }
   // That the bytes went by this path, around the page cache where that was asked for and can be, and that nothing
   // was hidden.

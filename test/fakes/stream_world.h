@@ -15,7 +15,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
-#include "session/streams.h"
+#include "frontend/frontends.h"
 
 namespace penstock::core {
 
@@ -46,7 +46,7 @@ class StreamsTest : public testing::TestWithParam<On> {
 
   void SetUp() override { open(std::uint64_t{64} << 20); }
   void TearDown() override {
-    session_.reset();
+    close();
     cuda::CUcontext left = nullptr;
     while (is_cuda() && driver("cuCtxPopCurrent_v2", &left) == cuda::CUDA_SUCCESS) {
     }
@@ -56,8 +56,13 @@ class StreamsTest : public testing::TestWithParam<On> {
   bool has_words() const { return GetParam() != On::cuda11; }
   const char* library() const { return GetParam() == On::cuda11 ? PENSTOCK_FAKE_CUDA_11 : PENSTOCK_FAKE_CUDA; }
 
-  void open(std::uint64_t bounce_bytes) {
+  void close() {
+    frontends_.reset();
     session_.reset();
+  }
+
+  void open(std::uint64_t bounce_bytes) {
+    close();
     auto storage = std::make_unique<FakeStorage>();
     static const std::vector<char> content = [] {
       std::vector<char> bytes(kFileBytes);
@@ -75,6 +80,7 @@ class StreamsTest : public testing::TestWithParam<On> {
     Config config = make_config({.workers = 3}, [](const char*) -> const char* { return nullptr; }).value();
     config.bounce_bytes = bounce_bytes;
     session_ = std::make_unique<Session>(config, std::move(storage), std::move(devices));
+    frontends_ = std::make_unique<Frontends>(*session_);
     file_ = session_->register_file(FakeStorage::kUserFd).value();
     if (!is_cuda()) return;
     auto& primary = static_cast<CudaDevice&>(*session_->devices().device(0).value());
@@ -98,7 +104,7 @@ class StreamsTest : public testing::TestWithParam<On> {
     return reinterpret_cast<void*>(++last);
   }
 
-  Streams& streams() { return session_->streams(); }
+  Streams& streams() { return frontends_->streams(); }
   StreamHome& home(void* stream) { return *session_->devices().stream_home(stream).value(); }
   char* memory(std::size_t size, unsigned ordinal = 0) {
     return static_cast<char*>(session_->devices().device(ordinal).value()->allocate(size).value());
@@ -124,6 +130,7 @@ class StreamsTest : public testing::TestWithParam<On> {
   }
 
   std::unique_ptr<Session> session_;
+  std::unique_ptr<Frontends> frontends_;
   FakeStorage* storage_ = nullptr;
   std::uint64_t file_ = 0;
   void* library_ = nullptr;

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "device/host/host_device.h"
+#include "frontend/call.h"
+#include "frontend/frontends.h"
 #include "fuzz/batch_world.h"
-#include "session/batch.h"
 
 namespace penstock::fuzz {
 namespace {
@@ -63,6 +64,7 @@ class World {
     readable_ = storage->open_flags != O_WRONLY;
     writable_ = storage->open_flags != O_RDONLY;
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
+    frontends_ = std::make_unique<Frontends>(*session_);
     device_ = std::make_unique<Arena>(
         static_cast<char*>(session_->devices().device(1).value()->allocate(kArenaBytes).value()));
     file_ = session_->register_file(FakeStorage::kUserFd).value();
@@ -74,6 +76,7 @@ class World {
       while (!open_.empty()) close(open_.size() - 1);
       device_->check_gaps();
     }
+    frontends_.reset();
     session_.reset();  // Closes what is open.
     host_.check_gaps();
     check_and_restore_file();
@@ -111,7 +114,7 @@ class World {
   void open_batch() {
     const unsigned capacity = decisions_.one_of({0u, 1u, 2u, 5u, 16u, 64u, 256u, 5000u});
     if (open_.size() == kBatchesMax) return;
-    const Result<std::uint64_t> number = session_->open_batch(capacity);
+    const Result<std::uint64_t> number = frontends_->open_batch(capacity);
     FUZZ_CHECK(number.ok() == (capacity > 0));
     if (number.ok()) open_.push_back({*number, capacity, {}});
   }
@@ -210,8 +213,8 @@ class World {
 
   void submit(Open& batch) {
     const std::vector<Expected> all = make_entries();
-    const Status status = submit_to(*session_->pin_batch(batch.number), all);
-    session_->unpin_batch(batch.number);
+    const Status status = submit_to(*frontends_->pin_batch(batch.number), all);
+    frontends_->unpin_batch(batch.number);
     FUZZ_CHECK(status.ok() || status.is(Code::limit));
     FUZZ_CHECK(status.ok() == (all.size() <= batch.capacity - batch.outstanding.size()));
     if (status.ok()) accept(batch, all);
@@ -232,8 +235,8 @@ class World {
     if (patience == 1) deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
     if (!deadline) storage_->let_go();
     std::vector<BatchEvent> events(room);
-    const unsigned count = session_->pin_batch(batch.number)->reap(events, least, deadline);
-    session_->unpin_batch(batch.number);
+    const unsigned count = frontends_->pin_batch(batch.number)->reap(events, least, deadline);
+    frontends_->unpin_batch(batch.number);
     const auto most = static_cast<unsigned>(std::min<std::size_t>(room, batch.outstanding.size()));
     FUZZ_CHECK(count <= most);
     FUZZ_CHECK(deadline || count >= std::min(least, most));
@@ -280,16 +283,16 @@ class World {
   // Nothing of it is reported any more.
   void cancel(Open& batch) {
     storage_->let_go();
-    session_->pin_batch(batch.number)->cancel();
-    session_->unpin_batch(batch.number);
+    frontends_->pin_batch(batch.number)->cancel();
+    frontends_->unpin_batch(batch.number);
     batch.outstanding.clear();
   }
 
   void close(std::size_t index) {
     storage_->let_go();
-    FUZZ_CHECK(session_->close_batch(open_[index].number));
-    FUZZ_CHECK(!session_->close_batch(open_[index].number));
-    FUZZ_CHECK(session_->pin_batch(open_[index].number) == nullptr);
+    FUZZ_CHECK(frontends_->close_batch(open_[index].number));
+    FUZZ_CHECK(!frontends_->close_batch(open_[index].number));
+    FUZZ_CHECK(frontends_->pin_batch(open_[index].number) == nullptr);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
   }
 
@@ -312,8 +315,8 @@ class World {
     for (const Open& batch : open_) {
       if (batch.number == number) return;
     }
-    FUZZ_CHECK(session_->pin_batch(number) == nullptr);
-    FUZZ_CHECK(!session_->close_batch(number));
+    FUZZ_CHECK(frontends_->pin_batch(number) == nullptr);
+    FUZZ_CHECK(!frontends_->close_batch(number));
   }
 
   // A second thread reaps, waiting for what is there, while this one submits, cancels, closes.
@@ -324,25 +327,25 @@ class World {
     const std::vector<Expected> all = make_entries();
     std::vector<BatchEvent> events(kRoomMax);
     unsigned reaped = 0;
-    Batch* const reaper = session_->pin_batch(batch.number);
+    Batch* const reaper = frontends_->pin_batch(batch.number);
     std::thread thread([&] {
       reaped = reaper->reap(events, least, std::nullopt);
-      session_->unpin_batch(batch.number);
+      frontends_->unpin_batch(batch.number);
     });
     bool accepted = false;
     if (deed < 3) {
-      const Status status = submit_to(*session_->pin_batch(batch.number), all);
-      session_->unpin_batch(batch.number);
+      const Status status = submit_to(*frontends_->pin_batch(batch.number), all);
+      frontends_->unpin_batch(batch.number);
       accepted = status.ok();
       FUZZ_CHECK(accepted || (status.is(Code::limit) && all.size() > batch.capacity - batch.outstanding.size()));
       FUZZ_CHECK(!accepted || all.size() <= batch.capacity);
     }
     if (accepted) accept(batch, all);
     if (deed == 1) {
-      session_->pin_batch(batch.number)->cancel();
-      session_->unpin_batch(batch.number);
+      frontends_->pin_batch(batch.number)->cancel();
+      frontends_->unpin_batch(batch.number);
     }
-    if (deed > 1) FUZZ_CHECK(session_->close_batch(batch.number));
+    if (deed > 1) FUZZ_CHECK(frontends_->close_batch(batch.number));
     thread.join();
     FUZZ_CHECK(reaped <= batch.outstanding.size());
     for (unsigned i = 0; i < reaped; ++i) take_in(batch, events[i]);
@@ -366,6 +369,7 @@ class World {
   FuzzStorage* storage_ = nullptr;
   Arena host_;
   std::unique_ptr<Session> session_;
+  std::unique_ptr<Frontends> frontends_;
   std::unique_ptr<Arena> device_;
   std::uint64_t file_ = 0;  // 0: none.
   bool readable_ = true;

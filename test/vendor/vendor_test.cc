@@ -17,6 +17,8 @@
 #include "fakes/fake_environment.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_vendor/fake_vendor.h"
+#include "frontend/call.h"
+#include "frontend/dry_run.h"
 #include "path/pipeline/pipeline_reasons.h"
 #include "path/vendor/vendor_reasons.h"
 #include "session/session.h"
@@ -70,12 +72,12 @@ class VendorTest : public testing::Test {
     file_ = *session_->register_file(fd_.get());
   }
   Outcome move(Op op, std::uint64_t size, std::int64_t offset) {
-    return session_->transfer(
-        {.op = op, .file = file_, .base = memory_, .size = size, .file_offset = offset, .buffer_offset = 0});
+    return transfer(
+        *session_, {.op = op, .file = file_, .base = memory_, .size = size, .file_offset = offset, .buffer_offset = 0});
   }
   Verdict verdict(PathId path = PathId::vendor) {
     Verdict verdicts[kPathCount];
-    EXPECT_TRUE(session_->explain(file_, session_->devices().describe(memory_), Op::read, verdicts).ok());
+    EXPECT_TRUE(explain(*session_, file_, session_->devices().describe(memory_), Op::read, verdicts).ok());
     for (const Verdict& one : verdicts) {
       if (one.path == path) return one;
     }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What became of a request.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "core/paths.h"
+#include "core/reason.h"
+
+namespace penstock::core {
+
+struct Report {
+  std::uint64_t bytes = 0;               // Moved, from the request's start on without a gap.
+  std::uint64_t direct_bytes = 0;        // Of these, by O_DIRECT; the rest went through the page cache.
+  std::uint64_t bounced_bytes = 0;       // Of these, by the bounce path although `path` was chosen,
+  Reason bounced_reason = Reason::none;  // and why.
+  PathId path = PathId::bounce;
+  Reason reason = Reason::none;       // Why `refused` was not the path.
+  Reason path_reason = Reason::none;  // Why the path itself is slower than it could be.
+  int refused = -1;                   // The best path that refused, as a PathId; -1 where none did.
+};
+
+struct Outcome {
+  Status status;
+  Report report;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the engine tells of a request without moving it: how it would be cut, and by whom moved.
+#include <algorithm>
+
+#include "engine/engine.h"
+
+namespace penstock::core {
+namespace {
+
+std::string text_of(const Choice& choice) {
+  if (choice.by == Choice::By::size) return "by the caller's own thread";
+  std::string text = "by up to " + std::to_string(choice.threads) + " threads";
+  if (choice.by == Choice::By::measurement) text += ", as measured";
+  if (choice.by == Choice::By::first_guess) text += " to begin with, to be tuned";
+  return text + "; each " + std::to_string(choice.depth) + " chunks at once; policy " + choice.policy;
+}
+
+}  // namespace
+
+std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
+  router_.prepare(routed, SubmitMode::dry_run, chunk_for(routed));
+  const Plan plan = Router::plan(routed, chunk_for(routed));
+  const std::uint64_t lines = std::min<std::uint64_t>(plan.chunk_count(), lines_max);
+  std::string text;
+  char line[200];
+  for (std::uint64_t i = 0; i < lines; ++i) {
+    text.append(line, format_chunk(plan.chunk(i), routed.input.op, line)).push_back('\n');
+  }
+  if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
+  if (!traits_of(routed.report.path).pretends) text += text_of(choice_of(routed, plan)) + '\n';
+  return text;
+}
+
+Choice Engine::choice(Routed& routed) const {
+  router_.prepare(routed, SubmitMode::dry_run, chunk_for(routed));
+  return choice_of(routed, Router::plan(routed, chunk_for(routed)));
+}
+
+Choice Engine::choice_of(const Routed& routed, const Plan& plan) const {
+  Choice made{.path = routed.report.path, .policy = rules_.policy};
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
+    made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first may be a head.
+  }
+  if (is_small(routed)) {
+    made.by = Choice::By::size;
+    return made;
+  }
+  made.threads = threads_for(routed, plan);
+  made.depth = shapes_.large.depth;
+  if (!is_tuned(routed, plan)) return made;
+  const Tuner::Finding finding = tuner_.finding({routed.input.op, plan.middle_way(), routed.input.size});
+  made.threads = std::min(made.threads, finding.threads);
+  made.by = finding.settled ? Choice::By::measurement : Choice::By::first_guess;
+  return made;
+}
+
+}  // namespace penstock::core

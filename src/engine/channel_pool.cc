@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/channel_pool.h"
+
+#include <algorithm>
+
+#include "base/align.h"
+#include "base/shortage.h"
+#include "stats/counters.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kSmallChunkMax = 1u << 20;
+constexpr std::uint64_t kChunkMin = 64u << 10;
+constexpr unsigned kLargeDepth = 3;  // One chunk with storage, one with the device, one to change over.
+
+}  // namespace
+
+bool BounceBudget::reserve(std::uint64_t bytes) {
+  std::uint64_t used = used_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > limit_ || used > limit_ - bytes) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_bytes, unsigned workers) {
+  ChannelShapes shapes;
+  const std::uint64_t small_total = bounce_bytes / 8;
+  ChannelShape& small = shapes.small;
+  small.count = std::clamp(2 * workers, 4u, 32u);
+  small.chunk = kSmallChunkMax;
+  while (small.chunk > kChunkMin && small.count * small.chunk > small_total) small.chunk /= 2;
+  while (small.count > 1 && small.count * small.chunk > small_total) --small.count;
+
+  const std::uint64_t large_total = bounce_bytes - small.count * small.chunk;
+  ChannelShape& large = shapes.large;
+  // More than there are workers: callers work, too.
+  large = {.count = 2 * workers, .depth = kLargeDepth, .chunk = chunk_bytes};
+  const auto bytes = [&] { return large.count * large.depth * large.chunk; };
+  while (large.depth > 2 && bytes() > large_total) --large.depth;
+  while (large.chunk > kChunkMin && bytes() > large_total) {
+    large.chunk = std::max(align_down(large.chunk / 2, kChunkMin), kChunkMin);
+  }
+  while (large.count > 1 && bytes() > large_total) --large.count;
+  return shapes;
+}
+
+bool BounceBudget::reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* caller) {
+  if (reserve(bytes)) return true;
+  const std::lock_guard lock(holders_mutex_);
+  for (ChannelHolder* holder : holders_) {
+    if (holder != caller) holder->close_idle_channels();
+  }
+  return reserve(bytes);
+}
+
+void BounceBudget::add(ChannelHolder* holder) {
+  const std::lock_guard lock(holders_mutex_);
+  if (std::find(holders_.begin(), holders_.end(), holder) == holders_.end()) holders_.push_back(holder);
+}
+
+void BounceBudget::remove(ChannelHolder* holder) {
+  const std::lock_guard lock(holders_mutex_);
+  std::erase(holders_, holder);
+}
+
+ChannelPool::ChannelPool(Path& path, Device* device, const ChannelShape& shape, BounceBudget& budget)
+    : path_(path), device_(device), shape_(shape), budget_(budget), places_(shape.count) {
+  budget_.add(this);
+}
+
+ChannelPool::~ChannelPool() { budget_.remove(this); }
+
+// A free place with an open channel, or one where a channel can be opened; the thread's usual one first.
+bool ChannelPool::claim(bool open, unsigned& place) {
+  const unsigned first = thread_number();
+  for (unsigned i = 0; i < places_.size(); ++i) {
+    place = (first + i) % static_cast<unsigned>(places_.size());
+    Place& candidate = places_[place];
+    if (candidate.open.load() != open || candidate.busy.load() || candidate.busy.exchange(true)) continue;
+    if (candidate.open.load(std::memory_order_relaxed) == open) return true;
+    free(candidate);
+  }
+  return false;
+}
+
+bool ChannelPool::has_open() const {
+  return std::any_of(places_.begin(), places_.end(), [](const Place& place) { return place.open.load(); });
+}
+
+Status ChannelPool::open(Place& place) {
+  const ChannelOptions options = channel_options();
+  const std::uint64_t bytes = path_.channel_bytes(options);
+  if (!budget_.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for the ring");
+  using Opened = Result<std::unique_ptr<Channel>>;
+  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open a channel")); };
+  Opened channel = unless_short_of_memory([&] { return path_.open_channel(options); }, no_room);
+  if (!channel.ok()) {
+    budget_.give_back(bytes);
+    return channel.status();
+  }
+  place.channel = std::move(*channel);
+  place.open.store(true);
+  return success();
+}
+
+void ChannelPool::close(Place& place) {
+  place.open.store(false);
+  place.channel.reset();
+  budget_.give_back(path_.channel_bytes(channel_options()));
+}
+
+void ChannelPool::close_idle_channels() {
+  unsigned place = 0;
+  while (claim(true, place)) {
+    close(places_[place]);
+    take_back(place);
+  }
+}
+
+ChannelPool::Loan ChannelPool::try_borrow() {
+  unsigned place = 0;
+  if (claim(true, place)) return {this, place, places_[place].channel.get()};
+  if (!claim(false, place)) return {};
+  if (open(places_[place]).ok()) return {this, place, places_[place].channel.get()};
+  free(places_[place]);
+  return {};
+}
+
+Result<ChannelPool::Loan> ChannelPool::borrow() {
+  unsigned place = 0;
+  if (claim(true, place)) return Loan(this, place, places_[place].channel.get());
+  waiting_.fetch_add(1);
+  Result<Loan> loan = borrow_waiting();
+  waiting_.fetch_sub(1);
+  return loan;
+}
+
+Result<ChannelPool::Loan> ChannelPool::borrow_waiting() {
+  for (;;) {
+    const std::uint32_t seen = returns_.load();
+    unsigned place = 0;
+    if (claim(true, place)) return Loan(this, place, places_[place].channel.get());
+    if (claim(false, place)) {
+      const Status status = open(places_[place]);
+      if (status.ok()) return Loan(this, place, places_[place].channel.get());
+      if (!has_open()) {
+        free(places_[place]);
+        return status;
+      }
+      // Nobody is woken: whoever waits does so for a channel that is open, too.
+      places_[place].busy.store(false);
+    }
+    returns_.wait(seen, std::memory_order_acquire);
+  }
+}
+
+void ChannelPool::take_back(unsigned place) {
+  Place& returned = places_[place];
+  // A broken channel's memory may stay mapped, but it is not this pool's any more: a new one may be opened.
+  if (returned.channel != nullptr && returned.channel->is_broken()) close(returned);
+  free(returned);
+}
+
+void ChannelPool::free(Place& place) {
+  place.busy.store(false);
+  // Either we see who waits, or he, who has said so before he looks, sees the place.
+  if (waiting_.load() == 0) return;
+  returns_.fetch_add(1);
+  returns_.notify_one();
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/channel_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "path/null/null_path.h"
+
+namespace penstock::core {
+namespace {
+
+TEST(ChannelShapesTest, AllChannelsFitIntoTheRingWhateverIsAskedFor) {
+  for (std::uint64_t ring = 1; ring <= 1024; ring *= 2) {
+    for (std::uint64_t chunk = 64; chunk <= 256 * 1024; chunk *= 4) {
+      for (const unsigned workers : {1u, 2u, 7u, 16u, 64u, 256u}) {
+        const ChannelShapes shapes = shape_channels(ring << 20, chunk << 10, workers);
+        const auto bytes = [](const ChannelShape& shape) { return shape.count * shape.depth * shape.chunk; };
+        ASSERT_LE(bytes(shapes.small) + bytes(shapes.large), ring << 20) << ring << " " << chunk << " " << workers;
+        for (const ChannelShape& shape : {shapes.small, shapes.large}) {
+          ASSERT_GE(shape.count, 1u);
+          ASSERT_GE(shape.depth, 1u);
+          ASSERT_GE(shape.chunk, 64u << 10);
+          ASSERT_EQ(shape.chunk % 4096, 0u);
+        }
+      }
+    }
+  }
+}
+
+TEST(ChannelPoolTest, ABorrowerWaitsUntilAChannelComesBack) {
+  NullPath path;
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 1, .depth = 1, .chunk = 65536}, budget);
+  std::atomic<bool> borrowed{false};
+  std::thread waiter;
+  {
+    const Result<ChannelPool::Loan> loan = pool.borrow();
+    ASSERT_TRUE(loan.ok());
+    EXPECT_FALSE(pool.try_borrow());
+    waiter = std::thread([&] {
+      ASSERT_TRUE(pool.borrow().ok());
+      borrowed = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(borrowed);
+  }
+  waiter.join();
+
+  EXPECT_TRUE(borrowed);
+}
+
+// Opens channels until it is told not to.
+class FussyPath final : public Path {
+ public:
+  bool refuses = false;
+  Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::null); }
+  Prepared prepare(const Wish& wish) override { return {.limits = {.chunk_max = wish.chunk_max}}; }
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override {
+    return options.depth * options.chunk_max;
+  }
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override {
+    if (refuses) return failure(Code::out_of_memory, "open a channel");
+    return NullPath().open_channel(options);
+  }
+};
+
+TEST(ChannelPoolTest, AThreadWhoseOwnChannelCannotBeOpenedTakesAnother) {
+  FussyPath path;
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 8, .depth = 1, .chunk = 65536}, budget);
+  ASSERT_TRUE(pool.borrow().ok());
+  path.refuses = true;
+
+  for (int i = 0; i < 16; ++i) {
+    std::thread([&] { EXPECT_TRUE(pool.borrow().ok()); }).join();
+  }
+
+  EXPECT_EQ(budget.used(), 65536u);
+}
+
+// Each finds all places taken by others that are trying to open them, and must not sleep on that.
+TEST(ChannelPoolTest, WhereNoChannelCanBeOpenedEveryBorrowerIsToldSo) {
+  FussyPath path;
+  path.refuses = true;
+  BounceBudget budget(1 << 20);
+  ChannelPool pool(path, nullptr, {.count = 2, .depth = 1, .chunk = 65536}, budget);
+  std::atomic<unsigned> told{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 500; ++round) {
+        if (round % 3 == 0) (void)pool.try_borrow();
+        told += pool.borrow().status().is(Code::out_of_memory) ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(told, 16u * 500);
+}
+
+TEST(ChannelPoolTest, IdleChannelsOfOnePoolMakeRoomForAnother) {
+  FussyPath path;
+  BounceBudget budget(3 * 65536);
+  ChannelPool first(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
+  ChannelPool second(path, nullptr, {.count = 3, .depth = 1, .chunk = 65536}, budget);
+  {
+    const auto one = first.borrow();
+    const auto two = first.borrow();
+    const auto three = first.borrow();
+    EXPECT_TRUE(second.borrow().status().is(Code::limit)) << "all of them are in use";
+  }
+
+  EXPECT_TRUE(second.borrow().ok());
+  EXPECT_LE(budget.used(), 3u * 65536);
+}
+
+TEST(BounceBudgetTest, NeverGivesMoreThanItsLimit) {
+  BounceBudget budget(100);
+
+  EXPECT_TRUE(budget.reserve(60));
+  EXPECT_FALSE(budget.reserve(41));
+  EXPECT_TRUE(budget.reserve(40));
+  budget.give_back(60);
+  EXPECT_EQ(budget.used(), 40u);
+  EXPECT_FALSE(budget.reserve(UINT64_MAX));
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/align.h"
+
+namespace penstock::core {
+namespace {
+
+// Large requests are cut into at least two chunks for everybody who works on them, but into none smaller than this:
+// every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
+// 48 in chunks of 2 MiB).
+constexpr std::uint64_t kShareMin = 2u << 20;
+constexpr std::uint64_t kPartAlign = 2u << 20;   // Of a request that the tuner cuts.
+constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
+
+// Writers of one file queue up behind its inode's lock when the page cache takes part.
+bool is_one_writer_at_a_time(Op op, const Plan& plan, PathId path) {
+  return op == Op::write && plan.middle_way() == Way::buffered && !traits_of(path).direct;
+}
+
+}  // namespace
+
+Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, BounceBudget& budget)
+    : path(&moving), device(target), small(moving, target, shapes.small, budget),
+      large(moving, target, shapes.large, budget) {}
+
+Engine::Engine(EngineRules rules, const PathWorld& world)
+    : rules_(std::move(rules)), shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)),
+      router_(rules_, world), tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
+      workers_(rules_.workers) {
+  limit_operations(rules_.operation_max);
+  for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));
+}
+
+Engine::~Engine() {
+  for (auto& pools : pools_) delete pools.load();
+}
+
+Outcome Engine::move(Routed& routed) {
+  router_.prepare(routed, is_small(routed) ? SubmitMode::alone : SubmitMode::many, chunk_for(routed));
+  const Result<Pools*> pools = pools_for(*routed.path, routed.device());
+  if (!pools.ok()) return {pools.status(), routed.report};
+  // A path may ask for larger chunks than others get.
+  const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
+  const Plan plan = Router::plan(routed, is_small(routed) ? chunk_for(routed) : operation_max);
+  const Outcome outcome =
+      is_small(routed) ? move_small(routed, plan, (*pools)->small) : move_large(routed, plan, (*pools)->large);
+  count(outcome.report, routed.input.op);
+  return outcome;
+}
+
+void Engine::count(const Report& report, Op op) {
+  // What is forced although it is not direct is told from what is.
+  const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;
+  counters_.add(report.path, is_forced ? report.path_reason : report.reason, op, report.bytes - report.bounced_bytes);
+  if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
+}
+
+bool Engine::preallocate(const Routed& routed, const Plan& plan) {
+  const TransferInput& input = routed.input;
+  if (input.op == Op::read || traits_of(routed.report.path).pretends) return false;
+  const Result<int> fd = input.file->descriptor(plan.middle_way());
+  return fd.ok() && input.storage->preallocate(*fd, input.file_offset, input.size);
+}
+
+void Engine::limit_operations(std::uint64_t bytes) {
+  operation_max_.store(std::max(align_down(bytes, kChunkUnit), kChunkUnit), std::memory_order_relaxed);
+}
+
+std::uint64_t Engine::chunk_for(const Routed& routed) const {
+  const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
+  if (is_small(routed)) return std::min(shapes_.small.chunk, operation_max);
+  const std::uint64_t threads = std::clamp<std::uint64_t>(routed.input.size / kShareMin, 1, rules_.workers);
+  const std::uint64_t share = align_up(std::max(routed.input.size / (2 * threads), kShareMin), kChunkUnit);
+  return std::min({share, shapes_.large.chunk, operation_max});
+}
+
+// At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
+Outcome Engine::move_small(const Routed& routed, const Plan& plan, ChannelPool& pool) {
+  const Result<ChannelPool::Loan> loan = pool.borrow();
+  if (!loan.ok()) return {loan.status(), routed.report};
+  Progress progress = progress_of(routed.input);
+  for (const bool ends : {false, true}) {
+    if (ends && !plan.has_head_or_tail()) break;
+    for (std::uint64_t i = 0; i < plan.chunk_count() && progress.goes_on(); ++i) {
+      if (plan.is_head_or_tail(i) == ends) progress.take_in((**loan).run(make_task(routed.input, plan.chunk(i))));
+    }
+  }
+  Outcome outcome{progress.status(), routed.report};
+  progress.tell(outcome.report);
+  return outcome;
+}
+
+Outcome Engine::move_large(const Routed& routed, const Plan& plan, ChannelPool& pool) {
+  const bool preallocated = preallocate(routed, plan);
+  const Outcome outcome = is_tuned(routed, plan) ? move_tuned(routed, plan, pool) : move_at_once(routed, plan, pool);
+  if (preallocated && outcome.report.bytes < routed.input.size) routed.input.file->note_blocks_behind_end();
+  return outcome;
+}
+
+Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool& pool) {
+  const auto start = std::chrono::steady_clock::now();
+  Transfer transfer(routed.input, plan, pool);
+  workers_.run(transfer, threads_for(routed, plan) - 1, routed.memory.device);
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  const Progress& progress = transfer.progress();
+  const std::uint64_t bytes = progress.bytes();
+  if (routed.prepared.first_time && routed.input.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
+    routed.path->learn({bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), false});
+  }
+  Outcome outcome{progress.status(), routed.report};
+  progress.tell(outcome.report);
+  return outcome;
+}
+
+// In parts, while the tuner is still trying; as one, when it has found out.
+Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, ChannelPool& pool) {
+  const std::uint64_t size = routed.input.size;
+  const Tuner::Kind kind{routed.input.op, plan.middle_way(), size};
+  Progress progress = progress_of(routed.input);
+  Routed part = routed;
+  for (std::uint64_t moved = 0; moved < size && progress.goes_on();) {
+    Tuner::Choice choice = tuner_.choose(kind, size - moved);
+    // Parts meet at whole pages, of which none is written in two ways then.
+    const std::uint64_t end = align_down(part.input.file_offset + choice.bytes, kPartAlign);
+    if (choice.bytes < size - moved && end > part.input.file_offset) choice.bytes = end - part.input.file_offset;
+    part.input.size = choice.bytes;
+    // Threads run dry together where chunks are many.
+    const std::uint64_t chunk = chunk_for(part);
+    const Plan plan_of_part = Router::plan(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
+    const auto start = std::chrono::steady_clock::now();
+    Transfer transfer(part.input, plan_of_part, pool);
+    workers_.run(transfer, std::min(choice.threads, threads_for(routed, plan)) - 1, routed.memory.device);
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+    progress.merge(transfer.progress());
+    if (!progress.goes_on()) break;
+    const auto wall_ns = static_cast<std::uint64_t>(took.count());
+    tuner_.learn(kind, choice, {choice.bytes, wall_ns, transfer.cpu_ns()});
+    // Trials are slower than what they settle.
+    if (!choice.trial && transfer.progress().bounced_bytes() == choice.bytes) {
+      routed.path->learn({choice.bytes, size, wall_ns, true});
+    }
+    part.input.memory += choice.bytes;
+    part.input.file_offset += choice.bytes;
+    moved += choice.bytes;
+  }
+  Outcome outcome{progress.status(), routed.report};
+  progress.tell(outcome.report);
+  return outcome;
+}
+
+bool Engine::is_tuned(const Routed& routed, const Plan& plan) const {
+  return routed.prepared.tune_threads && !is_one_writer_at_a_time(routed.input.op, plan, routed.report.path);
+}
+
+unsigned Engine::threads_for(const Routed& routed, const Plan& plan) const {
+  const TransferInput& input = routed.input;
+  // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
+  // four, and were slower).
+  const std::uint64_t most =
+      is_one_writer_at_a_time(input.op, plan, routed.report.path) ? 2 : rules_.workers + std::uint64_t{1};
+  const std::uint64_t shares =
+      rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / rules_.share_min, 1);
+  return static_cast<unsigned>(std::min<std::uint64_t>(
+      {input.size / kShareMin + 1, most, rules_.threads_max, routed.prepared.threads_max, shares}));
+}
+
+// ---- Channels ------------------------------------------------------------------------------------------------------
+
+BounceBudget& Engine::budget_of(const Device* device) {
+  const int ordinal = device == nullptr ? 0 : device->facts().ordinal;
+  return *budgets_[static_cast<unsigned>(ordinal) % kDevicesMax];
+}
+
+void Engine::leave_budgets(ChannelHolder* holder) {
+  for (const auto& budget : budgets_) budget->remove(holder);
+}
+
+std::uint64_t Engine::bounce_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& budget : budgets_) bytes += budget->used();
+  return bytes;
+}
+
+Result<Engine::Pools*> Engine::pools_for(Path& path, Device* device) {
+  const auto find = [&]() -> Pools* {
+    for (auto& place : pools_) {
+      Pools* pools = place.load(std::memory_order_acquire);
+      if (pools == nullptr || (pools->path == &path && pools->device == device)) return pools;
+    }
+    return nullptr;
+  };
+  if (Pools* pools = find()) return pools;
+  const std::lock_guard lock(pools_mutex_);
+  if (Pools* pools = find()) return pools;
+  for (auto& place : pools_) {
+    if (place.load() != nullptr) continue;
+    place.store(new Pools(path, device, shapes_, budget_of(device)), std::memory_order_release);
+    return place.load();
+  }
+  return failure(Code::limit, "use one more device context");
+}
+
+}  // namespace penstock::core

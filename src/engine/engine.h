@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Moves one request at a time for each thread that asks: a small one on the caller's thread, a large one with the help
+// of workers. Knows files and memory, and no handles, batches or streams: those are its clients' (session/, frontend/).
+// Thread-safe.
+//
+//   choose (router.h) -> prepare -> plan -> channels, of the caller alone or of many threads -> report
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/router.h"
+#include "engine/tuner.h"
+#include "engine/workers.h"
+#include "stats/counters.h"
+
+namespace penstock::core {
+
+// By whom a request would be moved, and how that was chosen.
+struct Choice {
+  enum class By : std::uint8_t { size, rule, first_guess, measurement };
+  PathId path = PathId::null;
+  By by = By::rule;
+  unsigned threads = 1;     // At most, the caller's included.
+  unsigned depth = 1;       // Chunks that each has under way at once.
+  std::uint64_t chunk = 0;  // Bytes of the largest.
+  const char* policy = "";
+};
+
+class Engine {
+ public:
+  Engine(EngineRules rules, const PathWorld& world);
+  ~Engine();
+
+  const Router& router() const { return router_; }
+  // From start to end. The path was chosen; the file's descriptors were looked at.
+  Outcome move(Routed& routed);
+  // Every request's bytes are counted, once, by whoever moved it: move() does so by itself.
+  void count(const Report& report, Op op);
+  // By whom it would be moved, and how it would be cut, a line a chunk and the first `lines_max` of them. Nothing is.
+  Choice choice(Routed& routed) const;
+  std::string plan_text(Routed& routed, unsigned lines_max) const;
+
+  // The most that one storage operation of move() moves from now on.
+  void limit_operations(std::uint64_t bytes);
+  // Paths let go of it. Nothing of the file's is under way.
+  void forget_file(File& file) { router_.forget_file(file); }
+
+  // Pinned host memory of a device's channels.
+  BounceBudget& budget_of(const Device* device);
+  void leave_budgets(ChannelHolder* holder);
+  std::uint64_t bounce_bytes() const;
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Pools {
+    Pools(Path& path, Device* device, const ChannelShapes& shapes, BounceBudget& budget);
+    Path* path;
+    Device* device;
+    ChannelPool small;
+    ChannelPool large;
+  };
+
+  static constexpr unsigned kPoolsMax = 256;
+  static constexpr unsigned kDevicesMax = 64;
+
+  bool is_small(const Routed& routed) const { return routed.input.size <= shapes_.small.chunk; }
+  std::uint64_t chunk_for(const Routed& routed) const;
+  Outcome move_small(const Routed& routed, const Plan& plan, ChannelPool& pool);
+  Outcome move_large(const Routed& routed, const Plan& plan, ChannelPool& pool);
+  Outcome move_at_once(const Routed& routed, const Plan& plan, ChannelPool& pool);
+  Outcome move_tuned(const Routed& routed, const Plan& plan, ChannelPool& pool);
+  bool preallocate(const Routed& routed, const Plan& plan);
+  bool is_tuned(const Routed& routed, const Plan& plan) const;
+  unsigned threads_for(const Routed& routed, const Plan& plan) const;
+  Choice choice_of(const Routed& routed, const Plan& plan) const;
+  Result<Pools*> pools_for(Path& path, Device* device);
+
+  const EngineRules rules_;
+  const ChannelShapes shapes_;
+  std::atomic<std::uint64_t> operation_max_{UINT64_MAX};
+  Router router_;
+  Counters counters_;
+  std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal.
+  std::mutex pools_mutex_;                              // Guards pools_ while it grows.
+  std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
+  Tuner tuner_;
+  Workers workers_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How far a request came: what its chunks and parts moved, how far that is without a gap, and what stood in the way.
+// Chunks may come in any order, and from several threads, each with a progress of its own that is merged into the
+// request's. Used by one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/report.h"
+#include "path/path.h"
+
+namespace penstock::core {
+
+class Progress {
+ public:
+  Progress() = default;
+  Progress(std::uint64_t begin, std::uint64_t size) : begin_(begin), end_(begin + size), wanted_end_(end_) {}
+
+  void take_in(const Completion& completion) {
+    const std::uint64_t position = completion.file_offset + completion.bytes;
+    if (completion.way == Way::direct) direct_bytes_ += completion.bytes;
+    if (completion.bounced != Reason::none) {
+      bounced_bytes_ += completion.bytes;
+      bounced_reason_ = completion.bounced;
+    }
+    if (completion.bytes > 0) reached_ = std::max(reached_, position);
+    if (!completion.status.ok()) fail_at(position, completion.status);
+    else if (completion.bytes < completion.size) stop_at(position);
+  }
+
+  // A part that was moved as a request of its own.
+  void take_in(std::uint64_t begin, std::uint64_t size, const Outcome& part) {
+    const std::uint64_t position = begin + part.report.bytes;
+    direct_bytes_ += part.report.direct_bytes;
+    if (part.report.bytes > 0) reached_ = std::max(reached_, position);
+    if (!part.status.ok()) fail_at(position, part.status);
+    else if (part.report.bytes < size) stop_at(position);
+  }
+
+  // Of the same request: other chunks of it.
+  void merge(const Progress& other) {
+    direct_bytes_ += other.direct_bytes_;
+    bounced_bytes_ += other.bounced_bytes_;
+    if (other.bounced_bytes_ > 0) bounced_reason_ = other.bounced_reason_;
+    reached_ = std::max(reached_, other.reached_);
+    if (other.end_ < other.wanted_end_) stop_at(other.end_);
+    if (other.failed_at_ != UINT64_MAX) fail_at(other.failed_at_, other.status_);
+  }
+
+  // The failure nearest to the start is the one that counts: it is what a sequential request would have met.
+  void fail_at(std::uint64_t position, const Status& status) {
+    if (position < failed_at_) {
+      failed_at_ = position;
+      status_ = status;
+    }
+    stop_at(position);
+  }
+  void stop_at(std::uint64_t position) { end_ = std::min(end_, position); }
+  // What lies before the position was moved after all.
+  void go_on_to(std::uint64_t position) { end_ = std::min(position, wanted_end_); }
+
+  // Nothing was short and nothing failed so far.
+  bool goes_on() const { return end_ == wanted_end_ && failed_at_ == UINT64_MAX; }
+  bool has_failed() const { return failed_at_ != UINT64_MAX; }
+  std::uint64_t begin() const { return begin_; }
+  std::uint64_t end() const { return end_; }          // The first byte of the file that was not moved.
+  std::uint64_t reached() const { return reached_; }  // Behind the last byte that was moved, gaps before it or not.
+  std::uint64_t bytes() const { return end_ - begin_; }
+  std::uint64_t bounced_bytes() const { return std::min(bounced_bytes_, bytes()); }
+  // A failure behind the end of the file is none.
+  Status status() const { return failed_at_ <= end_ ? status_ : success(); }
+
+  // In the report of the request. Where all of its bytes were bounced, bounce was the path.
+  void tell(Report& report) const {
+    report.bytes = bytes();
+    report.direct_bytes = std::min(direct_bytes_, report.bytes);
+    report.bounced_bytes = bounced_bytes();
+    report.bounced_reason = bounced_reason_;
+    if (report.bounced_bytes == 0 || report.bounced_bytes < report.bytes) return;
+    if (report.refused < 0) {
+      report.refused = static_cast<int>(report.path);
+      report.reason = report.bounced_reason;
+    }
+    report.path = PathId::bounce;
+    report.bounced_bytes = 0;
+    report.bounced_reason = Reason::none;
+  }
+
+ private:
+  std::uint64_t begin_ = 0;
+  std::uint64_t end_ = 0;
+  std::uint64_t wanted_end_ = 0;
+  std::uint64_t reached_ = 0;
+  std::uint64_t failed_at_ = UINT64_MAX;
+  std::uint64_t direct_bytes_ = 0;
+  std::uint64_t bounced_bytes_ = 0;
+  Reason bounced_reason_ = Reason::none;
+  Status status_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/router.h"
+
+#include <algorithm>
+
+#include "base/align.h"
+
+namespace penstock::core {
+namespace {
+
+// A read this large from a buffered descriptor asks whether the data is in the page cache, and goes around it when
+// it is not. Below, the page cache's own read-ahead does better.
+constexpr std::uint64_t kProbeBytesMin = 1u << 20;
+constexpr std::uint64_t kPage = 4096;
+
+// Whether a caller's pinned memory can stand in for the path's own, or the path moves nothing anyway.
+bool can_stage(PathId path) {
+  const PathTraits& traits = traits_of(path);
+  return traits.posix || traits.host_memory || traits.pretends;
+}
+
+}  // namespace
+
+const char* transfer_step(Op op) {
+  return op == Op::read ? "read the file into the buffer" : "write the buffer to the file";
+}
+
+Router::Router(const EngineRules& rules, const PathWorld& world)
+    : rules_(rules), staging_path_(make_staging_path(world)) {
+  for (const PathId path : rules.paths) paths_.push_back(make_path(path, world));
+}
+
+Status Router::choose(Routed& routed) const {
+  TransferInput& input = routed.input;
+  Report& report = routed.report;
+  for (const auto& path : paths_) {
+    Verdict verdict = path->judge(*input.file, routed.memory, input.op);
+    if (verdict.usable && routed.staged && !can_stage(verdict.path)) verdict = refused(verdict.path, Reason::on_stream);
+    if (!verdict.usable) {
+      if (report.refused < 0) {
+        report.refused = static_cast<int>(verdict.path);
+        report.reason = verdict.reason;
+      }
+      continue;
+    }
+    if (rules_.require && *rules_.require != verdict.path) continue;
+    // Path and reason stay those of the whole way.
+    const bool pretends = traits_of(verdict.path).pretends;
+    routed.path = routed.staged && !pretends ? staging_path_.get() : path.get();
+    report.path = verdict.path;
+    report.path_reason = verdict.reason;
+    input.prefer_cached = rules_.direct_io == DirectIo::automatic && input.op == Op::read &&
+                          !input.file->prefers_direct() && !traits_of(verdict.path).direct;
+    return success();
+  }
+  return failure(Code::path_refused, transfer_step(input.op));
+}
+
+Way Router::wanted_way(const TransferInput& input) const {
+  if (rules_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, kPage)) {
+    return Way::buffered;
+  }
+  switch (rules_.direct_io) {
+    case DirectIo::always: return Way::direct;
+    case DirectIo::never: return Way::buffered;
+    case DirectIo::automatic: break;
+  }
+  if (input.file->prefers_direct()) return Way::direct;
+  return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
+}
+
+void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
+  TransferInput& input = routed.input;
+  routed.prepared = routed.path->prepare({.op = input.op,
+                                          .file = *input.file,
+                                          .memory = routed.memory,
+                                          .offset = input.file_offset,
+                                          .size = input.size,
+                                          .mode = mode,
+                                          .way = wanted_way(input),
+                                          .chunk_max = chunk_max});
+  input.token = routed.prepared.token;
+  if (mode != SubmitMode::dry_run) end_with_file(routed);
+}
+
+// A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
+// those that the read returns. So the last piece is read through the page cache, up to the file's end.
+void Router::end_with_file(Routed& routed) {
+  TransferInput& input = routed.input;
+  const Limits& limits = routed.prepared.limits;
+  if (input.op == Op::write || limits.staged || limits.file_align == 1) return;
+  const Result<int> fd = input.file->descriptor(Way::direct);
+  const Result<std::uint64_t> end = fd.ok() ? input.storage->size(*fd) : fd.status();
+  if (end.ok()) input.size = std::min(input.size, *end > input.file_offset ? *end - input.file_offset : 0);
+}
+
+Plan Router::plan(const Routed& routed, std::uint64_t chunk_max) {
+  const TransferInput& input = routed.input;
+  const Request request{.op = input.op,
+                        .file_offset = input.file_offset,
+                        .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory),
+                        .size = input.size};
+  Limits limits = routed.prepared.limits;
+  limits.chunk_max = std::min(limits.chunk_max, chunk_max);
+  if (!is_aligned(limits.chunk_max, limits.file_align)) limits.file_align = 1;
+  return {request, limits};
+}
+
+bool Router::is_listed(PathId path) const {
+  return std::find(rules_.paths.begin(), rules_.paths.end(), path) != rules_.paths.end();
+}
+
+unsigned Router::judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const {
+  unsigned count = 0;
+  for (const auto& path : paths_) verdicts[count++] = path->judge(file, memory, op);
+  for (const PathRow& row : kPaths) {
+    // A path that moves nothing is no choice that anybody misses.
+    if (!is_listed(row.id) && !row.traits.pretends) verdicts[count++] = refused(row.id, Reason::not_listed);
+  }
+  return count;
+}
+
+void Router::forget_file(File& file) {
+  for (const auto& path : paths_) path->forget_file(file);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which way a request goes: asks each listed path once whether it serves, takes the first that does, and has it
+// prepare the request, once. Every refusal keeps its reason. The engine owns one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/report.h"
+#include "engine/engine_rules.h"
+#include "engine/transfer.h"
+#include "path/paths.h"
+
+namespace penstock::core {
+
+// A request that was found sane, and what has been decided about it.
+struct Routed {
+  TransferInput input;
+  PointerFacts memory;
+  Path* path = nullptr;
+  Report report;
+  Prepared prepared;
+  bool staged = false;  // Its bytes go through memory of the caller's, which no direct path knows.
+
+  Device* device() const { return memory.needs_device() ? memory.device : nullptr; }
+};
+
+class Router {
+ public:
+  Router(const EngineRules& rules, const PathWorld& world);
+
+  // Sets path and report. Fails with path_refused.
+  Status choose(Routed& routed) const;
+  // For a request whose path was chosen; in a dry run without any effect. `chunk_max`: bytes that storage is asked for
+  // at once, at most; a path may ask for more.
+  void prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  // How the request is cut, in chunks of at most so many bytes.
+  static Plan plan(const Routed& routed, std::uint64_t chunk_max);
+  // Of every path, listed ones first and in their order. Returns how many were written.
+  unsigned judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const;
+  void forget_file(File& file);
+
+ private:
+  Way wanted_way(const TransferInput& input) const;
+  bool is_listed(PathId path) const;
+  static void end_with_file(Routed& routed);
+
+  const EngineRules& rules_;
+  std::vector<std::unique_ptr<Path>> paths_;  // In the configured order.
+  std::unique_ptr<Path> staging_path_;        // Between files and staging memory.
+};
+
+// "read the file into the buffer"
+const char* transfer_step(Op op);
+
+}  // namespace penstock::core

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One large request under way. Any number of threads draw its chunks from one counter, each through a channel of its
+// own, until none is left or something went wrong; the thread that made it collects what came of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "engine/channel_pool.h"
+#include "engine/progress.h"
+#include "path/path.h"
+
+namespace penstock::core {
+
+// What a transfer reads of its request's surroundings; all of it outlives the transfer.
+struct TransferInput {
+  Op op = Op::read;
+  File* file = nullptr;
+  Storage* storage = nullptr;
+  std::byte* memory = nullptr;
+  Token token;  // As in Task.
+  std::uint64_t file_offset = 0;
+  std::uint64_t size = 0;
+  bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
+};
+
+inline Progress progress_of(const TransferInput& input) { return {input.file_offset, input.size}; }
+
+Task make_task(const TransferInput& input, Chunk chunk);
+
+class Transfer {
+ public:
+  Transfer(const TransferInput& input, const Plan& plan, ChannelPool& pool)
+      : input_(input), plan_(plan), pool_(pool), chunk_count_(plan.chunk_count()), progress_(progress_of(input)) {}
+
+  // The owner's part: waits for a channel.
+  void work();
+  // A helper's part: false where no channel is free or nothing is left to do.
+  bool help();
+
+  // The owner's again, once nobody else works on it: what had to wait for the middle.
+  void finish();
+
+  // Once it is over.
+  const Progress& progress() const { return progress_; }
+  std::uint64_t cpu_ns() const { return cpu_ns_; }  // Of all who worked on it.
+
+ private:
+  bool has_work() const {
+    return !stop_.load(std::memory_order_relaxed) && next_.load(std::memory_order_relaxed) < chunk_count_;
+  }
+  void move_chunks(Channel& channel);
+  bool submit_next(Channel& channel);
+  void read_gap_again();
+  void finish_head_and_tail();
+  std::uint64_t chunk_at(std::uint64_t position) const;
+
+  const TransferInput input_;
+  const Plan& plan_;
+  ChannelPool& pool_;
+  const std::uint64_t chunk_count_;
+  alignas(64) std::atomic<std::uint64_t> next_{0};
+  std::atomic<bool> stop_{false};
+  std::mutex progress_mutex_;  // Taken once by each thread, when it is through.
+  Progress progress_;
+  std::uint64_t cpu_ns_ = 0;
+};
+
+}  // namespace penstock::core

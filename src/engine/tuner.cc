@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "engine/tuner.h"
+
+#include <bit>
+
+namespace penstock::core {
+namespace {
+
+// Moved by one choice while others are still to be tried. Each part ends with threads that wait for the last one, many
+// threads longer than few: a part must be so large that this hardly counts, as it hardly does in the whole request.
+constexpr std::uint64_t kPartMin = std::uint64_t{64} << 20;
+constexpr std::uint64_t kPartMax = std::uint64_t{128} << 20;
+constexpr std::uint32_t kTriesEach = 2;   // The better one counts, since what disturbs one makes it slower.
+constexpr double kMargin = 0.95;          // Another number of threads must cost less than this part of the present one.
+constexpr double kShift = 1.5;            // Rates that have changed by this factor say that something else has,
+constexpr std::uint32_t kShiftParts = 3;  // where so many parts in a row do.
+constexpr std::uint32_t kLookAgain = 4096;  // Parts, after which it tries again in any case.
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// Up to the last class of sizes, requests of one class have parts of one size.
+constexpr std::uint64_t part_of(std::uint64_t size) { return std::clamp(std::bit_floor(size) / 8, kPartMin, kPartMax); }
+
+}  // namespace
+
+unsigned Tuner::index_of(const Kind& kind) {
+  return (static_cast<unsigned>(kind.op) * 2 + static_cast<unsigned>(kind.way)) * kSizeClasses + size_class(kind.size);
+}
+
+unsigned Tuner::last_step() const { return std::min(static_cast<unsigned>(std::bit_width(threads_max_)), kSteps) - 1; }
+
+unsigned Tuner::step_of(unsigned threads) const {
+  return static_cast<unsigned>(std::bit_width(threads_max_) - std::bit_width(threads));
+}
+
+// The one in use first, then fewer threads, then more; kSteps where all have been tried.
+unsigned Tuner::next_trial(const Spot& spot) const {
+  const unsigned best = spot.best.load(kRelaxed);
+  for (const unsigned step : {best, best + 1, best - 1}) {
+    if (step <= last_step() && spot.tries[step].load(kRelaxed) < kTriesEach) return step;  // Below none is a large one.
+  }
+  return kSteps;
+}
+
+Tuner::Choice Tuner::choose(const Kind& kind, std::uint64_t bytes) {
+  const Spot& spot = spots_[index_of(kind)];
+  const unsigned step = spot.settled.load(kRelaxed) ? kSteps : next_trial(spot);
+  if (step == kSteps) return {threads_at(spot.best.load(kRelaxed)), bytes, false};
+  // The rest is another part only where it is worth being one.
+  const std::uint64_t part = part_of(kind.size);
+  return {threads_at(step), bytes < 2 * part ? bytes : part, true};
+}
+
+void Tuner::learn(const Kind& kind, const Choice& choice, const Cost& cost) {
+  if (cost.bytes < (1u << 20)) return;
+  Spot& spot = spots_[index_of(kind)];
+  const double milliseconds =
+      (static_cast<double>(cost.wall_ns) + cpu_weight_ * static_cast<double>(cost.cpu_ns)) / 1e6;
+  const double each = static_cast<double>(cost.bytes) / std::max(milliseconds, 1e-6);
+  const auto rate = static_cast<std::uint32_t>(std::clamp(each, 1.0, 4e9));
+  const bool settled = spot.settled.load(kRelaxed);
+  // What others began before it was settled, or was not any more, tells nothing now.
+  if (choice.trial && !settled) learn_trial(spot, step_of(choice.threads), rate);
+  if (!choice.trial && settled) watch(spot, rate);
+}
+
+// Once all are tried: goes on from the better neighbour, if there is one; else this is it.
+void Tuner::learn_trial(Spot& spot, unsigned step, std::uint32_t rate) const {
+  if (rate > spot.rates[step].load(kRelaxed)) spot.rates[step].store(rate, kRelaxed);
+  spot.tries[step].fetch_add(1, kRelaxed);
+  while (next_trial(spot) == kSteps) {
+    const unsigned best = spot.best.load(kRelaxed);
+    const unsigned better = better_than(spot, best);
+    spot.best.store(better, kRelaxed);
+    if (better != best) continue;
+    for (auto* number : {&spot.usual, &spot.odd, &spot.since}) number->store(0, kRelaxed);
+    spot.settled.store(true, kRelaxed);
+    return;
+  }
+}
+
+unsigned Tuner::better_than(const Spot& spot, unsigned step) const {
+  unsigned better = step;
+  double most = spot.rates[step].load(kRelaxed) / kMargin;
+  for (const unsigned other : {step + 1, step - 1}) {
+    if (other > last_step() || spot.rates[other].load(kRelaxed) <= most) continue;
+    most = spot.rates[other].load(kRelaxed);
+    better = other;
+  }
+  return better;
+}
+
+// Whole requests go faster than the parts that settled it, so they are compared with one another.
+void Tuner::watch(Spot& spot, std::uint32_t rate) {
+  const std::uint32_t since = spot.since.fetch_add(1, kRelaxed) + 1;
+  const double usual = spot.usual.load(kRelaxed);
+  if (usual == 0) spot.usual.store(rate, kRelaxed);
+  const bool is_odd = usual != 0 && (rate > usual * kShift || rate < usual / kShift);
+  if (!is_odd && spot.odd.load(kRelaxed) != 0) spot.odd.store(0, kRelaxed);
+  const bool has_shifted = is_odd && spot.odd.fetch_add(1, kRelaxed) + 1 >= kShiftParts;
+  if (!has_shifted && since < kLookAgain) return;
+  for (unsigned step = 0; step < kSteps; ++step) {
+    spot.rates[step].store(0, kRelaxed);
+    spot.tries[step].store(0, kRelaxed);
+  }
+  spot.settled.store(false, kRelaxed);
+}
+
+Tuner::Finding Tuner::finding(const Kind& kind) const {
+  const Spot& spot = spots_[index_of(kind)];
+  return {threads_at(spot.best.load(kRelaxed)), spot.settled.load(kRelaxed)};
+}
+
+}  // namespace penstock::core

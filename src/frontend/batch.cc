@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/batch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/look_out.h"
+
+namespace penstock::core {
+namespace {
+
+// With less time than this nobody helps: a share of small reads may take as long.
+constexpr auto kTimeToHelp = std::chrono::milliseconds(1);
+
+bool has_time(const Batch::Deadline& deadline) {
+  return !deadline || *deadline - std::chrono::steady_clock::now() >= kTimeToHelp;
+}
+
+}  // namespace
+
+Batch::Batch(Executor& executor, unsigned capacity) : executor_(executor), slots_(capacity), submissions_(capacity) {
+  free_.reserve(capacity);
+  done_.reserve(capacity);
+  jobs_.reserve(capacity);
+  free_submissions_.reserve(capacity);
+  for (Slot& slot : slots_) {
+    slot.batch = this;
+    free_.push_back(&slot);
+  }
+  for (BatchEvent::Submission& each : submissions_) free_submissions_.push_back(&each);
+}
+
+Batch::~Batch() { cancel(); }
+
+Status Batch::submit(std::span<const BatchEntry> entries) {
+  const auto copy = [](const void* all, unsigned index) { return static_cast<const BatchEntry*>(all)[index]; };
+  return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
+}
+
+// Under the lock as a whole, so that of two threads' submissions neither sees half of the other's.
+Status Batch::submit(unsigned count, Maker make, const void* source) {
+  const std::lock_guard lock(mutex_);
+  if (count > free_.size()) return failure(Code::limit, "submit to the batch");
+  if (count == 0) return success();
+  jobs_.clear();
+  // One for every entry that is under way at most, so there is one.
+  BatchEvent::Submission* const submission = free_submissions_.back();
+  free_submissions_.pop_back();
+  *submission = {.unfinished = count};
+  for (unsigned i = 0; i < count; ++i) {
+    Slot& slot = *free_.back();
+    free_.pop_back();
+    slot.event = {.entry = make(source, i)};
+    slot.request = slot.event.entry.request;
+    slot.in_flight = true;
+    slot.submission = submission;
+    const Status& refused = slot.event.entry.refused;
+    if (refused.ok()) jobs_.push_back(&slot);
+    else complete_locked(slot, {refused, {}});
+  }
+  if (!jobs_.empty()) {
+    const Status status = executor_.submit(jobs_);
+    // No thread to carry them out: that is how they end.
+    for (Job* job : jobs_) {
+      if (!status.ok()) complete_locked(static_cast<Slot&>(*job), {status, {}});
+    }
+  }
+  notify_locked();
+  return success();
+}
+
+void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
+  slot.event.outcome = outcome;
+  slot.in_flight = false;
+  BatchEvent::Submission* const submission = slot.submission;
+  submission->bytes[static_cast<unsigned>(slot.request.op)] += outcome.status.ok() ? outcome.report.bytes : 0;
+  submission->ok &= outcome.status.ok();
+  if (--submission->unfinished == 0) {
+    slot.event.ended = *submission;
+    free_submissions_.push_back(submission);
+  }
+  if (slot.dropped) drop_locked(slot);
+  else done_.push_back(&slot);
+}
+
+void Batch::drop_locked(Slot& slot) {
+  if (std::exchange(slot.dropped, false) && --dropped_ == 0) notify_all_locked();
+  free_.push_back(&slot);
+}
+
+// With the lock held: whoever waits may be the destructor.
+void Batch::notify_locked() {
+  done_count_.store(done_.size(), std::memory_order_release);
+  if (done_.size() >= awaited_) notify_all_locked();
+}
+
+void Batch::notify_all_locked() {
+  awaited_ = SIZE_MAX;
+  completions_.notify_all();
+}
+
+void Batch::complete(std::span<const Ended> jobs) {
+  const std::lock_guard lock(mutex_);
+  for (const Ended& each : jobs) complete_locked(static_cast<Slot&>(*each.job), each.outcome);
+  notify_locked();
+}
+
+std::size_t Batch::wanted_locked(std::size_t room, unsigned least) const {
+  return std::min({std::size_t{least}, room, outstanding_locked()});
+}
+
+// Who has to wait anyway does some of the work, as long as there is any that nobody has begun; then looks a little, for
+// the rest may be nearly done.
+void Batch::help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned least, const Deadline& deadline) {
+  const std::size_t wanted = wanted_locked(room, least);
+  const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
+  if (enough() || !has_time(deadline)) return;
+  lock.unlock();
+  while (!enough() && has_time(deadline) && executor_.help(this, enough)) {
+  }
+  if (executor_.can_look_out()) (void)look_out(enough);
+  lock.lock();
+}
+
+unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
+  const auto copy = [](void* rest, const BatchEvent& event) { *(*static_cast<BatchEvent**>(rest))++ = event; };
+  BatchEvent* rest = events.data();
+  return reap(events.size(), least, deadline, copy, &rest);
+}
+
+unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
+  // Who only looks, again and again, does not keep those from the lock who have something to bring.
+  if (least == 0 && done_count_.load(std::memory_order_acquire) == 0) return 0;
+  std::unique_lock lock(mutex_);
+  help(lock, room, least, deadline);
+  for (bool late = false; !late && done_.size() < wanted_locked(room, least);) {
+    awaited_ = std::min(awaited_, wanted_locked(room, least));
+    if (deadline) late = completions_.wait_until(lock, *deadline) == std::cv_status::timeout;
+    else completions_.wait(lock);
+  }
+  const std::size_t count = std::min(room, done_.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    take(taker, done_[i]->event);
+    free_.push_back(done_[i]);
+  }
+  done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
+  done_count_.store(done_.size(), std::memory_order_release);
+  // Others may wait for more than there is now.
+  if (awaited_ != SIZE_MAX && count > 0) notify_all_locked();
+  return static_cast<unsigned>(count);
+}
+
+// Whoever waits for events learns that there are fewer to come.
+void Batch::cancel() {
+  std::unique_lock lock(mutex_);
+  for (Slot& slot : slots_) {
+    if (!slot.in_flight || slot.dropped) continue;
+    slot.dropped = true;
+    ++dropped_;
+    if (executor_.withdraw(slot)) complete_locked(slot, {});
+  }
+  for (Slot* const slot : done_) drop_locked(*slot);
+  done_.clear();
+  done_count_.store(0, std::memory_order_release);
+  notify_all_locked();
+  while (dropped_ > 0) completions_.wait(lock);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A batch: room for a number of requests that are submitted together, carried out in any order by the executor, and
+// asked about until each was reported once. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "frontend/executor.h"
+
+namespace penstock::core {
+
+struct BatchEntry {
+  RawRequest request;
+  void* cookie = nullptr;
+  Status refused;           // Where not ok: the entry is not carried out, and reported as failed with this.
+  std::uint64_t began = 0;  // The caller's clock; comes back in the event.
+};
+
+struct BatchEvent {
+  // All that one call of submit() brought.
+  struct Submission {
+    unsigned unfinished = 0;      // Entries.
+    std::uint64_t bytes[2] = {};  // By Op.
+    bool ok = true;               // None failed.
+  };
+
+  BatchEntry entry;
+  Outcome outcome;
+  std::optional<Submission> ended;  // Set in the event with which the last of its entries came to an end.
+};
+
+class Batch {
+ public:
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
+  Batch(Executor& executor, unsigned capacity);
+  // Cancels what has not begun, and waits for the rest.
+  ~Batch();
+
+  unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
+  // One entry of a submission, from what its caller has in his own form.
+  using Maker = BatchEntry (*)(const void* source, unsigned index);
+  // All of them, or none: then Code::limit where there is no room, which reaping makes.
+  Status submit(unsigned count, Maker make, const void* source);
+  Status submit(std::span<const BatchEntry> entries);
+  // Returns how many events it wrote, in the order in which they came about. Waits for `least` of them, or as many as
+  // are outstanding, until the deadline.
+  unsigned reap(std::span<BatchEvent> events, unsigned least, Deadline deadline);
+  // The same, handing each to take(taker, event), which may not turn to the batch. For callers with little stack.
+  using Taker = void (*)(void* taker, const BatchEvent& event);
+  unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
+  // What has not begun will not; waits for what has. Nothing of what was submitted before is reported any more.
+  void cancel();
+
+ private:
+  struct Slot final : Job {
+    void finish(const Outcome& outcome) override {
+      const Ended ended{this, outcome};
+      batch->complete({&ended, 1});
+    }
+    void finish_all(std::span<const Ended> jobs) override { batch->complete(jobs); }
+    const void* owner() const override { return batch; }
+
+    Batch* batch = nullptr;
+    bool in_flight = false;
+    bool dropped = false;  // In flight, and not to be reported.
+    BatchEvent::Submission* submission = nullptr;
+    BatchEvent event;
+  };
+
+  void complete(std::span<const Ended> jobs);
+  void complete_locked(Slot& slot, const Outcome& outcome);
+  void drop_locked(Slot& slot);
+  void notify_locked();
+  void notify_all_locked();
+  std::size_t outstanding_locked() const { return slots_.size() - free_.size(); }
+  std::size_t wanted_locked(std::size_t room, unsigned least) const;
+  void help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned least, const Deadline& deadline);
+
+  Executor& executor_;
+  std::mutex mutex_;
+  std::condition_variable completions_;
+  std::vector<Slot> slots_;
+  std::vector<Slot*> free_;
+  std::vector<Slot*> done_;  // Not reported yet, oldest first.
+  std::vector<Job*> jobs_;   // Of one submission, while it lasts.
+  std::vector<BatchEvent::Submission> submissions_;
+  std::vector<BatchEvent::Submission*> free_submissions_;
+  std::atomic<std::size_t> done_count_{0};  // As done_ has, to be looked at without the lock.
+  std::size_t awaited_ = SIZE_MAX;          // What the least patient of those who wait waits for.
+  unsigned dropped_ = 0;                    // Slots.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Batches over storage whose transfers can be held up, so that "in flight" is a state and not a matter of luck.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <thread>
+
+#include "device/host/host_device.h"
+#include "fakes/fake_storage.h"
+#include "frontend/call.h"
+#include "frontend/frontends.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kLarge = 1u << 20;
+constexpr unsigned kThreads = 2;
+
+// Transfers wait here until it opens.
+class Barrier {
+ public:
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++arrived_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return open_; });
+  }
+  void wait_for(unsigned arrivals) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return arrived_ >= arrivals; });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  bool is_open() {
+    const std::lock_guard lock(mutex_);
+    return open_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  unsigned arrived_ = 0;
+  bool open_ = false;
+};
+
+// What is not in the page cache takes until the barrier opens.
+class HeldRing final : public Ring {
+ public:
+  HeldRing(std::unique_ptr<Ring> real, Barrier& barrier) : real_(std::move(real)), barrier_(barrier) {}
+  bool is_io_uring() const override { return true; }
+  void push(const RingOp& op) override { real_->push(op); }
+  Status submit() override { return real_->submit(); }
+  Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {
+    if (wait) barrier_.pass();
+    return wait || barrier_.is_open() ? real_->reap(completions, wait) : 0u;
+  }
+  Status register_memory(void*, std::size_t) override { return success(); }
+  int register_file(int) override { return -1; }
+  void unregister_file(int) override {}
+
+ private:
+  const std::unique_ptr<Ring> real_;
+  Barrier& barrier_;
+};
+
+class HeldStorage final : public FakeStorage {
+ public:
+  Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+    if (barrier != nullptr) barrier->pass();
+    return FakeStorage::read(fd, memory, size, offset);
+  }
+  Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+    if (barrier != nullptr && size >= held_from) barrier->pass();
+    return FakeStorage::read_cached(fd, memory, size, offset);
+  }
+  Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override {
+    if (barrier != nullptr) barrier->pass();
+    return FakeStorage::write(fd, memory, size, offset);
+  }
+
+  Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override {
+    auto ring = FakeStorage::open_ring(depth);
+    if (ring_barrier == nullptr) return ring;
+    return std::unique_ptr<Ring>(std::make_unique<HeldRing>(std::move(ring.value()), *ring_barrier));
+  }
+
+  Barrier* barrier = nullptr;
+  std::size_t held_from = 0;  // Bytes; of what is in the page cache.
+  Barrier* ring_barrier = nullptr;
+};
+
+class BatchTest : public testing::Test {
+ protected:
+  explicit BatchTest(std::uint64_t bounce_bytes = 0) {
+    auto storage = std::make_unique<HeldStorage>();
+    storage->content.resize(64 << 20);
+    storage_ = storage.get();
+    const Config config =
+        make_config({.bounce_bytes = bounce_bytes, .workers = kThreads}, [](const char*) -> const char* {
+          return nullptr;
+        }).value();
+    session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
+    frontends_ = std::make_unique<Frontends>(*session_);
+    file_ = *session_->register_file(FakeStorage::kUserFd);
+  }
+  ~BatchTest() override { barrier_.open(); }
+
+  Batch& open_batch(unsigned capacity) {
+    batch_ = *frontends_->open_batch(capacity);
+    Batch* batch = frontends_->pin_batch(batch_);
+    frontends_->unpin_batch(batch_);
+    return *batch;
+  }
+  void hold_transfers_up() { storage_->barrier = &barrier_; }
+  char* device_memory(std::size_t size) {
+    return static_cast<char*>(session_->devices().device(0).value()->allocate(size).value());
+  }
+  // Entry i reads or writes its own mebibyte of the file, and has the cookie i + 1.
+  std::vector<BatchEntry> entries(unsigned count, Op op, char* memory, std::uint64_t size = kLarge) {
+    std::vector<BatchEntry> all;
+    for (unsigned i = 0; i < count; ++i) {
+      const auto offset = static_cast<std::int64_t>(i * kLarge);
+      all.push_back({.request = {op, file_, memory, size, offset, offset},
+                     .cookie = reinterpret_cast<void*>(std::uintptr_t{i} + 1)});
+    }
+    return all;
+  }
+  static Batch::Deadline soon() { return std::chrono::steady_clock::now() + std::chrono::milliseconds(5); }
+
+  Barrier barrier_;
+  HeldStorage* storage_ = nullptr;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Frontends> frontends_;
+  std::uint64_t file_ = 0;
+  std::uint64_t batch_ = 0;
+};
+
+TEST_F(BatchTest, MovesEveryEntryAndReportsItOnce) {
+  Batch& batch = open_batch(32);
+  std::vector<char> host(16 * kLarge, 'h');
+  char* device = device_memory(16 * kLarge);
+  std::fill(storage_->content.begin(), storage_->content.end(), 'f');
+  auto mixed = entries(16, Op::read, device, 5000);
+  for (BatchEntry& entry : entries(8, Op::write, host.data(), 5000)) {
+    entry.request.file_offset += 32 << 20;
+    entry.cookie = static_cast<char*>(entry.cookie) + 100;
+    mixed.push_back(entry);
+  }
+  ASSERT_TRUE(batch.submit(mixed).ok());
+
+  std::vector<BatchEvent> events(32);
+  ASSERT_EQ(batch.reap(events, 24, std::nullopt), 24u);
+
+  std::uintptr_t cookies = 0;
+  for (unsigned i = 0; i < 24; ++i) {
+    EXPECT_TRUE(events[i].outcome.status.ok());
+    EXPECT_EQ(events[i].outcome.report.bytes, 5000u);
+    cookies += reinterpret_cast<std::uintptr_t>(events[i].entry.cookie);
+  }
+  EXPECT_EQ(cookies, 16 * 17 / 2 + 8 * 9 / 2 + 800u);
+  for (unsigned i = 0; i < 16; ++i) EXPECT_EQ(std::string(device + i * kLarge, 5000), std::string(5000, 'f'));
+  for (unsigned i = 0; i < 8; ++i) {
+    EXPECT_EQ(std::string(storage_->content.data() + (32u << 20) + i * kLarge, 5000), std::string(5000, 'h'));
+  }
+  EXPECT_EQ(batch.reap(events, 1, std::nullopt), 0u);
+}
+
+TEST_F(BatchTest, ASubmissionEndsWithTheLastOfItsEntries) {
+  Batch& batch = open_batch(32);
+  std::vector<char> host(16 * kLarge);
+  auto both = entries(3, Op::read, host.data(), 5000);
+  both.push_back(entries(1, Op::write, host.data(), 700)[0]);
+  ASSERT_TRUE(batch.submit(both).ok());
+  ASSERT_TRUE(batch.submit(entries(2, Op::read, host.data(), 4096)).ok());
+  both.resize(1);
+  both[0].refused = failure(Code::invalid_argument, "test");
+  ASSERT_TRUE(batch.submit(both).ok());
+
+  std::vector<BatchEvent> events(32);
+  ASSERT_EQ(batch.reap(events, 7, std::nullopt), 7u);
+
+  unsigned ended = 0;
+  unsigned good = 0;
+  std::uint64_t bytes[2] = {};
+  for (const BatchEvent& event : std::span(events).first(7)) {
+    if (!event.ended) continue;
+    ++ended;
+    good += event.ended->ok ? 1 : 0;
+    for (unsigned i = 0; i < 2; ++i) bytes[i] += event.ended->bytes[i];
+  }
+  EXPECT_EQ(ended, 3u);
+  EXPECT_EQ(good, 2u);
+  EXPECT_EQ(bytes[0], 3 * 5000u + 2 * 4096u);
+  EXPECT_EQ(bytes[1], 700u);
+}
+
+class SmallRingBatchTest : public BatchTest {
+ protected:
+  SmallRingBatchTest() : BatchTest(4 << 20) {}
+};
+
+TEST_F(SmallRingBatchTest, LeavesRoomForOtherRequestsInASmallRing) {
+  Batch& batch = open_batch(64);
+  char* device = device_memory(16 * kLarge);
+  char* other = device_memory(8 * kLarge);
+  std::vector<BatchEvent> events(64);
+  for (int round = 0; round < 20; ++round) {
+    ASSERT_TRUE(batch.submit(entries(16, Op::read, device, 4096)).ok());
+    EXPECT_TRUE(transfer(*session_, {Op::read, file_, other, 8 * kLarge, 0, 0}).status.ok());
+    ASSERT_EQ(batch.reap(events, 16, std::nullopt), 16u);
+    for (unsigned i = 0; i < 16; ++i) EXPECT_TRUE(events[i].outcome.status.ok());
+  }
+}
+
+TEST_F(BatchTest, HasRoomForWhatWasReapedAndRefusesMoreAsAWhole) {
+  Batch& batch = open_batch(4);
+  std::vector<char> host(8 * kLarge);
+  ASSERT_TRUE(batch.submit(entries(3, Op::read, host.data())).ok());
+  std::vector<BatchEvent> events(4);
+
+  EXPECT_TRUE(batch.submit(entries(2, Op::read, host.data())).is(Code::limit));
+  EXPECT_EQ(batch.reap(std::span(events).first(2), 2, std::nullopt), 2u);
+  EXPECT_TRUE(batch.submit(entries(3, Op::read, host.data())).ok());
+  EXPECT_EQ(batch.reap(events, 4, std::nullopt), 4u);
+  EXPECT_EQ(batch.reap(events, 4, std::nullopt), 0u);
+}
+
+TEST_F(BatchTest, NeverWaitsForMoreThanIsOutstanding) {
+  Batch& batch = open_batch(8);
+  std::vector<char> host(8 * kLarge);
+  std::vector<BatchEvent> events(8);
+  EXPECT_EQ(batch.reap(events, 8, std::nullopt), 0u);
+
+  ASSERT_TRUE(batch.submit(entries(2, Op::read, host.data())).ok());
+
+  EXPECT_EQ(batch.reap(events, 8, std::nullopt), 2u);
+}
+
+TEST_F(BatchTest, ADeadlineEndsTheWaitAndLosesNothing) {
+  hold_transfers_up();
+  Batch& batch = open_batch(4);
+  std::vector<char> host(4 * kLarge);
+  std::vector<BatchEvent> events(4);
+  ASSERT_TRUE(batch.submit(entries(1, Op::read, host.data())).ok());
+
+  EXPECT_EQ(batch.reap(events, 1, soon()), 0u);
+  barrier_.open();
+  EXPECT_EQ(batch.reap(events, 1, std::nullopt), 1u);
+  EXPECT_EQ(events[0].outcome.report.bytes, kLarge);
+}
+
+TEST_F(BatchTest, CancelingWaitsForWhatHasBegunAndReportsNothing) {
+  hold_transfers_up();
+  Batch& batch = open_batch(64);
+  std::vector<char> host(64 * kLarge);
+  ASSERT_TRUE(batch.submit(entries(64, Op::read, host.data())).ok());
+  barrier_.wait_for(kThreads);
+  std::atomic<bool> canceled{false};
+
+  std::thread canceler([&] {
+    batch.cancel();
+    canceled = true;
+  });
+  std::vector<BatchEvent> events(64);
+  EXPECT_EQ(batch.reap(events, 64, soon()), 0u);
+  EXPECT_FALSE(canceled);
+  barrier_.open();
+  canceler.join();
+
+  EXPECT_EQ(batch.reap(events, 64, std::nullopt), 0u);
+  EXPECT_TRUE(batch.submit(entries(64, Op::read, host.data())).ok());
+  EXPECT_EQ(batch.reap(events, 64, std::nullopt), 64u);
+}
+
+TEST_F(BatchTest, WhoWaitsForEventsOfACanceledBatchComesToAnEnd) {
+  hold_transfers_up();
+  Batch& batch = open_batch(64);
+  std::vector<char> host(64 * kLarge);
+  ASSERT_TRUE(batch.submit(entries(64, Op::read, host.data())).ok());
+  barrier_.wait_for(kThreads);
+  std::thread canceler([&] { batch.cancel(); });
+  while (!batch.submit(entries(1, Op::read, host.data())).ok()) std::this_thread::yield();  // Now it has begun.
+
+  std::vector<BatchEvent> events(64);
+  std::thread waiter([&] { EXPECT_EQ(batch.reap(events, 64, std::nullopt), 1u); });
+  barrier_.open();
+
+  waiter.join();
+  canceler.join();
+}
+
+TEST_F(BatchTest, ClosingWaitsForWhatHasBegun) {
+  hold_transfers_up();
+  Batch& batch = open_batch(64);
+  std::vector<char> host(64 * kLarge, 'x');
+  ASSERT_TRUE(batch.submit(entries(64, Op::write, host.data())).ok());
+  barrier_.wait_for(kThreads);
+  std::atomic<bool> closed{false};
+
+  std::thread closer([&] { closed = frontends_->close_batch(batch_); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(closed);
+  barrier_.open();
+  closer.join();
+
+  EXPECT_TRUE(closed);
+  EXPECT_FALSE(frontends_->close_batch(batch_));
+  EXPECT_EQ(frontends_->pin_batch(batch_), nullptr);
+}
+
+TEST_F(BatchTest, ClosingTheSessionClosesItsBatches) {
+  Batch& batch = open_batch(64);
+  std::vector<char> host(64 * kLarge);
+  ASSERT_TRUE(batch.submit(entries(64, Op::read, host.data(), 4096)).ok());
+
+  frontends_.reset();
+  session_.reset();  // Under the memory checkers: nothing moves afterwards.
+}
+
+TEST_F(BatchTest, AnEntryThatWasRefusedIsReportedAsFailedAmongTheOthers) {
+  Batch& batch = open_batch(4);
+  std::vector<char> host(4 * kLarge);
+  auto three = entries(3, Op::read, host.data());
+  three[1].refused = failure(Code::invalid_argument, "read the entry");
+  three[2].request.file = 77;
+  ASSERT_TRUE(batch.submit(three).ok());
+  std::vector<BatchEvent> events(4);
+
+  ASSERT_EQ(batch.reap(events, 3, std::nullopt), 3u);
+
+  for (const BatchEvent& event : std::span(events).first(3)) {
+    const auto cookie = reinterpret_cast<std::uintptr_t>(event.entry.cookie);
+    EXPECT_EQ(event.outcome.status.ok(), cookie == 1);
+    EXPECT_EQ(event.outcome.status.is(Code::invalid_argument), cookie == 2);
+    EXPECT_EQ(event.outcome.status.is(Code::not_registered), cookie == 3);
+  }
+}
+
+TEST_F(BatchTest, WhoWaitsForSmallReadsDoesThemWhereNobodyElseIsFree) {
+  Batch& batch = open_batch(200);
+  std::vector<char> host(8 * kLarge);
+  storage_->seed = 1;  // Then what starts at a multiple of three sectors is in the page cache.
+  storage_->held_from = kLarge;
+  hold_transfers_up();
+  ASSERT_TRUE(batch.submit(entries(kThreads, Op::read, host.data())).ok());
+  barrier_.wait_for(kThreads);
+  std::vector<BatchEntry> small = entries(64, Op::read, device_memory(64 * kLarge), 4096);
+  for (unsigned i = 0; i < small.size(); ++i) small[i].request.file_offset = i * 3 * 512;
+
+  ASSERT_TRUE(batch.submit(small).ok());
+  std::vector<BatchEvent> events(200);
+  unsigned done = 0;
+  while (done < 64) done += batch.reap(std::span(events).subspan(done), 64 - done, std::nullopt);
+
+  EXPECT_EQ(done, 64u) << "the threads are held up, and nobody else was to do it";
+  for (const BatchEvent& event : std::span(events).first(64)) EXPECT_EQ(event.outcome.report.bytes, 4096u);
+  barrier_.open();
+  EXPECT_EQ(batch.reap(events, kThreads, std::nullopt), kThreads);
+}
+
+TEST_F(BatchTest, WhoHelpsIsNotKeptByWhatHasToWaitForStorage) {
+  Barrier storage;
+  storage_->ring_barrier = &storage;
+  storage_->seed = 0;  // All of them start at a multiple of three sectors: none is in the page cache.
+  Batch& batch = open_batch(96);
+  std::vector<BatchEntry> cold = entries(96, Op::read, device_memory(96 * kLarge), 4096);
+  for (unsigned i = 0; i < cold.size(); ++i) cold[i].request.file_offset = i * 3 * 512;
+  std::fill(storage_->content.begin(), storage_->content.end(), 'c');
+
+  ASSERT_TRUE(batch.submit(cold).ok());
+  std::vector<BatchEvent> events(96);
+  EXPECT_EQ(batch.reap(events, 96, soon()), 0u);
+
+  storage.open();
+  EXPECT_EQ(batch.reap(events, 96, std::nullopt), 96u);
+  for (const BatchEvent& event : events) EXPECT_TRUE(event.outcome.status.ok());
+  for (unsigned i = 0; i < 96; ++i) {
+    const char* const there = static_cast<const char*>(cold[i].request.base) + i * kLarge;
+    EXPECT_EQ(std::string(there, 4096), std::string(4096, 'c'));
+  }
+}
+
+TEST_F(BatchTest, ManyThreadsWithBatchesOfTheirOwnGetWhatTheyAskedFor) {
+  for (std::size_t i = 0; i < storage_->content.size(); ++i) storage_->content[i] = static_cast<char>(i >> 12);
+  char* const memory = device_memory(8 * kLarge);
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      const std::uint64_t number = *frontends_->open_batch(48);
+      Batch* const batch = frontends_->pin_batch(number);
+      std::vector<BatchEvent> events(48);
+      for (unsigned round = 0; round < 30; ++round) {
+        std::vector<BatchEntry> all;
+        for (unsigned i = 0; i < 48; ++i) {
+          const std::int64_t page = (t * 7919 + round * 48 + i) * 31 % 16000;
+          all.push_back({.request = {Op::read, file_, memory + t * kLarge, 3000, page * 4096 + 100, i * 5001}});
+        }
+        ASSERT_TRUE(batch->submit(all).ok());
+        for (unsigned done = 0; done < 48;) done += batch->reap(events, round % 2 == 0 ? 48 - done : 1, std::nullopt);
+        for (const BatchEntry& entry : all) {
+          const char* const there = memory + t * kLarge + entry.request.buffer_offset;
+          const char expected = static_cast<char>(entry.request.file_offset >> 12);
+          ASSERT_EQ(there[0], expected);
+          ASSERT_EQ(there[2999], expected);
+        }
+      }
+      frontends_->unpin_batch(number);
+      EXPECT_TRUE(frontends_->close_batch(number));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(BatchTest, ManyThreadsShareABatchAndEveryEntryIsReportedOnce) {
+  Batch& batch = open_batch(128);
+  std::vector<char> host(kLarge);
+  std::atomic<unsigned> reported{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      BatchEvent events[8];
+      for (int round = 0; round < 50; ++round) {
+        BatchEntry entry{.request = {Op::read, file_, host.data(), 4096, 0, 0}};
+        while (!batch.submit({&entry, 1}).ok()) reported += batch.reap(events, 1, std::nullopt);
+        reported += batch.reap(events, round % 2, std::nullopt);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  BatchEvent events[128];
+  while (const unsigned count = batch.reap(events, 1, std::nullopt)) reported += count;
+
+  EXPECT_EQ(reported, 400u);
+}
+
+}  // namespace
+}  // namespace penstock::core

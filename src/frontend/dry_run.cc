@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/dry_run.h"
+
+namespace penstock::core {
+namespace {
+
+// Calls look(routed) where the request could be made.
+template <typename Look>
+Status look_at(Session& session, const RawRequest& request, const PointerFacts& memory, Look look) {
+  File* const file = session.pin_file(request.file);
+  Routed routed;
+  Status status = session.check(request, file, routed);
+  routed.memory = memory;
+  if (status.ok()) status = session.engine().router().choose(routed);
+  if (status.ok()) look(routed);
+  if (file != nullptr) session.unpin_file(request.file);
+  return status;
+}
+
+}  // namespace
+
+Result<unsigned> explain(Session& session, std::uint64_t handle, const PointerFacts& memory, Op op,
+                         Verdict (&verdicts)[kPathCount]) {
+  File* const file = session.pin_file(handle);
+  if (file == nullptr) return failure(Code::not_registered, "explain the file");
+  const unsigned count = session.engine().router().judge_all(*file, memory, op, verdicts);
+  session.unpin_file(handle);
+  return count;
+}
+
+Result<std::string> plan_text(Session& session, const RawRequest& request, const PointerFacts& memory,
+                              unsigned lines_max) {
+  std::string text;
+  const Status status =
+      look_at(session, request, memory, [&](Routed& routed) { text = session.engine().plan_text(routed, lines_max); });
+  if (!status.ok()) return status;
+  return text;
+}
+
+Result<Choice> choice(Session& session, const RawRequest& request, const PointerFacts& memory) {
+  Choice made;
+  const Status status =
+      look_at(session, request, memory, [&](Routed& routed) { made = session.engine().choice(routed); });
+  if (!status.ok()) return status;
+  return made;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/executor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/shortage.h"
+#include "base/thread.h"
+#include "engine/look_out.h"
+#include "frontend/call.h"
+#include "frontend/queue.h"
+
+namespace penstock::core {
+namespace {
+
+// Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
+constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
+constexpr unsigned kQueueDepth = 64;
+constexpr std::uint64_t kQueueBytes = kQueueDepth * (kQueuedBytesMax + 4096);
+// Waking a thread takes as long as copying so much out of the page cache.
+constexpr std::uint64_t kShareBytes = 64u << 10;
+// Threads that one caller wakes; they wake the others.
+constexpr unsigned kWakeMax = 2;
+constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a helper passes in the line.
+constexpr long kCpusToLookOut = 4;
+
+// A queue keeps what it has pinned. All of them together take no more than half of a device's ring, so that channels of
+// other requests find room. Where that is not enough for two threads, they do without.
+std::uint64_t queues_that_fit(const Config& config) { return config.bounce_bytes / 2 / kQueueBytes; }
+
+bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
+
+std::uint64_t weight_of(const Job& job) {
+  return is_large(job) ? kShareBytes : std::min(job.request.size, kShareBytes);
+}
+
+}  // namespace
+
+// One thread's part: its queue, and what it has in flight there.
+class Executor::Runner {
+ public:
+  Runner(Session& session, bool queues) : session_(session), queues_(queues) {}
+
+  bool is_idle() const { return in_flight_ == 0; }
+  unsigned room() const { return kQueueDepth - in_flight_; }
+
+  // What the queue does not take goes like a call of its own.
+  void carry_out(Job& job) {
+    if (!begin(job)) move_now(job);
+  }
+
+  // False, and nothing was begun, where there is no queue, or it has no room (pinned memory, one device more).
+  bool begin(Job& job) {
+    if (!queues_ || is_large(job) || !open_queue()) return false;
+    const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job));
+    if (status.is(Code::limit) || status.is(Code::closed)) return false;
+    if (status.ok()) ++in_flight_;
+    else job.finish({status, {}});
+    return true;
+  }
+
+  void reap(unsigned least) {
+    if (is_idle()) return;
+    const unsigned count = queue_->reap(completions_, least);
+    in_flight_ -= count;
+    finish(count);
+  }
+
+ private:
+  bool open_queue() {
+    if (queue_ != nullptr) return true;
+    const auto open = [&] { return Queue::open(session_, kQueueDepth, kQueuedBytesMax); };
+    using Opened = Result<std::unique_ptr<Queue>>;
+    Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
+    if (queue.ok()) queue_ = std::move(*queue);
+    return queue_ != nullptr;
+  }
+
+  // Neighbours of one owner at once.
+  void finish(unsigned completed) {
+    for (unsigned i = 0; i < completed; ++i) {
+      const QueueCompletion& one = completions_[i];
+      ended_[i] = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
+    }
+    for (auto rest = std::span<const Ended>(ended_).first(completed); !rest.empty();) {
+      const void* const owner = rest[0].job->owner();
+      std::size_t count = 1;
+      while (owner != nullptr && count < rest.size() && rest[count].job->owner() == owner) ++count;
+      rest[0].job->finish_all(rest.first(count));
+      rest = rest.subspan(count);
+    }
+  }
+
+  // What is in flight does not wait for it longer than it must.
+  void move_now(Job& job) {
+    reap(0);
+    job.finish(transfer(session_, job.request));
+  }
+
+  Session& session_;
+  const bool queues_;
+  std::unique_ptr<Queue> queue_;
+  unsigned in_flight_ = 0;
+  // Not on the stack, which may be a helper's small one.
+  std::array<QueueCompletion, kQueueDepth> completions_;
+  std::array<Ended, kQueueDepth> ended_;
+};
+
+// The runner of a thread that helps.
+struct Executor::Helper {
+  explicit Helper(Session& session) : runner(session, true) {}
+  Runner runner;
+  bool busy = false;
+  Helper* next = nullptr;  // Among those that were left to the threads.
+};
+
+Executor::Executor(Session& session, unsigned threads_max)
+    : session_(session), queues_(queues_that_fit(session.config()) >= kHelpersMax + 2),
+      threads_max_(queues_ ? std::min<unsigned>(threads_max,
+                                                static_cast<unsigned>(queues_that_fit(session.config())) - kHelpersMax)
+                           : threads_max),
+      can_look_out_(::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {
+  threads_.reserve(threads_max_);
+  helpers_.reserve(kHelpersMax);
+}
+
+Executor::~Executor() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    arrivals_.notify_all();
+  }
+  for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
+}
+
+Status Executor::start_locked() {
+  // Without io_uring a thread has one transfer under way, and many threads are all the depth there is.
+  share_bytes_ = queues_ && session_.storage().io_uring_error() == 0 ? kShareBytes : 0;
+  while (threads_.size() < threads_max_) {
+    const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
+    pthread_t thread;
+    if (!start_thread(thread, "penstock-async", body, this)) break;
+    threads_.push_back(thread);
+  }
+  return threads_.empty() ? failure(Code::out_of_memory, "start a thread for the request") : success();
+}
+
+void Executor::append_locked(Job& job) {
+  job.previous_ = last_;
+  job.next_ = nullptr;
+  job.waiting_ = true;
+  (last_ == nullptr ? first_ : last_->next_) = &job;
+  last_ = &job;
+  waiting_bytes_ += weight_of(job);
+  waiting_.store(waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+void Executor::unlink_locked(Job& job) {
+  (job.previous_ == nullptr ? first_ : job.previous_->next_) = job.next_;
+  (job.next_ == nullptr ? last_ : job.next_->previous_) = job.previous_;
+  job.waiting_ = false;
+  waiting_bytes_ -= weight_of(job);
+  waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+}
+
+// As many as there are shares, but few at a time: those wake others, so that the caller is soon on his way.
+void Executor::wake_locked() {
+  std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
+  if (share_bytes_ > 0) wanted = std::min(wanted, (waiting_bytes_ + share_bytes_ - 1) / share_bytes_);
+  if (left_ != nullptr) ++wanted;
+  for (unsigned i = 0; i < kWakeMax && called_ < wanted && called_ < asleep_; ++i) {
+    ++called_;
+    arrivals_.notify_one();
+  }
+}
+
+Status Executor::submit(std::span<Job* const> jobs) {
+  const std::lock_guard lock(mutex_);
+  if (threads_.empty()) {
+    if (const Status status = start_locked(); !status.ok()) return status;
+  }
+  for (Job* job : jobs) append_locked(*job);
+  wake_locked();
+  return success();
+}
+
+bool Executor::withdraw(Job& job) {
+  const std::lock_guard lock(mutex_);
+  const bool waiting = job.waiting_;
+  if (waiting) unlink_locked(job);
+  return waiting;
+}
+
+void Executor::sleep_locked(std::unique_lock<std::mutex>& lock) {
+  if (can_look_out_) {
+    lock.unlock();
+    (void)look_out([this] { return waiting_.load(std::memory_order_relaxed) > 0; });
+    lock.lock();
+  }
+  while (is_idle_locked() && !stopping_) {
+    ++asleep_;
+    arrivals_.wait(lock, [this] { return called_ > 0 || stopping_; });
+    --asleep_;
+    if (called_ > 0) --called_;
+  }
+}
+
+// A fair share of the line, so that all threads take part, but none too small to be worth a thread; and one large job
+// at most, since what a thread has taken can neither be withdrawn nor be carried out by another.
+void Executor::take_locked(Share& share, unsigned most) {
+  const std::size_t fair = (waiting_.load(std::memory_order_relaxed) + threads_.size() - 1) / threads_.size();
+  std::uint64_t bytes = 0;
+  for (bool large = false; first_ != nullptr && share.count < most && !large;) {
+    if (share.count >= fair && bytes + weight_of(*first_) > share_bytes_) break;
+    bytes += weight_of(*first_);
+    large = is_large(*first_);
+    share.jobs[share.count++] = first_;
+    unlink_locked(*first_);
+  }
+  if (!is_idle_locked()) wake_locked();
+}
+
+Executor::Share Executor::take(unsigned most, bool wait) {
+  Share share;
+  std::unique_lock lock(mutex_);
+  if (wait && is_idle_locked() && !stopping_) sleep_locked(lock);
+  if (left_ != nullptr) {
+    share.left = left_;
+    left_ = left_->next;
+  }
+  take_locked(share, std::min(most, kGrabMax));
+  return share;
+}
+
+void Executor::loop() {
+  Runner runner(session_, queues_);
+  for (;;) {
+    const bool idle = runner.is_idle();
+    const Share share = take(runner.room(), idle);
+    if (share.count == 0 && share.left == nullptr && idle) return;
+    for (unsigned i = 0; i < share.count; ++i) runner.carry_out(*share.jobs[i]);
+    runner.reap(share.left == nullptr && (share.count == 0 || runner.room() == 0) ? 1 : 0);
+    if (share.left == nullptr) continue;
+    while (!share.left->runner.is_idle()) {
+      share.left->runner.reap(1);
+      runner.reap(0);
+    }
+    dismiss(*share.left);
+  }
+}
+
+// ---- Helpers -------------------------------------------------------------------------------------------------------
+
+void Executor::take_for_locked(const void* owner, Share& share, unsigned most) {
+  share.count = 0;
+  unsigned passed = 0;
+  for (Job* job = first_; job != nullptr && share.count < std::min(most, kGrabMax) && passed < kLookedOverMax;) {
+    Job* const next = job->next_;
+    if (job->owner() != owner || is_large(*job) || job->request.op != Op::read) {
+      ++passed;
+    } else {
+      unlink_locked(*job);
+      share.jobs[share.count++] = job;
+    }
+    job = next;
+  }
+}
+
+void Executor::take_for(const void* owner, Share& share, unsigned most) {
+  const std::lock_guard lock(mutex_);
+  take_for_locked(owner, share, most);
+}
+
+void Executor::put_back(const Share& share, unsigned first) {
+  const std::lock_guard lock(mutex_);
+  for (unsigned i = first; i < share.count; ++i) append_locked(*share.jobs[i]);
+  wake_locked();
+}
+
+// Null where there is nothing to do, or nothing to do it with.
+Executor::Helper* Executor::admit(const void* owner, Share& share) {
+  const std::lock_guard lock(mutex_);
+  // Where every transfer blocks, a helper would have to wait for storage.
+  if (share_bytes_ == 0 || waiting_.load(std::memory_order_relaxed) == 0) return nullptr;
+  auto free = std::find_if(helpers_.begin(), helpers_.end(), [](const auto& helper) { return !helper->busy; });
+  if (free == helpers_.end()) {
+    if (helpers_.size() == kHelpersMax) return nullptr;
+    std::unique_ptr<Helper> helper(new (std::nothrow) Helper(session_));
+    if (helper == nullptr) return nullptr;
+    helpers_.push_back(std::move(helper));
+    free = helpers_.end() - 1;
+  }
+  take_for_locked(owner, share, kGrabMax);
+  if (share.count == 0) return nullptr;
+  (*free)->busy = true;
+  return free->get();
+}
+
+void Executor::dismiss(Helper& helper) {
+  const std::lock_guard lock(mutex_);
+  helper.busy = !helper.runner.is_idle();
+  if (!helper.busy) return;
+  helper.next = left_;
+  left_ = &helper;
+  wake_locked();
+}
+
+bool Executor::help(const void* owner, const std::function<bool()>& enough) {
+  Share share;
+  Helper* const helper = admit(owner, share);
+  if (helper == nullptr) return false;
+  bool useful = true;
+  while (useful && share.count > 0) {
+    unsigned begun = 0;
+    while (begun < share.count && helper->runner.begin(*share.jobs[begun])) ++begun;
+    helper->runner.reap(0);
+    useful = begun == share.count;
+    if (!useful) put_back(share, begun);
+    else if (enough()) break;
+    else take_for(owner, share, helper->runner.room());
+  }
+  (void)look_out([&] {
+    helper->runner.reap(0);
+    return helper->runner.is_idle();
+  });
+  dismiss(*helper);
+  return useful;
+}
+
+}  // namespace penstock::core

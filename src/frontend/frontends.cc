@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/frontends.h"
+
+namespace penstock::core {
+
+Frontends::Frontends(Session& session)
+    : session_(session), stream_executor_(std::make_unique<Executor>(session, session.config().workers)),
+      batch_executor_(std::make_unique<Executor>(session, session.config().workers)),
+      streams_(std::make_unique<Streams>(session, *stream_executor_)) {}
+
+Frontends::~Frontends() {
+  for (const std::uint64_t batch : batches_.handles()) (void)close_batch(batch);
+  batch_executor_.reset();
+  streams_->close();
+  stream_executor_.reset();
+  streams_.reset();
+}
+
+Result<std::uint64_t> Frontends::open_batch(unsigned capacity) {
+  if (capacity == 0) return failure(Code::invalid_argument, "open the batch");
+  if (session_.is_inherited()) return failure(Code::closed, "open the batch");
+  return batches_.insert(std::make_unique<Batch>(*batch_executor_, capacity));
+}
+
+Batch* Frontends::pin_batch(std::uint64_t batch) { return session_.is_inherited() ? nullptr : batches_.pin(batch); }
+
+bool Frontends::close_batch(std::uint64_t handle) {
+  if (session_.is_inherited()) return false;
+  Batch* batch = batches_.retire(handle);
+  if (batch == nullptr) return false;
+  batch->cancel();  // So that whoever waits for its entries comes to an end.
+  (void)batches_.finish(handle);
+  return true;
+}
+
+}  // namespace penstock::core

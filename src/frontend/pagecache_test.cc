@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Sessions whose reads go by the page-cache path: real files and a real page cache, and a stand-in device that holds
+// pages as a GPU's driver does.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "device/host/host_device.h"
+#include "fakes/noise.h"
+#include "frontend/call.h"
+#include "frontend/dry_run.h"
+#include "path/pagecache/pagecache_reasons.h"
+#include "session/session.h"
+#include "storage/posix_storage.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kMebibyte = 1u << 20;
+constexpr std::size_t kSize = 40 * kMebibyte + 12345;  // Two pieces; the last one ends within a page.
+
+class PagecacheTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "pagecache_XXXXXX";
+    fd_ = UniqueFd(::mkstemp(name));
+    ASSERT_TRUE(fd_.valid());
+    path_ = std::filesystem::canonical(name).string();
+    content_ = noise(kSize, 1);
+    put(content_, 0);
+  }
+  void TearDown() override {
+    session_.reset();
+    ::unlink(path_.c_str());
+  }
+  void open(Policy policy, std::uint64_t kept_bytes = 1u << 30, bool required = false) {
+    Config config = make_config({.workers = 2, .paths = "pagecache,bounce,host"}, [](const char*) -> const char* {
+                      return nullptr;
+                    }).value();
+    config.policy = policy;
+    config.kept_bytes = kept_bytes;
+    if (required) config.require = PathId::pagecache;
+    session_ =
+        std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
+    file_ = *session_->register_file(fd_.get());
+    memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->allocate(kSize).value());
+    const PointerFacts memory = session_->devices().describe(memory_);
+    Verdict verdicts[kPathCount];
+    ASSERT_TRUE(explain(*session_, file_, memory, Op::read, verdicts).ok());
+    if (!verdicts[0].usable) GTEST_SKIP() << "not here: " << reason_name(verdicts[0].reason);
+  }
+  void put(const std::string& content, std::size_t offset) {
+    ASSERT_EQ(::pwrite(fd_.get(), content.data(), content.size(), static_cast<off_t>(offset)),
+              static_cast<ssize_t>(content.size()));
+  }
+  Outcome read(std::size_t offset, std::size_t size) {
+    std::memset(memory_, 0xee, size);
+    return transfer(*session_, {Op::read, file_, memory_, size, static_cast<std::int64_t>(offset), 0});
+  }
+  void expect_content(const Outcome& outcome, const std::string& expected, PathId path) {
+    EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+    EXPECT_EQ(outcome.report.path, path) << path_name(outcome.report.path);
+    ASSERT_EQ(outcome.report.bytes, expected.size());
+    EXPECT_EQ(std::memcmp(memory_, expected.data(), expected.size()), 0);
+  }
+  std::uint64_t mapped_bytes() const {
+    std::ifstream maps("/proc/self/maps");
+    std::uint64_t bytes = 0, begin = 0, end = 0;
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(path_) == std::string::npos) continue;
+      if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) == 2) bytes += end - begin;
+    }
+    return bytes;
+  }
+
+  UniqueFd fd_;
+  std::string path_, content_;
+  std::unique_ptr<Session> session_;
+  std::uint64_t file_ = 0;
+  std::byte* memory_ = nullptr;
+};
+
+TEST_F(PagecacheTest, WhereCpuCountsAWholeCachedFileIsFetchedFromThePageCacheAtOnce) {
+  open(Policy::cpu);
+  expect_content(read(0, kSize), content_, PathId::pagecache);
+  EXPECT_EQ(session_->counters().total(PathId::pagecache, Reason::none, Op::read).bytes, kSize);
+  expect_content(read(5'000'001, 35 * kMebibyte), content_.substr(5'000'001, 35 * kMebibyte), PathId::pagecache);
+  expect_content(read(77, 50'000), content_.substr(77, 50'000), PathId::pagecache);
+}
+
+TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
+  open(Policy::cpu);
+  expect_content(read(0, kSize), content_, PathId::pagecache);
+
+  expect_content(read(77, 4096), content_.substr(77, 4096), PathId::bounce);
+
+  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::not_kept, Op::read).bytes, 4096u);
+}
+
+TEST_F(PagecacheTest, SmallReadsAreBouncedUntilKeepingPays) {
+  open(Policy::throughput);
+  expect_content(read(0, 4096), content_.substr(0, 4096), PathId::bounce);
+  bool fetched = false;
+  for (unsigned i = 0; i < 100'000 && !fetched; ++i) fetched = read(4096, 65536).report.path == PathId::pagecache;
+  ASSERT_TRUE(fetched);
+  expect_content(read(8191, 40'097), content_.substr(8191, 40'097), PathId::pagecache);
+}
+
+TEST_F(PagecacheTest, AReadPastTheEndIsShort) {
+  open(Policy::cpu);
+  expect_content(read(kSize - 30 * kMebibyte, 31 * kMebibyte), content_.substr(kSize - 30 * kMebibyte),
+                 PathId::pagecache);
+  EXPECT_EQ(read(kSize - 10, 100).report.bytes, 10u);
+  EXPECT_EQ(read(kSize, 100).report.bytes, 0u);
+}
+
+TEST_F(PagecacheTest, WhatIsWrittenIntoKeptPagesIsRead) {
+  open(Policy::cpu);
+  (void)read(0, kSize);
+  put("new", 20 * kMebibyte);
+  content_.replace(20 * kMebibyte, 3, "new");
+  expect_content(read(0, kSize), content_, PathId::pagecache);
+}
+
+TEST_F(PagecacheTest, PagesThatWereCutOffAreNeverReadAgain) {
+  open(Policy::cpu);
+  (void)read(0, kSize);
+  ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
+  const std::string other = noise(kSize, 2);
+  put(other, 0);
+  const Outcome outcome = read(0, kSize);
+  ASSERT_EQ(outcome.report.bytes, kSize);
+  EXPECT_EQ(std::memcmp(memory_, other.data(), kSize), 0);
+  EXPECT_EQ(outcome.report.bounced_reason == pagecache_reason::pages_went || outcome.report.path == PathId::bounce,
+            true);
+  // And in time they are kept again.
+  for (unsigned i = 0; i < 20 && read(0, kSize).report.path != PathId::pagecache; ++i) {
+  }
+  expect_content(read(0, kSize), other, PathId::pagecache);
+}
+
+TEST_F(PagecacheTest, AFileThatGotShorterIsReadToItsNewEnd) {
+  open(Policy::cpu);
+  (void)read(0, kSize);
+  ASSERT_EQ(::ftruncate(fd_.get(), 1000), 0);
+  const Outcome outcome = read(0, 4096);
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.report.bytes, 1000u);
+  EXPECT_EQ(read(0, kSize).report.bytes, 1000u);
+}
+
+TEST_F(PagecacheTest, AFileThatGrewIsReadToItsNewEnd) {
+  open(Policy::cpu);
+  (void)read(0, kSize);
+  const std::string more = noise(10 * kMebibyte, 3);
+  put(more, kSize);
+  const std::size_t start = kSize - 100;
+  const Outcome outcome =
+      transfer(*session_, {Op::read, file_, memory_, 5 * kMebibyte, static_cast<std::int64_t>(start), 0});
+  ASSERT_EQ(outcome.report.bytes, 5 * kMebibyte);
+  EXPECT_EQ(std::memcmp(memory_ + 100, more.data(), 5 * kMebibyte - 100), 0);
+}
+
+TEST_F(PagecacheTest, NoMoreIsKeptThanTheLimit) {
+  constexpr std::uint64_t kLimit = 32 * kMebibyte;
+  open(Policy::cpu, kLimit);
+  for (unsigned i = 0; i < 3; ++i) {
+    const Outcome outcome = read(0, kSize);
+    ASSERT_EQ(outcome.report.bytes, kSize);
+    EXPECT_EQ(std::memcmp(memory_, content_.data(), kSize), 0);
+    EXPECT_LE(mapped_bytes(), kLimit);
+  }
+}
+
+TEST_F(PagecacheTest, NothingIsLeftOfAFileThatWasDeregistered) {
+  open(Policy::cpu);
+  (void)read(0, kSize);
+  EXPECT_GT(mapped_bytes(), 0u);
+  ASSERT_TRUE(session_->deregister_file(file_).ok());
+  EXPECT_EQ(mapped_bytes(), 0u);
+}
+
+TEST_F(PagecacheTest, WhereItIsRequiredWritesAreRefused) {
+  open(Policy::balanced, 1u << 30, true);
+  expect_content(read(3, 9), content_.substr(3, 9), PathId::pagecache);
+  EXPECT_TRUE(transfer(*session_, {Op::write, file_, memory_, 9, 0, 0}).status.is(Code::path_refused));
+}
+
+TEST_F(PagecacheTest, WhatIsNotCachedIsNotMapped) {
+  open(Policy::cpu);
+  ASSERT_EQ(::fsync(fd_.get()), 0);
+  ASSERT_EQ(::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  const Outcome outcome = read(0, kSize);
+  ASSERT_EQ(outcome.report.bytes, kSize);
+  if (outcome.report.path == PathId::pagecache) GTEST_SKIP() << "the file system keeps its pages";
+  EXPECT_EQ(outcome.report.path, PathId::bounce);
+  EXPECT_EQ(mapped_bytes(), 0u);
+}
+
+TEST_F(PagecacheTest, WritesAndReadsOfOneSessionMeet) {
+  open(Policy::cpu);
+  (void)read(0, kSize);
+  std::memset(memory_, 'w', 4 * kMebibyte);
+  ASSERT_TRUE(transfer(*session_, {Op::write, file_, memory_, 4 * kMebibyte, 10, 0}).status.ok());
+  content_.replace(10, 4 * kMebibyte, std::string(4 * kMebibyte, 'w'));
+  expect_content(read(0, kSize), content_, PathId::pagecache);
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/align.h"
+#include "base/shortage.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 30;
+constexpr std::size_t kPollMax = 32;
+
+}  // namespace
+
+Queue::Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max)
+    : session_(&session), chunk_max_(chunk_max), request_bytes_max_(request_bytes_max), pending_(depth) {
+  free_.reserve(depth);
+  done_.reserve(depth);
+  channels_.reserve(kChannelsMax);
+  for (unsigned i = depth; i > 0; --i) free_.push_back(i - 1);
+}
+
+Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std::uint64_t request_bytes_max) {
+  if (depth == 0 || depth > kDepthMax || request_bytes_max == 0 || request_bytes_max > kRequestBytesMax) {
+    return failure(Code::invalid_argument, "open the queue");
+  }
+  // An unaligned request touches one block more than it has bytes for: at either end. Where the blocks are larger
+  // than a page, it takes two chunks.
+  const std::uint64_t chunk_max = align_up(request_bytes_max, 4096) + (request_bytes_max % 4096 != 0 ? 4096 : 0);
+  std::unique_ptr<Queue> queue(new Queue(session, depth, chunk_max, request_bytes_max));
+  session.add(queue.get());
+  return queue;
+}
+
+Queue::~Queue() {
+  if (session_ == nullptr) return;
+  session_->remove(this);
+  stop();
+}
+
+// No more of it is the session's after that. What is done can still be reaped.
+void Queue::stop() {
+  session_->engine().leave_budgets(this);
+  const std::lock_guard lock(mutex_);
+  finish_locked();
+  for (OwnChannel& own : channels_) {
+    own.channel.reset();
+    own.budget->give_back(own.bytes);
+  }
+  channels_.clear();
+  session_ = nullptr;
+}
+
+void Queue::finish_locked() {
+  while (poll_all(true)) {
+  }
+}
+
+Result<Queue::OwnChannel*> Queue::channel_for(Path& path, Device* device) {
+  for (OwnChannel& own : channels_) {
+    if (own.path == &path && own.device == device) return &own;
+  }
+  if (channels_.size() == kChannelsMax) close_idle_locked();
+  if (channels_.size() == kChannelsMax) return failure(Code::limit, "use one more device in this queue");
+  const ChannelOptions options{
+      .device = device, .depth = static_cast<unsigned>(pending_.size()), .chunk_max = chunk_max_};
+  BounceBudget& budget = session_->engine().budget_of(device);
+  const std::uint64_t bytes = path.channel_bytes(options);
+  if (!reserve(budget, bytes)) return failure(Code::limit, "take pinned memory for the queue");
+  OwnChannel own{.path = &path, .device = device, .budget = &budget, .bytes = bytes};
+  const auto open = [&] {
+    budget.add(this);
+    own.backlog.resize(pending_.size() * kChunksMax);
+    Result<std::unique_ptr<Channel>> channel = path.open_channel(options);
+    if (channel.ok()) own.channel = std::move(*channel);
+    return channel.status();
+  };
+  const auto no_room = [] { return failure(Code::out_of_memory, "open a channel for the queue"); };
+  if (const Status status = unless_short_of_memory(open, no_room); !status.ok()) {
+    budget.give_back(bytes);
+    return status;
+  }
+  channels_.push_back(std::move(own));  // There is room reserved.
+  return &channels_.back();
+}
+
+// Channels that nobody uses give way: first this queue's own, then everybody else's.
+bool Queue::reserve(BounceBudget& budget, std::uint64_t bytes) {
+  if (budget.reserve(bytes)) return true;
+  close_idle_locked();
+  return budget.reserve_or_reclaim(bytes, this);
+}
+
+void Queue::close_idle_locked() {
+  std::erase_if(channels_, [](OwnChannel& own) {
+    if (own.count > 0 || !own.channel->is_idle()) return false;
+    own.channel.reset();
+    own.budget->give_back(own.bytes);
+    return true;
+  });
+}
+
+void Queue::close_idle_channels() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) close_idle_locked();
+}
+
+Status Queue::submit(const RawRequest& request, std::uint64_t cookie) {
+  const std::lock_guard lock(mutex_);
+  if (session_ == nullptr) return failure(Code::closed, "submit to the queue");
+  File* file = session_->pin_file(request.file);
+  const auto no_room = [] { return failure(Code::out_of_memory, "submit to the queue"); };
+  const Status status = unless_short_of_memory([&] { return submit_pinned(request, file, cookie); }, no_room);
+  if (file != nullptr && !status.ok()) session_->unpin_file(request.file);
+  return status;
+}
+
+Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) {
+  if (free_.empty()) return failure(Code::limit, "submit to the queue");
+  Routed routed;
+  if (const Status status = session_->admit(request, file, routed); !status.ok()) return status;
+  if (const Status status = check_descriptors(*file); !status.ok()) return status;
+  session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
+  if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
+  const Result<OwnChannel*> own = channel_for(*routed.path, routed.device());
+  if (!own.ok()) return own.status();
+  if ((*own)->channel->is_broken()) return failure(Code::closed, "submit to the queue");
+
+  const Plan plan = Router::plan(routed, chunk_max_);
+  if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit so large a request to the queue");
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  pending_[index] = {.handle = request.file,
+                     .cookie = cookie,
+                     .input = routed.input,
+                     .report = routed.report,
+                     .progress = progress_of(routed.input)};
+  start(**own, index, plan);
+  flush(**own);
+  return success();
+}
+
+// Once for a row of requests to one file, until the next reap: a look costs a system call.
+Status Queue::check_descriptors(const File& file) {
+  if (checked_file_ == file.id()) return success();
+  if (!file.has_its_descriptors()) return descriptor_lost();
+  checked_file_ = file.id();
+  return success();
+}
+
+void Queue::append(OwnChannel& own, const Task& task) {
+  own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
+}
+
+// What waits for a channel that has broken will never have its turn: it fails here, so that nobody waits for it.
+void Queue::flush(OwnChannel& own) {
+  while (own.count > 0 && (own.channel->has_room() || own.channel->is_broken())) {
+    const Task task = own.backlog[own.head];
+    own.head = (own.head + 1) % own.backlog.size();
+    --own.count;
+    if (!own.channel->is_broken()) {
+      own.channel->submit(task);
+      continue;
+    }
+    take_in(own, {.cookie = task.cookie,
+                  .file_offset = task.chunk.file_offset,
+                  .size = task.chunk.size,
+                  .status = failure(Code::closed, "move a request through its queue"),
+                  .way = task.chunk.way});
+  }
+}
+
+// The middle first; head and tail, which go through the page cache, when it is over.
+void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
+  Pending& pending = pending_[index];
+  for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
+    Task task = make_task(pending.input, plan.chunk(i));
+    task.cookie = index;
+    if (plan.is_head_or_tail(i)) {
+      pending.ends[pending.end_count++] = task;
+    } else {
+      append(own, task);
+      ++pending.chunks;
+    }
+  }
+  if (pending.chunks == 0) go_on(own, index);
+}
+
+// Nothing of the request is in flight: on to its head and tail, or done.
+void Queue::go_on(OwnChannel& own, std::uint32_t index) {
+  Pending& pending = pending_[index];
+  if (pending.end_count == 0 || !pending.progress.goes_on()) {
+    complete(index);
+    return;
+  }
+  pending.chunks = std::exchange(pending.end_count, 0);
+  for (unsigned i = 0; i < pending.chunks; ++i) append(own, pending.ends[i]);
+}
+
+void Queue::complete(std::uint32_t index) {
+  Pending& pending = pending_[index];
+  pending.progress.tell(pending.report);
+  if (pending.input.size > 0) session_->engine().count(pending.report, pending.input.op);
+  session_->unpin_file(pending.handle);
+  done_.push_back(index);
+}
+
+void Queue::take_in(OwnChannel& own, const Completion& completion) {
+  const auto index = static_cast<std::uint32_t>(completion.cookie);
+  Pending& pending = pending_[index];
+  pending.progress.take_in(completion);
+  if (--pending.chunks == 0) go_on(own, index);
+}
+
+bool Queue::poll(OwnChannel& own, bool wait) {
+  Completion completions[kPollMax];
+  flush(own);
+  const unsigned count = own.channel->poll(completions, wait);
+  for (unsigned i = 0; i < count; ++i) take_in(own, completions[i]);
+  flush(own);
+  return count > 0;
+}
+
+// Every channel gets its turn; only when none moved does the first busy one wait.
+bool Queue::poll_all(bool wait) {
+  bool progress = false;
+  OwnChannel* busy = nullptr;
+  unsigned busy_count = 0;
+  for (OwnChannel& own : channels_) {
+    if (own.channel->is_idle() && own.count == 0) continue;
+    busy = &own;
+    ++busy_count;
+  }
+  if (busy == nullptr) return false;
+  if (busy_count == 1) return poll(*busy, wait);
+  for (OwnChannel& own : channels_) progress |= poll(own, false);
+  return progress || (wait && poll(*busy, true));
+}
+
+unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least) {
+  if (is_inherited()) return 0;
+  const std::lock_guard lock(mutex_);
+  checked_file_ = 0;
+  least = std::min(
+      {least, static_cast<unsigned>(completions.size()), static_cast<unsigned>(pending_.size() - free_.size())});
+  (void)poll_all(false);
+  while (done_.size() < least) {
+    if (!poll_all(true)) break;
+  }
+  unsigned count = 0;
+  for (; count < completions.size() && count < done_.size(); ++count) {
+    const Pending& pending = pending_[done_[count]];
+    completions[count] = {.cookie = pending.cookie, .status = pending.progress.status(), .report = pending.report};
+    free_.push_back(done_[count]);
+  }
+  done_.erase(done_.begin(), done_.begin() + count);
+  return count;
+}
+
+void Queue::forget_file(const File& file) {
+  const std::lock_guard lock(mutex_);
+  const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && pending.input.file == &file; };
+  while (std::any_of(pending_.begin(), pending_.end(), moving)) {
+    if (!poll_all(true)) break;
+  }
+  for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
+}
+
+}  // namespace penstock::core

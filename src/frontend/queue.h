@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Many requests in flight from one thread, over channels of its own: what depth means in a benchmark, and what batches
+// are made of. What the page cache can do without waiting is done in submit(); the rest is handed to the kernel by the
+// next reap(), many requests at once.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "session/session.h"
+
+namespace penstock::core {
+
+struct QueueCompletion {
+  std::uint64_t cookie = 0;
+  Status status;
+  Report report;
+};
+
+class Queue final : public ChannelHolder, private Client {
+ public:
+  static constexpr unsigned kDepthMax = 4096;
+
+  static Result<std::unique_ptr<Queue>> open(Session& session, unsigned depth, std::uint64_t request_bytes_max);
+  ~Queue() override;  // Waits for what is in flight. May come after the session's end.
+
+  // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason
+  // fails here too, and is not reaped.
+  Status submit(const RawRequest& request, std::uint64_t cookie);
+  // Returns how many completions it wrote: at least `least`, if as many are outstanding.
+  unsigned reap(std::span<QueueCompletion> completions, unsigned least);
+  // Unless the queue is just being used. On any thread.
+  void close_idle_channels() override;
+  // As Session::is_inherited.
+  bool is_inherited() const { return fork_count() != forks_; }
+
+ private:
+  struct Pending {
+    std::uint64_t handle = 0;  // Of the pinned file.
+    std::uint64_t cookie = 0;
+    TransferInput input;
+    Report report;
+    Progress progress;
+    unsigned chunks = 0;         // In the backlog or in flight.
+    std::array<Task, 2> ends{};  // What waits for the middle: an unaligned direct write's head and tail.
+    unsigned end_count = 0;
+  };
+
+  struct OwnChannel {
+    Path* path = nullptr;
+    Device* device = nullptr;
+    std::unique_ptr<Channel> channel;
+    BounceBudget* budget = nullptr;
+    std::uint64_t bytes = 0;
+    std::vector<Task> backlog;  // Circular: chunks that wait for room.
+    std::size_t head = 0;
+    std::size_t count = 0;
+  };
+
+  // An unaligned direct write is a head, a middle and a tail.
+  static constexpr unsigned kChunksMax = 3;
+  static constexpr unsigned kChannelsMax = 8;
+
+  Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
+  Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie);
+  Result<OwnChannel*> channel_for(Path& path, Device* device);
+  bool reserve(BounceBudget& budget, std::uint64_t bytes);
+  void close_idle_locked();
+  void flush(OwnChannel& own);
+  bool poll(OwnChannel& own, bool wait);
+  bool poll_all(bool wait);
+  Status check_descriptors(const File& file);
+  void append(OwnChannel& own, const Task& task);
+  void start(OwnChannel& own, std::uint32_t index, const Plan& plan);
+  void go_on(OwnChannel& own, std::uint32_t index);
+  void take_in(OwnChannel& own, const Completion& completion);
+  void complete(std::uint32_t index);
+  void finish_locked();
+  void forget_file(const File& file) override;
+  void stop() override;
+
+  const std::uint32_t forks_ = fork_count();
+  Session* session_;  // Null once it has ended.
+  const std::uint64_t chunk_max_;
+  const std::uint64_t request_bytes_max_;
+  std::mutex mutex_;  // Against a file's deregistration on another thread; otherwise never contended.
+  std::vector<Pending> pending_;
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> done_;
+  std::vector<OwnChannel> channels_;
+  std::uint64_t checked_file_ = 0;  // Whose descriptors were looked at since the last reap.
+};
+
+}  // namespace penstock::core

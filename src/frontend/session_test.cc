@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A session over storage and devices that fail in ways the real ones hardly can be made to.
+#include "session/session.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "device/host/host_device.h"
+#include "fakes/fake_storage.h"
+#include "frontend/call.h"
+#include "frontend/queue.h"
+
+// A ring that failed for good is abandoned, since the kernel may still write to its memory. The leak checker, which
+// asks this, must not call that a leak.
+extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:BrittleStorage"; }
+
+namespace penstock::core {
+namespace {
+
+Config small_config() {
+  return make_config({.workers = 2}, [](const char*) -> const char* { return nullptr; }).value();
+}
+
+// Its rings can be told to stop working for good.
+class BrittleStorage final : public FakeStorage {
+ public:
+  class BrittleRing final : public Ring {
+   public:
+    explicit BrittleRing(std::unique_ptr<Ring> sound) : sound_(std::move(sound)) {}
+    bool is_io_uring() const override { return false; }
+    void push(const RingOp& op) override { sound_->push(op); }
+    Status submit() override { return success(); }
+    Result<unsigned> reap(std::span<RingCompletion>, bool) override { return os_failure(ENOMEM, "wait for the ring"); }
+    Status register_memory(void*, std::size_t) override { return success(); }
+    int register_file(int) override { return -1; }
+    void unregister_file(int) override {}
+
+   private:
+    std::unique_ptr<Ring> sound_;
+  };
+
+  Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override {
+    return std::unique_ptr<Ring>(std::make_unique<BrittleRing>(std::move(FakeStorage::open_ring(depth).value())));
+  }
+};
+
+class SessionTest : public testing::Test {
+ protected:
+  template <typename Storage>
+  Session& open(std::unique_ptr<Storage> storage) {
+    storage->content.resize(1 << 20);
+    storage_ = storage.get();
+    session_ = std::make_unique<Session>(small_config(), std::move(storage), std::make_unique<HostDeviceSet>());
+    return *session_;
+  }
+  void* memory(std::size_t size) { return session_->devices().device(0).value()->allocate(size).value(); }
+
+  std::unique_ptr<Session> session_;
+  FakeStorage* storage_ = nullptr;
+};
+
+TEST_F(SessionTest, AQueueWhoseRingBreaksFailsItsRequestsAndHangsNobody) {
+  auto storage = std::make_unique<BrittleStorage>();
+  storage->open_flags |= O_DIRECT;
+  Session& session = open(std::move(storage));
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  auto queue = std::move(Queue::open(session, 1, 20'000).value());
+  // A head, a middle and a tail over a channel with room for one.
+  ASSERT_TRUE(queue->submit({Op::write, file, memory(32768), 20'000, 100, 0}, 7).ok());
+
+  QueueCompletion completion;
+  ASSERT_EQ(queue->reap({&completion, 1}, 1), 1u);
+
+  EXPECT_EQ(completion.cookie, 7u);
+  EXPECT_FALSE(completion.status.ok());
+  EXPECT_FALSE(queue->submit({Op::write, file, memory(4096), 4096, 0, 0}, 8).ok());
+  EXPECT_TRUE(session.deregister_file(file).ok());
+}
+
+TEST_F(SessionTest, ALargeRequestWhoseRingsBreakIsAnError) {
+  auto storage = std::make_unique<BrittleStorage>();
+  storage->open_flags |= O_DIRECT;
+  storage->content.resize(32 << 20);
+  Session& session = open(std::move(storage));
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+
+  const Outcome outcome = transfer(session, {Op::write, file, memory(16 << 20), 16 << 20, 0, 0});
+
+  EXPECT_FALSE(outcome.status.ok());
+  EXPECT_LT(outcome.report.bytes, 16u << 20);
+}
+
+TEST_F(SessionTest, HeadAndTailFollowTheMiddleOfAnUnalignedDirectWrite) {
+  auto storage = std::make_unique<FakeStorage>();
+  storage->open_flags |= O_DIRECT;
+  Session& session = open(std::move(storage));
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  const auto order = [&] {
+    std::string ways;
+    for (const FakeStorage::Access& access : storage_->accesses) ways += access.direct ? 'd' : 'b';
+    storage_->accesses.clear();
+    return ways;
+  };
+
+  ASSERT_TRUE(transfer(session, {Op::write, file, memory(1 << 20), 20'000, 100, 0}).status.ok());
+  EXPECT_EQ(order(), "dbb");
+  ASSERT_TRUE(transfer(session, {Op::write, file, memory(8 << 20), (5 << 20) + 7, 100, 0}).status.ok());
+  const std::string large = order();
+  EXPECT_EQ(large.substr(large.size() - 2), "bb");
+  EXPECT_EQ(large.find('b'), large.size() - 2);
+  auto queue = std::move(Queue::open(session, 4, 20'000).value());
+  ASSERT_TRUE(queue->submit({Op::write, file, memory(32768), 20'000, 100, 0}, 1).ok());
+  QueueCompletion completion;
+  ASSERT_EQ(queue->reap({&completion, 1}, 1), 1u);
+  EXPECT_TRUE(completion.status.ok());
+  EXPECT_EQ(completion.report.bytes, 20'000u);
+  EXPECT_EQ(order(), "dbb");
+}
+
+// A direct read of the last block would fill the whole block, in the caller's own memory.
+TEST_F(SessionTest, ADirectReadLeavesHostMemoryBehindTheEndOfTheFileAlone) {
+  constexpr std::uint64_t kEnd = (1u << 20) - 100;
+  auto storage = std::make_unique<FakeStorage>();
+  storage->open_flags |= O_DIRECT;
+  Session& session = open(std::move(storage));
+  storage_->content.resize(kEnd);
+  const std::unique_ptr<void, decltype(&std::free)> host(std::aligned_alloc(4096, 16 << 20), &std::free);
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  for (const std::uint64_t from : {kEnd - 5000, std::uint64_t{0}, std::uint64_t{4096}, kEnd - 1, kEnd, kEnd + 1}) {
+    storage_->accesses.clear();
+
+    const Outcome outcome = transfer(session, {Op::read, file, host.get(), 16 << 20, std::int64_t(from), 0});
+
+    EXPECT_TRUE(outcome.status.ok());
+    EXPECT_EQ(outcome.report.bytes, from < kEnd ? kEnd - from : 0) << from;
+    for (const FakeStorage::Access& access : storage_->accesses) {
+      if (access.direct) {
+        EXPECT_LE(access.offset + access.size, kEnd) << from;
+      }
+    }
+  }
+}
+
+TEST_F(SessionTest, AFailureBehindTheEndOfTheFileIsNone) {
+  Session& session = open(std::make_unique<FakeStorage>());
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  storage_->on_access = [&](FakeStorage::Access access) {
+    if (access.offset >= 4 << 20) storage_->faults = {{.error = EIO}};
+  };
+
+  const Outcome outcome = transfer(session, {Op::read, file, memory(16 << 20), 16 << 20, 0, 0});
+
+  EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+  EXPECT_EQ(outcome.report.bytes, 1u << 20);
+}
+
+// A storage whose file is cut when a chunk is read after one behind it was, and is long again when that chunk is read
+// once more.
+class CutMeanwhile {
+ public:
+  explicit CutMeanwhile(FakeStorage& storage) : storage_(storage), content_(storage.content) {}
+
+  void operator()(const FakeStorage::Access& access) {
+    if (was_cut_ && access.offset == cut_at_) storage_.content = content_;
+    if (!was_cut_ && access.offset < highest_) {
+      was_cut_ = true;
+      cut_at_ = access.offset;
+      storage_.content.resize(access.offset + 1000);
+    }
+    highest_ = std::max(highest_, access.offset);
+  }
+  bool was_cut() const { return was_cut_; }
+
+ private:
+  FakeStorage& storage_;
+  const std::vector<char> content_;
+  std::uint64_t highest_ = 0;
+  std::uint64_t cut_at_ = 0;
+  bool was_cut_ = false;
+};
+
+TEST_F(SessionTest, AReadOfAFileThatWasCutAndGrewAgainTellsOfAllThatItTouched) {
+  unsigned cuts = 0;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    auto storage = std::make_unique<FakeStorage>();
+    storage->open_flags |= O_DIRECT;
+    storage->seed = seed;
+    Session& session = open(std::move(storage));
+    storage_->content.resize(16 << 20);
+    for (std::size_t i = 0; i < storage_->content.size(); ++i) storage_->content[i] = static_cast<char>(i * 31 >> 9);
+    const std::vector<char> content = storage_->content;
+    const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+    CutMeanwhile cut(*storage_);
+    storage_->on_access = [&](const FakeStorage::Access& access) { cut(access); };
+    auto* const target = static_cast<char*>(memory(16 << 20));
+
+    const Outcome outcome = transfer(session, {Op::read, file, target, 16 << 20, 0, 0});
+
+    EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+    EXPECT_EQ(outcome.report.bytes, 16u << 20) << "seed " << seed;
+    EXPECT_TRUE(std::equal(content.begin(), content.end(), target));
+    cuts += cut.was_cut() ? 1 : 0;
+  }
+  EXPECT_GT(cuts, 0u);
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/stream_request.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/invariant.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kPartMin = 64u << 10;  // Where memory is short; a shorter request is one part in any case.
+constexpr std::uint64_t kPartMax = 4u << 20;
+constexpr std::uint64_t kPartsMax = 64;  // Of a request up to this many times kLongPartMax: what is queued is bounded.
+constexpr std::uint64_t kLongPartMax = 32u << 20;
+
+const char* step_of(Op op) { return op == Op::read ? "read the file on the stream" : "write the file on the stream"; }
+
+std::uint64_t part_for(std::uint64_t size) {
+  std::uint64_t part = std::min(std::bit_ceil(std::min(size, kPartMax)), kPartMax);
+  while (size / part >= kPartsMax && part < kLongPartMax) part *= 2;
+  return std::max<std::uint64_t>(part, 1);
+}
+
+}  // namespace
+
+StreamOffice::~StreamOffice() {
+  while (idle != nullptr) delete std::exchange(idle, idle->next_idle_);
+}
+
+Status StreamOffice::submit(Job& job) {
+  const std::lock_guard lock(mutex);
+  if (executor == nullptr) return failure(Code::closed, step_of(job.request.op));
+  Job* const one = &job;
+  return executor->submit({&one, 1});
+}
+
+// ---- The call ------------------------------------------------------------------------------------------------------
+
+Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamParameters& parameters, unsigned fixed,
+                            const StreamHooks& hooks, const Target& target) {
+  keep_ = std::move(office);
+  parameters_ = parameters;
+  fixed_ = fixed;
+  hooks_ = hooks;
+  target_ = target;
+  size_max_ = *parameters.size;
+  request_ = {.op = parameters.op, .file = parameters.file, .base = parameters.base, .size = size_max_};
+  request_.file_offset = *parameters.file_offset;
+  request_.buffer_offset = *parameters.buffer_offset;
+  if (is_staged()) request_.memory = &target_.memory;
+  began_ = arrivals_ = drop_offs_ = waits_ = settled_ = 0;
+  progress_ = {};
+  report_ = {};
+  arrivals_queued_ = drop_offs_queued_ = 0;
+  abandoned_ = lost_ = false;
+  block_ = nullptr;
+  holders_.store(1);
+
+  Status status = take_block(std::min(size_max_, room()));
+  if (status.ok()) {
+    holders_.fetch_add(parts_);
+    status = enqueue();
+    if (!status.ok()) abandon();
+  }
+  let_go();
+  return status;
+}
+
+// From the base to the end of its allocation: more is refused when the stream is there, and needs no parts.
+std::uint64_t StreamRequest::room() const {
+  const PointerFacts& memory = target_.memory;
+  const std::uint64_t at = reinterpret_cast<std::uintptr_t>(parameters_.base) - memory.base;
+  return !is_staged() || memory.size == 0 ? UINT64_MAX : at < memory.size ? memory.size - at : 0;
+}
+
+// Shorter parts where there is no room for longer ones.
+Status StreamRequest::take_block(std::uint64_t size_max) {
+  part_max_ = is_staged() ? part_for(size_max) : std::max<std::uint64_t>(size_max, 1);
+  for (;;) {
+    parts_ = std::max<std::uint64_t>((size_max + part_max_ - 1) / part_max_, 1);
+    const std::uint64_t staging = !is_staged() ? 0 : parts_ == 1 ? size_max : 2 * part_max_;
+    const Result<StreamBlock*> block = target_.home->memory().take(staging, target_.staging_limit);
+    if (block.ok()) {
+      block_ = *block;
+      block_->user = this;
+      break;
+    }
+    if (!is_staged() || part_max_ <= kPartMin) return block.status();
+    part_max_ /= 2;
+  }
+  for (unsigned half = 0; half < 2; ++half) {
+    first_ready_[half] = block_->begun[half] + 1;
+    block_->begun[half] += static_cast<std::uint32_t>((parts_ + 1 - half) / 2);
+    block_->copy(half) = {};
+  }
+  return success();
+}
+
+std::uint32_t StreamRequest::ready_at(std::uint64_t part) const {
+  return first_ready_[part % 2] + static_cast<std::uint32_t>(part / 2);
+}
+
+Status StreamRequest::enqueue() {
+  const bool reads = parameters_.op == Op::read;
+  Status status = reads && is_staged() ? success() : call(on_arrival);
+  for (std::uint64_t part = 0; status.ok() && is_staged() && part < parts_; ++part) {
+    status = reads ? enqueue_read_part(part) : enqueue_write_part(part);
+  }
+  if (!status.ok()) return status;
+  if (!is_staged()) return wait(0);
+  if (!reads) {
+    if (parts_ > 1) status = wait(parts_ - 2);
+    return status.ok() ? wait(parts_ - 1) : status;
+  }
+  if (target_.blocking) return call(on_end);
+  ++block_->to_be_acknowledged;
+  return target_.home->write(target_.stream, *block_, block_->acknowledged(), block_->to_be_acknowledged);
+}
+
+Status StreamRequest::enqueue_read_part(std::uint64_t part) {
+  if (const Status status = call(on_arrival); !status.ok()) return status;
+  if (const Status status = wait(part); !status.ok()) return status;
+  return target_.home->copy(target_.stream, *block_, block_->copy(part % 2), part_max_);
+}
+
+Status StreamRequest::enqueue_write_part(std::uint64_t part) {
+  if (part >= 2) {
+    if (const Status status = wait(part - 2); !status.ok()) return status;
+  }
+  const Status status = target_.home->copy(target_.stream, *block_, block_->copy(part % 2), part_max_);
+  return status.ok() ? call(on_drop_off) : status;
+}
+
+Status StreamRequest::call(void (*function)(void*)) {
+  holders_.fetch_add(1);
+  const Status status = target_.home->call(target_.stream, function, this);
+  if (!status.ok()) holders_.fetch_sub(1);
+  else if (function == on_arrival) ++arrivals_queued_;
+  else if (function == on_drop_off) ++drop_offs_queued_;
+  return status;
+}
+
+Status StreamRequest::wait(std::uint64_t part) {
+  if (target_.blocking) return call(on_wait);
+  return target_.home->wait(target_.stream, *block_, block_->word(static_cast<unsigned>(part % 2)), ready_at(part));
+}
+
+// The stream must not be held up by what it knows already. When it is through with that, a last call tells; where that
+// is refused as well, the block is lost.
+void StreamRequest::abandon() {
+  const bool queued = arrivals_queued_ > 0;
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = queued;
+    for (unsigned half = 0; half < 2; ++half) {
+      std::atomic_ref(block_->copy(half).size).store(0, std::memory_order_relaxed);
+    }
+  }
+  for (unsigned half = 0; half < 2; ++half) target_.home->set(block_->word(half), block_->begun[half]);
+  lost_ = queued && !call(on_end).ok();
+  holders_.fetch_sub(parts_ - parts_to_come());
+}
+
+// Those that what was queued will start, or has started.
+std::uint64_t StreamRequest::parts_to_come() const {
+  if (arrivals_queued_ == 0) return 0;
+  if (!is_staged()) return 1;
+  return parameters_.op == Op::read ? std::min(arrivals_queued_ + 1, parts_) : drop_offs_queued_;
+}
+
+// ---- The stream is there: on a thread of the driver's
+
+void StreamRequest::arrive() {
+  const std::uint64_t part = arrivals_++;
+  if (part == 0) read_parameters();
+  if (parameters_.op == Op::read || !is_staged()) {
+    if (part == 0) start(0);
+    if (part + 1 < parts_) start(part + 1);
+  }
+  let_go();
+}
+
+void StreamRequest::drop_off() {
+  start(drop_offs_++);
+  let_go();
+}
+
+void StreamRequest::block() {
+  const std::uint64_t part = waits_++;
+  const std::uint32_t wanted = ready_at(part);
+  const std::atomic_ref word(block_->word(static_cast<unsigned>(part % 2)));
+  for (std::uint32_t seen = word.load(std::memory_order_acquire); static_cast<std::int32_t>(seen - wanted) < 0;
+       seen = word.load(std::memory_order_acquire)) {
+    word.wait(seen);
+  }
+  let_go();
+}
+
+void StreamRequest::read_parameters() {
+  if ((fixed_ & kFixedSize) == 0) request_.size = *parameters_.size;
+  if ((fixed_ & kFixedFileOffset) == 0) request_.file_offset = *parameters_.file_offset;
+  if ((fixed_ & kFixedBufferOffset) == 0) request_.buffer_offset = *parameters_.buffer_offset;
+  bool closed = false;
+  {
+    const std::lock_guard lock(office_.mutex);
+    closed = office_.executor == nullptr;
+    if (!closed && hooks_.clock != nullptr) began_ = hooks_.clock(*office_.session);
+  }
+  const std::lock_guard lock(mutex_);
+  progress_ = Progress(0, request_.size);
+  const Status status = closed ? failure(Code::closed, step_of(parameters_.op)) : check_parameters();
+  if (!status.ok()) progress_.fail_at(0, status);
+  if (parameters_.op == Op::read || !is_staged()) return;
+  for (std::uint64_t part = 0; part < std::min<std::uint64_t>(parts_, 2); ++part) describe_copy(part, size_of(part));
+}
+
+// What the stream's own copies rely on; the session checks the rest.
+Status StreamRequest::check_parameters() const {
+  const char* const step = step_of(parameters_.op);
+  if (request_.size > size_max_) return failure(Code::invalid_argument, step);
+  if (request_.file_offset < 0 || request_.buffer_offset < 0) return failure(Code::negative_offset, step);
+  if (request_.size > static_cast<std::uint64_t>(INT64_MAX - request_.file_offset)) {
+    return failure(Code::invalid_argument, step);
+  }
+  const PointerFacts& memory = target_.memory;
+  if (!is_staged() || memory.size == 0) return success();
+  const std::uint64_t at = reinterpret_cast<std::uintptr_t>(request_.base) - memory.base;
+  const auto offset = static_cast<std::uint64_t>(request_.buffer_offset);
+  const bool inside = at <= memory.size && offset <= memory.size - at && request_.size <= memory.size - at - offset;
+  return inside ? success() : failure(Code::past_allocation, step);
+}
+
+// Of what the request turned out to be. Needs the mutex, or that nothing is under way.
+std::uint64_t StreamRequest::size_of(std::uint64_t part) const {
+  const std::uint64_t begin = begin_of(part);
+  return begin < progress_.end() ? std::min(progress_.end() - begin, part_max_) : 0;
+}
+
+void StreamRequest::start(std::uint64_t part) {
+  std::uint64_t size = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!abandoned_) size = size_of(part);
+  }
+  if (size == 0) return settle(part, {});
+  Part& job = jobs_[part % 2];  // Over with the part before the last.
+  job.request = request_;
+  job.request.size = size;
+  job.owner = this;
+  job.index = part;
+  job.request.file_offset += static_cast<std::int64_t>(begin_of(part));
+  job.request.buffer_offset += static_cast<std::int64_t>(begin_of(part));
+  job.request.staging = is_staged() ? half_of(part) : nullptr;
+  if (const Status status = office_.submit(job); !status.ok()) settle(part, {status, {}});
+}
+
+// ---- A part is over: on a thread of the executor's, or where it did not begin --------------------------------------
+
+void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (part == 0) report_ = outcome.report;
+    progress_.take_in(begin_of(part), size_of(part), outcome);
+    if (is_staged()) {
+      if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
+      else if (part + 2 < parts_) describe_copy(part + 2, size_of(part + 2));
+    }
+    if (++settled_ == parts_ && !abandoned_) write_result();
+  }
+  // From here on the stream may go on, and use the half again.
+  target_.home->set(block_->word(static_cast<unsigned>(part % 2)), ready_at(part));
+  let_go();
+}
+
+void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
+  if (abandoned_) return;
+  const std::uint64_t staging = block_->device_address(half_of(part));
+  const std::uint64_t buffer = reinterpret_cast<std::uintptr_t>(request_.base) +
+                               static_cast<std::uint64_t>(request_.buffer_offset) + begin_of(part);
+  StreamCopy& copy = block_->copy(static_cast<unsigned>(part % 2));
+  copy = parameters_.op == Op::read ? StreamCopy{buffer, staging, bytes} : StreamCopy{staging, buffer, bytes};
+}
+
+void StreamRequest::write_result() {
+  progress_.tell(report_);
+  const Outcome outcome{progress_.status(), report_};
+  if (const std::lock_guard lock(office_.mutex); office_.session != nullptr && hooks_.finished != nullptr) {
+    hooks_.finished(*office_.session, request_, outcome, began_);
+  }
+  __atomic_store_n(parameters_.result, hooks_.result_word(request_, outcome), __ATOMIC_RELEASE);
+}
+
+// The last one out gives everything back.
+void StreamRequest::let_go() {
+  if (holders_.fetch_sub(1) != 1) return;
+  if (block_ != nullptr && !lost_) {
+    const bool acknowledges = is_staged() && parameters_.op == Op::read && !target_.blocking && !abandoned_;
+    if (acknowledges) target_.home->memory().give_back_when_acknowledged(*block_);
+    else target_.home->memory().give_back(*block_);
+  }
+  const std::shared_ptr<StreamOffice> office = std::move(keep_);
+  const std::lock_guard lock(office->mutex);
+  next_idle_ = std::exchange(office->idle, this);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One request on a user's stream, from the call to its end: what is queued on the stream, what the stream finds when it
+// gets there, and the executor's part. Streams (streams.h) makes and keeps them.
+//
+// The device's part is done by the stream itself, out of or into staging memory that the request has for as long as
+// the stream may look at it; the executor moves bytes between there and the file, and never calls the device. So a
+// held stream waits for nothing that could wait for a stream. Long requests are cut into parts, which take turns with
+// the two halves of the staging memory:
+//
+//   read:  (arrive, wait for the half, copy it to the device) for each part; acknowledge
+//   write: arrive; (wait for the half unless it is new, copy to it, drop it off) for each part; wait for the last two
+//
+// Arriving at part k of a read tells that the half of part k + 1 is free, which is then filled while k is copied.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "device/stream_home.h"
+#include "frontend/executor.h"
+
+namespace penstock::core {
+
+class StreamRequest;
+
+// What requests and their session know of each other. Requests whose stream has not arrived outlive the session.
+struct StreamOffice {
+  ~StreamOffice();
+
+  // Null where the driver is closed: then the session is gone, or going.
+  std::mutex mutex;
+  Session* session = nullptr;
+  Executor* executor = nullptr;
+  StreamRequest* idle = nullptr;  // A list, since a request ends where no memory may be asked for.
+
+  Status submit(Job& job);
+};
+
+// What the caller says, with pointers that hold until the result is written.
+struct StreamParameters {
+  Op op = Op::read;
+  std::uint64_t file = 0;
+  void* base = nullptr;
+  const std::uint64_t* size = nullptr;  // At the call, the most that it may be at the arrival.
+  const std::int64_t* file_offset = nullptr;
+  const std::int64_t* buffer_offset = nullptr;
+  std::int64_t* result = nullptr;  // Bytes, or what result_word() says of a failure.
+};
+
+// What only the caller's side knows. Called on any thread; the last two where statistics are kept, while the session
+// is open.
+struct StreamHooks {
+  std::int64_t (*result_word)(const RawRequest& request, const Outcome& outcome) = nullptr;
+  std::uint64_t (*clock)(const Session& session) = nullptr;
+  void (*finished)(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began) = nullptr;
+};
+
+class StreamRequest {
+ public:
+  // What a registered stream promises: these do not change between the call and the arrival.
+  enum Fixed : unsigned { kFixedBufferOffset = 1, kFixedFileOffset = 2, kFixedSize = 4 };
+
+  struct Target {
+    StreamHome* home = nullptr;
+    void* stream = nullptr;
+    PointerFacts memory;
+    bool blocking = false;  // Host functions wait, as the stream cannot.
+    std::uint64_t staging_limit = 0;
+  };
+
+  explicit StreamRequest(StreamOffice& office) : office_(office) {}
+
+  // Queues everything. Where that fails the result means nothing, and bytes may have moved. The request goes back
+  // to its office by itself; it is lost with a stream whose context goes before it got there.
+  Status begin(std::shared_ptr<StreamOffice> office, const StreamParameters& parameters, unsigned fixed,
+               const StreamHooks& hooks, const Target& target);
+
+ private:
+  friend class Streams;
+  friend struct StreamOffice;
+
+  struct Part final : Job {
+    void finish(const Outcome& outcome) override { owner->settle(index, outcome); }
+    StreamRequest* owner = nullptr;
+    std::uint64_t index = 0;
+  };
+
+  std::uint64_t room() const;
+  Status take_block(std::uint64_t size_max);
+  Status enqueue();
+  Status enqueue_read_part(std::uint64_t part);
+  Status enqueue_write_part(std::uint64_t part);
+  Status call(void (*function)(void*));
+  Status wait(std::uint64_t part);
+  void abandon();
+  std::uint64_t parts_to_come() const;
+
+  static void on_arrival(void* request) { static_cast<StreamRequest*>(request)->arrive(); }
+  static void on_drop_off(void* request) { static_cast<StreamRequest*>(request)->drop_off(); }
+  static void on_wait(void* request) { static_cast<StreamRequest*>(request)->block(); }
+  static void on_end(void* request) { static_cast<StreamRequest*>(request)->let_go(); }
+
+  void arrive();
+  void drop_off();
+  void block();
+  void read_parameters();
+  Status check_parameters() const;
+  void start(std::uint64_t part);
+  void settle(std::uint64_t part, const Outcome& outcome);
+  void describe_copy(std::uint64_t part, std::uint64_t bytes);
+  void write_result();
+  void let_go();
+
+  bool is_staged() const { return target_.memory.needs_device(); }
+  std::uint64_t begin_of(std::uint64_t part) const { return part * part_max_; }
+  std::uint64_t size_of(std::uint64_t part) const;
+  std::byte* half_of(std::uint64_t part) const { return block_->staging() + part % 2 * part_max_; }
+  std::uint32_t ready_at(std::uint64_t part) const;
+
+  StreamOffice& office_;
+  StreamRequest* next_idle_ = nullptr;
+  // The rest is set by begin(), before the stream knows of the request.
+  std::shared_ptr<StreamOffice> keep_;
+  StreamParameters parameters_;
+  StreamHooks hooks_;
+  Target target_;
+  unsigned fixed_ = 0;
+  std::uint64_t size_max_ = 0;
+  StreamBlock* block_ = nullptr;
+  std::uint32_t first_ready_[2] = {};
+  std::uint64_t part_max_ = 0;
+  std::uint64_t parts_ = 0;
+  Part jobs_[2];
+  std::atomic<std::uint64_t> holders_{0};  // Who will still look at this: queued functions, parts, begin().
+  std::uint64_t arrivals_queued_ = 0;
+  std::uint64_t drop_offs_queued_ = 0;
+  bool lost_ = false;  // The block: the stream may look at it, nobody knows how long.
+
+  // The stream's own, and so one after another.
+  RawRequest request_;
+  std::uint64_t began_ = 0;
+  std::uint64_t arrivals_ = 0;
+  std::uint64_t drop_offs_ = 0;
+  std::uint64_t waits_ = 0;
+
+  std::mutex mutex_;  // Guards the rest.
+  bool abandoned_ = false;
+  std::uint64_t settled_ = 0;
+  Progress progress_;  // Counted from the request's first byte.
+  Report report_;      // Of the first part; in the end of all.
+};
+
+}  // namespace penstock::core
