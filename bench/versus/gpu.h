@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "bench/versus/calls.h"
-
 namespace penstock::versus {
+
+struct Calls;
 
 class Gpu {
  public:

@@ -84,6 +84,10 @@ class LintTest(unittest.TestCase):
         self.expect({"tools/main.cc": '#include "plan/plan.h"\n'}, "tools/main.cc:1 include")
         self.expect({"src/plan/plan.cc": '#include "fakes/fake.h"\n'}, "src/plan/plan.cc:1 include")
 
+    def test_a_room_may_be_let_into_one_header_of_another(self):
+        self.expect({"tools/main.cc": '#include "device/cuda/cuda_api.h"\n#include "device/device.h"\n'},
+                    "tools/main.cc:2 include")
+
     def test_unqualified_and_relative_includes_are_found(self):
         self.expect({"src/plan/plan.cc": '#include "text.h"\n'}, "src/plan/plan.cc:1 include")
         self.expect({"src/plan/plan.cc": '#include "../base/text.h"\n'}, "src/plan/plan.cc:1 include")

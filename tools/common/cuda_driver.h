@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The part of CUDA's driver that gdsio itself calls, beside what the library does: pinned memory, memory of
-// cuMemCreate, streams, and copies on them. Reached through dlopen, so that the tool builds and starts without CUDA.
-// Failures are thrown, with exit code 77 where there is no driver.
+// cuMemCreate, streams, and copies on them. Loaded as the library loads it (device/cuda/cuda_api.h), so that the tool
+// builds and starts without CUDA. Failures are thrown, with exit code 77 where there is no driver.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,10 @@
 #include <optional>
 
 #include "tools/common/arena.h"
+
+namespace penstock::core::cuda {
+struct CudaApi;
+}
 
 namespace penstock::tools {
 
@@ -38,11 +42,9 @@ class CudaDriver {
   static std::optional<int> version();
 
  private:
-  struct Api;
-  static const Api* load();  // Null where there is no driver.
   void require_success(int result, const char* call) const;
 
-  const Api& api_;
+  const core::cuda::CudaApi& api_;
   int device_ = 0;
   void* context_ = nullptr;
 };

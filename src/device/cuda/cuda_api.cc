@@ -94,6 +94,13 @@ bool CudaApi::load(const char* library, std::string* why_not) {
   loader.optional(cuMemUnmap, "cuMemUnmap");
   loader.optional(cuMemSetAccess, "cuMemSetAccess");
   loader.optional(cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
+  loader.optional(cuDriverGetVersion, "cuDriverGetVersion");
+  loader.optional(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
+  loader.optional(cuCtxSetCurrent, "cuCtxSetCurrent");
+  loader.optional(cuMemHostAlloc, "cuMemHostAlloc");
+  loader.optional(cuMemFreeHost, "cuMemFreeHost");
+  loader.optional(cuMemcpyHtoD, "cuMemcpyHtoD_v2");
+  loader.optional(cuMemcpyDtoH, "cuMemcpyDtoH_v2");
   loader.required(cuEventCreate, "cuEventCreate");
   loader.required(cuEventRecord, "cuEventRecord");
   loader.required(cuEventQuery, "cuEventQuery");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The part of the CUDA driver API that Penstock calls, reached through dlopen, so that it builds without CUDA and runs
-// where there is no GPU. CudaDevice is its only caller; nothing else in the library speaks to the driver.
+// where there is no GPU. In the library this folder alone speaks to the driver; tools and benchmarks, which allocate
+// and copy as a program of the user's would, load it here, too.
 //
 // Names and numbers are the driver's own, with the version that the ABI of CUDA 11.4 to 13 shares. A call that may be
 // missing there is null; where one of these is used, there is a way to do without it.
@@ -45,6 +46,7 @@ inline constexpr unsigned CU_MEMORYTYPE_DEVICE = 2;
 inline constexpr unsigned CU_STREAM_NON_BLOCKING = 1;
 inline constexpr unsigned CU_EVENT_BLOCKING_SYNC = 1;
 inline constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
+inline constexpr unsigned CU_MEMHOSTALLOC_PORTABLE = 1;
 inline constexpr unsigned CU_MEMHOSTREGISTER_PORTABLE = 1;
 inline constexpr unsigned CU_MEMHOSTREGISTER_DEVICEMAP = 2;
 inline constexpr unsigned CU_MEMHOSTREGISTER_READ_ONLY = 8;
@@ -154,6 +156,15 @@ struct CudaApi {
   CUresult (*cuMemExportToShareableHandle)(void* shareable, CUmemGenericAllocationHandle, int type,
                                            unsigned long long flags);
 
+  // What tools and benchmarks need beside. All may be null; see has_program_calls().
+  CUresult (*cuDriverGetVersion)(int* version);
+  CUresult (*cuDevicePrimaryCtxRelease)(CUdevice);
+  CUresult (*cuCtxSetCurrent)(CUcontext);
+  CUresult (*cuMemHostAlloc)(void** memory, std::size_t bytes, unsigned flags);
+  CUresult (*cuMemFreeHost)(void* memory);
+  CUresult (*cuMemcpyHtoD)(CUdeviceptr, const void* host, std::size_t bytes);
+  CUresult (*cuMemcpyDtoH)(void* host, CUdeviceptr, std::size_t bytes);
+
   // Binds every call above; the library stays loaded for good. On failure, false and a sentence why.
   bool load(const char* library, std::string* why_not);
   bool has_streams() const {
@@ -166,6 +177,10 @@ struct CudaApi {
            cuMemRelease != nullptr && cuMemAddressReserve != nullptr && cuMemAddressFree != nullptr &&
            cuMemMap != nullptr && cuMemUnmap != nullptr && cuMemSetAccess != nullptr &&
            cuMemExportToShareableHandle != nullptr;
+  }
+  bool has_program_calls() const {
+    return cuDriverGetVersion != nullptr && cuDevicePrimaryCtxRelease != nullptr && cuCtxSetCurrent != nullptr &&
+           cuMemHostAlloc != nullptr && cuMemFreeHost != nullptr && cuMemcpyHtoD != nullptr && cuMemcpyDtoH != nullptr;
   }
   // "CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"
   std::string describe(CUresult result) const;
