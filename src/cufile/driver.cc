@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "cufile/config.h"
 #include "cufile/stats.h"
+#include "device/providers.h"
 #include "frontend/streams.h"
 
 namespace penstock::core {
@@ -87,7 +88,7 @@ Status CufileDriver::open_session_locked() {
         status = unless_short_of_memory([&] { return driver.try_open_session_locked(); }, out_of_memory);
         if (status.ok()) return;
         driver.clear_session_locked();
-        unless_short_of_memory([&] { log(LogLevel::error, describe(status)); }, [] {});
+        unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
       },
       &opening);
   if (opening.status.ok()) session_->frontends->streams().prepare();  // Before the program's streams are busy.

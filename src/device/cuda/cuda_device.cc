@@ -123,7 +123,7 @@ Result<void*> CudaDevice::allocate(std::size_t size) {
   if (NvidiaExport* const own = exporter()) {
     const Result<NvidiaExport::Piece> piece = own->allocate(size);
     if (piece.ok()) return piece->device_address;
-    log(LogLevel::warn, core::describe(piece.status()));
+    log(LogLevel::warn, core::describe(piece.status(), facts_.kind));
   }
   const ContextScope scope(api(), context_);
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
@@ -200,7 +200,7 @@ NvidiaExport* CudaDeviceSet::exporter(const CudaDevice& device) {
       exporter.value = std::move(*opened);
       exporter.ready.store(exporter.value.get(), std::memory_order_release);
     } else {
-      log(LogLevel::warn, core::describe(opened.status()));
+      log(LogLevel::warn, core::describe(opened.status(), terms_.kind));
     }
   });
   return exporter.ready.load(std::memory_order_acquire);
