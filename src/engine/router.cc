@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/align.h"
+#include "base/page_size.h"
 
 namespace penstock::core {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 // A read this large from a buffered descriptor asks whether the data is in the page cache, and goes around it when
 // it is not. Below, the page cache's own read-ahead does better.
 constexpr std::uint64_t kProbeBytesMin = 1u << 20;
-constexpr std::uint64_t kPage = 4096;
 
 // Whether a caller's pinned memory can stand in for the path's own, or the path moves nothing anyway.
 bool can_stage(PathId path) {
@@ -58,7 +58,7 @@ Status Router::choose(Routed& routed) const {
 }
 
 Way Router::wanted_way(const TransferInput& input) const {
-  if (rules_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, kPage)) {
+  if (rules_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, page_size())) {
     return Way::buffered;
   }
   switch (rules_.direct_io) {
@@ -102,6 +102,7 @@ Plan Router::plan(const Routed& routed, std::uint64_t chunk_max) {
                         .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory),
                         .size = input.size};
   Limits limits = routed.prepared.limits;
+  limits.page = static_cast<std::uint32_t>(page_size());
   limits.chunk_max = std::min(limits.chunk_max, chunk_max);
   if (!is_aligned(limits.chunk_max, limits.file_align)) limits.file_align = 1;
   return {request, limits};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/align.h"
+#include "base/page_size.h"
 #include "base/shortage.h"
 
 namespace penstock::core {
@@ -30,7 +31,8 @@ Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std
   }
   // An unaligned request touches one block more than it has bytes for: at either end. Where the blocks are larger
   // than a page, it takes two chunks.
-  const std::uint64_t chunk_max = align_up(request_bytes_max, 4096) + (request_bytes_max % 4096 != 0 ? 4096 : 0);
+  const std::uint64_t page = page_size();
+  const std::uint64_t chunk_max = align_up(request_bytes_max, page) + (request_bytes_max % page != 0 ? page : 0);
   std::unique_ptr<Queue> queue(new Queue(session, depth, chunk_max, request_bytes_max));
   session.add(queue.get());
   return queue;

@@ -13,11 +13,11 @@
 #include <cerrno>
 
 #include "base/align.h"
+#include "base/page_size.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // Of an entry of /proc/PID/pagemap.
 constexpr std::uint64_t kPageIsPresent = 1u << 3;           // Of PAGEMAP_SCAN.
 
@@ -74,23 +74,24 @@ Result<PageWatch> PageWatch::open() {
   UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (!pagemap.valid()) return os_failure(errno, "open /proc/self/pagemap");
   // Asked about a page of this very function, which may or may not be there.
-  const std::uint64_t here = align_down(reinterpret_cast<std::uintptr_t>(&find_absent), kPage);
-  const bool scans = find_absent(pagemap.get(), here, here + kPage) >= 0;
+  const std::uint64_t here = align_down(reinterpret_cast<std::uintptr_t>(&find_absent), page_size());
+  const bool scans = find_absent(pagemap.get(), here, here + page_size()) >= 0;
   return PageWatch(std::move(pagemap), scans);
 }
 
 bool PageWatch::are_present(const std::byte* memory, std::size_t size) const {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uint64_t begin = align_down(address, kPage);
-  const std::uint64_t end = align_up(address + size, kPage);
+  const std::uint64_t begin = align_down(address, page_size());
+  const std::uint64_t end = align_up(address + size, page_size());
   return scans_ ? find_absent(pagemap_.get(), begin, end) == 0 : are_present_by_entries(begin, end);
 }
 
 bool PageWatch::are_present_by_entries(std::uint64_t begin, std::uint64_t end) const {
   constexpr std::uint64_t kEntries = 512;
   std::uint64_t entries[kEntries];
-  for (std::uint64_t page = begin / kPage; page < end / kPage;) {
-    const std::uint64_t count = std::min(kEntries, end / kPage - page);
+  const std::uint64_t last = end / page_size();
+  for (std::uint64_t page = begin / page_size(); page < last;) {
+    const std::uint64_t count = std::min(kEntries, last - page);
     const auto bytes = static_cast<ssize_t>(count * sizeof entries[0]);
     if (::pread(pagemap_.get(), entries, count * sizeof entries[0], static_cast<off_t>(page * sizeof entries[0])) !=
         bytes) {

@@ -19,7 +19,8 @@ namespace penstock::core {
 
 class PageMapping {
  public:
-  // Offset and size are multiples of 4096, on hugetlbfs of its page. Pages that are not in the page cache are read in.
+  // Offset and size are multiples of the page, on hugetlbfs of its page. Pages that are not in the page cache are read
+  // in.
   static Result<PageMapping> open(int fd, std::uint64_t offset, std::size_t size, bool writable);
   PageMapping() = default;
   PageMapping(PageMapping&& other) noexcept { swap(other); }

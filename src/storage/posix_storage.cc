@@ -25,6 +25,7 @@
 #include <string>
 
 #include "base/align.h"
+#include "base/page_size.h"
 #include "storage/pread_ring.h"
 #include "storage/uring_ring.h"
 
@@ -273,7 +274,7 @@ bool PosixStorage::is_same_open_file(int first, int second) {
 
 bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size) {
   if (size == 0) return true;
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t page = page_size();
   if (!no_cachestat_.load(std::memory_order_relaxed)) {
     CachestatRange range{offset, size};
     Cachestat answer{};

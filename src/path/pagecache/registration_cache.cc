@@ -12,6 +12,7 @@
 
 #include "base/align.h"
 #include "base/memory_room.h"
+#include "base/page_size.h"
 #include "base/thread.h"
 
 namespace penstock::core {
@@ -21,7 +22,6 @@ using State = Extent::State;
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kExtent = Extent::kBytes;
-constexpr std::uint64_t kPage = 4096;
 constexpr auto kTidyPause = 1s;          // Between looks at the machine's memory, while something is registered.
 constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as this part must stay available.
 
@@ -336,7 +336,7 @@ Status RegistrationCache::register_extent(const Place& place) {
   const Result<int> fd = place.file->file().descriptor(Way::buffered);
   if (!fd.ok()) return fd.status();
   const Result<std::uint64_t> size = place.file->file().size();
-  const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, kPage), kExtent) : 0;
+  const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, page_size()), kExtent) : 0;
   // Until it is worth a good deal more, where it cannot be had.
   extent.saving_.store(-kRetryAfter * break_even(bytes, false), std::memory_order_relaxed);
   const bool is_there = place.file->terms().only_by_pages || storage_.is_resident(*fd, begin, bytes);

@@ -7,6 +7,7 @@
 
 #include "base/align.h"
 #include "base/invariant.h"
+#include "base/page_size.h"
 #include "base/shortage.h"
 #include "storage/pread_ring.h"
 
@@ -45,8 +46,7 @@ bool may_be_a_collision(Op op, int error) { return op == Op::read && error == EI
 // page cache. The kernel keeps the two apart by the inode's lock, which a write holds for as long as its caller waits
 // and gives up early where nobody does.
 bool shares_a_page(const Task& task) {
-  constexpr std::uint64_t kPage = 4096;
-  return task.op == Op::write && !is_aligned(task.chunk.io_offset | task.chunk.io_size, kPage);
+  return task.op == Op::write && !is_aligned(task.chunk.io_offset | task.chunk.io_size, page_size());
 }
 
 }  // namespace
