@@ -226,8 +226,7 @@ void add_how(CommandLine& command, BenchSettings& settings) {
   command.flag("--buffered", settings.buffered, "Never use O_DIRECT").excludes(direct);
   command.option("--memory", settings.memory, "device or host").one_of({"device", "host"}).default_shown();
   command.option("--gpu", settings.gpu, "The GPU whose memory takes part").default_shown();
-  command.option("--device", settings.device, "cuda, host (memory standing in for a GPU) or auto [auto]")
-      .one_of({"cuda", "host", "p2pmem", "auto"});
+  command.option("--device", settings.device, "cuda, host (memory standing in for a GPU) or auto [auto]");
   command.flag("--register", settings.register_memory, "Register the memory with the session first");
   command.flag("--create", settings.create, "Make the file if there is none; needs --size");
   command.flag("--overwrite", settings.overwrite, "Write over a file or device that holds data");

@@ -149,8 +149,7 @@ void print_gpus(Page& page, const Machine& machine) {
   page.row("NVIDIA driver", text);
   page.row("nvidia-fs", machine.nvidia_fs.is_loaded ? machine.nvidia_fs.version : "not loaded");
   if (!machine.probe) return;
-  if (machine.probe->device_kind == "cuda") page.row("CUDA", "works");
-  if (machine.probe->device_kind != "cuda") page.row("CUDA", "not usable: " + machine.probe->device_reason);
+  page.row("CUDA", machine.probe->cuda_devices() > 0 ? "works" : "not usable: " + machine.probe->device_reason);
   for (const penstock_device_info& device : machine.probe->devices) {
     page.row(fmt::format("device {}", device.ordinal),
              device.stand_in != 0

@@ -42,7 +42,7 @@ Session open_session(const SessionSettings& settings) {
 void check_gpu(penstock_session* session, unsigned gpu) {
   const unsigned count = penstock_device_count(session);
   if (gpu < count) return;
-  const bool stand_in = std::string_view(penstock_session_device_kind(session)) == "host";
+  const bool stand_in = count > 0 && device_of(session, 0).stand_in != 0;
   throw Failure(fmt::format("there is no GPU {}; this machine has {}", gpu,
                             stand_in ? "none, and host memory stands in for GPU 0 only" : fmt::format("{}", count)),
                 kNotApplicable);

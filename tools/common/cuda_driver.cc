@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <string_view>
 
 #include "device/cuda/cuda_api.h"
 #include "tools/common/failure.h"
@@ -47,10 +49,21 @@ void CudaDriver::require_success(int result, const char* call) const {
   if (result != CUDA_SUCCESS) throw Failure(fmt::format("{}: {}", call, api_.describe(result)));
 }
 
-CudaDriver::CudaDriver(unsigned gpu) : api_(require_driver()) {
+std::unique_ptr<CudaDriver> CudaDriver::open(penstock_session* session, unsigned gpu) {
+  penstock_device_info device{};
+  require(penstock_device_get(session, gpu, &device), fmt::format("GPU {}", gpu));
+  const bool is_cuda = std::string_view(device.kind) == "cuda";
+  return std::unique_ptr<CudaDriver>(is_cuda ? new CudaDriver(device.uuid) : nullptr);
+}
+
+CudaDriver::CudaDriver(const unsigned char* uuid) : api_(require_driver()) {
   CUcontext context = nullptr;
+  unsigned char found[16] = {};
   require_success(api_.cuInit(0), "cuInit");
-  require_success(api_.cuDeviceGet(&device_, static_cast<int>(gpu)), "cuDeviceGet");
+  for (int ordinal = 0; ordinal == 0 || std::memcmp(found, uuid, sizeof found) != 0; ++ordinal) {
+    require_success(api_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+    require_success(api_.cuDeviceGetUuid(found, device_), "cuDeviceGetUuid");
+  }
   require_success(api_.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain");
   context_ = context;
 }

@@ -21,8 +21,8 @@ class CudaDriver {
  public:
   using Stream = void*;
 
-  // On device `gpu`, in its primary context.
-  explicit CudaDriver(unsigned gpu);
+  // On the session's device `gpu`, in its primary context; null where that is no GPU of CUDA's.
+  static std::unique_ptr<CudaDriver> open(penstock_session* session, unsigned gpu);
   ~CudaDriver();
 
   // Makes the device's context the calling thread's. Before any of the others, on every thread.
@@ -42,6 +42,8 @@ class CudaDriver {
   static std::optional<int> version();
 
  private:
+  // By UUID: the session's ordinals need not be the driver's.
+  explicit CudaDriver(const unsigned char* uuid);
   void require_success(int result, const char* call) const;
 
   const core::cuda::CudaApi& api_;

@@ -3,9 +3,11 @@
 // What `penstock check` knows of a machine: all that topology/ reads, and what only the machine itself can answer.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/penstock.hpp"
@@ -21,12 +23,17 @@ namespace penstock::tools {
 // Tried, not read: a captured machine has none.
 struct Probe {
   int io_uring_error = 0;     // The errno that a small ring ends with, or 0.
-  std::string device_kind;    // "cuda", "host"; "" where no session opens.
-  std::string device_reason;  // What stood in the way of cuda, or of the session.
+  std::string device_kind;    // "cuda", "host" or several with commas; "" where no session opens.
+  std::string device_reason;  // What stood in the way of GPUs, or of the session.
   EnvironmentSettings environment;
   std::string environment_error;  // Why no session opens with these settings; "" where one does.
   bool exports_gpu_memory = false;
   std::vector<penstock_device_info> devices;
+
+  std::size_t cuda_devices() const {
+    const auto is_cuda = [](const penstock_device_info& device) { return std::string_view(device.kind) == "cuda"; };
+    return static_cast<std::size_t>(std::count_if(devices.begin(), devices.end(), is_cuda));
+  }
 };
 
 // Through which a GPU's memory can be reached over the bus.

@@ -22,8 +22,8 @@ int reason_of(core::Obstacle obstacle) { return PENSTOCK_REASON_OBSTACLE + stati
 
 Need need_gpu(const Machine& machine) {
   // CUDA may know GPUs that the PCI bus does not show: in Windows Subsystem for Linux, in some sandboxes.
-  const bool has_cuda = machine.probe && machine.probe->device_kind == "cuda";
-  const std::size_t count = has_cuda ? machine.probe->devices.size() : machine.nvidia_gpus().size();
+  const std::size_t of_cuda = machine.probe ? machine.probe->cuda_devices() : 0;
+  const std::size_t count = of_cuda > 0 ? of_cuda : machine.nvidia_gpus().size();
   if (count > 0) return {"gpu", Tristate::yes, fmt::format("{} NVIDIA GPU{}", count, count == 1 ? "" : "s"), ""};
   const bool has_amd = std::any_of(machine.pci.begin(), machine.pci.end(), [](auto& one) { return one.is_amd_gpu(); });
   return {"gpu", Tristate::no, has_amd ? "an AMD GPU, no NVIDIA GPU" : "no NVIDIA GPU on the PCI bus",
@@ -41,7 +41,7 @@ bool has_gpu_node(const Machine& machine) {
 Need need_driver(const Machine& machine) {
   const core::NvidiaDriver& driver = machine.nvidia;
   const std::string version = driver.version_text.empty() ? "NVIDIA's driver" : "driver " + driver.version_text;
-  if (machine.probe && machine.probe->device_kind == "cuda") return {"gpu_driver", Tristate::yes, version, ""};
+  if (machine.probe && machine.probe->cuda_devices() > 0) return {"gpu_driver", Tristate::yes, version, ""};
   if (!driver.is_loaded) {
     return {"gpu_driver", Tristate::no, "NVIDIA's kernel driver is not loaded",
             "Install NVIDIA's driver and load it: modprobe nvidia-uvm."};

@@ -46,17 +46,16 @@ class Machinery {
     if (settings.transfer == TransferType::cpu_only) return;
     open_cufile_driver();
     session_ = penstock_cufile_session();
-    const bool has_gpu = std::string_view(penstock_session_device_kind(session_)) == "cuda";
-    const bool needs_gpu = settings.memory == MemoryType::device_vmm || settings.memory == MemoryType::pinned_host;
-    if (needs_gpu && !has_gpu) {
-      throw Failure(fmt::format("-m {} needs a GPU; host memory stands in for one here (reason: {})",
-                                static_cast<unsigned>(settings.memory), penstock_session_device_reason(session_)),
-                    kNotApplicable);
-    }
+    const bool needs_cuda = settings.memory == MemoryType::device_vmm || settings.memory == MemoryType::pinned_host;
     for (const GdsioGroup& group : settings.groups) {
       check_gpu(session_, group.gpu);
       if (drivers_.size() <= group.gpu) drivers_.resize(group.gpu + 1);
-      if (has_gpu && drivers_[group.gpu] == nullptr) drivers_[group.gpu] = std::make_unique<CudaDriver>(group.gpu);
+      if (drivers_[group.gpu] == nullptr) drivers_[group.gpu] = CudaDriver::open(session_, group.gpu);
+      if (needs_cuda && drivers_[group.gpu] == nullptr) {
+        throw Failure(fmt::format("-m {} needs a GPU of CUDA's; {}", static_cast<unsigned>(settings.memory),
+                                  device_line(session_, group.gpu)),
+                      kNotApplicable);
+      }
     }
   }
   ~Machinery() {

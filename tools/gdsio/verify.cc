@@ -105,8 +105,7 @@ int verify(const VerifySettings& settings) {
   open_cufile_driver();
   penstock_session* session = penstock_cufile_session();
   check_gpu(session, settings.gpu);
-  const bool has_gpu = std::string_view(penstock_session_device_kind(session)) == "cuda";
-  const std::unique_ptr<CudaDriver> cuda = has_gpu ? std::make_unique<CudaDriver>(settings.gpu) : nullptr;
+  const std::unique_ptr<CudaDriver> cuda = CudaDriver::open(session, settings.gpu);
   const GdsioFile file(open_for_cufile(settings.file), true);
 
   Lane lane;
