@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/page_size.h"
 #include "base/shortage.h"
 #include "base/thread.h"
 #include "engine/look_out.h"
@@ -18,7 +19,6 @@ namespace {
 // Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
 constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
 constexpr unsigned kQueueDepth = 64;
-constexpr std::uint64_t kQueueBytes = kQueueDepth * (kQueuedBytesMax + 4096);
 // Waking a thread takes as long as copying so much out of the page cache.
 constexpr std::uint64_t kShareBytes = 64u << 10;
 // Threads that one caller wakes; they wake the others.
@@ -26,9 +26,11 @@ constexpr unsigned kWakeMax = 2;
 constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a helper passes in the line.
 constexpr long kCpusToLookOut = 4;
 
-// A queue keeps what it has pinned. All of them together take no more than half of a device's ring, so that channels of
-// other requests find room. Where that is not enough for two threads, they do without.
-std::uint64_t queues_that_fit(const Config& config) { return config.bounce_bytes / 2 / kQueueBytes; }
+// A queue keeps what it has pinned. All of them together take no more than half of a device's bounce buffers, so that
+// channels of other requests find room. Where that is not enough for two threads, they do without.
+std::uint64_t queues_that_fit(const Config& config) {
+  return config.bounce_bytes / 2 / (kQueueDepth * (kQueuedBytesMax + page_size()));
+}
 
 bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
 

@@ -68,7 +68,7 @@ class Channel {
 struct ChannelOptions {
   Device* device = nullptr;     // Null for host memory.
   unsigned depth = 1;           // Chunks in flight.
-  std::uint64_t chunk_max = 0;  // Bytes; a multiple of 4096.
+  std::uint64_t chunk_max = 0;  // Bytes; whole pages.
   // In place: what the kernel will not do directly is an error, and never goes through the page cache.
   bool direct_only = false;
 };
