@@ -57,6 +57,23 @@ TEST_P(QueueTest, EveryRequestCompletesOnceWithItsBytes) {
   EXPECT_EQ(queue->reap({&none, 1}, 1), 0u) << "must not wait for what is not outstanding";
 }
 
+TEST_P(QueueTest, MovesARequestAsLargeAsItWasOpenedFor) {
+  constexpr std::uint64_t kSize = 16 << 20;
+  const std::string content = pattern(kSize, 5);
+  set_file_content(content);
+  std::byte* on_device = allocate(kSize);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+  const auto queue = open_queue(2, kSize);
+
+  ASSERT_TRUE(queue->submit({Op::read, file, on_device, kSize, 0, 0}, 1).ok());
+  QueueCompletion completion;
+  ASSERT_EQ(queue->reap({&completion, 1}, 1), 1u);
+
+  EXPECT_TRUE(completion.status.ok()) << describe(completion.status);
+  EXPECT_TRUE(download(on_device, kSize) == content);
+}
+
 TEST_P(QueueTest, MixesDirectionsAndKindsOfMemory) {
   const std::string content = pattern(1 << 20, 2);
   set_file_content(content);
