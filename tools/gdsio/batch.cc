@@ -12,8 +12,9 @@ namespace {
 
 class BatchTransport final : public CufileTransport {
  public:
-  explicit BatchTransport(const Lane& lane) : CufileTransport(lane), extents_(lane.depth), events_(lane.depth) {
-    require_cufile(cuFileBatchIOSetUp(&batch_, lane.depth), lane.file->path(), "cuFileBatchIOSetUp");
+  explicit BatchTransport(const ThreadSetup& setup)
+      : CufileTransport(setup), extents_(setup.depth), events_(setup.depth) {
+    require_cufile(cuFileBatchIOSetUp(&batch_, setup.depth), setup.file->path(), "cuFileBatchIOSetUp");
   }
   ~BatchTransport() override { cuFileBatchIODestroy(batch_); }
 
@@ -25,8 +26,8 @@ class BatchTransport final : public CufileTransport {
     entry.u.batch.devPtr_offset = static_cast<off_t>(slot * slot_size());
     entry.u.batch.file_offset = static_cast<off_t>(extent.offset);
     entry.u.batch.size = extent.size;
-    entry.fh = lane_.file->handle();
-    entry.opcode = lane_.is_write ? CUFILE_WRITE : CUFILE_READ;
+    entry.fh = setup_.file->handle();
+    entry.opcode = setup_.is_write ? CUFILE_WRITE : CUFILE_READ;
     extents_[slot] = extent;
     entry.cookie = &extents_[slot];
     entries_.push_back(entry);
@@ -35,11 +36,12 @@ class BatchTransport final : public CufileTransport {
   unsigned reap(std::span<penstock_completion> done) override {
     if (!entries_.empty()) {
       const auto count = static_cast<unsigned>(entries_.size());
-      require_cufile(cuFileBatchIOSubmit(batch_, count, entries_.data(), 0), lane_.file->path(), "cuFileBatchIOSubmit");
+      require_cufile(cuFileBatchIOSubmit(batch_, count, entries_.data(), 0), setup_.file->path(),
+                     "cuFileBatchIOSubmit");
       entries_.clear();
     }
     auto count = static_cast<unsigned>(std::min(done.size(), events_.size()));
-    require_cufile(cuFileBatchIOGetStatus(batch_, 1, &count, events_.data(), nullptr), lane_.file->path(),
+    require_cufile(cuFileBatchIOGetStatus(batch_, 1, &count, events_.data(), nullptr), setup_.file->path(),
                    "cuFileBatchIOGetStatus");
     for (unsigned i = 0; i < count; ++i) done[i] = completion_of_event(events_[i]);
     return count;
@@ -50,10 +52,10 @@ class BatchTransport final : public CufileTransport {
     const auto slot = static_cast<std::uint64_t>(static_cast<const Extent*>(event.cookie) - extents_.data());
     const auto count = static_cast<ssize_t>(event.ret);
     if (event.status != CUFILE_COMPLETE && count >= 0) {
-      throw Failure(lane_.file->path() + ": an entry of the batch ended in state " + std::to_string(event.status));
+      throw Failure(setup_.file->path() + ": an entry of the batch ended in state " + std::to_string(event.status));
     }
     return completion_of(slot,
-                         require_bytes(count, static_cast<int>(-count), lane_, "cuFileBatchIOSubmit", extents_[slot]));
+                         require_bytes(count, static_cast<int>(-count), setup_, "cuFileBatchIOSubmit", extents_[slot]));
   }
 
   CUfileBatchHandle_t batch_ = nullptr;
@@ -64,6 +66,8 @@ class BatchTransport final : public CufileTransport {
 
 }  // namespace
 
-std::unique_ptr<Transport> open_batch_transport(const Lane& lane) { return std::make_unique<BatchTransport>(lane); }
+std::unique_ptr<Transport> open_batch_transport(const ThreadSetup& setup) {
+  return std::make_unique<BatchTransport>(setup);
+}
 
 }  // namespace penstock::tools

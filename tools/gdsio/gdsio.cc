@@ -217,19 +217,19 @@ class Run {
         kUsage);
   }
 
-  Lane lane_of(const Share& share, bool is_write) const {
-    Lane lane;
-    lane.file = share.file;
-    lane.session = machinery_.session();
-    lane.cuda = machinery_.cuda(share.group->gpu);
-    lane.gpu = share.group->gpu;
-    lane.transfer = settings_.transfer;
-    lane.memory = settings_.memory;
-    lane.is_write = is_write;
-    lane.skip_register = settings_.skip_register;
-    lane.depth = depth_of(*share.group);
-    lane.slot_size = slot_size_for(settings_.io.largest);
-    return lane;
+  ThreadSetup setup_of(const Share& share, bool is_write) const {
+    ThreadSetup setup;
+    setup.file = share.file;
+    setup.session = machinery_.session();
+    setup.cuda = machinery_.cuda(share.group->gpu);
+    setup.gpu = share.group->gpu;
+    setup.transfer = settings_.transfer;
+    setup.memory = settings_.memory;
+    setup.is_write = is_write;
+    setup.skip_register = settings_.skip_register;
+    setup.depth = depth_of(*share.group);
+    setup.slot_size = slot_size_for(settings_.io.largest);
+    return setup;
   }
 
   // The same for a write and the read that verifies it.
@@ -250,12 +250,12 @@ class Run {
     std::vector<Part> parts;
     for (std::size_t i = 0; i < shares_.size(); ++i) {
       const Share& share = shares_[i];
-      const Lane lane = lane_of(share, is_write);
-      parts.push_back({share.file->path(), settings_.io.largest, lane.depth, extents_of(share, i),
-                       [lane, node = share.group->numa_node] {
+      const ThreadSetup setup = setup_of(share, is_write);
+      parts.push_back({share.file->path(), settings_.io.largest, setup.depth, extents_of(share, i),
+                       [setup, node = share.group->numa_node] {
                          if (node) run_on_numa_node(*node);
-                         if (lane.cuda != nullptr) lane.cuda->enter();
-                         return open_transport(lane);
+                         if (setup.cuda != nullptr) setup.cuda->enter();
+                         return open_transport(setup);
                        }});
     }
     return parts;

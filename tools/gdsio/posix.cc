@@ -14,19 +14,19 @@
 namespace penstock::tools {
 namespace {
 
-std::uint64_t move_bytes(const Lane& lane, std::byte* memory, const Extent& extent) {
+std::uint64_t move_bytes(const ThreadSetup& setup, std::byte* memory, const Extent& extent) {
   std::uint64_t done = 0;
   while (done < extent.size) {
     const auto offset = static_cast<off_t>(extent.offset + done);
-    const ssize_t count = lane.is_write ? pwrite(lane.file->fd(), memory + done, extent.size - done, offset)
-                                        : pread(lane.file->fd(), memory + done, extent.size - done, offset);
+    const ssize_t count = setup.is_write ? pwrite(setup.file->fd(), memory + done, extent.size - done, offset)
+                                         : pread(setup.file->fd(), memory + done, extent.size - done, offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int error = errno;
       const char* hint = error == EINVAL ? "; O_DIRECT may want larger multiples: -O 1 opens the file without" : "";
       const Status status(
-          penstock_status{PENSTOCK_DOMAIN_OS, 0, error, lane.is_write ? "write the file" : "read the file"});
-      throw Failure(fmt::format("{}: at offset {}: {}{}", lane.file->path(), offset, status.message(), hint));
+          penstock_status{PENSTOCK_DOMAIN_OS, 0, error, setup.is_write ? "write the file" : "read the file"});
+      throw Failure(fmt::format("{}: at offset {}: {}{}", setup.file->path(), offset, status.message(), hint));
     }
     if (count == 0) break;
     done += static_cast<std::uint64_t>(count);
@@ -37,10 +37,10 @@ std::uint64_t move_bytes(const Lane& lane, std::byte* memory, const Extent& exte
 // -x 1
 class HostTransport final : public Transport {
  public:
-  explicit HostTransport(const Lane& lane) : Transport(memory_of(lane), lane.slot_size), lane_(lane) {}
+  explicit HostTransport(const ThreadSetup& setup) : Transport(memory_of(setup), setup.slot_size), setup_(setup) {}
 
   void start(unsigned slot, const Extent& extent) override {
-    done_ = completion_of(slot, move_bytes(lane_, arena().data() + slot * slot_size(), extent));
+    done_ = completion_of(slot, move_bytes(setup_, arena().data() + slot * slot_size(), extent));
   }
   unsigned reap(std::span<penstock_completion> done) override {
     done[0] = done_;
@@ -48,7 +48,7 @@ class HostTransport final : public Transport {
   }
 
  private:
-  const Lane lane_;
+  const ThreadSetup setup_;
   penstock_completion done_{};
 };
 
@@ -64,9 +64,9 @@ class SlotCopies {
 
 class CudaCopies final : public SlotCopies {
  public:
-  explicit CudaCopies(const Lane& lane)
-      : cuda_(*lane.cuda), slot_size_(lane.slot_size), staging_(cuda_.pinned_host(slot_size_ * lane.depth)) {
-    for (unsigned slot = 0; slot < lane.depth; ++slot) {
+  explicit CudaCopies(const ThreadSetup& setup)
+      : cuda_(*setup.cuda), slot_size_(setup.slot_size), staging_(cuda_.pinned_host(slot_size_ * setup.depth)) {
+    for (unsigned slot = 0; slot < setup.depth; ++slot) {
       const CudaDriver::Stream stream = cuda_.open_stream();
       streams_.emplace_back(stream, [this](void* opened) { cuda_.close_stream(opened); });
     }
@@ -90,8 +90,8 @@ class CudaCopies final : public SlotCopies {
 // Where host memory stands in for a GPU, nothing is under way after a copy has returned.
 class StandInCopies final : public SlotCopies {
  public:
-  explicit StandInCopies(const Lane& lane)
-      : session_(lane.session), slot_size_(lane.slot_size), staging_(Arena::on_host(slot_size_ * lane.depth)) {}
+  explicit StandInCopies(const ThreadSetup& setup)
+      : session_(setup.session), slot_size_(setup.slot_size), staging_(Arena::on_host(slot_size_ * setup.depth)) {}
   std::byte* staging(unsigned slot) override { return staging_.data() + slot * slot_size_; }
   void to_device(unsigned slot, std::byte* memory, std::size_t size) override {
     require(penstock_device_upload(session_, memory, staging(slot), size), "copy");
@@ -110,19 +110,19 @@ class StandInCopies final : public SlotCopies {
 // -x 2 to 4: while one slot's copy is under way, the next is read or written.
 class StagedTransport final : public Transport {
  public:
-  explicit StagedTransport(const Lane& lane)
-      : Transport(memory_of(lane), lane.slot_size), lane_(lane), extents_(lane.depth), moved_(lane.depth) {
-    if (lane.cuda != nullptr) copies_ = std::make_unique<CudaCopies>(lane);
-    else copies_ = std::make_unique<StandInCopies>(lane);
+  explicit StagedTransport(const ThreadSetup& setup)
+      : Transport(memory_of(setup), setup.slot_size), setup_(setup), extents_(setup.depth), moved_(setup.depth) {
+    if (setup.cuda != nullptr) copies_ = std::make_unique<CudaCopies>(setup);
+    else copies_ = std::make_unique<StandInCopies>(setup);
   }
 
   void start(unsigned slot, const Extent& extent) override {
     std::byte* memory = arena().data() + slot * slot_size();
     extents_[slot] = extent;
-    if (lane_.is_write) {
+    if (setup_.is_write) {
       copies_->to_host(slot, memory, extent.size);
     } else {
-      moved_[slot] = move_bytes(lane_, copies_->staging(slot), extent);
+      moved_[slot] = move_bytes(setup_, copies_->staging(slot), extent);
       copies_->to_device(slot, memory, moved_[slot]);
     }
     under_way_.push_back(slot);
@@ -132,13 +132,13 @@ class StagedTransport final : public Transport {
     const unsigned slot = under_way_.front();
     under_way_.pop_front();
     copies_->wait(slot);
-    if (lane_.is_write) moved_[slot] = move_bytes(lane_, copies_->staging(slot), extents_[slot]);
+    if (setup_.is_write) moved_[slot] = move_bytes(setup_, copies_->staging(slot), extents_[slot]);
     done[0] = completion_of(slot, moved_[slot]);
     return 1;
   }
 
  private:
-  const Lane lane_;
+  const ThreadSetup setup_;
   std::vector<Extent> extents_;
   std::vector<std::uint64_t> moved_;
   std::deque<unsigned> under_way_;
@@ -147,9 +147,9 @@ class StagedTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> open_posix_transport(const Lane& lane) {
-  if (lane.transfer == TransferType::cpu_only) return std::make_unique<HostTransport>(lane);
-  return std::make_unique<StagedTransport>(lane);
+std::unique_ptr<Transport> open_posix_transport(const ThreadSetup& setup) {
+  if (setup.transfer == TransferType::cpu_only) return std::make_unique<HostTransport>(setup);
+  return std::make_unique<StagedTransport>(setup);
 }
 
 }  // namespace penstock::tools

@@ -27,18 +27,18 @@ struct AsyncCall {
 
 class StreamTransport final : public CufileTransport {
  public:
-  explicit StreamTransport(const Lane& lane) : CufileTransport(lane), calls_(lane.depth) {
+  explicit StreamTransport(const ThreadSetup& setup) : CufileTransport(setup), calls_(setup.depth) {
     for (AsyncCall& call : calls_) {
       // Where host memory stands in for a GPU any handle is a stream.
-      void* const stream = lane.cuda != nullptr ? lane.cuda->open_stream() : &call;
+      void* const stream = setup.cuda != nullptr ? setup.cuda->open_stream() : &call;
       call.stream = static_cast<CUstream>(stream);
-      require_cufile(cuFileStreamRegister(call.stream, 0), lane.file->path(), "cuFileStreamRegister");
+      require_cufile(cuFileStreamRegister(call.stream, 0), setup.file->path(), "cuFileStreamRegister");
     }
   }
   ~StreamTransport() override {
     for (const AsyncCall& call : calls_) {
       (void)cuFileStreamDeregister(call.stream);  // Waits for it.
-      if (lane_.cuda != nullptr) lane_.cuda->close_stream(call.stream);
+      if (setup_.cuda != nullptr) setup_.cuda->close_stream(call.stream);
     }
   }
 
@@ -49,10 +49,10 @@ class StreamTransport final : public CufileTransport {
     call.file_offset = static_cast<off_t>(extent.offset);
     call.memory_offset = static_cast<off_t>(slot * slot_size());
     call.result = kNotDone;
-    const auto begin = lane_.is_write ? cuFileWriteAsync : cuFileReadAsync;
-    require_cufile(begin(lane_.file->handle(), arena().data(), &call.size, &call.file_offset, &call.memory_offset,
+    const auto begin = setup_.is_write ? cuFileWriteAsync : cuFileReadAsync;
+    require_cufile(begin(setup_.file->handle(), arena().data(), &call.size, &call.file_offset, &call.memory_offset,
                          &call.result, call.stream),
-                   lane_.file->path(), name());
+                   setup_.file->path(), name());
     under_way_.push_back(slot);
   }
 
@@ -61,20 +61,20 @@ class StreamTransport final : public CufileTransport {
     under_way_.pop_front();
     const AsyncCall& call = calls_[slot];
     wait_for(call.stream);
-    if (call.result == kNotDone) throw Failure(fmt::format("{}: {} left no result", lane_.file->path(), name()));
+    if (call.result == kNotDone) throw Failure(fmt::format("{}: {} left no result", setup_.file->path(), name()));
     done[0] =
-        completion_of(slot, require_bytes(call.result, static_cast<int>(-call.result), lane_, name(), call.extent));
+        completion_of(slot, require_bytes(call.result, static_cast<int>(-call.result), setup_, name(), call.extent));
     return 1;
   }
 
  private:
-  const char* name() const { return lane_.is_write ? "cuFileWriteAsync" : "cuFileReadAsync"; }
+  const char* name() const { return setup_.is_write ? "cuFileWriteAsync" : "cuFileReadAsync"; }
   // Only behind the stream are the bytes where they belong: the result may be there before. Without CUDA, leaving
   // cuFile's register is what waits.
   void wait_for(CUstream stream) const {
-    if (lane_.cuda != nullptr) return lane_.cuda->wait(stream);
-    require_cufile(cuFileStreamDeregister(stream), lane_.file->path(), "cuFileStreamDeregister");
-    require_cufile(cuFileStreamRegister(stream, 0), lane_.file->path(), "cuFileStreamRegister");
+    if (setup_.cuda != nullptr) return setup_.cuda->wait(stream);
+    require_cufile(cuFileStreamDeregister(stream), setup_.file->path(), "cuFileStreamDeregister");
+    require_cufile(cuFileStreamRegister(stream, 0), setup_.file->path(), "cuFileStreamRegister");
   }
 
   std::vector<AsyncCall> calls_;
@@ -83,6 +83,8 @@ class StreamTransport final : public CufileTransport {
 
 }  // namespace
 
-std::unique_ptr<Transport> open_stream_transport(const Lane& lane) { return std::make_unique<StreamTransport>(lane); }
+std::unique_ptr<Transport> open_stream_transport(const ThreadSetup& setup) {
+  return std::make_unique<StreamTransport>(setup);
+}
 
 }  // namespace penstock::tools

@@ -19,11 +19,11 @@ class CallTransport final : public CufileTransport {
 
   void start(unsigned slot, const Extent& extent) override {
     const auto file_offset = static_cast<off_t>(extent.offset), offset = static_cast<off_t>(slot * slot_size());
-    const CUfileHandle_t handle = lane_.file->handle();
-    const ssize_t count = lane_.is_write ? cuFileWrite(handle, arena().data(), extent.size, file_offset, offset)
-                                         : cuFileRead(handle, arena().data(), extent.size, file_offset, offset);
-    done_.push_back(
-        completion_of(slot, require_bytes(count, errno, lane_, lane_.is_write ? "cuFileWrite" : "cuFileRead", extent)));
+    const CUfileHandle_t handle = setup_.file->handle();
+    const ssize_t count = setup_.is_write ? cuFileWrite(handle, arena().data(), extent.size, file_offset, offset)
+                                          : cuFileRead(handle, arena().data(), extent.size, file_offset, offset);
+    done_.push_back(completion_of(
+        slot, require_bytes(count, errno, setup_, setup_.is_write ? "cuFileWrite" : "cuFileRead", extent)));
   }
   unsigned reap(std::span<penstock_completion> done) override {
     done[0] = done_.front();
@@ -49,16 +49,16 @@ GdsioFile::~GdsioFile() {
   if (handle_ != nullptr) cuFileHandleDeregister(handle_);
 }
 
-Arena memory_of(const Lane& lane) {
-  const std::uint64_t size = lane.slot_size * lane.depth;
-  if (lane.session == nullptr) return Arena::on_host(size);
-  switch (lane.memory) {
+Arena memory_of(const ThreadSetup& setup) {
+  const std::uint64_t size = setup.slot_size * setup.depth;
+  if (setup.session == nullptr) return Arena::on_host(size);
+  switch (setup.memory) {
     case MemoryType::device: {
-      const auto whole = std::make_shared<Arena>(Arena::on_device(lane.session, lane.gpu, lane.shift + size));
-      return {whole->data() + lane.shift, size, lane.session, [whole] {}};
+      const auto whole = std::make_shared<Arena>(Arena::on_device(setup.session, setup.gpu, setup.shift + size));
+      return {whole->data() + setup.shift, size, setup.session, [whole] {}};
     }
-    case MemoryType::device_vmm: return lane.cuda->virtual_memory(lane.session, size);
-    case MemoryType::pinned_host: return lane.cuda->pinned_host(size);
+    case MemoryType::device_vmm: return setup.cuda->virtual_memory(setup.session, size);
+    case MemoryType::pinned_host: return setup.cuda->pinned_host(size);
     case MemoryType::malloc_host: break;
     case MemoryType::mmap_host: return Arena::on_host(size);
   }
@@ -91,34 +91,38 @@ void open_cufile_driver() {
   require_cufile(opened, "cuFile", "cuFileDriverOpen");
 }
 
-std::uint64_t require_bytes(ssize_t count, int error, const Lane& lane, const char* call, const Extent& extent) {
+std::uint64_t require_bytes(ssize_t count, int error, const ThreadSetup& setup, const char* call,
+                            const Extent& extent) {
   if (count >= 0) return static_cast<std::uint64_t>(count);
-  fail_cufile(fmt::format("{}: at offset {}", lane.file->path(), extent.offset), call, error);
+  fail_cufile(fmt::format("{}: at offset {}", setup.file->path(), extent.offset), call, error);
 }
 
-CufileTransport::CufileTransport(const Lane& lane) : Transport(memory_of(lane), lane.slot_size), lane_(lane) {
-  if (lane_.skip_register) return;
+CufileTransport::CufileTransport(const ThreadSetup& setup)
+    : Transport(memory_of(setup), setup.slot_size), setup_(setup) {
+  if (setup_.skip_register) return;
   require_cufile(cuFileBufRegister(arena().data(), arena().size(), 0), "the memory", "cuFileBufRegister");
 }
 
 CufileTransport::~CufileTransport() {
-  if (!lane_.skip_register) (void)cuFileBufDeregister(arena().data());
+  if (!setup_.skip_register) (void)cuFileBufDeregister(arena().data());
 }
 
-std::unique_ptr<Transport> open_transport(const Lane& lane) {
-  switch (lane.transfer) {
+std::unique_ptr<Transport> open_transport(const ThreadSetup& setup) {
+  switch (setup.transfer) {
     case TransferType::gpu_direct: break;
     case TransferType::cpu_only:
     case TransferType::cpu_gpu:
     case TransferType::cpu_async_gpu:
-    case TransferType::cpu_cached_gpu: return open_posix_transport(lane);
+    case TransferType::cpu_cached_gpu: return open_posix_transport(setup);
     case TransferType::gpu_direct_async:
-    case TransferType::gpu_batch_stream: return open_stream_transport(lane);
-    case TransferType::gpu_batch: return open_batch_transport(lane);
+    case TransferType::gpu_batch_stream: return open_stream_transport(setup);
+    case TransferType::gpu_batch: return open_batch_transport(setup);
   }
-  return open_call_transport(lane);
+  return open_call_transport(setup);
 }
 
-std::unique_ptr<Transport> open_call_transport(const Lane& lane) { return std::make_unique<CallTransport>(lane); }
+std::unique_ptr<Transport> open_call_transport(const ThreadSetup& setup) {
+  return std::make_unique<CallTransport>(setup);
+}
 
 }  // namespace penstock::tools

@@ -32,8 +32,8 @@ class GdsioFile {
   CUfileHandle_t handle_ = nullptr;
 };
 
-// What a Transport is made of. All of it outlives the Transport.
-struct Lane {
+// What one of gdsio's threads works with. All of it outlives the Transport that is made of it.
+struct ThreadSetup {
   const GdsioFile* file = nullptr;
   penstock_session* session = nullptr;  // Of the cuFile driver; null where no device takes part.
   const CudaDriver* cuda = nullptr;     // Null where host memory stands in for a GPU.
@@ -47,18 +47,18 @@ struct Lane {
   std::uint64_t shift = 0;  // Bytes that device memory begins behind a page's start.
 };
 
-std::unique_ptr<Transport> open_transport(const Lane& lane);
+std::unique_ptr<Transport> open_transport(const ThreadSetup& setup);
 
 // ---- For the transports
 
-Arena memory_of(const Lane& lane);
+Arena memory_of(const ThreadSetup& setup);
 
 [[noreturn]] void fail_cufile(const std::string& subject, const char* call, int error);
 void require_cufile(CUfileError_t error, const std::string& subject, const char* call);
 // cuFileDriverOpen(); where a configuration keeps it closed, the sentence names file and line.
 void open_cufile_driver();
 // A count of bytes as cuFile's calls return it, or the failure it stands for.
-std::uint64_t require_bytes(ssize_t count, int error, const Lane& lane, const char* call, const Extent& extent);
+std::uint64_t require_bytes(ssize_t count, int error, const ThreadSetup& setup, const char* call, const Extent& extent);
 
 inline penstock_completion completion_of(std::uint64_t slot, std::uint64_t bytes) {
   penstock_completion done{};
@@ -70,16 +70,16 @@ inline penstock_completion completion_of(std::uint64_t slot, std::uint64_t bytes
 // The memory of a cuFile transport, registered unless that was not wanted.
 class CufileTransport : public Transport {
  public:
-  explicit CufileTransport(const Lane& lane);
+  explicit CufileTransport(const ThreadSetup& setup);
   ~CufileTransport() override;
 
  protected:
-  const Lane lane_;
+  const ThreadSetup setup_;
 };
 
-std::unique_ptr<Transport> open_call_transport(const Lane& lane);    // -x 0
-std::unique_ptr<Transport> open_posix_transport(const Lane& lane);   // -x 1 to 4
-std::unique_ptr<Transport> open_stream_transport(const Lane& lane);  // -x 5 and 7
-std::unique_ptr<Transport> open_batch_transport(const Lane& lane);   // -x 6
+std::unique_ptr<Transport> open_call_transport(const ThreadSetup& setup);    // -x 0
+std::unique_ptr<Transport> open_posix_transport(const ThreadSetup& setup);   // -x 1 to 4
+std::unique_ptr<Transport> open_stream_transport(const ThreadSetup& setup);  // -x 5 and 7
+std::unique_ptr<Transport> open_batch_transport(const ThreadSetup& setup);   // -x 6
 
 }  // namespace penstock::tools

@@ -108,21 +108,21 @@ int verify(const VerifySettings& settings) {
   const std::unique_ptr<CudaDriver> cuda = CudaDriver::open(session, settings.gpu);
   const GdsioFile file(open_for_cufile(settings.file), true);
 
-  Lane lane;
-  lane.file = &file;
-  lane.session = session;
-  lane.cuda = cuda.get();
-  lane.gpu = settings.gpu;
-  lane.transfer = settings.mode == 1 ? TransferType::gpu_direct : TransferType::gpu_direct_async;
-  lane.depth = shape.slots;
-  lane.slot_size = slot_size_for(shape.request);
-  lane.shift = settings.shift;
+  ThreadSetup setup;
+  setup.file = &file;
+  setup.session = session;
+  setup.cuda = cuda.get();
+  setup.gpu = settings.gpu;
+  setup.transfer = settings.mode == 1 ? TransferType::gpu_direct : TransferType::gpu_direct_async;
+  setup.depth = shape.slots;
+  setup.slot_size = slot_size_for(shape.request);
+  setup.shift = settings.shift;
   print(
       "gpu index :{}, file :{}, file offset :{}, size :{}, nr ios :{}, io size :{}, sync :{}, ring size :{}, gpu "
       "buffer "
       "offset :{}, fsync :{}\n",
       settings.gpu, settings.file, shape.range.offset, shape.range.size, settings.requests, shape.request,
-      settings.mode, lane.slot_size * lane.depth, settings.shift, settings.wants_sync ? 1 : 0);
+      settings.mode, setup.slot_size * setup.depth, settings.shift, settings.wants_sync ? 1 : 0);
   const FileContent content(plain);
   RunSettings run;
   run.label = "verify";
@@ -133,9 +133,9 @@ int verify(const VerifySettings& settings) {
   pattern.range = shape.range;
   pattern.sizes = {shape.request, shape.request, 0};
   std::vector<Part> parts;
-  parts.push_back({settings.file, shape.request, lane.depth, std::make_unique<IoExtents>(pattern), [&lane] {
-                     if (lane.cuda != nullptr) lane.cuda->enter();
-                     std::unique_ptr<Transport> transport = open_transport(lane);
+  parts.push_back({settings.file, shape.request, setup.depth, std::make_unique<IoExtents>(pattern), [&setup] {
+                     if (setup.cuda != nullptr) setup.cuda->enter();
+                     std::unique_ptr<Transport> transport = open_transport(setup);
                      print("address = {}\n", static_cast<const void*>(transport->arena().data()));
                      return transport;
                    }});
