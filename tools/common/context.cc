@@ -72,7 +72,9 @@ std::string path_sentence(int path, int reason, int refused_path) {
   return fmt::format("{}{}: {} ({})", name, refused, penstock_reason_sentence(reason), penstock_reason_name(reason));
 }
 
-void print_json(const Json& json) { print("{}\n", Text(json.dump(2, ' ', true, Json::error_handler_t::replace))); }
+void print_json(const Json& json, int indent) {
+  print("{}\n", Text(json.dump(indent, ' ', true, Json::error_handler_t::replace)));
+}
 
 std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write) {
   const char* required = std::getenv("PENSTOCK_REQUIRE");

@@ -32,8 +32,8 @@ Json device_json(penstock_session* session, unsigned gpu);
 
 // "bounce, not p2pdma: the kernel was built without CONFIG_PCI_P2PDMA (kernel_no_p2pdma)"
 std::string path_sentence(int path, int reason, int refused_path);
-// To stdout, in ASCII. File names need not be text; what is none is replaced.
-void print_json(const Json& json);
+// To stdout, in ASCII. File names need not be text; what is none is replaced. indent -1: all in one line.
+void print_json(const Json& json, int indent = 2);
 // Where a request failed with PENSTOCK_PATH_REFUSED: which path was required and what stands in its way, to follow the
 // file's name; "" where no path refuses.
 std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write);

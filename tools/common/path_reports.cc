@@ -194,6 +194,10 @@ PathReport report_host(const Machine&) { return {PENSTOCK_PATH_HOST, true, PENST
 
 }  // namespace
 
+const char* state_name(Tristate met) {
+  return met == Tristate::yes ? "ok" : met == Tristate::no ? "missing" : "unknown";
+}
+
 Need need_io_uring(const Machine& machine) {
   const char* remedy = "Set kernel.io_uring_disabled=0; let a container's seccomp profile pass io_uring.";
   if (machine.probe && machine.probe->io_uring_error == ENOMEM) remedy = "Raise the locked-memory limit (ulimit -l).";

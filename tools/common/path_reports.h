@@ -27,6 +27,8 @@ struct PathReport {
 // Best first.
 std::vector<PathReport> report_paths(const Machine& machine);
 
+const char* state_name(core::Tristate met);  // "ok", "missing", "unknown"
+
 // Also shown by themselves.
 Need need_io_uring(const Machine& machine);
 std::string bytes_text(std::uint64_t bytes);  // "8 MiB", "unlimited"

@@ -11,12 +11,12 @@
 
 #include "tools/common/context.h"
 #include "tools/common/cuda_driver.h"
+#include "tools/common/cufile_calls.h"
 #include "tools/common/environment.h"
+#include "tools/common/explanation.h"
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"
-#include "tools/explain/explain.h"
 #include "tools/gdscheck/report.h"
-#include "tools/gdsio/transport.h"
 
 namespace penstock::tools {
 namespace {
@@ -81,11 +81,13 @@ GdsPlatform read_platform(const std::string& directory) {
 
 // Explains the file's ways, then asks cuFile itself, whose configuration may refuse it.
 int check_file(const std::string& path) {
-  const int explained = explain_file(path);
+  ExplainSettings settings;
+  settings.file = path;
+  const int explained = explain(settings);
   int exit_code = explained;
   try {
     open_cufile_driver();
-    const GdsioFile file(open_file(path, O_RDONLY), true);
+    const CufileFile file(open_file(path, O_RDONLY), true);
     print("cuFile: serves the file\n");
   } catch (const Failure& failure) {
     print("cuFile: refuses the file: {}\n", failure.what());

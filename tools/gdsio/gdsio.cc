@@ -133,7 +133,7 @@ class Run {
   // What one thread has of a file.
   struct Share {
     const GdsioGroup* group;
-    const GdsioFile* file;
+    const CufileFile* file;
     std::uint64_t size;
     unsigned thread;
     unsigned threads;
@@ -264,7 +264,7 @@ class Run {
   const GdsioSettings& settings_;
   Machinery machinery_;
   CreatedFiles created_;
-  std::deque<GdsioFile> files_;  // Their addresses stay.
+  std::deque<CufileFile> files_;  // Their addresses stay.
   std::vector<Share> shares_;
   std::uint64_t data_bytes_ = 0;
   bool told_of_overwriting_ = false;

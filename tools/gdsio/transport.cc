@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <deque>
 
-#include "settings/settings.h"
 #include "tools/common/failure.h"
 
 namespace penstock::tools {
@@ -37,18 +36,6 @@ class CallTransport final : public CufileTransport {
 
 }  // namespace
 
-GdsioFile::GdsioFile(OpenFile opened, bool wants_handle) : opened_(std::move(opened)) {
-  if (!wants_handle) return;
-  CUfileDescr_t description{};
-  description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
-  description.handle.fd = fd();
-  require_cufile(cuFileHandleRegister(&handle_, &description), path(), "cuFileHandleRegister");
-}
-
-GdsioFile::~GdsioFile() {
-  if (handle_ != nullptr) cuFileHandleDeregister(handle_);
-}
-
 Arena memory_of(const ThreadSetup& setup) {
   const std::uint64_t size = setup.slot_size * setup.depth;
   if (setup.session == nullptr) return Arena::on_host(size);
@@ -65,30 +52,6 @@ Arena memory_of(const ThreadSetup& setup) {
   void* memory = std::aligned_alloc(4096, size);
   if (memory == nullptr) fail_errno("memory", "allocate memory", ENOMEM);
   return {static_cast<std::byte*>(memory), size, nullptr, [memory] { std::free(memory); }};
-}
-
-void fail_cufile(const std::string& subject, const char* call, int error) {
-  if (error < CUFILEOP_BASE_ERR) fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, 0, error, call}));
-  throw Failure(fmt::format("{}: {} failed: {} ({})", subject, call,
-                            cufileop_status_error(static_cast<CUfileOpError>(error)), error));
-}
-
-void require_cufile(CUfileError_t error, const std::string& subject, const char* call) {
-  if (error.err == CU_FILE_SUCCESS) return;
-  if (error.err == CU_FILE_CUDA_DRIVER_ERROR) {
-    throw Failure(fmt::format("{}: {} failed: CUDA error {}", subject, call, static_cast<int>(error.cu_err)));
-  }
-  fail_cufile(subject, call, static_cast<int>(error.err));
-}
-
-void open_cufile_driver() {
-  const CUfileError_t opened = cuFileDriverOpen();
-  if (opened.err == CU_FILE_SUCCESS) return;
-  const core::LoadedSettings loaded = core::load_process_settings();
-  for (const core::Note& note : loaded.notes) {
-    if (loaded.must_refuse && note.severity == core::Severity::error) throw Failure(core::describe(note));
-  }
-  require_cufile(opened, "cuFile", "cuFileDriverOpen");
 }
 
 std::uint64_t require_bytes(ssize_t count, int error, const ThreadSetup& setup, const char* call,

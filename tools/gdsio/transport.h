@@ -7,34 +7,16 @@
 #include <memory>
 #include <string>
 
-#include "cufile.h"
 #include "tools/common/cuda_driver.h"
-#include "tools/common/files.h"
+#include "tools/common/cufile_calls.h"
 #include "tools/common/runner.h"
 #include "tools/gdsio/settings.h"
 
 namespace penstock::tools {
 
-// A file that gdsio works on; with a handle where cuFile is called.
-class GdsioFile {
- public:
-  GdsioFile(OpenFile opened, bool wants_handle);
-  GdsioFile(GdsioFile&& other) noexcept
-      : opened_(std::move(other.opened_)), handle_(std::exchange(other.handle_, nullptr)) {}
-  ~GdsioFile();
-
-  const std::string& path() const { return opened_.path; }
-  int fd() const { return opened_.fd.get(); }
-  CUfileHandle_t handle() const { return handle_; }
-
- private:
-  OpenFile opened_;
-  CUfileHandle_t handle_ = nullptr;
-};
-
 // What one of gdsio's threads works with. All of it outlives the Transport that is made of it.
 struct ThreadSetup {
-  const GdsioFile* file = nullptr;
+  const CufileFile* file = nullptr;
   penstock_session* session = nullptr;  // Of the cuFile driver; null where no device takes part.
   const CudaDriver* cuda = nullptr;     // Null where host memory stands in for a GPU.
   unsigned gpu = 0;
@@ -53,10 +35,6 @@ std::unique_ptr<Transport> open_transport(const ThreadSetup& setup);
 
 Arena memory_of(const ThreadSetup& setup);
 
-[[noreturn]] void fail_cufile(const std::string& subject, const char* call, int error);
-void require_cufile(CUfileError_t error, const std::string& subject, const char* call);
-// cuFileDriverOpen(); where a configuration keeps it closed, the sentence names file and line.
-void open_cufile_driver();
 // A count of bytes as cuFile's calls return it, or the failure it stands for.
 std::uint64_t require_bytes(ssize_t count, int error, const ThreadSetup& setup, const char* call, const Extent& extent);
 

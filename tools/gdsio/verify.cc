@@ -98,32 +98,30 @@ Shape shape_of(const VerifySettings& settings, const OpenFile& file) {
   return {{settings.offset, size}, request, static_cast<unsigned>(std::min<std::uint64_t>(slots, 4096))};
 }
 
-int verify(const VerifySettings& settings) {
-  const OpenFile plain = open_file(settings.file, O_RDONLY);
-  const Shape shape = shape_of(settings, plain);
-  if (settings.wants_sync && fsync(plain.fd.get()) != 0) fail_errno(settings.file, "flush the file");
-  open_cufile_driver();
-  penstock_session* session = penstock_cufile_session();
-  check_gpu(session, settings.gpu);
-  const std::unique_ptr<CudaDriver> cuda = CudaDriver::open(session, settings.gpu);
-  const GdsioFile file(open_for_cufile(settings.file), true);
-
+ThreadSetup setup_of(const VerifySettings& settings, const Shape& shape, const CufileFile& file,
+                     const CudaDriver* cuda) {
   ThreadSetup setup;
   setup.file = &file;
-  setup.session = session;
-  setup.cuda = cuda.get();
+  setup.session = penstock_cufile_session();
+  setup.cuda = cuda;
   setup.gpu = settings.gpu;
   setup.transfer = settings.mode == 1 ? TransferType::gpu_direct : TransferType::gpu_direct_async;
   setup.depth = shape.slots;
   setup.slot_size = slot_size_for(shape.request);
   setup.shift = settings.shift;
+  return setup;
+}
+
+void print_settings(const VerifySettings& settings, const Shape& shape, const ThreadSetup& setup) {
   print(
       "gpu index :{}, file :{}, file offset :{}, size :{}, nr ios :{}, io size :{}, sync :{}, ring size :{}, gpu "
-      "buffer "
-      "offset :{}, fsync :{}\n",
+      "buffer offset :{}, fsync :{}\n",
       settings.gpu, settings.file, shape.range.offset, shape.range.size, settings.requests, shape.request,
       settings.mode, setup.slot_size * setup.depth, settings.shift, settings.wants_sync ? 1 : 0);
-  const FileContent content(plain);
+}
+
+// Reads it all, and throws at the first byte that is not as the kernel has it.
+void compare(const ThreadSetup& setup, const Shape& shape, const Content& content) {
   RunSettings run;
   run.label = "verify";
   run.bytes_total = shape.range.size;
@@ -133,14 +131,27 @@ int verify(const VerifySettings& settings) {
   pattern.range = shape.range;
   pattern.sizes = {shape.request, shape.request, 0};
   std::vector<Part> parts;
-  parts.push_back({settings.file, shape.request, setup.depth, std::make_unique<IoExtents>(pattern), [&setup] {
+  parts.push_back({setup.file->path(), shape.request, setup.depth, std::make_unique<IoExtents>(pattern), [&setup] {
                      if (setup.cuda != nullptr) setup.cuda->enter();
                      std::unique_ptr<Transport> transport = open_transport(setup);
                      print("address = {}\n", static_cast<const void*>(transport->arena().data()));
                      return transport;
                    }});
-  const JobResult result = run_parts(run, std::move(parts));
-  if (result.was_interrupted) throw Failure("interrupted");
+  if (run_parts(run, std::move(parts)).was_interrupted) throw Failure("interrupted");
+}
+
+int verify(const VerifySettings& settings) {
+  const OpenFile plain = open_file(settings.file, O_RDONLY);
+  const Shape shape = shape_of(settings, plain);
+  if (settings.wants_sync && fsync(plain.fd.get()) != 0) fail_errno(settings.file, "flush the file");
+  open_cufile_driver();
+  penstock_session* session = penstock_cufile_session();
+  check_gpu(session, settings.gpu);
+  const std::unique_ptr<CudaDriver> cuda = CudaDriver::open(session, settings.gpu);
+  const CufileFile file(open_for_cufile(settings.file), true);
+  const ThreadSetup setup = setup_of(settings, shape, file, cuda.get());
+  print_settings(settings, shape, setup);
+  compare(setup, shape, FileContent(plain));
   print("Data Verification Success\n{}\n", device_line(session, settings.gpu));
   return kSuccess;
 }

@@ -7,20 +7,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/fiemap.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -30,16 +23,15 @@
 #include "tools/common/files.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/new_file.h"
-#include "tools/common/progress.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
+#include "tools/prepare/lease.h"
+#include "tools/prepare/zeros.h"
 
 namespace penstock::tools {
 namespace {
 
-constexpr std::uint64_t kBlock = 4096;
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
-constexpr std::uint64_t kSizeMax = (std::uint64_t{1} << 63) - kBlock;
+constexpr std::uint64_t kSizeMax = (std::uint64_t{1} << 63) - kZeroBlock;
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -61,7 +53,7 @@ struct PrepareSettings {
   bool json = false;
 };
 
-std::uint64_t round_up(std::uint64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
+std::uint64_t round_up(std::uint64_t size) { return (size + kZeroBlock - 1) / kZeroBlock * kZeroBlock; }
 
 // ---- Can it help?
 
@@ -106,142 +98,6 @@ void allocate(const std::string& path, int fd, std::uint64_t size) {
     throw Failure(path + ": its file system cannot allocate ahead (fallocate); use ext4 or XFS", kNotApplicable);
   }
   fail_errno(path, "allocate the file");
-}
-
-struct Stretch {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
-// The first stretch at or after `from` that reads as zeros because nothing was ever written there.
-std::optional<Stretch> next_unwritten(const std::string& path, int fd, std::uint64_t from, std::uint64_t end) {
-  constexpr std::uint32_t kBatch = 32;
-  alignas(fiemap) char space[sizeof(fiemap) + kBatch * sizeof(fiemap_extent)];
-  while (from < end) {
-    std::memset(space, 0, sizeof space);
-    auto* map = reinterpret_cast<fiemap*>(space);
-    map->fm_start = from;
-    map->fm_length = end - from;
-    map->fm_flags = FIEMAP_FLAG_SYNC;
-    map->fm_extent_count = kBatch;
-    if (ioctl(fd, FS_IOC_FIEMAP, map) != 0) fail_errno(path, "ask how the file is stored");
-    const auto* extents = reinterpret_cast<const fiemap_extent*>(space + sizeof(fiemap));
-    const std::uint32_t count = std::min(map->fm_mapped_extents, kBatch);
-    std::uint64_t seen = from;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const std::uint64_t begin = std::max<std::uint64_t>(extents[i].fe_logical, from);
-      const std::uint64_t stop = std::min<std::uint64_t>(extents[i].fe_logical + extents[i].fe_length, end);
-      if ((extents[i].fe_flags & FIEMAP_EXTENT_UNWRITTEN) != 0 && begin < stop) return Stretch{begin, stop};
-      seen = std::max(seen, stop);
-    }
-    if (count < kBatch || seen <= from) return std::nullopt;
-    from = seen;
-  }
-  return std::nullopt;
-}
-
-// How long the kernel lets those wait who want to open a file that somebody has a lease of; 0 where that is unknown.
-std::chrono::seconds patience_with_leases() {
-  long seconds = 0;
-  std::ifstream("/proc/sys/fs/lease-break-time") >> seconds;
-  return std::chrono::seconds(std::clamp(seconds, 0L, 3600L));
-}
-
-// While it holds, nobody else has the file open; who wants to waits, for as long as the system lets him.
-class Lease {
- public:
-  Lease(const std::string& path, int fd) : path_(path), fd_(fd), unwanted_at_(Clock::now()) {
-    signal(SIGIO, SIG_IGN);  // How the kernel tells that somebody waits.
-    if (fcntl(fd_, F_SETLEASE, F_WRLCK) == 0) return;
-    if (errno != EAGAIN) fail_errno(path_, "take a lease of the file, which keeps others from writing to it");
-    throw Failure(path_ + ": another program has it open and might write to it meanwhile; close it first");
-  }
-  Lease(const Lease&) = delete;
-  Lease& operator=(const Lease&) = delete;
-  ~Lease() { fcntl(fd_, F_SETLEASE, F_UNLCK); }
-
-  void check() {
-    if (is_unwanted()) return;
-    throw Failure(path_ + ": another program wants to open it, so this was stopped; call it again");
-  }
-
-  // Also while somebody waits: the kernel does not say whether it has let him in, but it cannot have done so before his
-  // time was up, which began when the lease was last seen unwanted or later. Half of that time is left for what is done
-  // with the answer.
-  bool keeps_others_out() { return is_unwanted() || Clock::now() - unwanted_at_ < patience_with_leases() / 2; }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  bool is_unwanted() {
-    const Clock::time_point now = Clock::now();
-    if (fcntl(fd_, F_GETLEASE) != F_WRLCK) return false;
-    unwanted_at_ = now;
-    return true;
-  }
-
-  const std::string& path_;
-  int fd_;
-  Clock::time_point unwanted_at_;
-};
-
-class ZeroWriter {
- public:
-  ZeroWriter(const std::string& path, int fd)
-      : path_(path), fd_(fd), zeros_(static_cast<char*>(std::aligned_alloc(kBlock, kPiece)), &std::free) {
-    if (zeros_ == nullptr) fail_errno(path, "get memory for zeros", ENOMEM);
-    std::memset(zeros_.get(), 0, kPiece);
-    set_direct(true);
-  }
-  ZeroWriter(const ZeroWriter&) = delete;
-  ZeroWriter& operator=(const ZeroWriter&) = delete;
-  ~ZeroWriter() { set_direct(false); }
-
-  void write(Stretch stretch) {
-    while (stretch.begin < stretch.end) {
-      throw_if_interrupted();
-      const std::uint64_t size = std::min(kPiece, stretch.end - stretch.begin);
-      const ssize_t count = pwrite(fd_, zeros_.get(), size, static_cast<off_t>(stretch.begin));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0 && errno == EINVAL && is_direct_) {
-        set_direct(false);  // Not at this alignment.
-        continue;
-      }
-      if (count <= 0) fail_errno(path_, "write zeros to the file", count == 0 ? EIO : errno);
-      stretch.begin += static_cast<std::uint64_t>(count);
-    }
-  }
-
- private:
-  // The descriptor is our own, and a second one would break the lease.
-  void set_direct(bool value) {
-    const int flags = fcntl(fd_, F_GETFL);
-    is_direct_ = fcntl(fd_, F_SETFL, value ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && value;
-  }
-
-  const std::string& path_;
-  int fd_;
-  std::unique_ptr<char, decltype(&std::free)> zeros_;
-  bool is_direct_ = false;
-};
-
-std::uint64_t write_unwritten(const std::string& path, int fd, std::uint64_t end,
-                              const std::function<void()>& before_each) {
-  ZeroWriter writer(path, fd);
-  Progress progress("writing zeros");
-  std::uint64_t written = 0;
-  std::uint64_t at = 0;
-  while (const auto stretch = next_unwritten(path, fd, at, end)) {
-    for (at = stretch->begin; at < stretch->end;) {
-      before_each();
-      const Stretch piece{at, std::min(at + kPiece, stretch->end)};
-      writer.write(piece);
-      written += piece.end - piece.begin;
-      at = piece.end;
-      progress.update(written, static_cast<double>(at) / static_cast<double>(end));
-    }
-  }
-  return written;
 }
 
 // Needs that nobody else writes past the end: it cuts off what is beyond `size`.

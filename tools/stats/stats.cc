@@ -53,8 +53,6 @@ bool rest_until(Clock::time_point end) {
   return !interrupted();
 }
 
-void print_line(const Json& json) { print("{}\n", json.dump(-1, ' ', true, Json::error_handler_t::replace)); }
-
 // Until the process ends, or has no session any more, or we are interrupted, or nobody reads.
 void watch(pid_t pid, const StatsSettings& settings) {
   const auto pause = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(settings.interval));
@@ -64,7 +62,7 @@ void watch(pid_t pid, const StatsSettings& settings) {
   for (std::optional<ProcessView> process = look_at(pid); process; process = look_again(pid)) {
     const Clock::time_point now = Clock::now();
     if (settings.json) {
-      print_line(process_json(*process));
+      print_json(process_json(*process), -1);
     } else {
       const double seconds = std::chrono::duration<double>(now - then).count();
       if (redraw) print("\033[H\033[2J");

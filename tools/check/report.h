@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What `penstock check` tells of a machine: a page for people, a document for programs. Pure: they only look at what
+// was read.
+//
+// The JSON document, whose keys and codes are stable (new ones may come):
+//   schema            1
+//   version           of Penstock
+//   root              the captured machine's directory, or null for this machine
+//   platform          distribution, architecture, cpu_model, cpu_count, memory_bytes, page_bytes, container (null or
+//                     {kind, evidence}), virtual_machine (null or a name, possibly ""), wsl
+//   kernel            release, p2pdma ("yes", "no", "unknown")
+//   gpus[]            pci_address, vendor, device (PCI ids), driver, numa_node, link {speed_gts, width, speed_gts_max,
+//                     width_max}, host_bridge, iommu_group, peer_memory_bytes (null where the kernel has none of it)
+//   nvidia            loaded, version, open, registry_dwords, uvm, nodes[]; null where there is no driver
+//   nvidia_fs         loaded, version, storage_drivers[]
+//   device            null with --root; else kind ("cuda", "host"), reason, devices[] {ordinal, name,
+//                     pci_address, memory_bytes, stand_in}
+//   file_systems[]    mount_point, type, source, read_only, more_mounts, direct_io {state, code, because},
+//                     device_pages {state, code, because}, stack (null or a device: name, disk, kind, transport,
+//                     multipath, dm_type, md_level, pci_address, model, numa_node, logical_block_size, rotational,
+//                     below[]), paths[] (of p2pdma, vendor and bounce, those that may serve it: a direct one's
+//                     self-test decides)
+//   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), reads, writes
+//                     (whether p2pdma may be tried: only its self-test proves it), obstacles[], write_obstacles[]
+//                     {code, effect ("refused", "copied", "part_copied", "astray", "slower"), certainty ("certain",
+//                     "possible"), subject, sentence, remedy}
+//   iommu             mode ("off", "passthrough", "translating", "unknown"), units[], command_line[]
+//   io_uring          allowed (null with --root where unknown), sysctl (null or 0..2), errno (null with --root)
+//   locked_memory     soft_bytes, hard_bytes (null: unlimited), exempt (CAP_IPC_LOCK); null where unknown
+//   paths[]           best first: path, usable (p2pdma: nothing is known that forbids a try), reason, sentence, remedy,
+//                     needs[] {code, state ("ok", "missing", "unknown"), text, remedy}; p2pdma's needs are the
+//                     obstacles of the pair that is best off
+//   cufile            cuFile's configuration: file (null where there is none), refused (whether it keeps cuFile's
+//                     driver closed), notes[] {severity, text}
+//   settings          null with --root; else in_force {name: value}, unknown[] (PENSTOCK_... names that nothing reads),
+//                     error (why no session opens with them, or null)
+//   usable            the exit code as a truth: the bounce path is usable, and the settings are, cuFile's as well
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "tools/common/machine.h"
+#include "tools/common/path_reports.h"
+
+namespace penstock::tools {
+
+std::string check_text(const Machine& machine, const std::vector<PathReport>& paths);
+// usable: as the exit code tells it.
+Json check_json(const Machine& machine, const std::vector<PathReport>& paths, bool usable);
+
+}  // namespace penstock::tools

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/cufile_calls.h"
+
+#include <fmt/format.h>
+
+#include "settings/settings.h"
+#include "tools/common/failure.h"
+
+namespace penstock::tools {
+
+CufileFile::CufileFile(OpenFile opened, bool wants_handle) : opened_(std::move(opened)) {
+  if (!wants_handle) return;
+  CUfileDescr_t description{};
+  description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
+  description.handle.fd = fd();
+  require_cufile(cuFileHandleRegister(&handle_, &description), path(), "cuFileHandleRegister");
+}
+
+CufileFile::~CufileFile() {
+  if (handle_ != nullptr) cuFileHandleDeregister(handle_);
+}
+
+void fail_cufile(const std::string& subject, const char* call, int error) {
+  if (error < CUFILEOP_BASE_ERR) fail(subject, Status(penstock_status{PENSTOCK_DOMAIN_OS, 0, error, call}));
+  throw Failure(fmt::format("{}: {} failed: {} ({})", subject, call,
+                            cufileop_status_error(static_cast<CUfileOpError>(error)), error));
+}
+
+void require_cufile(CUfileError_t error, const std::string& subject, const char* call) {
+  if (error.err == CU_FILE_SUCCESS) return;
+  if (error.err == CU_FILE_CUDA_DRIVER_ERROR) {
+    throw Failure(fmt::format("{}: {} failed: CUDA error {}", subject, call, static_cast<int>(error.cu_err)));
+  }
+  fail_cufile(subject, call, static_cast<int>(error.err));
+}
+
+void open_cufile_driver() {
+  const CUfileError_t opened = cuFileDriverOpen();
+  if (opened.err == CU_FILE_SUCCESS) return;
+  const core::LoadedSettings loaded = core::load_process_settings();
+  for (const core::Note& note : loaded.notes) {
+    if (loaded.must_refuse && note.severity == core::Severity::error) throw Failure(core::describe(note));
+  }
+  require_cufile(opened, "cuFile", "cuFileDriverOpen");
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cuFile's calls as gdsio and gdscheck make them: the driver, a file with its handle, and failures as sentences.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "cufile.h"
+#include "tools/common/files.h"
+
+namespace penstock::tools {
+
+// cuFileDriverOpen(); where a configuration keeps it closed, the sentence names file and line.
+void open_cufile_driver();
+
+// An open file, with a handle of cuFile's where one is wanted.
+class CufileFile {
+ public:
+  CufileFile(OpenFile opened, bool wants_handle);
+  CufileFile(CufileFile&& other) noexcept
+      : opened_(std::move(other.opened_)), handle_(std::exchange(other.handle_, nullptr)) {}
+  ~CufileFile();
+
+  const std::string& path() const { return opened_.path; }
+  int fd() const { return opened_.fd.get(); }
+  CUfileHandle_t handle() const { return handle_; }
+
+ private:
+  OpenFile opened_;
+  CUfileHandle_t handle_ = nullptr;
+};
+
+// error: of cuFile's, or an errno.
+[[noreturn]] void fail_cufile(const std::string& subject, const char* call, int error);
+void require_cufile(CUfileError_t error, const std::string& subject, const char* call);
+
+}  // namespace penstock::tools

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/explanation.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "tools/common/arena.h"
+#include "tools/common/context.h"
+#include "tools/common/direct_answer.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+#include "topology/block_device.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::uint64_t kSampleSize = std::uint64_t{16} << 20;
+
+std::string alignment_text(const penstock_file_info& info) {
+  if (info.direct_offset_align == 0) return "not possible";
+  return fmt::format("offsets in multiples of {} B, memory of {} B (known from: {})", info.direct_offset_align,
+                     info.direct_memory_align, info.alignment_source);
+}
+
+std::string mode_text(const penstock_file_info& info) {
+  const char* access = info.writable == 0 ? "read only" : info.readable == 0 ? "write only" : "read and write";
+  return fmt::format("{}, {}", access, info.opened_direct != 0 ? "O_DIRECT" : "buffered (no O_DIRECT)");
+}
+
+// Where the file lies: its mount, and the block devices under it as far as they can be seen from here.
+struct Place {
+  std::optional<core::Mount> mount;
+  std::optional<core::BlockDevice> stack;
+};
+
+std::string mount_text(const core::Mount& mount) {
+  std::string text = fmt::format("{} on {}, {}", mount.source, mount.mount_point, mount.type);
+  if (!mount.super_options.empty()) text += ", " + mount.super_options;
+  return text;
+}
+
+void print_stack(const core::BlockDevice& device, int depth) {
+  std::string text = core::block_kind_name(device.kind);
+  if (device.is_partition()) text += ", partition of " + device.disk;
+  for (const std::string& fact : {std::string(core::nvme_transport_name(device.transport)), device.dm_type,
+                                  device.md_level, device.backing_file, device.pci_address, device.model}) {
+    if (!fact.empty()) text += ", " + fact;
+  }
+  print("{:>{}}{} ({})\n", "", 4 + 2 * depth, device.name, text);
+  for (const core::BlockDevice& below : device.slaves) print_stack(below, depth + 1);
+}
+
+Json stack_json(const core::BlockDevice& device) {
+  Json json = {{"name", device.name},
+               {"disk", device.disk},
+               {"kind", core::block_kind_name(device.kind)},
+               {"transport", core::nvme_transport_name(device.transport)},
+               {"pci_address", device.pci_address},
+               {"model", device.model},
+               {"below", Json::array()}};
+  for (const core::BlockDevice& below : device.slaves) json["below"].push_back(stack_json(below));
+  return json;
+}
+
+void print_place(const Place& place) {
+  if (place.mount) print("  mount: {}\n", mount_text(*place.mount));
+  print("  block devices:{}\n", place.stack ? "" : " none");
+  if (place.stack) print_stack(*place.stack, 0);
+}
+
+// Less is what file systems do by themselves.
+constexpr std::uint64_t kBehindEndMin = 1u << 20;
+
+void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Place& place,
+                std::uint64_t behind_end) {
+  print("file: {}\n", settings.file);
+  print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
+  print("  file system: {}\n", info.file_system);
+  print("  size: {} ({} B)\n", format_size(info.size), info.size);
+  if (behind_end >= kBehindEndMin) {
+    print("  behind its end: {} allocated and not used; a large write that was killed leaves that behind\n",
+          format_size(behind_end));
+    print("    remedy: truncate --size={} FILE, while nobody writes to it\n", info.size);
+  }
+  print("  descriptor: {}\n", mode_text(info));
+  print("  direct I/O: {}\n", alignment_text(info));
+  print_place(place);
+}
+
+std::string reason_text(const Verdict& verdict) {
+  if (verdict.reason == PENSTOCK_REASON_NONE) return "";
+  std::string text = fmt::format(" [{}] {}", verdict.reason_name(), verdict.sentence());
+  constexpr int kCufileErrors = 5000;  // Numbers of cuFile's own begin behind it.
+  if (verdict.detail > kCufileErrors) text += fmt::format(" (cuFile error {})", verdict.detail);
+  else if (verdict.detail != 0) text += fmt::format(" (errno {}: {})", verdict.detail, strerror(verdict.detail));
+  return text;
+}
+
+const Verdict* chosen(const std::vector<Verdict>& verdicts) {
+  for (const Verdict& verdict : verdicts) {
+    if (verdict.usable != 0) return &verdict;
+  }
+  return nullptr;
+}
+
+void print_verdicts(const ExplainSettings& settings, const std::vector<Verdict>& verdicts) {
+  print("paths for a {} {} {} memory, best first:\n", settings.is_write ? "write" : "read",
+        settings.is_write ? "from" : "into", settings.memory);
+  for (const Verdict& verdict : verdicts) {
+    print("  {:<10} {}{}\n", verdict.path_name(), verdict.usable != 0 ? "usable" : "refused", reason_text(verdict));
+    if (verdict.remedy()[0] != '\0') print("  {:<10} remedy: {}\n", "", verdict.remedy());
+  }
+  const Verdict* best = chosen(verdicts);
+  print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
+}
+
+Json mount_json(const core::Mount& mount) {
+  return {{"point", mount.mount_point},
+          {"type", mount.type},
+          {"source", mount.source},
+          {"options", mount.options},
+          {"super_options", mount.super_options}};
+}
+
+Json file_json(const ExplainSettings& settings, const penstock_file_info& info, const Place& place,
+               std::uint64_t behind_end) {
+  return {{"path", settings.file},
+          {"kind", info.is_block_device != 0 ? "block_device" : "regular"},
+          {"file_system", info.file_system},
+          {"size", info.size},
+          {"allocated_behind_end", behind_end},
+          {"inode", info.inode},
+          {"readable", info.readable != 0},
+          {"writable", info.writable != 0},
+          {"opened_direct", info.opened_direct != 0},
+          {"direct_offset_align", info.direct_offset_align},
+          {"direct_memory_align", info.direct_memory_align},
+          {"alignment_source", info.alignment_source},
+          {"mount", place.mount ? mount_json(*place.mount) : Json()},
+          {"block_device", place.stack ? stack_json(*place.stack) : Json()}};
+}
+
+Json verdicts_json(const std::vector<Verdict>& verdicts) {
+  Json rows = Json::array();
+  for (const Verdict& verdict : verdicts) {
+    rows.push_back({{"path", verdict.path_name()},
+                    {"usable", verdict.usable != 0},
+                    {"reason", verdict.reason_name()},
+                    {"sentence", verdict.sentence()},
+                    {"remedy", verdict.remedy()},
+                    {"errno", verdict.detail}});
+  }
+  return rows;
+}
+
+std::uint64_t sample_size(const ExplainSettings& settings, const penstock_file_info& info) {
+  if (settings.size != 0) return settings.size;
+  const std::uint64_t rest = info.size > settings.offset ? info.size - settings.offset : 0;
+  return std::min(rest, kSampleSize);
+}
+
+// Of so many threads.
+const char* why(const penstock_choice& choice) {
+  switch (choice.chosen_by) {
+    case PENSTOCK_CHOSEN_BY_SIZE: return "small enough for the thread that asks";
+    case PENSTOCK_CHOSEN_AT_FIRST: return "to begin with: a process measures its own requests, and has not settled";
+    case PENSTOCK_CHOSEN_BY_MEASUREMENT:
+      return "cost least when this process tried others, in time and, by the policy, CPU";
+    default: return "follows from path, size and settings; nothing is measured for it";
+  }
+}
+
+void print_plan(const ExplainSettings& settings, const std::string& plan, std::uint64_t size,
+                const std::optional<penstock_choice>& choice) {
+  if (plan.empty()) return;
+  print("plan of a {} of {} at offset {}:\n", settings.is_write ? "write" : "read", format_size(size), settings.offset);
+  std::size_t begin = 0;
+  for (std::size_t end = plan.find('\n'); end != std::string::npos; end = plan.find('\n', begin)) {
+    print("  {}\n", plan.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (choice) print("  why: {}\n", why(*choice));
+}
+
+Json choice_json(const std::optional<penstock_choice>& choice) {
+  if (!choice) return nullptr;
+  const bool by_policy = choice->chosen_by != PENSTOCK_CHOSEN_BY_SIZE;
+  return {{"path", penstock_path_name(choice->path)},
+          {"policy", by_policy ? Json(choice->policy) : Json()},
+          {"threads", choice->threads},
+          {"chunk", choice->chunk},
+          {"depth", choice->depth},
+          {"settled", choice->chosen_by == PENSTOCK_CHOSEN_BY_MEASUREMENT},
+          {"why", why(*choice)}};
+}
+
+DirectQuestion question_of(const ExplainSettings& settings, std::uint64_t size) {
+  return {settings.is_write ? core::Op::write : core::Op::read, settings.offset, size, ""};
+}
+
+// Of the GPU that takes part, where it is one.
+DirectAnswer direct_answer(const ExplainSettings& settings, penstock_session* session, int fd, std::uint64_t size) {
+  DirectQuestion question = question_of(settings, size);
+  penstock_device_info device{};
+  const bool is_known = penstock_device_get(session, settings.gpu, &device).code == 0;
+  if (is_known && device.stand_in == 0) question.peer = device.pci_address;
+  return ask_direct(fd, question);
+}
+
+int explain_captured(const ExplainSettings& settings) {
+  const DirectQuestion question = question_of(settings, settings.size);
+  const DirectAnswer answer = ask_captured(settings.root, settings.file, question);
+  if (!answer.report.mount && !answer.file.is_block_device) {
+    throw Failure(settings.file + ": no mount of the captured machine holds it");
+  }
+  const Place place{answer.report.mount, answer.stack};
+  if (settings.json) {
+    print_json({{"file",
+                 {{"path", settings.file},
+                  {"mount", place.mount ? mount_json(*place.mount) : Json()},
+                  {"block_device", place.stack ? stack_json(*place.stack) : Json()}}},
+                {"operation", settings.is_write ? "write" : "read"},
+                {"p2pdma", direct_json(answer)}});
+    return kSuccess;
+  }
+  print("file: {} on the captured machine in {}\n", settings.file, settings.root);
+  print_place(place);
+  print("\n{}", Text(direct_text(answer, question)));
+  return kSuccess;
+}
+
+// Of the request that is planned; nothing where no path would take it.
+struct Plan {
+  std::uint64_t size = 0;
+  std::string text;
+  std::optional<penstock_choice> choice;
+};
+
+Plan plan_of(const ExplainSettings& settings, Session& session, const File& file, std::uint64_t size,
+             const Verdict* best, const void* base) {
+  if (best == nullptr) return {size, "", std::nullopt};
+  const auto offset = static_cast<std::int64_t>(settings.offset);
+  return {size, require(session.plan(file, settings.gpu, settings.is_write, size, offset, base), settings.file),
+          require(session.choose(file, settings.gpu, settings.is_write, size, offset, base), settings.file)};
+}
+
+struct Explanation {
+  penstock_file_info info{};
+  std::vector<Verdict> verdicts;
+  DirectAnswer direct;
+  Plan plan;
+};
+
+void print_people(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
+  const bool on_device = settings.memory == "device";
+  print_file(settings, told.info, {told.direct.report.mount, told.direct.stack}, told.direct.file.allocated_behind_end);
+  print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
+  print_verdicts(settings, told.verdicts);
+  print_plan(settings, told.plan.text, told.plan.size, told.plan.choice);
+  if (on_device) print("\n{}", Text(direct_text(told.direct, question_of(settings, told.plan.size))));
+}
+
+void print_program(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
+  const bool on_device = settings.memory == "device";
+  const Verdict* best = chosen(told.verdicts);
+  const Place place{told.direct.report.mount, told.direct.stack};
+  print_json({{"file", file_json(settings, told.info, place, told.direct.file.allocated_behind_end)},
+              {"operation", settings.is_write ? "write" : "read"},
+              {"memory", settings.memory},
+              {"device", on_device ? device_json(session, settings.gpu) : Json()},
+              {"paths", verdicts_json(told.verdicts)},
+              {"p2pdma", on_device ? direct_json(told.direct) : Json()},
+              {"plan", {{"offset", settings.offset}, {"size", told.plan.size}, {"text", told.plan.text}}},
+              {"choice", choice_json(told.plan.choice)},
+              {"would_use", best != nullptr ? Json(best->path_name()) : Json()}});
+}
+
+}  // namespace
+
+int explain(const ExplainSettings& settings) {
+  if (!settings.root.empty()) return explain_captured(settings);
+  Session session = open_session({});
+  const bool on_device = settings.memory == "device";
+  if (on_device) check_gpu(session.raw(), settings.gpu);
+  const int access = settings.is_write ? O_RDWR : O_RDONLY;
+  const OpenFile opened = open_file(settings.file, access | (settings.direct ? O_DIRECT : 0));
+  const File file = require(session.file(opened.fd.get()), settings.file);
+  const std::optional<Arena> host = on_device ? std::nullopt : std::optional(Arena::on_host(4096));
+  const void* const base = host ? host->data() : nullptr;
+  Explanation told;
+  told.info = require(file.info(), settings.file);
+  told.verdicts = require(session.explain(file, settings.gpu, settings.is_write, base), settings.file);
+  const std::uint64_t size = sample_size(settings, told.info);
+  told.direct = direct_answer(settings, session.raw(), opened.fd.get(), size);
+  const Verdict* best = chosen(told.verdicts);
+  told.plan = plan_of(settings, session, file, size, best, base);
+  if (settings.json) print_program(settings, session.raw(), told);
+  else print_people(settings, session.raw(), told);
+  return best != nullptr ? kSuccess : kFailed;
+}
+
+}  // namespace penstock::tools
