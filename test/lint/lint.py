@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 
 # Who may include whom: a room's files may include headers of the rooms named here, or the one header, and their own.
-# Nothing includes upward. Unit tests obey their room's row, and may include test/fakes besides.
+# Nothing includes upward. Unit tests obey their room's row, and may include test/fakes besides. "tools/*" is the folder
+# of a command, which knows no other command's.
 MAY_INCLUDE = {
     "base": "",
     "core": "base",
@@ -33,7 +34,9 @@ MAY_INCLUDE = {
     "cufile": "base core settings plan storage device topology path stats engine session frontend capi include",
     "include": "",
     "model": "base topology",
-    "tools": "base settings topology stats include model bench device/cuda/cuda_api.h",
+    "tools/common": "base settings topology stats include device/cuda/cuda_api.h",
+    "tools/*": "tools/common base settings topology stats include model bench",
+    "tools": "tools/common tools/* base include",
     "bench": "base include model device/cuda/cuda_api.h",
     "examples": "include",
 }
@@ -108,7 +111,20 @@ def room_of(name):
     parts = name.split("/")
     if parts[0] == "src" and len(parts) > 2:
         return parts[1]
+    if parts[0] == "tools" and len(parts) > 2:
+        return f"tools/{parts[1]}"
     return parts[0]
+
+
+def row_of(room):
+    """The rooms whose headers a room's files may include; None where nobody has said."""
+    is_command = room.startswith("tools/") and room not in MAY_INCLUDE
+    row = MAY_INCLUDE.get("tools/*" if is_command else room)
+    return None if row is None else {room, *row.split()}
+
+
+def is_allowed(target, allowed):
+    return target in allowed or (target.startswith("tools/") and "tools/*" in allowed)
 
 
 def room_of_include(tree, name, header):
@@ -116,6 +132,8 @@ def room_of_include(tree, name, header):
     first = header.split("/")[0]
     if header == "cufile.h" or first == "penstock":
         return "include"
+    if first == "tools":
+        return room_of(header) if header in tree.text else None
     if "/" in header and first in ROOMS:
         return first
     if "/" in header and f"test/{header}" in tree.text:
@@ -128,11 +146,12 @@ def room_of_include(tree, name, header):
 def check_includes(tree):
     for name in tree.of(SOURCES | HEADERS):
         room = room_of(name)
-        if room not in MAY_INCLUDE:
+        row = row_of(room)
+        if row is None:
             if name.startswith("src/"):
                 tree.report(name, 1, "include", f"no row for room {room} in MAY_INCLUDE of test/lint/lint.py")
             continue
-        allowed = {room, *MAY_INCLUDE[room].split()} | ({"test"} if is_test(name) else set())
+        allowed = row | ({"test"} if is_test(name) else set())
         for number, line in enumerate(tree.text[name].splitlines(), 1):
             match = INCLUDE.match(line)
             if not match:
@@ -140,7 +159,7 @@ def check_includes(tree):
             target = room_of_include(tree, name, match[2])
             if target is None and match[1] == '"':
                 tree.report(name, number, "include", f'"{match[2]}" is no header of this tree; write "room/file.h"')
-            elif target is not None and not allowed & {target, match[2]}:
+            elif target is not None and not is_allowed(target, allowed | ({target} if match[2] in allowed else set())):
                 tree.report(name, number, "include", f"{room} may not include {match[2]} of {target}")
 
 
@@ -179,7 +198,7 @@ def check_library_manners(tree):
 
 def check_way_to_the_terminal(tree):
     for name in tree.of(SOURCES | HEADERS):
-        if room_of(name) not in ("tools", "model") or is_test(name) or name == TERMINAL_HOME:
+        if name.split("/")[0] not in ("tools", "model") or is_test(name) or name == TERMINAL_HOME:
             continue
         for number, line in enumerate(without_comments_and_strings(tree.text[name]).splitlines(), 1):
             match = PRINTS_RAW.search(line)

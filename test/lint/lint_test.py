@@ -29,9 +29,13 @@ GOOD = {
     "src/session/CMakeLists.txt": "penstock_room(session SOURCES config.cc)\n",
     "src/session/config.cc": "int c() { return 1; }\n",
     "include/penstock/penstock.h": "// API.\n#pragma once\n",
-    "tools/CMakeLists.txt": "add_executable(penstock_tool main.cc)\n",
-    "tools/main.cc": '#include "base/text.h"\n#include "near.h"\n#include <penstock/penstock.h>\n',
-    "tools/near.h": "// Near.\n#pragma once\n",
+    "tools/CMakeLists.txt": "add_executable(penstock_tool main.cc)\nadd_subdirectory(cp)\n",
+    "tools/main.cc": '#include "base/text.h"\n#include "tools/cp/cp.h"\n#include <penstock/penstock.h>\n',
+    "tools/common/near.h": "// Near.\n#pragma once\n",
+    "tools/cp/CMakeLists.txt": "penstock_command(SOURCES cp.cc)\n",
+    "tools/cp/cp.h": "// A command.\n#pragma once\n",
+    "tools/cp/cp.cc": '#include "tools/common/near.h"\n#include "tools/cp/cp.h"\n',
+    "tools/demo/demo.h": "// Another.\n#pragma once\n",
     "test/CMakeLists.txt": "foreach(folder IN ITEMS fakes contract)\n",
     "test/fakes/CMakeLists.txt": "add_library(penstock_fakes STATIC ${CMAKE_CURRENT_SOURCE_DIR}/fake.cc)\n",
     "test/fakes/fake.cc": "",
@@ -85,8 +89,13 @@ class LintTest(unittest.TestCase):
         self.expect({"src/plan/plan.cc": '#include "fakes/fake.h"\n'}, "src/plan/plan.cc:1 include")
 
     def test_a_room_may_be_let_into_one_header_of_another(self):
-        self.expect({"tools/main.cc": '#include "device/cuda/cuda_api.h"\n#include "device/device.h"\n'},
-                    "tools/main.cc:2 include")
+        self.expect({"tools/common/near.h": '// N.\n#pragma once\n#include "device/cuda/cuda_api.h"\n'
+                                            '#include "device/device.h"\n'}, "tools/common/near.h:4 include")
+
+    def test_a_command_that_knows_another_is_found(self):
+        self.expect({"tools/cp/cp.cc": '#include "tools/demo/demo.h"\n'}, "tools/cp/cp.cc:1 include")
+        self.expect({"tools/common/near.h": '// Near.\n#pragma once\n#include "tools/cp/cp.h"\n'},
+                    "tools/common/near.h:3 include")
 
     def test_unqualified_and_relative_includes_are_found(self):
         self.expect({"src/plan/plan.cc": '#include "text.h"\n'}, "src/plan/plan.cc:1 include")
@@ -118,9 +127,10 @@ class LintTest(unittest.TestCase):
                      "::write(STDERR_FILENO, x, 2);"]:
             with self.subTest(line):
                 self.expect({"tools/main.cc": line + "\n"}, "tools/main.cc:1 terminal")
-                self.expect({"tools/near.h": "// Near.\n#pragma once\n" + line + "\n"}, "tools/near.h:3 terminal")
+                self.expect({"tools/common/near.h": "// Near.\n#pragma once\n" + line + "\n"},
+                            "tools/common/near.h:3 terminal")
         self.expect({"tools/main.cc": 'print("{}", x); write(fd, x, 2); file.write(1);\nauto s = "stdout";\n'})
-        self.expect({"tools/CMakeLists.txt": "add_executable(penstock_tool main.cc common/terminal.cc)\n",
+        self.expect({"tools/CMakeLists.txt": "add_executable(penstock_tool main.cc cp common/terminal.cc)\n",
                      "tools/common/terminal.cc": "f(stdout);\n"})
 
     def test_comments_and_strings_are_no_code(self):
