@@ -3,11 +3,11 @@
 #include "tools/bench/report.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <string_view>
 #include <vector>
 
+#include "tools/common/environment.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 
@@ -33,9 +33,7 @@ const char* descriptor(const BenchSettings& settings) {
 // What the environment sets for the library, since it changes the result.
 std::vector<std::string> environment() {
   std::vector<std::string> settings;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::string_view(*entry).starts_with("PENSTOCK_")) settings.emplace_back(*entry);
-  }
+  for (const auto& [name, value] : environment_settings().known) settings.push_back(fmt::format("{}={}", name, value));
   return settings;
 }
 

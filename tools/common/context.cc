@@ -4,9 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <string_view>
 
+#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
@@ -77,19 +78,37 @@ void print_json(const Json& json, int indent) {
 }
 
 std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write) {
-  const char* required = std::getenv("PENSTOCK_REQUIRE");
+  const std::string required = environment_settings().value_of("PENSTOCK_REQUIRE");
   const auto verdicts = session.explain(file, gpu, is_write);
   if (!verdicts) return "";
   for (const Verdict& verdict : *verdicts) {
-    const bool is_meant = required == nullptr || required[0] == '\0' || verdict.path_name() == std::string(required);
+    const bool is_meant = required.empty() || verdict.path_name() == required;
     if (verdict.usable != 0 || !is_meant) continue;
     std::string text = fmt::format("the path {} is {}, and refuses {}: {} ({})", verdict.path_name(),
-                                   required == nullptr ? "the first" : "required", is_write ? "writes" : "reads",
+                                   required.empty() ? "the first" : "required", is_write ? "writes" : "reads",
                                    verdict.sentence(), verdict.reason_name());
     if (verdict.remedy()[0] != '\0') text += fmt::format("; {}", verdict.remedy());
     return text;
   }
   return "";
+}
+
+bool nvidia_library_may_serve(Session& session, const File& file, unsigned gpu) {
+  const auto verdicts = session.explain(file, gpu, false);
+  if (!verdicts) return false;
+  const auto vendor = std::find_if(verdicts->begin(), verdicts->end(),
+                                   [](const Verdict& verdict) { return verdict.path == PENSTOCK_PATH_VENDOR; });
+  if (vendor == verdicts->end()) return false;
+  switch (vendor->reason) {  // What holds for every file of the session; all else is about this one.
+    case PENSTOCK_REASON_STAND_IN:
+    case PENSTOCK_REASON_DIRECT_IO_OFF:
+    case PENSTOCK_REASON_VENDOR_OFF:
+    case PENSTOCK_REASON_VENDOR_LIBRARY_MISSING:
+    case PENSTOCK_REASON_VENDOR_IS_OURSELVES:
+    case PENSTOCK_REASON_VENDOR_INCOMPLETE:
+    case PENSTOCK_REASON_NVIDIA_FS_MISSING: return false;
+    default: return true;
+  }
 }
 
 std::string path_note(int path_reason) {

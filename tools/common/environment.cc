@@ -19,24 +19,40 @@ constexpr std::string_view kSettings[] = {
 constexpr std::string_view kPrefix = "PENSTOCK_";
 constexpr std::size_t kSlipsMax = 3;
 
+bool is_known(std::string_view name) {
+  return std::find(std::begin(kSettings), std::end(kSettings), name) != std::end(kSettings);
+}
+
+// Those that begin so.
+Variables variables(std::string_view prefix) {
+  Variables found;
+  for (const char* const* entry = core::process_variables(); entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos || !text.starts_with(prefix)) continue;
+    found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 }  // namespace
 
-bool is_library_setting(std::string_view name) {
-  return std::find(std::begin(kSettings), std::end(kSettings), name) != std::end(kSettings);
+std::string EnvironmentSettings::value_of(std::string_view name) const {
+  const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first == name; });
+  return found == known.end() ? "" : found->second;
 }
 
 EnvironmentSettings environment_settings() {
   EnvironmentSettings settings;
-  for (const char* const* entry = core::process_variables(); entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos || !text.starts_with(kPrefix)) continue;
-    auto& list = is_library_setting(text.substr(0, equals)) ? settings.known : settings.unknown;
-    list.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  std::sort(settings.known.begin(), settings.known.end());
-  std::sort(settings.unknown.begin(), settings.unknown.end());
+  for (auto& one : variables(kPrefix)) (is_known(one.first) ? settings.known : settings.unknown).push_back(one);
   return settings;
+}
+
+Variables variables_for_library() {
+  Variables all = variables("CUFILE_");
+  for (auto& one : environment_settings().known) all.push_back(std::move(one));
+  return all;
 }
 
 std::string nearest_setting(std::string_view name) {

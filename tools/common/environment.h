@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What the environment sets for the library, and what it only seems to set: a name with a slip in it is ignored by the
-// library, and must not be shown as if it were in force.
+// library, and must not be shown as if it were in force. The only place where the tools look at the environment, by the
+// library's own way to it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,13 +13,19 @@
 
 namespace penstock::tools {
 
-bool is_library_setting(std::string_view name);
+// Names and values, sorted.
+using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct EnvironmentSettings {
-  std::vector<std::pair<std::string, std::string>> known;    // PENSTOCK_... names that the library reads, sorted.
-  std::vector<std::pair<std::string, std::string>> unknown;  // Those that nothing reads.
+  Variables known;    // PENSTOCK_... names that the library reads.
+  Variables unknown;  // Those that nothing reads.
+
+  // "" where it is not set, as the library takes it.
+  std::string value_of(std::string_view name) const;
 };
 EnvironmentSettings environment_settings();
+// cuFile's variables, CUFILE_..., and those that are known.
+Variables variables_for_library();
 
 // The known name that was probably meant; "" where none is near.
 std::string nearest_setting(std::string_view name);

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "tools/common/failure.h"
@@ -18,8 +17,8 @@ namespace penstock::tools {
 namespace {
 
 bool has_vendor_library(const core::Root& root) {
-  const char* named = std::getenv("PENSTOCK_VENDOR_LIBRARY");
-  if (root.is_machine() && named != nullptr && named[0] != '\0') return ::access(named, R_OK) == 0;
+  const std::string named = environment_settings().value_of("PENSTOCK_VENDOR_LIBRARY");
+  if (root.is_machine() && !named.empty()) return ::access(named.c_str(), R_OK) == 0;
   std::vector<std::string> folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"};
   for (const std::string& name : root.list("/usr/local")) {
     if (!name.starts_with("cuda")) continue;
@@ -45,9 +44,7 @@ Probe probe_machine() {
   Probe probe;
   probe.io_uring_error = try_io_uring();
   probe.environment = environment_settings();
-  for (const auto& [name, value] : probe.environment.known) {
-    if (name == "PENSTOCK_NVIDIA_EXPORT" && value == "on") probe.exports_gpu_memory = true;
-  }
+  probe.exports_gpu_memory = probe.environment.value_of("PENSTOCK_NVIDIA_EXPORT") == "on";
   // What the environment asks for must be possible; what is shown is all that there is.
   if (auto as_set = Session::open({}); !as_set) probe.environment_error = as_set.error().message();
   Options options;

@@ -8,10 +8,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <string_view>
 
 #include "tools/common/failure.h"
 
@@ -32,12 +30,6 @@ std::string unguessable_name() {
 }
 
 }  // namespace
-
-// Unasked it serves only where its kernel module is.
-bool nvidia_library_may_serve() {
-  if (const char* use = std::getenv("PENSTOCK_VENDOR"); use != nullptr) return std::string_view(use) != "off";
-  return access("/proc/driver/nvidia-fs", F_OK) == 0;
-}
 
 NewFile::NewFile(const std::string& path, int flags, bool needs_name) : path_(path) {
   const std::filesystem::path parts(path);

@@ -16,9 +16,6 @@
 
 namespace penstock::tools {
 
-// Whether NVIDIA's library, which opens files by their names, may be asked to serve one.
-bool nvidia_library_may_serve();
-
 class NewFile {
  public:
   // flags are added to O_RDWR (O_DIRECT). needs_name: with a name from the start.

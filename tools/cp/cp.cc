@@ -130,9 +130,9 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
   outcome.destination = destination_of(settings);
   outcome.size = opened.size;
   check_destination(opened, outcome.destination, settings.force);
-  NewFile created(outcome.destination, direct, nvidia_library_may_serve());
-  lay_out(opened, created);
   const File from = require(session.file(opened.fd.get()), settings.source);
+  NewFile created(outcome.destination, direct, nvidia_library_may_serve(session, from, settings.gpu));
+  lay_out(opened, created);
   const std::string kind = require(from.info(), settings.source).file_system;
   if (opened.size == 0 && (kind == "proc" || kind == "sysfs")) {
     throw Failure(

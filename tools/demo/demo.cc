@@ -228,11 +228,15 @@ void lay_out(const NewFile& file, std::uint64_t size) {
 int run_demo(const DemoSettings& settings) {
   if (settings.size == 0) throw Failure("--size must be above 0", kUsage);
   check_space(settings);
-  NewFile file(settings.folder + "/penstock-demo", 0, nvidia_library_may_serve());
-  lay_out(file, settings.size);
   Session session = open_session({});
   check_gpu(session.raw(), settings.gpu);
-  const DemoWays found = find_ways(session, require(session.file(file.fd()), "demo file"), settings.gpu);
+  const std::string path = settings.folder + "/penstock-demo";
+  std::optional<NewFile> file(std::in_place, path, 0);
+  if (nvidia_library_may_serve(session, require(session.file(file->fd()), "demo file"), settings.gpu)) {
+    file.emplace(path, 0, true);
+  }
+  lay_out(*file, settings.size);
+  const DemoWays found = find_ways(session, require(session.file(file->fd()), "demo file"), settings.gpu);
   if (!settings.json) {
     print(
         "demo: {} of weights-like data (bfloat16, normal) from device memory to a file in {} and back, by each "
@@ -243,7 +247,7 @@ int run_demo(const DemoSettings& settings) {
   std::vector<DemoRow> rows;
   std::uint64_t seed = 1;
   for (const DemoWay& way : found.ways) {
-    for (DemoRow& row : Trip(settings, way, file.fd(), seed++).run()) rows.push_back(std::move(row));
+    for (DemoRow& row : Trip(settings, way, file->fd(), seed++).run()) rows.push_back(std::move(row));
   }
   if (settings.json) {
     const Json json = json_of(settings, device_json(session.raw(), settings.gpu), rows, found.missing);

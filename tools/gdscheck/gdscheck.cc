@@ -4,10 +4,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <string_view>
+#include <memory>
 
 #include "tools/common/context.h"
 #include "tools/common/cuda_driver.h"
@@ -53,27 +52,13 @@ void refuse_what_does_not_apply(const GdscheckSettings& settings) {
   if (settings.wants_interactive) refuse("-i", "it changes a topology file, which this library does not read");
 }
 
-// What the environment says to the library.
-std::vector<std::pair<std::string, std::string>> variables_of_process() {
-  std::vector<std::pair<std::string, std::string>> variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos) continue;
-    if (!text.starts_with("CUFILE_") && !is_library_setting(text.substr(0, equals))) continue;
-    variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  std::sort(variables.begin(), variables.end());
-  return variables;
-}
-
 GdsPlatform read_platform(const std::string& directory) {
   GdsPlatform platform;
   platform.machine = read_machine(open_machine_root(directory), directory);
   platform.paths = report_paths(platform.machine);
   platform.places = served_places(platform.machine, platform.paths);
   if (directory.empty()) {
-    platform.variables = variables_of_process();
+    platform.variables = variables_for_library();
     platform.cuda_version = CudaDriver::version().value_or(0);
   }
   return platform;

@@ -21,8 +21,8 @@ struct GdsPlatform {
   Machine machine;
   std::vector<PathReport> paths;
   std::vector<Served> places;
-  std::vector<std::pair<std::string, std::string>> variables;  // Of the environment, that say something to the library.
-  int cuda_version = 0;                                        // 13000; 0 where there is no driver.
+  Variables variables;   // Of the environment, that say something to the library.
+  int cuda_version = 0;  // 13000; 0 where there is no driver.
 
   // "" where files can be served; else why not.
   std::string obstacle() const;
