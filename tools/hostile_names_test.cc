@@ -51,8 +51,6 @@ TEST_F(HostileNames, OfFilesAreShownEscapedInErrors) {
   expect_shown({"bench", kHostile, "--rw", "write"}, 2);
   expect_shown({"cp", kHostile, kHostile}, 1);
   expect_shown({"prepare", kHostile + "/b", "--size", "4k"}, 1);
-  expect_shown({"model", "compare", kHostile}, 2);
-  expect_shown({"model", "contention", "--topology", kHostile}, 2);
 }
 
 TEST_F(HostileNames, OfFilesAreShownEscapedByNvidiasNames) {
@@ -87,35 +85,6 @@ TEST_F(HostileNames, OfADrivesModelAreShownEscaped) {
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.out.find("a\\x1b]0;owned\\x07\\x9b"), std::string::npos) << done.out;
   EXPECT_EQ(done.out.find_first_of("\x1b\a\x9b"), std::string::npos) << done.out;
-}
-
-TEST_F(HostileNames, OfATopologyAreShownEscaped) {
-  std::string topology = run({"model", "contention", "--print-topology"}).out;
-  std::size_t names = 0;
-  for (std::size_t at = 0; (at = topology.find("gpu0", at)) != std::string::npos; at += 4, ++names) {
-    topology.replace(at, 4, "\"a\\e[2J\\x9b\"");
-  }
-  ASSERT_GT(names, 0u);
-  std::ofstream(path("hostile.yaml")) << topology;
-  for (const Names& more : {Names{}, Names{"--print-topology"}, Names{"--pair", "nvme0=nobody"}}) {
-    Names arguments = {"model", "contention", "--size", "16M", "--topology", "hostile.yaml"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const Finished done = run(arguments);
-    EXPECT_EQ((done.out + done.err).find_first_of("\x1b\x9b"), std::string::npos) << done.out << done.err;
-  }
-  EXPECT_NE(run({"model", "contention", "--size", "16M", "--topology", "hostile.yaml"}).out.find("a\\x1b[2J"),
-            std::string::npos);
-}
-
-TEST_F(HostileNames, OfPathsInResultsAreShownEscaped) {
-  std::ofstream(path("results.json")) << R"({"settings": {"block_size": 4096, "threads": 1, "depth": 1, "rw": "read"},
-    "result": {"bytes": 1e9, "seconds": 1}, "bytes_by_path": {"a\u001b[2J\u009b": 1e9}})";
-  for (const char* format : {"--sensitivity", "--csv", "--json"}) {
-    const Finished done = run({"model", "compare", "results.json", format});
-    EXPECT_EQ(done.exit_code, 0) << done.err;
-    EXPECT_EQ(done.out.find_first_of("\x1b\x9b"), std::string::npos) << done.out;
-    EXPECT_NE(done.out.find("[2J"), std::string::npos) << done.out;
-  }
 }
 
 }  // namespace

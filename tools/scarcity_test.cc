@@ -50,19 +50,5 @@ TEST_F(Tool, BenchWithoutThreadsSaysSoAndWhy) {
       "the limits (ulimit -u, -v)\n");
 }
 
-TEST_F(Tool, WithoutMemoryEndsWithOneSentence) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs more address space than any limit";
-#endif
-  make("data", 1);
-  ASSERT_EQ(truncate(path("data").c_str(), 64 << 20), 0);
-  const Finished done = run({"model", "compare", "data"}, [] {
-    const rlimit limit{64 << 20, 64 << 20};
-    setrlimit(RLIMIT_AS, &limit);
-  });
-  EXPECT_EQ(done.exit_code, 1);
-  EXPECT_EQ(done.err, "penstock: there is not enough memory for this; free some, or raise the limit (ulimit -v)\n");
-}
-
 }  // namespace
 }  // namespace penstock::tools

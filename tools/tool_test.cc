@@ -56,7 +56,7 @@ TEST_F(Tool, HelpNamesEveryCommandAndEveryCommandHasExamples) {
   const Finished all = run({"help"});
   EXPECT_EQ(all.exit_code, 0);
   EXPECT_EQ(all.out, run({"--help"}).out);
-  for (const char* command : {"explain", "bench", "cp", "demo", "model", "prepare"}) {
+  for (const char* command : {"explain", "bench", "cp", "demo", "prepare"}) {
     EXPECT_NE(all.out.find(std::string("\n  ") + command), std::string::npos) << command;
     const Finished one = run({"help", command});
     EXPECT_EQ(one.exit_code, 0);

@@ -109,6 +109,8 @@ void CommandLine::runs_on_words(std::function<int(const std::vector<std::string>
   root_->reader = std::move(action);
 }
 
+void CommandLine::takes_any_words() { app_->allow_extras(); }
+
 std::vector<std::string> CommandLine::given() const {
   std::vector<std::string> names;
   for (const CLI::Option* option : app_->get_options()) {

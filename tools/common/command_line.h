@@ -58,6 +58,8 @@ class CommandLine {
   // Instead of all that: the words are the action's to read, those that ask for help as well.
   void runs_on_words(std::function<int(const std::vector<std::string>&)> action);
 
+  void takes_any_words();  // Those that it does not know are passed over.
+
   std::vector<std::string> given() const;  // The names of the options that were given.
   bool was_given(const std::string& name) const;
 

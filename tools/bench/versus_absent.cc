@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// `penstock bench --versus` of a build without benchmarks.
+#include "tools/bench/versus.h"
+#include "tools/common/failure.h"
+
+namespace penstock::tools {
+
+int run_bench_versus(const BenchSettings&) {
+  throw Failure("--versus: this build cannot compare: it was configured with PENSTOCK_BENCH=OFF", kNotApplicable);
+}
+
+}  // namespace penstock::tools
