@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "tools/common/failure.h"
+#include "topology/denylist.h"
 
 namespace penstock::tools {
 namespace {
@@ -62,6 +63,13 @@ Probe probe_machine() {
   return probe;
 }
 
+core::Denylist denylist_of(const core::Settings& settings) {
+  return {.drivers = settings.texts("denylist.drivers"),
+          .devices = settings.texts("denylist.devices"),
+          .mounts = settings.texts("denylist.mounts"),
+          .file_systems = settings.texts("denylist.filesystems")};
+}
+
 }  // namespace
 
 std::vector<const core::PciDevice*> Machine::nvidia_gpus() const {
@@ -103,6 +111,10 @@ Machine read_machine(const core::Root& root, const std::string& directory) {
     machine.probe = probe_machine();
   } else if (const auto text = root.read(core::kDefaultSettingsFile, core::kSettingsFileBytesMax)) {
     machine.cufile = core::parse_settings(*text, core::kDefaultSettingsFile, false);
+  }
+  const core::Denylist denylist = denylist_of(machine.cufile.settings);
+  for (const core::FileSystem& one : machine.file_systems) {
+    machine.is_denied.push_back(core::denies(denylist, root, one.mount, one.stack));
   }
   return machine;
 }

@@ -86,8 +86,9 @@ bool Served::by(int path) const { return std::find(paths.begin(), paths.end(), p
 std::vector<Served> served_places(const Machine& machine, const std::vector<PathReport>& paths) {
   std::vector<Served> places;
   const std::vector<PeerPair> pairs = peer_pairs(machine);
-  for (const core::FileSystem& one : machine.file_systems) {
-    Served place{&one, {}};
+  for (std::size_t i = 0; i < machine.file_systems.size(); ++i) {
+    const core::FileSystem& one = machine.file_systems[i];
+    Served place{&one, {}, machine.is_denied[i]};
     const auto has_peer = [&](const PeerPair& pair) { return pair.file_system == &one && may_be_tried(machine, pair); };
     if (is_usable(paths, PENSTOCK_PATH_P2PDMA) && std::any_of(pairs.begin(), pairs.end(), has_peer)) {
       place.paths.push_back(PENSTOCK_PATH_P2PDMA);
@@ -107,6 +108,10 @@ std::vector<Served> served_places(const Machine& machine, const std::vector<Path
 bool allows_direct(const core::LoadedSettings& cufile) {
   return !cufile.must_refuse && !cufile.settings.is_on("properties.force_compat_mode") &&
          !cufile.settings.is_on("properties.vanilla_posix_io_mode");
+}
+
+bool allows_direct(const core::LoadedSettings& cufile, const Served& place) {
+  return allows_direct(cufile) && !place.is_denied;
 }
 
 bool allows_compat(const core::LoadedSettings& cufile) {

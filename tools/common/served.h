@@ -32,6 +32,7 @@ bool may_be_tried(const Machine& machine, const PeerPair& pair);
 struct Served {
   const core::FileSystem* file_system = nullptr;
   std::vector<int> paths;  // penstock_path, best first, of those that move device memory: p2pdma, vendor, bounce.
+  bool is_denied = false;  // By cuFile's configuration, to direct paths.
   bool by(int path) const;
 };
 // In the order of mounting.
@@ -39,6 +40,7 @@ std::vector<Served> served_places(const Machine& machine, const std::vector<Path
 
 // What cuFile's configuration leaves of that: it may forbid direct paths, the way through host memory, or all.
 bool allows_direct(const core::LoadedSettings& cufile);
+bool allows_direct(const core::LoadedSettings& cufile, const Served& place);
 bool allows_compat(const core::LoadedSettings& cufile);
 
 }  // namespace penstock::tools

@@ -211,6 +211,19 @@ TEST_F(Gdscheck, WithoutCompatModeNothingIsCompatible) {
   EXPECT_EQ(value_of(run({"-p"}).out, "NVMe"), "compat");
 }
 
+TEST_F(Gdscheck, OffersNoDirectPathToWhatTheDenylistNames) {
+  fs::copy(std::string(kFixtures) + "machines/dgx-h100", path("machine"),
+           fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const auto told = [&] { return run({"-V", "--root", "machine"}).out; };
+  ASSERT_NE(told().find("ext4, nvfs"), std::string::npos) << told();
+
+  fs::create_directories(path("machine/etc"));
+  std::ofstream(path("machine/etc/cufile.json")) << R"({"denylist": {"filesystems": ["ext4"]}})";
+
+  EXPECT_EQ(told().find("ext4, nvfs"), std::string::npos) << told();
+  EXPECT_NE(told().find("ext4, compat"), std::string::npos) << told();
+}
+
 TEST_F(Gdscheck, SaysHowAFileIsServed) {
   make("data", 8192);
   const Finished served = run({"-f", "data"});

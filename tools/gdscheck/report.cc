@@ -35,9 +35,9 @@ bool has_compat(const GdsPlatform& platform) {
 // Whether this path may serve any place that `is_meant`.
 template <typename Place>
 bool may_serve(const GdsPlatform& platform, int path, Place is_meant) {
-  return allows_direct(platform.machine.cufile) &&
-         std::any_of(platform.places.begin(), platform.places.end(),
-                     [&](const Served& place) { return place.by(path) && is_meant(*place.file_system); });
+  return std::any_of(platform.places.begin(), platform.places.end(), [&](const Served& place) {
+    return place.by(path) && is_meant(*place.file_system) && allows_direct(platform.machine.cufile, place);
+  });
 }
 bool may_serve(const GdsPlatform& platform, int path) {
   return may_serve(platform, path, [](const core::FileSystem&) { return true; });
@@ -190,7 +190,7 @@ std::string platform_section(const GdsPlatform& platform) {
 
 std::string ways_of(const GdsPlatform& platform, const Served& place) {
   std::string ways;
-  const bool direct = allows_direct(platform.machine.cufile);
+  const bool direct = allows_direct(platform.machine.cufile, place);
   if (direct && place.by(PENSTOCK_PATH_VENDOR)) ways = with_comma(ways, "nvfs");
   if (direct && place.by(PENSTOCK_PATH_P2PDMA)) ways = with_comma(ways, "p2pdma");
   if (has_compat(platform)) ways = with_comma(ways, "compat");

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Storage that a configuration bars from direct paths: a mount by its place, its file system, the block devices under
+// it or their drivers. Of files the session asks (session/denylist.h), of whole file systems the tools.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topology/block_device.h"
+#include "topology/mounts.h"
+#include "topology/root.h"
+
+namespace penstock::core {
+
+struct Denylist {
+  std::vector<std::string> drivers;       // "nvme", "virtio_blk", "nvme_rdma"; for a network file system its type.
+  std::vector<std::string> devices;       // "/dev/nvme0n1", or the name alone: the device or one that it is made of.
+  std::vector<std::string> mounts;        // Mount points.
+  std::vector<std::string> file_systems;  // "ext4", "nfs", ...
+
+  bool asks_for_devices() const { return !drivers.empty() || !devices.empty(); }
+  bool empty() const { return !asks_for_devices() && mounts.empty() && file_systems.empty(); }
+};
+
+// stack: what is under the mount. Where it is not known, and the list speaks of devices, it denies: they might be the
+// named ones.
+bool denies(const Denylist& list, const Root& root, const Mount& mount, const std::optional<BlockDevice>& stack);
+
+}  // namespace penstock::core
