@@ -328,12 +328,6 @@ GdsioSettings parse_flags(int argc, char** argv, bool& wants_help) {
 
 }  // namespace
 
-const char* transfer_name(TransferType type) {
-  constexpr const char* kNames[] = {"GPUD",           "CPUONLY",          "CPU_GPU",   "CPU_ASYNC_GPU",
-                                    "CPU_CACHED_GPU", "GPU_DIRECT_ASYNC", "GPU_BATCH", "GPU_BATCH_STREAM"};
-  return kNames[static_cast<unsigned>(type)];
-}
-
 std::string gdsio_help() {
   std::string text =
       "Measure reads or writes of files, with the flags and the result line of NVIDIA's gdsio\n"

@@ -11,6 +11,13 @@ namespace {
 
 constexpr double kKibi = 1024;
 
+// "GPUD", as the result line has it.
+const char* transfer_name(TransferType type) {
+  constexpr const char* kNames[] = {"GPUD",           "CPUONLY",          "CPU_GPU",   "CPU_ASYNC_GPU",
+                                    "CPU_CACHED_GPU", "GPU_DIRECT_ASYNC", "GPU_BATCH", "GPU_BATCH_STREAM"};
+  return kNames[static_cast<unsigned>(type)];
+}
+
 const char* operation_name(const GdsioOutcome& outcome) {
   if (outcome.is_random) return outcome.is_write ? "RANDWRITE" : "RANDREAD";
   return outcome.is_write ? "WRITE" : "READ";

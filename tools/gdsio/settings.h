@@ -24,7 +24,6 @@ enum class TransferType : std::uint8_t {
   gpu_batch_stream = 7,  // As many asynchronous calls in flight as a batch would have, each on a stream of its own.
 };
 constexpr unsigned kTransferTypes = 8;
-const char* transfer_name(TransferType type);  // "GPUD"
 
 // The numbers of -m.
 enum class MemoryType : std::uint8_t { device = 0, device_vmm = 1, pinned_host = 2, malloc_host = 3, mmap_host = 4 };
