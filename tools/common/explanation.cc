@@ -259,7 +259,7 @@ struct Explanation {
   Plan plan;
 };
 
-void print_people(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
+void print_for_people(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
   const bool on_device = settings.memory == "device";
   print_file(settings, told.info, {told.direct.report.mount, told.direct.stack}, told.direct.file.allocated_behind_end);
   print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
@@ -268,7 +268,7 @@ void print_people(const ExplainSettings& settings, penstock_session* session, co
   if (on_device) print("\n{}", Text(direct_text(told.direct, question_of(settings, told.plan.size))));
 }
 
-void print_program(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
+void print_for_programs(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
   const bool on_device = settings.memory == "device";
   const Verdict* best = chosen(told.verdicts);
   const Place place{told.direct.report.mount, told.direct.stack};
@@ -302,8 +302,8 @@ int explain(const ExplainSettings& settings) {
   told.direct = direct_answer(settings, session.raw(), opened.fd.get(), size);
   const Verdict* best = chosen(told.verdicts);
   told.plan = plan_of(settings, session, file, size, best, base);
-  if (settings.json) print_program(settings, session.raw(), told);
-  else print_people(settings, session.raw(), told);
+  if (settings.json) print_for_programs(settings, session.raw(), told);
+  else print_for_people(settings, session.raw(), told);
   return best != nullptr ? kSuccess : kFailed;
 }
 
