@@ -58,7 +58,8 @@ Status Router::choose(Routed& routed) const {
 }
 
 Way Router::wanted_way(const TransferInput& input) const {
-  if (rules_.cached_unaligned_writes && input.op == Op::write && !is_aligned(input.file_offset | input.size, page_size())) {
+  if (rules_.cached_unaligned_writes && input.op == Op::write &&
+      !is_aligned(input.file_offset | input.size, page_size())) {
     return Way::buffered;
   }
   switch (rules_.direct_io) {
