@@ -234,7 +234,7 @@ typedef struct penstock_file_info {
   uint64_t reserved[4];
 } penstock_file_info;
 
-/* The descriptor stays the user's, to close whenever he likes; the session keeps one of its own. */
+/* The descriptor stays the user's, to close at any time; the session keeps one of its own. */
 penstock_status penstock_file_register(penstock_session* session, int fd, penstock_file* file);
 /* Waits for the file's transfers under way. */
 penstock_status penstock_file_deregister(penstock_session* session, penstock_file file);

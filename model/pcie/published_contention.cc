@@ -200,7 +200,7 @@ class Points {
     machine_loss(machine, workload, "strict IOMMU, NIC to GPU loses", 10, 15, why);
     workload.streams = {stream("nvme0", "gpu0")};
     machine_loss(machine, workload, "strict IOMMU, drive to GPU loses", 0, 0,
-                 why + "; it is about time alone: translated addresses may send the bytes astray");
+                 why + "; it is about time alone: translated addresses may corrupt the bytes in silence");
   }
 
   void machine_loss(const Machine& machine, Workload workload, const char* what, double low, double high,

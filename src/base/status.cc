@@ -33,7 +33,7 @@ constexpr CodeText kCodeTexts[] = {
     {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
      "open the file without O_DIRECT, or align offset and size to the file's block size"},
     {"the kernel moved fewer bytes than asked for, again and again", "check the kernel log for storage errors"},
-    {"memory for the ring could not be had", "lower PENSTOCK_RING_MIB, or free host memory"},
+    {"memory for bounce buffers could not be had", "lower PENSTOCK_RING_MIB, or free host memory"},
     {"a limit is reached",
      "release what is no longer used, ask for less at once, or raise PENSTOCK_RING_MIB, which "
      "bounds depth x bytes of all requests in flight"},

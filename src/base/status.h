@@ -34,7 +34,7 @@ enum class Code : std::int32_t {
   path_refused = 12,       // The path demanded by configuration cannot move this request.
   unaligned_write = 13,    // Needs a buffered descriptor beside an O_DIRECT one, and none could be opened.
   no_progress = 14,        // The kernel reported a short transfer again and again.
-  out_of_memory = 15,      // Memory for the ring could not be had.
+  out_of_memory = 15,      // Memory for bounce buffers could not be had.
   limit = 16,              // A named limit is reached (handles, queues, depth).
   closed = 17,             // The session is closed or closing.
   unsupported = 18,        // Not possible on this kernel, device or build.

@@ -46,7 +46,7 @@ class PinnedBatch {
   core::Batch* const batch_;
 };
 
-// What a caller submits, in his own form.
+// What a caller submits, as it comes.
 struct Submission {
   const CUfileIOParams_t* params = nullptr;
   unsigned count = 0;

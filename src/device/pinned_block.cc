@@ -68,7 +68,7 @@ void* map(const Device* device, std::size_t size) {
 Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
   void* memory = device != nullptr ? Leftovers::of_process().take(*device, size) : nullptr;
   if (memory == nullptr) memory = map(device, size);
-  if (memory == nullptr) return failure(Code::out_of_memory, "map memory for the ring");
+  if (memory == nullptr) return failure(Code::out_of_memory, "map memory for bounce buffers");
   if (device != nullptr) {
     const Status status = device->register_host(memory, size);
     if (!status.ok() && !status.is(Code::already_registered)) {

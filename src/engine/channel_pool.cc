@@ -93,7 +93,7 @@ bool ChannelPool::has_open() const {
 Status ChannelPool::open(Place& place) {
   const ChannelOptions options = channel_options();
   const std::uint64_t bytes = path_.channel_bytes(options);
-  if (!budget_.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for the ring");
+  if (!budget_.reserve_or_reclaim(bytes)) return failure(Code::limit, "take pinned memory for bounce buffers");
   using Opened = Result<std::unique_ptr<Channel>>;
   const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open a channel")); };
   Opened channel = unless_short_of_memory([&] { return path_.open_channel(options); }, no_room);
@@ -166,7 +166,7 @@ void ChannelPool::take_back(unsigned place) {
 
 void ChannelPool::free(Place& place) {
   place.busy.store(false);
-  // Either we see who waits, or he, who has said so before he looks, sees the place.
+  // Either we see who waits, or they, who have said so before they look, see the place.
   if (waiting_.load() == 0) return;
   returns_.fetch_add(1);
   returns_.notify_one();

@@ -109,8 +109,9 @@ Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const Progress& progress = transfer.progress();
   const std::uint64_t bytes = progress.bytes();
-  if (routed.prepared.first_time && routed.input.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
-    routed.path->learn({bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), false});
+  if (routed.prepared.learns && routed.input.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
+    routed.path->learn(
+        {bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), false, routed.prepared.first_time});
   }
   Outcome outcome{progress.status(), routed.report};
   progress.tell(outcome.report);
@@ -141,8 +142,8 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, ChannelPool& 
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, transfer.cpu_ns()});
     // Trials are slower than what they settle.
-    if (!choice.trial && transfer.progress().bounced_bytes() == choice.bytes) {
-      routed.path->learn({choice.bytes, size, wall_ns, true});
+    if (routed.prepared.learns && !choice.trial && transfer.progress().bounced_bytes() == choice.bytes) {
+      routed.path->learn({choice.bytes, size, wall_ns, true, false});
     }
     part.input.memory += choice.bytes;
     part.input.file_offset += choice.bytes;

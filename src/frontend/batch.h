@@ -46,7 +46,7 @@ class Batch {
   ~Batch();
 
   unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
-  // One entry of a submission, from what its caller has in his own form.
+  // One entry of a submission, from what its caller has in a form of its own.
   using Maker = BatchEntry (*)(const void* source, unsigned index);
   // All of them, or none: then Code::limit where there is no room, which reaping makes.
   Status submit(unsigned count, Maker make, const void* source);

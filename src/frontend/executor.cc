@@ -167,7 +167,7 @@ void Executor::unlink_locked(Job& job) {
   waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
-// As many as there are shares, but few at a time: those wake others, so that the caller is soon on his way.
+// As many as there are shares, but few at a time: those wake others, so that the caller soon returns.
 void Executor::wake_locked() {
   std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
   if (share_bytes_ > 0) wanted = std::min(wanted, (waiting_bytes_ + share_bytes_ - 1) / share_bytes_);

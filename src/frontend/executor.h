@@ -3,7 +3,7 @@
 // Carries out requests whose callers do not wait for them: the entries of batches, and what streams have arrived at.
 // Jobs wait in one line, for a few threads that start with the first of them. Small requests of one thread are in
 // flight together, through a queue of its own; a larger one is moved like a call of its own, with the workers' help.
-// Who comes to wait for jobs after all, can do some of them himself meanwhile: help().
+// Who comes to wait for jobs after all, can do some of them meanwhile: help().
 #pragma once
 
 #include <pthread.h>

@@ -94,7 +94,8 @@ struct Prepared {
   Token token;                      // For its channels.
   unsigned threads_max = UINT_MAX;  // That are worth having, the caller's included.
   bool tune_threads = false;        // How many of these are best is to be found out by trying.
-  bool first_time = false;          // All of it must be made ready first; learn() wants to know what it took.
+  bool first_time = false;          // All of it must be made ready first.
+  bool learns = false;              // What a large read takes is told to learn().
 };
 
 // What moving a large read, or a part of it, took by the clock.
@@ -102,7 +103,8 @@ struct Timing {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;  // Bytes of the whole.
   std::uint64_t wall_ns = 0;
-  bool bounced = false;  // All of it; else all of it for the first time, as it was prepared.
+  bool bounced = false;     // All of it; else none.
+  bool first_time = false;  // As it was prepared.
 };
 
 class Path {

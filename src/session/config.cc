@@ -86,9 +86,9 @@ unsigned default_workers(Environment environment) {
 }
 
 Status read_numbers(Config& config, const ConfigWishes& wishes, Environment environment) {
-  Status status =
-      number_from(wishes.bounce_bytes, environment("PENSTOCK_RING_MIB"), 1u << 20, kBounceBytesMin, kBounceBytesMax,
-                  "understand the ring size (ring_bytes; PENSTOCK_RING_MIB: 1 to 65536)", config.bounce_bytes);
+  Status status = number_from(
+      wishes.bounce_bytes, environment("PENSTOCK_RING_MIB"), 1u << 20, kBounceBytesMin, kBounceBytesMax,
+      "understand the bounce buffers' size (ring_bytes; PENSTOCK_RING_MIB: 1 to 65536)", config.bounce_bytes);
   if (!status.ok()) return status;
   status =
       number_from(wishes.chunk_bytes, environment("PENSTOCK_CHUNK_KIB"), 1u << 10, kChunkBytesMin, kChunkBytesMax,

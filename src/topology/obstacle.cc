@@ -55,13 +55,13 @@ constexpr ObstacleText kTexts[] = {
     {Obstacle::acs_redirect, "acs_redirect", "ACS sends traffic between device and drive up to the processor",
      "switch redirection off for the bridge named: pci=disable_acs_redir=... on the kernel's command line", refused},
     {Obstacle::iommu_translating, "iommu_translating",
-     "the IOMMU translates addresses, which may send bytes astray without an error",
-     "boot with iommu=pt where the self-test fails", astray},
+     "the IOMMU translates addresses, which may corrupt bytes in silence",
+     "boot with iommu=pt where the self-test fails", corrupted},
     {Obstacle::route_unseen, "route_unseen", "the way between device and drive cannot be seen",
-     "let the self-test decide; give a container the host's /sys", astray},
+     "let the self-test decide; give a container the host's /sys", corrupted},
     {Obstacle::virtual_machine, "virtual_machine",
      "what a virtual machine shows of the bus need not be how the devices are connected",
-     "let the self-test decide; pass both devices through with their switch", astray},
+     "let the self-test decide; pass both devices through with their switch", corrupted},
 
     {Obstacle::nvme_multipath, "nvme_multipath", "NVMe multipath passes device pages on in recent kernels only",
      "boot Linux 7.2 or later, or load nvme_core with multipath=N", refused},
@@ -155,7 +155,7 @@ const char* effect_name(Effect effect) {
     case refused: return "refused";
     case copied: return "copied";
     case part_copied: return "part_copied";
-    case astray: return "astray";
+    case corrupted: return "silent_corruption";
     case slower: return "slower";
   }
   return "unknown";

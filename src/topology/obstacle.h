@@ -90,7 +90,7 @@ enum class Effect : std::uint8_t {
   refused,      // The kernel or the driver says no: an error, nothing moved.
   copied,       // It succeeds, and the CPU has copied every byte.
   part_copied,  // It succeeds; the CPU moves some of the bytes, the drive the rest.
-  astray,       // It succeeds, and bytes may be wrong.
+  corrupted,    // It succeeds, and bytes may be wrong.
   slower,       // Direct, at some cost.
 };
 const char* effect_name(Effect effect);

@@ -23,8 +23,8 @@
 //                     self-test decides)
 //   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), reads, writes
 //                     (whether p2pdma may be tried: only its self-test proves it), obstacles[], write_obstacles[]
-//                     {code, effect ("refused", "copied", "part_copied", "astray", "slower"), certainty ("certain",
-//                     "possible"), subject, sentence, remedy}
+//                     {code, effect ("refused", "copied", "part_copied", "silent_corruption", "slower"), certainty
+//                     ("certain", "possible"), subject, sentence, remedy}
 //   iommu             mode ("off", "passthrough", "translating", "unknown"), units[], command_line[]
 //   io_uring          allowed (null with --root where unknown), sysctl (null or 0..2), errno (null with --root)
 //   locked_memory     soft_bytes, hard_bytes (null: unlimited), exempt (CAP_IPC_LOCK); null where unknown

@@ -83,6 +83,7 @@ Prepared PagecachePath::prepare(const Wish& wish) {
   CachedFile* const cached =
       cache_.find_or_make(wish.file, *wish.memory.device, {writable, is_only_by_pages(wish.file.facts())});
   bounced.token.kept = cached;
+  bounced.learns = true;
   const bool is_large = wish.mode == SubmitMode::many;
   const RegistrationCache::Wanted wanted = cache_.want(*cached, {wish.op, wish.offset, wish.size}, !is_large);
   if (wanted == RegistrationCache::Wanted::no) return bounced;
@@ -92,7 +93,15 @@ Prepared PagecachePath::prepare(const Wish& wish) {
   prepared.threads_max = 1;
   prepared.tune_threads = false;
   prepared.first_time = wanted == RegistrationCache::Wanted::all_anew;
+  prepared.learns = true;
   return prepared;
+}
+
+void PagecachePath::learn(const Timing& timing) {
+  const auto [bytes, request, wall_ns, bounced, first_time] = timing;
+  if (bounced) cache_.costs().learn_bounce(request, bytes, wall_ns);
+  else if (first_time) cache_.costs().learn_first_fetch(request, bytes, wall_ns);
+  else cache_.costs().learn_fetch(request, bytes, wall_ns);
 }
 
 // Only bytes that the file has already can be written to its pages.

@@ -25,31 +25,11 @@ constexpr std::uint64_t kExtent = Extent::kBytes;
 constexpr auto kTidyPause = 1s;          // Between looks at the machine's memory, while something is registered.
 constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as this part must stay available.
 
-// Of an H200 machine, 2026-11-21, in nanoseconds: what is the same on every machine of its kind, and small against what
-// is measured. DMA of a mebibyte; CPU of a mebibyte that eight workers bounce; a small request's system call and copy.
-constexpr double kDmaCost = 19'000;
-constexpr double kBounceCpuCost = 170'000;
-constexpr std::uint64_t kBounceCost = 22'000;  // By the clock, with eight workers: until it was measured.
-constexpr double kWriteCost = 150'000;         // Writing over a file, by the clock: one writer at a time.
-constexpr double kSmallCost = 400;
-constexpr double kSmallCostPerMebibyte = 105'000;
-// Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
-// may meet that.
-constexpr double kStall = 0.02;  // What others wait, of the time it takes.
+// Registering stops the driver for a while: of small requests, one in so many may meet that.
 constexpr std::uint32_t kSmallRequestsApart = 256;
 constexpr auto kSmallOrdersApart = 16ms;
-constexpr std::uint64_t kOverlapMin = 4 * kExtent;  // Requests from which on most of the time overlaps.
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
-
-double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1u << 20); }
-
-// The latest counts for a quarter: a few measurements settle it, and one that was disturbed does not upset it.
-void average(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t nanoseconds) {
-  const auto latest = static_cast<std::uint64_t>(static_cast<double>(nanoseconds) / mebibytes(bytes));
-  const std::uint64_t known = cost.load(std::memory_order_relaxed);
-  cost.store(known - known / 4 + latest / 4, std::memory_order_relaxed);
-}
 
 // What is there, or else so many new ones; where threads meet, those of the first. Null where memory is short.
 template <typename T>
@@ -108,9 +88,7 @@ Extent* CachedFile::extent(std::uint64_t index) {
 }
 
 RegistrationCache::RegistrationCache(Storage& storage, const RegistrationRules& rules)
-    : storage_(storage), rules_(rules) {
-  for (auto& cost : bounce_costs_) cost.store(kBounceCost, std::memory_order_relaxed);
-}
+    : storage_(storage), rules_(rules), costs_(rules.cpu_weight) {}
 
 RegistrationCache::~RegistrationCache() {
   {
@@ -153,49 +131,14 @@ CachedFile* RegistrationCache::find_or_make(File& file, Device& device, const Ca
 
 // ---- What it is worth ----------------------------------------------------------------------------------------------
 
-// Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
-double RegistrationCache::bounce_cost(const FileRange& request) const {
-  if (request.op == Op::write) return kWriteCost;
-  return static_cast<double>(bounce_costs_[size_class(request.size)].load(std::memory_order_relaxed));
-}
-
-std::int64_t RegistrationCache::saving(std::uint64_t bytes, const FileRange& request, bool small) const {
-  const double weight = rules_.cpu_weight;
-  if (small) {
-    return static_cast<std::int64_t>((kSmallCost + kSmallCostPerMebibyte * mebibytes(bytes)) * (1 + weight));
-  }
-  return static_cast<std::int64_t>(mebibytes(bytes) *
-                                   (std::max(bounce_cost(request) - kDmaCost, 0.0) + weight * kBounceCpuCost));
-}
-
-// Of a large request, the extents are registered while earlier ones are fetched: the two together were measured, and
-// what is over the DMA alone is the price. Of a single extent, time that overlaps nothing is paid in full. A small
-// request does not wait itself.
-std::int64_t RegistrationCache::break_even(std::uint64_t bytes, bool small) const {
-  const auto of_extent = [](const std::atomic<std::uint64_t>& cost) {
-    return mebibytes(kExtent) * static_cast<double>(cost.load(std::memory_order_relaxed));
-  };
-  const double cost = of_extent(register_cost_);
-  const double alone = cost - mebibytes(bytes) * kDmaCost;
-  const double overlapped = of_extent(overlapped_cost_) - mebibytes(kExtent) * kDmaCost;
-  const double waiting = small ? kStall * cost : std::max({alone, overlapped, 0.0});
-  return static_cast<std::int64_t>(waiting + rules_.cpu_weight * cost);
-}
-
 bool RegistrationCache::at_once(const CachedFile& file, Op op) const {
   return rules_.at_once || (op == Op::write && file.terms().only_by_pages);
 }
 
 bool RegistrationCache::is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small) {
-  const std::int64_t gain = saving(bytes, request, small);
+  const std::int64_t gain = costs_.saving(request, bytes, small);
   const std::int64_t so_far = extent.saving_.fetch_add(gain, std::memory_order_relaxed) + gain;
-  return so_far >= break_even(bytes, small);
-}
-
-void RegistrationCache::learn(const Timing& timing) {
-  // A smaller request pays for extents that it reads a part of.
-  if (!timing.bounced && timing.request < kOverlapMin) return;
-  average(timing.bounced ? bounce_costs_[size_class(timing.request)] : overlapped_cost_, timing.bytes, timing.wall_ns);
+  return so_far >= costs_.break_even(bytes, small);
 }
 
 RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRange& range, bool small) {
@@ -338,7 +281,7 @@ Status RegistrationCache::register_extent(const Place& place) {
   const Result<std::uint64_t> size = place.file->file().size();
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, page_size()), kExtent) : 0;
   // Until it is worth a good deal more, where it cannot be had.
-  extent.saving_.store(-kRetryAfter * break_even(bytes, false), std::memory_order_relaxed);
+  extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, false), std::memory_order_relaxed);
   const bool is_there = place.file->terms().only_by_pages || storage_.is_resident(*fd, begin, bytes);
   if (bytes == 0 || !is_there) return failure(Code::limit, kStep);
   if (!make_room(bytes)) return failure(Code::limit, kStep);
@@ -356,7 +299,7 @@ Status RegistrationCache::register_extent(const Place& place) {
     return status;
   }
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
-  if (bytes == kExtent) average(register_cost_, bytes, static_cast<std::uint64_t>(took.count()));
+  if (bytes == kExtent) costs_.learn_registering(static_cast<std::uint64_t>(took.count()));
   extent.begin_ = begin;
   extent.writable_.store(writable, std::memory_order_relaxed);
   extent.mapping_ = std::move(*mapping);

@@ -22,20 +22,13 @@
 #include <optional>
 #include <vector>
 
-#include "base/size_class.h"
 #include "device/device.h"
+#include "path/pagecache/registration_costs.h"
 #include "path/path.h"
 #include "storage/file.h"
 #include "storage/page_mapping.h"
 
 namespace penstock::core {
-
-// What a request is about.
-struct FileRange {
-  Op op = Op::read;
-  std::uint64_t offset = 0;
-  std::uint64_t size = 0;
-};
 
 struct RegistrationRules {
   std::uint64_t bytes_max = 0;  // Of files, kept at once.
@@ -46,7 +39,7 @@ struct RegistrationRules {
 // A range of a file that is registered or may be.
 class Extent {
  public:
-  static constexpr std::uint64_t kBytes = std::uint64_t{32} << 20;
+  static constexpr std::uint64_t kBytes = RegistrationCosts::kExtentBytes;
   enum class State : std::uint32_t { none, wanted, registered, evicting };
   // Those that a range of the file lies in, by index.
   struct Range {
@@ -152,7 +145,7 @@ class RegistrationCache {
   void evict(CachedFile& file, Extent& extent);
   // Unregisters all that is registered of the file, of which nothing is in flight.
   void forget(File& file);
-  void learn(const Timing& timing);
+  RegistrationCosts& costs() { return costs_; }
 
   std::uint32_t now() { return clock_.load(std::memory_order_relaxed); }
   std::uint64_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
@@ -170,9 +163,6 @@ class RegistrationCache {
     PageMapping mapping;
   };
 
-  double bounce_cost(const FileRange& request) const;
-  std::int64_t saving(std::uint64_t bytes, const FileRange& request, bool small) const;
-  std::int64_t break_even(std::uint64_t bytes, bool small) const;
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool at_once(const CachedFile& file, Op op) const;
   bool is_turn_of_small();
@@ -195,10 +185,7 @@ class RegistrationCache {
   int watch_error_ = 0;
   std::atomic<std::uint32_t> clock_{1};  // Requests.
   std::atomic<std::uint64_t> registered_bytes_{0};
-  // Nanoseconds a mebibyte, measured as it goes.
-  std::atomic<std::uint64_t> register_cost_{32'000};                   // At first as on an H200 machine: small folios;
-  std::atomic<std::uint64_t> overlapped_cost_{30'000};                 // the same and the DMA, overlapped;
-  std::array<std::atomic<std::uint64_t>, kSizeClasses> bounce_costs_;  // By size_class().
+  RegistrationCosts costs_;
   std::atomic<std::uint32_t> small_order_{0};    // By the clock, the last extent that small requests were worth;
   std::atomic<std::int64_t> small_order_ns_{0};  // and by the steady clock.
 

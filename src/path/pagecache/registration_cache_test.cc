@@ -40,7 +40,9 @@ class RegistrationCacheTest : public testing::Test {
   // So often that the first guess is forgotten.
   void teach(bool bounced, std::uint64_t request, std::uint64_t ns_per_mebibyte) {
     for (int i = 0; i < 40; ++i) {
-      cache_->learn({request, request, request / kMebibyte * ns_per_mebibyte, bounced});
+      const std::uint64_t wall_ns = request / kMebibyte * ns_per_mebibyte;
+      if (bounced) cache_->costs().learn_bounce(request, request, wall_ns);
+      else cache_->costs().learn_first_fetch(request, request, wall_ns);
     }
   }
   // Of large reads of the first extent, the one from which on it is worth it.

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/pagecache/registration_costs.h"
+
+#include <algorithm>
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kBounceGuess = 22'000;  // With eight workers.
+// What nobody measures, since no clock is read for a small request, and CPU not by its user. All are small against what
+// is measured, and their ratios much the same on machines of these years: of an H200 machine, 2026-11-21.
+constexpr double kBounceCpuCost = 170'000;         // CPU of a mebibyte that eight workers bounce.
+constexpr double kWriteCost = 150'000;             // Writing over a file, by the clock: one writer at a time.
+constexpr double kSmallCost = 400;                 // A small request's system call,
+constexpr double kSmallCostPerMebibyte = 105'000;  // and copy.
+// Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
+// may meet that.
+constexpr double kStall = 0.02;  // What others wait, of the time it takes.
+// Requests from which on most of the time overlaps. A smaller one pays for extents that it reads a part of.
+constexpr std::uint64_t kOverlapMin = 4 * RegistrationCosts::kExtentBytes;
+
+double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1u << 20); }
+
+double value_of(const std::atomic<std::uint64_t>& cost) {
+  return static_cast<double>(cost.load(std::memory_order_relaxed));
+}
+
+// The latest counts for a quarter: a few measurements settle it, and one that was disturbed does not upset it.
+void average(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns) {
+  const auto latest = static_cast<std::uint64_t>(static_cast<double>(wall_ns) / mebibytes(bytes));
+  const std::uint64_t known = cost.load(std::memory_order_relaxed);
+  cost.store(known - known / 4 + latest / 4, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+RegistrationCosts::RegistrationCosts(double cpu_weight) : cpu_weight_(cpu_weight) {
+  for (Cost& cost : bounce_) cost.store(kBounceGuess, std::memory_order_relaxed);
+}
+
+// Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
+double RegistrationCosts::bounce_cost(const FileRange& request) const {
+  return request.op == Op::write ? kWriteCost : value_of(bounce_[size_class(request.size)]);
+}
+
+std::int64_t RegistrationCosts::saving(const FileRange& request, std::uint64_t bytes, bool small) const {
+  if (small) {
+    return static_cast<std::int64_t>((kSmallCost + kSmallCostPerMebibyte * mebibytes(bytes)) * (1 + cpu_weight_));
+  }
+  const double waiting = std::max(bounce_cost(request) - value_of(fetch_), 0.0);
+  return static_cast<std::int64_t>(mebibytes(bytes) * (waiting + cpu_weight_ * kBounceCpuCost));
+}
+
+// Of a large request, the extents are registered while earlier ones are fetched: the two together were measured, and
+// what is over the fetch alone is the price. Of a single extent, time that overlaps nothing is paid in full. A small
+// request does not wait itself.
+std::int64_t RegistrationCosts::break_even(std::uint64_t bytes, bool small) const {
+  const double extent = mebibytes(kExtentBytes);
+  const double cost = extent * value_of(register_);
+  const double alone = cost - mebibytes(bytes) * value_of(fetch_);
+  const double overlapped = extent * (value_of(first_fetch_) - value_of(fetch_));
+  const double waiting = small ? kStall * cost : std::max({alone, overlapped, 0.0});
+  return static_cast<std::int64_t>(waiting + cpu_weight_ * cost);
+}
+
+void RegistrationCosts::learn_registering(std::uint64_t wall_ns) { average(register_, kExtentBytes, wall_ns); }
+
+void RegistrationCosts::learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
+  if (request >= kOverlapMin) average(first_fetch_, bytes, wall_ns);
+}
+
+void RegistrationCosts::learn_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
+  if (request >= kOverlapMin) average(fetch_, bytes, wall_ns);
+}
+
+void RegistrationCosts::learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
+  average(bounce_[size_class(request)], bytes, wall_ns);
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// When a registration has paid for itself: what it costs to register pages with a device, to fetch bytes out of such
+// pages, and to bounce them. A model, which reads no clock and calls nobody: what requests took is told to it, and
+// until then it has first guesses. Thread-safe, without a lock; a measurement that is lost to another does no harm.
+//
+// All costs are nanoseconds; a CPU second is worth as many seconds of waiting as the policy says.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/size_class.h"
+#include "core/io.h"
+
+namespace penstock::core {
+
+// What a request is about.
+struct FileRange {
+  Op op = Op::read;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
+class RegistrationCosts {
+ public:
+  static constexpr std::uint64_t kExtentBytes = std::uint64_t{32} << 20;  // Registered at once.
+
+  explicit RegistrationCosts(double cpu_weight);
+
+  // What it would have saved, had `bytes` of the request been registered. A small request goes by itself, on its
+  // caller's thread.
+  std::int64_t saving(const FileRange& request, std::uint64_t bytes, bool small) const;
+  // So much an extent must save to be worth its registration, where `bytes` of it are wanted.
+  std::int64_t break_even(std::uint64_t bytes, bool small) const;
+
+  // What took so long: registering a whole extent, alone;
+  void learn_registering(std::uint64_t wall_ns);
+  // a large read, or a part of it: registered and fetched, the two overlapped; fetched out of what was registered;
+  void learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
+  void learn_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
+  // or bounced.
+  void learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
+
+ private:
+  using Cost = std::atomic<std::uint64_t>;  // Of a mebibyte.
+
+  double bounce_cost(const FileRange& request) const;
+
+  const double cpu_weight_;
+  // First guesses are of an H200 machine, 2026-11-21.
+  Cost register_{32'000};     // Small folios.
+  Cost first_fetch_{30'000};  // The same and the DMA, overlapped.
+  Cost fetch_{19'000};        // DMA.
+  std::array<Cost, kSizeClasses> bounce_;
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/pagecache/registration_costs.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kExtent = RegistrationCosts::kExtentBytes;
+constexpr std::uint64_t kLarge = 4 * kExtent;
+constexpr std::uint64_t kMebibytes = kExtent >> 20;
+constexpr FileRange kRead{Op::read, 0, kLarge};
+
+// So often that the first guess is forgotten.
+template <typename Learn>
+void teach(Learn learn) {
+  for (int i = 0; i < 60; ++i) learn();
+}
+
+TEST(RegistrationCostsTest, ASavingIsWhatBouncingTakesOverFetching) {
+  RegistrationCosts costs(0);
+  teach([&] { costs.learn_bounce(kLarge, kExtent, kMebibytes * 50'000); });
+  teach([&] { costs.learn_fetch(kLarge, kExtent, kMebibytes * 20'000); });
+  EXPECT_NEAR(static_cast<double>(costs.saving(kRead, kExtent, false)), kMebibytes * 30'000, kMebibytes * 100);
+}
+
+TEST(RegistrationCostsTest, WhereBouncingIsAsQuickNothingButCpuIsSaved) {
+  RegistrationCosts thrifty(1), hasty(0);
+  for (RegistrationCosts* costs : {&thrifty, &hasty}) {
+    teach([&] { costs->learn_bounce(kLarge, kExtent, kMebibytes * 10'000); });
+  }
+  EXPECT_EQ(hasty.saving(kRead, kExtent, false), 0);
+  EXPECT_GT(thrifty.saving(kRead, kExtent, false), 0);
+}
+
+TEST(RegistrationCostsTest, RequestsOfOtherSizesAreBouncedAtTheirOwnCosts) {
+  RegistrationCosts costs(0);
+  const std::int64_t before = costs.saving({Op::read, 0, 1 << 20}, 1 << 20, false);
+  teach([&] { costs.learn_bounce(kLarge, kExtent, kMebibytes * 500'000); });
+  EXPECT_EQ(costs.saving({Op::read, 0, 1 << 20}, 1 << 20, false), before);
+}
+
+TEST(RegistrationCostsTest, ThePriceIsWhatRegisteringAddsToAFetchWhereTheyOverlap) {
+  RegistrationCosts costs(0);
+  teach([&] { costs.learn_registering(kMebibytes * 21'000); });
+  teach([&] { costs.learn_fetch(kLarge, kExtent, kMebibytes * 20'000); });
+  teach([&] { costs.learn_first_fetch(kLarge, kExtent, kMebibytes * 26'000); });
+  EXPECT_NEAR(static_cast<double>(costs.break_even(kExtent, false)), kMebibytes * 6'000, kMebibytes * 100);
+}
+
+TEST(RegistrationCostsTest, ForLittleOfAnExtentRegisteringIsPaidInFull) {
+  RegistrationCosts costs(0);
+  teach([&] { costs.learn_registering(kMebibytes * 40'000); });
+  EXPECT_GT(costs.break_even(1 << 20, false), costs.break_even(kExtent, false));
+}
+
+TEST(RegistrationCostsTest, CpuThatCountsMakesRegistrationsDearerAndSavingsLarger) {
+  const RegistrationCosts hasty(0), thrifty(4);
+  EXPECT_GT(thrifty.break_even(kExtent, false), hasty.break_even(kExtent, false));
+  EXPECT_GT(thrifty.saving(kRead, kExtent, false), hasty.saving(kRead, kExtent, false));
+}
+
+TEST(RegistrationCostsTest, ASmallRequestPaysForThoseItHoldsUpAndNotForTheWholeTime) {
+  const RegistrationCosts costs(0);
+  EXPECT_LT(costs.break_even(4096, true), costs.break_even(4096, false) / 10);
+}
+
+TEST(RegistrationCostsTest, WhatDoesNotOverlapSaysNothingOfFetching) {
+  RegistrationCosts costs(0);
+  const std::int64_t before = costs.break_even(kExtent, false);
+  teach([&] { costs.learn_first_fetch(kExtent, kExtent, kMebibytes * 900'000); });
+  teach([&] { costs.learn_fetch(kExtent, kExtent, kMebibytes * 900'000); });
+  EXPECT_EQ(costs.break_even(kExtent, false), before);
+}
+
+TEST(RegistrationCostsTest, OneDisturbedMeasurementDoesNotUpsetIt) {
+  RegistrationCosts costs(0);
+  const std::int64_t before = costs.saving(kRead, kExtent, false);
+  costs.learn_bounce(kLarge, kExtent, kMebibytes * 44'000);  // Twice what was known.
+  const std::int64_t after = costs.saving(kRead, kExtent, false);
+  EXPECT_GT(after, before);
+  EXPECT_LT(after, before + static_cast<std::int64_t>(kMebibytes) * 6'000);
+}
+
+}  // namespace
+}  // namespace penstock::core
