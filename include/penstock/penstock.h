@@ -85,7 +85,8 @@ typedef enum penstock_path {
   PENSTOCK_PATH_BOUNCE = 3,    /* storage to pinned host memory to device, overlapped */
   PENSTOCK_PATH_HOST = 4,      /* storage straight into host memory; no device takes part */
   PENSTOCK_PATH_NULL = 5,      /* moves nothing: measures the library's own cost. Only when asked for */
-  PENSTOCK_PATH_COUNT = 6
+  PENSTOCK_PATH_USERSPACE = 6, /* the own calls of a file system in user space */
+  PENSTOCK_PATH_COUNT = 7
 } penstock_path;
 
 #define PENSTOCK_PATH_ROOM 16 /* paths that a report has room for */
@@ -106,7 +107,7 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_DENIED = 7,                   /* the configuration's denylist names the file */
   PENSTOCK_REASON_ON_STREAM = 8,                /* requests on streams go through pinned memory */
   PENSTOCK_REASON_DIRECT_IO_OFF = 9,            /* configured off */
-  PENSTOCK_REASON_USERSPACE_FILE = 10,          /* usable: the calls of a file system in user space move the bytes */
+  PENSTOCK_REASON_USERSPACE_FILE = 10,          /* the path serves files of file systems in user space alone */
   PENSTOCK_REASON_OBSTACLE = 32,                /* and above: what stands in p2pdma's way (docs/reference/reasons.md) */
   PENSTOCK_REASON_SELF_TEST_REFUSED = 160,      /* the kernel refused the self-test; the detail is its errno */
   PENSTOCK_REASON_SELF_TEST_WRONG = 161,        /* the self-test moved wrong bytes */

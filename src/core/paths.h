@@ -19,17 +19,21 @@ struct PathTraits {
   bool posix = false;        // Of these, by the calls that every file system has.
   bool host_memory = false;  // Serves host memory, and no device's.
   bool foreign = false;      // Another maker's library moves the bytes.
+  bool userspace = false;    // Serves files of file systems in user space, and no others. No list names it.
   bool pretends = false;     // Moves nothing. Serves only where it is named.
 };
 
 // ROW(id, traits, summary)
+// clang-format off
 #define PENSTOCK_PATHS(ROW)                                                                                          \
   ROW(p2pdma, (PathTraits{.direct = true}), "the drive's DMA engine reaches device memory; no CPU, no host memory")  \
   ROW(pagecache, (PathTraits{.compat = true}), "the device's DMA engine reaches the file's pages in the page cache") \
   ROW(vendor, (PathTraits{.direct = true, .foreign = true}), "NVIDIA's library, where nvidia-fs serves the file")    \
   ROW(bounce, (PathTraits{.compat = true, .posix = true}), "storage to pinned host memory to device, overlapped")    \
   ROW(host, (PathTraits{.host_memory = true}), "storage straight into host memory; no device takes part")            \
-  ROW(null, (PathTraits{.pretends = true}), "moves nothing: measures the library's own cost")
+  ROW(null, (PathTraits{.pretends = true}), "moves nothing: measures the library's own cost")                        \
+  ROW(userspace, (PathTraits{.userspace = true}), "the own calls of a file system in user space")
+// clang-format on
 
 enum class PathId : std::uint8_t {
 #define PENSTOCK_PATH_ID(id, ...) id,

@@ -22,7 +22,7 @@ constexpr ReasonText kTexts[] = {
     {"on_stream", "a request on a stream goes through pinned memory that the stream reads and writes",
      "use cuFileRead and cuFileWrite, or a batch"},
     {"direct_io_off", "direct I/O is switched off by configuration", "unset PENSTOCK_DIRECT_IO"},
-    {"userspace_file", "the file belongs to a file system in user space, whose own calls move the bytes", ""},
+    {"userspace_file", "the path serves files of file systems in user space alone", ""},
 };
 
 }  // namespace

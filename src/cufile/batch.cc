@@ -60,8 +60,8 @@ struct Submission {
 
 bool is_sane(const CufileDriver::Use& use, const CUfileIOParams_t& one) {
   const std::uint64_t file = number_of(one.fh);
-  return one.mode == CUFILE_BATCH && (use.userspace_files().contains(file) || use->is_file(file)) &&
-         one.u.batch.file_offset >= 0 && one.u.batch.devPtr_offset >= 0;
+  return one.mode == CUFILE_BATCH && use->is_file(file) && one.u.batch.file_offset >= 0 &&
+         one.u.batch.devPtr_offset >= 0;
 }
 
 core::BatchEntry entry_of(const void* submission, unsigned index) {
@@ -77,11 +77,7 @@ core::BatchEntry entry_of(const void* submission, unsigned index) {
                          .cookie = params.cookie,
                          .began = began};
   const bool known = params.opcode == CUFILE_READ || params.opcode == CUFILE_WRITE;
-  if (core::UserspaceFiles::is_number(entry.request.file)) {
-    entry.refused = core::failure(core::Code::unsupported, "carry out an entry of the batch");
-  } else if (!known) {
-    entry.refused = core::failure(core::Code::invalid_argument, "carry out an entry of the batch");
-  }
+  if (!known) entry.refused = core::failure(core::Code::invalid_argument, "carry out an entry of the batch");
   return entry;
 }
 

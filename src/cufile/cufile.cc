@@ -13,6 +13,7 @@
 #include "cufile/driver.h"
 #include "cufile/errors.h"
 #include "cufile/stats.h"
+#include "cufile/userspace_file.h"
 #include "frontend/call.h"
 #include "frontend/streams.h"
 
@@ -23,7 +24,6 @@ namespace {
 using core::CufileDriver;
 using core::CufileOperation;
 using core::CufileStats;
-using core::UserspaceFiles;
 
 constexpr int kVersion = 1150;  // cuFile 1.15, whose contract this is.
 constexpr auto kCudaInvalidValue = static_cast<CUresult>(1);
@@ -63,17 +63,19 @@ ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t si
   // open this cannot have been one.
   if (!use) return fail(driver().was_open() ? CU_FILE_HANDLE_NOT_REGISTERED : EINVAL);
   const core::RawRequest request{op, file_of(handle), base, size, file_offset, size == 0 ? 0 : buffer_offset};
-  const bool userspace = UserspaceFiles::is_number(request.file);
   if (const int error = range_error(size, file_offset, buffer_offset); error != 0) {
-    const bool known = userspace ? use.userspace_files().contains(request.file) : use->is_file(request.file);
-    return refuse_transfer(known ? error : CU_FILE_HANDLE_NOT_REGISTERED);
+    return refuse_transfer(use->is_file(request.file) ? error : CU_FILE_HANDLE_NOT_REGISTERED);
   }
   const std::uint64_t began = core::stats_clock(use.session());
-  const core::Outcome outcome =
-      userspace ? use.userspace_files().transfer(use.session(), request) : core::transfer(use.session(), request);
+  const core::Outcome outcome = core::transfer(use.session(), request);
   core::count_transfer(use.session(), request, outcome, began);
   if (!outcome.status.ok()) return fail(core::cufile_errno(outcome.status));
   return static_cast<ssize_t>(outcome.report.bytes);
+}
+
+core::Result<std::uint64_t> register_userspace(core::Session& session, const CUfileDescr_t& descr) {
+  core::Result<std::unique_ptr<core::UserspaceFile>> file = core::userspace_file(descr.handle.handle, descr.fs_ops);
+  return file.ok() ? session.register_file(std::move(*file)) : file.status();
 }
 
 }  // namespace
@@ -128,9 +130,8 @@ CUfileError_t cuFileHandleRegister(CUfileHandle_t* fh, CUfileDescr_t* descr) {
       core::count(use.session(), CufileOperation::handle_register, false);
       return refuse(CU_FILE_INVALID_VALUE);
     }
-    const core::Result<std::uint64_t> file = userspace
-                                                 ? use.userspace_files().insert(descr->handle.handle, descr->fs_ops)
-                                                 : use->register_file(descr->handle.fd);
+    const core::Result<std::uint64_t> file =
+        userspace ? register_userspace(use.session(), *descr) : use->register_file(descr->handle.fd);
     core::count(use.session(), CufileOperation::handle_register, file.ok());
     if (!file.ok()) return core::cufile_error(file.status());
     *fh = reinterpret_cast<CUfileHandle_t>(static_cast<std::uintptr_t>(*file));
@@ -144,8 +145,7 @@ void cuFileHandleDeregister(CUfileHandle_t fh) {
         const CufileDriver::Use use(driver());
         if (!use) return;
         const std::uint64_t file = file_of(fh);
-        const core::Status status =
-            UserspaceFiles::is_number(file) ? use.userspace_files().remove(file) : use->deregister_file(file);
+        const core::Status status = use->deregister_file(file);
         core::count(use.session(), CufileOperation::handle_deregister, status.ok());
       },
       [] {});

@@ -95,10 +95,7 @@ Status CufileDriver::open_session_locked() {
   return opening.status;
 }
 
-void CufileDriver::clear_session_locked() {
-  userspace_files_.reset();
-  session_.reset();
-}
+void CufileDriver::clear_session_locked() { session_.reset(); }
 
 Status CufileDriver::try_open_session_locked() {
   const LoadedSettings loaded = load_process_settings(staged_);
@@ -119,7 +116,6 @@ Status CufileDriver::try_open_session_locked() {
   Result<std::unique_ptr<penstock_session>> opened = open_session(*config);
   if (!opened.ok()) return opened.status();
   session_ = std::move(*opened);
-  userspace_files_ = std::make_unique<UserspaceFiles>();
   for (const auto& [stream, flags] : streams_to_come_) session_->frontends->streams().expect_stream(stream, flags);
   CufileStats& stats = CufileStats::instance();
   // Nothing fails from here on.

@@ -13,7 +13,6 @@
 #include "base/process.h"
 #include "capi/session_handle.h"
 #include "cufile/gate.h"
-#include "cufile/userspace_files.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
@@ -45,7 +44,6 @@ class CufileDriver {
     penstock_session* handle() const { return inside_ ? driver_.session_.get() : nullptr; }
     Session& session() const { return *driver_.session_->session; }
     Frontends& frontends() const { return *driver_.session_->frontends; }
-    UserspaceFiles& userspace_files() const { return *driver_.userspace_files_; }
     Session* operator->() const { return driver_.session_->session.get(); }
 
    private:
@@ -93,7 +91,6 @@ class CufileDriver {
   Settings settings_;
   std::vector<Note> notes_;
   std::unique_ptr<penstock_session> session_;  // Set while the gate is open, as the next one.
-  std::unique_ptr<UserspaceFiles> userspace_files_;
   Gate gate_;
 };
 

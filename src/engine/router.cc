@@ -14,11 +14,11 @@ namespace {
 // it is not. Below, the page cache's own read-ahead does better.
 constexpr std::uint64_t kProbeBytesMin = 1u << 20;
 
-// Whether a caller's pinned memory can stand in for the path's own, or the path moves nothing anyway.
-bool can_stage(PathId path) {
-  const PathTraits& traits = traits_of(path);
-  return traits.posix || traits.host_memory || traits.pretends;
-}
+// Paths that take a caller's pinned memory as they take any host memory, or move nothing anyway.
+bool stages_by_itself(const PathTraits& path) { return path.host_memory || path.userspace || path.pretends; }
+
+// Paths whose own bounce buffers a caller's pinned memory can stand in for, besides.
+bool can_stage(const PathTraits& path) { return path.posix || stages_by_itself(path); }
 
 }  // namespace
 
@@ -29,14 +29,18 @@ const char* transfer_step(Op op) {
 Router::Router(const EngineRules& rules, const PathWorld& world)
     : rules_(rules), staging_path_(make_staging_path(world)) {
   for (const PathId path : rules.paths) paths_.push_back(make_path(path, world));
+  for (const PathRow& row : kPaths) {
+    if (row.traits.userspace) userspace_paths_.push_back(make_path(row.id, world));
+  }
 }
 
 Status Router::choose(Routed& routed) const {
   TransferInput& input = routed.input;
   Report& report = routed.report;
-  for (const auto& path : paths_) {
+  for (const auto& path : paths_for(*input.file)) {
     Verdict verdict = path->judge(*input.file, routed.memory, input.op);
-    if (verdict.usable && routed.staged && !can_stage(verdict.path)) verdict = refused(verdict.path, Reason::on_stream);
+    if (verdict.usable && routed.staged && !can_stage(traits_of(verdict.path)))
+      verdict = refused(verdict.path, Reason::on_stream);
     if (!verdict.usable) {
       if (report.refused < 0) {
         report.refused = static_cast<int>(verdict.path);
@@ -46,8 +50,8 @@ Status Router::choose(Routed& routed) const {
     }
     if (rules_.require && *rules_.require != verdict.path) continue;
     // Path and reason stay those of the whole way.
-    const bool pretends = traits_of(verdict.path).pretends;
-    routed.path = routed.staged && !pretends ? staging_path_.get() : path.get();
+    const bool by_itself = !routed.staged || stages_by_itself(traits_of(verdict.path));
+    routed.path = by_itself ? path.get() : staging_path_.get();
     report.path = verdict.path;
     report.path_reason = verdict.reason;
     input.prefer_cached = rules_.direct_io == DirectIo::automatic && input.op == Op::read &&
@@ -115,16 +119,18 @@ bool Router::is_listed(PathId path) const {
 
 unsigned Router::judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const {
   unsigned count = 0;
-  for (const auto& path : paths_) verdicts[count++] = path->judge(file, memory, op);
+  for (const auto& path : paths_for(file)) verdicts[count++] = path->judge(file, memory, op);
+  if (file.userspace() != nullptr) return count;
   for (const PathRow& row : kPaths) {
-    // A path that moves nothing is no choice that anybody misses.
-    if (!is_listed(row.id) && !row.traits.pretends) verdicts[count++] = refused(row.id, Reason::not_listed);
+    // A path that moves nothing, or serves other files, is no choice that anybody misses.
+    const bool is_missed = !row.traits.pretends && !row.traits.userspace;
+    if (is_missed && !is_listed(row.id)) verdicts[count++] = refused(row.id, Reason::not_listed);
   }
   return count;
 }
 
 void Router::forget_file(File& file) {
-  for (const auto& path : paths_) path->forget_file(file);
+  for (const auto& path : paths_for(file)) path->forget_file(file);
 }
 
 }  // namespace penstock::core

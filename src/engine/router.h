@@ -43,13 +43,17 @@ class Router {
   void forget_file(File& file);
 
  private:
+  using Paths = std::vector<std::unique_ptr<Path>>;
+
+  const Paths& paths_for(const File& file) const { return file.userspace() != nullptr ? userspace_paths_ : paths_; }
   Way wanted_way(const TransferInput& input) const;
   bool is_listed(PathId path) const;
   static void end_with_file(Routed& routed);
 
   const EngineRules& rules_;
-  std::vector<std::unique_ptr<Path>> paths_;  // In the configured order.
-  std::unique_ptr<Path> staging_path_;        // Between files and staging memory.
+  Paths paths_;                         // In the configured order.
+  Paths userspace_paths_;               // For files of file systems in user space.
+  std::unique_ptr<Path> staging_path_;  // Between files and staging memory.
 };
 
 // "read the file into the buffer"

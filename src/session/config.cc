@@ -31,7 +31,7 @@ bool parse_paths(std::string_view text, PathList& list) {
   while (true) {
     const std::size_t comma = text.find(',');
     const std::optional<PathId> path = path_named(text.substr(0, comma));
-    if (!path || list.contains(*path)) return false;
+    if (!path || traits_of(*path).userspace || list.contains(*path)) return false;
     list.paths[list.count++] = *path;
     if (comma == std::string_view::npos) return true;
     text.remove_prefix(comma + 1);
@@ -151,7 +151,7 @@ Status read_words(Config& config, const ConfigWishes& wishes, Environment enviro
 
 Status read_paths(Config& config, const ConfigWishes& wishes, Environment environment) {
   for (const PathRow& row : kPaths) {
-    if (!row.traits.pretends) config.paths.paths[config.paths.count++] = row.id;
+    if (!row.traits.pretends && !row.traits.userspace) config.paths.paths[config.paths.count++] = row.id;
   }
   const char* const names = first_said(wishes.paths, environment("PENSTOCK_PATHS"));
   config.paths_said = names != nullptr;

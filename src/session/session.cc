@@ -73,6 +73,11 @@ Result<std::uint64_t> Session::register_file(int fd) {
   return handle;
 }
 
+Result<std::uint64_t> Session::register_file(std::unique_ptr<UserspaceFile> file) {
+  if (is_inherited()) return failure(Code::closed, "register the file");
+  return files_.insert(File::open(*storage_, std::move(file)));
+}
+
 Status Session::deregister_file(std::uint64_t handle) {
   if (is_inherited()) return failure(Code::closed, "deregister the file");
   File* file = files_.retire(handle);

@@ -51,6 +51,7 @@ class Session {
   ~Session();
 
   Result<std::uint64_t> register_file(int fd);
+  Result<std::uint64_t> register_file(std::unique_ptr<UserspaceFile> file);
   Status deregister_file(std::uint64_t file);
   bool is_file(std::uint64_t file);
   Result<FileFacts> file_facts(std::uint64_t file);

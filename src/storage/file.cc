@@ -51,6 +51,12 @@ Result<std::unique_ptr<File>> File::open(Storage& storage, int fd) {
   return std::unique_ptr<File>(new File(storage, *facts, std::move(*own)));
 }
 
+std::unique_ptr<File> File::open(Storage& storage, std::unique_ptr<UserspaceFile> userspace) {
+  std::unique_ptr<File> file(new File(storage, {.type = FileType::userspace, .open_flags = O_RDWR}, UniqueFd()));
+  file->userspace_ = std::move(userspace);
+  return file;
+}
+
 Result<int> File::descriptor(Way way) {
   if (way == own_way_) return own_.get();
   if (const int second = second_.load(std::memory_order_acquire); second >= 0) return second;

@@ -14,12 +14,15 @@
 #include "core/io.h"
 #include "core/paths.h"
 #include "storage/storage.h"
+#include "storage/userspace_file.h"
 
 namespace penstock::core {
 
 class File {
  public:
   static Result<std::unique_ptr<File>> open(Storage& storage, int fd);
+  // Of a file system in user space: there are no descriptors then, and nothing to be asked of the kernel.
+  static std::unique_ptr<File> open(Storage& storage, std::unique_ptr<UserspaceFile> file);
   ~File();
 
   const FileFacts& facts() const { return facts_; }
@@ -31,6 +34,7 @@ class File {
   int own_descriptor() const { return own_.get(); }
   // False where one of them was closed by others. One system call for each that is open.
   bool has_its_descriptors() const {
+    if (userspace_ != nullptr) return true;
     const int second = second_.load(std::memory_order_acquire);
     return is_ours(own_.get()) && (second < 0 || is_ours(second));
   }
@@ -44,6 +48,8 @@ class File {
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.
   void give_up_direct() { direct_refused_.store(true, std::memory_order_relaxed); }
+  // Null for files of the kernel's.
+  UserspaceFile* userspace() const { return userspace_.get(); }
   // True where the user's own descriptor does direct I/O.
   bool prefers_direct() const { return own_way_ == Way::direct; }
   // A write that failed has left blocks behind the file's end, which were asked for on its behalf.
@@ -65,6 +71,7 @@ class File {
   const std::uint64_t id_;
   UniqueFd own_;
   const Way own_way_;
+  std::unique_ptr<UserspaceFile> userspace_;
   std::atomic<int> second_{-1};       // The descriptor for the other way, once it is open,
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.
   std::atomic<bool> direct_refused_{false};

@@ -10,7 +10,7 @@
 
 namespace penstock::core {
 
-enum class FileType : std::uint8_t { regular, block_device };
+enum class FileType : std::uint8_t { regular, block_device, userspace };
 
 // Where the direct-I/O alignment comes from.
 enum class AlignmentSource : std::uint8_t {

@@ -137,8 +137,35 @@ TEST_F(CufileUserspaceTest, DeviceMemoryGoesByWayOfTheHostAndIsCountedAsThat) {
   EXPECT_TRUE(file.content == bytes_at(0, 5) + bytes_at(0, 9 << 20));
   penstock_counter counters[8];
   ASSERT_EQ(penstock_counters(penstock_cufile_session(), counters, 8), 1u);
-  EXPECT_EQ(counters[0].path, PENSTOCK_PATH_BOUNCE);
+  EXPECT_EQ(counters[0].path, PENSTOCK_PATH_USERSPACE);
   EXPECT_EQ(counters[0].read_bytes, 9u << 20);
+}
+
+TEST_F(CufileUserspaceTest, ABatchServesItAsWell) {
+  MemoryFile file{.content = bytes_at(0, 10'000)};
+  CUfileHandle_t handle = nullptr;
+  ASSERT_EQ(register_file(file, &calls_, handle).err, CU_FILE_SUCCESS);
+  char* device = device_memory(10'000);
+  CUfileIOParams_t params{};
+  params.mode = CUFILE_BATCH;
+  params.opcode = CUFILE_READ;
+  params.fh = handle;
+  params.u.batch.devPtr_base = device;
+  params.u.batch.size = 4000;
+  params.u.batch.file_offset = 100;
+  CUfileBatchHandle_t batch = nullptr;
+  ASSERT_EQ(cuFileBatchIOSetUp(&batch, 1).err, CU_FILE_SUCCESS);
+
+  ASSERT_EQ(cuFileBatchIOSubmit(batch, 1, &params, 0).err, CU_FILE_SUCCESS);
+  unsigned count = 1;
+  CUfileIOEvents_t event{};
+  ASSERT_EQ(cuFileBatchIOGetStatus(batch, 1, &count, &event, nullptr).err, CU_FILE_SUCCESS);
+
+  EXPECT_EQ(event.status, CUFILE_COMPLETE);
+  EXPECT_EQ(event.ret, 4000u);
+  EXPECT_EQ(cuFileWrite(handle, device, 4000, 6'000, 0), 4000);
+  EXPECT_TRUE(file.content.substr(6'000) == bytes_at(100, 4000));
+  cuFileBatchIODestroy(batch);
 }
 
 TEST_F(CufileUserspaceTest, ATableWithoutTheCallIsRefusedWhenItIsNeeded) {

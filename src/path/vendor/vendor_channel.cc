@@ -6,14 +6,6 @@
 
 namespace penstock::core {
 
-unsigned VendorChannel::poll(std::span<Completion> completions, bool) {
-  if (completions.empty() || waiting_.empty()) return 0;
-  const Task task = waiting_.front();
-  waiting_.erase(waiting_.begin());
-  completions[0] = run(task);
-  return 1;
-}
-
 Completion VendorChannel::run(const Task& task) {
   Completion completion{.cookie = task.cookie,
                         .file_offset = task.chunk.file_offset,

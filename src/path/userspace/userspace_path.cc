@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/userspace/userspace_path.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "device/pinned_block.h"
+#include "path/paths.h"
+#include "path/pipeline/sequential_channel.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kStep = "move bytes by the file system's own calls";
+// Of host memory, which needs no bounce buffer, at once.
+constexpr std::uint64_t kHostChunkMax = std::uint64_t{1} << 40;
+
+// Until everything is moved, the file ends, or something fails; `moved` counts what was.
+Status call_until_done(UserspaceFile& file, Op op, std::byte* memory, std::uint64_t size, std::uint64_t offset,
+                       std::uint64_t& moved) {
+  while (moved < size) {
+    const Result<std::size_t> count = file.move(op, memory + moved, size - moved, offset + moved);
+    // What was moved before a signal is told; where nothing was, that it came.
+    if (!count.ok()) return count.status().is_errno(EINTR) && moved > 0 ? success() : count.status();
+    if (*count == 0) return op == Op::read ? success() : failure(Code::no_progress, kStep);
+    moved += *count;
+  }
+  return success();
+}
+
+class UserspaceChannel final : public SequentialChannel {
+ public:
+  // With a bounce buffer and copies, where there is a device.
+  UserspaceChannel(unsigned depth, PinnedBlock block, std::unique_ptr<CopyQueue> copies)
+      : SequentialChannel(depth), block_(std::move(block)), copies_(std::move(copies)) {}
+  ~UserspaceChannel() override { copies_.reset(); }
+
+  Completion run(const Task& task) override {
+    const Chunk& chunk = task.chunk;
+    Completion completion{.cookie = task.cookie, .file_offset = chunk.file_offset, .size = chunk.size};
+    completion.status = copies_ == nullptr ? call_until_done(*task.file->userspace(), task.op, task.memory, chunk.size,
+                                                             chunk.file_offset, completion.bytes)
+                                           : bounce(task, completion.bytes);
+    return completion;
+  }
+  bool is_broken() const override { return false; }
+
+ private:
+  Status bounce(const Task& task, std::uint64_t& bytes) {
+    const Chunk& chunk = task.chunk;
+    if (task.op == Op::write) {
+      const Status copied = finish_copies(*copies_, copies_->copy_to_host(block_.data(), task.memory, chunk.size));
+      if (!copied.ok()) return copied;
+    }
+    std::uint64_t moved = 0;
+    const Status status =
+        call_until_done(*task.file->userspace(), task.op, block_.data(), chunk.size, chunk.file_offset, moved);
+    if (task.op == Op::read && moved > 0) {
+      const Status copied = finish_copies(*copies_, copies_->copy_to_device(task.memory, block_.data(), moved));
+      if (!copied.ok()) return copied;
+    }
+    bytes = moved;
+    return status;
+  }
+
+  PinnedBlock block_;
+  std::unique_ptr<CopyQueue> copies_;
+};
+
+}  // namespace
+
+// One thread: whether a file system's calls like company is not known.
+Prepared UserspacePath::prepare(const Wish& wish) {
+  const bool in_place = !wish.memory.needs_device();
+  return {.limits = {.chunk_max = in_place && wish.mode != SubmitMode::queued ? kHostChunkMax : wish.chunk_max},
+          .threads_max = 1};
+}
+
+std::uint64_t UserspacePath::channel_bytes(const ChannelOptions& options) const {
+  return options.device == nullptr ? 0 : options.chunk_max;
+}
+
+Result<std::unique_ptr<Channel>> UserspacePath::open_channel(const ChannelOptions& options) {
+  PinnedBlock block;
+  std::unique_ptr<CopyQueue> copies;
+  if (options.device != nullptr) {
+    Result<PinnedBlock> mapped = PinnedBlock::open(options.device, options.chunk_max);
+    if (!mapped.ok()) return mapped.status();
+    Result<std::unique_ptr<CopyQueue>> opened = options.device->open_copy_queue(1);
+    if (!opened.ok()) return opened.status();
+    block = std::move(*mapped);
+    copies = std::move(*opened);
+  }
+  return std::unique_ptr<Channel>(
+      std::make_unique<UserspaceChannel>(options.depth, std::move(block), std::move(copies)));
+}
+
+std::unique_ptr<Path> make_userspace_path(const PathWorld&) { return std::make_unique<UserspacePath>(); }
+
+Reason userspace_outlook(const PathSettings&) { return Reason::userspace_file; }
+
+}  // namespace penstock::core

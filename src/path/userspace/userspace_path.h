@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Files of file systems in user space: their own calls move the bytes, into host memory at once, into device memory by
+// a bounce buffer. Serves such files alone, and no other path serves them, so no list of paths names it.
+#pragma once
+
+#include "path/path.h"
+
+namespace penstock::core {
+
+class UserspacePath final : public Path {
+ public:
+  Verdict judge(File&, const PointerFacts&, Op) override { return usable(PathId::userspace); }
+  Prepared prepare(const Wish& wish) override;
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override;
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
+};
+
+}  // namespace penstock::core
