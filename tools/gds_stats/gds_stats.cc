@@ -143,10 +143,13 @@ const CufileTotals& totals_of(const ProcessView& process, unsigned level) {
                   process.pid, counts, std::max(level, 1u)));
 }
 
-int show(int pid, std::optional<unsigned> level) {
-  const ProcessView process = look_at(pid);
-  const CufileTotals& totals = totals_of(process, level.value_or(0));
-  print("{}", Text(gds_stats_text(totals, level.value_or(totals.level))));
+int show(const GdsStatsSettings& settings) {
+  if (settings.pid < 1 || settings.pid > std::numeric_limits<pid_t>::max()) {
+    throw Failure(fmt::format("-p {}: expected the number of a process, 1 or above", settings.pid), kUsage);
+  }
+  const ProcessView process = look_at(static_cast<pid_t>(settings.pid));
+  const CufileTotals& totals = totals_of(process, settings.level.value_or(0));
+  print("{}", Text(gds_stats_text(totals, settings.level.value_or(totals.level))));
   return kSuccess;
 }
 
@@ -161,12 +164,10 @@ std::string gds_stats_text(const CufileTotals& totals, unsigned level) {
 
 void add_gds_stats(CommandLine& command) {
   auto settings = std::make_shared<GdsStatsSettings>();
-  command.option("-p", settings->pid, "The process, of the same user")
-      .required()
-      .between(1, std::numeric_limits<int>::max());
+  command.option("-p", settings->pid, "The process, of the same user").required();
   command.option("-l", settings->level, "1: global, 2: with sizes, 3: with GPUs [what the process counts]")
       .between(1, 3);
-  command.runs([settings] { return show(static_cast<int>(settings->pid), settings->level); });
+  command.runs([settings] { return show(*settings); });
 }
 
 }  // namespace penstock::tools
