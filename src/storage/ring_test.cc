@@ -1,43 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every Ring promises, asked of io_uring and of its stand-in.
+// What every Ring promises, asked of io_uring, of its stand-in, and of the fake that other tests rely on.
 #include "storage/ring.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "fakes/fake_storage.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
 namespace {
 
-class RingTest : public testing::TestWithParam<bool> {
+enum class Kind { io_uring, preadv2, fake };
+
+std::string name_of(const testing::TestParamInfo<Kind>& each) {
+  const char* const names[] = {"IoUring", "Preadv2", "Fake"};
+  return names[static_cast<int>(each.param)];
+}
+
+class RingTest : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (GetParam() && storage_.io_uring_error() != 0) {
-      GTEST_SKIP() << "io_uring is refused here: " << std::strerror(storage_.io_uring_error());
+    if (GetParam() == Kind::io_uring && posix_.io_uring_error() != 0) {
+      GTEST_SKIP() << "io_uring is refused here: " << std::strerror(posix_.io_uring_error());
     }
-    ring_ = std::move(storage_.open_ring(8).value());
-    ASSERT_EQ(ring_->is_io_uring(), GetParam());
-    fd_.reset(::memfd_create("ring_test", MFD_CLOEXEC));
+    ring_ = std::move(storage().open_ring(8).value());
+    ASSERT_EQ(ring_->is_io_uring(), GetParam() == Kind::io_uring);
+    fd_ = is_fake() ? fake_.open_user_fd(O_RDWR) : UniqueFd(::memfd_create("ring_test", MFD_CLOEXEC));
     ASSERT_TRUE(fd_.valid());
     content_.resize(64 * 1024);
     for (std::size_t i = 0; i < content_.size(); ++i) content_[i] = static_cast<char>(i * 7 >> 2);
-    ASSERT_EQ(::pwrite(fd_.get(), content_.data(), content_.size(), 0), static_cast<ssize_t>(content_.size()));
+    ASSERT_EQ(*storage().write(fd_.get(), content_.data(), content_.size(), 0), content_.size());
   }
 
-  PosixStorage storage_{GetParam()};
+  bool is_fake() const { return GetParam() == Kind::fake; }
+  Storage& storage() { return is_fake() ? static_cast<Storage&>(fake_) : posix_; }
+
+  PosixStorage posix_{GetParam() == Kind::io_uring};
+  FakeStorage fake_;
   std::unique_ptr<Ring> ring_;
   UniqueFd fd_;
   std::string content_;
 };
-INSTANTIATE_TEST_SUITE_P(Rings, RingTest, testing::Bool(),
-                         [](const auto& each) { return each.param ? "IoUring" : "Preadv2"; });
+INSTANTIATE_TEST_SUITE_P(Rings, RingTest, testing::Values(Kind::io_uring, Kind::preadv2, Kind::fake), name_of);
+
+class KernelRingTest : public RingTest {};
+INSTANTIATE_TEST_SUITE_P(Rings, KernelRingTest, testing::Values(Kind::io_uring, Kind::preadv2), name_of);
 
 TEST_P(RingTest, EveryOperationCompletesOnceWithItsTag) {
   std::vector<char> memory(8 * 4096);
@@ -85,7 +100,7 @@ TEST_P(RingTest, ErrorsComeBackAsNegativeErrno) {
   EXPECT_EQ(completion.result, -EBADF);
 }
 
-TEST_P(RingTest, MemoryTheKernelCannotReachIsAFault) {
+TEST_P(KernelRingTest, MemoryTheKernelCannotReachIsAFault) {
   void* hole = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ring_->push({.op = Op::read, .fd = fd_.get(), .memory = hole, .size = 4096});
 
@@ -101,7 +116,7 @@ TEST_P(RingTest, RegisteredMemoryAndFilesMoveTheSameBytes) {
   auto* memory = static_cast<char*>(::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   const bool registered = ring_->register_memory(memory, kSize).ok();
   const int fixed = ring_->register_file(fd_.get());
-  if (GetParam()) {
+  if (GetParam() == Kind::io_uring) {
     EXPECT_TRUE(registered);
     EXPECT_GE(fixed, 0);
   }
@@ -117,7 +132,7 @@ TEST_P(RingTest, RegisteredMemoryAndFilesMoveTheSameBytes) {
   ring_->push({.op = Op::write, .fd = fd_.get(), .fixed_file = fixed, .memory = memory, .size = 10, .offset = 3});
   ASSERT_EQ(*ring_->reap({&completion, 1}, true), 1u);
   char back[10];
-  ASSERT_EQ(::pread(fd_.get(), back, 10, 3), 10);
+  ASSERT_EQ(*storage().read(fd_.get(), back, 10, 3), 10u);
   EXPECT_EQ(std::string(back, 10), "wwwwwwwwww");
   ring_->unregister_file(fixed);
   ring_.reset();
@@ -131,6 +146,61 @@ TEST_P(RingTest, ARingThatGoesAwayWaitsForItsOperations) {
 
   ring_.reset();  // The sanitizers watch the memory from here on.
 }
+
+// ---- What the fake adds --------------------------------------------------------------------------------------------
+
+class FakeRingTest : public testing::Test {
+ protected:
+  // Reads of eight blocks of 512 bytes: their tags in the order of their completions.
+  std::vector<std::uint32_t> read_blocks() {
+    storage_.content.assign(8 * 512, 'c');
+    const UniqueFd fd = storage_.open_user_fd(O_RDONLY);
+    const auto ring = std::move(storage_.open_ring(8).value());
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      ring->push({.op = Op::read, .fd = fd.get(), .memory = memory_, .size = 512, .offset = i * 512, .tag = i});
+    }
+    std::vector<std::uint32_t> tags;
+    RingCompletion completion;
+    while (*ring->reap({&completion, 1}, true) == 1) {
+      tags.push_back(completion.tag);
+      moved_.push_back(completion.result);
+    }
+    return tags;
+  }
+
+  FakeStorage storage_;
+  char memory_[512];
+  std::vector<std::int32_t> moved_;
+};
+
+TEST_F(FakeRingTest, CompletesInAnotherOrderThanItWasAskedAndAnotherForEachSeed) {
+  const std::vector<std::uint32_t> first = read_blocks();
+  storage_.seed = 2;
+  const std::vector<std::uint32_t> second = read_blocks();
+
+  EXPECT_FALSE(std::is_sorted(first.begin(), first.end()));
+  EXPECT_NE(first, second);
+}
+
+TEST_F(FakeRingTest, TriesAgainWhatWasInterruptedOrPutOff) {
+  storage_.faults = {{.error = EINTR}, {.error = EAGAIN}, {.error = EAGAIN}};
+
+  EXPECT_EQ(read_blocks().size(), 8u);
+
+  EXPECT_EQ(moved_, std::vector<std::int32_t>(8, 512));
+  EXPECT_EQ(storage_.accesses.size(), 8u + 3);
+}
+
+TEST_F(FakeRingTest, CutsSomeTransfersShortWhereItsStorageIsBusy) {
+  storage_.be_busy(1);
+
+  EXPECT_EQ(read_blocks().size(), 8u);
+
+  EXPECT_GT(std::count(moved_.begin(), moved_.end(), 512), 0);
+  EXPECT_GT(std::count_if(moved_.begin(), moved_.end(), [](auto bytes) { return bytes > 0 && bytes < 512; }), 0);
+}
+
+// ---- io_uring alone ------------------------------------------------------------------------------------------------
 
 // As after closefrom(3), when another file was given the ring's number.
 TEST(UringRingTest, ARingWhoseDescriptorWasClosedByOthersClosesNobodyElses) {

@@ -19,6 +19,9 @@ namespace {
 class ErrorTest : public ContractTest {};
 INSTANTIATE_TEST_SUITE_P(Worlds, ErrorTest, testing::ValuesIn(all_worlds()), world_name);
 
+class KernelErrorTest : public ContractTest {};
+INSTANTIATE_TEST_SUITE_P(Worlds, KernelErrorTest, testing::ValuesIn(kernel_worlds()), world_name);
+
 TEST_P(ErrorTest, OffsetsAndRangesThatMakeNoSenseAreRefusedBeforeAnythingMoves) {
   std::byte* memory = allocate(1 << 20);
   set_file_content(pattern(8192, 1));
@@ -60,7 +63,7 @@ TEST_P(ErrorTest, ARegisteredBufferBoundsItsRequests) {
   expect_moved(read(file, memory, 8193, 0), 8193);
 }
 
-TEST_P(ErrorTest, HostAddressesThatAreNoMemoryAreAnErrorAndNoCrash) {
+TEST_P(KernelErrorTest, HostAddressesThatAreNoMemoryAreAnErrorAndNoCrash) {
   void* hole = ::mmap(nullptr, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   set_file_content(pattern(1 << 20, 1));
   const UniqueFd fd = open_fd();
@@ -77,18 +80,23 @@ TEST_P(ErrorTest, HostAddressesThatAreNoMemoryAreAnErrorAndNoCrash) {
   ::munmap(hole, 1 << 20);
 }
 
-TEST_P(ErrorTest, RegisteringWhatIsNoFileSaysWhy) {
+TEST_P(KernelErrorTest, RegisteringAFolderSaysThatItIsNoFile) {
   const UniqueFd directory(::open(world().directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  UniqueFd fd = open_fd();
-  const int number = fd.get();
 
   EXPECT_TRUE(session().register_file(directory.get()).status().is(Code::unsupported_file));
-  EXPECT_TRUE(session().register_file(-1).status().is_errno(EBADF));
-  ASSERT_TRUE(session().register_file(number).ok());
-  EXPECT_TRUE(session().register_file(number).status().is(Code::already_registered));
 }
 
-TEST_P(ErrorTest, ADescriptorClosedAndReusedDoesNotLeadToTheWrongFile) {
+TEST_P(ErrorTest, RegisteringNoDescriptorSaysSo) { EXPECT_TRUE(session().register_file(-1).status().is_errno(EBADF)); }
+
+TEST_P(ErrorTest, ADescriptorIsRegisteredOnce) {
+  const UniqueFd fd = open_fd();
+
+  ASSERT_TRUE(session().register_file(fd.get()).ok());
+
+  EXPECT_TRUE(session().register_file(fd.get()).status().is(Code::already_registered));
+}
+
+TEST_P(KernelErrorTest, ADescriptorClosedAndReusedDoesNotLeadToTheWrongFile) {
   std::byte* memory = allocate(4096);
   upload(memory, std::string(4096, 'n'));
   set_file_content(std::string(4096, 'o'));
@@ -122,7 +130,7 @@ std::set<int> descriptors_on(int file) {
 }
 
 // As after closefrom(3), when another file was given the numbers.
-TEST_P(ErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves) {
+TEST_P(KernelErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves) {
   std::byte* memory = allocate(4 << 20);
   set_file_content(std::string(4 << 20, 'o'));
   const UniqueFd fd = open_fd();
@@ -151,7 +159,7 @@ TEST_P(ErrorTest, DescriptorsClosedBehindOurBackAreNoticedBeforeAByteMoves) {
   for (const UniqueFd& each : taken) EXPECT_GE(::fcntl(each.get(), F_GETFD), 0) << "it is not ours to close";
 }
 
-TEST_P(ErrorTest, ADescriptorClosedAndOpenedAnewIsNoDuplicate) {
+TEST_P(KernelErrorTest, ADescriptorClosedAndOpenedAnewIsNoDuplicate) {
   const int before = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_TRUE(session().register_file(before).ok());
   ::close(before);
@@ -163,7 +171,7 @@ TEST_P(ErrorTest, ADescriptorClosedAndOpenedAnewIsNoDuplicate) {
   EXPECT_TRUE(session().register_file(after.get()).status().is(Code::already_registered));
 }
 
-TEST_P(ErrorTest, TheSecondDescriptorIsAsSynchronousAsTheFirst) {
+TEST_P(KernelErrorTest, TheSecondDescriptorIsAsSynchronousAsTheFirst) {
   for (const int flag : {O_SYNC, O_DSYNC, 0}) {
     const UniqueFd fd(::open(name_.c_str(), O_RDWR | O_CLOEXEC | flag));
     const std::unique_ptr<File> file = std::move(File::open(session().storage(), fd.get()).value());
@@ -212,7 +220,7 @@ class BlocksBehindTheEnd {
 const void* const kNowhere = reinterpret_cast<const void*>(4096);
 constexpr std::uint64_t kFarTooLarge = 64 << 20;
 
-TEST_P(ErrorTest, AWriteThatFailsGivesBackWhatWasPreallocatedForIt) {
+TEST_P(KernelErrorTest, AWriteThatFailsGivesBackWhatWasPreallocatedForIt) {
   const BlocksBehindTheEnd blocks(world());
   const std::uint64_t file = session().register_file(blocks.fd()).value();
 
@@ -221,7 +229,7 @@ TEST_P(ErrorTest, AWriteThatFailsGivesBackWhatWasPreallocatedForIt) {
   EXPECT_LT(blocks.allocated(), 1 << 20);
 }
 
-TEST_P(ErrorTest, BlocksThatOthersKeptFromBeingGivenBackAreGivenBackAtTheEnd) {
+TEST_P(KernelErrorTest, BlocksThatOthersKeptFromBeingGivenBackAreGivenBackAtTheEnd) {
   const BlocksBehindTheEnd blocks(world());
   const std::uint64_t file = session().register_file(blocks.fd()).value();
   {

@@ -12,7 +12,7 @@ namespace penstock::core {
 namespace {
 
 class FullDiskTest : public ContractTest {};
-INSTANTIATE_TEST_SUITE_P(Worlds, FullDiskTest, testing::ValuesIn(all_worlds()), world_name);
+INSTANTIATE_TEST_SUITE_P(Worlds, FullDiskTest, testing::ValuesIn(kernel_worlds()), world_name);
 
 TEST_P(FullDiskTest, IsToldAsSuch) {
   if (world().file_system == "btrfs" || world().file_system == "overlay" || world().file_system == "local") {

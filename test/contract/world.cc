@@ -13,6 +13,7 @@
 
 #include "device/cuda/cuda_device.h"
 #include "device/host/host_device.h"
+#include "fakes/fake_storage.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
@@ -33,14 +34,100 @@ std::vector<std::pair<std::string, std::string>> pairs(const char* text, char se
   return found;
 }
 
+constexpr std::uint64_t kBusySeed = 11;
+
 bool has_gpu() {
   std::string why_not;
   return CudaDeviceSet::open(&why_not).ok();
 }
 
+// Seen through plain system calls of a descriptor of its own.
+class KernelFile final : public TestFile {
+ public:
+  // Fills in the name's Xs.
+  explicit KernelFile(std::string& name) : fd_(::mkostemp(name.data(), O_CLOEXEC)), name_(name) {
+    EXPECT_TRUE(fd_.valid()) << name << ": " << std::strerror(errno);
+  }
+  ~KernelFile() override { ::unlink(name_.c_str()); }
+
+  UniqueFd open(int flags) override {
+    UniqueFd fd(::open(name_.c_str(), flags | O_CLOEXEC));
+    // A memory file system of an older kernel has no O_DIRECT at all.
+    if (!fd.valid() && errno == EINVAL) fd.reset(::open(name_.c_str(), (flags & ~O_DIRECT) | O_CLOEXEC));
+    return fd;
+  }
+  std::string content(std::uint64_t offset, std::uint64_t size) override {
+    std::string content(size, '\0');
+    std::size_t got = 0;
+    while (got < size) {
+      const ssize_t moved = ::pread(fd_.get(), content.data() + got, size - got, static_cast<off_t>(offset + got));
+      if (moved <= 0) break;
+      got += static_cast<std::size_t>(moved);
+    }
+    content.resize(got);
+    return content;
+  }
+  void set_content(const std::string& content, std::uint64_t offset) override {
+    std::size_t put = 0;
+    while (put < content.size()) {
+      const ssize_t moved =
+          ::pwrite(fd_.get(), content.data() + put, content.size() - put, static_cast<off_t>(offset + put));
+      ASSERT_GT(moved, 0) << std::strerror(errno);
+      put += static_cast<std::size_t>(moved);
+    }
+  }
+  void set_size(std::uint64_t size) override {
+    ASSERT_EQ(::ftruncate(fd_.get(), static_cast<off_t>(size)), 0) << std::strerror(errno);
+  }
+  std::uint64_t size() override {
+    struct stat status {};
+    EXPECT_EQ(::fstat(fd_.get(), &status), 0);
+    return static_cast<std::uint64_t>(status.st_size);
+  }
+
+ private:
+  UniqueFd fd_;
+  const std::string name_;  // As mkostemp() filled it in.
+};
+
+class FakeFile final : public TestFile {
+ public:
+  explicit FakeFile(FakeStorage& storage) : storage_(storage) {}
+
+  UniqueFd open(int flags) override { return storage_.open_user_fd(flags); }
+  std::string content(std::uint64_t offset, std::uint64_t size) override {
+    return storage_.with_content([&](const std::vector<char>& bytes) {
+      const std::uint64_t begin = std::min<std::uint64_t>(offset, bytes.size());
+      return std::string(bytes.data() + begin, std::min<std::uint64_t>(size, bytes.size() - begin));
+    });
+  }
+  void set_content(const std::string& content, std::uint64_t offset) override {
+    storage_.with_content([&](std::vector<char>& bytes) {
+      if (bytes.size() < offset + content.size()) bytes.resize(offset + content.size());
+      std::memcpy(bytes.data() + offset, content.data(), content.size());
+    });
+  }
+  void set_size(std::uint64_t size) override {
+    storage_.with_content([&](std::vector<char>& bytes) { bytes.resize(size); });
+  }
+  std::uint64_t size() override {
+    return storage_.with_content([](const std::vector<char>& bytes) { return bytes.size(); });
+  }
+
+ private:
+  FakeStorage& storage_;
+};
+
 }  // namespace
 
 std::vector<World> all_worlds() {
+  std::vector<World> worlds = kernel_worlds();
+  worlds.push_back({.file_system = "fake"});
+  worlds.push_back({.file_system = "fake", .direct = true});
+  return worlds;
+}
+
+std::vector<World> kernel_worlds() {
   std::vector<World> places;
   for (const auto& [name, path] : pairs(std::getenv("PENSTOCK_TEST_DIRS"), ':')) {
     places.push_back({.file_system = name, .directory = path});
@@ -76,9 +163,9 @@ std::vector<World> all_worlds() {
 namespace {
 
 std::string name_of(const World& world) {
-  std::string name = world.file_system + (world.direct ? "_direct" : "_buffered") +
-                     (world.io_uring ? "_uring" : "_preadv2") + (world.keeping.empty() ? "" : "_" + world.keeping) +
-                     (world.cuda ? "_cuda" : "_host");
+  const std::string ring = world.is_fake() ? "" : world.io_uring ? "_uring" : "_preadv2";
+  std::string name = world.file_system + (world.direct ? "_direct" : "_buffered") + ring +
+                     (world.keeping.empty() ? "" : "_" + world.keeping) + (world.cuda ? "_cuda" : "_host");
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
   return name;
@@ -91,9 +178,6 @@ std::string world_name(const testing::TestParamInfo<World>& info) { return name_
 
 void ContractTest::SetUp() {
   if (!world().missing.empty()) GTEST_SKIP() << "no " << world().file_system << ": " << world().missing;
-  name_ = world().directory + "/penstock_contract_XXXXXX";
-  witness_.reset(::mkostemp(name_.data(), O_CLOEXEC));
-  ASSERT_TRUE(witness_.valid()) << name_ << ": " << std::strerror(errno);
   const ConfigWishes wishes{.workers = 4,
                             .paths = world().keeping.empty() ? nullptr : "p2pdma,pagecache,vendor,bounce,host"};
   Result<Config> config = make_config(wishes, [](const char*) -> const char* { return nullptr; });
@@ -101,15 +185,29 @@ void ContractTest::SetUp() {
   config->keep_at_once = world().keeping == "at_once";
   if (world().keeping == "throughput") config->policy = Policy::throughput;
   if (world().keeping == "cpu") config->policy = Policy::cpu;
-  std::unique_ptr<DeviceSet> devices = std::make_unique<HostDeviceSet>();
-  if (world().cuda) {
-    std::string why_not;
-    devices = std::move(CudaDeviceSet::open(&why_not).value());
-  }
-  session_ = std::make_unique<Session>(*config, std::make_unique<PosixStorage>(world().io_uring), std::move(devices));
+  session_ = std::make_unique<Session>(*config, open_storage(), open_devices());
   if (world().io_uring && session_->storage().io_uring_error() != 0) {
     GTEST_SKIP() << "io_uring is refused here: " << std::strerror(session_->storage().io_uring_error());
   }
+}
+
+std::unique_ptr<Storage> ContractTest::open_storage() {
+  if (world().is_fake()) {
+    auto storage = std::make_unique<FakeStorage>();
+    storage->be_busy(kBusySeed);
+    storage->resident = true;  // As is what was just written to a file of the kernel's.
+    test_file_ = std::make_unique<FakeFile>(*storage);
+    return storage;
+  }
+  name_ = world().directory + "/penstock_contract_XXXXXX";
+  test_file_ = std::make_unique<KernelFile>(name_);
+  return std::make_unique<PosixStorage>(world().io_uring);
+}
+
+std::unique_ptr<DeviceSet> ContractTest::open_devices() {
+  if (!world().cuda) return std::make_unique<HostDeviceSet>();
+  std::string why_not;
+  return std::move(CudaDeviceSet::open(&why_not).value());
 }
 
 void ContractTest::TearDown() {
@@ -117,13 +215,10 @@ void ContractTest::TearDown() {
     for (void* memory : memory_) device().release(memory);
   }
   session_.reset();
-  if (!name_.empty()) ::unlink(name_.c_str());
 }
 
 UniqueFd ContractTest::open_fd(int access_mode) {
-  UniqueFd fd(::open(name_.c_str(), access_mode | O_CLOEXEC | (world().direct ? O_DIRECT : 0)));
-  // A memory file system of an older kernel has no O_DIRECT at all.
-  if (!fd.valid() && errno == EINVAL) fd.reset(::open(name_.c_str(), access_mode | O_CLOEXEC));
+  UniqueFd fd = test_file_->open(access_mode | (world().direct ? O_DIRECT : 0));
   EXPECT_TRUE(fd.valid()) << std::strerror(errno);
   return fd;
 }
@@ -132,38 +227,6 @@ std::uint64_t ContractTest::register_fd(const UniqueFd& fd) {
   const Result<std::uint64_t> file = session_->register_file(fd.get());
   EXPECT_TRUE(file.ok()) << describe(file.status());
   return file.ok() ? *file : 0;
-}
-
-std::string ContractTest::file_content(std::uint64_t offset, std::uint64_t size) {
-  std::string content(size, '\0');
-  std::size_t got = 0;
-  while (got < size) {
-    const ssize_t moved = ::pread(witness_.get(), content.data() + got, size - got, static_cast<off_t>(offset + got));
-    if (moved <= 0) break;
-    got += static_cast<std::size_t>(moved);
-  }
-  content.resize(got);
-  return content;
-}
-
-void ContractTest::set_file_content(const std::string& content, std::uint64_t offset) {
-  std::size_t put = 0;
-  while (put < content.size()) {
-    const ssize_t moved =
-        ::pwrite(witness_.get(), content.data() + put, content.size() - put, static_cast<off_t>(offset + put));
-    ASSERT_GT(moved, 0) << std::strerror(errno);
-    put += static_cast<std::size_t>(moved);
-  }
-}
-
-void ContractTest::set_file_size(std::uint64_t size) {
-  ASSERT_EQ(::ftruncate(witness_.get(), static_cast<off_t>(size)), 0) << std::strerror(errno);
-}
-
-std::uint64_t ContractTest::file_size() {
-  struct stat status {};
-  EXPECT_EQ(::fstat(witness_.get(), &status), 0);
-  return static_cast<std::uint64_t>(status.st_size);
 }
 
 std::byte* ContractTest::allocate(std::size_t size) {

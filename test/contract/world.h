@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a contract test runs: a file system, a way to open files, rings, a device. Every test runs in each world
-// that this machine has; what it lacks is skipped with the reason.
+// Where a contract test runs: storage, a way to open files, rings, a device. Storage is a file system of the kernel's,
+// or FakeStorage (test/fakes) with its rings, which is cut short, interrupted and put off all the time. Every test runs
+// in each world that this machine has; what it lacks is skipped with the reason.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,18 +20,34 @@
 namespace penstock::core {
 
 struct World {
-  std::string file_system;  // "ext4", "xfs", ...; "local" for the temporary directory.
+  std::string file_system;  // "ext4", "xfs", ...; "local" for the temporary directory; "fake" for FakeStorage.
   std::string directory;
   std::string missing;  // Why it cannot be had; empty where it can.
   bool direct = false;  // The user's descriptors have O_DIRECT.
   bool io_uring = true;
   std::string keeping;  // Of pages in the page cache: "at_once", a policy's name, or as it is by default.
   bool cuda = false;    // A GPU; else host memory standing in for one.
+
+  bool is_fake() const { return file_system == "fake"; }
 };
 
 std::vector<World> all_worlds();
+// Those with real files: for what only a kernel has, as the page cache, names, and descriptors that others close.
+std::vector<World> kernel_worlds();
 void PrintTo(const World& world, std::ostream* out);
 std::string world_name(const testing::TestParamInfo<World>& world);
+
+// The file of a test, as others than the session see and change it.
+class TestFile {
+ public:
+  virtual ~TestFile() = default;
+  // Anew, with O_DIRECT where the file system takes it.
+  virtual UniqueFd open(int flags) = 0;
+  virtual std::string content(std::uint64_t offset, std::uint64_t size) = 0;
+  virtual void set_content(const std::string& content, std::uint64_t offset) = 0;
+  virtual void set_size(std::uint64_t size) = 0;
+  virtual std::uint64_t size() = 0;
+};
 
 // A session in a world, a file there, memory on its device, and what is needed to look at all three behind the
 // session's back.
@@ -46,11 +63,13 @@ class ContractTest : public testing::TestWithParam<World> {
   // Opens the test's file anew, with the world's O_DIRECT where the file system takes it.
   UniqueFd open_fd(int access_mode = O_RDWR);
   std::uint64_t register_fd(const UniqueFd& fd);
-  // What the file holds, and is made to hold, through plain system calls of another descriptor.
-  std::string file_content(std::uint64_t offset, std::uint64_t size);
-  void set_file_content(const std::string& content, std::uint64_t offset = 0);
-  void set_file_size(std::uint64_t size);
-  std::uint64_t file_size();
+  // What the file holds, and is made to hold, behind the session's back.
+  std::string file_content(std::uint64_t offset, std::uint64_t size) { return test_file_->content(offset, size); }
+  void set_file_content(const std::string& content, std::uint64_t offset = 0) {
+    test_file_->set_content(content, offset);
+  }
+  void set_file_size(std::uint64_t size) { test_file_->set_size(size); }
+  std::uint64_t file_size() { return test_file_->size(); }
 
   std::byte* allocate(std::size_t size);
   void upload(std::byte* device_memory, const std::string& content);
@@ -70,10 +89,13 @@ class ContractTest : public testing::TestWithParam<World> {
   // Where pages are kept, what is expected to be bounced may also be fetched from the page cache.
   bool goes_by(const Report& report, PathId expected) const;
 
-  std::string name_;
+  std::string name_;  // Of the file, in the kernel's worlds.
 
  private:
-  UniqueFd witness_;
+  std::unique_ptr<Storage> open_storage();
+  std::unique_ptr<DeviceSet> open_devices();
+
+  std::unique_ptr<TestFile> test_file_;
   std::unique_ptr<Session> session_;
   std::vector<void*> memory_;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // One file in memory, with faults on demand. Direct descriptors check alignment as a strict kernel would. Its rings
-// complete in a seeded random order, so nothing may depend on the order of submission.
+// complete in a seeded random order, so nothing may depend on the order of submission. The contract suite
+// (test/contract) runs on it as on the kernel's file systems, so it promises what they promise, and no more.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,9 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -24,7 +27,8 @@ class FakeStorage : public Storage {
   static constexpr int kUserFd = 100;
   static constexpr std::uint32_t kAlign = 512;
 
-  // What happens to the next transfer that meets it: an error, or at most so many bytes.
+  // What happens to the next transfer that meets it: an error, or at most so many bytes. As below any Storage and Ring,
+  // EINTR is tried again, and so is EAGAIN where a ring meets it.
   struct Fault {
     int error = 0;
     std::size_t at_most = SIZE_MAX;
@@ -59,20 +63,35 @@ class FakeStorage : public Storage {
   std::atomic<unsigned> rings_opened{0};
   bool descriptors_lost = false;
 
+  // From now on transfers are cut short, interrupted and put off, by the seed.
+  void be_busy(std::uint64_t by_seed) {
+    seed = by_seed;
+    random_.emplace(by_seed);
+  }
+  // Another descriptor of a user beside kUserFd.
+  UniqueFd open_user_fd(int flags) { return std::move(*open({.flags = flags})); }
+  // For who looks at the file, or changes it, while transfers are under way.
+  template <typename Look>
+  auto with_content(Look look) {
+    const std::lock_guard lock(mutex_);
+    return look(content);
+  }
+
   Result<FileFacts> facts(int fd) override {
-    if (fd != kUserFd) return os_failure(EBADF, "look at the file descriptor");
+    const std::optional<int> flags = flags_of(fd);
+    if (!flags) return os_failure(EBADF, "look at the file descriptor");
     FileFacts facts;
-    facts.open_flags = open_flags;
-    facts.size = content.size();
+    facts.open_flags = *flags;
+    facts.size = size(fd).value();
     facts.direct_memory_align = kAlign;
     facts.direct_offset_align = kAlign;
     facts.alignment_source = AlignmentSource::statx;
     return facts;
   }
-  Result<UniqueFd> duplicate(int) override { return open((open_flags & O_DIRECT) != 0); }
-  Result<UniqueFd> reopen(int, int, bool direct) override {
+  Result<UniqueFd> duplicate(int fd) override { return open({.flags = flags_of(fd).value_or(0)}); }
+  Result<UniqueFd> reopen(int, int flags, bool direct) override {
     if (reopen_fails) return os_failure(EACCES, "open the file a second time");
-    return open(direct);
+    return open({.flags = (flags & ~O_DIRECT) | (direct ? O_DIRECT : 0)});
   }
   bool is_descriptor_of(int, const FileFacts&) override { return !descriptors_lost; }
   Result<std::uint64_t> size(int) override {
@@ -100,37 +119,68 @@ class FakeStorage : public Storage {
   bool is_data(int, std::uint64_t offset, std::uint64_t size) override { return !hole(offset, size); }
   Result<Scratch> open_scratch(int, ScratchKind) override {
     if (!scratch_allowed) return os_failure(EACCES, "make a scratch file beside the file");
-    return Scratch(std::move(*open(true, true)));
+    return Scratch(std::move(*open({.flags = O_RDWR | O_DIRECT, .is_scratch = true})));
   }
   Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override;
   int io_uring_error() override { return 0; }
 
  private:
-  // Real descriptors, so that UniqueFd may close them; which of them are direct is remembered here.
-  Result<UniqueFd> open(bool direct, bool is_scratch = false) {
+  friend class FakeRing;
+
+  struct Descriptor {
+    int flags = 0;  // As for open(2).
+    bool is_scratch = false;
+  };
+
+  // Real descriptors, so that UniqueFd may close them; what they stand for is remembered here.
+  Result<UniqueFd> open(const Descriptor& descriptor) {
     UniqueFd fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
     const std::lock_guard lock(mutex_);
-    const auto index = static_cast<std::size_t>(fd.get());
-    if (index >= direct_.size()) direct_.resize(index + 1), scratch_.resize(index + 1);
-    direct_[index] = direct;
-    scratch_[index] = is_scratch;
+    descriptors_[fd.get()] = descriptor;
     return fd;
   }
 
-  Result<std::size_t> transfer(int fd, Op op, void* memory, std::size_t size, std::uint64_t offset) {
+  std::optional<int> flags_of(int fd) {
+    if (fd == kUserFd) return open_flags;
     const std::lock_guard lock(mutex_);
-    const bool direct = direct_[static_cast<std::size_t>(fd)];
-    std::vector<char>& bytes = scratch_[static_cast<std::size_t>(fd)] ? scratch : content;
+    const auto found = descriptors_.find(fd);
+    return found == descriptors_.end() ? std::nullopt : std::optional(found->second.flags);
+  }
+
+  bool happens(unsigned once_in) { return random_ && (*random_)() % once_in == 0; }
+
+  // With the lock held: what this transfer meets.
+  Fault next_fault(std::size_t size) {
+    if (!faults.empty()) {
+      const Fault fault = faults.front();
+      faults.pop_front();
+      return fault;
+    }
+    if (happens(8)) return {.error = EINTR};
+    if (size > 1 && happens(4)) return {.at_most = 1 + (*random_)() % (size - 1)};
+    return {};
+  }
+
+  Result<std::size_t> transfer(int fd, Op op, void* memory, std::size_t size, std::uint64_t offset) {
+    for (;;) {
+      const Result<std::size_t> moved = transfer_once(fd, op, memory, size, offset);
+      if (moved.ok() || !moved.status().is_errno(EINTR)) return moved;
+    }
+  }
+
+  Result<std::size_t> transfer_once(int fd, Op op, void* memory, std::size_t size, std::uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    const auto found = descriptors_.find(fd);
+    if (found == descriptors_.end()) return os_failure(EBADF, "transfer as scripted");
+    const Descriptor& descriptor = found->second;
+    const bool direct = (descriptor.flags & O_DIRECT) != 0;
+    std::vector<char>& bytes = descriptor.is_scratch ? scratch : content;
     accesses.push_back({op, direct, offset, size, memory, &bytes == &scratch});
     on_access(accesses.back());
     if (direct && ((offset | size | reinterpret_cast<std::uintptr_t>(memory)) % kAlign) != 0) {
       return os_failure(EINVAL, "transfer misaligned");
     }
-    Fault fault;
-    if (!faults.empty()) {
-      fault = faults.front();
-      faults.pop_front();
-    }
+    const Fault fault = next_fault(size);
     if (fault.error != 0) return os_failure(fault.error, "transfer as scripted");
     size = std::min(size, fault.at_most);
     const Access access = accesses.back();
@@ -150,9 +200,15 @@ class FakeStorage : public Storage {
     return size;
   }
 
+  // Of the ring: whether an operation is put off although its turn has come.
+  bool puts_off() {
+    const std::lock_guard lock(mutex_);
+    return happens(8);
+  }
+
   std::mutex mutex_;
-  std::vector<bool> direct_;
-  std::vector<bool> scratch_;
+  std::map<int, Descriptor> descriptors_;
+  std::optional<std::mt19937_64> random_;  // Where it is busy.
 };
 
 // Completes one pushed operation a reap, in random order.
@@ -169,11 +225,15 @@ class FakeRing final : public Ring {
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {
     if (waiting_.empty() || completions.empty()) return 0u;
     if (!wait && random_() % 2 == 0) return 0u;  // Not ready yet.
-    std::swap(waiting_[random_() % waiting_.size()], waiting_.back());
-    const RingOp op = waiting_.back();
-    waiting_.pop_back();
-    completions[0] = {op.tag, perform(storage_, op)};
-    return 1u;
+    for (;;) {
+      std::swap(waiting_[random_() % waiting_.size()], waiting_.back());
+      const RingOp op = waiting_.back();
+      const std::int32_t result = storage_.puts_off() ? -EAGAIN : perform(storage_, op);
+      if (result == -EAGAIN) continue;  // Another's turn, or its own again.
+      waiting_.pop_back();
+      completions[0] = {op.tag, result};
+      return 1u;
+    }
   }
   Status register_memory(void*, std::size_t) override { return success(); }
   int register_file(int) override { return -1; }

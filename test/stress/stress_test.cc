@@ -66,7 +66,7 @@ struct Case {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   std::set<std::string> known;
-  for (const core::World& place : core::all_worlds()) {
+  for (const core::World& place : core::kernel_worlds()) {
     if (!known.insert(place.file_system).second) continue;
     for (const Setting& setting : kSettings) cases.push_back({setting, place});
   }
