@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "base/clock.h"
+
 namespace penstock::core {
 
 struct LookLimits {
@@ -35,21 +37,20 @@ constexpr LookLimits kMachineLimits{.processes = 1 << 17,
 class LookBudget {
  public:
   // What is spent of a part is spent of the whole, too.
-  explicit LookBudget(const LookLimits& limits, LookBudget* whole = nullptr)
-      : left_(limits), end_(Clock::now() + limits.time), whole_(whole) {}
+  explicit LookBudget(const LookLimits& limits, LookBudget* whole = nullptr, const Clock& clock = system_clock())
+      : left_(limits), clock_(clock), end_(clock.now() + limits.time), whole_(whole) {}
 
   // False where less is left.
   bool take(std::uint64_t LookLimits::*what, std::uint64_t amount) {
-    if (left_.*what < amount || Clock::now() > end_ || (whole_ != nullptr && !whole_->take(what, amount))) return false;
+    if (left_.*what < amount || clock_.now() > end_ || (whole_ != nullptr && !whole_->take(what, amount))) return false;
     left_.*what -= amount;
     return true;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   LookLimits left_;
-  const Clock::time_point end_;
+  const Clock& clock_;
+  const std::chrono::nanoseconds end_;
   LookBudget* const whole_;
 };
 

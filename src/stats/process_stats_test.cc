@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "fakes/manual_clock.h"
 #include "stats/counters.h"
 #include "stats/layout.h"
 #include "stats/look_budget.h"
@@ -231,8 +232,13 @@ TEST(LookBudgetTest, WhatAPartSpendsIsSpentOfTheWhole) {
 }
 
 TEST(LookBudgetTest, AfterItsTimeNothingIsTaken) {
-  LookBudget late({.segments = 5, .time = std::chrono::hours(-1)});
-  EXPECT_FALSE(late.take(&LookLimits::segments, 1));
+  ManualClock clock;
+  LookBudget budget({.segments = 5, .time = std::chrono::seconds(2)}, nullptr, clock);
+
+  clock.advance(std::chrono::seconds(2));
+  EXPECT_TRUE(budget.take(&LookLimits::segments, 1));
+  clock.advance(std::chrono::nanoseconds(1));
+  EXPECT_FALSE(budget.take(&LookLimits::segments, 1));
 }
 
 TEST(ProcessStatsTest, AllProcessesWithStatisticsAreFound) {

@@ -27,7 +27,6 @@ constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as t
 
 // Registering stops the driver for a while: of small requests, one in so many may meet that.
 constexpr std::uint32_t kSmallRequestsApart = 256;
-constexpr auto kSmallOrdersApart = 16ms;
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
@@ -87,8 +86,8 @@ Extent* CachedFile::extent(std::uint64_t index) {
   return &extents[at];
 }
 
-RegistrationCache::RegistrationCache(Storage& storage, const RegistrationRules& rules)
-    : storage_(storage), rules_(rules), costs_(rules.cpu_weight) {}
+RegistrationCache::RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time)
+    : storage_(storage), rules_(rules), time_(time), costs_(rules.cpu_weight) {}
 
 RegistrationCache::~RegistrationCache() {
   {
@@ -192,7 +191,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
 bool RegistrationCache::is_turn_of_small() {
   const std::uint32_t present = now();
   if (present - small_order_.load(std::memory_order_relaxed) < kSmallRequestsApart) return false;
-  const std::int64_t time = std::chrono::steady_clock::now().time_since_epoch() / 1ns;
+  const std::int64_t time = time_.now().count();
   std::int64_t last = small_order_ns_.load(std::memory_order_relaxed);
   if (time - last < kSmallOrdersApart / 1ns || !small_order_ns_.compare_exchange_strong(last, time)) return false;
   small_order_.store(present, std::memory_order_relaxed);
@@ -285,7 +284,7 @@ Status RegistrationCache::register_extent(const Place& place) {
   const bool is_there = place.file->terms().only_by_pages || storage_.is_resident(*fd, begin, bytes);
   if (bytes == 0 || !is_there) return failure(Code::limit, kStep);
   if (!make_room(bytes)) return failure(Code::limit, kStep);
-  const auto start = std::chrono::steady_clock::now();
+  const std::chrono::nanoseconds start = time_.now();
   bool writable = place.file->terms().writable;
   Result<PageMapping> mapping = PageMapping::open(*fd, begin, bytes, writable);
   if (!mapping.ok() && writable && mapping.status().is_errno(EPERM)) {  // Sealed, as files of memory may be.
@@ -298,7 +297,7 @@ Status RegistrationCache::register_extent(const Place& place) {
     registered_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     return status;
   }
-  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
+  const std::chrono::nanoseconds took = time_.now() - start;
   if (bytes == kExtent) costs_.learn_registering(static_cast<std::uint64_t>(took.count()));
   extent.begin_ = begin;
   extent.writable_.store(writable, std::memory_order_relaxed);

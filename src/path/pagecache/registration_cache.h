@@ -22,6 +22,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/device.h"
 #include "path/pagecache/registration_costs.h"
 #include "path/path.h"
@@ -126,7 +127,10 @@ class CachedFile {
 
 class RegistrationCache {
  public:
-  RegistrationCache(Storage& storage, const RegistrationRules& rules);
+  // Between two extents that small requests have registered, by the clock: registering stops whoever copies.
+  static constexpr std::chrono::milliseconds kSmallOrdersApart{16};
+
+  RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time = system_clock());
   ~RegistrationCache();
 
   // Where a process cannot see its own pages: the errno.
@@ -180,6 +184,7 @@ class RegistrationCache {
 
   Storage& storage_;
   const RegistrationRules rules_;
+  const Clock& time_;
   std::once_flag watch_opened_;
   std::optional<PageWatch> watch_;
   int watch_error_ = 0;
@@ -187,7 +192,7 @@ class RegistrationCache {
   std::atomic<std::uint64_t> registered_bytes_{0};
   RegistrationCosts costs_;
   std::atomic<std::uint32_t> small_order_{0};    // By the clock, the last extent that small requests were worth;
-  std::atomic<std::int64_t> small_order_ns_{0};  // and by the steady clock.
+  std::atomic<std::int64_t> small_order_ns_{0};  // and by time.
 
   std::mutex registering_;  // Taken before mutex_.
   std::mutex mutex_;

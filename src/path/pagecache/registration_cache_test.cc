@@ -5,11 +5,14 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <sys/mman.h>
 
 #include <set>
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/manual_clock.h"
+#include "storage/posix_storage.h"
 
 namespace penstock::core {
 namespace {
@@ -153,6 +156,52 @@ TEST_F(RegistrationCacheTest, AWriteBehindTheEndIsNot) {
   CachedFile& kept = open(4);
   EXPECT_EQ(cache_->want(kept, {Op::write, kExtent, kExtent + 1}, false), Wanted::no);
   EXPECT_NE(cache_->want(kept, {Op::write, kExtent, kExtent}, false), Wanted::no);
+}
+
+// ---- When it is a small request's turn -----------------------------------------------------------------------------
+
+// A real file, since pages are registered: two extents of it, all in the page cache.
+class SmallOrdersTest : public testing::Test {
+ protected:
+  static constexpr int kWellWorthIt = 400;  // Requests, after which any extent is.
+
+  SmallOrdersTest() {
+    const std::string content(2 * kExtent, 'c');
+    EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
+  }
+  // Many small reads of the extent: whether it was registered for them.
+  bool is_registered_by_small_reads(std::uint64_t index) {
+    for (int i = 0; i < kWellWorthIt; ++i) (void)cache_.want(kept_, {Op::read, index * kExtent, 4096}, true);
+    const Extent& extent = *kept_.extent(index);
+    extent.wait_while_wanted();
+    return extent.state() == Extent::State::registered;
+  }
+
+  ManualClock clock_;
+  PosixStorage storage_{false};
+  HostDeviceSet devices_;
+  UniqueFd fd_{::memfd_create("registration_cache_test", MFD_CLOEXEC)};
+  std::unique_ptr<File> file_ = std::move(File::open(storage_, fd_.get()).value());
+  RegistrationCache cache_{storage_, {.bytes_max = 1u << 30, .cpu_weight = 0}, clock_};
+  CachedFile& kept_ = *cache_.find_or_make(*file_, *devices_.device(0).value(), {});
+};
+
+TEST_F(SmallOrdersTest, OneExtentIsRegisteredForThem) { EXPECT_TRUE(is_registered_by_small_reads(0)); }
+
+TEST_F(SmallOrdersTest, TheNextIsNotBeforeThePauseIsOver) {
+  ASSERT_TRUE(is_registered_by_small_reads(0));
+
+  clock_.advance(RegistrationCache::kSmallOrdersApart - std::chrono::nanoseconds(1));
+
+  EXPECT_FALSE(is_registered_by_small_reads(1));
+}
+
+TEST_F(SmallOrdersTest, TheNextIsRegisteredOnceThePauseIsOver) {
+  ASSERT_TRUE(is_registered_by_small_reads(0));
+
+  clock_.advance(RegistrationCache::kSmallOrdersApart);
+
+  EXPECT_TRUE(is_registered_by_small_reads(1));
 }
 
 }  // namespace
