@@ -13,9 +13,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -298,7 +298,7 @@ TEST_F(Tool, BenchFailsWhenTheRequiredPathIsNotTaken) {
 
 TEST_F(Tool, BenchThatIsInterruptedTellsWhatItHasAndTakesItsNewFileAway) {
   const pid_t child = start({"bench", "data", "--rw", "write", "--create", "--size", "1M", "--time", "60"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ASSERT_TRUE(wait_until([&] { return has_bytes("data"); }));
   kill(child, SIGTERM);
   const Finished done = wait(child);
   EXPECT_EQ(done.signal_number, SIGTERM) << done.err;

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "fakes/waiting.h"
 #include "path/null/null_path.h"
 
 namespace penstock::core {
@@ -43,7 +44,7 @@ TEST(ChannelPoolTest, ABorrowerWaitsUntilAChannelComesBack) {
       ASSERT_TRUE(pool.borrow().ok());
       borrowed = true;
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    give_time_to_go_wrong();
     EXPECT_FALSE(borrowed);
   }
   waiter.join();

@@ -9,6 +9,7 @@
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/waiting.h"
 #include "frontend/call.h"
 #include "frontend/frontends.h"
 
@@ -303,7 +304,7 @@ TEST_F(BatchTest, ClosingWaitsForWhatHasBegun) {
   std::atomic<bool> closed{false};
 
   std::thread closer([&] { closed = frontends_->close_batch(batch_); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  give_time_to_go_wrong();
   EXPECT_FALSE(closed);
   barrier_.open();
   closer.join();

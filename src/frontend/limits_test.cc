@@ -11,6 +11,7 @@
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/waiting.h"
 #include "frontend/call.h"
 #include "session/session.h"
 
@@ -48,7 +49,7 @@ class LimitsTest : public testing::Test {
     std::set<std::thread::id> threads;
     storage_->on_access = [&](FakeStorage::Access) {
       threads.insert(std::this_thread::get_id());
-      ::usleep(2000);
+      be_slow(std::chrono::milliseconds(2));  // So that all who want to come along do.
     };
     EXPECT_TRUE(move(Op::read, device_memory(16 * kMib), 16 * kMib).status.ok());
     return threads.size();

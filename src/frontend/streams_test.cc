@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "fakes/stream_world.h"
+#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -21,7 +22,7 @@ TEST_P(StreamsTest, AReadWaitsForItsStream) {
   {
     Hold hold(home(stream), stream);
     expect_begins(Op::read, stream, buffer, read);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    give_time_to_go_wrong(std::chrono::milliseconds(5));
     EXPECT_EQ(read.result, kNothing);
     EXPECT_EQ(buffer[7], '\0');
     hold.release();

@@ -6,6 +6,8 @@
 
 #include <thread>
 
+#include "fakes/waiting.h"
+
 namespace penstock::core {
 namespace {
 
@@ -58,7 +60,7 @@ TEST(HandleTableTest, RemovingWaitsForThoseWhoHaveItPinned) {
   });
 
   while (table.pin(handle) != nullptr) table.unpin(handle);  // Until retire has happened.
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  give_time_to_go_wrong();
   EXPECT_FALSE(removed);
   table.unpin(handle);
   remover.join();

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "fakes/waiting.h"
 #include "penstock/penstock.h"
 
 namespace {
@@ -360,7 +362,8 @@ TEST(CufileLifetimeTest, AProcessMayEndInTheMiddleOfEverything) {
       std::thread([=] {
         for (;;) (void)cuFileWrite(registered, memory, 64 << 20, 0, 0);
       }).detach();
-      ::usleep(30'000);
+      struct stat facts {};
+      if (!penstock::wait_until([&] { return ::fstat(fd, &facts) == 0 && facts.st_size > 0; })) ::_exit(4);
       if (quick) ::_exit(0);
       std::exit(0);
     }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "contract/world.h"
+#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -132,12 +133,10 @@ TEST_P(QueueTest, AReapWithoutRoomStillGetsThingsGoing) {
   const auto queue = open_queue(4, 8192);
   ASSERT_TRUE(queue->submit({Op::write, file, memory, 8192, 0, 0}, 1).ok());
 
-  for (int i = 0; i < 1000 && file_size() == 0; ++i) {
+  EXPECT_TRUE(wait_until([&] {
     EXPECT_EQ(queue->reap({}, 0), 0u);
-    ::usleep(1000);
-  }
-
-  EXPECT_EQ(file_size(), 8192u);
+    return file_size() == 8192;
+  }));
 }
 
 TEST_P(QueueTest, ARequestMayBeReapedByAnotherThreadThanSubmittedIt) {

@@ -62,6 +62,10 @@ PRINTS_RAW = re.compile(
     r"\b(?:fmt|std)::v?print(?:ln)?\s*\(|\bw?(?:cout|cerr|clog)\b|\b(?:stdout|stderr)\b"
     r"|(?<![\w.>])(?:v?f?printf|v?dprintf|f?puts|f?putc|putchar|fwrite|perror|psignal)\s*\("
     r"|(?<![\w.>])write\s*\(\s*(?:[12]|STD(?:OUT|ERR)_FILENO)\b")
+SLEEPS = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b|(?<![\w.>])sleep\s*\(")
+# Who else may: how tests wait at all, what runs beside the library as a stranger's program, and what hangs on purpose.
+MAY_SLEEP = ("test/fakes/waiting.h", "test/fakes/fake_vendor/", "test/conformance/", "test/system/", "test/guest/",
+             "test/stress/stress_test.cc", "test/stress/watchdog.cc")
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 LICENCE = re.compile(r"(?://|#| \*) SPDX-License-Identifier: Apache-2\.0\n?")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
@@ -206,6 +210,16 @@ def check_way_to_the_terminal(tree):
                 tree.report(name, number, "terminal", f"only print() of {TERMINAL_HOME} escapes: {match.group()}")
 
 
+def check_waiting(tree):
+    for name in tree.of(SOURCES | HEADERS):
+        if not is_test(name) or name.startswith(MAY_SLEEP):
+            continue
+        for number, line in enumerate(without_comments_and_strings(tree.text[name]).splitlines(), 1):
+            match = SLEEPS.search(line)
+            if match:
+                tree.report(name, number, "waiting", f"tests wait by test/fakes/waiting.h: {match.group()}")
+
+
 def check_headers(tree):
     for name in tree.of(HEADERS):
         text = LICENCE.sub("", tree.text[name], count=1)
@@ -249,8 +263,8 @@ def check_words(tree):
                 tree.report(name, number, "words", f"a path of somebody's machine: {match.group()}")
 
 
-RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal, check_headers,
-         check_licences, check_sizes, check_words]
+RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal, check_waiting,
+         check_headers, check_licences, check_sizes, check_words]
 
 
 def lint(root):

@@ -133,6 +133,12 @@ class LintTest(unittest.TestCase):
         self.expect({"tools/CMakeLists.txt": "add_executable(penstock_tool main.cc cp common/terminal.cc)\n",
                      "tools/common/terminal.cc": "f(stdout);\n"})
 
+    def test_tests_that_sleep_are_found(self):
+        for line in ["std::this_thread::sleep_for(x);", "::usleep(1);", "sleep (1);", "nanosleep(&t, nullptr);"]:
+            with self.subTest(line):
+                self.expect({"src/plan/plan_test.cc": line + "\n"}, "src/plan/plan_test.cc:1 waiting")
+        self.expect({"src/plan/plan.cc": "::usleep(1);\n", "src/plan/plan_test.cc": "be_slow(x); // sleep(1)\n"})
+
     def test_comments_and_strings_are_no_code(self):
         self.expect({"src/base/text.cc": "/* printf(\n exit( */ // getenv(\nauto q = '\"'; auto s = \"exit(\";\n"})
         self.expect({"src/base/text.cc": "auto a = 1'000; auto b = 2'000;\nexit(1);\n"}, "src/base/text.cc:2 quiet")

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "fakes/waiting.h"
 #include "penstock/penstock.h"
 
 namespace penstock::stress {
@@ -29,7 +30,6 @@ using core::UniqueFd;
 
 constexpr std::uint64_t kMebibyte = 1 << 20;
 constexpr unsigned kRounds = 3;
-constexpr unsigned kPatience = 1000;  // Looks, a hundredth of a second apart.
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kOwnMemoryAlone = false;  // A sanitizer's shadow is anonymous memory, too.
@@ -223,8 +223,7 @@ TEST_F(MemoryTest, RingsStayWithinTheirBound) {
     penstock_session_close(std::exchange(session_, nullptr));
     EXPECT_EQ(look(name_).rings, before_.rings);
     // The kernel takes a closed io_uring apart at its leisure.
-    for (unsigned i = 0; i < kPatience && status_bytes("VmPin") != before_.pinned; ++i) ::usleep(10000);
-    EXPECT_EQ(look(name_).pinned, before_.pinned);
+    EXPECT_TRUE(wait_until([&] { return look(name_).pinned == before_.pinned; }));
   }
 }
 

@@ -3,6 +3,7 @@
 // `penstock bench --versus`: our library against itself, on host memory. What it says of the time is not looked at.
 #include <nlohmann/json.hpp>
 
+#include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -79,7 +80,7 @@ TEST_F(BenchVersus, ALibraryThatIsNoneIsRefusedBeforeAFileIsMade) {
 TEST_F(BenchVersus, AnInterruptTakesTheFilesAway) {
   const pid_t tool =
       start({"bench", "absent", "--versus", PENSTOCK_CUFILE, "--device", "host", "--size", "8M", "--pairs", "1000"});
-  while (!fs::exists(path("absent")) && ::kill(tool, 0) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(wait_until([&] { return fs::exists(path("absent")); }));
   ASSERT_EQ(::kill(tool, SIGINT), 0);
   const Finished done = wait(tool);
   EXPECT_EQ(done.signal_number, SIGINT) << done.err;

@@ -11,9 +11,9 @@
 
 #include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -27,20 +27,14 @@ constexpr double kCpuSecondsOfWork = 0.3;         // Starting takes a tenth of t
 
 class Interrupt : public Tool {
  protected:
-  template <typename Reached>
-  void wait_for(pid_t child, Reached reached) {
-    const auto deadline = Clock::now() + kPatience;
-    while (!reached() && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    ASSERT_TRUE(reached()) << child;
-  }
   void wait_for_work(pid_t child) {
     clockid_t clock{};
     ASSERT_EQ(clock_getcpuclockid(child, &clock), 0);
-    wait_for(child, [&] {
+    ASSERT_TRUE(wait_until([&] {
       timespec used{};
       clock_gettime(clock, &used);
       return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9 > kCpuSecondsOfWork;
-    });
+    }));
   }
   void expect_end_by(int signal_number, pid_t child) {
     const auto start = Clock::now();
@@ -78,7 +72,7 @@ TEST_F(Interrupt, EndsWhatWaitsForTheReaderOfItsOutputAndTakesItsNewFileAway) {
   for (const Names& arguments : {Names{"bench", "data", "--rw", "write", "--create", "--size", "1M"},
                                  Names{"gdsio", "-f", "data", "-s", "1M", "-I", "1", "-T", "600", "-O", "1"}}) {
     const pid_t child = start(arguments, [&] { dup2(ends[1], STDOUT_FILENO); });
-    wait_for(child, [&] { return fs::exists(path("data")); });
+    ASSERT_TRUE(wait_until([&] { return fs::exists(path("data")); }));
     expect_end_by(SIGTERM, child);
     EXPECT_EQ(folder(), Names{}) << arguments[0];
   }
@@ -99,7 +93,7 @@ TEST_F(Interrupt, EndsWhatIsStuckInAFileSystemThatHangs) {
     }
   });
   const std::string place = "/proc/" + std::to_string(child) + "/wchan";
-  wait_for(child, [&] { return text_of(place).find("fuse") != std::string::npos; });
+  ASSERT_TRUE(wait_until([&] { return text_of(place).find("fuse") != std::string::npos; }));
   expect_end_by(SIGINT, child);
   EXPECT_EQ(folder(), Names{"hung"});
 }

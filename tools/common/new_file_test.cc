@@ -8,9 +8,9 @@
 
 #include <chrono>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -71,19 +71,7 @@ TEST_F(NewFileTest, EndsWithASignalAlsoWhereRemovingItHangs) {
 TEST_F(NewFileTest, OfADemoGoesWithItHoweverItEnds) {
   fs::remove(path("data"));
   const pid_t child = start({"demo", "--size", "64M"});
-  const std::string files = "/proc/" + std::to_string(child) + "/fd";
-  const auto has_file = [&] {
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(files, error)) {
-      if (fs::read_symlink(entry, error).string().starts_with(path("").string())) return true;
-    }
-    return false;
-  };
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!has_file() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_TRUE(has_file());
+  EXPECT_TRUE(wait_until([&] { return is_making_a_file(child); }));
   kill(child, SIGKILL);
   EXPECT_EQ(wait(child).signal_number, SIGKILL);
   EXPECT_EQ(folder(), Names{});

@@ -106,6 +106,22 @@ class Tool : public testing::Test {
     return bytes;
   }
 
+  // Whether the tool has a file of the work folder open, beside the test's own `data`, and something in it.
+  bool is_making_a_file(pid_t child) const {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(child) + "/fd", error)) {
+      const std::string target = fs::read_symlink(entry, error).string();
+      if (!target.starts_with(path("").string()) || target == path("data")) continue;
+      if (const auto size = fs::file_size(entry, error); !error && size > 0) return true;
+    }
+    return false;
+  }
+
+  // Whether the tool has begun to write to the file, whose size and space it may have settled before.
+  bool has_bytes(const std::string& name) const {
+    return text_of(path(name)).find_first_not_of('\0') != std::string::npos;
+  }
+
   std::vector<std::string> folder() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(path(""))) names.push_back(entry.path().filename());

@@ -13,9 +13,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -125,9 +125,9 @@ TEST_F(Tool, CpOfAFileThatEndsBeforeItsSizeLeavesNothing) {
 }
 
 TEST_F(Tool, CpOfAFileThatGrowsMeanwhileLeavesNothing) {
-  make("data", 64 << 20);
+  make("data", 16 << 20);
   const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  ASSERT_TRUE(wait_until([&] { return is_making_a_file(child); }));
   std::ofstream(path("data"), std::ios::app) << "more";
   const Finished done = wait(child);
   EXPECT_EQ(done.exit_code, 1);
@@ -138,7 +138,7 @@ TEST_F(Tool, CpOfAFileThatGrowsMeanwhileLeavesNothing) {
 TEST_F(Tool, CpThatIsInterruptedLeavesNothingAndDiesOfTheSignal) {
   make("data", 64 << 20);
   const pid_t child = start({"cp", "data", "copy", "--window", "8k"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  ASSERT_TRUE(wait_until([&] { return is_making_a_file(child); }));
   kill(child, SIGINT);
   const Finished done = wait(child);
   EXPECT_EQ(done.signal_number, SIGINT) << done.err;
@@ -164,16 +164,18 @@ class CpByVendor : public Tool {
     setenv("PENSTOCK_VENDOR_LIBRARY", PENSTOCK_FAKE_VENDOR, 1);
     setenv("PENSTOCK_PATHS", "vendor,bounce", 1);
   }
-  // Once it has a name. Its mode, and 0 where none came.
+  // Once it has a name: its mode.
   mode_t wait_for_copy() {
-    for (int i = 0; i < 2000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-      for (const std::string& name : folder()) {
-        struct stat facts {};
-        const bool is_copy = name.starts_with(".penstock-") && !name.starts_with(".penstock-scratch-");
-        if (is_copy && name.size() == 42 && stat(path(name).c_str(), &facts) == 0) return facts.st_mode;
-      }
-    }
-    return 0;
+    struct stat facts {};
+    const auto is_copy = [&](const std::string& name) {
+      return name.starts_with(".penstock-") && !name.starts_with(".penstock-scratch-") && name.size() == 42 &&
+             stat(path(name).c_str(), &facts) == 0;
+    };
+    EXPECT_TRUE(wait_until([&] {
+      const std::vector<std::string> names = folder();
+      return std::any_of(names.begin(), names.end(), is_copy);
+    }));
+    return facts.st_mode;
   }
 };
 
@@ -195,7 +197,7 @@ TEST_F(CpByVendor, GoesItsWayBothWays) {
 TEST_F(CpByVendor, WithoutItTheCopyHasNoNameUntilItIsWhole) {
   const auto without = [] { by_vendor(), setenv("PENSTOCK_VENDOR", "off", 1); };
   const pid_t child = start({"cp", "data", "copy", "--window", "8k"}, without);
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  ASSERT_TRUE(wait_until([&] { return is_making_a_file(child); }));
   kill(child, SIGKILL);
   wait(child);
   for (const std::string& name : folder()) EXPECT_TRUE(name == "data" || name == "copy") << name;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -279,7 +280,7 @@ TEST_F(Gdsio, AFileThatFindsNoRoomIsTakenAwayAgain) {
 
 TEST_F(Gdsio, ThatIsInterruptedTellsWhatItHasAndDiesOfTheSignal) {
   const pid_t child = start({"-f", "f", "-s", "1M", "-i", "4K", "-I", "1", "-T", "600", "-O", "1"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  ASSERT_TRUE(wait_until([&] { return has_bytes("f"); }));
   kill(child, SIGINT);
   const Finished done = wait(child);
   EXPECT_EQ(done.signal_number, SIGINT);

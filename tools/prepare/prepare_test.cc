@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -166,18 +167,12 @@ class PrepareInterfered : public Prepare {
 
   std::uint64_t size_now() const { return fs::file_size(path("data")); }
   static bool somebody_waits_for_a_lease() { return text_of("/proc/locks").find(" BREAKING ") != std::string::npos; }
-  static bool comes_true(const std::function<bool()>& condition) {
-    for (int i = 0; i < 100'000; ++i, std::this_thread::sleep_for(std::chrono::microseconds(100))) {
-      if (condition()) return true;
-    }
-    return false;
-  }
 
   // Stops the command for as long as it takes somebody to come.
   Finished run_interfered(
       int flags, const std::function<void()>& prepare = [] {}) {
     const pid_t child = start({"prepare", "data", "--size", "1G", "--written"}, prepare);
-    EXPECT_TRUE(comes_true([&] { return size_now() > kOldSize; }));
+    EXPECT_TRUE(wait_until([&] { return size_now() > kOldSize; }));
     kill(child, SIGSTOP);
     std::thread other([&] {
       const int fd = open(path("data").c_str(), flags | O_CLOEXEC);
@@ -185,7 +180,7 @@ class PrepareInterfered : public Prepare {
       seen_ = fstat(fd, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
       close(fd);
     });
-    EXPECT_TRUE(comes_true(somebody_waits_for_a_lease));
+    EXPECT_TRUE(wait_until(somebody_waits_for_a_lease));
     kill(child, SIGCONT);
     const Finished done = wait(child);
     other.join();

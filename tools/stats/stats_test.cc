@@ -17,7 +17,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cufile.h"
@@ -40,17 +39,22 @@ struct Finished {
   std::string err;
 };
 
-std::string drain(int fd) {
+using OnText = std::function<void(const std::string& so_far)>;
+
+std::string drain(
+    int fd, const OnText& on_text = [](const std::string&) {}) {
   std::string text;
   char part[4096];
   for (ssize_t size = ::read(fd, part, sizeof part); size > 0; size = ::read(fd, part, sizeof part)) {
     text.append(part, static_cast<std::size_t>(size));
+    on_text(text);
   }
   ::close(fd);
   return text;
 }
 
-Finished run(std::vector<std::string> arguments) {
+Finished run(
+    std::vector<std::string> arguments, const OnText& on_text = [](const std::string&) {}) {
   int out[2], err[2];
   EXPECT_EQ(::pipe2(out, O_CLOEXEC) + ::pipe2(err, O_CLOEXEC), 0);
   const pid_t child = ::fork();
@@ -68,7 +72,7 @@ Finished run(std::vector<std::string> arguments) {
   ::close(out[1]);
   ::close(err[1]);
   Finished finished;
-  finished.out = drain(out[0]);
+  finished.out = drain(out[0], on_text);
   finished.err = drain(err[0]);
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -264,16 +268,13 @@ TEST(StatsTest, WhatALookLeavesOutForItsLimitIsSaid) {
 TEST(StatsTest, WatchingEndsWithTheProcess) {
   Worker worker([] { write_five_thousand(1); });
   const std::string pid = worker.name();
-  std::thread killer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(400));
-    worker.end(SIGKILL);
-  });
+  const auto end_after_two_lines = [&](const std::string& so_far) {
+    if (std::count(so_far.begin(), so_far.end(), '\n') >= 2) worker.end(SIGKILL);
+  };
 
-  const Finished done = run({"stats", pid, "--watch", "--interval", "0.05", "--json"});
-  killer.join();
+  const Finished done = run({"stats", pid, "--watch", "--interval", "0.05", "--json"}, end_after_two_lines);
 
   EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_GE(std::count(done.out.begin(), done.out.end(), '\n'), 2);
   EXPECT_EQ(json::parse(done.out.substr(0, done.out.find('\n')))["pid"].dump(), pid);
 }
 

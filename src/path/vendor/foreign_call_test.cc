@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <thread>
+
+#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -17,17 +18,17 @@ constexpr milliseconds kPatience{20};
 TEST(ForeignCallTest, WhatIsOursIsWaitedForBeforeTheForeignCodeAndBehindIt) {
   bool is_done = false;
   EXPECT_TRUE(ForeignCall::run(kPatience, [&](ForeignCall& call) {
-    std::this_thread::sleep_for(5 * kPatience);
+    be_slow(5 * kPatience);
     call.go_out();
     call.come_back();
-    std::this_thread::sleep_for(5 * kPatience);
+    be_slow(5 * kPatience);
     is_done = true;
   }));
   EXPECT_TRUE(is_done);
 }
 
 TEST(ForeignCallTest, WorkThatNeverGoesOutIsWaitedForToo) {
-  EXPECT_TRUE(ForeignCall::run(kPatience, [](ForeignCall&) { std::this_thread::sleep_for(5 * kPatience); }));
+  EXPECT_TRUE(ForeignCall::run(kPatience, [](ForeignCall&) { be_slow(5 * kPatience); }));
 }
 
 TEST(ForeignCallTest, WhatWasGivenUpOutsideGoesNoFurtherWhenItComesBack) {
@@ -35,14 +36,15 @@ TEST(ForeignCallTest, WhatWasGivenUpOutsideGoesNoFurtherWhenItComesBack) {
   static std::atomic<bool> is_held{true}, came_back{false}, went_on{false};
   EXPECT_FALSE(ForeignCall::run(kPatience, [](ForeignCall& call) {
     call.go_out();
-    while (is_held) std::this_thread::sleep_for(milliseconds(1));
+    is_held.wait(true);
     came_back = true;
     call.come_back();
     went_on = true;
   }));
   is_held = false;
-  while (!came_back) std::this_thread::sleep_for(milliseconds(1));
-  std::this_thread::sleep_for(2 * kPatience);
+  is_held.notify_all();
+  ASSERT_TRUE(wait_until([] { return came_back.load(); }));
+  give_time_to_go_wrong();
   EXPECT_FALSE(went_on);
 }
 

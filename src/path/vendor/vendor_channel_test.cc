@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "fakes/vendor_world.h"
+#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -97,7 +98,7 @@ TEST_P(VendorHangTest, IsGivenUpAndNothingOfTheUsersIsEverTouched) {
   path_->forget_file(*file_);
   close_path();
   behave("direct");
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  give_time_to_go_wrong(std::chrono::milliseconds(100));
   EXPECT_TRUE(file_content() == content_);
   EXPECT_TRUE(std::string(memory, kFileBytes) == std::string(kFileBytes, 'm'));
 }
@@ -112,7 +113,7 @@ TEST_F(VendorPathTest, ARequestThatIsHeldUpIsWaitedForSinceItsBytesMayStillArriv
   ASSERT_TRUE(judge().usable);
   behave("hang_read");
   std::thread release([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    be_slow(std::chrono::milliseconds(500));  // Longer than anybody's patience.
     behave("direct");
   });
   const Completion completion = run(Op::read, 4096, 8192);

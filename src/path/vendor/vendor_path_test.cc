@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "fakes/vendor_world.h"
+#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -40,7 +41,7 @@ TEST_F(VendorPathTest, OthersRequestsDoNotPassForItsOwn) {
     for (int count = 0; !stop; count += 3) {
       write_text(stats_file().string() + ".other", stats_text(count, count));
       std::filesystem::rename(stats_file().string() + ".other", stats_file());
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      be_slow(std::chrono::milliseconds(1));
     }
   });
   const Verdict verdict = judge();
