@@ -145,7 +145,8 @@ TEST(PlatformTest, ThisMachineAgreesWithItsSystemCalls) {
   EXPECT_EQ(locked->soft_bytes, limit.rlim_cur == RLIM_INFINITY ? kUnlimited : limit.rlim_cur);
 }
 
-void read_everything(const Root& root) {
+// Returns how many PCI and block devices there were.
+std::size_t read_everything(const Root& root) {
   (void)read_platform(root);
   (void)read_io_uring_disabled(root);
   (void)read_locked_memory_limit(root);
@@ -157,10 +158,12 @@ void read_everything(const Root& root) {
   for (const Mount& mount : mounts.mounts()) {
     if (const auto number = mount_device(root, mounts, mount)) (void)read_block_device(root, mounts, *number);
   }
+  std::size_t count = 0;
   for (const std::string& name : root.list("/sys/dev/block")) {
-    if (const auto number = parse_device_number(name)) (void)read_block_device(root, mounts, *number);
+    const auto number = parse_device_number(name);
+    if (number && read_block_device(root, mounts, *number)) ++count;
   }
-  (void)read_pci_devices(root);
+  return count + read_pci_devices(root).size();
 }
 
 // A machine's files with a part of each overwritten: whatever comes out, something does, and in time.
@@ -172,13 +175,15 @@ TEST(PlatformTest, SpoiledTreesAreReadToTheEnd) {
     const char* machines[] = {"dgx-h100", "md-raid0", "nfs", "laptop"};
     fs::copy(std::string(PENSTOCK_SOURCE_DIR "/test/fixtures/machines/") + machines[seed % 4], tree.path(),
              fs::copy_options::recursive | fs::copy_options::copy_symlinks | fs::copy_options::overwrite_existing);
+    const Root root = tree.root(seed % 2 == 0 ? Root::Resolver::kernel : Root::Resolver::steps);
+    const std::size_t devices = read_everything(root);
     for (const auto& entry : fs::recursive_directory_iterator(tree.path())) {
       if (!entry.is_regular_file() || random() % 3 == 0) continue;
       std::fstream file(entry.path(), std::ios::in | std::ios::out);
       file.seekp(static_cast<std::streamoff>(random() % 24));
       for (auto i = random() % 40; i > 0; --i) file.put(static_cast<char>(random()));
     }
-    read_everything(tree.root(seed % 2 == 0 ? Root::Resolver::kernel : Root::Resolver::steps));
+    EXPECT_EQ(read_everything(root), devices) << seed;
   }
 }
 

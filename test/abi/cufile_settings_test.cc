@@ -110,19 +110,31 @@ TEST_F(CufileSettingsTest, LimitsAreThoseOfTheContract) {
             CU_FILE_INVALID_VALUE);
 }
 
-TEST_F(CufileSettingsTest, ParametersAreStagedWhileClosedInForceOnceAndLockedWhileOpen) {
+TEST_F(CufileSettingsTest, WhatWasSetLastIsInForceOnceTheDriverOpens) {
   ASSERT_EQ(cuFileSetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, 16).err, CU_FILE_SUCCESS);
   ASSERT_EQ(cuFileSetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, 32).err, CU_FILE_SUCCESS);
   ASSERT_EQ(cuFileSetParameterBool(CUFILE_PARAM_PROPERTIES_USE_POLL_MODE, true).err, CU_FILE_SUCCESS);
   EXPECT_EQ(size_of(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE), 32u);
 
   ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+
   EXPECT_EQ(size_of(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE), 32u);
   EXPECT_EQ(properties().max_batch_io_size, 32u);
+  EXPECT_TRUE(is_on(CUFILE_PARAM_PROPERTIES_USE_POLL_MODE));
+}
+
+TEST_F(CufileSettingsTest, ParametersAreLockedWhileTheDriverIsOpen) {
+  ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+
   EXPECT_EQ(cuFileSetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, 8).err, CU_FILE_DRIVER_ALREADY_OPEN);
   EXPECT_EQ(cuFileSetParameterBool(CUFILE_PARAM_FORCE_COMPAT_MODE, true).err, CU_FILE_DRIVER_ALREADY_OPEN);
   EXPECT_EQ(cuFileSetParameterString(CUFILE_PARAM_LOGGING_LEVEL, "INFO").err, CU_FILE_DRIVER_ALREADY_OPEN);
-  EXPECT_TRUE(is_on(CUFILE_PARAM_PROPERTIES_USE_POLL_MODE));
+}
+
+TEST_F(CufileSettingsTest, AParameterIsInForceForOneOpeningAlone) {
+  ASSERT_EQ(cuFileSetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, 32).err, CU_FILE_SUCCESS);
+  ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+
   ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
 
   EXPECT_EQ(size_of(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE), 128u);
@@ -189,29 +201,55 @@ TEST_F(CufileSettingsTest, ATextIsNeitherEmptyNorEndless) {
   }
 }
 
-TEST_F(CufileSettingsTest, SlabsComeInPairs) {
-  const std::size_t sizes[] = {4, 64};
-  const std::size_t counts[] = {10, 20};
-  std::size_t got_sizes[4] = {};
-  std::size_t got_counts[4] = {};
-  ASSERT_EQ(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 2).err, CU_FILE_SUCCESS);
-  EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes, got_counts, 3).err, CU_FILE_INVALID_VALUE);
-  ASSERT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes, got_counts, 2).err, CU_FILE_SUCCESS);
-  EXPECT_EQ(got_sizes[1], 64u);
-  EXPECT_EQ(got_counts[1], 20u);
-  EXPECT_EQ(cuFileSetParameterPosixPoolSlabArray(nullptr, counts, 2).err, CU_FILE_INVALID_VALUE);
-  EXPECT_EQ(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 0).err, CU_FILE_INVALID_VALUE);
+class CufileSlabsTest : public CufileSettingsTest {
+ protected:
+  static constexpr std::size_t kSizes[] = {4, 64};
+  static constexpr std::size_t kCounts[] = {10, 20};
 
-  ASSERT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes, got_counts, 4).err, CU_FILE_SUCCESS);
-  EXPECT_EQ(got_sizes[3], 65536u);
-  EXPECT_EQ(got_counts[3], 2u);
-  ASSERT_EQ(cuFileSetParameterGpuBounceBufferSlabArray(sizes, counts, 2).err, CU_FILE_SUCCESS);
+  std::size_t got_sizes_[4] = {};
+  std::size_t got_counts_[4] = {};
+};
+
+TEST_F(CufileSlabsTest, ArePairsOfSizeAndCountAndAsManyAsWereSet) {
+  ASSERT_EQ(cuFileSetParameterPosixPoolSlabArray(kSizes, kCounts, 2).err, CU_FILE_SUCCESS);
+
+  EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes_, got_counts_, 3).err, CU_FILE_INVALID_VALUE);
+  ASSERT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes_, got_counts_, 2).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(got_sizes_[1], 64u);
+  EXPECT_EQ(got_counts_[1], 20u);
+}
+
+TEST_F(CufileSlabsTest, OfNoSizesOrNoNumberAreRefused) {
+  EXPECT_EQ(cuFileSetParameterPosixPoolSlabArray(nullptr, kCounts, 2).err, CU_FILE_INVALID_VALUE);
+  EXPECT_EQ(cuFileSetParameterPosixPoolSlabArray(kSizes, kCounts, 0).err, CU_FILE_INVALID_VALUE);
+}
+
+TEST_F(CufileSlabsTest, HaveDefaults) {
+  ASSERT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes_, got_counts_, 4).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(got_sizes_[3], 65536u);
+  EXPECT_EQ(got_counts_[3], 2u);
+}
+
+TEST_F(CufileSlabsTest, AreLockedWhileTheDriverIsOpen) {
+  ASSERT_EQ(cuFileSetParameterPosixPoolSlabArray(kSizes, kCounts, 2).err, CU_FILE_SUCCESS);
+
   ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
-  EXPECT_EQ(cuFileSetParameterPosixPoolSlabArray(sizes, counts, 2).err, CU_FILE_DRIVER_ALREADY_OPEN);
-  EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes, got_counts, 2).err, CU_FILE_SUCCESS);
+
+  EXPECT_EQ(cuFileSetParameterPosixPoolSlabArray(kSizes, kCounts, 2).err, CU_FILE_DRIVER_ALREADY_OPEN);
+  EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes_, got_counts_, 2).err, CU_FILE_SUCCESS);
+}
+
+TEST_F(CufileSlabsTest, OfThePoolAreTheDefaultsAgainOnceTheDriverHasClosedAndThoseOfTheGpuStay) {
+  ASSERT_EQ(cuFileSetParameterPosixPoolSlabArray(kSizes, kCounts, 2).err, CU_FILE_SUCCESS);
+  ASSERT_EQ(cuFileSetParameterGpuBounceBufferSlabArray(kSizes, kCounts, 2).err, CU_FILE_SUCCESS);
+  ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+
   ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
-  EXPECT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes, got_counts, 2).err, CU_FILE_SUCCESS);
-  EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes, got_counts, 3).err, CU_FILE_SUCCESS);
+
+  EXPECT_EQ(cuFileGetParameterPosixPoolSlabArray(got_sizes_, got_counts_, 3).err, CU_FILE_SUCCESS);
+  ASSERT_EQ(cuFileGetParameterGpuBounceBufferSlabArray(got_sizes_, got_counts_, 2).err, CU_FILE_SUCCESS);
+  EXPECT_EQ(got_sizes_[1], 64u);
+  EXPECT_EQ(got_counts_[1], 20u);
 }
 
 TEST_F(CufileSettingsTest, WithoutCompatibilityModeAndDirectPathsTheDriverDoesNotOpen) {

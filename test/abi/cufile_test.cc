@@ -336,11 +336,17 @@ TEST_F(CufileTest, AForkedChildStartsAfreshAndTheParentGoesOn) {
 
 TEST_F(CufileTest, AskingForPropertiesWhileOthersCloseDoesNotHang) {
   std::atomic<bool> stop{false};
+  std::atomic<unsigned> answers{0};
   std::thread asker([&] {
     CUfileDrvProps_t props{};
-    while (!stop) (void)cuFileDriverGetProperties(&props);
+    while (!stop) (void)cuFileDriverGetProperties(&props), ++answers;
   });
+  EXPECT_TRUE(penstock::wait_until([&] { return answers > 0; }));
+
   for (int i = 0; i < 300; ++i) (void)cuFileDriverClose();
+
+  const unsigned before = answers;
+  EXPECT_TRUE(penstock::wait_until([&] { return answers > before; }));
   stop = true;
   asker.join();
 }

@@ -120,6 +120,9 @@ TEST_P(QueueTest, BadRequestsFailAtOnceAndLeaveRoom) {
 
   QueueCompletion completion;
   EXPECT_EQ(queue->reap({&completion, 1}, 1), 1u);
+}
+
+TEST_P(QueueTest, AQueueOfNoOrAbsurdDepthOrOfNoBytesIsNotOpened) {
   EXPECT_FALSE(Queue::open(session(), 0, 4096).ok());
   EXPECT_FALSE(Queue::open(session(), 1 << 30, 4096).ok());
   EXPECT_FALSE(Queue::open(session(), 1, 0).ok());

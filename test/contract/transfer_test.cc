@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "contract/world.h"
-#include "frontend/dry_run.h"
 
 namespace penstock::core {
 namespace {
@@ -463,33 +462,6 @@ TEST_P(TransferTest, SeveralDevicesAreServedAtOnce) {
     EXPECT_TRUE(download(static_cast<std::byte*>(memory[i]), kSize, owner) == content) << i;
     owner->release(memory[i]);
   }
-}
-
-TEST_P(TransferTest, TheReasonsAreOnRecord) {
-  std::byte* memory = allocate(4096);
-  const UniqueFd fd = open_fd();
-  const std::uint64_t file = register_fd(fd);
-
-  const Outcome outcome = write(file, memory, 4096, 0);
-  Verdict verdicts[kPathCount];
-  const PointerFacts facts = session().devices().describe(memory);
-  const Result<unsigned> count = explain(session(), file, facts, Op::write, verdicts);
-
-  // On a GPU machine whatever stands in the way there.
-  const Reason why = world().cuda ? verdicts[0].reason : Reason::stand_in;
-  EXPECT_STRNE(reason_name(why), "unknown");
-  EXPECT_EQ(outcome.report.reason, why);
-  EXPECT_EQ(outcome.report.refused, static_cast<int>(PathId::p2pdma));
-  EXPECT_EQ(outcome.report.path_reason, world().io_uring ? Reason::none : Reason::io_uring_off);
-  EXPECT_EQ(session().counters().total(PathId::bounce, why, Op::write).bytes, 4096u);
-  ASSERT_TRUE(count.ok());
-  ASSERT_EQ(*count, 5u);
-  EXPECT_EQ(verdicts[0].reason, why);
-  EXPECT_FALSE(verdicts[0].usable);
-  EXPECT_EQ(verdicts[3].path, PathId::bounce);
-  EXPECT_TRUE(verdicts[3].usable);
-  EXPECT_EQ(verdicts[3].reason, world().io_uring ? Reason::none : Reason::io_uring_off);
-  EXPECT_EQ(verdicts[4].reason, Reason::device_memory);
 }
 
 }  // namespace
