@@ -10,7 +10,6 @@ machines. Only needed where that script or what it should see has changed.
 import argparse
 import shutil
 import sys
-import tarfile
 from pathlib import Path
 
 import fetch_kernel
@@ -20,10 +19,7 @@ from expect import Tool
 from machine import NEAR, PEER, Drive, Machine
 
 ROOT = run.HERE.parents[1]
-CAPTURE = Tool("capture", "capture-machine /tmp/machine.tar && cat /tmp/machine.tar >/dev/vport0p1")
-# The script asks for GNU's; busybox's shell takes its own before any program, but not before a function.
-GNU = ("tar", "find")
-FUNCTIONS = "; ".join(f'{name}() {{ /gnu/{name} "$@"; }}' for name in GNU)
+CAPTURE = Tool("capture", "capture-machine /tmp/machine.tree && cat /tmp/machine.tree >/dev/vport0p1")
 EXT4 = Drive("ext4", holds="ext4")
 ON_ARRAY = "raid0 md0 left right && mke2fs /dev/md0 >/dev/null && mkdir -p /mnt/array && " \
            "mount -t ext4 /dev/md0 /mnt/array"
@@ -53,17 +49,13 @@ def main(arguments):
         print(f"skipped: {missing}")
         return 77
     kernel = fetch_kernel.fetch(fetch_kernel.default_cache())
-    programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe,
-                **{f"/gnu/{name}": shutil.which(name) for name in GNU}}
-    script = (ROOT / "scripts/capture-machine").read_text()
-    scripts = {"/bin/capture-machine": script.replace("\n", f"\n{FUNCTIONS}\n", 1)}
+    programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe}
+    scripts = {"/bin/capture-machine": (ROOT / "scripts/capture-machine").read_text()}
     for machine in CAPTURED:
         if run.run_machine(machine, kernel, programs, options.work, scripts):
             return 1
-        tree = options.into / machine.name
-        shutil.rmtree(tree, ignore_errors=True)
-        with tarfile.open(options.work / machine.name / "outbox") as captured:
-            captured.extractall(tree)
+        tree = options.into / f"{machine.name}.tree"
+        shutil.copyfile(options.work / machine.name / "outbox", tree)
         print(f"     captured {tree}")
     return 0
 

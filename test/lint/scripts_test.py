@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""The scripts that other tests lean on: what counts as passed, and where file systems come from."""
+"""The scripts that other tests lean on: what counts as passed, where file systems and machines come from."""
 
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -109,6 +110,61 @@ class WithFilesystemsTest(unittest.TestCase):
         run = subprocess.run([SCRIPTS / "with_filesystems"], capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 2)
         self.assertIn("usage:", run.stderr)
+
+
+class MachineTreeTest(unittest.TestCase):
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.work = Path(work.name)
+
+    def machine_tree(self, *arguments):
+        return subprocess.run([SCRIPTS / "machine-tree", *arguments], capture_output=True, text=True, check=False)
+
+    def unpack(self, text):
+        (self.work / "one.tree").write_bytes(text)
+        run = self.machine_tree("unpack", self.work / "one.tree", self.work / "out")
+        return run, self.work / "out/one"
+
+    def assert_packs_again(self, trees):
+        self.assertEqual(self.machine_tree("unpack", *trees, self.work / "folders").stderr, "")
+        self.assertEqual(self.machine_tree("pack", *self.work.glob("folders/*"), self.work / "again").stderr, "")
+        for tree in trees:
+            self.assertEqual((self.work / "again" / tree.name).read_bytes(), tree.read_bytes(), tree.name)
+
+    def test_what_is_captured_here_is_such_a_tree(self):
+        captured = self.work / "here.tree"
+        subprocess.run([SCRIPTS / "capture-machine", captured], capture_output=True, check=True)
+        self.assertIn(b"\nf proc/sys/kernel/osrelease\n|", captured.read_bytes())
+        self.assert_packs_again([captured])
+
+    def test_whatever_a_folder_holds_is_there_again(self):
+        text = (b"f bytes\nx00ff\nd empty\nf in/a folder\n|# no remark\n|\n\\no newline\nf nothing\n"
+                b"l to -> in/a folder\n")
+
+        run, folder = self.unpack(b"# A remark.\n" + text)
+
+        self.assertEqual(run.stderr, "")
+        self.assertEqual((folder / "bytes").read_bytes(), b"\x00\xff")
+        self.assertEqual((folder / "to").read_bytes(), b"# no remark\n\nno newline")
+        self.assertEqual((folder / "nothing").read_bytes(), b"")
+        self.assertTrue((folder / "empty").is_dir())
+        self.machine_tree("pack", folder, self.work / "again")
+        self.assertEqual((self.work / "again/one.tree").read_bytes(), text)
+
+    def test_nothing_is_written_outside_of_the_folder(self):
+        for text in (b"f ../lies-outside\n|x\n", b"l a -> ..\nf a/lies-outside\n|x\n", b"f /lies-outside\n|x\n"):
+            run, _ = self.unpack(text)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("one.tree: line ", run.stderr)
+            self.assertEqual(list(self.work.rglob("lies-outside")), [])
+            shutil.rmtree(self.work / "out")
+
+    def test_a_folder_that_is_there_is_left_alone(self):
+        self.unpack(b"f a\n|x\n")
+        run, folder = self.unpack(b"f a\n|y\n")
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual((folder / "a").read_bytes(), b"x\n")
 
 
 if __name__ == "__main__":
