@@ -132,6 +132,11 @@ class MachineTreeTest(unittest.TestCase):
         for tree in trees:
             self.assertEqual((self.work / "again" / tree.name).read_bytes(), tree.read_bytes(), tree.name)
 
+    def test_every_captured_machine_packs_again_to_what_it_was_unpacked_from(self):
+        trees = list((SCRIPTS.parent / "test/fixtures/machines").glob("*.tree"))
+        self.assertGreater(len(trees), 20)
+        self.assert_packs_again(trees)
+
     def test_what_is_captured_here_is_such_a_tree(self):
         captured = self.work / "here.tree"
         subprocess.run([SCRIPTS / "capture-machine", captured], capture_output=True, check=True)
