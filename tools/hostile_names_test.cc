@@ -72,7 +72,7 @@ TEST_F(HostileNames, AreAsciiInJson) {
 }
 
 TEST_F(HostileNames, OfADrivesModelAreShownEscaped) {
-  const std::string machine = PENSTOCK_SOURCE_DIR "/test/fixtures/machines/h200-p2pdma";
+  const std::string machine = PENSTOCK_MACHINES "h200-p2pdma";
   fs::copy(machine, path("machine"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   int models = 0;
   for (const auto& entry : fs::recursive_directory_iterator(path("machine/sys"))) {

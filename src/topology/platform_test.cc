@@ -173,7 +173,7 @@ TEST(PlatformTest, SpoiledTreesAreReadToTheEnd) {
     TestTree tree;
     namespace fs = std::filesystem;
     const char* machines[] = {"dgx-h100", "md-raid0", "nfs", "laptop"};
-    fs::copy(std::string(PENSTOCK_SOURCE_DIR "/test/fixtures/machines/") + machines[seed % 4], tree.path(),
+    fs::copy(std::string(PENSTOCK_MACHINES) + machines[seed % 4], tree.path(),
              fs::copy_options::recursive | fs::copy_options::copy_symlinks | fs::copy_options::overwrite_existing);
     const Root root = tree.root(seed % 2 == 0 ? Root::Resolver::kernel : Root::Resolver::steps);
     const std::size_t devices = read_everything(root);

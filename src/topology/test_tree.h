@@ -51,7 +51,7 @@ class TestTree {
 };
 
 inline Root captured_machine(const std::string& name) {
-  return std::move(Root::open(std::string(PENSTOCK_SOURCE_DIR "/test/fixtures/machines/") + name).value());
+  return std::move(Root::open(std::string(PENSTOCK_MACHINES) + name).value());
 }
 
 }  // namespace penstock::core

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the trees of test/fixtures/machines whose names begin with guest-: runs scripts/capture-machine in emulated
+"""Makes the files of test/fixtures/machines whose names begin with guest-: runs scripts/capture-machine in emulated
 machines. Only needed where that script or what it should see has changed.
 
     capture.py --tool PENSTOCK --probe PEER_PROBE --work DIRECTORY [--into TREES]

@@ -39,9 +39,7 @@ Answer check(const std::string& arguments, const std::string& variables = "") {
   return answer;
 }
 
-std::string root_of(const std::string& machine) {
-  return "--root '" PENSTOCK_SOURCE_DIR "/test/fixtures/machines/" + machine + "'";
-}
+std::string root_of(const std::string& machine) { return "--root '" PENSTOCK_MACHINES + machine + "'"; }
 
 json check_json(const std::string& machine) {
   json parsed = json::parse(check("--json " + root_of(machine)).text, nullptr, false);

@@ -10,7 +10,6 @@
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kFixtures = PENSTOCK_SOURCE_DIR "/test/fixtures/";
 const char* const kMachines[] = {"dgx-h100",          "h200-p2pdma", "cloud-vm",       "laptop", "nfs",
                                  "container-overlay", "md-raid0",    "firecracker-vm", "h200-vm"};
 
@@ -19,7 +18,7 @@ class Gdscheck : public Tool {
   Gdscheck() { call_it("gdscheck"); }
 
   Finished check_machine(const std::string& machine) {
-    return run({"-p", "-V", "--root", std::string(kFixtures) + "machines/" + machine});
+    return run({"-p", "-V", "--root", PENSTOCK_MACHINES + machine});
   }
 };
 
@@ -46,7 +45,7 @@ std::string value_of(const std::string& text, const std::string& name) {
 // PENSTOCK_REGENERATE=1 writes them anew; what changed is then for people to judge.
 TEST_F(Gdscheck, TellsOfCapturedMachinesWhatWasTold) {
   for (const char* machine : kMachines) {
-    const fs::path golden = std::string(kFixtures) + "gdscheck/" + machine + ".txt";
+    const fs::path golden = std::string(PENSTOCK_SOURCE_DIR "/test/fixtures/gdscheck/") + machine + ".txt";
     const std::string text = section_of(check_machine(machine).out, "CUFILE CONFIGURATION", false);
     if (std::getenv("PENSTOCK_REGENERATE") != nullptr) std::ofstream(golden) << text;
     EXPECT_EQ(text, text_of(golden)) << machine;
@@ -96,7 +95,7 @@ std::string paths_of_row(const std::string& text, const std::string& mount_point
 
 TEST_F(Gdscheck, AgreesWithCheckOnEveryFileSystemOfEveryCapturedMachine) {
   unsigned places = 0, direct = 0;
-  for (const auto& folder : fs::directory_iterator(std::string(kFixtures) + "machines")) {
+  for (const auto& folder : fs::directory_iterator(PENSTOCK_MACHINES)) {
     if (!folder.is_directory()) continue;
     const std::string machine = folder.path().filename();
     const std::string text = check_machine(machine).out;
@@ -129,8 +128,7 @@ TEST_F(Gdscheck, AgreesWithCheckOnEveryFileSystemOfEveryCapturedMachine) {
 }
 
 TEST_F(Gdscheck, TellsTheSizeOfTheBarWhereItCanBeSeen) {
-  fs::copy(std::string(kFixtures) + "machines/h200-vm", path("machine"),
-           fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  fs::copy(PENSTOCK_MACHINES "h200-vm", path("machine"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const std::pair<const char*, const char*> cases[] = {
       {"0xd0000000 0xd0ffffff 0x40200\n0x4000000000 0x7fffffffff 0x14220c\n0x0 0x0 0x0\n", "262144"},
       {"0x3000000000 0x3003ffffff 0x14220c\n0x0 0x0 0x0\n0x4000000000 0x7fffffffff 0x14220c\n", "262144"},
@@ -212,7 +210,7 @@ TEST_F(Gdscheck, WithoutCompatModeNothingIsCompatible) {
 }
 
 TEST_F(Gdscheck, OffersNoDirectPathToWhatTheDenylistNames) {
-  fs::copy(std::string(kFixtures) + "machines/dgx-h100", path("machine"),
+  fs::copy(PENSTOCK_MACHINES "dgx-h100", path("machine"),
            fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const auto told = [&] { return run({"-V", "--root", "machine"}).out; };
   ASSERT_NE(told().find("ext4, nvfs"), std::string::npos) << told();

@@ -14,9 +14,7 @@ class GdsInstallCheck : public Tool {
  protected:
   GdsInstallCheck() { call_it("gds_install_check"); }
 
-  static std::string root_of(const std::string& machine) {
-    return PENSTOCK_SOURCE_DIR "/test/fixtures/machines/" + machine;
-  }
+  static std::string root_of(const std::string& machine) { return PENSTOCK_MACHINES + machine; }
   static std::string state_of(const json& told, const std::string& code) {
     for (const json& check : told["checks"]) {
       if (check["code"] == code) return check["state"];

@@ -69,7 +69,7 @@ TEST_F(Tool, ContentionReadsThePrintedTopologyAsTheSameMachine) {
 }
 
 TEST_F(Tool, ContentionReadsACapturedHost) {
-  const std::string machines = PENSTOCK_SOURCE_DIR "/test/fixtures/machines/";
+  const std::string machines = PENSTOCK_MACHINES;
   const Finished done = run(contention({"--this-host", "--root", machines + "dgx-h100"}));
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_TRUE(says(done.out, "IOMMU: passthrough")) << done.out;

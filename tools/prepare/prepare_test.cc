@@ -254,7 +254,7 @@ TEST_F(Tool, PrepareRefusesMemoryWithTheReason) {
 
 // ---- A captured machine
 
-std::string machine(const std::string& name) { return PENSTOCK_SOURCE_DIR "/test/fixtures/machines/" + name; }
+std::string machine(const std::string& name) { return PENSTOCK_MACHINES + name; }
 
 TEST_F(Tool, ExplainTellsOfACapturedMachinesFile) {
   const Finished done = run({"explain", "--root", machine("md-tcp-leg"), "--json", "/scratch/a/../b"});
