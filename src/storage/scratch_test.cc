@@ -27,7 +27,7 @@ class ScratchTest : public testing::Test {
     folder_ = name;
     fd_.reset(::open((folder_ / "file").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600));
     ASSERT_EQ(::pwrite(fd_.get(), "weights", 7, 0), 7);
-    if (!storage_.reopen(fd_.get(), O_RDWR, true).ok()) GTEST_SKIP() << "no O_DIRECT in " << folder_;
+    if (!storage_.reopen(fd_.get(), O_RDWR, true).ok()) GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

@@ -59,7 +59,7 @@ class VendorPathTest : public testing::Test {
     std::ofstream(folder_ / "file") << content_;
     fd_.reset(::open((folder_ / "file").c_str(), O_RDWR | O_CLOEXEC));
     file_ = std::move(*File::open(storage_, fd_.get()));
-    if (file_->direct_offset_align() == 1) GTEST_SKIP() << "no O_DIRECT in " << folder_;
+    if (file_->direct_offset_align() == 1) GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir();
     peers_.add(kAddress, 4 << 20);
     devices_ = std::move(*peers_.open());
     device_ = *devices_->device(0);

@@ -44,7 +44,7 @@ class VendorTest : public testing::Test {
     content_.resize(kBytes);
     for (std::size_t i = 0; i < kBytes; ++i) content_[i] = static_cast<char>(i * 31 + i / 257);
     ASSERT_EQ(::pwrite(fd_.get(), content_.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
-    if (!takes_direct_io()) GTEST_SKIP() << "no O_DIRECT in " << folder_;
+    if (!takes_direct_io()) GTEST_SKIP() << "no O_DIRECT in " << testing::TempDir();
     peers_.add("0000:03:00.0", 2 * kMemoryBytes);
     variables = {{"PENSTOCK_VENDOR", "force"},
                  {"PENSTOCK_VENDOR_LIBRARY", library_},
