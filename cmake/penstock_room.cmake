@@ -75,6 +75,9 @@ function(penstock_shared_library target name map)
   endif()
 endfunction()
 
+# What `./dev arm` builds.
+add_custom_target(penstock_unit_tests)
+
 # One test program; ALONE where its tests must not run beside others. Compiled without RTTI like the core, since its
 # fakes derive from the core's seams.
 function(penstock_test name)
@@ -87,6 +90,9 @@ function(penstock_test name)
   target_compile_options(${name} PRIVATE -fno-rtti)
   target_compile_definitions(${name} PRIVATE PENSTOCK_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${TEST_NEEDS} penstock_flags GTest::gtest GTest::gtest_main)
+  if(TEST_LABEL STREQUAL unit)
+    add_dependencies(penstock_unit_tests ${name})
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${TEST_LABEL} TIMEOUT 300 RUN_SERIAL ${TEST_ALONE})
 endfunction()
