@@ -18,7 +18,7 @@ constexpr useconds_t kDrainPauseUs = 100;  // Between looks at a file that is st
 }  // namespace
 
 Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices)
-    : config_(config), storage_(std::move(storage)), devices_(std::move(devices)) {
+    : config_(config), storage_(std::move(storage)), devices_(std::move(devices)), descriptors_(*storage_) {
   const PathSettings settings = path_settings(config_);
   engine_ = std::make_unique<Engine>(engine_rules(config_), PathWorld{*storage_, *devices_, settings});
 }
@@ -57,20 +57,8 @@ Result<std::uint64_t> Session::register_file(int fd) {
     if (!config_.paths.contains_posix()) return failure(Code::denied, "register the file");
     (*file)->deny_direct_paths();
   }
-  const FileFacts facts = (*file)->facts();
-  const int own = (*file)->own_descriptor();
-  const std::lock_guard lock(registration_mutex_);
-  // A number that the user closed and the kernel gave out again is not the same descriptor.
-  const auto same = [&](const UserFd& known) {
-    return known.fd == fd && known.device == facts.file_system_device && known.inode == facts.inode &&
-           storage_->is_same_open_file(known.own, own);
-  };
-  if (std::any_of(fds_.begin(), fds_.end(), same)) return failure(Code::already_registered, "register the file");
-  // First, since there may be no memory for it.
-  if (fds_.size() == fds_.capacity()) fds_.reserve(std::max<std::size_t>(2 * fds_.size(), 16));
-  const Result<std::uint64_t> handle = files_.insert(std::move(*file));
-  if (handle.ok()) fds_.push_back({fd, *handle, own, facts.file_system_device, facts.inode});
-  return handle;
+  const File& opened = **file;
+  return descriptors_.add(fd, opened, [&] { return files_.insert(std::move(*file)); });
 }
 
 Result<std::uint64_t> Session::register_file(std::unique_ptr<UserspaceFile> file) {
@@ -82,10 +70,7 @@ Status Session::deregister_file(std::uint64_t handle) {
   if (is_inherited()) return failure(Code::closed, "deregister the file");
   File* file = files_.retire(handle);
   if (file == nullptr) return failure(Code::not_registered, "deregister the file");
-  {
-    const std::lock_guard lock(registration_mutex_);
-    std::erase_if(fds_, [&](const UserFd& known) { return known.handle == handle; });
-  }
+  descriptors_.remove(handle);
   // First the transfers end and the clients let go, then the descriptors close. A request that was just being submitted
   // may need a second look.
   const auto drain = [&] {
@@ -202,12 +187,7 @@ void Session::release_blocks(std::uint64_t file_handle, File& file) {
 
 // Of a file that nothing is done with just now. Other registrations of the same open file are not told of it.
 void Session::release_blocks_of_idle(File& file) {
-  const FileFacts& facts = file.facts();
-  const std::lock_guard lock(registration_mutex_);
-  const auto is_other = [&](const UserFd& known) {
-    return known.device == facts.file_system_device && known.inode == facts.inode && known.own != file.own_descriptor();
-  };
-  if (std::none_of(fds_.begin(), fds_.end(), is_other)) file.release_blocks_behind_end();
+  descriptors_.when_alone(file, [&] { file.release_blocks_behind_end(); });
 }
 
 }  // namespace penstock::core

@@ -15,6 +15,7 @@
 #include "session/buffer_table.h"
 #include "session/config.h"
 #include "session/handle_table.h"
+#include "session/user_descriptors.h"
 
 namespace penstock::core {
 
@@ -84,14 +85,6 @@ class Session {
   const Config& config() const { return config_; }
 
  private:
-  struct UserFd {
-    int fd = -1;
-    std::uint64_t handle = 0;
-    int own = -1;  // The session's own descriptor on the same open file.
-    dev_t device = 0;
-    std::uint64_t inode = 0;
-  };
-
   void release_blocks_of_idle(File& file);
 
   const std::uint32_t forks_ = fork_count();
@@ -99,8 +92,7 @@ class Session {
   const std::unique_ptr<Storage> storage_;
   const std::unique_ptr<DeviceSet> devices_;
   HandleTable<File> files_;
-  std::mutex registration_mutex_;  // Guards fds_.
-  std::vector<UserFd> fds_;        // Registered descriptors of the user.
+  UserDescriptors descriptors_;
   BufferTable buffers_;
   std::unique_ptr<Engine> engine_;
   std::mutex clients_mutex_;

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "session/user_descriptors.h"
+
+#include <algorithm>
+
+namespace penstock::core {
+
+Result<std::uint64_t> UserDescriptors::add(int fd, const File& file,
+                                           const std::function<Result<std::uint64_t>()>& insert) {
+  const FileFacts facts = file.facts();
+  const int own = file.own_descriptor();
+  const std::lock_guard lock(mutex_);
+  // A number that the user closed and the kernel gave out again is not the same descriptor.
+  const auto same = [&](const Known& known) {
+    return known.fd == fd && known.is_of(facts) && storage_.is_same_open_file(known.own, own);
+  };
+  if (std::any_of(all_.begin(), all_.end(), same)) return failure(Code::already_registered, "register the file");
+  // First, since there may be no memory for it.
+  if (all_.size() == all_.capacity()) all_.reserve(std::max<std::size_t>(2 * all_.size(), 16));
+  const Result<std::uint64_t> handle = insert();
+  if (handle.ok()) all_.push_back({fd, *handle, own, facts.file_system_device, facts.inode});
+  return handle;
+}
+
+void UserDescriptors::remove(std::uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(all_, [&](const Known& known) { return known.handle == handle; });
+}
+
+void UserDescriptors::when_alone(const File& file, const std::function<void()>& work) {
+  const std::lock_guard lock(mutex_);
+  const auto is_other = [&](const Known& known) {
+    return known.is_of(file.facts()) && known.own != file.own_descriptor();
+  };
+  if (std::none_of(all_.begin(), all_.end(), is_other)) work();
+}
+
+}  // namespace penstock::core

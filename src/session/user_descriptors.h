@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// By which descriptors of the user's files are registered: so that none is registered twice, and what is done to a file
+// as a whole is done only where no other registration shares its inode. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "storage/file.h"
+
+namespace penstock::core {
+
+class UserDescriptors {
+ public:
+  explicit UserDescriptors(Storage& storage) : storage_(storage) {}
+
+  // Remembers the descriptor under the handle that insert() gives the file. Fails with already_registered.
+  Result<std::uint64_t> add(int fd, const File& file, const std::function<Result<std::uint64_t>()>& insert);
+  void remove(std::uint64_t handle);
+  // Calls `work` where the file is registered by this descriptor alone; none is added meanwhile.
+  void when_alone(const File& file, const std::function<void()>& work);
+
+ private:
+  struct Known {
+    int fd = -1;
+    std::uint64_t handle = 0;
+    int own = -1;  // The session's own descriptor on the same open file.
+    dev_t device = 0;
+    std::uint64_t inode = 0;
+
+    bool is_of(const FileFacts& facts) const { return device == facts.file_system_device && inode == facts.inode; }
+  };
+
+  Storage& storage_;
+  std::mutex mutex_;
+  std::vector<Known> all_;
+};
+
+}  // namespace penstock::core
