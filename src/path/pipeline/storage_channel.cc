@@ -19,14 +19,10 @@ constexpr std::size_t kFixedFilesMax = 8;
 // Few at a time, as the ring hands on few: else a device runs dry while a burst of completions is looked after. Random
 // reads of 4 KiB, 64 in flight, came to 0.89 of fio's rate with 16, and to 0.98 with 8 (virtio disk, 2026-11-21).
 constexpr std::size_t kReapMax = 8;
-// Up to this size copies go together: above, there is little to be saved.
-constexpr std::uint64_t kSmallCopyMax = 64u << 10;
 // What kernels copy at once; see staging_for().
 constexpr std::uint64_t kWord = 16;
 
 const char* step_of(Op op) { return op == Op::read ? "read from the file" : "write to the file"; }
-
-Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
 
 Status storage_failure(Op op, int error) {
   // The kernel could not reach the memory: the caller's pointer, since our own is mapped.
@@ -257,62 +253,6 @@ std::uint64_t StorageChannel::payload_moved(const Slot& slot) const {
   return slot.moved <= skipped ? 0 : std::min(slot.moved - skipped, chunk.size);
 }
 
-// Between the slot and the device, whichever way the task goes.
-Copy StorageChannel::copy_of(const Slot& slot) const {
-  const Chunk& chunk = slot.task.chunk;
-  return {.device_address = slot.task.memory,
-          .host = slot.memory + (chunk.file_offset - chunk.io_offset),
-          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size,
-          .locked = true};
-}
-
-void StorageChannel::start_copy(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  const Op op = slot.task.op;
-  slot.phase = Phase::copying;
-  if (copy_of(slot).size > kSmallCopyMax) return copy_together({&index, 1}, op);
-  auto& gathered = gathered_[static_cast<unsigned>(op)];
-  gathered.push_back(index);
-  // The device is to start on them while storage goes on with the other half.
-  if (gathered.size() >= std::max<std::size_t>(slots_.size() / 2, 1)) copy_gathered(op);
-}
-
-void StorageChannel::copy_gathered(Op op) {
-  auto& gathered = gathered_[static_cast<unsigned>(op)];
-  if (gathered.empty()) return;
-  copy_together(gathered, op);
-  gathered.clear();
-}
-
-void StorageChannel::copy_all_gathered() {
-  copy_gathered(Op::read);
-  copy_gathered(Op::write);
-}
-
-// With the marker of the last slot behind them all.
-void StorageChannel::copy_together(std::span<const std::uint32_t> slots, Op op) {
-  const std::uint32_t marker = slots.back();
-  together_.clear();
-  for (const std::uint32_t index : slots) together_.push_back(copy_of(slots_[index]));
-  Status status = copies_->copy_many(together_, direction_of(op));
-  if (status.ok()) status = copies_->record(marker);
-  if (!status.ok()) broken_ = true;  // They may be under way with no marker behind them: no slot is safe to use again.
-  for (const std::uint32_t index : slots) {
-    if (status.ok()) copying_[(copying_head_ + copying_count_++) % copying_.size()] = {index, marker};
-    else finish(index, status);
-  }
-}
-
-void StorageChannel::on_copied(std::uint32_t index) {
-  if (broken_) {
-    finish(index, failure(Code::closed, step_of(slots_[index].task.op)));
-  } else if (slots_[index].task.op == Op::write) {
-    start_storage(index);
-  } else {
-    finish(index, success());
-  }
-}
-
 void StorageChannel::finish(std::uint32_t index, Status status) {
   Slot& slot = slots_[index];
   slot.status = status;
@@ -330,31 +270,6 @@ bool StorageChannel::reap_ring(bool wait) {
   }
   for (unsigned i = 0; i < *count; ++i) on_stored(completions[i].tag, completions[i].result);
   return *count > 0;
-}
-
-bool StorageChannel::reap_copies(bool wait) {
-  bool progress = false;
-  while (copying_count_ > 0) {
-    const std::uint32_t marker = copying_[copying_head_].marker;
-    Status status;
-    if (wait && !progress) {
-      status = copies_->wait(marker, false);
-    } else {
-      const Result<bool> reached = copies_->reached(marker);
-      if (reached.ok() && !*reached) return progress;
-      status = reached.status();
-    }
-    if (!status.ok()) broken_ = true;
-    progress = true;
-    while (copying_count_ > 0 && copying_[copying_head_].marker == marker) {
-      const std::uint32_t index = copying_[copying_head_].slot;
-      copying_head_ = (copying_head_ + 1) % copying_.size();
-      --copying_count_;
-      if (status.ok()) on_copied(index);
-      else finish(index, status);
-    }
-  }
-  return progress;
 }
 
 // One round. Blocks, if asked to, on the side that feeds the other: copies when writing, storage when reading.
@@ -423,13 +338,6 @@ Completion StorageChannel::run(const Task& task) {
   if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(0);
   slot.phase = Phase::free;
   return completion_of(slot);
-}
-
-Status StorageChannel::copy_now(std::uint32_t index) {
-  const Slot& slot = slots_[index];
-  const Status status = copies_->copy_and_wait(copy_of(slot), direction_of(slot.task.op));
-  if (!status.ok()) broken_ = true;  // It may still be under way.
-  return status;
 }
 
 int StorageChannel::fixed_file(const Slot& slot) {

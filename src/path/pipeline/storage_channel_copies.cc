@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The half of a staged chunk's way that lies between its slot and the device.
+#include <algorithm>
+
+#include "path/pipeline/storage_channel.h"
+
+namespace penstock::core {
+namespace {
+
+// Up to this size copies go together: above, there is little to be saved.
+constexpr std::uint64_t kSmallCopyMax = 64u << 10;
+
+Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
+
+}  // namespace
+
+// Between the slot and the device, whichever way the task goes.
+Copy StorageChannel::copy_of(const Slot& slot) const {
+  const Chunk& chunk = slot.task.chunk;
+  return {.device_address = slot.task.memory,
+          .host = slot.memory + (chunk.file_offset - chunk.io_offset),
+          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size,
+          .locked = true};
+}
+
+void StorageChannel::start_copy(std::uint32_t index) {
+  Slot& slot = slots_[index];
+  const Op op = slot.task.op;
+  slot.phase = Phase::copying;
+  if (copy_of(slot).size > kSmallCopyMax) return copy_together({&index, 1}, op);
+  auto& gathered = gathered_[static_cast<unsigned>(op)];
+  gathered.push_back(index);
+  // The device is to start on them while storage goes on with the other half.
+  if (gathered.size() >= std::max<std::size_t>(slots_.size() / 2, 1)) copy_gathered(op);
+}
+
+void StorageChannel::copy_gathered(Op op) {
+  auto& gathered = gathered_[static_cast<unsigned>(op)];
+  if (gathered.empty()) return;
+  copy_together(gathered, op);
+  gathered.clear();
+}
+
+void StorageChannel::copy_all_gathered() {
+  copy_gathered(Op::read);
+  copy_gathered(Op::write);
+}
+
+// With the marker of the last slot behind them all.
+void StorageChannel::copy_together(std::span<const std::uint32_t> slots, Op op) {
+  const std::uint32_t marker = slots.back();
+  together_.clear();
+  for (const std::uint32_t index : slots) together_.push_back(copy_of(slots_[index]));
+  Status status = copies_->copy_many(together_, direction_of(op));
+  if (status.ok()) status = copies_->record(marker);
+  if (!status.ok()) broken_ = true;  // They may be under way with no marker behind them: no slot is safe to use again.
+  for (const std::uint32_t index : slots) {
+    if (status.ok()) copying_[(copying_head_ + copying_count_++) % copying_.size()] = {index, marker};
+    else finish(index, status);
+  }
+}
+
+void StorageChannel::on_copied(std::uint32_t index) {
+  if (broken_) {
+    finish(index, failure(Code::closed, "copy between the slot and the device"));
+  } else if (slots_[index].task.op == Op::write) {
+    start_storage(index);
+  } else {
+    finish(index, success());
+  }
+}
+
+bool StorageChannel::reap_copies(bool wait) {
+  bool progress = false;
+  while (copying_count_ > 0) {
+    const std::uint32_t marker = copying_[copying_head_].marker;
+    Status status;
+    if (wait && !progress) {
+      status = copies_->wait(marker, false);
+    } else {
+      const Result<bool> reached = copies_->reached(marker);
+      if (reached.ok() && !*reached) return progress;
+      status = reached.status();
+    }
+    if (!status.ok()) broken_ = true;
+    progress = true;
+    while (copying_count_ > 0 && copying_[copying_head_].marker == marker) {
+      const std::uint32_t index = copying_[copying_head_].slot;
+      copying_head_ = (copying_head_ + 1) % copying_.size();
+      --copying_count_;
+      if (status.ok()) on_copied(index);
+      else finish(index, status);
+    }
+  }
+  return progress;
+}
+
+Status StorageChannel::copy_now(std::uint32_t index) {
+  const Slot& slot = slots_[index];
+  const Status status = copies_->copy_and_wait(copy_of(slot), direction_of(slot.task.op));
+  if (!status.ok()) broken_ = true;  // It may still be under way.
+  return status;
+}
+
+}  // namespace penstock::core
