@@ -37,6 +37,24 @@ CUfileOpCounter_t counter(const CufileTotals& totals, CufileOperation operation)
   return {counted.ok, counted.err};
 }
 
+void fill_batch_operations(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
+  stats.batch_submit_ops = counter(totals, CufileOperation::batch_submit);
+  stats.batch_complete_ops = counter(totals, CufileOperation::batch_complete);
+  stats.batch_setup_ops = counter(totals, CufileOperation::batch_setup);
+  stats.batch_cancel_ops = counter(totals, CufileOperation::batch_cancel);
+  stats.batch_destroy_ops = counter(totals, CufileOperation::batch_destroy);
+  stats.batch_enqueued_ops = counter(totals, CufileOperation::batch_enqueued);
+  stats.batch_posix_enqueued_ops = counter(totals, CufileOperation::batch_posix_enqueued);
+  stats.batch_processed_ops = counter(totals, CufileOperation::batch_processed);
+  stats.batch_posix_processed_ops = counter(totals, CufileOperation::batch_posix_processed);
+  stats.batch_nvfs_submit_ops = counter(totals, CufileOperation::batch_nvfs_submit);
+  stats.batch_p2p_submit_ops = counter(totals, CufileOperation::batch_p2p_submit);
+  stats.batch_aio_submit_ops = counter(totals, CufileOperation::batch_aio_submit);
+  stats.batch_iouring_submit_ops = counter(totals, CufileOperation::batch_io_uring_submit);
+  stats.batch_mixed_io_submit_ops = counter(totals, CufileOperation::batch_mixed_submit);
+  stats.batch_total_submit_ops = counter(totals, CufileOperation::batch_total_submit);
+}
+
 void fill(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
   constexpr auto kRead = static_cast<unsigned>(Op::read);
   constexpr auto kWrite = static_cast<unsigned>(Op::write);
@@ -57,21 +75,7 @@ void fill(CUfileStatsLevel1_t& stats, const CufileTotals& totals) {
   stats.write_lat_avg_us = average(stats.write_lat_sum_us, stats.write_ops.ok);
   stats.read_ops_per_sec = rate(stats.read_ops.ok, totals);
   stats.write_ops_per_sec = rate(stats.write_ops.ok, totals);
-  stats.batch_submit_ops = counter(totals, CufileOperation::batch_submit);
-  stats.batch_complete_ops = counter(totals, CufileOperation::batch_complete);
-  stats.batch_setup_ops = counter(totals, CufileOperation::batch_setup);
-  stats.batch_cancel_ops = counter(totals, CufileOperation::batch_cancel);
-  stats.batch_destroy_ops = counter(totals, CufileOperation::batch_destroy);
-  stats.batch_enqueued_ops = counter(totals, CufileOperation::batch_enqueued);
-  stats.batch_posix_enqueued_ops = counter(totals, CufileOperation::batch_posix_enqueued);
-  stats.batch_processed_ops = counter(totals, CufileOperation::batch_processed);
-  stats.batch_posix_processed_ops = counter(totals, CufileOperation::batch_posix_processed);
-  stats.batch_nvfs_submit_ops = counter(totals, CufileOperation::batch_nvfs_submit);
-  stats.batch_p2p_submit_ops = counter(totals, CufileOperation::batch_p2p_submit);
-  stats.batch_aio_submit_ops = counter(totals, CufileOperation::batch_aio_submit);
-  stats.batch_iouring_submit_ops = counter(totals, CufileOperation::batch_io_uring_submit);
-  stats.batch_mixed_io_submit_ops = counter(totals, CufileOperation::batch_mixed_submit);
-  stats.batch_total_submit_ops = counter(totals, CufileOperation::batch_total_submit);
+  fill_batch_operations(stats, totals);
   stats.batch_read_bytes = sums.batch_bytes[kRead];
   stats.batch_write_bytes = sums.batch_bytes[kWrite];
   stats.batch_read_bw_bytes = rate(stats.batch_read_bytes, totals);

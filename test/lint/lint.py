@@ -44,6 +44,8 @@ MAY_INCLUDE = {
 GETENV_HOME = "src/base/environment.cc"
 TERMINAL_HOME = "tools/common/terminal.cc"
 LINES_MAX = 500
+SOURCE_LINES_MAX = 400  # Of src/ and tools/, but for tests.
+FUNCTION_LINES_MAX = 40
 ONE_CONTRACT = {"include/cufile.h"}  # Longer, since it is one thing that others have cut.
 COLUMNS_MAX = 120
 
@@ -66,6 +68,8 @@ SLEEPS = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanoslee
 # Who else may: how tests wait at all, what runs beside the library as a stranger's program, and what hangs on purpose.
 MAY_SLEEP = ("test/fakes/waiting.h", "test/fakes/fake_vendor/", "test/conformance/", "test/system/", "test/guest/",
              "test/stress/stress_test.cc", "test/stress/watchdog.cc")
+FUNCTION = re.compile(r"(?:  )?(?!namespace\b|class\b|struct\b|enum\b|union\b|extern\b|(?:static |inline )?const)"
+                      r"[A-Za-z~][^=]*\)(?: const| override| noexcept)* \{$")
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 LICENCE = re.compile(r"(?://|#| \*) SPDX-License-Identifier: Apache-2\.0\n?")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
@@ -239,13 +243,31 @@ def check_licences(tree):
             tree.report(name, 1, "licence", "write SPDX-License-Identifier: Apache-2.0 at the top of the file")
 
 
+def check_functions(tree, name, lines):
+    """A function begins at a line that ends with ") {" or the like, and ends at a brace in the same column."""
+    begin = None
+    for number, line in enumerate(lines, 1):
+        indent = len(line) - len(line.lstrip())
+        if begin is None and FUNCTION.match(line):
+            begin = (number, indent)
+        elif begin is not None and line == " " * begin[1] + "}":
+            if number - begin[0] >= FUNCTION_LINES_MAX:
+                tree.report(name, begin[0], "size",
+                            f"{number - begin[0] + 1} lines in a function; {FUNCTION_LINES_MAX} are allowed")
+            begin = None
+
+
 def check_sizes(tree):
     for name, text in tree.text.items():
         if not is_code(name, text):
             continue
         lines = text.splitlines()
-        if len(lines) > LINES_MAX and name not in ONE_CONTRACT:
-            tree.report(name, len(lines), "size", f"{len(lines)} lines; {LINES_MAX} are allowed")
+        is_source = name.startswith(("src/", "tools/")) and not is_test(name)
+        allowed = SOURCE_LINES_MAX if is_source else LINES_MAX
+        if len(lines) > allowed and name not in ONE_CONTRACT:
+            tree.report(name, len(lines), "size", f"{len(lines)} lines; {allowed} are allowed")
+        if is_source and Path(name).suffix in SOURCES | HEADERS:
+            check_functions(tree, name, lines)
         for number, line in enumerate(lines, 1):
             if len(line) > COLUMNS_MAX:
                 tree.report(name, number, "size", f"{len(line)} columns; {COLUMNS_MAX} are allowed")

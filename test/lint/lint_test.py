@@ -155,8 +155,10 @@ class LintTest(unittest.TestCase):
         self.expect({"docs/a.md": "No code.\n"})
 
     def test_long_files_and_lines_are_found(self):
-        self.expect({"src/base/text.cc": f"// {LICENCE}" + "\n" * 501}, "src/base/text.cc:501 size")
-        self.expect({"src/base/text.cc": f"// {LICENCE}" + "\n" * 500})
+        self.expect({"src/base/text.cc": f"// {LICENCE}" + "\n" * 401}, "src/base/text.cc:401 size")
+        self.expect({"src/base/text.cc": f"// {LICENCE}" + "\n" * 400})
+        self.expect({"src/base/text.cc": "int f() {\n" + "  g();\n" * 39 + "}\n"}, "src/base/text.cc:1 size")
+        self.expect({"src/base/text.cc": "int f() {\n" + "  g();\n" * 38 + "}\n"})
         self.expect({"scripts/go": "#!/bin/sh\n" + "x" * 121 + "\n"}, "scripts/go:2 size")
         self.expect({"scripts/go": "#!/bin/sh\n" + "ö" * 120 + "\n"})
 

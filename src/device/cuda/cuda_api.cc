@@ -28,6 +28,79 @@ class Loader {
   const char* missing_ = nullptr;
 };
 
+void find_required(Loader& loader, CudaApi& api) {
+  loader.required(api.cuInit, "cuInit");
+  loader.required(api.cuGetErrorName, "cuGetErrorName");
+  loader.required(api.cuGetErrorString, "cuGetErrorString");
+  loader.required(api.cuDeviceGetCount, "cuDeviceGetCount");
+  loader.required(api.cuDeviceGet, "cuDeviceGet");
+  loader.required(api.cuDeviceGetName, "cuDeviceGetName");
+  // The second version names a MIG instance by its own UUID; the first by that of the whole GPU.
+  loader.optional(api.cuDeviceGetUuid, "cuDeviceGetUuid_v2");
+  if (api.cuDeviceGetUuid == nullptr) loader.required(api.cuDeviceGetUuid, "cuDeviceGetUuid");
+  loader.required(api.cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");
+  loader.required(api.cuDeviceTotalMem, "cuDeviceTotalMem_v2");
+  loader.required(api.cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
+  loader.required(api.cuCtxGetCurrent, "cuCtxGetCurrent");
+  loader.required(api.cuCtxPushCurrent, "cuCtxPushCurrent_v2");
+  loader.required(api.cuCtxPopCurrent, "cuCtxPopCurrent_v2");
+  loader.required(api.cuCtxGetApiVersion, "cuCtxGetApiVersion");
+  loader.required(api.cuPointerGetAttributes, "cuPointerGetAttributes");
+  loader.required(api.cuMemAlloc, "cuMemAlloc_v2");
+  loader.required(api.cuMemFree, "cuMemFree_v2");
+  loader.required(api.cuMemHostRegister, "cuMemHostRegister_v2");
+  loader.required(api.cuMemHostUnregister, "cuMemHostUnregister");
+  loader.required(api.cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
+  loader.required(api.cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
+  loader.required(api.cuStreamCreate, "cuStreamCreate");
+  loader.required(api.cuStreamQuery, "cuStreamQuery");
+  loader.required(api.cuStreamSynchronize, "cuStreamSynchronize");
+  loader.required(api.cuStreamDestroy, "cuStreamDestroy_v2");
+  loader.required(api.cuEventCreate, "cuEventCreate");
+  loader.required(api.cuEventRecord, "cuEventRecord");
+  loader.required(api.cuEventQuery, "cuEventQuery");
+  loader.required(api.cuEventSynchronize, "cuEventSynchronize");
+  loader.required(api.cuEventDestroy, "cuEventDestroy_v2");
+}
+
+void find_optional(Loader& loader, CudaApi& api) {
+  loader.optional(api.cuCtxGetId, "cuCtxGetId");
+  loader.optional(api.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
+  loader.optional(api.cuPointerSetAttribute, "cuPointerSetAttribute");
+  loader.optional(api.cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
+  loader.optional(api.cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
+  loader.optional(api.cuCtxGetDevice, "cuCtxGetDevice");
+  loader.optional(api.cuStreamGetCtx, "cuStreamGetCtx");
+  loader.optional(api.cuStreamIsCapturing, "cuStreamIsCapturing");
+  loader.optional(api.cuLaunchHostFunc, "cuLaunchHostFunc");
+  // The first versions, of drivers before CUDA 11.7, work where an administrator allowed them only.
+  loader.optional(api.cuStreamWaitValue32, "cuStreamWaitValue32_v2");
+  if (api.cuStreamWaitValue32 == nullptr) loader.optional(api.cuStreamWaitValue32, "cuStreamWaitValue32");
+  loader.optional(api.cuStreamWriteValue32, "cuStreamWriteValue32_v2");
+  if (api.cuStreamWriteValue32 == nullptr) loader.optional(api.cuStreamWriteValue32, "cuStreamWriteValue32");
+  loader.optional(api.cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
+  loader.optional(api.cuModuleLoadData, "cuModuleLoadData");
+  loader.optional(api.cuModuleGetFunction, "cuModuleGetFunction");
+  loader.optional(api.cuLaunchKernel, "cuLaunchKernel");
+  loader.optional(api.cuDeviceGetAttribute, "cuDeviceGetAttribute");
+  loader.optional(api.cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
+  loader.optional(api.cuMemCreate, "cuMemCreate");
+  loader.optional(api.cuMemRelease, "cuMemRelease");
+  loader.optional(api.cuMemAddressReserve, "cuMemAddressReserve");
+  loader.optional(api.cuMemAddressFree, "cuMemAddressFree");
+  loader.optional(api.cuMemMap, "cuMemMap");
+  loader.optional(api.cuMemUnmap, "cuMemUnmap");
+  loader.optional(api.cuMemSetAccess, "cuMemSetAccess");
+  loader.optional(api.cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
+  loader.optional(api.cuDriverGetVersion, "cuDriverGetVersion");
+  loader.optional(api.cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
+  loader.optional(api.cuCtxSetCurrent, "cuCtxSetCurrent");
+  loader.optional(api.cuMemHostAlloc, "cuMemHostAlloc");
+  loader.optional(api.cuMemFreeHost, "cuMemFreeHost");
+  loader.optional(api.cuMemcpyHtoD, "cuMemcpyHtoD_v2");
+  loader.optional(api.cuMemcpyDtoH, "cuMemcpyDtoH_v2");
+}
+
 }  // namespace
 
 bool CudaApi::load(const char* library, std::string* why_not) {
@@ -39,73 +112,8 @@ bool CudaApi::load(const char* library, std::string* why_not) {
     return false;
   }
   Loader loader(handle);
-  loader.required(cuInit, "cuInit");
-  loader.required(cuGetErrorName, "cuGetErrorName");
-  loader.required(cuGetErrorString, "cuGetErrorString");
-  loader.required(cuDeviceGetCount, "cuDeviceGetCount");
-  loader.required(cuDeviceGet, "cuDeviceGet");
-  loader.required(cuDeviceGetName, "cuDeviceGetName");
-  // The second version names a MIG instance by its own UUID; the first by that of the whole GPU.
-  loader.optional(cuDeviceGetUuid, "cuDeviceGetUuid_v2");
-  if (cuDeviceGetUuid == nullptr) loader.required(cuDeviceGetUuid, "cuDeviceGetUuid");
-  loader.required(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId");
-  loader.required(cuDeviceTotalMem, "cuDeviceTotalMem_v2");
-  loader.required(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
-  loader.required(cuCtxGetCurrent, "cuCtxGetCurrent");
-  loader.required(cuCtxPushCurrent, "cuCtxPushCurrent_v2");
-  loader.required(cuCtxPopCurrent, "cuCtxPopCurrent_v2");
-  loader.required(cuCtxGetApiVersion, "cuCtxGetApiVersion");
-  loader.optional(cuCtxGetId, "cuCtxGetId");
-  loader.optional(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
-  loader.optional(cuPointerSetAttribute, "cuPointerSetAttribute");
-  loader.required(cuPointerGetAttributes, "cuPointerGetAttributes");
-  loader.required(cuMemAlloc, "cuMemAlloc_v2");
-  loader.required(cuMemFree, "cuMemFree_v2");
-  loader.required(cuMemHostRegister, "cuMemHostRegister_v2");
-  loader.required(cuMemHostUnregister, "cuMemHostUnregister");
-  loader.required(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
-  loader.required(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2");
-  loader.required(cuStreamCreate, "cuStreamCreate");
-  loader.optional(cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
-  loader.optional(cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
-  loader.required(cuStreamQuery, "cuStreamQuery");
-  loader.required(cuStreamSynchronize, "cuStreamSynchronize");
-  loader.required(cuStreamDestroy, "cuStreamDestroy_v2");
-  loader.optional(cuCtxGetDevice, "cuCtxGetDevice");
-  loader.optional(cuStreamGetCtx, "cuStreamGetCtx");
-  loader.optional(cuStreamIsCapturing, "cuStreamIsCapturing");
-  loader.optional(cuLaunchHostFunc, "cuLaunchHostFunc");
-  // The first versions, of drivers before CUDA 11.7, work where an administrator allowed them only.
-  loader.optional(cuStreamWaitValue32, "cuStreamWaitValue32_v2");
-  if (cuStreamWaitValue32 == nullptr) loader.optional(cuStreamWaitValue32, "cuStreamWaitValue32");
-  loader.optional(cuStreamWriteValue32, "cuStreamWriteValue32_v2");
-  if (cuStreamWriteValue32 == nullptr) loader.optional(cuStreamWriteValue32, "cuStreamWriteValue32");
-  loader.optional(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
-  loader.optional(cuModuleLoadData, "cuModuleLoadData");
-  loader.optional(cuModuleGetFunction, "cuModuleGetFunction");
-  loader.optional(cuLaunchKernel, "cuLaunchKernel");
-  loader.optional(cuDeviceGetAttribute, "cuDeviceGetAttribute");
-  loader.optional(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
-  loader.optional(cuMemCreate, "cuMemCreate");
-  loader.optional(cuMemRelease, "cuMemRelease");
-  loader.optional(cuMemAddressReserve, "cuMemAddressReserve");
-  loader.optional(cuMemAddressFree, "cuMemAddressFree");
-  loader.optional(cuMemMap, "cuMemMap");
-  loader.optional(cuMemUnmap, "cuMemUnmap");
-  loader.optional(cuMemSetAccess, "cuMemSetAccess");
-  loader.optional(cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
-  loader.optional(cuDriverGetVersion, "cuDriverGetVersion");
-  loader.optional(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
-  loader.optional(cuCtxSetCurrent, "cuCtxSetCurrent");
-  loader.optional(cuMemHostAlloc, "cuMemHostAlloc");
-  loader.optional(cuMemFreeHost, "cuMemFreeHost");
-  loader.optional(cuMemcpyHtoD, "cuMemcpyHtoD_v2");
-  loader.optional(cuMemcpyDtoH, "cuMemcpyDtoH_v2");
-  loader.required(cuEventCreate, "cuEventCreate");
-  loader.required(cuEventRecord, "cuEventRecord");
-  loader.required(cuEventQuery, "cuEventQuery");
-  loader.required(cuEventSynchronize, "cuEventSynchronize");
-  loader.required(cuEventDestroy, "cuEventDestroy_v2");
+  find_required(loader, *this);
+  find_optional(loader, *this);
   if (loader.missing() == nullptr) return true;
   *why_not = std::string(library) + " has no " + loader.missing() + "; install the driver of CUDA 11.4 or later";
   return false;

@@ -141,51 +141,56 @@ bool RegistrationCache::is_worth(Extent& extent, std::uint64_t bytes, const File
 }
 
 RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRange& range, bool small) {
-  const auto [op, offset, size] = range;
   clock_.fetch_add(1, std::memory_order_relaxed);
-  const bool must = at_once(file, op);
+  const bool must = at_once(file, range.op);
   const bool patient = !small || must;
-  const Result<int> fd = file.file().descriptor(Way::buffered);
-  std::uint64_t end = offset + size;
+  std::uint64_t end = range.offset + range.size;
   if (patient) {
     const Result<std::uint64_t> file_end = file.file().size();
     // Nothing lies behind the end: a write that makes the file longer is bounced as a whole.
-    if (!file_end.ok() || *file_end <= offset || (op == Op::write && *file_end < end)) return Wanted::no;
+    if (!file_end.ok() || *file_end <= range.offset || (range.op == Op::write && *file_end < end)) return Wanted::no;
     end = std::min(end, *file_end);
   }
-  std::uint64_t missing_first = UINT64_MAX, missing_last = 0;
-  bool some_registered = false;
-  bool all = patient && size > 0;
-  for (std::uint64_t index = offset / kExtent; index * kExtent < end; ++index) {
+  Missing missing{.all = patient && range.size > 0};
+  if (!find_missing(file, range, end, small, missing)) return Wanted::no;
+  if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small())) return missing.all ? Wanted::yes : Wanted::no;
+  // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
+  const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
+  const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
+  const Result<int> fd = file.file().descriptor(Way::buffered);
+  if (!fd.ok() || !(must || storage_.is_resident(*fd, from, bytes))) return Wanted::no;
+  if (!patient) order(file, missing.first, missing.last);
+  if (!missing.all) return Wanted::no;
+  return missing.some_registered ? Wanted::yes : Wanted::all_anew;
+}
+
+// False where the extents cannot be had: no memory for more of them, or none that lie in the file.
+bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small,
+                                     Missing& missing) {
+  const bool must = at_once(file, range.op);
+  for (std::uint64_t index = range.offset / kExtent; index * kExtent < end; ++index) {
     // Far behind the end there may be room for a great many, of which none is ever needed.
-    if (!patient && file.find(index) == nullptr) {
+    if (small && !must && file.find(index) == nullptr) {
       const Result<std::uint64_t> file_end = file.file().size();
-      if (!file_end.ok() || *file_end <= index * kExtent) return Wanted::no;
+      if (!file_end.ok() || *file_end <= index * kExtent) return false;
     }
     Extent* const extent = file.extent(index);
-    if (extent == nullptr) return Wanted::no;
+    if (extent == nullptr) return false;
     const State state = extent->state();
     if (state == State::registered || state == State::wanted) {
-      some_registered = true;
+      missing.some_registered = true;
       continue;
     }
     const std::uint64_t begin = index * kExtent;
-    const std::uint64_t bytes = std::min(end, begin + kExtent) - std::max(offset, begin);
+    const std::uint64_t bytes = std::min(end, begin + kExtent) - std::max(range.offset, begin);
     if (state == State::evicting || !(is_worth(*extent, bytes, range, small) || must)) {
-      all = false;
+      missing.all = false;
       continue;
     }
-    missing_first = std::min(missing_first, index);
-    missing_last = index;
+    missing.first = std::min(missing.first, index);
+    missing.last = index;
   }
-  if (missing_first == UINT64_MAX || (!patient && !is_turn_of_small())) return all ? Wanted::yes : Wanted::no;
-  const std::uint64_t from = std::max(offset, missing_first * kExtent);
-  // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
-  const std::uint64_t missing = std::min(end, (missing_last + 1) * kExtent) - from;
-  if (!fd.ok() || !(must || storage_.is_resident(*fd, from, missing))) return Wanted::no;
-  if (!patient) order(file, missing_first, missing_last);
-  if (!all) return Wanted::no;
-  return some_registered ? Wanted::yes : Wanted::all_anew;
+  return true;
 }
 
 bool RegistrationCache::is_turn_of_small() {

@@ -162,12 +162,20 @@ class RegistrationCache {
     Extent* extent = nullptr;
     std::uint64_t index = 0;
   };
+  // Of a request's extents: those that are worth registering.
+  struct Missing {
+    std::uint64_t first = UINT64_MAX;
+    std::uint64_t last = 0;
+    bool some_registered = false;
+    bool all = true;  // Each is registered, or worth it.
+  };
   struct Leftover {  // Could not be unregistered while a stream was held.
     Device* device = nullptr;
     PageMapping mapping;
   };
 
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
+  bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool at_once(const CachedFile& file, Op op) const;
   bool is_turn_of_small();
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
