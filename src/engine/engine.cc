@@ -41,14 +41,14 @@ Engine::~Engine() {
 }
 
 Outcome Engine::move(Routed& routed) {
-  router_.prepare(routed, is_small(routed) ? SubmitMode::alone : SubmitMode::many, chunk_for(routed));
+  const bool small = is_small(routed);
+  const std::uint64_t chunk = chunk_for(routed);
+  router_.prepare(routed, small ? SubmitMode::alone : SubmitMode::many, chunk);
   const Result<Pools*> pools = pools_for(*routed.path, routed.device());
   if (!pools.ok()) return {pools.status(), routed.report};
   // A path may ask for larger chunks than others get.
-  const std::uint64_t operation_max = operation_max_.load(std::memory_order_relaxed);
-  const Plan plan = Router::plan(routed, is_small(routed) ? chunk_for(routed) : operation_max);
-  const Outcome outcome =
-      is_small(routed) ? move_small(routed, plan, (*pools)->small) : move_large(routed, plan, (*pools)->large);
+  const Plan plan = Router::plan(routed, small ? chunk : operation_max_.load(std::memory_order_relaxed));
+  Outcome outcome = small ? move_small(routed, plan, (*pools)->small) : move_large(routed, plan, (*pools)->large);
   count(outcome.report, routed.input.op);
   return outcome;
 }

@@ -22,10 +22,6 @@ bool can_stage(const PathTraits& path) { return path.posix || stages_by_itself(p
 
 }  // namespace
 
-const char* transfer_step(Op op) {
-  return op == Op::read ? "read the file into the buffer" : "write the buffer to the file";
-}
-
 Router::Router(const EngineRules& rules, const PathWorld& world)
     : rules_(rules), staging_path_(make_staging_path(world)) {
   for (const PathId path : rules.paths) paths_.push_back(make_path(path, world));
@@ -86,15 +82,14 @@ void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) c
                                           .way = wanted_way(input),
                                           .chunk_max = chunk_max});
   input.token = routed.prepared.token;
-  if (mode != SubmitMode::dry_run) end_with_file(routed);
+  const Limits& limits = routed.prepared.limits;
+  const bool fills_blocks = input.op == Op::read && !limits.staged && limits.file_align > 1;
+  if (fills_blocks && mode != SubmitMode::dry_run) end_with_file(input);
 }
 
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
 // those that the read returns. So the last piece is read through the page cache, up to the file's end.
-void Router::end_with_file(Routed& routed) {
-  TransferInput& input = routed.input;
-  const Limits& limits = routed.prepared.limits;
-  if (input.op == Op::write || limits.staged || limits.file_align == 1) return;
+void Router::end_with_file(TransferInput& input) {
   const Result<int> fd = input.file->descriptor(Way::direct);
   const Result<std::uint64_t> end = fd.ok() ? input.storage->size(*fd) : fd.status();
   if (end.ok()) input.size = std::min(input.size, *end > input.file_offset ? *end - input.file_offset : 0);

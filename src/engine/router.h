@@ -48,7 +48,7 @@ class Router {
   const Paths& paths_for(const File& file) const { return file.userspace() != nullptr ? userspace_paths_ : paths_; }
   Way wanted_way(const TransferInput& input) const;
   bool is_listed(PathId path) const;
-  static void end_with_file(Routed& routed);
+  static void end_with_file(TransferInput& input);
 
   const EngineRules& rules_;
   Paths paths_;                         // In the configured order.
@@ -56,7 +56,8 @@ class Router {
   std::unique_ptr<Path> staging_path_;  // Between files and staging memory.
 };
 
-// "read the file into the buffer"
-const char* transfer_step(Op op);
+inline const char* transfer_step(Op op) {
+  return op == Op::read ? "read the file into the buffer" : "write the buffer to the file";
+}
 
 }  // namespace penstock::core

@@ -7,15 +7,19 @@
 namespace penstock::core {
 namespace {
 
+Outcome move(Session& session, const RawRequest& request, File& file, Routed& routed) {
+  Outcome outcome = session.engine().move(routed);
+  if (request.op == Op::write && outcome.report.bytes < request.size) session.release_blocks(request.file, file);
+  return outcome;
+}
+
 Outcome transfer_pinned(Session& session, const RawRequest& request, File* file) {
   Routed routed;
   // Where nothing is to be moved, it does not matter where to.
   Status status = request.size > 0 ? session.admit(request, file, routed) : session.check(request, file, routed);
   if (status.ok() && request.size > 0 && !file->has_its_descriptors()) status = descriptor_lost();
   if (!status.ok() || request.size == 0) return {status, routed.report};
-  const Outcome outcome = session.engine().move(routed);
-  if (request.op == Op::write && outcome.report.bytes < request.size) session.release_blocks(request.file, *file);
-  return outcome;
+  return move(session, request, *file, routed);
 }
 
 }  // namespace
@@ -23,7 +27,7 @@ Outcome transfer_pinned(Session& session, const RawRequest& request, File* file)
 Outcome transfer(Session& session, const RawRequest& request) {
   File* const file = session.pin_file(request.file);
   const auto no_room = [&] { return Outcome{failure(Code::out_of_memory, transfer_step(request.op)), {}}; };
-  const Outcome outcome = unless_short_of_memory([&] { return transfer_pinned(session, request, file); }, no_room);
+  Outcome outcome = unless_short_of_memory([&] { return transfer_pinned(session, request, file); }, no_room);
   if (file != nullptr) session.unpin_file(request.file);
   return outcome;
 }

@@ -120,14 +120,13 @@ Result<FileFacts> Session::file_facts(std::uint64_t handle) {
 // ---- Requests ------------------------------------------------------------------------------------------------------
 
 // A registered base bounds the request by its registration; any other address by its allocation, where that is known.
-Result<PointerFacts> Session::memory_of(const RawRequest& request) {
+Status Session::find_memory(const RawRequest& request, PointerFacts& memory) {
   const auto base = reinterpret_cast<std::uintptr_t>(request.base);
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const char* const step = transfer_step(request.op);
   if (offset > UINT64_MAX - base || request.size > UINT64_MAX - base - offset) {
     return failure(Code::past_allocation, step);
   }
-  PointerFacts memory;
   if (const std::optional<Buffer> buffer = buffers_.find(base)) {
     if (offset > buffer->size || request.size > buffer->size - offset) return failure(Code::out_of_range, step);
     memory = buffer->memory;
@@ -138,7 +137,7 @@ Result<PointerFacts> Session::memory_of(const RawRequest& request) {
     if (memory.size != 0 && base + offset + request.size > end) return failure(Code::past_allocation, step);
   }
   if (memory.needs_device() && memory.device == nullptr) return failure(Code::no_device, step);
-  return memory;
+  return success();
 }
 
 Status Session::check(const RawRequest& request, File* file, Routed& routed) const {
@@ -155,20 +154,19 @@ Status Session::check(const RawRequest& request, File* file, Routed& routed) con
   // As a number: whether there is memory is seen later.
   const std::uintptr_t address =
       reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uintptr_t>(request.buffer_offset);
-  routed.input = {.op = request.op,
-                  .file = file,
-                  .storage = storage_.get(),
-                  .memory = reinterpret_cast<std::byte*>(address),
-                  .file_offset = static_cast<std::uint64_t>(request.file_offset),
-                  .size = request.size};
+  TransferInput& input = routed.input;
+  input.op = request.op;
+  input.file = file;
+  input.storage = storage_.get();
+  input.memory = reinterpret_cast<std::byte*>(address);
+  input.file_offset = static_cast<std::uint64_t>(request.file_offset);
+  input.size = request.size;
   return success();
 }
 
 Status Session::admit(const RawRequest& request, File* file, Routed& routed) {
   if (const Status status = check(request, file, routed); !status.ok()) return status;
-  const Result<PointerFacts> memory = memory_of(request);
-  if (!memory.ok()) return memory.status();
-  routed.memory = *memory;
+  if (const Status status = find_memory(request, routed.memory); !status.ok()) return status;
   routed.staged = request.staging != nullptr;
   if (const Status status = engine_->router().choose(routed); !status.ok()) return status;
   if (!routed.staged) return success();

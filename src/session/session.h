@@ -72,8 +72,6 @@ class Session {
   Status check(const RawRequest& request, File* file, Routed& routed) const;
   // check(), and what its memory is, and which path serves it: ready for the engine.
   Status admit(const RawRequest& request, File* file, Routed& routed);
-  // What and where the memory of a request is; fails where the request does not lie in it.
-  Result<PointerFacts> memory_of(const RawRequest& request);
   // A write came to less than it should: what was asked for behind the file's end is given back, unless others use it.
   void release_blocks(std::uint64_t file_handle, File& file);
 
@@ -85,6 +83,7 @@ class Session {
   const Config& config() const { return config_; }
 
  private:
+  Status find_memory(const RawRequest& request, PointerFacts& memory);
   void release_blocks_of_idle(File& file);
 
   const std::uint32_t forks_ = fork_count();
