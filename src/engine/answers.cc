@@ -18,9 +18,14 @@ std::string text_of(const Choice& choice) {
 
 }  // namespace
 
+Plan Engine::dry_run(Routed& routed) const {
+  const std::uint64_t chunk = chunk_for(routed);
+  router_.prepare(routed, SubmitMode::dry_run, chunk);
+  return Router::plan(routed, chunk);
+}
+
 std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
-  router_.prepare(routed, SubmitMode::dry_run, chunk_for(routed));
-  const Plan plan = Router::plan(routed, chunk_for(routed));
+  const Plan plan = dry_run(routed);
   const std::uint64_t lines = std::min<std::uint64_t>(plan.chunk_count(), lines_max);
   std::string text;
   char line[200];
@@ -33,8 +38,8 @@ std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
 }
 
 Choice Engine::choice(Routed& routed) const {
-  router_.prepare(routed, SubmitMode::dry_run, chunk_for(routed));
-  return choice_of(routed, Router::plan(routed, chunk_for(routed)));
+  const Plan plan = dry_run(routed);
+  return choice_of(routed, plan);
 }
 
 Choice Engine::choice_of(const Routed& routed, const Plan& plan) const {

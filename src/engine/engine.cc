@@ -45,7 +45,10 @@ Outcome Engine::move(Routed& routed) {
   const std::uint64_t chunk = chunk_for(routed);
   router_.prepare(routed, small ? SubmitMode::alone : SubmitMode::many, chunk);
   const Result<Pools*> pools = pools_for(*routed.path, routed.device());
-  if (!pools.ok()) return {pools.status(), routed.report};
+  if (!pools.ok()) {
+    count(routed.report, routed.input.op);
+    return {pools.status(), routed.report};
+  }
   // A path may ask for larger chunks than others get.
   const Plan plan = Router::plan(routed, small ? chunk : operation_max_.load(std::memory_order_relaxed));
   Outcome outcome = small ? move_small(routed, plan, (*pools)->small) : move_large(routed, plan, (*pools)->large);

@@ -78,6 +78,7 @@ class Engine {
   bool preallocate(const Routed& routed, const Plan& plan);
   bool is_tuned(const Routed& routed, const Plan& plan) const;
   unsigned threads_for(const Routed& routed, const Plan& plan) const;
+  Plan dry_run(Routed& routed) const;
   Choice choice_of(const Routed& routed, const Plan& plan) const;
   Result<Pools*> pools_for(Path& path, Device* device);
 
