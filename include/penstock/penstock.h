@@ -180,8 +180,9 @@ typedef struct penstock_options {
 } penstock_options;
 
 penstock_status penstock_session_open(const penstock_options* options, penstock_session** session);
-/* Waits for transfers under way; then every file, buffer and queue of the session is gone, and must not be used or
- * closed any more. In a forked child a session of the parent's serves no request and is left alone. */
+/* Waits for transfers under way; then every file and buffer of the session is gone, and must not be used any more.
+ * Queues take no more requests (PENSTOCK_CLOSED), give what was done, and are still to be closed. In a forked child a
+ * session of the parent's serves no request and is left alone. */
 void penstock_session_close(penstock_session* session);
 
 /* "cuda", "host" or "p2pmem", or several with commas between them; and what stood in the way of GPUs ("" where nothing
@@ -278,7 +279,7 @@ typedef struct penstock_completion {
 
 penstock_status penstock_queue_open(penstock_session* session, unsigned depth, size_t request_bytes_max,
                                     penstock_queue** queue);
-void penstock_queue_close(penstock_queue* queue); /* waits for what is in flight */
+void penstock_queue_close(penstock_queue* queue); /* waits for what is in flight; before or after its session */
 /* Fails with PENSTOCK_LIMIT while `depth` requests are not reaped. */
 penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* request);
 /* Returns how many completions it wrote: at least `least`, if as many are outstanding, and at most `capacity`. */

@@ -48,18 +48,14 @@ Queue::~Queue() {
 void Queue::stop() {
   session_->engine().leave_budgets(this);
   const std::lock_guard lock(mutex_);
-  finish_locked();
+  while (poll_all(true)) {
+  }
   for (OwnChannel& own : channels_) {
     own.channel.reset();
     own.budget->give_back(own.bytes);
   }
   channels_.clear();
   session_ = nullptr;
-}
-
-void Queue::finish_locked() {
-  while (poll_all(true)) {
-  }
 }
 
 Result<Queue::OwnChannel*> Queue::channel_for(Path& path, Device* device) {

@@ -79,7 +79,6 @@ class Queue final : public ChannelHolder, private Client {
   void go_on(OwnChannel& own, std::uint32_t index);
   void take_in(OwnChannel& own, const Completion& completion);
   void complete(std::uint32_t index);
-  void finish_locked();
   void forget_file(const File& file) override;
   void stop() override;
 
