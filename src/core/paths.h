@@ -23,16 +23,16 @@ struct PathTraits {
   bool pretends = false;     // Moves nothing. Serves only where it is named.
 };
 
-// ROW(id, traits, summary)
+// ROW(id, traits)
 // clang-format off
-#define PENSTOCK_PATHS(ROW)                                                                                          \
-  ROW(p2pdma, (PathTraits{.direct = true}), "the drive's DMA engine reaches device memory; no CPU, no host memory")  \
-  ROW(pagecache, (PathTraits{.compat = true}), "the device's DMA engine reaches the file's pages in the page cache") \
-  ROW(vendor, (PathTraits{.direct = true, .foreign = true}), "NVIDIA's library, where nvidia-fs serves the file")    \
-  ROW(bounce, (PathTraits{.compat = true, .posix = true}), "storage to pinned host memory to device, overlapped")    \
-  ROW(host, (PathTraits{.host_memory = true}), "storage straight into host memory; no device takes part")            \
-  ROW(null, (PathTraits{.pretends = true}), "moves nothing: measures the library's own cost")                        \
-  ROW(userspace, (PathTraits{.userspace = true}), "the own calls of a file system in user space")
+#define PENSTOCK_PATHS(ROW)                                                                                         \
+  ROW(p2pdma, (PathTraits{.direct = true}))                  /* The drive's DMA engine reaches device memory. */     \
+  ROW(pagecache, (PathTraits{.compat = true}))               /* The device's reaches the page cache. */              \
+  ROW(vendor, (PathTraits{.direct = true, .foreign = true})) /* NVIDIA's library, where nvidia-fs serves. */         \
+  ROW(bounce, (PathTraits{.compat = true, .posix = true}))   /* Storage to pinned host memory to device. */          \
+  ROW(host, (PathTraits{.host_memory = true}))               /* Storage straight into host memory. */                \
+  ROW(null, (PathTraits{.pretends = true}))                  /* Measures the library's own cost. */                  \
+  ROW(userspace, (PathTraits{.userspace = true}))            /* The own calls of a file system in user space. */
 // clang-format on
 
 enum class PathId : std::uint8_t {
@@ -45,11 +45,10 @@ struct PathRow {
   PathId id;
   const char* name;
   PathTraits traits;
-  const char* summary;
 };
 
 inline constexpr PathRow kPaths[] = {
-#define PENSTOCK_PATH_ROW(id, traits, summary) {PathId::id, #id, traits, summary},
+#define PENSTOCK_PATH_ROW(id, traits) {PathId::id, #id, traits},
     PENSTOCK_PATHS(PENSTOCK_PATH_ROW)
 #undef PENSTOCK_PATH_ROW
 };
