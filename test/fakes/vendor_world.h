@@ -21,6 +21,7 @@
 #include "fakes/fake_peer.h"
 #include "fakes/fake_vendor/fake_vendor.h"
 #include "fakes/obeying_modes.h"
+#include "fakes/path_fixture.h"
 #include "path/pipeline/pipeline_reasons.h"
 #include "path/vendor/vendor_path.h"
 #include "path/vendor/vendor_reasons.h"
@@ -29,7 +30,6 @@
 namespace penstock::core {
 
 inline constexpr const char* kAddress = "0000:03:00.0";
-inline constexpr std::uint64_t kFileBytes = 300'000, kChunk = 64u << 10;
 
 inline void write_text(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path());
@@ -42,7 +42,7 @@ inline std::string stats_text(int reads, int writes) {
 }
 
 // A machine with nvidia-fs, a copy of NVIDIA's library of its own, a file of a known content, and a device.
-class VendorPathTest : public testing::Test {
+class VendorPathTest : public PathFixture {
  protected:
   void SetUp() override {
     std::string name = testing::TempDir() + "/penstock_vendor_XXXXXX";
@@ -69,6 +69,7 @@ class VendorPathTest : public testing::Test {
   void TearDown() override {
     close_path();
     file_.reset();
+    devices_.reset();
     std::filesystem::remove_all(folder_);
   }
 
@@ -80,6 +81,7 @@ class VendorPathTest : public testing::Test {
   }
   static void behave(const char* script) { ::setenv("FAKE_VENDOR", script, 1); }
 
+  Path& path() override { return *path_; }
   void close_path() {
     if (path_ != nullptr) path_->forget_file(*file_);
     path_.reset();
@@ -121,44 +123,6 @@ class VendorPathTest : public testing::Test {
     return found;
   }
 
-  std::unique_ptr<Channel> channel(unsigned depth = 1) {
-    return std::move(*path_->open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
-  }
-  Prepared prepare(Op op) {
-    const PointerFacts facts = devices_->describe(memory_);
-    return path_->prepare(
-        {.op = op, .file = *file_, .memory = facts, .size = kFileBytes, .way = Way::direct, .chunk_max = kChunk});
-  }
-  Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
-    const Request request{
-        .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
-    return {request, prepare(op).limits};
-  }
-  Task task(Op op, const Chunk& chunk) {
-    return {.op = op,
-            .file = file_.get(),
-            .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
-            .token = prepare(op).token,
-            .chunk = chunk};
-  }
-  // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
-  std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
-    const std::unique_ptr<Channel> channel = this->channel(4);
-    const Plan plan = this->plan(op, offset, size);
-    std::map<Reason, std::uint64_t> bytes;
-    std::uint64_t next = 0;
-    Completion completions[4];
-    while (next < plan.chunk_count() || !channel->is_idle()) {
-      while (next < plan.chunk_count() && channel->has_room()) channel->submit(task(op, plan.chunk(next++)));
-      const unsigned count = channel->poll(completions, true);
-      for (unsigned i = 0; i < count; ++i) {
-        EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
-        bytes[completions[i].bounced] += completions[i].bytes;
-        ways_.insert(completions[i].way);
-      }
-    }
-    return bytes;
-  }
   Completion run(Op op, std::uint64_t offset, std::uint64_t size) {
     return channel()->run(task(op, plan(op, offset, size).chunk(0)));
   }
@@ -174,12 +138,7 @@ class VendorPathTest : public testing::Test {
   std::string content_;
   UniqueFd fd_;
   FakePeers peers_;
-  std::unique_ptr<DeviceSet> devices_;
-  Device* device_ = nullptr;
-  char* memory_ = nullptr;
   std::unique_ptr<VendorPath> path_;
-  std::unique_ptr<File> file_;
-  std::set<Way> ways_;
   std::chrono::milliseconds patience_{20'000};
 };
 

@@ -8,6 +8,7 @@
 
 #include "fakes/fake_peer.h"
 #include "fakes/fake_storage.h"
+#include "fakes/path_fixture.h"
 #include "path/p2pdma/p2pdma_path.h"
 #include "path/pipeline/pipeline_reasons.h"
 
@@ -15,8 +16,6 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kAddress = "0000:03:00.0";
-constexpr std::size_t kFileBytes = 300'000;
-constexpr std::uint64_t kChunk = 64u << 10;
 
 // Says what a test wants to hear.
 class FakeOutlook final : public Outlook {
@@ -37,7 +36,7 @@ class FakeOutlook final : public Outlook {
 };
 
 // A file of a known content, a device with memory, and the path between them.
-class P2pdmaTest : public testing::Test {
+class P2pdmaTest : public PathFixture {
  protected:
   P2pdmaTest() {
     storage_.content.resize(kFileBytes);
@@ -50,6 +49,13 @@ class P2pdmaTest : public testing::Test {
     make_path({});
     file_ = std::move(*File::open(storage_, FakeStorage::kUserFd));
   }
+
+  void TearDown() override {
+    file_.reset();
+    path_.reset();
+    devices_.reset();
+  }
+  Path& path() override { return *path_; }
 
   void make_path(const P2pdmaRules& rules) {
     path_ = std::make_unique<P2pdmaPath>(storage_, *devices_, std::make_unique<FakeOutlook>(answers_), rules);
@@ -64,53 +70,10 @@ class P2pdmaTest : public testing::Test {
                        [&](const FakeStorage::Access& access) { return !access.scratch && access.op == op; });
   }
 
-  std::unique_ptr<Channel> channel(unsigned depth = 1) {
-    return std::move(*path_->open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
-  }
-  Prepared prepare(Op op) {
-    const PointerFacts facts = devices_->describe(memory_);
-    return path_->prepare(
-        {.op = op, .file = *file_, .memory = facts, .size = kFileBytes, .way = Way::direct, .chunk_max = kChunk});
-  }
-  Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
-    const Request request{
-        .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
-    return {request, prepare(op).limits};
-  }
-  Task task(Op op, const Chunk& chunk) {
-    return {.op = op,
-            .file = file_.get(),
-            .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
-            .token = prepare(op).token,
-            .chunk = chunk};
-  }
-  // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
-  std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
-    const std::unique_ptr<Channel> channel = this->channel(4);
-    const Plan plan = this->plan(op, offset, size);
-    std::map<Reason, std::uint64_t> bytes;
-    std::uint64_t next = 0;
-    Completion completions[4];
-    while (next < plan.chunk_count() || !channel->is_idle()) {
-      while (next < plan.chunk_count() && channel->has_room()) channel->submit(task(op, plan.chunk(next++)));
-      const unsigned count = channel->poll(completions, true);
-      for (unsigned i = 0; i < count; ++i) {
-        EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
-        EXPECT_EQ(completions[i].bytes, completions[i].size);
-        bytes[completions[i].bounced] += completions[i].bytes;
-      }
-    }
-    return bytes;
-  }
-
   FakeStorage storage_;
   FakePeers peers_;
   FakeOutlook::Answers answers_;
-  std::unique_ptr<DeviceSet> devices_;
-  Device* device_ = nullptr;
-  char* memory_ = nullptr;
   std::unique_ptr<P2pdmaPath> path_;
-  std::unique_ptr<File> file_;
 };
 
 // ---- Verdicts ------------------------------------------------------------------------------------------------------

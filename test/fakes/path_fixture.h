@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// For the tests of one path by itself: a file and a device's memory, and requests between them that are prepared,
+// planned and moved chunk by chunk, as the engine would. Whoever derives from it lets go of file, path and devices, in
+// this order, in TearDown(): they stand on what is the derived class's.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "path/path.h"
+
+namespace penstock::core {
+
+class PathFixture : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kFileBytes = 300'000, kChunk = 64u << 10;
+
+  virtual Path& path() = 0;
+
+  std::unique_ptr<Channel> channel(unsigned depth = 1) {
+    return std::move(*path().open_channel({.device = device_, .depth = depth, .chunk_max = kChunk}));
+  }
+  Prepared prepare(Op op) {
+    const PointerFacts facts = devices_->describe(memory_);
+    return path().prepare(
+        {.op = op, .file = *file_, .memory = facts, .size = kFileBytes, .way = Way::direct, .chunk_max = kChunk});
+  }
+  Plan plan(Op op, std::uint64_t offset, std::uint64_t size) {
+    const Request request{
+        .op = op, .file_offset = offset, .buffer_address = reinterpret_cast<std::uintptr_t>(memory_), .size = size};
+    return {request, prepare(op).limits};
+  }
+  Task task(Op op, const Chunk& chunk) {
+    return {.op = op,
+            .file = file_.get(),
+            .memory = reinterpret_cast<std::byte*>(memory_) + chunk.buffer_offset,
+            .token = prepare(op).token,
+            .chunk = chunk};
+  }
+  // All chunks of a request through one channel, four at a time; bytes by why they were bounced.
+  std::map<Reason, std::uint64_t> move(Op op, std::uint64_t offset, std::uint64_t size) {
+    const std::unique_ptr<Channel> channel = this->channel(4);
+    const Plan plan = this->plan(op, offset, size);
+    std::map<Reason, std::uint64_t> bytes;
+    std::uint64_t next = 0;
+    Completion completions[4];
+    while (next < plan.chunk_count() || !channel->is_idle()) {
+      while (next < plan.chunk_count() && channel->has_room()) channel->submit(task(op, plan.chunk(next++)));
+      const unsigned count = channel->poll(completions, true);
+      for (unsigned i = 0; i < count; ++i) {
+        EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
+        EXPECT_EQ(completions[i].bytes, completions[i].size);
+        bytes[completions[i].bounced] += completions[i].bytes;
+        ways_.insert(completions[i].way);
+      }
+    }
+    return bytes;
+  }
+
+  std::unique_ptr<DeviceSet> devices_;
+  Device* device_ = nullptr;
+  char* memory_ = nullptr;
+  std::unique_ptr<File> file_;
+  std::set<Way> ways_;  // By which chunks have gone.
+};
+
+}  // namespace penstock::core
