@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 namespace penstock::core {
 namespace {
@@ -49,9 +50,12 @@ constexpr CodeText kCodeTexts[] = {
      "set allow_compat_mode in cufile.json, or CUFILE_ALLOW_COMPAT_MODE=true"},
     {"the program closed a descriptor that Penstock had opened on the file, and its number may be another file's now",
      "close only descriptors that the program opened itself (closefrom and close_range take all), and register the "
-     "file "
-     "anew"},
+     "file anew"},
+    {"the program canceled it before it began", "submit it again where it is still wanted"},
+    {"its deadline passed before it began",
+     "give it more time, or submit fewer requests at once: 'penstock bench' measures what the storage keeps up with"},
 };
+static_assert(std::size(kCodeTexts) == static_cast<std::size_t>(Code::timed_out) + 1);
 
 const char* errno_remedy(int error_number) {
   switch (error_number) {

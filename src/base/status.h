@@ -44,6 +44,8 @@ enum class Code : std::int32_t {
   denied = 22,             // The configuration's denylist names the file, and allows no other way.
   no_direct_path = 23,     // The configuration allows direct paths alone, and this build has none.
   descriptor_lost = 24,    // The library's own descriptor of the file was closed by others.
+  canceled = 25,           // Taken back by the program before it began.
+  timed_out = 26,          // Its deadline passed before it began.
 };
 
 enum class Domain : std::uint8_t {
