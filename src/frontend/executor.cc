@@ -7,18 +7,13 @@
 #include <algorithm>
 
 #include "base/page_size.h"
-#include "base/shortage.h"
 #include "base/thread.h"
 #include "engine/look_out.h"
-#include "frontend/call.h"
-#include "frontend/queue.h"
+#include "frontend/runner.h"
 
 namespace penstock::core {
 namespace {
 
-// Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
-constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
-constexpr unsigned kQueueDepth = 64;
 // Waking a thread takes as long as copying so much out of the page cache.
 constexpr std::uint64_t kShareBytes = 64u << 10;
 // Threads that one caller wakes; they wake the others.
@@ -29,86 +24,14 @@ constexpr long kCpusToLookOut = 4;
 // A queue keeps what it has pinned. All of them together take no more than half of a device's bounce buffers, so that
 // channels of other requests find room. Where that is not enough for two threads, they do without.
 std::uint64_t queues_that_fit(const Config& config) {
-  return config.bounce_bytes / 2 / (kQueueDepth * (kQueuedBytesMax + page_size()));
+  return config.bounce_bytes / 2 / (Runner::kDepth * (Runner::kQueuedBytesMax + page_size()));
 }
 
-bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
-
 std::uint64_t weight_of(const Job& job) {
-  return is_large(job) ? kShareBytes : std::min(job.request.size, kShareBytes);
+  return Runner::is_large(job) ? kShareBytes : std::min(job.request.size, kShareBytes);
 }
 
 }  // namespace
-
-// One thread's part: its queue, and what it has in flight there.
-class Executor::Runner {
- public:
-  Runner(Session& session, bool queues) : session_(session), queues_(queues) {}
-
-  bool is_idle() const { return in_flight_ == 0; }
-  unsigned room() const { return kQueueDepth - in_flight_; }
-
-  // What the queue does not take goes like a call of its own.
-  void carry_out(Job& job) {
-    if (!begin(job)) move_now(job);
-  }
-
-  // False, and nothing was begun, where there is no queue, or it has no room (pinned memory, one device more).
-  bool begin(Job& job) {
-    if (!queues_ || is_large(job) || !open_queue()) return false;
-    const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job));
-    if (status.is(Code::limit) || status.is(Code::closed)) return false;
-    if (status.ok()) ++in_flight_;
-    else job.finish({status, {}});
-    return true;
-  }
-
-  void reap(unsigned least) {
-    if (is_idle()) return;
-    const unsigned count = queue_->reap(completions_, least);
-    in_flight_ -= count;
-    finish(count);
-  }
-
- private:
-  bool open_queue() {
-    if (queue_ != nullptr) return true;
-    const auto open = [&] { return Queue::open(session_, kQueueDepth, kQueuedBytesMax); };
-    using Opened = Result<std::unique_ptr<Queue>>;
-    Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
-    if (queue.ok()) queue_ = std::move(*queue);
-    return queue_ != nullptr;
-  }
-
-  // Neighbours of one owner at once.
-  void finish(unsigned completed) {
-    for (unsigned i = 0; i < completed; ++i) {
-      const QueueCompletion& one = completions_[i];
-      ended_[i] = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
-    }
-    for (auto rest = std::span<const Ended>(ended_).first(completed); !rest.empty();) {
-      const void* const owner = rest[0].job->owner();
-      std::size_t count = 1;
-      while (owner != nullptr && count < rest.size() && rest[count].job->owner() == owner) ++count;
-      rest[0].job->finish_all(rest.first(count));
-      rest = rest.subspan(count);
-    }
-  }
-
-  // What is in flight does not wait for it longer than it must.
-  void move_now(Job& job) {
-    reap(0);
-    job.finish(transfer(session_, job.request));
-  }
-
-  Session& session_;
-  const bool queues_;
-  std::unique_ptr<Queue> queue_;
-  unsigned in_flight_ = 0;
-  // Not on the stack, which may be a helper's small one.
-  std::array<QueueCompletion, kQueueDepth> completions_;
-  std::array<Ended, kQueueDepth> ended_;
-};
 
 // The runner of a thread that helps.
 struct Executor::Helper {
@@ -217,7 +140,7 @@ void Executor::take_locked(Share& share, unsigned most) {
   for (bool large = false; first_ != nullptr && share.count < most && !large;) {
     if (share.count >= fair && bytes + weight_of(*first_) > share_bytes_) break;
     bytes += weight_of(*first_);
-    large = is_large(*first_);
+    large = Runner::is_large(*first_);
     share.jobs[share.count++] = first_;
     unlink_locked(*first_);
   }
@@ -260,7 +183,7 @@ void Executor::take_for_locked(const void* owner, Share& share, unsigned most) {
   unsigned passed = 0;
   for (Job* job = first_; job != nullptr && share.count < std::min(most, kGrabMax) && passed < kLookedOverMax;) {
     Job* const next = job->next_;
-    if (job->owner() != owner || is_large(*job) || job->request.op != Op::read) {
+    if (job->owner() != owner || Runner::is_large(*job) || job->request.op != Op::read) {
       ++passed;
     } else {
       unlink_locked(*job);

@@ -73,7 +73,6 @@ class Executor {
   bool can_look_out() const { return can_look_out_; }
 
  private:
-  class Runner;
   struct Helper;
 
   static constexpr unsigned kGrabMax = 32;  // Jobs that a thread takes from the line at once.

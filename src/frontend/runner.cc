@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "frontend/runner.h"
+
+#include "base/shortage.h"
+#include "frontend/call.h"
+
+namespace penstock::core {
+
+void Runner::carry_out(Job& job) {
+  if (!begin(job)) move_now(job);
+}
+
+bool Runner::begin(Job& job) {
+  if (!queues_ || is_large(job) || !open_queue()) return false;
+  const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job));
+  if (status.is(Code::limit) || status.is(Code::closed)) return false;
+  if (status.ok()) ++in_flight_;
+  else job.finish({status, {}});
+  return true;
+}
+
+void Runner::reap(unsigned least) {
+  if (is_idle()) return;
+  const unsigned count = queue_->reap(completions_, least);
+  in_flight_ -= count;
+  finish(count);
+}
+
+bool Runner::open_queue() {
+  if (queue_ != nullptr) return true;
+  const auto open = [&] { return Queue::open(session_, kDepth, kQueuedBytesMax); };
+  using Opened = Result<std::unique_ptr<Queue>>;
+  Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });
+  if (queue.ok()) queue_ = std::move(*queue);
+  return queue_ != nullptr;
+}
+
+// Neighbours of one owner at once.
+void Runner::finish(unsigned completed) {
+  for (unsigned i = 0; i < completed; ++i) {
+    const QueueCompletion& one = completions_[i];
+    ended_[i] = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
+  }
+  for (auto rest = std::span<const Ended>(ended_).first(completed); !rest.empty();) {
+    const void* const owner = rest[0].job->owner();
+    std::size_t count = 1;
+    while (owner != nullptr && count < rest.size() && rest[count].job->owner() == owner) ++count;
+    rest[0].job->finish_all(rest.first(count));
+    rest = rest.subspan(count);
+  }
+}
+
+// What is in flight does not wait for it longer than it must.
+void Runner::move_now(Job& job) {
+  reap(0);
+  job.finish(transfer(session_, job.request));
+}
+
+}  // namespace penstock::core

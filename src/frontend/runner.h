@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One thread's part in carrying out the executor's jobs: a queue, opened with the first small job, what is in flight
+// there, and calls for everything else. Used by one thread at a time.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "frontend/executor.h"
+#include "frontend/queue.h"
+
+namespace penstock::core {
+
+class Runner {
+ public:
+  static constexpr unsigned kDepth = 64;
+  // Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
+  static constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
+  static bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
+
+  // queues: whether it may have one.
+  Runner(Session& session, bool queues) : session_(session), queues_(queues) {}
+
+  bool is_idle() const { return in_flight_ == 0; }
+  unsigned room() const { return kDepth - in_flight_; }
+
+  // What the queue does not take goes like a call of its own.
+  void carry_out(Job& job);
+  // False, and nothing was begun, where there is no queue, or it has no room (pinned memory, one device more).
+  bool begin(Job& job);
+  // Finishes what is done, having waited for `least`, or as many as are in flight.
+  void reap(unsigned least);
+
+ private:
+  bool open_queue();
+  void finish(unsigned completed);
+  void move_now(Job& job);
+
+  Session& session_;
+  const bool queues_;
+  std::unique_ptr<Queue> queue_;
+  unsigned in_flight_ = 0;
+  // Not on the stack, which may be a helper's small one.
+  std::array<QueueCompletion, kDepth> completions_;
+  std::array<Ended, kDepth> ended_;
+};
+
+}  // namespace penstock::core
