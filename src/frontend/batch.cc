@@ -2,7 +2,10 @@
 
 #include "frontend/batch.h"
 
+#include <sys/eventfd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "engine/look_out.h"
@@ -89,9 +92,28 @@ void Batch::drop_locked(Slot& slot) {
   free_.push_back(&slot);
 }
 
+// For those who look without the lock.
+void Batch::show_done_locked() {
+  done_count_.store(done_.size(), std::memory_order_release);
+  if (!event_fd_.valid() || is_readable_ == !done_.empty()) return;
+  is_readable_ = !done_.empty();
+  eventfd_t count = 1;
+  (void)(is_readable_ ? ::eventfd_write(event_fd_.get(), count) : ::eventfd_read(event_fd_.get(), &count));
+}
+
+Result<int> Batch::event_fd() {
+  const std::lock_guard lock(mutex_);
+  if (!event_fd_.valid()) {
+    event_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!event_fd_.valid()) return os_failure(errno, "make a descriptor to wait for requests with");
+    show_done_locked();
+  }
+  return event_fd_.get();
+}
+
 // With the lock held: whoever waits may be the destructor.
 void Batch::notify_locked() {
-  done_count_.store(done_.size(), std::memory_order_release);
+  show_done_locked();
   if (done_.size() >= awaited_) notify_all_locked();
 }
 
@@ -145,10 +167,23 @@ unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
     free_.push_back(done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
-  done_count_.store(done_.size(), std::memory_order_release);
+  show_done_locked();
   // Others may wait for more than there is now.
   if (awaited_ != SIZE_MAX && count > 0) notify_all_locked();
   return static_cast<unsigned>(count);
+}
+
+unsigned Batch::cancel(const void* cookie) {
+  const std::lock_guard lock(mutex_);
+  unsigned count = 0;
+  for (Slot& slot : slots_) {
+    const bool meant = slot.in_flight && !slot.dropped && slot.event.entry.cookie == cookie;
+    if (!meant || !executor_.withdraw(slot)) continue;
+    complete_locked(slot, {failure(Code::canceled, transfer_step(slot.request.op)), {}});
+    ++count;
+  }
+  notify_locked();
+  return count;
 }
 
 // Whoever waits for events learns that there are fewer to come.
@@ -162,7 +197,7 @@ void Batch::cancel() {
   }
   for (Slot* const slot : done_) drop_locked(*slot);
   done_.clear();
-  done_count_.store(0, std::memory_order_release);
+  show_done_locked();
   notify_all_locked();
   while (dropped_ > 0) completions_.wait(lock);
 }

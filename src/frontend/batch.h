@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A batch: room for a number of requests that are submitted together, carried out in any order by the executor, and
-// asked about until each was reported once. Thread-safe.
+// A batch: room for a number of requests that are submitted, together or one by one, carried out in any order by the
+// executor, and asked about until each was reported once. Behind cuFile's batches and Penstock's queues. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "frontend/executor.h"
 
 namespace penstock::core {
@@ -57,6 +58,11 @@ class Batch {
   // The same, handing each to take(taker, event), which may not turn to the batch. For callers with little stack.
   using Taker = void (*)(void* taker, const BatchEvent& event);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
+  // A descriptor for poll(2) and epoll(7), made by the first call and closed with the batch: readable exactly while
+  // there is something to reap. Nobody else reads or writes it.
+  Result<int> event_fd();
+  // Those with this cookie that have not begun end with `canceled` and are reported like others; returns how many.
+  unsigned cancel(const void* cookie);
   // What has not begun will not; waits for what has. Nothing of what was submitted before is reported any more.
   void cancel();
 
@@ -79,6 +85,7 @@ class Batch {
   void complete(std::span<const Ended> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome);
   void drop_locked(Slot& slot);
+  void show_done_locked();
   void notify_locked();
   void notify_all_locked();
   std::size_t outstanding_locked() const { return slots_.size() - free_.size(); }
@@ -97,6 +104,8 @@ class Batch {
   std::atomic<std::size_t> done_count_{0};  // As done_ has, to be looked at without the lock.
   std::size_t awaited_ = SIZE_MAX;          // What the least patient of those who wait waits for.
   unsigned dropped_ = 0;                    // Slots.
+  UniqueFd event_fd_;                       // Where somebody asked for it,
+  bool is_readable_ = false;                // and what it is.
 };
 
 }  // namespace penstock::core

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a batch does for queues of requests besides: canceling one by one, deadlines, a descriptor to wait with.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <thread>
+
+#include "fakes/batch_world.h"
+#include "fakes/waiting.h"
+
+namespace penstock::core {
+namespace {
+
+bool is_readable(int fd) {
+  pollfd wanted{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, 0) == 1 && wanted.revents == POLLIN;
+}
+
+class SubmissionTest : public BatchTest {
+ protected:
+  static constexpr unsigned kMany = 8;
+
+  ~SubmissionTest() override {
+    barrier_.open();
+    frontends_.reset();  // Before its memory goes.
+  }
+
+  // Reads of which each thread has begun one, and cannot end it.
+  Batch& open_busy_batch() {
+    hold_transfers_up();
+    Batch& batch = open_batch(2 * kMany);
+    EXPECT_TRUE(batch.submit(entries(kMany, Op::read, host_.data())).ok());
+    barrier_.wait_for(kThreads);
+    return batch;
+  }
+  std::vector<BatchEntry> refused(unsigned count) {
+    std::vector<BatchEntry> all = entries(count, Op::read, host_.data());
+    for (BatchEntry& entry : all) entry.refused = failure(Code::invalid_argument, "test");
+    return all;
+  }
+  static void* cookie(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+  static std::uintptr_t number_of(const BatchEvent& event) {
+    return reinterpret_cast<std::uintptr_t>(event.entry.cookie);
+  }
+
+  std::vector<char> host_ = std::vector<char>(2 * kMany * kLarge);
+  std::vector<BatchEvent> events_ = std::vector<BatchEvent>(2 * kMany);
+};
+
+// ---- Canceling -----------------------------------------------------------------------------------------------------
+
+TEST_F(SubmissionTest, ACanceledRequestIsReportedAndMovesNothing) {
+  Batch& batch = open_busy_batch();
+
+  EXPECT_EQ(batch.cancel(cookie(kMany)), 1u);
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+  EXPECT_EQ(number_of(events_[0]), kMany);
+  EXPECT_TRUE(events_[0].outcome.status.is(Code::canceled)) << describe(events_[0].outcome.status);
+  EXPECT_EQ(events_[0].outcome.report.bytes, 0u);
+}
+
+TEST_F(SubmissionTest, CancelingOneLeavesTheOthersAlone) {
+  Batch& batch = open_busy_batch();
+  ASSERT_EQ(batch.cancel(cookie(kMany)), 1u);
+
+  barrier_.open();
+
+  ASSERT_EQ(batch.reap(events_, kMany, std::nullopt), kMany);
+  for (const BatchEvent& event : std::span(events_).first(kMany)) {
+    EXPECT_EQ(event.outcome.status.ok(), number_of(event) != kMany);
+  }
+}
+
+TEST_F(SubmissionTest, AllRequestsOfACookieAreCanceled) {
+  Batch& batch = open_busy_batch();
+  std::vector<BatchEntry> twins = entries(3, Op::read, host_.data());
+  for (BatchEntry& entry : twins) entry.cookie = cookie(77);
+  ASSERT_TRUE(batch.submit(twins).ok());
+
+  EXPECT_EQ(batch.cancel(cookie(77)), 3u);
+  EXPECT_EQ(batch.reap(events_, 3, std::nullopt), 3u);
+}
+
+TEST_F(SubmissionTest, WhatHasBegunIsNotCanceled) {
+  Batch& batch = open_busy_batch();
+
+  EXPECT_EQ(batch.cancel(cookie(1)), 0u);
+
+  barrier_.open();
+  ASSERT_EQ(batch.reap(events_, kMany, std::nullopt), kMany);
+  for (const BatchEvent& event : std::span(events_).first(kMany)) EXPECT_TRUE(event.outcome.status.ok());
+}
+
+TEST_F(SubmissionTest, WhatIsDoneOrUnknownIsNotCanceled) {
+  Batch& batch = open_batch(4);
+  ASSERT_TRUE(batch.submit(refused(1)).ok());
+
+  EXPECT_EQ(batch.cancel(cookie(1)), 0u);
+  EXPECT_EQ(batch.cancel(cookie(2)), 0u);
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+  EXPECT_TRUE(events_[0].outcome.status.is(Code::invalid_argument));
+}
+
+TEST_F(SubmissionTest, WhoWaitsLearnsOfACanceledRequest) {
+  Batch& batch = open_busy_batch();
+
+  std::thread waiter([&] { EXPECT_EQ(batch.reap(events_, 1, std::nullopt), 1u); });
+  EXPECT_EQ(batch.cancel(cookie(kMany)), 1u);
+
+  waiter.join();
+  EXPECT_TRUE(events_[0].outcome.status.is(Code::canceled));
+}
+
+// ---- A descriptor to wait with -------------------------------------------------------------------------------------
+
+TEST_F(SubmissionTest, TheDescriptorIsReadableExactlyWhileThereIsSomethingToReap) {
+  Batch& batch = open_batch(4);
+  const int fd = batch.event_fd().value();
+  EXPECT_FALSE(is_readable(fd));
+
+  ASSERT_TRUE(batch.submit(refused(3)).ok());
+  EXPECT_TRUE(is_readable(fd));
+  ASSERT_EQ(batch.reap(std::span(events_).first(2), 2, std::nullopt), 2u);
+  EXPECT_TRUE(is_readable(fd));
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+
+  EXPECT_FALSE(is_readable(fd));
+}
+
+TEST_F(SubmissionTest, TheDescriptorTellsOfARequestThatAThreadMoved) {
+  Batch& batch = open_busy_batch();
+  const int fd = batch.event_fd().value();
+  EXPECT_FALSE(is_readable(fd));
+
+  barrier_.open();
+
+  EXPECT_TRUE(wait_until([&] { return is_readable(fd); }));
+  EXPECT_GE(batch.reap(events_, 0, std::nullopt), 1u);
+}
+
+TEST_F(SubmissionTest, ADescriptorThatIsAskedForLateKnowsWhatIsDone) {
+  Batch& batch = open_batch(4);
+  ASSERT_TRUE(batch.submit(refused(1)).ok());
+
+  const int fd = batch.event_fd().value();
+
+  EXPECT_TRUE(is_readable(fd));
+  EXPECT_EQ(batch.event_fd().value(), fd);
+}
+
+TEST_F(SubmissionTest, NothingIsReadableOnceAllIsCanceled) {
+  Batch& batch = open_batch(4);
+  const int fd = batch.event_fd().value();
+  ASSERT_TRUE(batch.submit(refused(2)).ok());
+
+  batch.cancel();
+
+  EXPECT_FALSE(is_readable(fd));
+}
+
+}  // namespace
+}  // namespace penstock::core
