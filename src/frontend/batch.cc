@@ -56,6 +56,7 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
     free_.pop_back();
     slot.event = {.entry = make(source, i)};
     slot.request = slot.event.entry.request;
+    slot.deadline = slot.event.entry.deadline;
     slot.in_flight = true;
     slot.submission = submission;
     const Status& refused = slot.event.entry.refused;

@@ -23,6 +23,8 @@ struct BatchEntry {
   void* cookie = nullptr;
   Status refused;           // Where not ok: the entry is not carried out, and reported as failed with this.
   std::uint64_t began = 0;  // The caller's clock; comes back in the event.
+  // Where it has not begun by then, it ends with timed_out, and is reported at about that time. Once begun it goes on.
+  TimePoint deadline = kNoDeadline;
 };
 
 struct BatchEvent {

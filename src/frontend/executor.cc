@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/page_size.h"
 #include "base/thread.h"
@@ -56,8 +57,10 @@ Executor::~Executor() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     arrivals_.notify_all();
+    deadlines_.notify_all();
   }
   for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
+  if (is_watched_) ::pthread_join(watcher_, nullptr);
 }
 
 Status Executor::start_locked() {
@@ -80,6 +83,10 @@ void Executor::append_locked(Job& job) {
   last_ = &job;
   waiting_bytes_ += weight_of(job);
   waiting_.store(waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (job.deadline < next_deadline_) {
+    next_deadline_ = job.deadline;
+    deadlines_.notify_one();
+  }
 }
 
 void Executor::unlink_locked(Job& job) {
@@ -105,6 +112,10 @@ Status Executor::submit(std::span<Job* const> jobs) {
   const std::lock_guard lock(mutex_);
   if (threads_.empty()) {
     if (const Status status = start_locked(); !status.ok()) return status;
+  }
+  const auto has_deadline = [](const Job* job) { return job->deadline != kNoDeadline; };
+  if (!is_watched_ && std::any_of(jobs.begin(), jobs.end(), has_deadline)) {
+    if (const Status status = start_watch_locked(); !status.ok()) return status;
   }
   for (Job* job : jobs) append_locked(*job);
   wake_locked();
@@ -173,6 +184,50 @@ void Executor::loop() {
       runner.reap(0);
     }
     dismiss(*share.left);
+  }
+}
+
+// ---- Deadlines -----------------------------------------------------------------------------------------------------
+
+Status Executor::start_watch_locked() {
+  const auto body = [](void* executor) { static_cast<Executor*>(executor)->watch(); };
+  is_watched_ = start_thread(watcher_, "penstock-watch", body, this);
+  return is_watched_ ? success() : failure(Code::out_of_memory, "start a thread for the request's deadline");
+}
+
+// A list, in the line's order.
+Job* Executor::unlink_late_locked() {
+  const TimePoint now = std::chrono::steady_clock::now();
+  Job* late = nullptr;
+  Job** end = &late;
+  next_deadline_ = kNoDeadline;
+  for (Job* job = first_; job != nullptr;) {
+    Job* const next = job->next_;
+    if (job->deadline <= now) {
+      unlink_locked(*job);
+      job->next_ = nullptr;
+      *end = job;
+      end = &job->next_;
+    } else {
+      next_deadline_ = std::min(next_deadline_, job->deadline);
+    }
+    job = next;
+  }
+  return late;
+}
+
+// The jobs' own threads may all be busy just then.
+void Executor::watch() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const TimePoint next = next_deadline_;
+    if (next == kNoDeadline) deadlines_.wait(lock);
+    else if (deadlines_.wait_until(lock, next) == std::cv_status::timeout) {
+      Job* late = unlink_late_locked();
+      lock.unlock();
+      while (late != nullptr) std::exchange(late, late->next_)->time_out();
+      lock.lock();
+    }
   }
 }
 

@@ -3,13 +3,15 @@
 // Carries out requests whose callers do not wait for them: the entries of batches, and what streams have arrived at.
 // Jobs wait in one line, for a few threads that start with the first of them. Small requests of one thread are in
 // flight together, through a queue of its own; a larger one is moved like a call of its own, with the workers' help.
-// Who comes to wait for jobs after all, can do some of them meanwhile: help().
+// Who comes to wait for jobs after all, can do some of them meanwhile: help(). A job that nobody has begun by its
+// deadline ends then, also while all threads are busy: from the first deadline on, a thread watches the line.
 #pragma once
 
 #include <pthread.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -23,6 +25,9 @@ namespace penstock::core {
 
 class Job;
 
+using TimePoint = std::chrono::steady_clock::time_point;
+inline constexpr TimePoint kNoDeadline = TimePoint::max();
+
 // A job that came to its end.
 struct Ended {
   Job* job = nullptr;
@@ -35,6 +40,7 @@ class Job {
   virtual ~Job() = default;
 
   RawRequest request;
+  TimePoint deadline = kNoDeadline;  // Where it has not begun by then, it ends with timed_out.
 
   // On a thread of the executor, or of a helper, which holds no lock meanwhile. The job may be destroyed in here. Waits
   // for no other job.
@@ -45,6 +51,9 @@ class Job {
   }
   // Jobs that say the same may be finished together, and helped with. Null: on its own.
   virtual const void* owner() const { return nullptr; }
+
+  bool is_late() const { return deadline != kNoDeadline && deadline <= std::chrono::steady_clock::now(); }
+  void time_out() { finish({failure(Code::timed_out, transfer_step(request.op)), {}}); }
 
  private:
   friend class Executor;
@@ -86,6 +95,7 @@ class Executor {
   };
 
   Status start_locked();
+  Status start_watch_locked();
   void append_locked(Job& job);
   void unlink_locked(Job& job);
   void wake_locked();
@@ -99,6 +109,8 @@ class Executor {
   void put_back(const Share& share, unsigned first);
   void dismiss(Helper& helper);
   void loop();
+  Job* unlink_late_locked();
+  void watch();
 
   Session& session_;
   const bool queues_;  // Whether threads have queues of their own.
@@ -117,6 +129,10 @@ class Executor {
   unsigned called_ = 0;                  // and those of them that were woken and have not come yet.
   std::vector<std::unique_ptr<Helper>> helpers_;
   Helper* left_ = nullptr;  // A list.
+  pthread_t watcher_{};
+  bool is_watched_ = false;
+  TimePoint next_deadline_ = kNoDeadline;  // No job in the line has an earlier one.
+  std::condition_variable deadlines_;      // That has changed.
 };
 
 }  // namespace penstock::core

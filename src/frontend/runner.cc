@@ -12,6 +12,10 @@ void Runner::carry_out(Job& job) {
 }
 
 bool Runner::begin(Job& job) {
+  if (job.is_late()) {
+    job.time_out();
+    return true;
+  }
   if (!queues_ || is_large(job) || !open_queue()) return false;
   const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job));
   if (status.is(Code::limit) || status.is(Code::closed)) return false;

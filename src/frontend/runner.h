@@ -27,7 +27,8 @@ class Runner {
 
   // What the queue does not take goes like a call of its own.
   void carry_out(Job& job);
-  // False, and nothing was begun, where there is no queue, or it has no room (pinned memory, one device more).
+  // Ends it, where it is late. False, and nothing was begun, where there is no queue, or it has no room (pinned memory,
+  // one device more).
   bool begin(Job& job);
   // Finishes what is done, having waited for `least`, or as many as are in flight.
   void reap(unsigned least);

@@ -39,6 +39,13 @@ class SubmissionTest : public BatchTest {
     for (BatchEntry& entry : all) entry.refused = failure(Code::invalid_argument, "test");
     return all;
   }
+  // One read, with a deadline.
+  std::vector<BatchEntry> due(TimePoint deadline, std::uintptr_t number) {
+    std::vector<BatchEntry> one = entries(1, Op::read, host_.data());
+    one[0].cookie = cookie(number);
+    one[0].deadline = deadline;
+    return one;
+  }
   static void* cookie(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
   static std::uintptr_t number_of(const BatchEvent& event) {
     return reinterpret_cast<std::uintptr_t>(event.entry.cookie);
@@ -112,6 +119,85 @@ TEST_F(SubmissionTest, WhoWaitsLearnsOfACanceledRequest) {
 
   waiter.join();
   EXPECT_TRUE(events_[0].outcome.status.is(Code::canceled));
+}
+
+// ---- Deadlines -----------------------------------------------------------------------------------------------------
+
+TEST_F(SubmissionTest, WhatHasNotBegunByItsDeadlineTimesOutWhileAllThreadsAreBusy) {
+  Batch& batch = open_busy_batch();
+  ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+
+  EXPECT_EQ(number_of(events_[0]), 99u);
+  EXPECT_TRUE(events_[0].outcome.status.is(Code::timed_out)) << describe(events_[0].outcome.status);
+  EXPECT_EQ(events_[0].outcome.report.bytes, 0u);
+}
+
+TEST_F(SubmissionTest, TheRestOfTheLineGoesOnAfterOneHasTimedOut) {
+  Batch& batch = open_busy_batch();
+  ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+
+  barrier_.open();
+
+  ASSERT_EQ(batch.reap(events_, kMany, std::nullopt), kMany);
+  for (const BatchEvent& event : std::span(events_).first(kMany)) EXPECT_TRUE(event.outcome.status.ok());
+}
+
+TEST_F(SubmissionTest, AnEarlierDeadlineIsKeptThoughALaterOneCameFirst) {
+  Batch& batch = open_busy_batch();
+  ASSERT_TRUE(batch.submit(due(std::chrono::steady_clock::now() + std::chrono::hours(1), 98)).ok());
+  ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+
+  EXPECT_EQ(number_of(events_[0]), 99u);
+}
+
+TEST_F(SubmissionTest, ADeadlineThatHasPassedAlreadyLetsNothingMove) {
+  Batch& batch = open_batch(4);
+
+  ASSERT_TRUE(batch.submit(due(std::chrono::steady_clock::now(), 99)).ok());
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+  EXPECT_TRUE(events_[0].outcome.status.is(Code::timed_out));
+  EXPECT_TRUE(storage_->accesses.empty());
+}
+
+TEST_F(SubmissionTest, WhatHasBegunGoesOnPastItsDeadline) {
+  hold_transfers_up();
+  Batch& batch = open_batch(4);
+  const TimePoint deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+  ASSERT_TRUE(batch.submit(due(deadline, 99)).ok());
+  barrier_.wait_for(1);
+  EXPECT_TRUE(wait_until([&] { return std::chrono::steady_clock::now() > deadline; }));
+  EXPECT_EQ(batch.reap(events_, 1, soon()), 0u);
+
+  barrier_.open();
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+  EXPECT_TRUE(events_[0].outcome.status.ok());
+  EXPECT_EQ(events_[0].outcome.report.bytes, kLarge);
+}
+
+TEST_F(SubmissionTest, ADeadlineThatIsFarAwayChangesNothing) {
+  Batch& batch = open_batch(4);
+
+  ASSERT_TRUE(batch.submit(due(std::chrono::steady_clock::now() + std::chrono::hours(1), 99)).ok());
+
+  ASSERT_EQ(batch.reap(events_, 1, std::nullopt), 1u);
+  EXPECT_TRUE(events_[0].outcome.status.ok());
+}
+
+TEST_F(SubmissionTest, TheDescriptorTellsOfADeadlineThoughNobodyReaps) {
+  Batch& batch = open_busy_batch();
+  const int fd = batch.event_fd().value();
+
+  ASSERT_TRUE(batch.submit(due(*soon(), 99)).ok());
+
+  EXPECT_TRUE(wait_until([&] { return is_readable(fd); }));
+  EXPECT_EQ(batch.reap(events_, 0, std::nullopt), 1u);
 }
 
 // ---- A descriptor to wait with -------------------------------------------------------------------------------------
