@@ -37,7 +37,11 @@ std::int64_t result_word(const core::RawRequest& request, const core::Outcome& o
   return before ? -CU_FILE_INTERNAL_ERROR : -core::cufile_errno(status);
 }
 
-constexpr core::StreamHooks kHooks = {result_word, core::stats_clock, core::count_transfer};
+void deliver(void* result, const core::RawRequest& request, const core::Outcome& outcome) {
+  __atomic_store_n(static_cast<std::int64_t*>(result), result_word(request, outcome), __ATOMIC_RELEASE);
+}
+
+constexpr core::StreamHooks kHooks = {deliver, core::stats_clock, core::count_transfer};
 
 // The result says so as well, where there is one.
 CUfileError_t refuse(ssize_t* result) {

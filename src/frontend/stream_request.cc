@@ -46,10 +46,8 @@ Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamPa
   fixed_ = fixed;
   hooks_ = hooks;
   target_ = target;
-  size_max_ = *parameters.size;
-  request_ = {.op = parameters.op, .file = parameters.file, .base = parameters.base, .size = size_max_};
-  request_.file_offset = *parameters.file_offset;
-  request_.buffer_offset = *parameters.buffer_offset;
+  request_ = parameters.request();
+  size_max_ = request_.size;
   if (is_staged()) request_.memory = &target_.memory;
   began_ = arrivals_ = drop_offs_ = waits_ = settled_ = 0;
   progress_ = {};
@@ -268,7 +266,7 @@ void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
       if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
       else if (part + 2 < parts_) describe_copy(part + 2, size_of(part + 2));
     }
-    if (++settled_ == parts_ && !abandoned_) write_result();
+    if (++settled_ == parts_ && !abandoned_) deliver();
   }
   // From here on the stream may go on, and use the half again.
   target_.home->set(block_->word(static_cast<unsigned>(part % 2)), ready_at(part));
@@ -284,13 +282,13 @@ void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
   copy = parameters_.op == Op::read ? StreamCopy{buffer, staging, bytes} : StreamCopy{staging, buffer, bytes};
 }
 
-void StreamRequest::write_result() {
+void StreamRequest::deliver() {
   progress_.tell(report_);
   const Outcome outcome{progress_.status(), report_};
   if (const std::lock_guard lock(office_.mutex); office_.session != nullptr && hooks_.finished != nullptr) {
     hooks_.finished(*office_.session, request_, outcome, began_);
   }
-  __atomic_store_n(parameters_.result, hooks_.result_word(request_, outcome), __ATOMIC_RELEASE);
+  hooks_.deliver(parameters_.result, request_, outcome);
 }
 
 // The last one out gives everything back.

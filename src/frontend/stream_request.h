@@ -39,7 +39,7 @@ struct StreamOffice {
   Status submit(Job& job);
 };
 
-// What the caller says, with pointers that hold until the result is written.
+// What the caller says, with pointers that hold until the outcome is delivered.
 struct StreamParameters {
   Op op = Op::read;
   std::uint64_t file = 0;
@@ -47,13 +47,24 @@ struct StreamParameters {
   const std::uint64_t* size = nullptr;  // At the call, the most that it may be at the arrival.
   const std::int64_t* file_offset = nullptr;
   const std::int64_t* buffer_offset = nullptr;
-  std::int64_t* result = nullptr;  // Bytes, or what result_word() says of a failure.
+  void* result = nullptr;  // deliver()'s.
+  bool fixed = false;      // The numbers are those of the call, and their pointers need not hold any longer.
+
+  RawRequest request() const {  // As the pointers have it just now.
+    return {.op = op,
+            .file = file,
+            .base = base,
+            .size = *size,
+            .file_offset = *file_offset,
+            .buffer_offset = *buffer_offset};
+  }
 };
 
 // What only the caller's side knows. Called on any thread; the last two where statistics are kept, while the session
 // is open.
 struct StreamHooks {
-  std::int64_t (*result_word)(const RawRequest& request, const Outcome& outcome) = nullptr;
+  // Writes the outcome to where the caller looks for it, before the stream goes on. Asks for no memory.
+  void (*deliver)(void* result, const RawRequest& request, const Outcome& outcome) = nullptr;
   std::uint64_t (*clock)(const Session& session) = nullptr;
   void (*finished)(Session& session, const RawRequest& request, const Outcome& outcome, std::uint64_t began) = nullptr;
 };
@@ -61,7 +72,7 @@ struct StreamHooks {
 class StreamRequest {
  public:
   // What a registered stream promises: these do not change between the call and the arrival.
-  enum Fixed : unsigned { kFixedBufferOffset = 1, kFixedFileOffset = 2, kFixedSize = 4 };
+  enum Fixed : unsigned { kFixedBufferOffset = 1, kFixedFileOffset = 2, kFixedSize = 4, kFixedAll = 7 };
 
   struct Target {
     StreamHome* home = nullptr;
@@ -73,7 +84,7 @@ class StreamRequest {
 
   explicit StreamRequest(StreamOffice& office) : office_(office) {}
 
-  // Queues everything. Where that fails the result means nothing, and bytes may have moved. The request goes back
+  // Queues everything. Where that fails nothing is delivered, and bytes may have moved. The request goes back
   // to its office by itself; it is lost with a stream whose context goes before it got there.
   Status begin(std::shared_ptr<StreamOffice> office, const StreamParameters& parameters, unsigned fixed,
                const StreamHooks& hooks, const Target& target);
@@ -111,7 +122,7 @@ class StreamRequest {
   void start(std::uint64_t part);
   void settle(std::uint64_t part, const Outcome& outcome);
   void describe_copy(std::uint64_t part, std::uint64_t bytes);
-  void write_result();
+  void deliver();
   void let_go();
 
   bool is_staged() const { return target_.memory.needs_device(); }

@@ -50,10 +50,11 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
   if (const Status status = reachable(**home, target.memory, parameters.base); !status.ok()) return status;
   // Over before it begins: the result is there when the call returns, as NVIDIA's library has it.
   if (*parameters.size == 0) {
-    *parameters.result = 0;
+    hooks.deliver(parameters.result, parameters.request(), {});
     return success();
   }
-  return take_request()->begin(office_, parameters, flags_of({(*home)->id(), stream}), hooks, target);
+  const unsigned fixed = parameters.fixed ? StreamRequest::kFixedAll : flags_of({(*home)->id(), stream});
+  return take_request()->begin(office_, parameters, fixed, hooks, target);
 }
 
 StreamRequest* Streams::take_request() {

@@ -25,8 +25,9 @@ class Streams {
   // Loads what streams of the caller's current context need, where there is one: the driver does not load it while a
   // stream is held, so this must not wait for the first request. Costs next to nothing from the second call on.
   void prepare();
-  // Queues a request on a stream, and waits for nothing. Refused with `unsupported`: where the configuration says so, a
-  // stream that is being captured, memory that its device does not reach.
+  // Queues a request on a stream, and waits for nothing. One of size 0 is over when this returns. Refused with
+  // `unsupported`: where the configuration says so, a stream that is being captured, memory that its device does not
+  // reach.
   Status submit(void* stream, const StreamParameters& parameters, const StreamHooks& hooks);
   // `flags` are cuFile's: StreamRequest::Fixed, and others that say nothing here. Fails with invalid_argument for a
   // stream that is registered, and for one that is not.

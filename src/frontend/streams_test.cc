@@ -93,6 +93,83 @@ TEST_P(StreamsTest, WhatARegisteredStreamFixesIsReadAtTheCall) {
   }
 }
 
+TEST_P(StreamsTest, WhatTheCallerFixesIsReadAtTheCallWhateverTheStreamsRegistrationSays) {
+  void* const stream = make_stream();
+  ASSERT_TRUE(streams().register_stream(stream, 0).ok());
+  char* const buffer = memory(kMiB);
+  std::int64_t result = kNothing;
+  {
+    Hold hold(home(stream), stream);
+    Parameters read{.size = 700, .file_offset = 20'000, .buffer_offset = 10};
+    StreamParameters fixed{Op::read, file_, buffer, &read.size, &read.file_offset, &read.buffer_offset, &result, true};
+    EXPECT_TRUE(streams().submit(stream, fixed, {deliver, nullptr, nullptr}).ok());
+    read = {.size = 300, .file_offset = 90'000, .buffer_offset = 2000};
+  }
+  drain(stream);
+  EXPECT_EQ(result, 700);
+  EXPECT_TRUE(is_content(buffer + 10, 20'000, 700));
+  EXPECT_EQ(buffer[2000], '\0');
+}
+
+// A caller that takes the whole outcome.
+struct Delivered {
+  static void take(void* result, const RawRequest& request, const Outcome& outcome) {
+    *static_cast<Delivered*>(result) = {request, outcome, 1 + static_cast<Delivered*>(result)->times};
+  }
+  RawRequest request;
+  Outcome outcome;
+  int times = 0;
+};
+
+TEST_P(StreamsTest, AReportIsDeliveredWithTheOutcome) {
+  void* const stream = make_stream();
+  char* const buffer = memory(16 * kMiB);
+  Parameters read{.size = 9 * kMiB, .file_offset = 4096};
+  Delivered delivered;
+  const StreamParameters wanted{Op::read,  file_, buffer, &read.size, &read.file_offset, &read.buffer_offset,
+                                &delivered};
+
+  ASSERT_TRUE(streams().submit(stream, wanted, {Delivered::take, nullptr, nullptr}).ok());
+  drain(stream);
+
+  EXPECT_EQ(delivered.times, 1);
+  EXPECT_TRUE(delivered.outcome.status.ok());
+  EXPECT_EQ(delivered.outcome.report.bytes, 9 * kMiB);
+  EXPECT_EQ(delivered.outcome.report.path, PathId::bounce);
+  EXPECT_EQ(delivered.request.file_offset, 4096);
+}
+
+TEST_P(StreamsTest, AFailureIsDeliveredAsAStatus) {
+  void* const stream = make_stream();
+  char* const buffer = memory(kMiB);
+  Parameters read{.size = 4096, .file_offset = -1};
+  Delivered delivered;
+  const StreamParameters wanted{Op::read,  file_, buffer, &read.size, &read.file_offset, &read.buffer_offset,
+                                &delivered};
+
+  ASSERT_TRUE(streams().submit(stream, wanted, {Delivered::take, nullptr, nullptr}).ok());
+  drain(stream);
+
+  EXPECT_EQ(delivered.times, 1);
+  EXPECT_TRUE(delivered.outcome.status.is(Code::negative_offset)) << describe(delivered.outcome.status);
+}
+
+TEST_P(StreamsTest, ARequestOfNothingIsDeliveredBeforeTheCallReturns) {
+  void* const stream = make_stream();
+  char* const buffer = memory(kMiB);
+  Parameters read{.size = 0, .file_offset = 4096};
+  Delivered delivered;
+  const StreamParameters wanted{Op::read,  file_, buffer, &read.size, &read.file_offset, &read.buffer_offset,
+                                &delivered};
+
+  ASSERT_TRUE(streams().submit(stream, wanted, {Delivered::take, nullptr, nullptr}).ok());
+
+  EXPECT_EQ(delivered.times, 1);
+  EXPECT_TRUE(delivered.outcome.status.ok());
+  EXPECT_EQ(delivered.outcome.report.bytes, 0u);
+  EXPECT_EQ(delivered.request.file_offset, 4096);
+}
+
 TEST_P(StreamsTest, TheResultIsWrittenBeforeTheStreamGoesOn) {
   void* const stream = make_stream();
   char* const buffer = memory(16 * kMiB);

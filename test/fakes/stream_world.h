@@ -26,8 +26,9 @@ inline std::string name_of(const testing::TestParamInfo<On>& info) {
   return kNames[static_cast<int>(info.param)];
 }
 
-inline std::int64_t result_word(const RawRequest&, const Outcome& outcome) {
-  return outcome.status.ok() ? static_cast<std::int64_t>(outcome.report.bytes) : -outcome.status.code;
+inline void deliver(void* result, const RawRequest&, const Outcome& outcome) {
+  const auto word = outcome.status.ok() ? static_cast<std::int64_t>(outcome.report.bytes) : -outcome.status.code;
+  __atomic_store_n(static_cast<std::int64_t*>(result), word, __ATOMIC_RELEASE);
 }
 inline constexpr std::int64_t kNothing = 0x5eed;  // What a result is before the stream was there.
 constexpr std::int64_t failed(Code code) { return -static_cast<std::int64_t>(code); }
@@ -112,7 +113,7 @@ class StreamsTest : public testing::TestWithParam<On> {
   Status submit(Op op, void* stream, void* base, Parameters& parameters) {
     const StreamParameters wanted{
         op, file_, base, &parameters.size, &parameters.file_offset, &parameters.buffer_offset, &parameters.result};
-    return streams().submit(stream, wanted, {result_word, nullptr, nullptr});
+    return streams().submit(stream, wanted, {deliver, nullptr, nullptr});
   }
   void expect_begins(Op op, void* stream, void* base, Parameters& parameters) {
     const Status status = submit(op, stream, base, parameters);
