@@ -3,10 +3,8 @@
 #include "path/pagecache/registration_cache.h"
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <chrono>
-#include <new>
 #include <numeric>
 #include <utility>
 
@@ -30,17 +28,6 @@ constexpr std::uint32_t kSmallRequestsApart = 256;
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
-// What is there, or else so many new ones; where threads meet, those of the first. Null where memory is short.
-template <typename T>
-T* find_or_make(std::atomic<T*>& place, std::uint64_t count) {
-  T* known = place.load(std::memory_order_acquire);
-  if (known != nullptr) return known;
-  T* const fresh = new (std::nothrow) T[count]();
-  if (fresh == nullptr || place.compare_exchange_strong(known, fresh, std::memory_order_acq_rel)) return fresh;
-  delete[] fresh;
-  return known;
-}
-
 std::atomic<std::uintptr_t>& slot_of(const File& file) { return file.slot(PathId::pagecache); }
 
 // Of the list of a file's, one for each device.
@@ -49,42 +36,6 @@ CachedFile* first_of(const File& file) {
 }
 
 }  // namespace
-
-CachedFile::~CachedFile() {
-  for (unsigned number = 0; number < kShelves; ++number) {
-    Box* const shelf = shelves_[number].load();
-    for (std::uint64_t box = 0; shelf != nullptr && box < boxes_of(number); ++box) delete[] shelf[box].load();
-    delete[] shelf;
-  }
-}
-
-std::uint64_t CachedFile::boxes_of(unsigned shelf) { return std::max((kFirstShelf << shelf) / kBox, std::uint64_t{1}); }
-
-CachedFile::Place CachedFile::place_of(std::uint64_t index) {
-  const auto shelf = static_cast<unsigned>(std::bit_width(index / kFirstShelf + 1) - 1);
-  const std::uint64_t at = index + kFirstShelf - (kFirstShelf << shelf);
-  return {shelf, at / kBox, at % kBox};
-}
-
-Extent* CachedFile::find(std::uint64_t index) const {
-  const auto [number, box, at] = place_of(index);
-  if (number >= kShelves) return nullptr;
-  const Box* const shelf = shelves_[number].load(std::memory_order_acquire);
-  Extent* const extents = shelf == nullptr ? nullptr : shelf[box].load(std::memory_order_acquire);
-  return extents == nullptr ? nullptr : &extents[at];
-}
-
-Extent* CachedFile::extent(std::uint64_t index) {
-  if (Extent* const known = find(index)) return known;
-  const auto [number, box, at] = place_of(index);
-  if (number >= kShelves || box_count_.load(std::memory_order_relaxed) >= kBoxesMax) return nullptr;
-  Box* const shelf = find_or_make(shelves_[number], boxes_of(number));
-  if (shelf == nullptr) return nullptr;
-  Extent* const extents = find_or_make(shelf[box], std::min(kFirstShelf << number, kBox));
-  if (extents == nullptr) return nullptr;
-  box_count_.fetch_add(1, std::memory_order_relaxed);
-  return &extents[at];
-}
 
 RegistrationCache::RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time)
     : storage_(storage), rules_(rules), time_(time), costs_(rules.cpu_weight) {}

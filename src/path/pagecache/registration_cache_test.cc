@@ -49,9 +49,9 @@ class RegistrationCacheTest : public testing::Test {
     }
   }
   // Of large reads of the first extent, the one from which on it is worth it.
-  int reads_until_worth(CachedFile& kept, std::uint64_t size = kExtent) {
+  int reads_until_worth(CachedFile& cached, std::uint64_t size = kExtent) {
     for (int i = 1; i <= 100; ++i) {
-      if (cache_->want(kept, {Op::read, 0, size}, false) != Wanted::no) return i;
+      if (cache_->want(cached, {Op::read, 0, size}, false) != Wanted::no) return i;
     }
     return 101;
   }
@@ -63,99 +63,99 @@ class RegistrationCacheTest : public testing::Test {
 };
 
 TEST_F(RegistrationCacheTest, WhereCpuCountsTheFirstReadIsWorthIt) {
-  CachedFile& kept = open(4);
-  EXPECT_EQ(reads_until_worth(kept), 1);
+  CachedFile& cached = open(4);
+  EXPECT_EQ(reads_until_worth(cached), 1);
 }
 
 TEST_F(RegistrationCacheTest, InBalanceToo) {
-  CachedFile& kept = open(0.1);
-  EXPECT_EQ(reads_until_worth(kept), 1);
+  CachedFile& cached = open(0.1);
+  EXPECT_EQ(reads_until_worth(cached), 1);
 }
 
-TEST_F(RegistrationCacheTest, WhereTimeAloneCountsAPieceIsBouncedUntilThatHasCostWhatBringingItDoes) {
-  CachedFile& kept = open(0);
+TEST_F(RegistrationCacheTest, WhereTimeAloneCountsAnExtentIsBouncedUntilThatHasCostWhatRegisteringItDoes) {
+  CachedFile& cached = open(0);
   teach(true, kExtent, 21'000);  // Two more than the DMA; registering by itself is thirteen more.
-  EXPECT_EQ(reads_until_worth(kept), 7);
+  EXPECT_EQ(reads_until_worth(cached), 7);
 }
 
 TEST_F(RegistrationCacheTest, WhereBouncingIsDearTheFirstReadIsWorthItAlsoWhereTimeAloneCounts) {
-  CachedFile& kept = open(0);
+  CachedFile& cached = open(0);
   teach(true, kExtent, 70'000);
-  EXPECT_EQ(reads_until_worth(kept), 1);
+  EXPECT_EQ(reads_until_worth(cached), 1);
 }
 
-TEST_F(RegistrationCacheTest, BringingThatTurnsOutDearIsPutOff) {
-  CachedFile& kept = open(0);
+TEST_F(RegistrationCacheTest, RegisteringThatTurnsOutDearIsPutOff) {
+  CachedFile& cached = open(0);
   teach(true, kExtent, 29'000);  // Ten more than the DMA,
   teach(false, kLarge, 59'000);  // and forty.
-  EXPECT_EQ(reads_until_worth(kept), 4);
+  EXPECT_EQ(reads_until_worth(cached), 4);
 }
 
-TEST_F(RegistrationCacheTest, PartsOfPiecesDoNotTellWhatBringingCosts) {
-  CachedFile& kept = open(0);
+TEST_F(RegistrationCacheTest, PartsOfExtentsDoNotTellWhatRegisteringCosts) {
+  CachedFile& cached = open(0);
   teach(true, kExtent, 29'000);
   teach(false, kExtent, 59'000);
-  EXPECT_EQ(reads_until_worth(kept), 2);
+  EXPECT_EQ(reads_until_worth(cached), 2);
 }
 
 TEST_F(RegistrationCacheTest, WhatIsNotInThePageCacheIsNotWorthIt) {
-  CachedFile& kept = open(4);
+  CachedFile& cached = open(4);
   storage_.resident = false;
-  EXPECT_EQ(reads_until_worth(kept), 101);
+  EXPECT_EQ(reads_until_worth(cached), 101);
 }
 
 TEST_F(RegistrationCacheTest, WhereNothingElseCanWriteAnyWriteIsWorthItAtOnce) {
-  CachedFile& kept = open(0, {.writable = true, .only_by_pages = true});
-  EXPECT_NE(cache_->want(kept, {Op::write, 100, 8}, true), Wanted::no);
-  EXPECT_EQ(cache_->want(kept, {Op::read, 100, 8}, true), Wanted::no);
+  CachedFile& cached = open(0, {.writable = true, .only_by_pages = true});
+  EXPECT_NE(cache_->want(cached, {Op::write, 100, 8}, true), Wanted::no);
+  EXPECT_EQ(cache_->want(cached, {Op::read, 100, 8}, true), Wanted::no);
 }
 
 TEST_F(RegistrationCacheTest, ASmallRequestFarBehindTheEndTakesNoMemory) {
-  CachedFile& kept = open(4);
+  CachedFile& cached = open(4);
   constexpr std::uint64_t kFar = std::uint64_t{200} << 40;
-  EXPECT_EQ(cache_->want(kept, {Op::read, kFar, 4096}, true), Wanted::no);
-  EXPECT_EQ(kept.find(kFar / kExtent), nullptr);
-  EXPECT_EQ(cache_->want(kept, {Op::read, 0, 4096}, true), Wanted::no);
-  EXPECT_NE(kept.find(0), nullptr);
+  EXPECT_EQ(cache_->want(cached, {Op::read, kFar, 4096}, true), Wanted::no);
+  EXPECT_EQ(cached.find(kFar / kExtent), nullptr);
+  EXPECT_EQ(cache_->want(cached, {Op::read, 0, 4096}, true), Wanted::no);
+  EXPECT_NE(cached.find(0), nullptr);
 }
 
-TEST_F(RegistrationCacheTest, APieceFarOutTakesNoMoreMemoryThanItsNeighbours) {
-  CachedFile& kept = open(4);
+TEST_F(RegistrationCacheTest, AnExtentFarOutTakesNoMoreMemoryThanItsNeighbours) {
+  CachedFile& cached = open(4);
   const std::size_t before = heap_bytes();
 
-  ASSERT_NE(kept.extent((std::uint64_t{128} << 40) / kExtent), nullptr);
+  ASSERT_NE(cached.extent((std::uint64_t{128} << 40) / kExtent), nullptr);
 
   EXPECT_LT(heap_bytes() - before, 256u << 10);
 }
 
 TEST_F(RegistrationCacheTest, AFileThatIsAskedForAllOverTakesBoundedMemory) {
-  CachedFile& kept = open(4);
+  CachedFile& cached = open(4);
   const std::size_t before = heap_bytes();
 
   std::uint64_t index = 0;
-  while (kept.extent(index) != nullptr) index += 256;
+  while (cached.extent(index) != nullptr) index += 256;
 
   EXPECT_LT(index * kExtent, std::uint64_t{20} << 40);
   EXPECT_LT(heap_bytes() - before, std::size_t{32} << 20);
-  EXPECT_NE(kept.extent(index - 256), nullptr);
+  EXPECT_NE(cached.extent(index - 256), nullptr);
 }
 
-TEST_F(RegistrationCacheTest, EveryPieceHasAPlaceOfItsOwn) {
-  CachedFile& kept = open(4);
+TEST_F(RegistrationCacheTest, EveryExtentHasAPlaceOfItsOwn) {
+  CachedFile& cached = open(4);
   std::set<const Extent*> seen;
 
   for (std::uint64_t index = 0; index < 5000; ++index) {
-    const Extent* const extent = kept.extent(index);
+    const Extent* const extent = cached.extent(index);
     EXPECT_TRUE(seen.insert(extent).second) << index;
-    EXPECT_EQ(kept.find(index), extent) << index;
+    EXPECT_EQ(cached.find(index), extent) << index;
   }
-  for (std::uint64_t index = 0; index < 5000; ++index) EXPECT_EQ(seen.count(kept.extent(index)), 1u) << index;
+  for (std::uint64_t index = 0; index < 5000; ++index) EXPECT_EQ(seen.count(cached.extent(index)), 1u) << index;
 }
 
 TEST_F(RegistrationCacheTest, AWriteBehindTheEndIsNot) {
-  CachedFile& kept = open(4);
-  EXPECT_EQ(cache_->want(kept, {Op::write, kExtent, kExtent + 1}, false), Wanted::no);
-  EXPECT_NE(cache_->want(kept, {Op::write, kExtent, kExtent}, false), Wanted::no);
+  CachedFile& cached = open(4);
+  EXPECT_EQ(cache_->want(cached, {Op::write, kExtent, kExtent + 1}, false), Wanted::no);
+  EXPECT_NE(cache_->want(cached, {Op::write, kExtent, kExtent}, false), Wanted::no);
 }
 
 // ---- When it is a small request's turn -----------------------------------------------------------------------------
@@ -171,8 +171,8 @@ class SmallOrdersTest : public testing::Test {
   }
   // Many small reads of the extent: whether it was registered for them.
   bool is_registered_by_small_reads(std::uint64_t index) {
-    for (int i = 0; i < kWellWorthIt; ++i) (void)cache_.want(kept_, {Op::read, index * kExtent, 4096}, true);
-    const Extent& extent = *kept_.extent(index);
+    for (int i = 0; i < kWellWorthIt; ++i) (void)cache_.want(cached_, {Op::read, index * kExtent, 4096}, true);
+    const Extent& extent = *cached_.extent(index);
     extent.wait_while_wanted();
     return extent.state() == Extent::State::registered;
   }
@@ -183,7 +183,7 @@ class SmallOrdersTest : public testing::Test {
   UniqueFd fd_{::memfd_create("registration_cache_test", MFD_CLOEXEC)};
   std::unique_ptr<File> file_ = std::move(File::open(storage_, fd_.get()).value());
   RegistrationCache cache_{storage_, {.bytes_max = 1u << 30, .cpu_weight = 0}, clock_};
-  CachedFile& kept_ = *cache_.find_or_make(*file_, *devices_.device(0).value(), {});
+  CachedFile& cached_ = *cache_.find_or_make(*file_, *devices_.device(0).value(), {});
 };
 
 TEST_F(SmallOrdersTest, OneExtentIsRegisteredForThem) { EXPECT_TRUE(is_registered_by_small_reads(0)); }

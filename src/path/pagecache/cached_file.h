@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A file's extents, as the registration cache (registration_cache.h) knows them: found by their index without a lock,
+// and held by channels while they are copied from or to.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "device/device.h"
+#include "path/pagecache/registration_costs.h"
+#include "storage/file.h"
+#include "storage/page_mapping.h"
+
+namespace penstock::core {
+
+// A range of a file that is registered or may be.
+class Extent {
+ public:
+  static constexpr std::uint64_t kBytes = RegistrationCosts::kExtentBytes;
+  enum class State : std::uint32_t { none, wanted, registered, evicting };
+  // Those that a range of the file lies in, by index.
+  struct Range {
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+  };
+  static constexpr Range range_of(std::uint64_t offset, std::uint64_t size) {
+    return {offset / kBytes, (offset + size - 1) / kBytes};
+  }
+
+  State state() const { return state_.load(std::memory_order_acquire); }
+  // True where it is registered; then it stays until release().
+  bool hold(std::uint32_t now) {
+    users_.fetch_add(1);
+    if (state_.load() == State::registered) {
+      used_at_.store(now, std::memory_order_relaxed);
+      return true;
+    }
+    release();
+    return false;
+  }
+  void release() { users_.fetch_sub(1, std::memory_order_release); }
+  void wait_while_wanted() const { state_.wait(State::wanted, std::memory_order_acquire); }
+
+  // While it is held: what of the file is there, and where.
+  std::uint64_t begin() const { return begin_; }
+  std::uint64_t end() const { return begin_ + mapping_.size(); }
+  std::byte* at(std::uint64_t file_offset) const { return mapping_.data() + (file_offset - begin_); }
+  bool writable() const { return writable_.load(std::memory_order_relaxed); }  // Also of a kept one that is not held.
+
+ private:
+  friend class RegistrationCache;
+
+  std::atomic<State> state_{State::none};
+  std::atomic<std::uint32_t> users_{0};
+  std::atomic<std::uint32_t> used_at_{0};  // By the cache's clock.
+  std::atomic<std::int64_t> saving_{0};    // Nanoseconds that keeping it would have saved so far.
+  std::uint64_t begin_ = 0;
+  std::atomic<bool> writable_{false};
+  PageMapping mapping_;
+};
+
+// One file's extents for one device.
+class CachedFile {
+ public:
+  struct Terms {
+    bool writable = false;       // Its extents are to be written to as well,
+    bool only_by_pages = false;  // and nothing else can write to the file.
+  };
+  CachedFile(File& file, Device& device, const Terms& terms) : file_(file), device_(device), terms_(terms) {}
+  ~CachedFile();
+  File& file() const { return file_; }
+  Device& device() const { return device_; }
+  const Terms& terms() const { return terms_; }
+  // Null far behind what is ever kept, and where too much of the file was asked for already.
+  Extent* extent(std::uint64_t index);
+  // Null also where nobody has asked for one near it yet.
+  Extent* find(std::uint64_t index) const;
+
+ private:
+  friend class RegistrationCache;
+  using Box = std::atomic<Extent*>;
+  struct Place {
+    unsigned shelf = 0;
+    std::uint64_t box = 0;
+    std::uint64_t at = 0;
+  };
+  static Place place_of(std::uint64_t index);
+  static std::uint64_t boxes_of(unsigned shelf);
+  // Each shelf has twice the room of the one before it, so that little files take little memory; and a shelf's boxes
+  // are made one by one, so that an extent far out in a file takes no more than its neighbours.
+  static constexpr std::uint64_t kFirstShelf = 8;
+  static constexpr std::uint64_t kBox = 256;
+  static constexpr unsigned kShelves = 20;     // For 256 TiB,
+  static constexpr unsigned kBoxesMax = 2048;  // of which 16 may have been asked for, at 28 MiB for the boxes.
+
+  File& file_;
+  Device& device_;
+  const Terms terms_;
+  CachedFile* next_ = nullptr;  // The same file's, for another device.
+  std::array<std::atomic<Box*>, kShelves> shelves_{};
+  std::atomic<unsigned> box_count_{0};
+};
+
+}  // namespace penstock::core
