@@ -52,7 +52,7 @@ Extent* CachedFile::extent(std::uint64_t index) {
   if (number >= kShelves || box_count_.load(std::memory_order_relaxed) >= kBoxesMax) return nullptr;
   Box* const shelf = find_or_make(shelves_[number], boxes_of(number));
   if (shelf == nullptr) return nullptr;
-  Extent* const extents = find_or_make(shelf[box], std::min(kFirstShelf << number, kBox));
+  Extent* const extents = find_or_make(shelf[box], box_size(number));
   if (extents == nullptr) return nullptr;
   box_count_.fetch_add(1, std::memory_order_relaxed);
   return &extents[at];

@@ -4,6 +4,7 @@
 // and held by channels while they are copied from or to.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -11,8 +12,8 @@
 
 #include "device/device.h"
 #include "path/pagecache/registration_costs.h"
+#include "path/pagecache/registration_list.h"
 #include "storage/file.h"
-#include "storage/page_mapping.h"
 
 namespace penstock::core {
 
@@ -32,7 +33,7 @@ class Extent {
 
   State state() const { return state_.load(std::memory_order_acquire); }
   // True where it is registered; then it stays until release().
-  bool hold(std::uint32_t now) {
+  bool hold(std::uint64_t now) {
     users_.fetch_add(1);
     if (state_.load() == State::registered) {
       used_at_.store(now, std::memory_order_relaxed);
@@ -45,21 +46,21 @@ class Extent {
   void wait_while_wanted() const { state_.wait(State::wanted, std::memory_order_acquire); }
 
   // While it is held: what of the file is there, and where.
-  std::uint64_t begin() const { return begin_; }
-  std::uint64_t end() const { return begin_ + mapping_.size(); }
-  std::byte* at(std::uint64_t file_offset) const { return mapping_.data() + (file_offset - begin_); }
-  bool writable() const { return writable_.load(std::memory_order_relaxed); }  // Also of a kept one that is not held.
+  std::uint64_t begin() const { return registration_->begin; }
+  std::uint64_t end() const { return begin() + registration_->mapping.size(); }
+  std::byte* at(std::uint64_t file_offset) const { return registration_->mapping.data() + (file_offset - begin()); }
+  // Also while it is registered and not held.
+  bool writable() const { return writable_.load(std::memory_order_relaxed); }
 
  private:
   friend class RegistrationCache;
 
   std::atomic<State> state_{State::none};
   std::atomic<std::uint32_t> users_{0};
-  std::atomic<std::uint32_t> used_at_{0};  // By the cache's clock.
-  std::atomic<std::int64_t> saving_{0};    // Nanoseconds that keeping it would have saved so far.
-  std::uint64_t begin_ = 0;
+  std::atomic<std::uint64_t> used_at_{0};  // By the cache's clock.
+  std::atomic<std::int64_t> saving_{0};    // Nanoseconds that having it registered would have saved so far.
+  Registration* registration_ = nullptr;   // In the cache's list.
   std::atomic<bool> writable_{false};
-  PageMapping mapping_;
 };
 
 // One file's extents for one device.
@@ -74,10 +75,13 @@ class CachedFile {
   File& file() const { return file_; }
   Device& device() const { return device_; }
   const Terms& terms() const { return terms_; }
-  // Null far behind what is ever kept, and where too much of the file was asked for already.
+  // Null far behind what is ever registered, and where too much of the file was asked for already.
   Extent* extent(std::uint64_t index);
   // Null also where nobody has asked for one near it yet.
   Extent* find(std::uint64_t index) const;
+  // Of those that were asked for so far.
+  template <typename Visit>
+  void for_each_extent(Visit visit) const;
 
  private:
   friend class RegistrationCache;
@@ -89,12 +93,13 @@ class CachedFile {
   };
   static Place place_of(std::uint64_t index);
   static std::uint64_t boxes_of(unsigned shelf);
+  static std::uint64_t box_size(unsigned shelf) { return std::min(kFirstShelf << shelf, kBox); }
   // Each shelf has twice the room of the one before it, so that little files take little memory; and a shelf's boxes
   // are made one by one, so that an extent far out in a file takes no more than its neighbours.
   static constexpr std::uint64_t kFirstShelf = 8;
   static constexpr std::uint64_t kBox = 256;
   static constexpr unsigned kShelves = 20;     // For 256 TiB,
-  static constexpr unsigned kBoxesMax = 2048;  // of which 16 may have been asked for, at 28 MiB for the boxes.
+  static constexpr unsigned kBoxesMax = 2048;  // of which 16 may have been asked for, at 20 MiB for the boxes.
 
   File& file_;
   Device& device_;
@@ -103,5 +108,16 @@ class CachedFile {
   std::array<std::atomic<Box*>, kShelves> shelves_{};
   std::atomic<unsigned> box_count_{0};
 };
+
+template <typename Visit>
+void CachedFile::for_each_extent(Visit visit) const {
+  for (unsigned number = 0; number < kShelves; ++number) {
+    const Box* const shelf = shelves_[number].load(std::memory_order_acquire);
+    for (std::uint64_t box = 0; shelf != nullptr && box < boxes_of(number); ++box) {
+      Extent* const extents = shelf[box].load(std::memory_order_acquire);
+      for (std::uint64_t at = 0; extents != nullptr && at < box_size(number); ++at) visit(extents[at]);
+    }
+  }
+}
 
 }  // namespace penstock::core

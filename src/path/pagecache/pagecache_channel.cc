@@ -139,7 +139,7 @@ void PagecacheChannel::verify(Slot& slot) {
   const unsigned count = slot.extent_count;
   release_extents(slot);
   if (slot.status.ok()) return;
-  for (unsigned i = 0; i < count; ++i) cache_.evict(*slot.file, *extents[i]);
+  for (unsigned i = 0; i < count; ++i) cache_.evict(*extents[i]);
 }
 
 // As a write would; once for all of a pass.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <numeric>
+#include <new>
 #include <utility>
 
 #include "base/align.h"
@@ -24,7 +24,7 @@ constexpr auto kTidyPause = 1s;          // Between looks at the machine's memor
 constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as this part must stay available.
 
 // Registering stops the driver for a while: of small requests, one in so many may meet that.
-constexpr std::uint32_t kSmallRequestsApart = 256;
+constexpr std::uint64_t kSmallRequestsApart = 256;
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
@@ -47,10 +47,10 @@ RegistrationCache::~RegistrationCache() {
     arrivals_.notify_all();
   }
   if (started_) ::pthread_join(thread_, nullptr);
-  for (const Place& place : registered_) unregister(*place.file, *place.extent);
-  for (Leftover& leftover : leftovers_) {
+  unregister_all(registered_);
+  while (const std::unique_ptr<Registration> left = leftovers_.take_oldest()) {
     // What the driver still has stays mapped for good.
-    if (!leftover.device->unregister_pages(leftover.mapping.data())) leftover.mapping.abandon();
+    if (!left->device->unregister_pages(left->mapping.data())) left->mapping.abandon();
   }
 }
 
@@ -145,7 +145,7 @@ bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, s
 }
 
 bool RegistrationCache::is_turn_of_small() {
-  const std::uint32_t present = now();
+  const std::uint64_t present = now();
   if (present - small_order_.load(std::memory_order_relaxed) < kSmallRequestsApart) return false;
   const std::int64_t time = time_.now().count();
   std::int64_t last = small_order_ns_.load(std::memory_order_relaxed);
@@ -183,9 +183,9 @@ void RegistrationCache::loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (orders_.empty()) {
-      const bool idle = registered_.empty() && leftovers_.empty();
+      const bool idle = registered_.size() + leftovers_.size() == 0;
       if (idle) arrivals_.wait(lock);
-      else if (arrivals_.wait_for(lock, kTidyPause) == std::cv_status::timeout) tidy_up();
+      else if (arrivals_.wait_for(lock, kTidyPause) == std::cv_status::timeout) tidy_up(lock);
       continue;
     }
     in_progress_ = orders_.front();
@@ -201,12 +201,14 @@ void RegistrationCache::loop() {
 }
 
 void RegistrationCache::fulfil(const Place& place) {
-  const std::lock_guard registering(registering_);
-  const Status status = register_extent(place);
+  std::unique_ptr<Registration> registration = register_extent(place);
   const std::lock_guard lock(mutex_);
-  start_locked();  // To tidy up.
-  if (status.ok()) registered_.push_back(place);
-  settle(*place.extent, status.ok() ? State::registered : State::none);
+  if (registration == nullptr) return settle(*place.extent, State::none);
+  start_locked();                                       // To tidy up,
+  if (registered_.size() == 0) arrivals_.notify_one();  // which begins with the first.
+  place.extent->registration_ = registration.get();
+  registered_.insert(std::move(registration));
+  settle(*place.extent, State::registered);
 }
 
 void RegistrationCache::register_now(CachedFile& file, std::uint64_t index) {
@@ -217,125 +219,175 @@ void RegistrationCache::register_now(CachedFile& file, std::uint64_t index) {
   else extent->wait_while_wanted();
 }
 
-// With the lock held: what could not be unregistered, and memory that others need more.
-void RegistrationCache::tidy_up() {
-  std::erase_if(leftovers_, [](const Leftover& each) { return each.device->unregister_pages(each.mapping.data()); });
+// What could not be unregistered, and memory that others need more. Lets go of the lock meanwhile.
+void RegistrationCache::tidy_up(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
   const MemoryRoom room = memory_room();
-  if (room.total > 0 && room.available < room.total / kRoomPart) {
-    for (std::size_t count = registered_.size() / 2 + 1; count > 0 && evict_oldest(); --count) {
-    }
+  lock.lock();
+  RegistrationList evicted;
+  evicted.take_all(leftovers_);
+  const bool is_short = room.total > 0 && room.available < room.total / kRoomPart;
+  for (std::size_t count = is_short ? registered_.size() / 2 + 1 : 0; count > 0; --count) {
+    std::unique_ptr<Registration> oldest = take_oldest_locked();
+    if (oldest == nullptr) break;
+    evicted.insert(std::move(oldest));
   }
+  lock.unlock();
+  unregister_all(evicted);
+  lock.lock();
 }
 
-Status RegistrationCache::register_extent(const Place& place) {
-  constexpr const char* kStep = "register an extent of the file";
+// Null where it cannot be had.
+std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& place) {
   Extent& extent = *place.extent;
   const std::uint64_t begin = place.index * kExtent;
   const Result<int> fd = place.file->file().descriptor(Way::buffered);
-  if (!fd.ok()) return fd.status();
+  if (!fd.ok()) return nullptr;
   const Result<std::uint64_t> size = place.file->file().size();
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, page_size()), kExtent) : 0;
   // Until it is worth a good deal more, where it cannot be had.
   extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, false), std::memory_order_relaxed);
   const bool is_there = place.file->terms().only_by_pages || storage_.is_resident(*fd, begin, bytes);
-  if (bytes == 0 || !is_there) return failure(Code::limit, kStep);
-  if (!make_room(bytes)) return failure(Code::limit, kStep);
+  if (bytes == 0 || !is_there || !make_room(bytes)) return nullptr;
+  std::unique_ptr<Registration> registration = register_pages(*place.file, *fd, begin, bytes);
+  if (registration == nullptr) {
+    registered_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    return nullptr;
+  }
+  registration->extent = &extent;
+  registration->used_at = now();
+  extent.used_at_.store(registration->used_at, std::memory_order_relaxed);
+  extent.writable_.store(registration->writable, std::memory_order_relaxed);
+  extent.saving_.store(0, std::memory_order_relaxed);
+  return registration;
+}
+
+std::unique_ptr<Registration> RegistrationCache::register_pages(CachedFile& file, int fd, std::uint64_t begin,
+                                                                std::uint64_t bytes) {
+  std::unique_ptr<Registration> registration(new (std::nothrow) Registration);
+  if (registration == nullptr) return nullptr;
+  // Of several at once, each takes longer: that is not what one costs.
+  bool alone = registering_.fetch_add(1, std::memory_order_relaxed) == 0;
   const std::chrono::nanoseconds start = time_.now();
-  bool writable = place.file->terms().writable;
-  Result<PageMapping> mapping = PageMapping::open(*fd, begin, bytes, writable);
+  bool writable = file.terms().writable;
+  Result<PageMapping> mapping = PageMapping::open(fd, begin, bytes, writable);
   if (!mapping.ok() && writable && mapping.status().is_errno(EPERM)) {  // Sealed, as files of memory may be.
     writable = false;
-    mapping = PageMapping::open(*fd, begin, bytes, writable);
+    mapping = PageMapping::open(fd, begin, bytes, writable);
   }
-  Device& device = place.file->device();
-  const Status status = mapping.ok() ? device.register_pages(mapping->data(), bytes, writable) : mapping.status();
-  if (!status.ok()) {
-    registered_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
-    return status;
-  }
+  const Status status =
+      mapping.ok() ? file.device().register_pages(mapping->data(), bytes, writable) : mapping.status();
   const std::chrono::nanoseconds took = time_.now() - start;
-  if (bytes == kExtent) costs_.learn_registering(static_cast<std::uint64_t>(took.count()));
-  extent.begin_ = begin;
-  extent.writable_.store(writable, std::memory_order_relaxed);
-  extent.mapping_ = std::move(*mapping);
-  extent.used_at_.store(now(), std::memory_order_relaxed);
-  extent.saving_.store(0, std::memory_order_relaxed);
-  return status;
+  alone = registering_.fetch_sub(1, std::memory_order_relaxed) == 1 && alone;
+  if (!status.ok()) return nullptr;
+  if (alone && bytes == kExtent) costs_.learn_registering(static_cast<std::uint64_t>(took.count()));
+  registration->device = &file.device();
+  registration->begin = begin;
+  registration->mapping = std::move(*mapping);
+  registration->writable = writable;
+  return registration;
 }
+
+// ---- Evicting ------------------------------------------------------------------------------------------------------
 
 // Reserves the bytes.
 bool RegistrationCache::make_room(std::uint64_t bytes) {
   if (bytes > rules_.bytes_max) return false;
-  const std::lock_guard lock(mutex_);
-  while (registered_bytes() + bytes > rules_.bytes_max) {
-    if (!evict_oldest()) return false;
+  for (;;) {
+    std::unique_ptr<Registration> oldest;
+    {
+      const std::lock_guard lock(mutex_);
+      if (registered_bytes() + bytes <= rules_.bytes_max) {
+        registered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+        return true;
+      }
+      oldest = take_oldest_locked();
+    }
+    if (oldest == nullptr || !unregister(std::move(oldest))) return false;
   }
-  registered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-  return true;
 }
 
-// With the lock held. Of extents that were used by the same request, the first is the oldest.
-bool RegistrationCache::evict_oldest() {
-  std::vector<std::size_t> order(registered_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto used_at = [this](std::size_t i) {
-    return registered_[i].extent->used_at_.load(std::memory_order_relaxed);
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](auto first, auto second) { return used_at(first) < used_at(second); });
-  for (const std::size_t i : order) {
-    if (!try_evict(registered_[i])) continue;
-    registered_.erase(registered_.begin() + static_cast<std::ptrdiff_t>(i));
+// Null where all are in use. A use is noted in its extent alone, so that it takes no lock: the list learns of it here,
+// as far as it is looked through. What is used meanwhile counts as used at the beginning, so that this ends.
+std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
+  const std::uint64_t present = now();
+  for (Registration* each = registered_.oldest(); each != nullptr;) {
+    Registration* const next = RegistrationList::next(*each);
+    const std::uint64_t used_at = std::min(each->extent->used_at_.load(std::memory_order_relaxed), present);
+    if (used_at > each->used_at) {
+      each->used_at = used_at;
+      registered_.insert(registered_.take(*each));
+      if (RegistrationList::next(*each) != next) each = next;
+      continue;
+    }
+    if (std::unique_ptr<Registration> taken = take_unused_locked(*each->extent)) return taken;
+    each = next;
+  }
+  return nullptr;
+}
+
+// Null where it is in use, or not registered. Whoever holds an extent says so before they look at its state.
+std::unique_ptr<Registration> RegistrationCache::take_unused_locked(Extent& extent) {
+  if (extent.state() != State::registered) return nullptr;
+  extent.state_.store(State::evicting);
+  if (extent.users_.load() == 0) return take_locked(extent);
+  extent.state_.store(State::registered);
+  return nullptr;
+}
+
+std::unique_ptr<Registration> RegistrationCache::take_locked(Extent& extent) {
+  std::unique_ptr<Registration> taken = registered_.take(*std::exchange(extent.registration_, nullptr));
+  extent.state_.store(State::none);
+  return taken;
+}
+
+// False where the device keeps it for now: then it still counts.
+bool RegistrationCache::unregister(std::unique_ptr<Registration> evicted) {
+  if (evicted->device->unregister_pages(evicted->mapping.data())) {
+    registered_bytes_.fetch_sub(evicted->mapping.size(), std::memory_order_relaxed);
     return true;
   }
+  const std::lock_guard lock(mutex_);
+  leftovers_.insert(std::move(evicted));
+  arrivals_.notify_one();  // To tidy up.
   return false;
 }
 
-// With the lock held. False where it is in use.
-bool RegistrationCache::try_evict(const Place& place) {
-  Extent& extent = *place.extent;
-  extent.state_.store(State::evicting);
-  if (extent.users_.load() != 0) {
-    settle(extent, State::registered);
-    return false;
+void RegistrationCache::unregister_all(RegistrationList& evicted) {
+  while (std::unique_ptr<Registration> each = evicted.take_oldest()) unregister(std::move(each));
+}
+
+void RegistrationCache::evict(Extent& extent) {
+  std::unique_ptr<Registration> evicted;
+  {
+    const std::lock_guard lock(mutex_);
+    evicted = take_unused_locked(extent);
   }
-  unregister(*place.file, extent);
-  settle(extent, State::none);
-  return true;
-}
-
-void RegistrationCache::unregister(CachedFile& file, Extent& extent) {
-  registered_bytes_.fetch_sub(extent.mapping_.size(), std::memory_order_relaxed);
-  PageMapping mapping = std::move(extent.mapping_);
-  if (file.device().unregister_pages(mapping.data())) return;
-  leftovers_.push_back({&file.device(), std::move(mapping)});
-}
-
-void RegistrationCache::evict(CachedFile& file, Extent& extent) {
-  const std::lock_guard lock(mutex_);
-  const auto found =
-      std::find_if(registered_.begin(), registered_.end(), [&](const Place& place) { return place.extent == &extent; });
-  if (found == registered_.end() || found->file != &file) return;
   // Where another request holds it, that one will find the same.
-  if (try_evict(*found)) registered_.erase(found);
+  if (evicted != nullptr) unregister(std::move(evicted));
 }
 
 void RegistrationCache::forget(File& file) {
-  if (slot_of(file).exchange(0) == 0) return;
-  std::unique_lock lock(mutex_);
-  const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
-  std::erase_if(orders_, [&](const Place& place) {
-    if (!ours(place)) return false;
-    settle(*place.extent, State::none);
-    return true;
-  });
-  put_down_.wait(lock, [&] { return !ours(in_progress_); });
-  std::erase_if(registered_, [&](const Place& place) {
-    if (!ours(place)) return false;
-    unregister(*place.file, *place.extent);
-    return true;
-  });
-  std::erase_if(files_, [&](const std::unique_ptr<CachedFile>& kept) { return &kept->file() == &file; });
+  const auto* const first = reinterpret_cast<CachedFile*>(slot_of(file).exchange(0));
+  if (first == nullptr) return;
+  RegistrationList evicted;
+  {
+    std::unique_lock lock(mutex_);
+    const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
+    std::erase_if(orders_, [&](const Place& place) {
+      if (!ours(place)) return false;
+      settle(*place.extent, State::none);
+      return true;
+    });
+    put_down_.wait(lock, [&] { return !ours(in_progress_); });
+    for (const CachedFile* each = first; each != nullptr; each = each->next_) {
+      each->for_each_extent([&](Extent& extent) {
+        if (extent.state() == State::registered) evicted.insert(take_locked(extent));
+      });
+    }
+    std::erase_if(files_, [&](const std::unique_ptr<CachedFile>& cached) { return &cached->file() == &file; });
+  }
+  unregister_all(evicted);
 }
 
 }  // namespace penstock::core

@@ -2,9 +2,11 @@
 
 // Keeps extents of files registered with a device, so that its DMA engine fetches them out of the page cache by itself,
 // and puts bytes there where memory is all the storage there is.
-// One thread registers at a time, since drivers do so anyway: of large requests their own, between two copies, of small
-// ones the cache's, which starts with the first extent. What is registered never exceeds the limit: the extent that was
-// used least recently gives way, as do extents when memory is short.
+// Large requests register by themselves, between two copies; for small ones the cache's own thread does, which starts
+// with the first extent. What is registered never exceeds the limit: the extent that was used least recently gives
+// way, as do extents when memory is short. The driver takes its time to register and to unregister, and is called
+// without the lock: whoever wants an extent that is being registered waits for that extent alone, and whoever copies
+// takes no lock at all.
 //
 // When to register is decided by break-even: an extent is bounced until what its registration would have saved comes to
 // what it costs, in time and, by the policy's weight, in CPU; so nobody ever pays more than about twice the best choice
@@ -26,6 +28,7 @@
 #include "device/device.h"
 #include "path/pagecache/cached_file.h"
 #include "path/pagecache/registration_costs.h"
+#include "path/pagecache/registration_list.h"
 #include "path/path.h"
 #include "storage/file.h"
 #include "storage/page_mapping.h"
@@ -59,12 +62,13 @@ class RegistrationCache {
   // Registers an extent that is not registered, or waits for who does: here and now.
   void register_now(CachedFile& file, std::uint64_t index);
   // The extent's pages are not the file's any more.
-  void evict(CachedFile& file, Extent& extent);
-  // Unregisters all that is registered of the file, of which nothing is in flight.
+  void evict(Extent& extent);
+  // Unregisters all that is registered of the file, of which nothing is in flight. What another thread evicts just then
+  // may go a moment later.
   void forget(File& file);
   RegistrationCosts& costs() { return costs_; }
 
-  std::uint32_t now() { return clock_.load(std::memory_order_relaxed); }
+  std::uint64_t now() const { return clock_.load(std::memory_order_relaxed); }
   std::uint64_t registered_bytes() const { return registered_bytes_.load(std::memory_order_relaxed); }
   Storage& storage() const { return storage_; }
   const RegistrationRules& rules() const { return rules_; }
@@ -82,10 +86,6 @@ class RegistrationCache {
     bool some_registered = false;
     bool all = true;  // Each is registered, or worth it.
   };
-  struct Leftover {  // Could not be unregistered while a stream was held.
-    Device* device = nullptr;
-    PageMapping mapping;
-  };
 
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
@@ -94,13 +94,16 @@ class RegistrationCache {
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
   void start_locked();
   void loop();
-  void tidy_up();
+  void tidy_up(std::unique_lock<std::mutex>& lock);
   void fulfil(const Place& place);
-  Status register_extent(const Place& place);
+  std::unique_ptr<Registration> register_extent(const Place& place);
+  std::unique_ptr<Registration> register_pages(CachedFile& file, int fd, std::uint64_t begin, std::uint64_t bytes);
   bool make_room(std::uint64_t bytes);
-  bool evict_oldest();
-  bool try_evict(const Place& place);
-  void unregister(CachedFile& file, Extent& extent);
+  std::unique_ptr<Registration> take_oldest_locked();
+  std::unique_ptr<Registration> take_unused_locked(Extent& extent);
+  std::unique_ptr<Registration> take_locked(Extent& extent);
+  bool unregister(std::unique_ptr<Registration> evicted);
+  void unregister_all(RegistrationList& evicted);
   void settle(Extent& extent, Extent::State state);
 
   Storage& storage_;
@@ -109,13 +112,14 @@ class RegistrationCache {
   std::once_flag watch_opened_;
   std::optional<PageWatch> watch_;
   int watch_error_ = 0;
-  std::atomic<std::uint32_t> clock_{1};  // Requests.
+  std::atomic<std::uint64_t> clock_{1};  // Requests.
   std::atomic<std::uint64_t> registered_bytes_{0};
   RegistrationCosts costs_;
-  std::atomic<std::uint32_t> small_order_{0};    // By the clock, the last extent that small requests were worth;
+  std::atomic<std::uint64_t> small_order_{0};    // By the clock, the last extent that small requests were worth;
   std::atomic<std::int64_t> small_order_ns_{0};  // and by time.
 
-  std::mutex registering_;  // Taken before mutex_.
+  std::atomic<unsigned> registering_{0};  // Threads that register something.
+
   std::mutex mutex_;
   std::condition_variable arrivals_;
   std::condition_variable put_down_;  // Told when the thread has put down an extent.
@@ -124,8 +128,8 @@ class RegistrationCache {
   pthread_t thread_{};
   std::deque<Place> orders_;
   Place in_progress_;
-  std::vector<Place> registered_;
-  std::vector<Leftover> leftovers_;
+  RegistrationList registered_;
+  RegistrationList leftovers_;  // Could not be unregistered while a stream was held.
   std::vector<std::unique_ptr<CachedFile>> files_;
 };
 

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Who waits for the driver while it registers and unregisters, who does not, and which extent gives way to which.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "base/page_size.h"
+#include "fakes/waiting.h"
+#include "path/pagecache/registration_cache.h"
+#include "storage/posix_storage.h"
+
+namespace penstock::core {
+namespace {
+
+using State = Extent::State;
+
+// Writes down what it registers and unregisters, by the letter that the pages are full of, and takes as long over a
+// letter as the test wants.
+class HeldBackDevice final : public Device {
+ public:
+  Status register_pages(const std::byte* pages, std::size_t, bool) override {
+    call(*pages, registered_);
+    return success();
+  }
+  bool unregister_pages(const std::byte* pages) override {
+    call(*pages, unregistered_);
+    return !keeps_;
+  }
+  bool can_register_pages() const override { return true; }
+
+  // From now on a call about the letter is held back until another letter is named, or none.
+  void hold_back(char letter) {
+    const std::lock_guard lock(mutex_);
+    held_back_ = letter;
+    changes_.notify_all();
+  }
+  [[nodiscard]] bool wait_until_one_is_held_back() {
+    return wait_until([this] {
+      const std::lock_guard lock(mutex_);
+      return waiting_ > 0;
+    });
+  }
+  // It will not unregister anything for now.
+  void keep_all(bool keeps) { keeps_ = keeps; }
+  // What was begun, in that order.
+  std::string registered() { return copy_of(registered_); }
+  std::string unregistered() { return copy_of(unregistered_); }
+
+  const DeviceFacts& facts() const override { return facts_; }
+  Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned) override { return unsupported(); }
+  Status register_host(void*, std::size_t) override { return unsupported(); }
+  bool unregister_host(void*) override { return true; }
+  void finish_blocking_copies(const void*) override {}
+  Result<void*> allocate(std::size_t) override { return unsupported(); }
+  void release(void*) override {}
+
+ private:
+  static Status unsupported() { return failure(Code::unsupported, "ask a device that registers pages alone"); }
+  void call(std::byte first, std::string& log) {
+    const char letter = static_cast<char>(first);
+    std::unique_lock lock(mutex_);
+    log += letter;
+    ++waiting_;
+    changes_.wait(lock, [&] { return held_back_ != letter; });
+    --waiting_;
+  }
+  std::string copy_of(const std::string& log) {
+    const std::lock_guard lock(mutex_);
+    return log;
+  }
+
+  const DeviceFacts facts_;
+  std::atomic<bool> keeps_{false};
+  std::mutex mutex_;
+  std::condition_variable changes_;
+  char held_back_ = 0;
+  unsigned waiting_ = 0;
+  std::string registered_;
+  std::string unregistered_;
+};
+
+// Files of one page each, named by the letter that they are full of; each is one extent.
+class RegistrationEvictionTest : public testing::Test {
+ protected:
+  struct OpenFile {
+    UniqueFd fd;
+    std::unique_ptr<File> file;
+    CachedFile* cached = nullptr;
+  };
+
+  // A cache with room for so many files, and these registered, in this order.
+  void open(std::uint64_t room, const std::string& letters) {
+    cache_.emplace(storage_, RegistrationRules{.bytes_max = room * page_size()});
+    for (const char letter : letters) register_now(letter);
+  }
+  CachedFile& file(char letter) {
+    OpenFile& opened = files_[letter];
+    if (opened.cached == nullptr) {
+      const std::string content(page_size(), letter);
+      opened.fd = UniqueFd(::memfd_create("registration_eviction_test", MFD_CLOEXEC));
+      EXPECT_EQ(storage_.write(opened.fd.get(), content.data(), content.size(), 0).value(), content.size());
+      opened.file = std::move(File::open(storage_, opened.fd.get()).value());
+      opened.cached = cache_->find_or_make(*opened.file, device_, {});
+    }
+    return *opened.cached;
+  }
+  Extent& extent(char letter) { return *file(letter).extent(0); }
+  bool register_now(char letter) {
+    cache_->register_now(file(letter), 0);
+    return is_registered(letter);
+  }
+  std::jthread register_beside(char letter) {
+    CachedFile& wanted = file(letter);  // Made here: the table of files is this thread's.
+    return std::jthread([this, &wanted] { cache_->register_now(wanted, 0); });
+  }
+  bool is_registered(char letter) { return extent(letter).state() == State::registered; }
+  // As a request does: false where it finds that the extent is not registered.
+  bool hit(char letter) {
+    (void)cache_->want(file(letter), {Op::read, 0, page_size()}, true);
+    if (!extent(letter).hold(cache_->now())) return false;
+    extent(letter).release();
+    return true;
+  }
+  std::uint64_t registered_files() const { return cache_->registered_bytes() / page_size(); }
+
+  HeldBackDevice device_;
+  PosixStorage storage_{false};
+  std::map<char, OpenFile> files_;
+  std::optional<RegistrationCache> cache_;
+};
+
+// ---- Who waits -----------------------------------------------------------------------------------------------------
+
+TEST_F(RegistrationEvictionTest, AHitDoesNotWaitForTheRegistrationOfAnotherExtent) {
+  open(3, "a");
+  device_.hold_back('b');
+  const std::jthread slow = register_beside('b');
+  ASSERT_TRUE(device_.wait_until_one_is_held_back());
+
+  EXPECT_TRUE(hit('a'));
+
+  EXPECT_EQ(extent('b').state(), State::wanted);
+  device_.hold_back(0);
+}
+
+TEST_F(RegistrationEvictionTest, ARegistrationDoesNotWaitForThatOfAnotherExtent) {
+  open(3, "");
+  device_.hold_back('b');
+  const std::jthread slow = register_beside('b');
+  ASSERT_TRUE(device_.wait_until_one_is_held_back());
+
+  EXPECT_TRUE(register_now('c'));
+
+  EXPECT_EQ(extent('b').state(), State::wanted);
+  device_.hold_back(0);
+}
+
+TEST_F(RegistrationEvictionTest, WhoWantsAnExtentThatIsBeingRegisteredWaitsForThatOne) {
+  open(3, "");
+  device_.hold_back('b');
+  std::jthread first = register_beside('b');
+  ASSERT_TRUE(device_.wait_until_one_is_held_back());
+  std::atomic<bool> found{false};
+  std::jthread second([&, &wanted = file('b')] {
+    cache_->register_now(wanted, 0);
+    found = wanted.extent(0)->state() == State::registered;
+  });
+
+  give_time_to_go_wrong();
+  EXPECT_FALSE(found);
+  device_.hold_back(0);
+  second.join();
+
+  EXPECT_TRUE(found);
+  EXPECT_EQ(device_.registered(), "b");
+}
+
+TEST_F(RegistrationEvictionTest, ASlowEvictionHoldsUpNeitherHitsNorOtherEvictions) {
+  open(2, "ab");
+  device_.hold_back('a');
+  std::jthread slow = register_beside('c');
+  ASSERT_TRUE(device_.wait_until_one_is_held_back());
+
+  EXPECT_TRUE(hit('b'));
+  EXPECT_TRUE(register_now('d'));
+
+  EXPECT_FALSE(is_registered('c'));
+  device_.hold_back(0);
+  slow.join();
+  EXPECT_TRUE(is_registered('c'));
+  EXPECT_EQ(device_.unregistered(), "ab");
+}
+
+TEST_F(RegistrationEvictionTest, AFileIsForgottenAlsoWhileItsExtentIsBeingEvicted) {
+  open(1, "a");
+  device_.hold_back('a');
+  std::jthread slow = register_beside('b');
+  ASSERT_TRUE(device_.wait_until_one_is_held_back());
+
+  cache_->forget(*files_['a'].file);
+  files_.erase('a');
+
+  device_.hold_back(0);
+  slow.join();
+  EXPECT_TRUE(is_registered('b'));
+  EXPECT_EQ(device_.unregistered(), "a");
+}
+
+// ---- What gives way ------------------------------------------------------------------------------------------------
+
+TEST_F(RegistrationEvictionTest, TheExtentThatWasUsedLeastRecentlyGivesWay) {
+  open(3, "abc");
+  hit('a');
+  hit('b');
+
+  for (const char letter : {'d', 'e', 'f'}) EXPECT_TRUE(register_now(letter)) << letter;
+
+  EXPECT_EQ(device_.unregistered(), "cab");
+}
+
+TEST_F(RegistrationEvictionTest, WhateverIsUsedEvictionsGoByTheLastUse) {
+  constexpr std::size_t kRoom = 8;
+  open(kRoom, "");
+  std::mt19937 random(12);
+  std::string recent;  // What is registered, least recently used first.
+  std::string evicted;
+
+  for (int step = 0; step < 1000; ++step) {
+    const char letter = static_cast<char>('a' + random() % 12);
+    if (!hit(letter)) register_now(letter);
+    if (const auto at = recent.find(letter); at != std::string::npos) recent.erase(at, 1);
+    recent += letter;
+    if (recent.size() <= kRoom) continue;
+    evicted += recent.front();
+    recent.erase(0, 1);
+  }
+
+  EXPECT_EQ(device_.unregistered(), evicted);
+}
+
+TEST_F(RegistrationEvictionTest, WhatIsInUseIsPassedOver) {
+  open(2, "ab");
+  ASSERT_TRUE(extent('a').hold(cache_->now()));
+
+  EXPECT_TRUE(register_now('c'));
+
+  EXPECT_EQ(device_.unregistered(), "b");
+  extent('a').release();
+}
+
+TEST_F(RegistrationEvictionTest, WhereAllIsInUseNothingMoreIsRegistered) {
+  open(1, "a");
+  ASSERT_TRUE(extent('a').hold(cache_->now()));
+
+  EXPECT_FALSE(register_now('b'));
+
+  EXPECT_TRUE(is_registered('a'));
+  EXPECT_EQ(device_.registered(), "a");
+  extent('a').release();
+}
+
+TEST_F(RegistrationEvictionTest, AnExtentTakesRoomUntilTheDeviceHasLetGoOfIt) {
+  open(1, "a");
+  device_.hold_back('a');
+  std::jthread slow = register_beside('b');
+  ASSERT_TRUE(device_.wait_until_one_is_held_back());
+
+  EXPECT_EQ(registered_files(), 1u);
+  EXPECT_FALSE(register_now('c'));
+
+  device_.hold_back(0);
+  slow.join();
+  EXPECT_EQ(registered_files(), 1u);
+}
+
+TEST_F(RegistrationEvictionTest, WhatTheDeviceKeepsForNowTakesRoomAndIsUnregisteredLater) {
+  open(1, "a");
+  device_.keep_all(true);
+  EXPECT_FALSE(register_now('b'));
+  EXPECT_EQ(registered_files(), 1u);
+
+  device_.keep_all(false);
+  cache_.reset();
+
+  EXPECT_EQ(device_.unregistered(), "aa");
+}
+
+TEST_F(RegistrationEvictionTest, APageThatWentIsEvictedAtOnce) {
+  open(2, "ab");
+
+  cache_->evict(extent('a'));
+
+  EXPECT_FALSE(is_registered('a'));
+  EXPECT_TRUE(is_registered('b'));
+  EXPECT_EQ(device_.unregistered(), "a");
+}
+
+}  // namespace
+}  // namespace penstock::core

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What is registered with devices, from the least recently used on. The registration cache's, which guards it by its
+// lock. The links are in the registrations themselves: nothing is searched or allocated to move one or to take it out.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "device/device.h"
+#include "storage/page_mapping.h"
+
+namespace penstock::core {
+
+class Extent;
+
+// Pages of a file that a device has. Whoever evicts it owns it, and needs neither file nor extent any more.
+struct Registration {
+  Extent* extent = nullptr;  // Until it is evicted.
+  Device* device = nullptr;
+  std::uint64_t begin = 0;  // In the file.
+  PageMapping mapping;
+  bool writable = false;
+  std::uint64_t used_at = 0;  // As far as the list knows: its place there goes by this.
+
+ private:
+  friend class RegistrationList;
+  Registration* older_ = nullptr;
+  Registration* newer_ = nullptr;
+};
+
+class RegistrationList {
+ public:
+  RegistrationList() = default;
+  RegistrationList(const RegistrationList&) = delete;
+  RegistrationList& operator=(const RegistrationList&) = delete;
+  ~RegistrationList();
+
+  std::size_t size() const { return size_; }
+  Registration* oldest() const { return oldest_; }  // Null where there is none.
+  static Registration* next(const Registration& one) { return one.newer_; }
+
+  // Behind all that were used no later. Quick for what was used of late.
+  void insert(std::unique_ptr<Registration> one);
+  std::unique_ptr<Registration> take(Registration& one);
+  std::unique_ptr<Registration> take_oldest() { return oldest_ == nullptr ? nullptr : take(*oldest_); }
+  void take_all(RegistrationList& other);
+
+ private:
+  Registration* oldest_ = nullptr;
+  Registration* newest_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace penstock::core
