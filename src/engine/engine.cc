@@ -113,8 +113,8 @@ Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool
   const Progress& progress = transfer.progress();
   const std::uint64_t bytes = progress.bytes();
   if (routed.prepared.learns && routed.input.op == Op::read && bytes > 0 && progress.bounced_bytes() == 0) {
-    routed.path->learn(
-        {bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), false, routed.prepared.first_time});
+    routed.path->learn({bytes, routed.input.size, static_cast<std::uint64_t>(took.count()), transfer.cpu_ns(), false,
+                        routed.prepared.first_time});
   }
   Outcome outcome{progress.status(), routed.report};
   progress.tell(outcome.report);
@@ -144,9 +144,11 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, ChannelPool& 
     if (!progress.goes_on()) break;
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
     tuner_.learn(kind, choice, {choice.bytes, wall_ns, transfer.cpu_ns()});
-    // Trials are slower than what they settle.
-    if (routed.prepared.learns && !choice.trial && transfer.progress().bounced_bytes() == choice.bytes) {
-      routed.path->learn({choice.bytes, size, wall_ns, true, false});
+    // Trials are slower than what they settle, and what comes from storage says nothing of the page cache.
+    const Progress& done = transfer.progress();
+    const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
+    if (routed.prepared.learns && !choice.trial && is_cached) {
+      routed.path->learn({choice.bytes, size, wall_ns, transfer.cpu_ns(), true, false});
     }
     part.input.memory += choice.bytes;
     part.input.file_offset += choice.bytes;

@@ -68,6 +68,7 @@ class Progress {
   std::uint64_t end() const { return end_; }          // The first byte of the file that was not moved.
   std::uint64_t reached() const { return reached_; }  // Behind the last byte that was moved, gaps before it or not.
   std::uint64_t bytes() const { return end_ - begin_; }
+  std::uint64_t direct_bytes() const { return std::min(direct_bytes_, bytes()); }
   std::uint64_t bounced_bytes() const { return std::min(bounced_bytes_, bytes()); }
   // A failure behind the end of the file is none.
   Status status() const { return failed_at_ <= end_ ? status_ : success(); }
@@ -75,7 +76,7 @@ class Progress {
   // In the report of the request. Where all of its bytes were bounced, bounce was the path.
   void tell(Report& report) const {
     report.bytes = bytes();
-    report.direct_bytes = std::min(direct_bytes_, report.bytes);
+    report.direct_bytes = direct_bytes();
     report.bounced_bytes = bounced_bytes();
     report.bounced_reason = bounced_reason_;
     if (report.bounced_bytes == 0 || report.bounced_bytes < report.bytes) return;

@@ -103,8 +103,9 @@ struct Timing {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;  // Bytes of the whole.
   std::uint64_t wall_ns = 0;
-  bool bounced = false;     // All of it; else none.
-  bool first_time = false;  // As it was prepared.
+  std::uint64_t cpu_ns = 0;  // Of all who worked on it.
+  bool bounced = false;      // All of it, out of the page cache; else none.
+  bool first_time = false;   // As it was prepared.
 };
 
 class Path {

@@ -98,8 +98,8 @@ Prepared PagecachePath::prepare(const Wish& wish) {
 }
 
 void PagecachePath::learn(const Timing& timing) {
-  const auto [bytes, request, wall_ns, bounced, first_time] = timing;
-  if (bounced) cache_.costs().learn_bounce(request, bytes, wall_ns);
+  const auto [bytes, request, wall_ns, cpu_ns, bounced, first_time] = timing;
+  if (bounced) cache_.costs().learn_bounce(request, bytes, wall_ns, cpu_ns);
   else if (first_time) cache_.costs().learn_first_fetch(request, bytes, wall_ns);
   else cache_.costs().learn_fetch(request, bytes, wall_ns);
 }

@@ -44,7 +44,7 @@ class RegistrationCacheTest : public testing::Test {
   void teach(bool bounced, std::uint64_t request, std::uint64_t ns_per_mebibyte) {
     for (int i = 0; i < 40; ++i) {
       const std::uint64_t wall_ns = request / kMebibyte * ns_per_mebibyte;
-      if (bounced) cache_->costs().learn_bounce(request, request, wall_ns);
+      if (bounced) cache_->costs().learn_bounce(request, request, wall_ns, 8 * wall_ns);
       else cache_->costs().learn_first_fetch(request, request, wall_ns);
     }
   }

@@ -7,13 +7,14 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kBounceGuess = 22'000;  // With eight workers.
-// What nobody measures, since no clock is read for a small request, and CPU not by its user. All are small against what
-// is measured, and their ratios much the same on machines of these years: of an H200 machine, 2026-11-21.
-constexpr double kBounceCpuCost = 170'000;         // CPU of a mebibyte that eight workers bounce.
-constexpr double kWriteCost = 150'000;             // Writing over a file, by the clock: one writer at a time.
-constexpr double kSmallCost = 400;                 // A small request's system call,
-constexpr double kSmallCostPerMebibyte = 105'000;  // and copy.
+// Of an H200 machine, 2026-11-21, a mebibyte each: first guesses,
+constexpr std::uint64_t kBounceGuess = 22'000;      // With eight workers,
+constexpr std::uint64_t kBounceCpuGuess = 170'000;  // by the CPUs of all of them.
+// and what nobody measures, since no clock is read for a small request, and writes wait for each other. What a CPU does
+// takes as much longer, or less, as bouncing a large read out of the page cache takes of this machine's CPUs.
+constexpr double kWriteGuess = 150'000;             // Writing over a file: one writer at a time.
+constexpr double kSmallGuess = 400;                 // A small request's system call, whatever its size,
+constexpr double kSmallGuessPerMebibyte = 105'000;  // and copy.
 // Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
 // may meet that.
 constexpr double kStall = 0.02;  // What others wait, of the time it takes.
@@ -37,19 +38,24 @@ void average(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_
 
 RegistrationCosts::RegistrationCosts(double cpu_weight) : cpu_weight_(cpu_weight) {
   for (Cost& cost : bounce_) cost.store(kBounceGuess, std::memory_order_relaxed);
+  bounce_cpu_.store(kBounceCpuGuess, std::memory_order_relaxed);
 }
+
+// Of this machine's CPUs, to those of the first guesses.
+double RegistrationCosts::slowness() const { return value_of(bounce_cpu_) / static_cast<double>(kBounceCpuGuess); }
 
 // Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
 double RegistrationCosts::bounce_cost(const FileRange& request) const {
-  return request.op == Op::write ? kWriteCost : value_of(bounce_[size_class(request.size)]);
+  return request.op == Op::write ? kWriteGuess * slowness() : value_of(bounce_[size_class(request.size)]);
 }
 
 std::int64_t RegistrationCosts::saving(const FileRange& request, std::uint64_t bytes, bool small) const {
   if (small) {
-    return static_cast<std::int64_t>((kSmallCost + kSmallCostPerMebibyte * mebibytes(bytes)) * (1 + cpu_weight_));
+    const double bounced = (kSmallGuess + kSmallGuessPerMebibyte * mebibytes(bytes)) * slowness();
+    return static_cast<std::int64_t>(bounced * (1 + cpu_weight_));
   }
   const double waiting = std::max(bounce_cost(request) - value_of(fetch_), 0.0);
-  return static_cast<std::int64_t>(mebibytes(bytes) * (waiting + cpu_weight_ * kBounceCpuCost));
+  return static_cast<std::int64_t>(mebibytes(bytes) * (waiting + cpu_weight_ * value_of(bounce_cpu_)));
 }
 
 // Of a large request, the extents are registered while earlier ones are fetched: the two together were measured, and
@@ -74,8 +80,10 @@ void RegistrationCosts::learn_fetch(std::uint64_t request, std::uint64_t bytes, 
   if (request >= kOverlapMin) average(fetch_, bytes, wall_ns);
 }
 
-void RegistrationCosts::learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
+void RegistrationCosts::learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns,
+                                     std::uint64_t cpu_ns) {
   average(bounce_[size_class(request)], bytes, wall_ns);
+  average(bounce_cpu_, bytes, cpu_ns);
 }
 
 }  // namespace penstock::core

@@ -40,12 +40,13 @@ class RegistrationCosts {
   // a large read, or a part of it: registered and fetched, the two overlapped; fetched out of what was registered;
   void learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
   void learn_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
-  // or bounced.
-  void learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
+  // or bounced out of the page cache, with the CPUs of all who worked on it.
+  void learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns, std::uint64_t cpu_ns);
 
  private:
   using Cost = std::atomic<std::uint64_t>;  // Of a mebibyte.
 
+  double slowness() const;
   double bounce_cost(const FileRange& request) const;
 
   const double cpu_weight_;
@@ -54,6 +55,7 @@ class RegistrationCosts {
   Cost first_fetch_{30'000};  // The same and the DMA, overlapped.
   Cost fetch_{19'000};        // DMA.
   std::array<Cost, kSizeClasses> bounce_;
+  Cost bounce_cpu_;
 };
 
 }  // namespace penstock::core

@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint64_t kExtent = RegistrationCosts::kExtentBytes;
 constexpr std::uint64_t kLarge = 4 * kExtent;
 constexpr std::uint64_t kMebibytes = kExtent >> 20;
+constexpr std::uint64_t kCpu = kMebibytes * 170'000;  // As by the first guess.
 constexpr FileRange kRead{Op::read, 0, kLarge};
 
 // So often that the first guess is forgotten.
@@ -20,7 +21,7 @@ void teach(Learn learn) {
 
 TEST(RegistrationCostsTest, ASavingIsWhatBouncingTakesOverFetching) {
   RegistrationCosts costs(0);
-  teach([&] { costs.learn_bounce(kLarge, kExtent, kMebibytes * 50'000); });
+  teach([&] { costs.learn_bounce(kLarge, kExtent, kMebibytes * 50'000, kCpu); });
   teach([&] { costs.learn_fetch(kLarge, kExtent, kMebibytes * 20'000); });
   EXPECT_NEAR(static_cast<double>(costs.saving(kRead, kExtent, false)), kMebibytes * 30'000, kMebibytes * 100);
 }
@@ -28,7 +29,7 @@ TEST(RegistrationCostsTest, ASavingIsWhatBouncingTakesOverFetching) {
 TEST(RegistrationCostsTest, WhereBouncingIsAsQuickNothingButCpuIsSaved) {
   RegistrationCosts thrifty(1), hasty(0);
   for (RegistrationCosts* costs : {&thrifty, &hasty}) {
-    teach([&] { costs->learn_bounce(kLarge, kExtent, kMebibytes * 10'000); });
+    teach([&] { costs->learn_bounce(kLarge, kExtent, kMebibytes * 10'000, kCpu); });
   }
   EXPECT_EQ(hasty.saving(kRead, kExtent, false), 0);
   EXPECT_GT(thrifty.saving(kRead, kExtent, false), 0);
@@ -37,7 +38,7 @@ TEST(RegistrationCostsTest, WhereBouncingIsAsQuickNothingButCpuIsSaved) {
 TEST(RegistrationCostsTest, RequestsOfOtherSizesAreBouncedAtTheirOwnCosts) {
   RegistrationCosts costs(0);
   const std::int64_t before = costs.saving({Op::read, 0, 1 << 20}, 1 << 20, false);
-  teach([&] { costs.learn_bounce(kLarge, kExtent, kMebibytes * 500'000); });
+  teach([&] { costs.learn_bounce(kLarge, kExtent, kMebibytes * 500'000, kCpu); });
   EXPECT_EQ(costs.saving({Op::read, 0, 1 << 20}, 1 << 20, false), before);
 }
 
@@ -74,10 +75,32 @@ TEST(RegistrationCostsTest, WhatDoesNotOverlapSaysNothingOfFetching) {
   EXPECT_EQ(costs.break_even(kExtent, false), before);
 }
 
+TEST(RegistrationCostsTest, WhatBouncingTakesOfTheCpusIsSavedByItsWeight) {
+  RegistrationCosts costs(1);
+  teach([&] { costs.learn_bounce(kLarge, kExtent, kMebibytes * 10'000, kMebibytes * 40'000); });
+  EXPECT_NEAR(static_cast<double>(costs.saving(kRead, kExtent, false)), kMebibytes * 40'000, kMebibytes * 100);
+}
+
+TEST(RegistrationCostsTest, WhatIsNotMeasuredTakesTwiceAsLongOnCpusThatTakeTwiceAsLongToBounce) {
+  constexpr FileRange kWrite{Op::write, 0, kLarge};
+  const RegistrationCosts guessed(0);
+  RegistrationCosts slow(0);
+
+  teach([&] { slow.learn_bounce(kLarge, kExtent, kMebibytes * 22'000, 2 * kCpu); });
+
+  const auto ratio = [&](const FileRange& request, std::uint64_t bytes, bool small) {
+    return static_cast<double>(slow.saving(request, bytes, small)) /
+           static_cast<double>(guessed.saving(request, bytes, small));
+  };
+  EXPECT_NEAR(ratio({Op::read, 0, 4096}, 4096, true), 2, 0.01);
+  EXPECT_NEAR(ratio({Op::write, 0, 4096}, 4096, true), 2, 0.01);
+  EXPECT_GT(ratio(kWrite, kExtent, false), 2);  // Fetching, which is taken off, takes as long as ever.
+}
+
 TEST(RegistrationCostsTest, OneDisturbedMeasurementDoesNotUpsetIt) {
   RegistrationCosts costs(0);
   const std::int64_t before = costs.saving(kRead, kExtent, false);
-  costs.learn_bounce(kLarge, kExtent, kMebibytes * 44'000);  // Twice what was known.
+  costs.learn_bounce(kLarge, kExtent, kMebibytes * 44'000, kCpu);  // Twice what was known.
   const std::int64_t after = costs.saving(kRead, kExtent, false);
   EXPECT_GT(after, before);
   EXPECT_LT(after, before + static_cast<std::int64_t>(kMebibytes) * 6'000);
