@@ -34,6 +34,10 @@ class Progress {
   void take_in(std::uint64_t begin, std::uint64_t size, const Outcome& part) {
     const std::uint64_t position = begin + part.report.bytes;
     direct_bytes_ += part.report.direct_bytes;
+    if (part.report.bounced_bytes > 0) {
+      bounced_bytes_ += part.report.bounced_bytes;
+      bounced_reason_ = part.report.bounced_reason;
+    }
     if (part.report.bytes > 0) reached_ = std::max(reached_, position);
     if (!part.status.ok()) fail_at(position, part.status);
     else if (part.report.bytes < size) stop_at(position);

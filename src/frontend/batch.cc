@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/shortage.h"
 #include "engine/look_out.h"
 
 namespace penstock::core {
@@ -54,12 +55,8 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
   for (unsigned i = 0; i < count; ++i) {
     Slot& slot = *free_.back();
     free_.pop_back();
-    slot.event = {.entry = make(source, i)};
-    slot.request = slot.event.entry.request;
-    slot.deadline = slot.event.entry.deadline;
-    slot.in_flight = true;
     slot.submission = submission;
-    const Status& refused = slot.event.entry.refused;
+    const Status refused = fill(slot, make(source, i));
     if (refused.ok()) jobs_.push_back(&slot);
     else complete_locked(slot, {refused, {}});
   }
@@ -74,9 +71,28 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
   return success();
 }
 
+// Says why the entry cannot be carried out.
+Status Batch::fill(Slot& slot, const BatchEntry& entry) {
+  slot.event = {.entry = entry};
+  BatchEntry& kept = slot.event.entry;
+  kept.pieces = {};
+  Status status = entry.refused;
+  if (status.ok() && !entry.pieces.empty()) status = admit_pieces(kept.request, entry.pieces);
+  slot.request = kept.request;
+  slot.deadline = entry.deadline;
+  slot.in_flight = true;
+  if (!status.ok() || entry.pieces.empty() || slot.request.size == 0) return status;
+  const auto copy = [&] {
+    slot.vectored = std::make_unique<VectoredJob>(executor_, slot, entry.pieces);
+    return success();
+  };
+  return unless_short_of_memory(copy, [] { return failure(Code::out_of_memory, "copy the request's pieces"); });
+}
+
 void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
   slot.event.outcome = outcome;
   slot.in_flight = false;
+  slot.vectored.reset();
   BatchEvent::Submission* const submission = slot.submission;
   submission->bytes[static_cast<unsigned>(slot.request.op)] += outcome.status.ok() ? outcome.report.bytes : 0;
   submission->ok &= outcome.status.ok();

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -15,11 +16,16 @@
 
 #include "base/unique_fd.h"
 #include "frontend/executor.h"
+#include "frontend/vectored.h"
 
 namespace penstock::core {
 
 struct BatchEntry {
   RawRequest request;
+  // Where not empty, the request is a vectored one (vectored.h), which has room for itself as any other, is one event,
+  // and has begun with the first of its pieces. Looked at only while it is submitted, which asks for memory to copy
+  // them: in the event they are gone, and the request's size is the sum of theirs.
+  std::span<const MemoryPiece> pieces;
   void* cookie = nullptr;
   Status refused;           // Where not ok: the entry is not carried out, and reported as failed with this.
   std::uint64_t began = 0;  // The caller's clock; comes back in the event.
@@ -82,8 +88,10 @@ class Batch {
     bool dropped = false;  // In flight, and not to be reported.
     BatchEvent::Submission* submission = nullptr;
     BatchEvent event;
+    std::unique_ptr<VectoredJob> vectored;
   };
 
+  Status fill(Slot& slot, const BatchEntry& entry);
   void complete(std::span<const Ended> jobs);
   void complete_locked(Slot& slot, const Outcome& outcome);
   void drop_locked(Slot& slot);

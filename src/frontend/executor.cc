@@ -170,13 +170,26 @@ Executor::Share Executor::take(unsigned most, bool wait) {
   return share;
 }
 
+void Executor::put_in_line(std::span<Job* const> jobs) {
+  const std::lock_guard lock(mutex_);
+  for (Job* job : jobs) append_locked(*job);
+  wake_locked();
+}
+
+// What the thread's queue does not take goes like a call of its own.
+void Executor::carry_out(Runner& runner, Job& job) {
+  if (runner.begin(job)) return;
+  if (job.parts.empty()) runner.move_now(job);
+  else put_in_line(job.parts);
+}
+
 void Executor::loop() {
   Runner runner(session_, queues_);
   for (;;) {
     const bool idle = runner.is_idle();
     const Share share = take(runner.room(), idle);
     if (share.count == 0 && share.left == nullptr && idle) return;
-    for (unsigned i = 0; i < share.count; ++i) runner.carry_out(*share.jobs[i]);
+    for (unsigned i = 0; i < share.count; ++i) carry_out(runner, *share.jobs[i]);
     runner.reap(share.left == nullptr && (share.count == 0 || runner.room() == 0) ? 1 : 0);
     if (share.left == nullptr) continue;
     while (!share.left->runner.is_idle()) {
@@ -253,12 +266,6 @@ void Executor::take_for(const void* owner, Share& share, unsigned most) {
   take_for_locked(owner, share, most);
 }
 
-void Executor::put_back(const Share& share, unsigned first) {
-  const std::lock_guard lock(mutex_);
-  for (unsigned i = first; i < share.count; ++i) append_locked(*share.jobs[i]);
-  wake_locked();
-}
-
 // Null where there is nothing to do, or nothing to do it with.
 Executor::Helper* Executor::admit(const void* owner, Share& share) {
   const std::lock_guard lock(mutex_);
@@ -297,7 +304,7 @@ bool Executor::help(const void* owner, const std::function<bool()>& enough) {
     while (begun < share.count && helper->runner.begin(*share.jobs[begun])) ++begun;
     helper->runner.reap(0);
     useful = begun == share.count;
-    if (!useful) put_back(share, begun);
+    if (!useful) put_in_line(std::span(share.jobs).subspan(begun, share.count - begun));
     else if (enough()) break;
     else take_for(owner, share, helper->runner.room());
   }

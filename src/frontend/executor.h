@@ -24,6 +24,7 @@
 namespace penstock::core {
 
 class Job;
+class Runner;
 
 using TimePoint = std::chrono::steady_clock::time_point;
 inline constexpr TimePoint kNoDeadline = TimePoint::max();
@@ -41,6 +42,9 @@ class Job {
 
   RawRequest request;
   TimePoint deadline = kNoDeadline;  // Where it has not begun by then, it ends with timed_out.
+  // Where not empty: once it is the job's turn, these get in line in its place. It has begun then, and is not finished
+  // by the executor.
+  std::span<Job* const> parts;
 
   // On a thread of the executor, or of a helper, which holds no lock meanwhile. The job may be destroyed in here. Waits
   // for no other job.
@@ -106,7 +110,8 @@ class Executor {
   Helper* admit(const void* owner, Share& share);
   void take_for(const void* owner, Share& share, unsigned most);
   void take_for_locked(const void* owner, Share& share, unsigned most);
-  void put_back(const Share& share, unsigned first);
+  void put_in_line(std::span<Job* const> jobs);
+  void carry_out(Runner& runner, Job& job);
   void dismiss(Helper& helper);
   void loop();
   Job* unlink_late_locked();

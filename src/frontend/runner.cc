@@ -7,10 +7,6 @@
 
 namespace penstock::core {
 
-void Runner::carry_out(Job& job) {
-  if (!begin(job)) move_now(job);
-}
-
 bool Runner::begin(Job& job) {
   if (job.is_late()) {
     job.time_out();
@@ -55,7 +51,6 @@ void Runner::finish(unsigned completed) {
   }
 }
 
-// What is in flight does not wait for it longer than it must.
 void Runner::move_now(Job& job) {
   reap(0);
   job.finish(transfer(session_, job.request));

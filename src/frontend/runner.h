@@ -17,7 +17,9 @@ class Runner {
   static constexpr unsigned kDepth = 64;
   // Up to this size a request is worth having in flight beside others; larger ones keep a storage device busy alone.
   static constexpr std::uint64_t kQueuedBytesMax = 128u << 10;
-  static bool is_large(const Job& job) { return job.request.size > kQueuedBytesMax || job.request.staging != nullptr; }
+  static bool is_large(const Job& job) {
+    return job.request.size > kQueuedBytesMax || job.request.staging != nullptr || !job.parts.empty();
+  }
 
   // queues: whether it may have one.
   Runner(Session& session, bool queues) : session_(session), queues_(queues) {}
@@ -25,18 +27,17 @@ class Runner {
   bool is_idle() const { return in_flight_ == 0; }
   unsigned room() const { return kDepth - in_flight_; }
 
-  // What the queue does not take goes like a call of its own.
-  void carry_out(Job& job);
-  // Ends it, where it is late. False, and nothing was begun, where there is no queue, or it has no room (pinned memory,
-  // one device more).
+  // In the queue; or ends it, where it is late. False, and nothing was begun, where there is no queue for it, or that
+  // has no room (pinned memory, one device more).
   bool begin(Job& job);
+  // Like a call of its own. What is in flight does not wait for it longer than it must.
+  void move_now(Job& job);
   // Finishes what is done, having waited for `least`, or as many as are in flight.
   void reap(unsigned least);
 
  private:
   bool open_queue();
   void finish(unsigned completed);
-  void move_now(Job& job);
 
   Session& session_;
   const bool queues_;
