@@ -5,7 +5,7 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
-#include "base/publish.h"
+#include "base/new_file.h"
 #include "cufile.h"
 #include "cufile/driver.h"
 #include "cufile/errors.h"

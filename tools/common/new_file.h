@@ -1,50 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A file under construction: it has no name, or an unguessable one in the folder where it is to stand, until
-// publish() gives it the final one in a single step. Unless published it is gone with this object, and with the process
-// however that ends, but for two cases of kill -9: where it has a name from the start, since the file system or a
-// caller needs one, and within the moment between two system calls in which a file without a name replaces another.
+// A command's file under construction (base/new_file.h): also where a signal ends the process, nothing of it is left
+// behind, and failures are thrown as one sentence that begins with the path.
 #pragma once
 
-#include <sys/stat.h>
-
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "tools/common/files.h"
+#include "base/new_file.h"
 #include "tools/common/interrupt.h"
 
 namespace penstock::tools {
 
-class NewFile {
+class NewFile : private core::TemporaryName {
  public:
   // flags are added to O_RDWR (O_DIRECT). needs_name: with a name from the start.
   NewFile(const std::string& path, int flags, bool needs_name = false);
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
-  ~NewFile();
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return file_->fd(); }
   const std::string& path() const { return path_; }
 
-  // Writes the file down, gives it its name, writes that down. Throws, with nothing changed under the final name, if
-  // there is such a file and it is not to be replaced, or for whatever else stands in the way. Where only the folder
-  // could not be written down, the file has its name all the same, and what is thrown says so.
+  // As core::NewFile's. Where only the folder could not be written down, what is thrown says that the file has its name
+  // all the same.
   void publish(bool replace);
 
  private:
-  bool open_nameless(int flags);
-  void open_named(int flags);
-  bool link_to(const std::string& name);  // False, with EEXIST, rather than replace; errno says why not.
-  void move_to_final_name();
-  void replace_final_name();
+  void appears(int folder_fd, const std::string& name) override { temporary_.emplace(folder_fd, name); }
+  void is_gone() override { temporary_->keep(); }
 
-  std::string path_;  // The final one.
-  std::string folder_;
-  std::string name_;  // The last part of path_.
-  UniqueFd folder_fd_;
-  UniqueFd fd_;
-  std::optional<Unfinished> temporary_;  // The name it has in the folder now.
+  const std::string path_;  // The final one.
+  std::optional<Unfinished> temporary_;
+  std::unique_ptr<core::NewFile> file_;  // Goes first.
 };
 
 }  // namespace penstock::tools

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A file that stands under its name only when it is whole: it has no name, or an unguessable one in the folder where it
+// is to stand, until publish() gives it the final one in a single step. Whoever opens that name finds what was there
+// before, or all of the new file. Unless published it is gone with its object, and with the process however that ends,
+// but for two cases of kill -9: where it has a name from the start, since the file system or a caller needs one, and
+// within the moment between two system calls in which a file without a name replaces another.
+//
+// The folder is held open: it may be moved meanwhile. Used by one thread at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace penstock::core {
+
+// Somebody who removes the name that an unfinished file has for the time being, where a signal ends the process.
+class TemporaryName {
+ public:
+  virtual ~TemporaryName() = default;
+  // Before there is such a file. The descriptor is the folder's, and stays open until the name is gone.
+  virtual void appears(int folder_fd, const std::string& name) = 0;
+  // There is no such file any more, or it is another's.
+  virtual void is_gone() = 0;
+};
+
+class NewFile {
+ public:
+  struct Options {
+    mode_t mode = 0600;                // As of open(2): less the umask.
+    int flags = 0;                     // Added to O_RDWR: O_DIRECT.
+    bool needs_name = false;           // From the start, for whoever opens it once more by its name.
+    TemporaryName* watcher = nullptr;  // Outlives the file.
+  };
+
+  // Fails where the folder cannot be opened, or no file be made in it. What stands under the name does not matter yet.
+  static Result<std::unique_ptr<NewFile>> create(const std::string& path, const Options& options);
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile();
+
+  int fd() const { return fd_.get(); }
+
+  // Writes the file down, gives it its name, writes that down. Fails, with nothing changed under the name, where there
+  // is such a file and it is not to be replaced, where it is a pipe or a device, which nobody wants replaced, and for
+  // whatever else stands in the way; then it may be tried again. Where only the folder could not be written down, the
+  // file has its name all the same, and is_published() says so.
+  Status publish(bool replace);
+  bool is_published() const { return is_published_; }
+
+ private:
+  explicit NewFile(TemporaryName* watcher) : watcher_(watcher) {}
+  Status open(const std::string& path, const Options& options);
+  bool open_nameless(const Options& options);
+  Status open_named(const Options& options);
+  Status draw_temporary_name();
+  void forget_temporary_name();
+  void remove_temporary_name();
+  bool link_to(const std::string& name);  // False, with EEXIST, rather than replace; errno says why not.
+  Status give_final_name(bool replace);
+  Status move_to_final_name();
+  Status replace_final_name();
+
+  TemporaryName* const watcher_;
+  UniqueFd folder_fd_;
+  UniqueFd fd_;
+  std::string name_;       // In the folder, in the end.
+  std::string temporary_;  // In the folder, now; empty where it has none.
+  bool is_published_ = false;
+};
+
+// Makes or replaces a file of this content, readable for all.
+Status publish_file(const std::string& path, std::string_view content);
+
+}  // namespace penstock::core
