@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <atomic>
 #include <thread>
 
 #include "fakes/batch_world.h"
@@ -245,6 +246,45 @@ TEST_F(SubmissionTest, NothingIsReadableOnceAllIsCanceled) {
   batch.cancel();
 
   EXPECT_FALSE(is_readable(fd));
+}
+
+// ---- All at once ---------------------------------------------------------------------------------------------------
+
+TEST_F(SubmissionTest, ManyThreadsSubmitCancelAndReapAndEveryRequestIsReportedOnce) {
+  constexpr unsigned kRounds = 200;
+  constexpr unsigned kSubmitters = 4;
+  Batch& batch = open_batch(64);
+  (void)batch.event_fd().value();
+  std::atomic<unsigned> reported{0};
+  std::atomic<unsigned> canceled{0};
+  std::atomic<unsigned> told_canceled{0};
+  const auto reap = [&](unsigned least) {
+    BatchEvent events[8];
+    const unsigned count = batch.reap(events, least, std::nullopt);
+    reported += count;
+    for (unsigned i = 0; i < count; ++i) told_canceled += events[i].outcome.status.is(Code::canceled) ? 1 : 0;
+    return count;
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kSubmitters; ++t) {
+    threads.emplace_back([&, t] {
+      char* const memory = host_.data() + t * kLarge;
+      const MemoryPiece pieces[] = {{memory, 3000}, {memory + 3000, 5000}, {memory + 8000, 100}};
+      for (unsigned round = 0; round < kRounds; ++round) {
+        BatchEntry entry{.request = {Op::read, file_, memory, 4096, round * 4096, 0}, .cookie = cookie(round)};
+        if (round % 3 == 1) entry.deadline = std::chrono::steady_clock::now() + std::chrono::microseconds(round);
+        if (round % 2 == 1) entry.pieces = pieces;
+        while (!batch.submit({&entry, 1}).ok()) reap(1);
+        if (round % 5 == 0) canceled += batch.cancel(cookie(round));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  while (reap(1) > 0) {
+  }
+
+  EXPECT_EQ(reported, kRounds * kSubmitters);
+  EXPECT_EQ(told_canceled, canceled);
 }
 
 }  // namespace
