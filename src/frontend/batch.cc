@@ -73,7 +73,8 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
 
 // Says why the entry cannot be carried out.
 Status Batch::fill(Slot& slot, const BatchEntry& entry) {
-  slot.event = {.entry = entry};
+  slot.event.entry = entry;  // The outcome comes when it is over.
+  slot.event.ended.reset();
   BatchEntry& kept = slot.event.entry;
   kept.pieces = {};
   Status status = entry.refused;
