@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Every key of cuFile's configuration. For table.h alone.
+#pragma once
+
+#include "settings/row.h"
+
+namespace penstock::core {
+
+namespace idle {
+constexpr std::string_view kNoRdma = "there is no RDMA in this version";
+constexpr std::string_view kNoNvidiaFs =
+    "nvidia-fs is used through NVIDIA's library alone (path vendor), which reads this key itself";
+constexpr std::string_view kNoGpuCache = "no GPU memory is taken for staging";
+constexpr std::string_view kOneRing =
+    "PENSTOCK_RING_MIB bounds the pinned host memory of each GPU, "
+    "and as much again that requests on streams may take";
+constexpr std::string_view kNoPolling = "completions are waited for, never polled";
+constexpr std::string_view kNoP2pdma =
+    "memory that a program allocated itself cannot be offered to storage; docs/guide/direct.md tells what can";
+constexpr std::string_view kNoTopology =
+    "no path is chosen by a table of the PCIe topology: obstacles and a self-test decide for each pair";
+constexpr std::string_view kNoMarks = "nothing is marked for NVTX; NVIDIA deprecated the key";
+}  // namespace idle
+
+// In the order in which reports list them.
+constexpr SettingRow kSettingRows[] = {
+    // clang-format off
+    {.key = "logging.dir", .kind = SettingKind::text, .initial = "", .parameter = 2},
+    {.key = "logging.level", .kind = SettingKind::text, .initial = "ERROR",
+     .words = "NOTICE ERROR WARN INFO DEBUG TRACE", .variable = "CUFILE_LOGGING_LEVEL", .parameter = 0},
+    {.key = "logging.max_file_size_mb", .kind = SettingKind::number, .initial = "32", .low = -1, .high = 4096,
+     .variable = "CUFILE_LOGFILE_MAX_SIZE_MB"},
+    {.key = "call.logfile_path", .kind = SettingKind::text, .initial = "", .variable = "CUFILE_LOGFILE_PATH",
+     .parameter = 1},
+    {.key = "profile.nvtx", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoMarks,
+     .variable = "CUFILE_NVTX", .parameter = 5},
+    {.key = "profile.cufile_stats", .kind = SettingKind::number, .initial = "0", .parameter = 0},
+
+    {.key = "execution.max_io_queue_depth", .kind = SettingKind::number, .initial = "128",
+     .idle = "requests wait without a bound of their own; batches are bounded by their size", .low = 1, .high = 256,
+     .parameter = 1},
+    {.key = "execution.max_io_threads", .kind = SettingKind::number, .initial = "4", .high = 32, .parameter = 2},
+    {.key = "execution.parallel_io", .kind = SettingKind::boolean, .initial = "true", .parameter = 4},
+    {.key = "execution.min_io_threshold_size_kb", .kind = SettingKind::number, .initial = "8192", .low = 4,
+     .high = 4294967295, .parameter = 3},
+    {.key = "execution.max_request_parallelism", .kind = SettingKind::number, .initial = "4", .high = 8,
+     .parameter = 4},
+
+    {.key = "properties.io_batchsize", .kind = SettingKind::number, .initial = "128", .low = 1, .high = 256,
+     .aliases = "profile.io_batchsize properties.max_batch_io_size", .printed = "properties.max_batch_io_size",
+     .parameter = 9},
+    {.key = "properties.max_batch_io_timeout_msecs", .kind = SettingKind::number, .initial = "5",
+     .idle = "completions of a batch are told at once, so nothing waits for a tick", .low = 1, .high = 1000,
+     .parameter = 11},
+    {.key = "properties.max_direct_io_size_kb", .kind = SettingKind::number, .initial = "16384", .low = 64,
+     .high = 16384, .unit = 64, .parameter = 5},
+    {.key = "properties.max_device_cache_size_kb", .kind = SettingKind::number, .initial = "131072",
+     .idle = idle::kNoGpuCache, .high = 268435456, .unit = 4, .parameter = 6},
+    {.key = "properties.per_buffer_cache_size_kb", .kind = SettingKind::number, .initial = "1024",
+     .idle = idle::kNoGpuCache, .low = 64, .high = 16384, .parameter = 7},
+    {.key = "properties.gpu_bounce_buffer_slab_config.slab_size_kb", .kind = SettingKind::numbers,
+     .initial = "1024 8192 16384 65536", .idle = idle::kNoGpuCache,
+     .printed = "properties.gpu_bounce_buffer_slab_size_kb"},
+    {.key = "properties.gpu_bounce_buffer_slab_config.slab_count", .kind = SettingKind::numbers,
+     .initial = "128 8 4 2", .idle = idle::kNoGpuCache, .printed = "properties.gpu_bounce_buffer_slab_count"},
+    {.key = "properties.max_device_pinned_mem_size_kb", .kind = SettingKind::number, .initial = "33554432",
+     .idle = "no GPU memory is mapped for the PCIe bus", .low = 64, .high = 268435456, .unit = 4, .or_zero = true,
+     .parameter = 8},
+    {.key = "properties.posix_pool_slab_size_kb", .kind = SettingKind::numbers, .initial = "4 1024 16384",
+     .idle = idle::kOneRing},
+    {.key = "properties.posix_pool_slab_count", .kind = SettingKind::numbers, .initial = "128 64 64",
+     .idle = idle::kOneRing},
+    {.key = "properties.use_poll_mode", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoPolling,
+     .parameter = 0},
+    {.key = "properties.poll_mode_max_size_kb", .kind = SettingKind::number, .initial = "4",
+     .idle = idle::kNoPolling, .low = 4, .high = 18014398509481980, .unit = 4, .parameter = 10},
+    {.key = "properties.allow_compat_mode", .kind = SettingKind::boolean, .initial = "true",
+     .variable = "CUFILE_ALLOW_COMPAT_MODE", .aliases = "properties.use_compat_mode",
+     .printed = "properties.use_compat_mode", .parameter = 1, .forbids = true},
+    {.key = "properties.force_compat_mode", .kind = SettingKind::boolean, .initial = "false",
+     .variable = "CUFILE_FORCE_COMPAT_MODE", .parameter = 2, .forbids = true},
+    {.key = "properties.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma,
+     .variable = "CUFILE_USE_PCIP2PDMA", .parameter = 7},
+    {.key = "properties.gds_rdma_write_support", .kind = SettingKind::boolean, .initial = "true",
+     .idle = idle::kNoRdma},
+    {.key = "properties.force_odirect_mode", .kind = SettingKind::boolean, .initial = "false", .parameter = 9,
+     .forbids = true},
+    {.key = "properties.prefer_iouring", .kind = SettingKind::boolean, .initial = "false",
+     .idle = "io_uring is used wherever the kernel allows it", .parameter = 8},
+    {.key = "properties.vanilla_posix_io_mode", .kind = SettingKind::boolean, .initial = "false",
+     .aliases = "properties.posix_io_mode properties.vanilla_posix_mode", .forbids = true},
+    {.key = "properties.gds_fallback_io", .kind = SettingKind::boolean, .initial = "false",
+     .idle = idle::kNoNvidiaFs},
+    {.key = "properties.allow_system_memory", .kind = SettingKind::boolean, .initial = "true", .parameter = 6,
+     .forbids = true},
+    {.key = "properties.io_priority", .kind = SettingKind::text, .initial = "default",
+     .idle = "all requests have the same priority", .words = "default low med high"},
+    {.key = "properties.compat_odirect_unaligned_read_split", .kind = SettingKind::boolean, .initial = "false",
+     .idle = "the aligned part of an unaligned read goes by direct I/O in any case"},
+    {.key = "properties.compat_odirect_unaligned_read_split_min_size_kb", .kind = SettingKind::number,
+     .initial = "128", .idle = "the aligned part of an unaligned read goes by direct I/O in any case"},
+    {.key = "properties.rdma_dev_addr_list", .kind = SettingKind::texts, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_load_balancing_policy", .kind = SettingKind::text, .initial = "RoundRobin",
+     .idle = idle::kNoRdma, .words = "FirstFit MaxMinFit RoundRobin RoundRobinMaxMin Randomized",
+     .aliases = "properties.rdma_peer_affinity_policy"},
+    {.key = "properties.rdma_dynamic_routing", .kind = SettingKind::boolean, .initial = "false",
+     .idle = idle::kNoRdma},
+    {.key = "properties.rdma_dynamic_routing_order", .kind = SettingKind::texts,
+     .initial = "GPU_MEM_NVLINKS GPU_MEM SYS_MEM P2P", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_dc_key", .kind = SettingKind::text, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_access_mask", .kind = SettingKind::text, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_peer_type", .kind = SettingKind::text, .initial = "peer_mem", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_topN_ranks", .kind = SettingKind::number, .initial = "1", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_transport_type", .kind = SettingKind::text, .initial = "DC_V1", .idle = idle::kNoRdma},
+    {.key = "properties.allow_rdma_token_reset", .kind = SettingKind::boolean, .initial = "false",
+     .idle = idle::kNoRdma},
+    {.key = "properties.rdma_multipath_enabled", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_max_backup_devices", .kind = SettingKind::anything, .initial = "",
+     .idle = idle::kNoRdma},
+    {.key = "properties.rdma_io_retry_count", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_io_retry_delay_ms", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_failback_enabled", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_failback_delay_ms", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "properties.rdma_health_check_interval_ms", .kind = SettingKind::anything, .initial = "",
+     .idle = idle::kNoRdma},
+    {.key = "properties.rdma_async_event_monitoring", .kind = SettingKind::anything, .initial = "",
+     .idle = idle::kNoRdma},
+    {.key = "properties.rdma_unhealthy_threshold", .kind = SettingKind::anything, .initial = "",
+     .idle = idle::kNoRdma},
+
+    {.key = "fs.generic.posix_unaligned_writes", .kind = SettingKind::boolean, .initial = "false"},
+    {.key = "fs.lustre.posix_gds_min_kb", .kind = SettingKind::number, .initial = "0", .idle = idle::kNoNvidiaFs},
+    {.key = "fs.lustre.rdma_dev_addr_list", .kind = SettingKind::texts, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.lustre.mount_table", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.lustre.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "fs.beegfs.posix_gds_min_kb", .kind = SettingKind::number, .initial = "0", .idle = idle::kNoNvidiaFs},
+    {.key = "fs.beegfs.rdma_dev_addr_list", .kind = SettingKind::texts, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.beegfs.mount_table", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.beegfs.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "fs.scatefs.posix_gds_min_kb", .kind = SettingKind::number, .initial = "0", .idle = idle::kNoNvidiaFs},
+    {.key = "fs.scatefs.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "fs.nfs.rdma_dev_addr_list", .kind = SettingKind::texts, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.nfs.mount_table", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.nfs.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "fs.gpfs.rdma_dev_addr_list", .kind = SettingKind::texts, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.gpfs.mount_table", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.gpfs.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "fs.gpfs.gds_write_support", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoNvidiaFs},
+    {.key = "fs.gpfs.gds_async_support", .kind = SettingKind::boolean, .initial = "true", .idle = idle::kNoNvidiaFs},
+    {.key = "fs.weka.rdma_write_support", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoRdma},
+    {.key = "fs.weka.rdma_dev_addr_list", .kind = SettingKind::texts, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.weka.mount_table", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
+    {.key = "fs.virtiofs.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+
+    {.key = "block.nvme.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "block.nvmeof.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "block.raid.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "block.raid1.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+    {.key = "block.raid10.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
+
+    {.key = "denylist.drivers", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.drivers",
+     .forbids = true},
+    {.key = "denylist.devices", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.devices",
+     .forbids = true},
+    {.key = "denylist.mounts", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.mounts",
+     .forbids = true},
+    {.key = "denylist.filesystems", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.filesystems",
+     .forbids = true},
+
+    {.key = "sparse.p2p_compat_enable", .kind = SettingKind::boolean, .initial = "true", .idle = idle::kNoP2pdma},
+    {.key = "sparse.min_p2pdma_threshold_kb", .kind = SettingKind::number, .initial = "8", .idle = idle::kNoP2pdma},
+
+    {.key = "miscellaneous.api_check_aggressive", .kind = SettingKind::boolean, .initial = "false",
+     .idle = "every argument of every call is checked in any case", .aliases = "fs.misc.api_check_aggressive",
+     .parameter = 3},
+    {.key = "miscellaneous.skip_topology_detection", .kind = SettingKind::boolean, .initial = "false",
+     .idle = idle::kNoTopology, .variable = "CUFILE_SKIP_TOPOLOGY_DETECTION", .parameter = 10},
+    {.key = "miscellaneous.stream_memops_bypass", .kind = SettingKind::boolean, .initial = "false", .parameter = 11},
+    {.key = "miscellaneous.enable_static_routing", .kind = SettingKind::boolean, .initial = "false",
+     .idle = idle::kNoTopology, .aliases = "sparse.enable_static_routing"},
+    {.key = "miscellaneous.static_routing_filepath", .kind = SettingKind::text, .initial = "/etc/topology.json",
+     .idle = idle::kNoTopology, .aliases = "sparse.static_routing_filepath"},
+    {.key = "miscellaneous.rdma_token_reset_timeout_secs", .kind = SettingKind::number, .initial = "30",
+     .idle = idle::kNoRdma},
+    // clang-format on
+};
+
+// Variables that NVIDIA's library knows, or is said to know, and that say nothing here: all are about RDMA or about
+// its list of file systems.
+constexpr const char* kIdleVariables[] = {
+    "CUFILE_IB_SL",          "CUFILE_CQ_DEPTH",       "CUFILE_ENV_EXPERIMENTAL_FS", "CUFILE_ETH_SL",
+    "CUFILE_MIN_RNR_TIMER",  "CUFILE_RDMA_DC_KEY",    "CUFILE_RDMA_HOP_LIMIT",      "CUFILE_RDMA_PKEY_INDEX",
+    "CUFILE_RDMA_SR_MAX_WR", "CUFILE_RDMA_SR_MAX_SGE"};
+
+}  // namespace penstock::core
