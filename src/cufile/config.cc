@@ -36,7 +36,7 @@ bool allows_posix(const Settings& settings) {
 bool has_gpu_path(const Config& config) {
   const PathSettings paths = path_settings(config);
   const auto serves_gpus = [&](PathId path) { return outlook_of(path, paths) == Reason::none; };
-  return std::any_of(config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count, serves_gpus);
+  return std::any_of(config.paths.begin(), config.paths.end(), serves_gpus);
 }
 
 bool is_allowed(const PathTraits& path, const Settings& settings) {
@@ -44,15 +44,6 @@ bool is_allowed(const PathTraits& path, const Settings& settings) {
   if (path.host_memory) return settings.is_on("properties.allow_system_memory");
   if (path.posix) return allows_posix(settings);
   return !is_posix_alone(settings) && (!path.compat || allows_posix(settings));
-}
-
-PathList allowed_paths(const PathList& listed, const Settings& settings) {
-  PathList allowed;
-  for (unsigned i = 0; i < listed.count; ++i) {
-    const PathId path = listed.paths[i];
-    if (is_allowed(traits_of(path), settings)) allowed.paths[allowed.count++] = path;
-  }
-  return allowed;
 }
 
 bool is_parallel(const Settings& settings) {
@@ -71,7 +62,7 @@ Result<Config> config_from(const Settings& settings, Environment environment) {
   }
   Result<Config> config = make_config(wishes, environment);
   if (!config.ok()) return config;
-  config->paths = allowed_paths(config->paths, settings);
+  std::erase_if(config->paths, [&](PathId path) { return !is_allowed(traits_of(path), settings); });
   if (!allows_posix(settings) && !has_gpu_path(*config)) {
     return failure(Code::no_direct_path, "open the driver without compatibility mode");
   }

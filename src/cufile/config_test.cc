@@ -17,9 +17,7 @@ class CufileConfigTest : public testing::Test {
   Config config() const { return config_from(settings, test_environment).value(); }
   std::string paths() const {
     std::string names;
-    const Config made = config();
-    for (unsigned i = 0; i < made.paths.count; ++i)
-      names += std::string(i > 0 ? " " : "") + path_name(made.paths.paths[i]);
+    for (const PathId path : config().paths) names.append(names.empty() ? "" : " ").append(path_name(path));
     return names;
   }
   void set(Setting setting, Value value) { settings.set(setting, std::move(value), Origin::file); }

@@ -116,10 +116,7 @@ TEST_F(LimitsTest, UnalignedWritesGoThroughThePageCacheWhereAskedTo) {
 }
 
 TEST_F(LimitsTest, WithoutABouncePathDeviceMemoryIsRefusedAndHostMemoryIsServed) {
-  open([](Config& config) {
-    config.paths.count = 0;
-    for (const PathId path : {PathId::p2pdma, PathId::host}) config.paths.paths[config.paths.count++] = path;
-  });
+  open([](Config& config) { config.paths = {PathId::p2pdma, PathId::host}; });
   std::vector<char> host(4096);
 
   EXPECT_TRUE(move(Op::read, device_memory(4096), 4096).status.is(Code::path_refused));
@@ -141,8 +138,7 @@ TEST_F(LimitsTest, ADeniedFileIsServedByBounceAloneAndSaysSo) {
 TEST_F(LimitsTest, ADeniedFileIsNotRegisteredWhereNoBouncePathIsAllowed) {
   Session& session = open([](Config& config) {
     config.denylist.mounts = {"/data"};
-    config.paths.paths = {PathId::p2pdma, PathId::host};
-    config.paths.count = 2;
+    config.paths = {PathId::p2pdma, PathId::host};
   });
 
   EXPECT_TRUE(session.register_file(FakeStorage::kUserFd).status().is(Code::denied));

@@ -26,13 +26,13 @@ constexpr std::uint64_t kKeptPart = 4;
 // seconds a GB, against 48.2 at 0.23 with sixteen.
 constexpr unsigned kWorkersDefaultMax = 8;
 // Commas between names; every name known, none twice, at least one.
-bool parse_paths(std::string_view text, PathList& list) {
-  list = {};
+bool parse_paths(std::string_view text, std::vector<PathId>& list) {
+  list.clear();
   while (true) {
     const std::size_t comma = text.find(',');
     const std::optional<PathId> path = path_named(text.substr(0, comma));
-    if (!path || traits_of(*path).userspace || list.contains(*path)) return false;
-    list.paths[list.count++] = *path;
+    if (!path || traits_of(*path).userspace || std::find(list.begin(), list.end(), *path) != list.end()) return false;
+    list.push_back(*path);
     if (comma == std::string_view::npos) return true;
     text.remove_prefix(comma + 1);
   }
@@ -151,7 +151,7 @@ Status read_words(Config& config, const ConfigWishes& wishes, Environment enviro
 
 Status read_paths(Config& config, const ConfigWishes& wishes, Environment environment) {
   for (const PathRow& row : kPaths) {
-    if (!row.traits.pretends && !row.traits.userspace) config.paths.paths[config.paths.count++] = row.id;
+    if (!row.traits.pretends && !row.traits.userspace) config.paths.push_back(row.id);
   }
   const char* const names = first_said(wishes.paths, environment("PENSTOCK_PATHS"));
   config.paths_said = names != nullptr;
@@ -206,7 +206,7 @@ PathSettings path_settings(const Config& config) {
 }
 
 EngineRules engine_rules(const Config& config) {
-  return {.paths = {config.paths.paths.begin(), config.paths.paths.begin() + config.paths.count},
+  return {.paths = config.paths,
           .require = config.require,
           .direct_io = config.direct_io,
           .cached_unaligned_writes = config.cached_unaligned_writes,
@@ -218,16 +218,6 @@ EngineRules engine_rules(const Config& config) {
           .share_min = config.share_min,
           .cpu_weight = cpu_weight(config.policy),
           .policy = policy_name(config.policy)};
-}
-
-bool PathList::contains_posix() const {
-  const auto is_posix = [](PathId path) { return traits_of(path).posix; };
-  return std::any_of(paths.begin(), paths.begin() + count, is_posix);
-}
-
-bool PathList::contains(PathId path) const {
-  const auto end = paths.begin() + count;
-  return std::find(paths.begin(), end, path) != end;
 }
 
 Status check_variables(const char* const* variables) {

@@ -4,11 +4,11 @@
 // value is an error that names it, never a silent default.
 #pragma once
 
-#include <array>
 #include <climits>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -23,20 +23,12 @@ namespace penstock::core {
 // What matters where more speed costs more CPU.
 enum class Policy : std::uint8_t { throughput, balanced, cpu };
 
-struct PathList {
-  std::array<PathId, kPathCount> paths{};
-  unsigned count = 0;
-
-  bool contains(PathId path) const;
-  bool contains_posix() const;  // A path that serves every file.
-};
-
 struct Config {
   std::uint64_t bounce_bytes = std::uint64_t{256} << 20;  // Pinned host memory a device, at most.
   std::uint64_t chunk_bytes = std::uint64_t{4} << 20;     // One storage operation of a large request, at most.
   unsigned workers = 0;                                   // Threads for large requests.
   ProviderList devices;                                   // In this order; empty: whatever there is.
-  PathList paths;                                         // Best first.
+  std::vector<PathId> paths;                              // Best first.
   bool paths_said = false;                                // By the user.
   std::optional<PathId> require;                          // Any other path refuses.
   DirectIo direct_io = DirectIo::automatic;

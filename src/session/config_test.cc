@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "fakes/fake_environment.h"
 
@@ -23,8 +24,8 @@ TEST_F(ConfigTest, DefaultsAreBounded) {
   EXPECT_EQ(config.bounce_bytes, 256u << 20);
   EXPECT_GE(config.workers, 1u);
   EXPECT_LE(config.workers, 8u);
-  EXPECT_EQ(config.paths.paths[0], PathId::p2pdma);
-  EXPECT_FALSE(config.paths.contains(PathId::null));
+  EXPECT_EQ(config.paths,
+            (std::vector{PathId::p2pdma, PathId::pagecache, PathId::vendor, PathId::bounce, PathId::host}));
   EXPECT_FALSE(config.require.has_value());
 }
 
@@ -38,7 +39,7 @@ TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
   EXPECT_EQ(config.bounce_bytes, 32u << 20);
   EXPECT_EQ(config.chunk_bytes, 1u << 20);
   EXPECT_EQ(config.workers, 5u);
-  EXPECT_EQ(config.paths.count, 2u);
+  EXPECT_EQ(config.paths, (std::vector{PathId::bounce, PathId::host}));
   EXPECT_FALSE(config.require.has_value());
   EXPECT_EQ(config.direct_io, DirectIo::never);
   EXPECT_FALSE(config.io_uring);
@@ -98,8 +99,7 @@ TEST_F(ConfigTest, NvidiasLibraryIsNamedByAnAbsolutePathAndUsedAsItIsSaid) {
   variables = {{"PENSTOCK_VENDOR_LIBRARY", "/opt/cuda/libcufile.so.0"}, {"PENSTOCK_PATHS", "vendor,bounce"}};
   const Config config = *make();
   EXPECT_EQ(config.vendor_library, "/opt/cuda/libcufile.so.0");
-  EXPECT_EQ(config.paths.paths[0], PathId::vendor);
-  EXPECT_EQ(config.paths.paths[1], PathId::bounce);
+  EXPECT_EQ(config.paths, (std::vector{PathId::vendor, PathId::bounce}));
   // A name alone would find ours.
   for (const auto& [name, value] : {std::pair("PENSTOCK_VENDOR_LIBRARY", "libcufile.so.0"),
                                     std::pair("PENSTOCK_VENDOR_LIBRARY", "./libcufile.so.0"),

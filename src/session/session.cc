@@ -54,7 +54,9 @@ Result<std::uint64_t> Session::register_file(int fd) {
   if (!file.ok()) return file.status();
   if (is_inherited()) return failure(Code::closed, "register the file");
   if (denies(config_.denylist, (*file)->facts(), fd)) {
-    if (!config_.paths.contains_posix()) return failure(Code::denied, "register the file");
+    const auto is_posix = [](PathId path) { return traits_of(path).posix; };
+    if (std::none_of(config_.paths.begin(), config_.paths.end(), is_posix))
+      return failure(Code::denied, "register the file");
     (*file)->deny_direct_paths();
   }
   const File& opened = **file;
