@@ -34,16 +34,16 @@ constexpr CodeText kCodeTexts[] = {
     {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
      "open the file without O_DIRECT, or align offset and size to the file's block size"},
     {"the kernel moved fewer bytes than asked for, again and again", "check the kernel log for storage errors"},
-    {"memory for bounce buffers could not be had", "lower PENSTOCK_RING_MIB, or free host memory"},
+    {"memory for bounce buffers could not be had", "lower PENSTOCK_BOUNCE_MIB, or free host memory"},
     {"a limit is reached",
-     "release what is no longer used, ask for less at once, or raise PENSTOCK_RING_MIB, which "
+     "release what is no longer used, ask for less at once, or raise PENSTOCK_BOUNCE_MIB, which "
      "bounds depth x bytes of all requests in flight"},
     {"the session is closed", "open the session before using it"},
     {"it is not supported on this kernel, device or build", "run 'penstock check' for what is supported here"},
     {"the device, or the GPU's context, went away",
      "keep the CUDA context alive and the device's driver bound while its memory is in use"},
     {"the range runs past the end of the allocation", "check size and offset against the allocation"},
-    {"the setting makes no sense", "give one of the values named, or leave it unset"},
+    {"", ""},  // bad_setting: the step names the setting, its value, and what was expected.
     {"the denylist of cufile.json names its mount, file system, device or driver, and compatibility mode is off",
      "take it off the denylist, or set allow_compat_mode"},
     {"the configuration allows direct paths alone, and this version has none",
@@ -85,7 +85,9 @@ std::string with_remedy(std::string sentence, const char* remedy) {
 
 std::string describe(const Status& status, const char* driver) {
   if (status.ok()) return "success";
-  std::string sentence = std::string("could not ") + (status.step[0] ? status.step : "complete the request") + ": ";
+  std::string sentence = std::string("could not ") + (status.step[0] ? status.step : "complete the request");
+  if (status.is(Code::bad_setting)) return sentence;
+  sentence += ": ";
   switch (status.domain) {
     case Domain::penstock: {
       const auto index = static_cast<std::size_t>(status.code);

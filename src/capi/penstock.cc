@@ -52,6 +52,23 @@ penstock_options read_options(const penstock_options* options) {
   return known;
 }
 
+// Zero and null leave a setting to the environment. Whole units of it, as the settings have them.
+Status stage_options(core::Staged& staged, const penstock_options& said) {
+  Status status;
+  const auto stage = [&](const char* name, const std::string& value) {
+    if (status.ok()) status = core::stage_named(staged, name, value);
+  };
+  if (said.ring_bytes != 0) stage("bounce_mib", std::to_string((said.ring_bytes - 1) / (1u << 20) + 1));
+  if (said.chunk_bytes != 0) stage("chunk_kib", std::to_string((said.chunk_bytes >> 16) << 6));
+  if (said.workers != 0) stage("workers", std::to_string(said.workers));
+  if (said.device != nullptr) stage("device", said.device);
+  if (said.paths != nullptr) stage("paths", said.paths);
+  if (said.require != nullptr) stage("require", said.require);
+  if (said.direct_io != nullptr) stage("direct_io", said.direct_io);
+  if (said.io_uring != nullptr) stage("io_uring", said.io_uring);
+  return status;
+}
+
 // Whether a newer caller says something there that this version has no name for.
 bool says_more(const penstock_options& options) {
   const auto* const bytes = reinterpret_cast<const char*>(&options);
@@ -146,14 +163,9 @@ penstock_status penstock_session_open(const penstock_options* options, penstock_
       return failed(Code::unsupported, "open a session with options of a newer version");
     }
     const penstock_options said = read_options(options);
-    core::Result<std::unique_ptr<penstock_session>> opened = core::open_session({.bounce_bytes = said.ring_bytes,
-                                                                                 .chunk_bytes = said.chunk_bytes,
-                                                                                 .workers = said.workers,
-                                                                                 .device = said.device,
-                                                                                 .paths = said.paths,
-                                                                                 .require = said.require,
-                                                                                 .direct_io = said.direct_io,
-                                                                                 .io_uring = said.io_uring});
+    core::Staged staged;
+    if (const Status status = stage_options(staged, said); !status.ok()) return core::to_public(status);
+    core::Result<std::unique_ptr<penstock_session>> opened = core::open_session(staged);
     if (!opened.ok()) return core::to_public(opened.status());
     *session = opened->release();
     return {};

@@ -8,15 +8,15 @@
 
 namespace penstock::core {
 
-Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes) {
-  const Result<Config> config = make_config(wishes, process_environment);
-  if (!config.ok()) return config.status();
-  return open_session(*config);
+Result<std::unique_ptr<penstock_session>> open_session(const Staged& staged) {
+  const LoadedSettings loaded = load_session_settings(process_environment, staged, process_variables());
+  if (loaded.must_refuse) return refusal_of(loaded);
+  return open_session(make_config(loaded.settings), loaded.settings);
 }
 
-Result<std::unique_ptr<penstock_session>> open_session(const Config& config) {
-  if (const Status status = check_variables(process_variables()); !status.ok()) return status;
+Result<std::unique_ptr<penstock_session>> open_session(const Config& config, const Settings& settings) {
   auto handle = std::make_unique<penstock_session>();
+  handle->settings = settings;
   Result<OpenedDevices> opened = open_devices(config.devices, config.nvidia_export);
   if (!opened.ok()) return opened.status();
   handle->device_kind = std::move(opened->kinds);

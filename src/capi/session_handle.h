@@ -12,8 +12,10 @@
 #include "frontend/frontends.h"
 #include "penstock/penstock.h"
 #include "session/session.h"
+#include "settings/settings.h"
 
 struct penstock_session {
+  penstock::core::Settings settings;  // As it was opened: each one's value, and who said it.
   std::string device_kind;
   std::string device_reason;  // Why there is no GPU; empty where there is.
   std::unique_ptr<penstock::core::Session> session;
@@ -24,8 +26,9 @@ struct penstock_session {
 
 namespace penstock::core {
 
-Result<std::unique_ptr<penstock_session>> open_session(const Config& config);
-Result<std::unique_ptr<penstock_session>> open_session(const ConfigWishes& wishes);  // And of the environment.
+// `config` is what the face makes of the settings.
+Result<std::unique_ptr<penstock_session>> open_session(const Config& config, const Settings& settings);
+Result<std::unique_ptr<penstock_session>> open_session(const Staged& staged);  // And by the environment.
 penstock_status to_public(const Status& status);
 penstock_report to_public(const Report& report);
 

@@ -52,16 +52,14 @@ bool is_parallel(const Settings& settings) {
 
 }  // namespace
 
-Result<Config> config_from(const Settings& settings, Environment environment) {
-  ConfigWishes wishes;
-  if (environment("PENSTOCK_WORKERS") == nullptr && settings.number("execution.max_io_threads") > 0) {
-    wishes.workers = static_cast<std::uint32_t>(number_or(settings, "execution.max_io_threads", 0));
+Result<Config> config_from(const Settings& settings) {
+  Result<Config> config = make_config(settings);
+  if (!settings.was_set("penstock.workers") && settings.number("execution.max_io_threads") > 0) {
+    config->workers = static_cast<unsigned>(number_or(settings, "execution.max_io_threads", config->workers));
   }
-  if (environment("PENSTOCK_DIRECT_IO") == nullptr && settings.is_on("properties.force_odirect_mode")) {
-    wishes.direct_io = "always";
+  if (!settings.was_set("penstock.direct_io") && settings.is_on("properties.force_odirect_mode")) {
+    config->direct_io = DirectIo::always;
   }
-  Result<Config> config = make_config(wishes, environment);
-  if (!config.ok()) return config;
   std::erase_if(config->paths, [&](PathId path) { return !is_allowed(traits_of(path), settings); });
   if (!allows_posix(settings) && !has_gpu_path(*config)) {
     return failure(Code::no_direct_path, "open the driver without compatibility mode");

@@ -4,15 +4,14 @@
 // nothing of sessions, and a session nothing of cuFile: this is where they meet.
 #pragma once
 
-#include "base/environment.h"
 #include "cufile.h"
 #include "session/config.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
 
-// A PENSTOCK_ variable comes before the setting that asks for the same; paths are those that both allow.
-Result<Config> config_from(const Settings& settings, Environment environment);
+// One of Penstock's own settings comes before the key that asks for the same; paths are those that both allow.
+Result<Config> config_from(const Settings& settings);
 
 // Whether streams may be used at all.
 bool allows_streams(const Settings& settings);

@@ -6,15 +6,12 @@
 
 #include <string>
 
-#include "fakes/fake_environment.h"
-
 namespace penstock::core {
 namespace {
 
 class CufileConfigTest : public testing::Test {
  protected:
-  void SetUp() override { variables.clear(); }
-  Config config() const { return config_from(settings, test_environment).value(); }
+  Config config() const { return config_from(settings).value(); }
   std::string paths() const {
     std::string names;
     for (const PathId path : config().paths) names.append(names.empty() ? "" : " ").append(path_name(path));
@@ -26,7 +23,7 @@ class CufileConfigTest : public testing::Test {
 };
 
 TEST_F(CufileConfigTest, NvidiasDefaultsDoNotHoldASessionBack) {
-  const Config plain = make_config({}, test_environment).value();
+  const Config plain = make_config(settings);
   const Config made = config();
 
   EXPECT_EQ(paths(), "p2pdma pagecache vendor bounce host");
@@ -41,7 +38,7 @@ TEST_F(CufileConfigTest, NvidiasDefaultsDoNotHoldASessionBack) {
 
 TEST_F(CufileConfigTest, CompatibilityModeChoosesThePaths) {
   set("properties.allow_compat_mode", false);
-  EXPECT_TRUE(config_from(settings, test_environment).status().is(Code::no_direct_path));
+  EXPECT_TRUE(config_from(settings).status().is(Code::no_direct_path));
   set("properties.force_compat_mode", true);  // Comes first, as in NVIDIA's library.
   EXPECT_EQ(paths(), "bounce host");
   set("properties.allow_compat_mode", true);
@@ -55,7 +52,7 @@ TEST_F(CufileConfigTest, CompatibilityModeChoosesThePaths) {
 }
 
 TEST_F(CufileConfigTest, OnlyPathsThatBothAllowAreLeft) {
-  variables["PENSTOCK_PATHS"] = "null,bounce,p2pdma";
+  set("penstock.paths", Texts{"null", "bounce", "p2pdma"});
   set("properties.force_compat_mode", true);
   EXPECT_EQ(paths(), "null bounce");
   set("properties.force_compat_mode", false);
@@ -112,15 +109,16 @@ TEST_F(CufileConfigTest, WithoutParallelIoARequestIsItsCallersAloneAndThereAreNo
   }
 }
 
-TEST_F(CufileConfigTest, PenstocksOwnVariablesComeFirst) {
-  variables = {{"PENSTOCK_WORKERS", "7"}, {"PENSTOCK_DIRECT_IO", "never"}};
+TEST_F(CufileConfigTest, PenstocksOwnSettingsComeFirstWhoeverSaysThem) {
   set("execution.max_io_threads", std::int64_t{2});
   set("properties.force_odirect_mode", true);
+  for (const Origin origin : {Origin::installed, Origin::file, Origin::environment}) {
+    settings.set("penstock.workers", std::int64_t{7}, origin);
+    settings.set("penstock.direct_io", std::string("never"), origin);
 
-  EXPECT_EQ(config().workers, 7u);
-  EXPECT_EQ(config().direct_io, DirectIo::never);
-  variables["PENSTOCK_WORKERS"] = "none";
-  EXPECT_FALSE(config_from(settings, test_environment).ok());
+    EXPECT_EQ(config().workers, 7u);
+    EXPECT_EQ(config().direct_io, DirectIo::never);
+  }
 }
 
 TEST_F(CufileConfigTest, PropertiesAreThoseMeasuredWithoutNvidiaFs) {

@@ -105,15 +105,10 @@ Status CufileDriver::try_open_session_locked() {
     notes_ = loaded.notes;
   }
   open_log(loaded);
-  if (loaded.must_refuse) {
-    return failure(
-        Code::bad_setting,
-        "understand cuFile's configuration (the file that CUFILE_ENV_PATH_JSON names, /etc/cufile.json, or a "
-        "CUFILE_ variable; cufile.log and 'penstock check' tell the line)");
-  }
-  const Result<Config> config = config_from(loaded.settings, process_environment);
+  if (loaded.must_refuse) return refusal_of(loaded);
+  const Result<Config> config = config_from(loaded.settings);
   if (!config.ok()) return config.status();
-  Result<std::unique_ptr<penstock_session>> opened = open_session(*config);
+  Result<std::unique_ptr<penstock_session>> opened = open_session(*config, loaded.settings);
   if (!opened.ok()) return opened.status();
   session_ = std::move(*opened);
   for (const auto& [stream, flags] : streams_to_come_) session_->frontends->streams().expect_stream(stream, flags);

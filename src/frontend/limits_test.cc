@@ -11,6 +11,7 @@
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/test_config.h"
 #include "fakes/waiting.h"
 #include "frontend/call.h"
 #include "session/session.h"
@@ -23,7 +24,7 @@ constexpr std::uint64_t kMib = 1 << 20;
 class LimitsTest : public testing::Test {
  protected:
   Session& open(const std::function<void(Config&)>& change, int more_flags = 0) {
-    Config config = make_config({.workers = 4}, [](const char*) -> const char* { return nullptr; }).value();
+    Config config = test_config({{"workers", "4"}});
     change(config);
     auto storage = std::make_unique<FakeStorage>();
     storage->content.resize(32 * kMib);

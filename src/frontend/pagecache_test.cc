@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "device/host/host_device.h"
 #include "fakes/noise.h"
+#include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/dry_run.h"
 #include "path/pagecache/pagecache_reasons.h"
@@ -43,9 +44,7 @@ class PagecacheTest : public testing::Test {
     ::unlink(path_.c_str());
   }
   void open(Policy policy, std::uint64_t kept_bytes = 1u << 30, bool required = false) {
-    Config config = make_config({.workers = 2, .paths = "pagecache,bounce,host"}, [](const char*) -> const char* {
-                      return nullptr;
-                    }).value();
+    Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce,host"}});
     config.policy = policy;
     config.kept_bytes = kept_bytes;
     if (required) config.require = PathId::pagecache;

@@ -16,6 +16,7 @@
 #include "base/unique_fd.h"
 #include "device/host/host_device.h"
 #include "fakes/noise.h"
+#include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "path/pagecache/pagecache_reasons.h"
 #include "session/session.h"
@@ -40,9 +41,7 @@ class PagecacheWriteTest : public testing::Test {
   void SetUp() override {
     const auto ring = UringRing::open(1);
     if (!ring.ok()) GTEST_SKIP() << "the stand-in holds writable pages by io_uring: " << describe(ring.status());
-    Config config = make_config({.workers = 2, .paths = "pagecache,bounce"}, [](const char*) -> const char* {
-                      return nullptr;
-                    }).value();
+    Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce"}});
     config_ = config;
     open_session(Policy::cpu);
   }

@@ -10,6 +10,7 @@
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/queue.h"
 
@@ -21,9 +22,7 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:BrittleStora
 namespace penstock::core {
 namespace {
 
-Config small_config() {
-  return make_config({.workers = 2}, [](const char*) -> const char* { return nullptr; }).value();
-}
+Config small_config() { return test_config({{"workers", "2"}}); }
 
 // Its rings can be told to stop working for good.
 class BrittleStorage final : public FakeStorage {

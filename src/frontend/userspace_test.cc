@@ -10,6 +10,7 @@
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/dry_run.h"
 #include "frontend/queue.h"
@@ -47,7 +48,7 @@ class UserspaceTest : public testing::Test {
 
   UserspaceTest() {
     for (std::size_t i = 0; i < kBytes; ++i) content_.bytes.push_back(static_cast<char>(i * 2654435761u >> 13));
-    Config config = make_config({.workers = 3}, [](const char*) -> const char* { return nullptr; }).value();
+    Config config = test_config({{"workers", "3"}});
     auto storage = std::make_unique<FakeStorage>();
     storage_ = storage.get();
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a session is told once, when it opens: options of the caller over the environment over defaults. An unusable
-// value is an error that names it, never a silent default.
+// What a session is told once, when it opens, in the forms that its rooms go by. Made of the settings, whoever said
+// them; what cuFile's keys decide besides is in cufile/config.h.
 #pragma once
 
 #include <climits>
@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/environment.h"
-#include "base/status.h"
 #include "core/paths.h"
 #include "device/providers.h"
 #include "engine/engine_rules.h"
@@ -19,6 +17,8 @@
 #include "session/denylist.h"
 
 namespace penstock::core {
+
+class Settings;
 
 // What matters where more speed costs more CPU.
 enum class Policy : std::uint8_t { throughput, balanced, cpu };
@@ -49,25 +49,10 @@ struct Config {
   Denylist denylist;
 };
 
-// The caller's wishes as penstock_options has them: zero and null mean "not said".
-struct ConfigWishes {
-  std::uint64_t bounce_bytes = 0;
-  std::uint64_t chunk_bytes = 0;
-  std::uint32_t workers = 0;
-  const char* device = nullptr;
-  const char* paths = nullptr;
-  const char* require = nullptr;
-  const char* direct_io = nullptr;
-  const char* io_uring = nullptr;
-};
-
 // What of it paths go by, and what the engine does.
 PathSettings path_settings(const Config& config);
 EngineRules engine_rules(const Config& config);
 
-Result<Config> make_config(const ConfigWishes& wishes, Environment environment);
-
-// A variable that is nearly called PENSTOCK_REQUIRE is an error: passed over, it would let everything fall back.
-Status check_variables(const char* const* variables);
+Config make_config(const Settings& settings);
 
 }  // namespace penstock::core

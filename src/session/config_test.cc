@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "fakes/fake_environment.h"
+#include "fakes/test_config.h"
+#include "settings/words.h"
 
 namespace penstock::core {
 namespace {
@@ -15,31 +17,34 @@ namespace {
 class ConfigTest : public testing::Test {
  protected:
   void SetUp() override { variables.clear(); }
-  Result<Config> make(const ConfigWishes& wishes = {}) { return make_config(wishes, test_environment); }
+  static Config make(SaidByName said = {}) { return test_config(said, test_environment); }
 };
 
 TEST_F(ConfigTest, DefaultsAreBounded) {
-  const Config config = *make();
+  const Config config = make();
 
   EXPECT_EQ(config.bounce_bytes, 256u << 20);
   EXPECT_GE(config.workers, 1u);
   EXPECT_LE(config.workers, 8u);
   EXPECT_EQ(config.paths,
             (std::vector{PathId::p2pdma, PathId::pagecache, PathId::vendor, PathId::bounce, PathId::host}));
+  EXPECT_FALSE(config.paths_said);
   EXPECT_FALSE(config.require.has_value());
+  EXPECT_TRUE(config.devices.empty());
 }
 
 TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
-  variables = {{"PENSTOCK_RING_MIB", "32"},    {"PENSTOCK_WORKERS", "3"},       {"PENSTOCK_PATHS", "bounce,host"},
+  variables = {{"PENSTOCK_BOUNCE_MIB", "32"},  {"PENSTOCK_WORKERS", "3"},       {"PENSTOCK_PATHS", "bounce,host"},
                {"PENSTOCK_REQUIRE", "bounce"}, {"PENSTOCK_DIRECT_IO", "never"}, {"PENSTOCK_IO_URING", "off"},
                {"PENSTOCK_DEVICE", "host"},    {"PENSTOCK_CHUNK_KIB", "1024"}};
 
-  const Config config = *make({.workers = 5, .require = ""});
+  const Config config = make({{"workers", "5"}, {"require", ""}});
 
   EXPECT_EQ(config.bounce_bytes, 32u << 20);
   EXPECT_EQ(config.chunk_bytes, 1u << 20);
   EXPECT_EQ(config.workers, 5u);
   EXPECT_EQ(config.paths, (std::vector{PathId::bounce, PathId::host}));
+  EXPECT_TRUE(config.paths_said);
   EXPECT_FALSE(config.require.has_value());
   EXPECT_EQ(config.direct_io, DirectIo::never);
   EXPECT_FALSE(config.io_uring);
@@ -47,67 +52,19 @@ TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
   EXPECT_STREQ(config.devices[0]->name, "host");
 }
 
-TEST_F(ConfigTest, AVariableThatIsNearlyCalledRequireIsAnError) {
-  for (const char* const wrong : {"PENSTOCK_REQUIR=p2pdma", "PENSTOCK_REQUIRED=p2pdma", "PENSTOCK_REQIURE=p2pdma"}) {
-    const char* const variables_of_process[] = {"HOME=/", wrong, nullptr};
-
-    const Status status = check_variables(variables_of_process);
-
-    EXPECT_TRUE(status.is(Code::bad_setting)) << wrong;
-    EXPECT_NE(describe(status).find("PENSTOCK_REQUIRE"), std::string::npos);
+TEST_F(ConfigTest, EveryWordThatTheTableTakesMeansSomething) {
+  for (const SettingRow& row : kPenstockRows) {
+    any_word(row.words, [&](std::string_view word) {
+      (void)make({{row.key.substr(kOwnSection.size()), word}});  // Aborts at a word without a meaning.
+      return false;
+    });
   }
-}
-
-TEST_F(ConfigTest, OtherVariablesAreNoneOfOurs) {
-  const char* const others[] = {"PENSTOCK_REQUIRE=p2pdma", "PENSTOCK_PATH=/opt/penstock",
-                                "REQUIRE=p2pdma",          "PENSTOCK_",
-                                "PENSTOCK_TESTS=on",       nullptr};
-
-  EXPECT_TRUE(check_variables(others).ok());
-}
-
-TEST_F(ConfigTest, AValueThatMakesNoSenseIsAnErrorThatNamesIt) {
-  const std::pair<const char*, const char*> bad[] = {
-      {"PENSTOCK_RING_MIB", "many"}, {"PENSTOCK_RING_MIB", "0"},
-      {"PENSTOCK_RING_MIB", "-1"},   {"PENSTOCK_RING_MIB", "99999999999999999999"},
-      {"PENSTOCK_RING_MIB", "12 "},  {"PENSTOCK_CHUNK_KIB", "1"},
-      {"PENSTOCK_WORKERS", "0"},     {"PENSTOCK_WORKERS", "1000000"},
-      {"PENSTOCK_DEVICE", "gpu"},    {"PENSTOCK_PATHS", ""},
-      {"PENSTOCK_PATHS", "bounce,"}, {"PENSTOCK_PATHS", "bounce,bounce"},
-      {"PENSTOCK_PATHS", "fastest"}, {"PENSTOCK_REQUIRE", "fastest"},
-      {"PENSTOCK_DIRECT_IO", "yes"}, {"PENSTOCK_IO_URING", "maybe"},
-  };
-  for (const auto& [name, value] : bad) {
-    variables = {{name, value}};
-    const Result<Config> config = make();
-    ASSERT_FALSE(config.ok()) << name << "=" << value;
-    EXPECT_TRUE(config.status().is(Code::bad_setting));
-    EXPECT_NE(describe(config.status()).find(name), std::string::npos) << describe(config.status());
-  }
-}
-
-TEST_F(ConfigTest, NvidiasLibraryIsNamedByAnAbsolutePathAndUsedAsItIsSaid) {
-  EXPECT_EQ(make()->vendor, VendorUse::automatic);
-  EXPECT_EQ(make()->vendor_library, "");
-  const std::pair<const char*, VendorUse> uses[] = {
-      {"auto", VendorUse::automatic}, {"force", VendorUse::force}, {"off", VendorUse::off}};
-  for (const auto& [word, use] : uses) {
-    variables = {{"PENSTOCK_VENDOR", word}, {"PENSTOCK_VENDOR_LIBRARY", ""}};
-    EXPECT_EQ(make()->vendor, use);
-    EXPECT_EQ(make()->vendor_library, "");
-  }
-  variables = {{"PENSTOCK_VENDOR_LIBRARY", "/opt/cuda/libcufile.so.0"}, {"PENSTOCK_PATHS", "vendor,bounce"}};
-  const Config config = *make();
-  EXPECT_EQ(config.vendor_library, "/opt/cuda/libcufile.so.0");
-  EXPECT_EQ(config.paths, (std::vector{PathId::vendor, PathId::bounce}));
-  // A name alone would find ours.
-  for (const auto& [name, value] : {std::pair("PENSTOCK_VENDOR_LIBRARY", "libcufile.so.0"),
-                                    std::pair("PENSTOCK_VENDOR_LIBRARY", "./libcufile.so.0"),
-                                    std::pair("PENSTOCK_VENDOR", "on"), std::pair("PENSTOCK_VENDOR", "")}) {
-    variables = {{name, value}};
-    ASSERT_FALSE(make().ok()) << name << "=" << value;
-    EXPECT_NE(describe(make().status()).find(name), std::string::npos);
-  }
+  EXPECT_EQ(make({{"direct_io", "always"}}).direct_io, DirectIo::always);
+  EXPECT_EQ(make({{"policy", "cpu"}}).policy, Policy::cpu);
+  EXPECT_EQ(make({{"vendor", "force"}}).vendor, VendorUse::force);
+  EXPECT_TRUE(make({{"nvidia_export", "on"}}).nvidia_export);
+  EXPECT_EQ(make({{"registration_cache_mib", "3"}}).kept_bytes, 3u << 20);
+  EXPECT_EQ(make({{"require", "null"}}).require, PathId::null);
 }
 
 }  // namespace

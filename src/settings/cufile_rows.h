@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every key of cuFile's configuration. For table.h alone.
+// Every key of cuFile's configuration: those that are served, with their meaning, and those that have no effect here,
+// with the reason. For table.h alone.
 #pragma once
 
 #include "settings/row.h"
@@ -12,8 +13,8 @@ constexpr std::string_view kNoRdma = "there is no RDMA in this version";
 constexpr std::string_view kNoNvidiaFs =
     "nvidia-fs is used through NVIDIA's library alone (path vendor), which reads this key itself";
 constexpr std::string_view kNoGpuCache = "no GPU memory is taken for staging";
-constexpr std::string_view kOneRing =
-    "PENSTOCK_RING_MIB bounds the pinned host memory of each GPU, "
+constexpr std::string_view kOneBound =
+    "PENSTOCK_BOUNCE_MIB bounds the pinned host memory of each GPU, "
     "and as much again that requests on streams may take";
 constexpr std::string_view kNoPolling = "completions are waited for, never polled";
 constexpr std::string_view kNoP2pdma =
@@ -23,37 +24,48 @@ constexpr std::string_view kNoTopology =
 constexpr std::string_view kNoMarks = "nothing is marked for NVTX; NVIDIA deprecated the key";
 }  // namespace idle
 
-// In the order in which reports list them.
-constexpr SettingRow kSettingRows[] = {
+constexpr SettingRow kCufileRows[] = {
     // clang-format off
-    {.key = "logging.dir", .kind = SettingKind::text, .initial = "", .parameter = 2},
+    {.key = "logging.dir", .kind = SettingKind::text, .initial = "",
+     .meaning = "the directory of cufile.log; without it, the one where the program runs", .form = "a directory",
+     .parameter = 2},
     {.key = "logging.level", .kind = SettingKind::text, .initial = "ERROR",
+     .meaning = "how much cufile.log tells: errors of the configuration: ERROR, notes: WARN, keys without effect: INFO",
      .words = "NOTICE ERROR WARN INFO DEBUG TRACE", .variable = "CUFILE_LOGGING_LEVEL", .parameter = 0},
-    {.key = "logging.max_file_size_mb", .kind = SettingKind::number, .initial = "32", .low = -1, .high = 4096,
+    {.key = "logging.max_file_size_mb", .kind = SettingKind::number, .initial = "32",
+     .meaning = "the size at which cufile.log begins anew; 0 and below: without a bound", .low = -1, .high = 4096,
      .variable = "CUFILE_LOGFILE_MAX_SIZE_MB"},
-    {.key = "call.logfile_path", .kind = SettingKind::text, .initial = "", .variable = "CUFILE_LOGFILE_PATH",
-     .parameter = 1},
+    {.key = "call.logfile_path", .kind = SettingKind::text, .initial = "",
+     .meaning = "the log itself, in place of cufile.log in logging.dir", .form = "a file",
+     .variable = "CUFILE_LOGFILE_PATH", .parameter = 1},
     {.key = "profile.nvtx", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoMarks,
      .variable = "CUFILE_NVTX", .parameter = 5},
-    {.key = "profile.cufile_stats", .kind = SettingKind::number, .initial = "0", .parameter = 0},
+    {.key = "profile.cufile_stats", .kind = SettingKind::number, .initial = "0",
+     .meaning = "the level of cuFile's statistics when the driver opens, 0 to 3", .parameter = 0},
 
     {.key = "execution.max_io_queue_depth", .kind = SettingKind::number, .initial = "128",
      .idle = "requests wait without a bound of their own; batches are bounded by their size", .low = 1, .high = 256,
      .parameter = 1},
-    {.key = "execution.max_io_threads", .kind = SettingKind::number, .initial = "4", .high = 32, .parameter = 2},
-    {.key = "execution.parallel_io", .kind = SettingKind::boolean, .initial = "true", .parameter = 4},
-    {.key = "execution.min_io_threshold_size_kb", .kind = SettingKind::number, .initial = "8192", .low = 4,
+    {.key = "execution.max_io_threads", .kind = SettingKind::number, .initial = "4",
+     .meaning = "threads for large requests; 0: none, and no streams", .high = 32, .parameter = 2},
+    {.key = "execution.parallel_io", .kind = SettingKind::boolean, .initial = "true",
+     .meaning = "whether a request may be shared by threads and streams are served", .parameter = 4},
+    {.key = "execution.min_io_threshold_size_kb", .kind = SettingKind::number, .initial = "8192",
+     .meaning = "a request is shared by no more threads than it has pieces of this size", .low = 4,
      .high = 4294967295, .parameter = 3},
-    {.key = "execution.max_request_parallelism", .kind = SettingKind::number, .initial = "4", .high = 8,
+    {.key = "execution.max_request_parallelism", .kind = SettingKind::number, .initial = "4",
+     .meaning = "threads on one request, its caller's included, at most", .high = 8,
      .parameter = 4},
 
-    {.key = "properties.io_batchsize", .kind = SettingKind::number, .initial = "128", .low = 1, .high = 256,
+    {.key = "properties.io_batchsize", .kind = SettingKind::number, .initial = "128",
+     .meaning = "entries of a batch, at most", .low = 1, .high = 256,
      .aliases = "profile.io_batchsize properties.max_batch_io_size", .printed = "properties.max_batch_io_size",
      .parameter = 9},
     {.key = "properties.max_batch_io_timeout_msecs", .kind = SettingKind::number, .initial = "5",
      .idle = "completions of a batch are told at once, so nothing waits for a tick", .low = 1, .high = 1000,
      .parameter = 11},
-    {.key = "properties.max_direct_io_size_kb", .kind = SettingKind::number, .initial = "16384", .low = 64,
+    {.key = "properties.max_direct_io_size_kb", .kind = SettingKind::number, .initial = "16384",
+     .meaning = "what one storage operation of cuFileRead and cuFileWrite moves, at most", .low = 64,
      .high = 16384, .unit = 64, .parameter = 5},
     {.key = "properties.max_device_cache_size_kb", .kind = SettingKind::number, .initial = "131072",
      .idle = idle::kNoGpuCache, .high = 268435456, .unit = 4, .parameter = 6},
@@ -68,31 +80,36 @@ constexpr SettingRow kSettingRows[] = {
      .idle = "no GPU memory is mapped for the PCIe bus", .low = 64, .high = 268435456, .unit = 4, .or_zero = true,
      .parameter = 8},
     {.key = "properties.posix_pool_slab_size_kb", .kind = SettingKind::numbers, .initial = "4 1024 16384",
-     .idle = idle::kOneRing},
+     .idle = idle::kOneBound},
     {.key = "properties.posix_pool_slab_count", .kind = SettingKind::numbers, .initial = "128 64 64",
-     .idle = idle::kOneRing},
+     .idle = idle::kOneBound},
     {.key = "properties.use_poll_mode", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoPolling,
      .parameter = 0},
     {.key = "properties.poll_mode_max_size_kb", .kind = SettingKind::number, .initial = "4",
      .idle = idle::kNoPolling, .low = 4, .high = 18014398509481980, .unit = 4, .parameter = 10},
     {.key = "properties.allow_compat_mode", .kind = SettingKind::boolean, .initial = "true",
+     .meaning = "whether GPU memory may go through host memory; false: by a direct path or not at all",
      .variable = "CUFILE_ALLOW_COMPAT_MODE", .aliases = "properties.use_compat_mode",
      .printed = "properties.use_compat_mode", .parameter = 1, .forbids = true},
     {.key = "properties.force_compat_mode", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "true: by the paths bounce and host alone, whatever allow_compat_mode says",
      .variable = "CUFILE_FORCE_COMPAT_MODE", .parameter = 2, .forbids = true},
     {.key = "properties.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma,
      .variable = "CUFILE_USE_PCIP2PDMA", .parameter = 7},
     {.key = "properties.gds_rdma_write_support", .kind = SettingKind::boolean, .initial = "true",
      .idle = idle::kNoRdma},
-    {.key = "properties.force_odirect_mode", .kind = SettingKind::boolean, .initial = "false", .parameter = 9,
+    {.key = "properties.force_odirect_mode", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "true: direct I/O always; penstock.direct_io comes first", .parameter = 9,
      .forbids = true},
     {.key = "properties.prefer_iouring", .kind = SettingKind::boolean, .initial = "false",
      .idle = "io_uring is used wherever the kernel allows it", .parameter = 8},
     {.key = "properties.vanilla_posix_io_mode", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "true: as force_compat_mode",
      .aliases = "properties.posix_io_mode properties.vanilla_posix_mode", .forbids = true},
     {.key = "properties.gds_fallback_io", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoNvidiaFs},
-    {.key = "properties.allow_system_memory", .kind = SettingKind::boolean, .initial = "true", .parameter = 6,
+    {.key = "properties.allow_system_memory", .kind = SettingKind::boolean, .initial = "true",
+     .meaning = "whether host memory is served; false: it is refused with 5008", .parameter = 6,
      .forbids = true},
     {.key = "properties.io_priority", .kind = SettingKind::text, .initial = "default",
      .idle = "all requests have the same priority", .words = "default low med high"},
@@ -129,7 +146,8 @@ constexpr SettingRow kSettingRows[] = {
     {.key = "properties.rdma_unhealthy_threshold", .kind = SettingKind::anything, .initial = "",
      .idle = idle::kNoRdma},
 
-    {.key = "fs.generic.posix_unaligned_writes", .kind = SettingKind::boolean, .initial = "false"},
+    {.key = "fs.generic.posix_unaligned_writes", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "true: a write whose offset or size is no multiple of 4096 goes through the page cache as a whole"},
     {.key = "fs.lustre.posix_gds_min_kb", .kind = SettingKind::number, .initial = "0", .idle = idle::kNoNvidiaFs},
     {.key = "fs.lustre.rdma_dev_addr_list", .kind = SettingKind::texts, .initial = "", .idle = idle::kNoRdma},
     {.key = "fs.lustre.mount_table", .kind = SettingKind::anything, .initial = "", .idle = idle::kNoRdma},
@@ -159,13 +177,17 @@ constexpr SettingRow kSettingRows[] = {
     {.key = "block.raid1.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
     {.key = "block.raid10.use_pci_p2pdma", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoP2pdma},
 
-    {.key = "denylist.drivers", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.drivers",
+    {.key = "denylist.drivers", .kind = SettingKind::texts, .initial = "",
+     .meaning = "storage drivers whose files are barred from direct paths", .aliases = "blacklist.drivers",
      .forbids = true},
-    {.key = "denylist.devices", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.devices",
+    {.key = "denylist.devices", .kind = SettingKind::texts, .initial = "",
+     .meaning = "block devices whose files are barred from direct paths", .aliases = "blacklist.devices",
      .forbids = true},
-    {.key = "denylist.mounts", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.mounts",
+    {.key = "denylist.mounts", .kind = SettingKind::texts, .initial = "",
+     .meaning = "mounts whose files are barred from direct paths", .aliases = "blacklist.mounts",
      .forbids = true},
-    {.key = "denylist.filesystems", .kind = SettingKind::texts, .initial = "", .aliases = "blacklist.filesystems",
+    {.key = "denylist.filesystems", .kind = SettingKind::texts, .initial = "",
+     .meaning = "file systems whose files are barred from direct paths", .aliases = "blacklist.filesystems",
      .forbids = true},
 
     {.key = "sparse.p2p_compat_enable", .kind = SettingKind::boolean, .initial = "true", .idle = idle::kNoP2pdma},
@@ -176,7 +198,8 @@ constexpr SettingRow kSettingRows[] = {
      .parameter = 3},
     {.key = "miscellaneous.skip_topology_detection", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoTopology, .variable = "CUFILE_SKIP_TOPOLOGY_DETECTION", .parameter = 10},
-    {.key = "miscellaneous.stream_memops_bypass", .kind = SettingKind::boolean, .initial = "false", .parameter = 11},
+    {.key = "miscellaneous.stream_memops_bypass", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "true: a stream is held by a host function that waits, not by a wait for a value", .parameter = 11},
     {.key = "miscellaneous.enable_static_routing", .kind = SettingKind::boolean, .initial = "false",
      .idle = idle::kNoTopology, .aliases = "sparse.enable_static_routing"},
     {.key = "miscellaneous.static_routing_filepath", .kind = SettingKind::text, .initial = "/etc/topology.json",
@@ -188,6 +211,7 @@ constexpr SettingRow kSettingRows[] = {
 
 // Variables that NVIDIA's library knows, or is said to know, and that say nothing here: all are about RDMA or about
 // its list of file systems.
+constexpr std::string_view kIdleVariablesReason = "there is neither RDMA nor a list of known file systems";
 constexpr const char* kIdleVariables[] = {
     "CUFILE_IB_SL",          "CUFILE_CQ_DEPTH",       "CUFILE_ENV_EXPERIMENTAL_FS", "CUFILE_ETH_SL",
     "CUFILE_MIN_RNR_TIMER",  "CUFILE_RDMA_DC_KEY",    "CUFILE_RDMA_HOP_LIMIT",      "CUFILE_RDMA_PKEY_INDEX",

@@ -6,23 +6,14 @@
 #include <string>
 
 #include "base/edit_distance.h"
+#include "settings/words.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr std::size_t kNameBytesMax = 96;  // What is longer is nobody's slip.
-constexpr std::string_view kVariablePrefix = "CUFILE_";
-
-// Calls `visit` with each of the words between blanks, until it says true.
-template <typename Visit>
-bool any_word(std::string_view words, Visit visit) {
-  while (!words.empty()) {
-    const std::size_t end = std::min(words.find(' '), words.size());
-    if (end > 0 && visit(words.substr(0, end))) return true;
-    words.remove_prefix(std::min(end + 1, words.size()));
-  }
-  return false;
-}
+constexpr std::string_view kCufilePrefix = "CUFILE_";
+constexpr std::string_view kOwnPrefix = "PENSTOCK_";
 
 // Sections that tell calls from files are no part of a file.
 bool is_in_files(const SettingRow& row) { return !row.key.starts_with("call."); }
@@ -81,10 +72,13 @@ auto near_key(std::string_view name) {
   return [is_it](const SettingRow& row) { return is_it(row.key) || any_word(row.aliases, is_it); };
 }
 
+// Of cuFile's the prefix does not count, since most of a short name behind it would; Penstock's are few and short.
 auto near_variable(std::string_view name) {
   return [name](const SettingRow& row) {
     const std::string_view variable(row.variable);
-    return !variable.empty() && is_near(name, variable.substr(kVariablePrefix.size()));
+    if (variable.empty() || variable.starts_with(kOwnPrefix) != name.starts_with(kOwnPrefix)) return false;
+    if (name.starts_with(kOwnPrefix)) return name == row.former || is_near(name, variable);
+    return is_near(name.substr(kCufilePrefix.size()), variable.substr(kCufilePrefix.size()));
   };
 }
 
@@ -135,9 +129,21 @@ std::optional<Setting> setting_near(std::string_view name) {
 }
 
 std::optional<Setting> variable_near(std::string_view name) {
-  const auto near = near_variable(name.substr(kVariablePrefix.size()));
+  const auto near = near_variable(name);
   const std::optional<Setting> prohibition = nearest_prohibition(near);
   return prohibition ? prohibition : find_row(near);
+}
+
+std::optional<Setting> own_setting(std::string_view name) {
+  return find_row([&](const SettingRow& row) {
+    return row.key.starts_with(kOwnSection) && row.key.substr(kOwnSection.size()) == name;
+  });
+}
+
+std::optional<Setting> own_setting_near(std::string_view name) {
+  return find_row([&](const SettingRow& row) {
+    return row.key.starts_with(kOwnSection) && is_near(name, row.key.substr(kOwnSection.size()));
+  });
 }
 
 }  // namespace penstock::core

@@ -6,15 +6,11 @@
 #include <charconv>
 
 #include "base/invariant.h"
+#include "base/kept_text.h"
+#include "settings/words.h"
 
 namespace penstock::core {
 namespace {
-
-char lower(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter; }
-
-bool same_word(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
-}
 
 // Cuts the first piece between blanks or commas off `rest`; "" at its end.
 std::string_view take_word(std::string_view& rest) {
@@ -58,18 +54,8 @@ Value parse_texts(std::string_view text) {
   return texts;
 }
 
-// The word as the table writes it; the text itself where any text will do.
-std::optional<Value> parse_text(const SettingRow& row, std::string_view text) {
-  if (row.words.empty()) return std::string(text);
-  std::string_view words = row.words;
-  for (std::string_view word = take_word(words); !word.empty(); word = take_word(words)) {
-    if (same_word(word, text)) return std::string(word);
-  }
-  return std::nullopt;
-}
-
-void append(std::string& list, const std::string& element) {
-  if (!list.empty()) list.push_back(' ');
+void append(std::string& list, const std::string& element, char between = ' ') {
+  if (!list.empty()) list.push_back(between);
   list.append(element);
 }
 
@@ -102,12 +88,28 @@ const char* severity_name(Severity severity) {
   return "";
 }
 
-std::string describe(const Note& note) {
+namespace {
+
+std::string told(const Note& note, const char* severity) {
   std::string text = note.place;
   if (note.line > 0) text.append(":").append(std::to_string(note.line));
-  text.append(": ").append(severity_name(note.severity)).append(": ");
+  text.append(": ").append(severity);
   if (!note.key.empty()) text.append(note.key).append(": ");
   return text.append(note.sentence);
+}
+
+}  // namespace
+
+std::string describe(const Note& note) {
+  return told(note, (std::string(severity_name(note.severity)) + ": ").c_str());
+}
+
+Status refusal_of(const LoadedSettings& loaded) {
+  const auto is_error = [](const Note& note) { return note.severity == Severity::error; };
+  const auto first = std::find_if(loaded.notes.begin(), loaded.notes.end(), is_error);
+  constexpr const char* kStep = "use the settings: 'penstock settings' tells what is wrong with them";
+  if (first == loaded.notes.end()) return failure(Code::bad_setting, kStep);
+  return failure(Code::bad_setting, kept_text("use " + told(*first, ""), kStep));
 }
 
 std::optional<Value> parse_value(const SettingRow& row, std::string_view text) {
@@ -115,24 +117,20 @@ std::optional<Value> parse_value(const SettingRow& row, std::string_view text) {
     case SettingKind::boolean: return parse_boolean(text);
     case SettingKind::number: return parse_number(text);
     case SettingKind::numbers: return parse_numbers(text);
-    case SettingKind::texts: return parse_texts(text);
+    case SettingKind::texts: return among_choices(row, parse_texts(text));
     case SettingKind::text:
     case SettingKind::anything: break;
   }
-  return parse_text(row, text);
+  return among_choices(row, std::string(text));
 }
 
-std::string kind_fault(const SettingRow& row) {
-  switch (row.kind) {
-    case SettingKind::boolean: return "must be true or false (a variable: 1, true, yes, on; 0, false, no, off)";
-    case SettingKind::number: return "must be a whole number";
-    case SettingKind::numbers: return "must be a list of whole numbers";
-    case SettingKind::texts: return "must be a list of texts";
-    case SettingKind::text:
-    case SettingKind::anything: break;
-  }
-  return row.words.empty() ? "must be a text" : "must be one of " + std::string(row.words);
+std::optional<Value> value_of_text(const SettingRow& row, std::string_view text) {
+  std::optional<Value> value = parse_value(row, text);
+  if (value && !range_fault(row, *value).empty()) value.reset();
+  return value;
 }
+
+std::string kind_fault(const SettingRow& row) { return "must be " + takes_text(row); }
 
 Severity fault_severity(Setting setting) {
   const bool matters = setting.is_served() && !setting.key().starts_with("logging.");
@@ -155,10 +153,7 @@ std::string_view printed_name(Setting setting) {
 
 Settings::Settings() {
   for (std::size_t i = 0; i < kSettingCount; ++i) {
-    const SettingRow& row = kSettingRows[i];
-    // The default of a text need not be among its words.
-    std::optional<Value> value =
-        row.kind == SettingKind::text ? std::string(row.initial) : parse_value(row, row.initial);
+    std::optional<Value> value = parse_value(kSettingRows[i], kSettingRows[i].initial);
     PENSTOCK_INVARIANT(value.has_value());
     values_[i] = std::move(*value);
   }
@@ -185,7 +180,7 @@ std::string Settings::text_of(Setting setting) const {
   if (const Numbers* numbers = std::get_if<Numbers>(&held)) {
     for (const std::int64_t number : *numbers) append(list, std::to_string(number));
   } else {
-    for (const std::string& text : texts(setting)) append(list, text);
+    for (const std::string& text : texts(setting)) append(list, text, setting.is_own() ? ',' : ' ');
   }
   return list;
 }

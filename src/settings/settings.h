@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What cufile.json, the environment and calls say: a value for every key of the table, and who said it. What was wrong,
-// unknown or without effect is kept as notes, for the log and for `penstock check` and gdscheck to print.
+// What cufile.json, the environment and calls say: a value for every row of the table, and who said it. What was wrong,
+// unknown or without effect is kept as notes, for the log and for `penstock settings`, `check` and gdscheck to print.
+// Programs of cuFile are served by all three; sessions of penstock.h read no file, and Penstock's own settings alone.
 //
 // Precedence: call over environment over file over default. A value that cannot be understood, in a file or variable
 // that the user named, or is out of range there, is an error, and the driver does not open; in /etc/cufile.json it is
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/status.h"
 #include "settings/table.h"
 
 namespace penstock::core {
@@ -49,7 +51,7 @@ const char* severity_name(Severity severity);  // "without effect", "note", "err
 
 struct Note {
   Severity severity = Severity::note;
-  std::string place;     // A file's name, a variable, or "a call".
+  std::string place;     // A file's name, a variable, which may have its value behind it, or "a call".
   int line = 0;          // Of a file; 0 where there is none.
   std::string key;       // "" where it is about no key.
   std::string sentence;  // "is no key of cuFile's configuration"
@@ -71,7 +73,7 @@ class Settings {
   const Value& value(Setting setting) const { return values_[setting.index()]; }
   Origin origin(Setting setting) const { return origins_[setting.index()]; }
   bool was_set(Setting setting) const { return origin(setting) != Origin::built_in; }
-  std::string text_of(Setting setting) const;  // "true", "128", "4 1024 16384"
+  std::string text_of(Setting setting) const;  // "true", "128", "4 1024 16384"; of Penstock's own, "bounce,host".
 
   void set(Setting setting, Value value, Origin origin);
 
@@ -84,6 +86,8 @@ std::string_view printed_name(Setting setting);
 // A value of this row's kind from text as a variable has it: 1, true, yes, on; 0, false, no, off; a decimal number;
 // list elements between blanks. Nothing where it is none.
 std::optional<Value> parse_value(const SettingRow& row, std::string_view text);
+// The same, and nothing for a number out of range.
+std::optional<Value> value_of_text(const SettingRow& row, std::string_view text);
 // How much a value that is not understood matters: where it is not served, or about the log alone, it is a note.
 Severity fault_severity(Setting setting);
 // What is wrong with a value; "" where nothing is.
@@ -98,6 +102,9 @@ struct StagedValue {
 };
 using Staged = std::vector<StagedValue>;
 void stage(Staged& staged, Setting setting, Value value);
+// One of Penstock's own by its short name ("bounce_mib"), its value as the environment has it. Fails with bad_setting,
+// which names both and what was expected; nothing is staged then.
+Status stage_named(Staged& staged, std::string_view name, std::string_view value);
 
 struct LoadedSettings {
   Settings settings;
@@ -107,6 +114,9 @@ struct LoadedSettings {
   bool must_refuse = false;  // An error in a place that the user named, or in what may forbid something: the driver
                              // must not open.
 };
+
+// Why it must refuse: bad_setting, with the first of its errors.
+Status refusal_of(const LoadedSettings& loaded);
 
 // The text of a cufile.json over the defaults. No input crashes it. Where the text is no JSON, or a served key has
 // another type than it should, there is an error among the notes.
@@ -119,9 +129,13 @@ constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
 constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 
 // File, environment and calls together. `variables` are all that there are, as "NAME=VALUE" with a null at the end:
-// those that begin with CUFILE_ and mean nothing are told; null for none to look through.
+// those are told that begin with CUFILE_ and mean nothing, or are nearly one of Penstock's; null for none to look
+// through. Defaults that depend on the machine are found out.
 LoadedSettings load_settings(Environment environment, const Staged& staged = {},
                              const char* default_file = kDefaultSettingsFile, const char* const* variables = nullptr);
 LoadedSettings load_process_settings(const Staged& staged = {});
+// For a session of penstock.h: environment and calls, no file, and of the variables Penstock's own alone.
+LoadedSettings load_session_settings(Environment environment, const Staged& staged = {},
+                                     const char* const* variables = nullptr);
 
 }  // namespace penstock::core

@@ -7,15 +7,14 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "base/printable.h"
 #include "settings/names.h"
 #include "settings/settings.h"
+#include "settings/words.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr std::size_t kNestingMax = 32;
-constexpr std::size_t kShownMax = 60;  // Bytes of the file's own text in a sentence.
 
 // Counts the lines that the parser has read.
 struct Reader {
@@ -41,10 +40,6 @@ struct Reader {
   friend bool operator==(const Reader& a, const Reader& b) { return a.at == b.at; }
   friend bool operator!=(const Reader& a, const Reader& b) { return a.at != b.at; }
 };
-
-std::string shown(std::string_view text) {
-  return printable(text.substr(0, kShownMax)) + (text.size() > kShownMax ? "..." : "");
-}
 
 // "allow_compat_mode" (section "properties")
 std::string quoted(Setting setting) {
@@ -226,8 +221,7 @@ class Taker {
   static std::optional<Value> fitted(const SettingRow& row, std::optional<Value> value) {
     if (row.kind == SettingKind::anything) return Value(std::string("(something)"));
     if (!value || value->index() != static_cast<std::size_t>(row.kind)) return std::nullopt;
-    if (row.kind == SettingKind::text) return parse_value(row, *std::get_if<std::string>(&*value));
-    return value;
+    return among_choices(row, std::move(*value));
   }
 
   void assign(const NamedSetting& named, std::optional<Value> value) {

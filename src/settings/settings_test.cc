@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 #include <string>
 
@@ -49,6 +50,19 @@ TEST(SettingsTableTest, EveryNameLeadsToOneRow) {
   EXPECT_EQ(parameters.size(), 12u + 12u + 3u);  // cufile.h's size, boolean and text parameters.
 }
 
+TEST(SettingsTableTest, OursAreNamedByOneRule) {
+  for (const SettingRow& row : kPenstockRows) {
+    std::string variable = "PENSTOCK_" + std::string(row.key.substr(kOwnSection.size()));
+    for (char& letter : variable) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    EXPECT_EQ(row.variable, variable);
+    EXPECT_EQ(row.idle, "") << row.key;
+  }
+}
+
+TEST(SettingsTableTest, WhatIsServedHasAMeaningAndWhatIsNotHasAReason) {
+  for (const SettingRow& row : kSettingRows) EXPECT_NE(row.meaning.empty(), row.idle.empty()) << row.key;
+}
+
 TEST(SettingsTableTest, DefaultsAreInRangeAndThoseOfTheContract) {
   const Settings settings;
 
@@ -81,6 +95,19 @@ TEST(SettingsFileTest, APartialFileWithCommentsSaysWhatItSays) {
   EXPECT_EQ(loaded.settings.texts("denylist.mounts"), (Texts{"/scratch", "/data \u00e9"}));
   EXPECT_TRUE(loaded.settings.was_set("denylist.drivers"));
   EXPECT_FALSE(loaded.settings.was_set("execution.max_io_threads"));
+}
+
+TEST(SettingsFileTest, PenstocksOwnSettingsMayStandInASectionOfTheirs) {
+  const LoadedSettings loaded = parse(R"({
+    "penstock": {"paths": ["bounce", "Host"], "require": "bounce", "workers": 3, "nvidia_export": true}
+  })");
+
+  EXPECT_EQ(notes_of(loaded, ""), "");
+  EXPECT_EQ(loaded.settings.texts("penstock.paths"), (Texts{"bounce", "host"}));
+  EXPECT_EQ(loaded.settings.text_of("penstock.paths"), "bounce,host");
+  EXPECT_EQ(loaded.settings.text("penstock.require"), "bounce");
+  EXPECT_EQ(loaded.settings.number("penstock.workers"), 3);
+  EXPECT_EQ(loaded.settings.origin("penstock.workers"), Origin::file);
 }
 
 TEST(SettingsFileTest, OlderNamesAndSectionsAreUnderstood) {
@@ -168,6 +195,9 @@ TEST(SettingsFileTest, AProhibitionThatCannotBeUnderstoodKeepsTheDriverClosedWhe
                                 R"({"denylist": ["/data"]})",
                                 R"({"properties": true})"};
   for (const char* text : broken) expect_refusal(text, " must be ");
+  expect_refusal(R"({"penstock": {"require": "fastest"}})", " must be p2pdma, pagecache, ");
+  expect_refusal(R"({"penstock": {"paths": ["bounce", "bounce"]}})", " must be auto, or some of p2pdma, ");
+  expect_refusal(R"({"penstock": {"path": ["bounce"]}})", "did you mean \"paths\" (section \"penstock\")?");
 }
 
 TEST(SettingsFileTest, AKeyInTheWrongSectionIsTakenAsMeantAndToldWithItsPlace) {
@@ -266,7 +296,7 @@ TEST(SettingsFileTest, WhatProtectsNothingIsANoteAndTheDefaultHolds) {
   EXPECT_EQ(loaded.settings.text("logging.level"), "ERROR");
   EXPECT_EQ(loaded.settings.number("properties.poll_mode_max_size_kb"), 4);
   EXPECT_EQ(notes_of(loaded, "properties.poll_mode_max_size_kb"), "3 note 6 is no multiple of 4\n");
-  EXPECT_EQ(notes_of(loaded, "logging.level"), "2 note must be one of NOTICE ERROR WARN INFO DEBUG TRACE\n");
+  EXPECT_EQ(notes_of(loaded, "logging.level"), "2 note must be NOTICE, ERROR, WARN, INFO, DEBUG or TRACE\n");
 }
 
 TEST(SettingsFileTest, ANumberOutOfRangeThatMattersIsAnError) {

@@ -1,20 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every key of cuFile's configuration, once: what it is called in cufile.json, in the environment and as a parameter
-// of the calls, what it may be, what it is where nobody says anything, and whether it does anything here. Parsing,
-// precedence, reports and the Get and Set calls all follow from this table.
+// The one table of settings, cuFile's keys and Penstock's own: what each is called in cufile.json, in the environment
+// and in calls, what it may be, what it is where nobody says anything, and what it does here. Parsing, precedence,
+// reports, the faces' calls, `penstock settings` and the page of the manual all follow from this table.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <iterator>
 #include <optional>
 
 #include "settings/cufile_rows.h"
+#include "settings/penstock_rows.h"
 #include "settings/row.h"
 
 namespace penstock::core {
 
-constexpr std::size_t kSettingCount = std::size(kSettingRows);
+constexpr std::size_t kSettingCount = std::size(kCufileRows) + std::size(kPenstockRows);
+constexpr std::string_view kOwnSection = "penstock.";
+
+// In the order in which reports list them.
+constexpr std::array<SettingRow, kSettingCount> kSettingRows = [] {
+  std::array<SettingRow, kSettingCount> rows{};
+  std::copy(std::begin(kPenstockRows), std::end(kPenstockRows),
+            std::copy(std::begin(kCufileRows), std::end(kCufileRows), rows.begin()));
+  return rows;
+}();
 
 // One row of the table. Made from its key as a literal, which is looked up while compiling.
 class Setting {
@@ -34,6 +46,9 @@ class Setting {
   constexpr const SettingRow& row() const { return kSettingRows[index_]; }
   constexpr std::string_view key() const { return row().key; }
   constexpr bool is_served() const { return row().idle.empty(); }
+  constexpr bool is_own() const { return key().starts_with(kOwnSection); }  // Penstock's, and not cuFile's.
+  // Without its section; of one of Penstock's, what penstock_config_set() calls it.
+  constexpr std::string_view name() const { return key().substr(key().rfind('.') + 1); }
   friend constexpr bool operator==(Setting, Setting) = default;
 
  private:

@@ -14,6 +14,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/test_config.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
@@ -178,14 +179,12 @@ std::string world_name(const testing::TestParamInfo<World>& info) { return name_
 
 void ContractTest::SetUp() {
   if (!world().missing.empty()) GTEST_SKIP() << "no " << world().file_system << ": " << world().missing;
-  const ConfigWishes wishes{.workers = 4,
-                            .paths = world().keeping.empty() ? nullptr : "p2pdma,pagecache,vendor,bounce,host"};
-  Result<Config> config = make_config(wishes, [](const char*) -> const char* { return nullptr; });
-  ASSERT_TRUE(config.ok());
-  config->keep_at_once = world().keeping == "at_once";
-  if (world().keeping == "throughput") config->policy = Policy::throughput;
-  if (world().keeping == "cpu") config->policy = Policy::cpu;
-  session_ = std::make_unique<Session>(*config, open_storage(), open_devices());
+  Config config = test_config({{"workers", "4"}});
+  config.paths_said = !world().keeping.empty();
+  config.keep_at_once = world().keeping == "at_once";
+  if (world().keeping == "throughput") config.policy = Policy::throughput;
+  if (world().keeping == "cpu") config.policy = Policy::cpu;
+  session_ = std::make_unique<Session>(config, open_storage(), open_devices());
   if (world().io_uring && session_->storage().io_uring_error() != 0) {
     GTEST_SKIP() << "io_uring is refused here: " << std::strerror(session_->storage().io_uring_error());
   }

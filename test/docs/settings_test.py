@@ -23,7 +23,7 @@ def read_by_the_library():
     for path in (ROOT / "src").rglob("*"):
         if path.suffix in (".h", ".cc") and not path.name.endswith("_test.cc"):
             text = path.read_text(encoding="utf-8")
-            names.update(re.findall(rf'"({VARIABLE})"', text))
+            names.update(re.findall(rf'(?<!former = )"({VARIABLE})"', text))
             if "settings" in path.parts:
                 names.update(re.findall(rf'\.key = "({KEY})"', text))
     return names

@@ -9,10 +9,12 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/test_config.h"
 #include "frontend/frontends.h"
 
 namespace penstock::core {
@@ -102,10 +104,8 @@ class BatchTest : public testing::Test {
     auto storage = std::make_unique<HeldStorage>();
     storage->content.resize(64 << 20);
     storage_ = storage.get();
-    const Config config =
-        make_config({.bounce_bytes = bounce_bytes, .workers = kThreads}, [](const char*) -> const char* {
-          return nullptr;
-        }).value();
+    Config config = test_config({{"workers", std::to_string(kThreads)}});
+    if (bounce_bytes != 0) config.bounce_bytes = bounce_bytes;
     session_ = std::make_unique<Session>(config, std::move(storage), std::make_unique<HostDeviceSet>());
     frontends_ = std::make_unique<Frontends>(*session_);
     file_ = *session_->register_file(FakeStorage::kUserFd);

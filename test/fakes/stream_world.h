@@ -15,6 +15,7 @@
 #include "device/cuda/cuda_device.h"
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
+#include "fakes/test_config.h"
 #include "frontend/frontends.h"
 
 namespace penstock::core {
@@ -78,7 +79,7 @@ class StreamsTest : public testing::TestWithParam<On> {
       devices = std::move(CudaDeviceSet::open(&why_not, library()).value());
       library_ = ::dlopen(library(), RTLD_NOW | RTLD_LOCAL);
     }
-    Config config = make_config({.workers = 3}, [](const char*) -> const char* { return nullptr; }).value();
+    Config config = test_config({{"workers", "3"}});
     config.bounce_bytes = bounce_bytes;
     session_ = std::make_unique<Session>(config, std::move(storage), std::move(devices));
     frontends_ = std::make_unique<Frontends>(*session_);

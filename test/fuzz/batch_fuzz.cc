@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/host/host_device.h"
+#include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/frontends.h"
 #include "fuzz/batch_world.h"
@@ -54,12 +55,10 @@ class World {
     storage->resident = decisions_.yes();
     storage->reopen_fails = spoilt_ = decisions_.below(4) == 3;
     const char* const direct = decisions_.one_of({"auto", "always", "never"});
-    Config config = make_config({.bounce_bytes = 64u << 20,
-                                 .chunk_bytes = decisions_.one_of({64u << 10, 256u << 10}),
-                                 .workers = 1 + decisions_.below(3),
-                                 .direct_io = direct},
-                                [](const char*) -> const char* { return nullptr; })
-                        .value();
+    Config config = test_config({{"bounce_mib", "64"},
+                                 {"chunk_kib", decisions_.one_of({"64", "256"})},
+                                 {"workers", decisions_.one_of({"1", "2", "3"})},
+                                 {"direct_io", direct}});
     config.cached_unaligned_writes = decisions_.yes();
     readable_ = storage->open_flags != O_WRONLY;
     writable_ = storage->open_flags != O_RDONLY;

@@ -229,7 +229,7 @@ TEST_F(MemoryTest, RingsStayWithinTheirBound) {
 
 TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
   constexpr std::uint64_t kLimit = 64 * kMebibyte;
-  ::setenv("PENSTOCK_KEPT_MIB", "64", 1);
+  ::setenv("PENSTOCK_REGISTRATION_CACHE_MIB", "64", 1);
   open(16 * kMebibyte, "pagecache", "pagecache", 160 * kMebibyte);
   if (HasFatalFailure()) return;
   penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
@@ -263,7 +263,7 @@ TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
 }
 
 TEST_F(MemoryTest, NothingIsKeptWhereThatIsOff) {
-  ::setenv("PENSTOCK_KEPT_MIB", "0", 1);
+  ::setenv("PENSTOCK_REGISTRATION_CACHE_MIB", "0", 1);
   open(16 * kMebibyte, "pagecache,bounce", nullptr, 24 * kMebibyte);
   if (HasFatalFailure()) return;
 

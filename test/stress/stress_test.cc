@@ -145,7 +145,7 @@ void StressTest::SetUp() {
   ASSERT_NE(::mkdtemp(directory_.data()), nullptr) << directory_ << ": " << std::strerror(errno);
   ::setenv("PENSTOCK_POLICY", setting().policy, 1);
   // Less than the files have, so that mappings come and go; or more, so that they are kept while files change.
-  ::setenv("PENSTOCK_KEPT_MIB", setting().required ? "64" : "16", 1);
+  ::setenv("PENSTOCK_REGISTRATION_CACHE_MIB", setting().required ? "64" : "16", 1);
   penstock_options options{};
   options.size = sizeof options;
   options.device = "host";

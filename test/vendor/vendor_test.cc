@@ -17,6 +17,7 @@
 #include "fakes/fake_environment.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_vendor/fake_vendor.h"
+#include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/dry_run.h"
 #include "path/pipeline/pipeline_reasons.h"
@@ -65,7 +66,7 @@ class VendorTest : public testing::Test {
   // As the variables say. They are read here, and nowhere later.
   void open_session() {
     ++sessions_opened;
-    session_ = std::make_unique<Session>(*make_config({}, test_environment), std::make_unique<PosixStorage>(true),
+    session_ = std::make_unique<Session>(test_config({}, test_environment), std::make_unique<PosixStorage>(true),
                                          std::move(*peers_.open()));
     Device* device = *session_->devices().device(0);
     memory_ = static_cast<char*>(*device->allocate(kMemoryBytes));

@@ -38,7 +38,7 @@ constexpr const char* kExamples =
     "  penstock bench data --rw write --verify --overwrite && penstock bench data --verify\n"
     "  penstock bench data --require p2pdma --json                     fails if any byte took another way\n"
     "  penstock bench --versus /usr/local/cuda/lib64/libcufile.so.0    this library against that one, in turns\n"
-    "The library's own settings (PENSTOCK_IO_URING=off, PENSTOCK_RING_MIB, ...) count and are printed.\n"
+    "The library's own settings (PENSTOCK_IO_URING=off, PENSTOCK_BOUNCE_MIB, ...) count and are printed.\n"
     "Exit code: 0 done, 1 failed or --require not met, 2 wrong usage, 77 if there is no such GPU.";
 
 void check_settings(const BenchSettings& settings) {

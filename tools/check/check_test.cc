@@ -9,8 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <regex>
-#include <set>
 #include <sstream>
 #include <string>
 
@@ -157,24 +155,6 @@ TEST(CheckTest, WhatIsWrongWithCufilesConfigurationIsToldWithItsLineAndFails) {
   EXPECT_EQ(told["notes"][0]["severity"], "error");
   EXPECT_NE(told["notes"][0]["text"].get<std::string>().find(".json:2: "), std::string::npos);
   fs::remove(file);
-}
-
-TEST(CheckTest, TheSettingsThatAreKnownAreThoseThatTheLibraryReads) {
-  std::set<std::string> read;
-  const std::regex asked("environment\\(\"(PENSTOCK_[A-Z_]+)\"");
-  for (const auto& entry : fs::recursive_directory_iterator(PENSTOCK_SOURCE_DIR "/src")) {
-    const std::string name = entry.path().filename();
-    if (!name.ends_with(".cc") || name.ends_with("_test.cc")) continue;
-    std::ifstream file(entry.path());
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    for (std::sregex_iterator at(text.begin(), text.end(), asked), end; at != end; ++at) read.insert((*at)[1]);
-  }
-  ASSERT_GT(read.size(), 10u);
-  std::string variables;
-  for (const std::string& name : read) variables += name + "= ";
-  const json settings = json::parse(check("--json", variables).text, nullptr, false)["settings"];
-  EXPECT_EQ(settings["unknown"], json::array());
-  EXPECT_EQ(settings["in_force"].size(), read.size());
 }
 
 TEST(CheckTest, EverythingMissingHasARemedy) {

@@ -3,24 +3,18 @@
 #include "tools/common/environment.h"
 
 #include <algorithm>
-#include <iterator>
 
-#include "base/edit_distance.h"
 #include "base/environment.h"
+#include "settings/names.h"
 
 namespace penstock::tools {
 namespace {
 
-// Those that src/ asks the environment for; a test compares.
-constexpr std::string_view kSettings[] = {
-    "PENSTOCK_CHUNK_KIB",     "PENSTOCK_DEVICE", "PENSTOCK_DIRECT_IO",      "PENSTOCK_IO_URING", "PENSTOCK_KEPT_MIB",
-    "PENSTOCK_NVIDIA_EXPORT", "PENSTOCK_PATHS",  "PENSTOCK_POLICY",         "PENSTOCK_REQUIRE",  "PENSTOCK_RING_MIB",
-    "PENSTOCK_SCRATCH",       "PENSTOCK_VENDOR", "PENSTOCK_VENDOR_LIBRARY", "PENSTOCK_WORKERS"};
 constexpr std::string_view kPrefix = "PENSTOCK_";
-constexpr std::size_t kSlipsMax = 3;
 
 bool is_known(std::string_view name) {
-  return std::find(std::begin(kSettings), std::end(kSettings), name) != std::end(kSettings);
+  return std::any_of(core::kSettingRows.begin(), core::kSettingRows.end(),
+                     [&](const core::SettingRow& row) { return row.variable == name; });
 }
 
 // Those that begin so.
@@ -56,15 +50,8 @@ Variables variables_for_library() {
 }
 
 std::string nearest_setting(std::string_view name) {
-  std::string_view nearest;
-  std::size_t least = kSlipsMax + 1;
-  for (const std::string_view known : kSettings) {
-    const std::size_t slips = core::edit_distance(name, known);
-    if (slips >= least) continue;
-    nearest = known;
-    least = slips;
-  }
-  return std::string(nearest);
+  const std::optional<core::Setting> near = core::variable_near(name);
+  return near ? near->row().variable : "";
 }
 
 }  // namespace penstock::tools

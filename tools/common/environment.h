@@ -27,7 +27,7 @@ EnvironmentSettings environment_settings();
 // cuFile's variables, CUFILE_..., and those that are known.
 Variables variables_for_library();
 
-// The known name that was probably meant; "" where none is near.
+// The known name that was probably meant, or that it has now; "" where none is near.
 std::string nearest_setting(std::string_view name);
 
 }  // namespace penstock::tools

@@ -9,7 +9,7 @@ constexpr ReasonText kTexts[] = {
     {"not_kept",
      "these bytes were not registered with the GPU: not in the page cache, not worth it so far, or so few that the CPU "
      "is quicker",
-     "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_KEPT_MIB says how much may be kept"},
+     "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_REGISTRATION_CACHE_MIB says how much may be kept"},
     {"pages_went", "the file's pages were taken away or replaced under the transfer", ""},
     {"no_page_registration", "the GPU's driver cannot register a file's pages, or the kernel does not show us ours",
      "use a driver that registers read-only memory, and let /proc/self/pagemap be read"},
@@ -17,7 +17,7 @@ constexpr ReasonText kTexts[] = {
      "keep the file on ext4, XFS, Btrfs, F2FS or tmpfs; of a container, on a volume"},
     {"opened_direct", "the descriptor has O_DIRECT, so the page cache is not asked", "open the file without O_DIRECT"},
     {"keeping_off", "configuration keeps no pages, or wants everything around the page cache",
-     "unset PENSTOCK_KEPT_MIB=0 and PENSTOCK_DIRECT_IO"},
+     "unset PENSTOCK_REGISTRATION_CACHE_MIB=0 and PENSTOCK_DIRECT_IO"},
     {"reads_only",
      "the page-cache path writes only to files in memory (tmpfs, hugetlbfs), within their size, that may be read too",
      "give the file its size first (ftruncate), and open it for reading and writing"},

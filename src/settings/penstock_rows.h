@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Penstock's own settings. In the environment each is PENSTOCK_ and its name in capitals, in penstock_config_set() its
+// name, and in a cufile.json, which programs of cuFile read, a key of section "penstock". For table.h alone.
+#pragma once
+
+#include "settings/row.h"
+
+namespace penstock::core {
+
+// Names of other tables, with blanks between them: the paths that a list may name, those that may be required, and
+// whose devices a session may have.
+std::string_view listed_paths();
+std::string_view required_paths();
+std::string_view device_kinds();
+
+// "auto" stands for the best that there is; in a list it stands alone.
+constexpr SettingRow kPenstockRows[] = {
+    // clang-format off
+    {.key = "penstock.paths", .kind = SettingKind::texts, .initial = "auto",
+     .meaning = "the paths that may be taken, best first; auto: all that move bytes", .choices = listed_paths,
+     .variable = "PENSTOCK_PATHS", .forbids = true},
+    {.key = "penstock.require", .kind = SettingKind::text, .initial = "",
+     .meaning = "the one path that may serve; a request that would go another way fails", .choices = required_paths,
+     .variable = "PENSTOCK_REQUIRE", .forbids = true},
+    {.key = "penstock.device", .kind = SettingKind::texts, .initial = "auto",
+     .meaning = "whose devices a session has, in this order: GPUs, host memory that stands in for one, memory that PCI "
+                "devices offer; auto: GPUs where there are any, else host",
+     .choices = device_kinds, .variable = "PENSTOCK_DEVICE"},
+    {.key = "penstock.direct_io", .kind = SettingKind::text, .initial = "auto",
+     .meaning = "whether storage is read and written around the page cache; auto: where the descriptor has O_DIRECT, "
+                "and for large reads of data that is not cached",
+     .words = "auto always never", .variable = "PENSTOCK_DIRECT_IO", .forbids = true},
+    {.key = "penstock.policy", .kind = SettingKind::text, .initial = "balanced",
+     .meaning = "what matters where more speed costs more CPU", .words = "throughput balanced cpu",
+     .variable = "PENSTOCK_POLICY"},
+    {.key = "penstock.registration_cache_mib", .kind = SettingKind::number, .initial = "0",
+     .otherwise = "a quarter of the memory of the machine or container",
+     .meaning = "how much of files in the page cache is kept registered with GPUs, at most; 0: none",
+     .high = 16777216, .variable = "PENSTOCK_REGISTRATION_CACHE_MIB", .former = "PENSTOCK_KEPT_MIB"},
+    {.key = "penstock.io_uring", .kind = SettingKind::text, .initial = "auto",
+     .meaning = "auto: where the kernel allows it; off: preadv2 and pwritev2 in its place", .words = "auto off",
+     .variable = "PENSTOCK_IO_URING"},
+    {.key = "penstock.bounce_mib", .kind = SettingKind::number, .initial = "256",
+     .meaning = "pinned host memory for each device, at most; requests on streams may take as much again",
+     .low = 1, .high = 65536, .variable = "PENSTOCK_BOUNCE_MIB", .former = "PENSTOCK_RING_MIB"},
+    {.key = "penstock.chunk_kib", .kind = SettingKind::number, .initial = "4096",
+     .meaning = "what one storage operation of a large request moves, at most", .low = 64, .high = 1048576, .unit = 64,
+     .variable = "PENSTOCK_CHUNK_KIB"},
+    {.key = "penstock.workers", .kind = SettingKind::number, .initial = "1",
+     .otherwise = "one for each core of this rank's share, up to 8", .meaning = "threads for large requests",
+     .low = 1, .high = 256, .variable = "PENSTOCK_WORKERS"},
+    {.key = "penstock.nvidia_export", .kind = SettingKind::boolean, .initial = "false",
+     .meaning = "whether memory that Penstock allocates on an NVIDIA GPU is offered to storage; experimental",
+     .variable = "PENSTOCK_NVIDIA_EXPORT"},
+    {.key = "penstock.scratch", .kind = SettingKind::text, .initial = "",
+     .meaning = "what self-tests of its storage may overwrite", .form = "a file or partition",
+     .variable = "PENSTOCK_SCRATCH"},
+    {.key = "penstock.vendor", .kind = SettingKind::text, .initial = "auto",
+     .meaning = "when NVIDIA's library is used; auto: where its self-test says that it is direct; force: also where it "
+                "is not, which is reported as vendor_not_direct",
+     .words = "auto force off", .variable = "PENSTOCK_VENDOR"},
+    {.key = "penstock.vendor_library", .kind = SettingKind::text, .initial = "",
+     .otherwise = "where the CUDA toolkit has it",
+     .meaning = "NVIDIA's library", .form = "an absolute path", .absolute = true,
+     .variable = "PENSTOCK_VENDOR_LIBRARY"},
+    // clang-format on
+};
+
+}  // namespace penstock::core
