@@ -168,7 +168,13 @@ def reasons(build):
     return "\n".join(rows) + "\n"
 
 
-GENERATED = {"command-line.md": ("commands", command_line), "reasons.md": ("reasons", reasons)}
+def settings(build):
+    return subprocess.run([build / "tools" / "penstock", "settings", "--markdown"], capture_output=True, text=True,
+                          check=True).stdout
+
+
+GENERATED = {"command-line.md": ("commands", command_line), "reasons.md": ("reasons", reasons),
+             "settings.md": ("settings", settings)}
 
 
 def with_part(text, name, part):

@@ -36,6 +36,7 @@
 #include "tools/gdsio/verify.h"
 #include "tools/model/model.h"
 #include "tools/prepare/prepare.h"
+#include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
 
 namespace penstock::tools {
@@ -58,6 +59,7 @@ constexpr Command kCommands[] = {
     {"explain", "Say how a file's bytes would travel, and why not better", add_explain},
     {"bench", "Measure reads or writes of a file", add_bench},
     {"cp", "Copy a file through device memory", add_cp},
+    {"settings", "Each setting of the library: its value, who said it, what it does", add_settings},
     {"demo", "Weights-like data to a file and back by each path, verified", add_demo},
     {"stats", "What running processes have moved, and on which paths", add_stats},
     {"model", "Predict what a machine will reach, which path pays, what it costs", add_model},

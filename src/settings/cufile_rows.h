@@ -36,7 +36,7 @@ constexpr SettingRow kCufileRows[] = {
      .meaning = "the size at which cufile.log begins anew; 0 and below: without a bound", .low = -1, .high = 4096,
      .variable = "CUFILE_LOGFILE_MAX_SIZE_MB"},
     {.key = "call.logfile_path", .kind = SettingKind::text, .initial = "",
-     .meaning = "the log itself, in place of cufile.log in logging.dir", .form = "a file",
+     .meaning = "the log itself, in place of cufile.log in logging.dir; by variable or call alone", .form = "a file",
      .variable = "CUFILE_LOGFILE_PATH", .parameter = 1},
     {.key = "profile.nvtx", .kind = SettingKind::boolean, .initial = "false", .idle = idle::kNoMarks,
      .variable = "CUFILE_NVTX", .parameter = 5},

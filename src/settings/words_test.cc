@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <string>
+
+#include "core/paths.h"
+#include "device/providers.h"
 
 namespace penstock::core {
 namespace {
@@ -23,10 +27,17 @@ TEST(SettingWordsTest, WhatASettingTakesFollowsFromItsRow) {
 }
 
 TEST(SettingWordsTest, NamesOfPathsAndDevicesAreThoseOfTheirTables) {
-  EXPECT_EQ(takes("penstock.paths"),
-            "auto, or some of p2pdma, pagecache, vendor, bounce, host, null, with commas between");
-  EXPECT_EQ(takes("penstock.require"), "p2pdma, pagecache, vendor, bounce, host, null or userspace");
-  EXPECT_EQ(takes("penstock.device"), "auto, or some of cuda, host, p2pmem, with commas between");
+  std::string all, listed, devices;
+  const auto add = [](std::string& names, const char* name) { names.append(names.empty() ? "" : ", ").append(name); };
+  for (const PathRow& row : kPaths) {
+    if (&row != std::end(kPaths) - 1) add(all, row.name);
+    if (!row.traits.userspace) add(listed, row.name);
+  }
+  for (const Provider& provider : providers()) add(devices, provider.name);
+
+  EXPECT_EQ(takes("penstock.require"), all + " or " + (std::end(kPaths) - 1)->name);
+  EXPECT_EQ(takes("penstock.paths"), "auto, or some of " + listed + ", with commas between");
+  EXPECT_EQ(takes("penstock.device"), "auto, or some of " + devices + ", with commas between");
 }
 
 TEST(SettingWordsTest, ADefaultThatTheMachineDecidesIsToldInWords) {

@@ -1,50 +1,53 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""docs/reference/settings.md names every setting that the library reads, and none that it does not.
-
-What it reads is what stands in src/ as a text: a variable of ours, or a key or variable of cuFile's.
+"""docs/reference/settings.md has the tables that the tool prints, and no page names a variable that there is not:
+settings_test.py BUILD
 """
 
+import json
 import re
+import subprocess
 import sys
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
-SECTIONS = "logging|profile|execution|properties|fs|block|denylist|sparse|miscellaneous"
-VARIABLE = r"(?:PENSTOCK|CUFILE)_[A-Z0-9_]+"
-KEY = rf"(?:{SECTIONS})(?:\.\w+)+"
+BUILD = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
+REFERENCE = ROOT / "docs" / "reference"
+PAGE = REFERENCE / "settings.md"
+FILE = "CUFILE_ENV_PATH_JSON"  # Says where settings are, and is none.
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import manual  # noqa: E402
 
 
-def read_by_the_library():
-    names = set()
-    for path in (ROOT / "src").rglob("*"):
-        if path.suffix in (".h", ".cc") and not path.name.endswith("_test.cc"):
-            text = path.read_text(encoding="utf-8")
-            names.update(re.findall(rf'(?<!former = )"({VARIABLE})"', text))
-            if "settings" in path.parts:
-                names.update(re.findall(rf'\.key = "({KEY})"', text))
-    return names
-
-
-def told_by_the_page():
-    reads = PAGE.partition("## Variables of `./dev`")[0]
-    return set(re.findall(rf"`({VARIABLE}|{KEY})`", reads))
+def settings():
+    """What the tool tells programs; 1 where this environment has something that makes no sense."""
+    done = subprocess.run([BUILD / "tools" / "penstock", "settings", "--all", "--json"], capture_output=True, text=True)
+    return json.loads(done.stdout)["settings"]
 
 
 class Settings(unittest.TestCase):
-    def test_what_the_library_reads_is_found(self):
-        names = read_by_the_library()
-        self.assertTrue({"PENSTOCK_PATHS", "CUFILE_ENV_PATH_JSON", "properties.allow_compat_mode"} <= names, names)
+    def setUp(self):
+        self.page = PAGE.read_text(encoding="utf-8")
 
-    def test_each_setting_is_on_the_page(self):
-        self.assertEqual(sorted(read_by_the_library() - told_by_the_page()), [])
+    def test_the_tables_are_those_that_the_tool_prints(self):
+        self.assertEqual(manual.with_part(self.page, "settings", manual.settings(BUILD)), self.page,
+                         "./dev manual rewrites it")
 
-    def test_the_page_has_no_variable_that_nothing_reads(self):
-        variables = {name for name in told_by_the_page() if name.startswith("PENSTOCK_")}
-        self.assertEqual(sorted(variables - read_by_the_library()), [])
+    def test_every_setting_is_on_the_page_by_each_of_its_names(self):
+        told = set(re.findall(r"`([^`\n]+)`", self.page))
+        names = {setting[part] for setting in settings() for part in ("name", "variable")} - {None}
+        self.assertGreater(len(names), 100)
+        self.assertEqual(sorted((names | {FILE}) - told), [])
+
+    def test_no_page_names_a_variable_that_nothing_reads(self):
+        known = {setting["variable"] for setting in settings()} | {FILE}
+        known |= set(re.findall(r"`(PENSTOCK_\w+)`", self.page.partition("## Variables of `./dev`")[2]))
+        for page in [ROOT / "README.md", *(ROOT / "docs" / "guide").glob("*.md"), *REFERENCE.glob("*.md")]:
+            named = set(re.findall(r"\bPENSTOCK_[A-Z_]*[A-Z]\b", page.read_text(encoding="utf-8")))
+            self.assertEqual(sorted(named - known), [], page.name)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/settings/settings.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "settings/names.h"
+#include "tools/common/failure.h"
+#include "tools/settings/listing.h"
+
+namespace penstock::tools {
+namespace {
+
+using core::Setting;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock settings                                  what a program started here would have\n"
+    "  penstock settings bounce_mib                       one of them\n"
+    "  penstock settings properties.allow_compat_mode     one of cuFile's keys\n"
+    "  penstock settings --all --json                     also keys without effect; for programs\n"
+    "Exit code: 0 if a session would open with them, 1 if something in environment or cufile.json makes no sense,\n"
+    "2 wrong usage.";
+
+struct SettingsSettings {
+  std::string name;  // "" for all.
+  bool all = false;
+  bool json = false;
+  bool markdown = false;
+};
+
+// By any of its names.
+std::optional<Setting> named(std::string_view name) {
+  for (std::size_t i = 0; i < core::kSettingCount; ++i) {
+    const Setting setting = Setting::at(i);
+    if (name == setting.key() || (!name.empty() && name == setting.row().variable)) return setting;
+  }
+  if (const std::optional<Setting> own = core::own_setting(name)) return own;
+  const std::optional<core::NamedSetting> other = core::setting_named(name);
+  return other ? std::optional(other->setting) : std::nullopt;
+}
+
+[[noreturn]] void refuse_name(const std::string& name) {
+  std::optional<Setting> near = core::own_setting_near(name);
+  if (!near) near = core::setting_near(name);
+  if (!near) near = core::variable_near(name);
+  const std::string proposal = near ? fmt::format("; did you mean '{}'?", public_name(*near)) : "";
+  throw Failure(fmt::format("there is no setting '{}'{}", name, proposal), kUsage);
+}
+
+// Penstock's own first.
+std::vector<Setting> chosen(const SettingsSettings& settings) {
+  if (!settings.name.empty()) {
+    const std::optional<Setting> one = named(settings.name);
+    if (!one) refuse_name(settings.name);
+    return {*one};
+  }
+  std::vector<Setting> list;
+  for (const bool own : {true, false}) {
+    for (std::size_t i = 0; i < core::kSettingCount; ++i) {
+      const Setting setting = Setting::at(i);
+      if (setting.is_own() == own && (setting.is_served() || settings.all)) list.push_back(setting);
+    }
+  }
+  return list;
+}
+
+int run_settings(const SettingsSettings& settings) {
+  if (settings.markdown) {
+    print("{}", Text(settings_markdown()));
+    return kSuccess;
+  }
+  const std::vector<Setting> list = chosen(settings);
+  const core::LoadedSettings loaded = core::load_process_settings();
+  if (settings.json) print_json(settings_json(loaded, list));
+  else print("{}", settings_text(loaded, list));
+  return loaded.must_refuse ? kFailed : kSuccess;
+}
+
+}  // namespace
+
+void add_settings(CommandLine& command) {
+  auto settings = std::make_shared<SettingsSettings>();
+  command.option("NAME", settings->name, "A setting, a key of cufile.json or a variable; without it, all are listed");
+  command.flag("--all", settings->all, "Also cuFile's keys that have no effect here, and why");
+  command.flag("--json", settings->json, "For programs");
+  command.flag("--markdown", settings->markdown, "The tables of the manual's page");
+  command.footer(kExamples);
+  command.runs([settings] { return run_settings(*settings); });
+}
+
+}  // namespace penstock::tools

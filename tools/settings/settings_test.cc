@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/common/tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+using nlohmann::json;
+
+class SettingsCommandTest : public Tool {
+ protected:
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+
+  // With no other settings than these.
+  Finished settings(std::vector<std::string> arguments, const Variables& variables = {}) {
+    arguments.insert(arguments.begin(), "settings");
+    return run(arguments, [&] {
+      unsetenv("PENSTOCK_DEVICE");
+      for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+    });
+  }
+  static json one(const Finished& finished) { return json::parse(finished.out, nullptr, false)["settings"][0]; }
+};
+
+TEST_F(SettingsCommandTest, EachIsToldWithItsValueItsSourceItsDefaultAndItsMeaning) {
+  const Finished done = settings({}, {{"PENSTOCK_BOUNCE_MIB", "64"}, {"CUFILE_ALLOW_COMPAT_MODE", "true"}});
+
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(
+      done.out.find("bounce_mib = 64 (environment)\n"
+                    "    pinned host memory for each device, at most; requests on streams may take as much again\n"
+                    "    takes a number of MiB, 1 to 65536; by default 256; variable PENSTOCK_BOUNCE_MIB\n"),
+      std::string::npos)
+      << done.out;
+  EXPECT_NE(done.out.find("paths = auto (default)\n"), std::string::npos);
+  EXPECT_NE(done.out.find("properties.allow_compat_mode = true (environment)\n"), std::string::npos);
+  EXPECT_EQ(done.out.find("has no effect"), std::string::npos);
+}
+
+TEST_F(SettingsCommandTest, OneIsToldByItsNameItsKeyItsVariableOrAnOlderName) {
+  for (const char* name : {"io_uring", "penstock.io_uring", "PENSTOCK_IO_URING"}) {
+    EXPECT_EQ(settings({name}).out.substr(0, 26), "io_uring = auto (default)\n") << name;
+  }
+  for (const char* name : {"properties.allow_compat_mode", "properties.use_compat_mode", "CUFILE_ALLOW_COMPAT_MODE"}) {
+    EXPECT_EQ(settings({name}).out.substr(0, 28), "properties.allow_compat_mode") << name;
+  }
+  EXPECT_NE(settings({"profile.nvtx"}).out.find("has no effect: "), std::string::npos);
+}
+
+TEST_F(SettingsCommandTest, ANameThatNoneHasIsWrongUsageAndTheNearOneIsProposed) {
+  const Finished near = settings({"bounce_mb"});
+
+  EXPECT_EQ(near.exit_code, 2);
+  EXPECT_NE(near.err.find("there is no setting 'bounce_mb'; did you mean 'bounce_mib'?"), std::string::npos)
+      << near.err;
+  EXPECT_EQ(settings({"frobnicate"}).exit_code, 2);
+}
+
+TEST_F(SettingsCommandTest, AFileIsNamedWhereItSaysSomething) {
+  std::ofstream(path("cufile.json")) << R"({"penstock": {"workers": 3}, "properties": {"io_batchsize": 7}})";
+  const Variables variables = {{"CUFILE_ENV_PATH_JSON", path("cufile.json")}};
+
+  const Finished done = settings({}, variables);
+
+  EXPECT_EQ(done.exit_code, 0) << done.out;
+  EXPECT_NE(done.out.find("workers = 3 (file)\n"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("file: " + path("cufile.json").string() + ", which programs of cuFile read; "),
+            std::string::npos);
+  const json told = one(settings({"properties.io_batchsize", "--json"}, variables));
+  EXPECT_EQ(told["value"], "7");
+  EXPECT_EQ(told["source"], "file");
+}
+
+TEST_F(SettingsCommandTest, AValueThatMakesNoSenseIsToldAndFails) {
+  const Finished done = settings({}, {{"PENSTOCK_REGISTRATION_CACHE_MIB", "a\x1b[2Jb"}});
+
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_NE(done.out.find("PENSTOCK_REGISTRATION_CACHE_MIB=a\\x1b[2Jb: error: expected a number of MiB, 0 to 16777216"),
+            std::string::npos)
+      << done.out;
+}
+
+TEST_F(SettingsCommandTest, AllTellsAProgramOfKeysWithoutEffectAndWhy) {
+  const json all = json::parse(settings({"--all", "--json"}).out, nullptr, false);
+  const json served = json::parse(settings({"--json"}).out, nullptr, false);
+
+  EXPECT_EQ(all["refused"], false);
+  EXPECT_GT(all["settings"].size(), served["settings"].size());
+  for (const json& setting : all["settings"]) {
+    EXPECT_NE(setting["meaning"].is_null(), setting["without_effect"].is_null()) << setting;
+    EXPECT_NE(setting["takes"], "") << setting;
+  }
+  EXPECT_EQ(served["settings"][0]["name"], "paths");
+  EXPECT_EQ(served["settings"][0]["key"], "penstock.paths");
+  EXPECT_EQ(served["settings"][0]["variable"], "PENSTOCK_PATHS");
+  EXPECT_EQ(served["settings"][0]["source"], "default");
+}
+
+}  // namespace
+}  // namespace penstock::tools
