@@ -86,28 +86,10 @@ class Opening {
 
 std::span<const Provider> providers() { return kProviders; }
 
-bool parse_providers(std::string_view text, ProviderList& list) {
-  list.clear();
-  if (text == "auto") return true;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const auto* const found = std::find_if(std::begin(kProviders), std::end(kProviders), [&](const Provider& provider) {
-      return text.substr(0, comma) == provider.name;
-    });
-    if (found == std::end(kProviders) || std::find(list.begin(), list.end(), found) != list.end()) return false;
-    list.push_back(found);
-    if (comma == std::string_view::npos) return true;
-    text.remove_prefix(comma + 1);
-  }
-}
-
-const char* provider_choices() {
-  static const std::string* const choices = [] {
-    std::string names;
-    for (const Provider& provider : kProviders) append(names, ",", provider.name);
-    return new std::string("auto or some of " + names);  // Never deleted.
-  }();
-  return choices->c_str();
+const Provider* provider_named(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kProviders), std::end(kProviders),
+                                         [&](const Provider& provider) { return name == provider.name; });
+  return found == std::end(kProviders) ? nullptr : found;
 }
 
 const char* driver_of(const Status& status) {

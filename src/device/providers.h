@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who offers devices: one row of a table for each kind. The session opens its devices out of it, configuration reads
-// PENSTOCK_DEVICE by it, and the faces tell users of it. A new maker's GPU is a folder beside cuda/ and a row here; no
+// Who offers devices: one row of a table for each kind. The session opens its devices out of it, the settings
+// take its names, and the faces tell users of it. A new maker's GPU is a folder beside cuda/ and a row here; no
 // code elsewhere asks which provider it has before it.
 #pragma once
 
@@ -38,15 +38,10 @@ struct Provider {
 
 // In the order in which devices are opened and told of.
 std::span<const Provider> providers();
+const Provider* provider_named(std::string_view name);  // Null where there is none.
 
 // Providers as users list them, first device first. Empty: whatever there is.
 using ProviderList = std::vector<const Provider*>;
-
-// "auto", or names with commas between them: every one known, none twice. False: `text` is neither.
-bool parse_providers(std::string_view text, ProviderList& list);
-
-// "auto or some of cuda,host,p2pmem"
-const char* provider_choices();
 
 // The name of the provider whose driver's number a status has in Domain::driver; "" where it has none.
 const char* driver_of(const Status& status);

@@ -69,27 +69,11 @@ TEST(ProvidersTest, OnlyADriversNumberIsADrivers) {
   EXPECT_STREQ(driver_of(driver_failure(UINT8_MAX, 5, "look")), "");
 }
 
-TEST(ProvidersTest, AListIsReadInItsOrderAndAutoIsEmpty) {
-  ProviderList list;
-  ASSERT_TRUE(parse_providers("p2pmem,cuda", list));
-  ASSERT_EQ(list.size(), 2u);
-  EXPECT_STREQ(list[0]->name, "p2pmem");
-  EXPECT_STREQ(list[1]->name, "cuda");
-  ASSERT_TRUE(parse_providers("auto", list));
-  EXPECT_TRUE(list.empty());
-}
-
-TEST(ProvidersTest, AListWithAnythingElseInItIsRefused) {
-  ProviderList list;
-  for (const char* const text : {"", "gpu", "cuda,", ",cuda", "cuda,cuda", "cuda,auto", "auto,cuda", "CUDA", "cud"}) {
-    EXPECT_FALSE(parse_providers(text, list)) << text;
+TEST(ProvidersTest, EachIsFoundByItsNameAlone) {
+  for (const Provider& provider : providers()) EXPECT_EQ(provider_named(provider.name), &provider);
+  for (const char* const name : {"", "auto", "gpu", "CUDA", "cud", "cuda,host"}) {
+    EXPECT_EQ(provider_named(name), nullptr) << name;
   }
-}
-
-TEST(ProvidersTest, TheChoicesNameEveryProvider) {
-  const std::string choices = provider_choices();
-  EXPECT_TRUE(choices.starts_with("auto or some of cuda,host")) << choices;
-  for (const Provider& provider : providers()) EXPECT_NE(choices.find(provider.name), std::string::npos);
 }
 
 TEST(ProvidersTest, WhatIsAskedForIsOpenedInThatOrderWithOrdinalsOfItsOwn) {
@@ -144,12 +128,10 @@ TEST(ProvidersTest, ASingleProvidersSetIsGivenAsItIs) {
 }
 
 TEST(ProvidersTest, MemoryMayBeMappedWhereOneOfTheProvidersSaysSo) {
-  ProviderList list;
-  ASSERT_TRUE(parse_providers("host,p2pmem", list));
-  EXPECT_TRUE(may_map_memory(list, false));
-  ASSERT_TRUE(parse_providers("cuda,host", list));
-  EXPECT_FALSE(may_map_memory(list, false));
-  EXPECT_TRUE(may_map_memory(list, true));
+  const Provider *const cuda = provider_named("cuda"), *const host = provider_named("host");
+  EXPECT_TRUE(may_map_memory({host, provider_named("p2pmem")}, false));
+  EXPECT_FALSE(may_map_memory({cuda, host}, false));
+  EXPECT_TRUE(may_map_memory({cuda, host}, true));
   EXPECT_FALSE(may_map_memory({}, false));
   EXPECT_TRUE(may_map_memory({}, true));
 }

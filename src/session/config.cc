@@ -45,9 +45,12 @@ std::vector<PathId> paths_of(const Settings& settings) {
   return paths;
 }
 
+// "auto" names none: whatever there is.
 ProviderList devices_of(const Settings& settings) {
   ProviderList devices;
-  PENSTOCK_INVARIANT(parse_providers(settings.text_of("penstock.device"), devices));
+  for (const std::string& name : settings.texts("penstock.device")) {
+    if (const Provider* const provider = provider_named(name)) devices.push_back(provider);
+  }
   return devices;
 }
 

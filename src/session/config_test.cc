@@ -50,6 +50,9 @@ TEST_F(ConfigTest, TheEnvironmentOverridesDefaultsAndTheCallerOverridesBoth) {
   EXPECT_FALSE(config.io_uring);
   ASSERT_EQ(config.devices.size(), 1u);
   EXPECT_STREQ(config.devices[0]->name, "host");
+  ASSERT_EQ(make({{"device", "p2pmem,cuda"}}).devices.size(), 2u);
+  EXPECT_STREQ(make({{"device", "p2pmem,cuda"}}).devices[0]->name, "p2pmem");
+  EXPECT_TRUE(make({{"device", "auto"}}).devices.empty());
 }
 
 TEST_F(ConfigTest, EveryWordThatTheTableTakesMeansSomething) {

@@ -116,6 +116,31 @@ TEST_F(LoadTest, AFileThatTheUserNamesMustBeThereAndBeReadable) {
   }
 }
 
+TEST_F(LoadTest, WhatKeepsTheDriverClosedIsToldWithItsPlaceAndWhatWasExpected) {
+  const std::string name = write("cufile.json", "{\"properties\": {\n\"allow_compat_mode\": 7}}");
+  EXPECT_EQ(describe(refusal_of(load())),
+            "could not use " + name + ":2: properties.allow_compat_mode: must be true or false");
+
+  write("cufile.json", "{}");
+  variables = {{"CUFILE_ALLOW_COMPAT_MODE", "maybe"}};
+  EXPECT_EQ(describe(refusal_of(load())), "could not use CUFILE_ALLOW_COMPAT_MODE=maybe: expected true or false");
+}
+
+TEST_F(LoadTest, PenstocksOwnSettingsComeOfFileAndEnvironmentAsAllDo) {
+  write("cufile.json", R"({"penstock": {"workers": 3, "bounce_mib": 64, "chunk_kib": 1}})");
+  variables = {{"PENSTOCK_WORKERS", "5"}};
+
+  const LoadedSettings loaded = load();
+
+  EXPECT_FALSE(loaded.must_refuse);
+  EXPECT_EQ(loaded.settings.number("penstock.workers"), 5);
+  EXPECT_EQ(loaded.settings.number("penstock.bounce_mib"), 64);
+  EXPECT_EQ(loaded.settings.origin("penstock.bounce_mib"), Origin::installed);
+  EXPECT_EQ(loaded.settings.number("penstock.chunk_kib"), 4096);  // An installed file's mistake is reported.
+  ASSERT_EQ(loaded.notes.size(), 1u);
+  EXPECT_EQ(loaded.notes[0].key, "penstock.chunk_kib");
+}
+
 // Nobody knows whether it forbade the way through host memory.
 TEST_F(LoadTest, ADefaultFileThatCannotBeReadOrIsNoJsonKeepsTheDriverClosed) {
   write("cufile.json", R"({"properties": {"io_batchsize": 7}, oops)");

@@ -13,6 +13,7 @@
 
 #include "fuzz/fuzz.h"
 #include "settings/settings.h"
+#include "settings/words.h"
 
 namespace penstock::fuzz {
 namespace {
@@ -171,7 +172,10 @@ std::optional<Value> meaning(const SettingRow& row, const Json& value) {
     case SettingKind::text:
       return is_text(value) ? parse_value(row, value.get_ref<const std::string&>()) : std::nullopt;
     case SettingKind::numbers: return list_of<std::int64_t>(value, is_whole);
-    case SettingKind::texts: return list_of<std::string>(value, is_text);
+    case SettingKind::texts: {
+      std::optional<Value> texts = list_of<std::string>(value, is_text);
+      return texts ? among_choices(row, std::move(*texts)) : std::nullopt;
+    }
     case SettingKind::anything: break;
   }
   return std::nullopt;

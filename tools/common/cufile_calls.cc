@@ -39,9 +39,7 @@ void open_cufile_driver() {
   const CUfileError_t opened = cuFileDriverOpen();
   if (opened.err == CU_FILE_SUCCESS) return;
   const core::LoadedSettings loaded = core::load_process_settings();
-  for (const core::Note& note : loaded.notes) {
-    if (loaded.must_refuse && note.severity == core::Severity::error) throw Failure(core::describe(note));
-  }
+  if (loaded.must_refuse) throw Failure(core::describe(core::refusal_of(loaded)));
   require_cufile(opened, "cuFile", "cuFileDriverOpen");
 }
 
