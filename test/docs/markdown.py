@@ -6,6 +6,8 @@ Not a parser of markdown: it knows what our pages use. Fences are three backtick
 indented blocks and links by reference are not looked at.
 """
 
+import fnmatch
+import os
 import re
 from pathlib import Path
 
@@ -69,11 +71,14 @@ def is_ours(inside):
 
 
 def files(root, pattern):
-    """Files of the checkout at `root`, without build folders, hidden ones and fixtures."""
-    for path in sorted(Path(root).rglob(pattern)):
-        inside = path.relative_to(root)
-        if path.is_file() and is_ours(inside) and inside.parts[:2] != ("test", "fixtures"):
-            yield path
+    """Files of the checkout at `root`, without build folders, hidden ones and fixtures. The former are not walked
+    through: tests that run beside this one make and remove folders there."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        inside = Path(folder).relative_to(root)
+        folders[:] = [name for name in folders if is_ours(inside / name) and inside / name != Path("test", "fixtures")]
+        found += [Path(folder, name) for name in fnmatch.filter(names, pattern) if is_ours(inside / name)]
+    return sorted(found)
 
 
 def pages(root):
