@@ -55,7 +55,8 @@ enum class Domain : std::uint8_t {
 };
 
 struct [[nodiscard]] Status {
-  const char* step = "";  // A literal: what was being done, as a verb phrase ("read from the file").
+  // What was being done, as a verb phrase ("read from the file"): a literal, or a text that is kept (kept_text.h).
+  const char* step = "";
   std::int32_t code = 0;
   Domain domain = Domain::penstock;
   std::uint8_t driver = 0;  // In Domain::driver: the driver's number in the table of providers (device/); else 0.

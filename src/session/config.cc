@@ -32,10 +32,12 @@ constexpr Word<VendorUse> kVendorWords[] = {
     {"auto", VendorUse::automatic}, {"force", VendorUse::force}, {"off", VendorUse::off}};
 constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
 
-// "auto": all that move bytes, for every file.
+// All that move bytes, for every file.
+bool means_all(const Texts& paths) { return paths.size() == 1 && paths.front() == "auto"; }
+
 std::vector<PathId> paths_of(const Settings& settings) {
   std::vector<PathId> paths;
-  if (settings.texts("penstock.paths") == Texts{"auto"}) {
+  if (means_all(settings.texts("penstock.paths"))) {
     for (const PathRow& row : kPaths) {
       if (!row.traits.pretends && !row.traits.userspace) paths.push_back(row.id);
     }
@@ -112,7 +114,7 @@ Config make_config(const Settings& settings) {
   config.workers = static_cast<unsigned>(number("penstock.workers"));
   config.devices = devices_of(settings);
   config.paths = paths_of(settings);
-  config.paths_said = settings.was_set("penstock.paths");
+  config.paths_said = !means_all(settings.texts("penstock.paths"));
   config.require = path_named(settings.text("penstock.require"));
   config.direct_io = meaning_of(settings.text("penstock.direct_io"), kDirectWords);
   config.policy = meaning_of(settings.text("penstock.policy"), kPolicyWords);

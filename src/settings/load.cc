@@ -180,7 +180,7 @@ void report_variable(LoadedSettings& loaded, std::string_view name, const char* 
   const bool forbids = names_file(name) || (near && near->row().forbids && value_of_text(near->row(), value));
   loaded.must_refuse |= forbids;
   if (loaded.notes.size() >= kNotesMax) return;
-  loaded.notes.push_back({forbids ? Severity::error : Severity::note, std::string(name), 0, "", std::move(sentence)});
+  loaded.notes.push_back({forbids ? Severity::error : Severity::note, shown(name), 0, "", std::move(sentence)});
 }
 
 void report_unknown_variables(LoadedSettings& loaded, const char* const* variables, bool cufiles_too) {
