@@ -136,8 +136,10 @@ Status NewFile::give_final_name(bool replace) {
 
 Status NewFile::publish(bool replace) {
   if (::fsync(fd_.get()) != 0) return os_failure(errno, "flush the file");
-  if (const Status status = give_final_name(replace); !status.ok()) return status;
-  is_published_ = true;
+  if (!is_published_) {
+    if (const Status status = give_final_name(replace); !status.ok()) return status;
+    is_published_ = true;
+  }
   // Some file systems do not know how to flush a folder.
   return ::fsync(folder_fd_.get()) == 0 || errno == EINVAL ? success() : os_failure(errno, "flush the folder");
 }

@@ -50,7 +50,7 @@ class NewFile {
   // Writes the file down, gives it its name, writes that down. Fails, with nothing changed under the name, where there
   // is such a file and it is not to be replaced, where it is a pipe or a device, which nobody wants replaced, and for
   // whatever else stands in the way; then it may be tried again. Where only the folder could not be written down, the
-  // file has its name all the same, and is_published() says so.
+  // file has its name all the same, as is_published() says, and a second call writes the folder down.
   Status publish(bool replace);
   bool is_published() const { return is_published_; }
 

@@ -2,6 +2,8 @@
 
 #include "frontend/dry_run.h"
 
+#include <algorithm>
+
 namespace penstock::core {
 namespace {
 
@@ -27,6 +29,14 @@ Result<unsigned> explain(Session& session, std::uint64_t handle, const PointerFa
   const unsigned count = session.engine().router().judge_all(*file, memory, op, verdicts);
   session.unpin_file(handle);
   return count;
+}
+
+Verdict outlook(const Session& session, PathId path) {
+  const Config& config = session.config();
+  if (!traits_of(path).userspace && std::find(config.paths.begin(), config.paths.end(), path) == config.paths.end())
+    return refused(path, Reason::not_listed);
+  const Reason reason = outlook_of(path, path_settings(config));
+  return reason == Reason::none ? usable(path) : refused(path, reason);
 }
 
 Result<std::string> plan_text(Session& session, const RawRequest& request, const PointerFacts& memory,

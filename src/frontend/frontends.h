@@ -20,6 +20,8 @@ class Frontends {
   Batch* pin_batch(std::uint64_t batch);  // Null where there is none; to be unpinned.
   void unpin_batch(std::uint64_t batch) { batches_.unpin(batch); }
   bool close_batch(std::uint64_t batch);  // Cancels, and waits for what has begun; false where there is none.
+  // For batches that are their user's own.
+  Executor& executor() { return *batch_executor_; }
   // Requests in the order of users' streams.
   Streams& streams() { return *streams_; }
 

@@ -2,6 +2,8 @@
 
 #include "frontend/queue.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -14,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 30;
 constexpr std::size_t kPollMax = 32;
+constexpr useconds_t kLookPauseUs = 20;  // Between looks, where time is limited: channels wait without a limit.
 
 }  // namespace
 
@@ -239,7 +242,15 @@ bool Queue::poll_all(bool wait) {
   return progress || (wait && poll(*busy, true));
 }
 
-unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least) {
+// False where there is nothing to wait for, or no more time.
+bool Queue::poll_until(const Deadline& deadline) {
+  if (!deadline) return poll_all(true);
+  if (std::chrono::steady_clock::now() >= *deadline) return false;
+  if (!poll_all(false)) ::usleep(kLookPauseUs);
+  return true;
+}
+
+unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline) {
   if (is_inherited()) return 0;
   const std::lock_guard lock(mutex_);
   checked_file_ = 0;
@@ -247,7 +258,7 @@ unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least) {
       {least, static_cast<unsigned>(completions.size()), static_cast<unsigned>(pending_.size() - free_.size())});
   (void)poll_all(false);
   while (done_.size() < least) {
-    if (!poll_all(true)) break;
+    if (!poll_until(deadline)) break;
   }
   unsigned count = 0;
   for (; count < completions.size() && count < done_.size(); ++count) {

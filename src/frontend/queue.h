@@ -6,8 +6,10 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,8 +33,9 @@ class Queue final : public ChannelHolder, private Client {
   // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason
   // fails here too, and is not reaped.
   Status submit(const RawRequest& request, std::uint64_t cookie);
-  // Returns how many completions it wrote: at least `least`, if as many are outstanding.
-  unsigned reap(std::span<QueueCompletion> completions, unsigned least);
+  using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+  // Returns how many completions it wrote: at least `least`, if as many are outstanding and the deadline leaves time.
+  unsigned reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline = std::nullopt);
   // Unless the queue is just being used. On any thread.
   void close_idle_channels() override;
   // As Session::is_inherited.
@@ -73,6 +76,7 @@ class Queue final : public ChannelHolder, private Client {
   void flush(OwnChannel& own);
   bool poll(OwnChannel& own, bool wait);
   bool poll_all(bool wait);
+  bool poll_until(const Deadline& deadline);
   Status check_descriptors(const File& file);
   void append(OwnChannel& own, const Task& task);
   void start(OwnChannel& own, std::uint32_t index, const Plan& plan);

@@ -14,11 +14,11 @@ namespace {
 template <typename Take>
 void each_piece(RawRequest piece, std::span<const MemoryPiece> pieces, Take take) {
   for (const MemoryPiece& memory : pieces) {
-    if (memory.size == 0) continue;
-    piece.base = memory.base;
-    piece.size = memory.size;
+    if (memory.iov_len == 0) continue;
+    piece.base = memory.iov_base;
+    piece.size = memory.iov_len;
     if (!take(piece)) return;
-    piece.file_offset += static_cast<std::int64_t>(memory.size);
+    piece.file_offset += static_cast<std::int64_t>(memory.iov_len);
   }
 }
 
@@ -31,9 +31,10 @@ Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces) {
   std::uint64_t room = std::numeric_limits<std::int64_t>::max() - static_cast<std::uint64_t>(request.file_offset);
   std::uint64_t size = 0;
   for (const MemoryPiece& piece : pieces) {
-    if (piece.size > room || (piece.base == nullptr && piece.size > 0)) return failure(Code::invalid_argument, step);
-    room -= piece.size;
-    size += piece.size;
+    const bool is_nowhere = piece.iov_base == nullptr && piece.iov_len > 0;
+    if (piece.iov_len > room || is_nowhere) return failure(Code::invalid_argument, step);
+    room -= piece.iov_len;
+    size += piece.iov_len;
   }
   // Of a request for nothing the base is looked at, but not what lies there.
   request = {

@@ -9,6 +9,8 @@
 // request for more direct than it was.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -21,10 +23,7 @@
 
 namespace penstock::core {
 
-struct MemoryPiece {
-  const void* base = nullptr;  // As RawRequest's. Where the size is 0, anything.
-  std::uint64_t size = 0;      // Bytes.
-};
+using MemoryPiece = iovec;  // iov_base as RawRequest's; where iov_len is 0, anything.
 
 inline constexpr std::size_t kPiecesMax = 1024;  // As Linux's readv() has it.
 

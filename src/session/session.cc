@@ -119,6 +119,16 @@ Result<FileFacts> Session::file_facts(std::uint64_t handle) {
   return facts;
 }
 
+Status Session::sync_file(std::uint64_t handle) {
+  const File* file = files_.pin(handle);
+  if (file == nullptr) return failure(Code::not_registered, "flush the file");
+  const bool is_kernels = file->userspace() == nullptr;
+  const Status status =
+      is_kernels ? storage_->sync(file->own_descriptor()) : failure(Code::unsupported, "flush the file");
+  files_.unpin(handle);
+  return status;
+}
+
 // ---- Requests ------------------------------------------------------------------------------------------------------
 
 // A registered base bounds the request by its registration; any other address by its allocation, where that is known.

@@ -56,6 +56,8 @@ class Session {
   Status deregister_file(std::uint64_t file);
   bool is_file(std::uint64_t file);
   Result<FileFacts> file_facts(std::uint64_t file);
+  // Returns when what was written to the file would survive a loss of power.
+  Status sync_file(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   // True in a forked child: then every request is refused with `closed`, and the session must be leaked, since its

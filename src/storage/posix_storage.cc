@@ -267,6 +267,8 @@ Status PosixStorage::flush(int fd, std::uint64_t offset, std::uint64_t size) {
   return flushed == 0 ? success() : os_failure(errno, "flush what was written through the page cache");
 }
 
+Status PosixStorage::sync(int fd) { return ::fsync(fd) == 0 ? success() : os_failure(errno, "flush the file"); }
+
 bool PosixStorage::is_same_open_file(int first, int second) {
   const auto self = ::getpid();
   return ::syscall(SYS_kcmp, self, self, KCMP_FILE, first, second) <= 0;  // Negative: not told.

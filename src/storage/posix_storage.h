@@ -23,6 +23,7 @@ class PosixStorage final : public Storage {
   Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override;
   Status flush(int fd, std::uint64_t offset, std::uint64_t size) override;
+  Status sync(int fd) override;
   bool is_same_open_file(int first, int second) override;
   void mark_changed(int fd) override;
   bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) override;
