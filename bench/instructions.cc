@@ -12,7 +12,7 @@
 #include <cstdlib>
 
 #include "cufile.h"
-#include "penstock/penstock.h"
+#include "penstock/cufile_session.h"
 
 namespace {
 
@@ -35,8 +35,10 @@ int main(int argc, char** argv) {
   const int fd = ::memfd_create("instructions", MFD_CLOEXEC);
   require(fd >= 0 && ::ftruncate(fd, kFileSize) == 0, "make a file");
   require(cuFileDriverOpen().err == CU_FILE_SUCCESS, "open the driver");
+  penstock_session* session = nullptr;
+  require(penstock_cufile_session(&session).code == 0, "find the session");
   void* memory = nullptr;
-  require(penstock_device_alloc(penstock_cufile_session(), 0, size, &memory).code == 0, "allocate device memory");
+  require(penstock_device_alloc(session, 0, size, &memory).code == 0, "allocate device memory");
   CUfileDescr_t descr{};
   descr.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
   descr.handle.fd = fd;

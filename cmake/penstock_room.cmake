@@ -57,14 +57,15 @@ function(penstock_face_objects name)
   penstock_guard_arrays_only(${name})
 endfunction()
 
-# A shared library of faces and all rooms under them, in lib/ of the build.
-function(penstock_shared_library target name map)
+# A shared library of faces and all rooms under them, in lib/ of the build; `soversion` is the end of its SONAME.
+function(penstock_shared_library target name soversion map)
   add_library(${target} SHARED ${ARGN})
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION} SOVERSION 0
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION}
+                        SOVERSION ${soversion}
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${map}
                         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
   target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
-  target_compile_features(${target} INTERFACE cxx_std_20)
+  target_compile_features(${target} INTERFACE cxx_std_17)
   target_link_libraries(${target} PRIVATE ${PENSTOCK_ROOMS} penstock_core_flags)
   # nodelete: our threads and thread-local values must not outlive the code. Symbolic: a process may hold both
   # libraries, and each calls itself.

@@ -26,12 +26,9 @@ static int failed(const std::string& what) {
 // Submits the read at `offset` into the piece of memory number `slot`, which comes back as the completion's cookie.
 static penstock::Status submit(penstock::Queue& queue, const penstock::File& file, const penstock::DeviceMemory& memory,
                                unsigned slot, std::uint64_t offset) {
-  penstock_request request{};
-  request.file = file.id();
-  request.base = memory.data();
-  request.buffer_offset = static_cast<std::int64_t>(slot * kRequestBytes);
-  request.size = kRequestBytes;
-  request.file_offset = static_cast<std::int64_t>(offset);
+  penstock::Request request =
+      file.request(PENSTOCK_READ, memory.data(), kRequestBytes, static_cast<std::int64_t>(offset),
+                   static_cast<std::int64_t>(slot * kRequestBytes));
   request.cookie = slot;
   return queue.submit(request);
 }
@@ -50,8 +47,10 @@ static int read_all(penstock::Queue& queue, const penstock::File& file, const pe
     if (const auto status = start(slot); !status) return failed(status.message());
   }
   while (in_flight > 0) {
-    penstock_completion done;
-    in_flight -= queue.reap({&done, 1}, 1);
+    penstock::Completion done;
+    const auto reaped = queue.reap(&done, 1, 1);
+    if (!reaped) return failed(reaped.error().message());
+    in_flight -= *reaped;
     if (done.status.code != 0) return failed(penstock::Status(done.status).message());
     bytes += done.report.bytes;  // A program would use the piece of memory here.
     if (next >= size) continue;
@@ -71,7 +70,7 @@ int main(int argument_count, char** arguments) {
   if (!file) return failed(file.error().message());
   auto memory = session->allocate(0, kDepth * kRequestBytes);
   if (!memory) return failed(memory.error().message());
-  auto queue = session->queue(kDepth, kRequestBytes);
+  auto queue = session->polled_queue(kDepth, kRequestBytes);
   if (!queue) return failed(queue.error().message());
   const auto info = file->info();
   return info ? read_all(*queue, *file, *memory, (*info).size) : failed(info.error().message());

@@ -20,27 +20,34 @@ static int is_error(penstock_status status) {
 }
 
 /* The file's bytes are in `memory` afterwards; a kernel can use them as soon as this returns. */
-static int read_file(penstock_session* session, penstock_file file, void* memory, size_t size) {
-  penstock_report report;
-  if (is_error(penstock_read(session, file, memory, size, 0, 0, &report))) return 1;
+static int read_file(penstock_file* file, void* memory, uint64_t size) {
+  penstock_report report = {.struct_size = sizeof report};
+  if (is_error(penstock_read(file, memory, size, 0, 0, &report))) return 1;
   printf("%llu bytes by path %s (%s)\n", (unsigned long long)report.bytes, penstock_path_name(report.path),
          penstock_reason_sentence(report.reason));
   return 0;
 }
 
 static int read_into_device(penstock_session* session, int fd) {
-  penstock_file file;
+  penstock_file* file;
   if (is_error(penstock_file_register(session, fd, &file))) return 1;
-  penstock_file_info info;
+  penstock_file_info info = {.struct_size = sizeof info};
   void* memory = NULL;
   int result = 1;
-  if (!is_error(penstock_file_get(session, file, &info)) &&
+  if (!is_error(penstock_file_get(file, &info)) &&
       !is_error(penstock_device_alloc(session, 0, info.size > 0 ? info.size : 1, &memory))) {
-    result = read_file(session, file, memory, info.size);
+    result = read_file(file, memory, info.size);
     penstock_device_free(session, 0, memory);
   }
-  if (is_error(penstock_file_deregister(session, file))) return 1;
+  penstock_file_deregister(file);
   return result;
+}
+
+static int read_with(penstock_session* session, int fd) {
+  penstock_session_info info = {.struct_size = sizeof info};
+  if (is_error(penstock_session_get(session, &info))) return 1;
+  printf("device memory is of kind: %s\n", info.device_kinds);
+  return read_into_device(session, fd);
 }
 
 int main(int argument_count, char** arguments) {
@@ -56,8 +63,7 @@ int main(int argument_count, char** arguments) {
   penstock_session* session = NULL;
   int result = 1;
   if (!is_error(penstock_session_open(NULL, &session))) {
-    printf("device memory is of kind: %s\n", penstock_session_device_kind(session));
-    result = read_into_device(session, fd);
+    result = read_with(session, fd);
     penstock_session_close(session);
   }
   close(fd);

@@ -27,16 +27,16 @@ static void print(const penstock_verdict* verdict) {
 }
 
 static int explain(penstock_session* session, int fd) {
-  penstock_file file;
-  if (is_error(penstock_file_register(session, fd, &file))) return 1;
-  /* No memory is named, so the answer is about memory of device 0. */
+  penstock_request request = {.struct_size = sizeof request, .op = PENSTOCK_READ};
+  if (is_error(penstock_file_register(session, fd, &request.file))) return 1;
+  /* No memory is named, so the answer is about memory of device 0. In an array the first struct_size counts for all. */
   penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
-  penstock_status status;
-  const int is_write = 0;
-  const unsigned count = penstock_explain(session, file, NULL, 0, is_write, verdicts, PENSTOCK_PATH_ROOM, &status);
-  if (is_error(status)) return 1;
-  for (unsigned i = 0; i < count && i < PENSTOCK_PATH_ROOM; ++i) print(&verdicts[i]);
-  return is_error(penstock_file_deregister(session, file));
+  verdicts[0].struct_size = sizeof verdicts[0];
+  uint32_t count = 0;
+  const int result = is_error(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count));
+  for (uint32_t i = 0; i < count; ++i) print(&verdicts[i]);
+  penstock_file_deregister(request.file);
+  return result;
 }
 
 int main(int argument_count, char** arguments) {

@@ -48,4 +48,12 @@ Calls load_calls(const std::string& path) {
   return calls;
 }
 
+penstock_session* Calls::opened_session() const {
+  penstock_session* opened = nullptr;
+  if (const penstock_status status = session(&opened); status.code != 0) {
+    throw Failure(name + ": could not " + status.step);
+  }
+  return opened;
+}
+
 }  // namespace penstock::versus

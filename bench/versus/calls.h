@@ -7,7 +7,8 @@
 #include <string>
 
 #include "cufile.h"
-#include "penstock/penstock.h"
+#include "penstock/cufile_session.h"
+#include "penstock/penstock.hpp"
 
 namespace penstock::versus {
 
@@ -37,6 +38,8 @@ struct Calls {
   decltype(&::penstock_queue_close) queue_close;
 
   bool is_penstock() const { return session != nullptr; }
+  // Where it is; throws a Failure while its driver is closed. For as long as the process lives.
+  penstock_session* opened_session() const;
 };
 
 // Loads the library for good. Throws a Failure where it cannot be, or lacks a call.

@@ -20,7 +20,7 @@ class StandIn final : public Gpu {
   void enter() const override {}
   char* allocate(std::size_t size) override {
     void* memory = nullptr;
-    check(calls_.device_alloc(calls_.session(), 0, size, &memory));
+    check(calls_.device_alloc(session(), 0, size, &memory));
     return static_cast<char*>(memory);
   }
   char* allocate_pinned(std::size_t size) override {
@@ -29,10 +29,10 @@ class StandIn final : public Gpu {
     return static_cast<char*>(memory);
   }
   void to_device(char* device, const char* host, std::size_t size) const override {
-    check(calls_.device_upload(calls_.session(), device, host, size));
+    check(calls_.device_upload(session(), device, host, size));
   }
   void to_host(char* host, const char* device, std::size_t size) const override {
-    check(calls_.device_download(calls_.session(), host, device, size));
+    check(calls_.device_download(session(), host, device, size));
   }
   void* open_stream() const override { return const_cast<StandIn*>(this); }
   void close_stream(void*) const override {}
@@ -45,7 +45,14 @@ class StandIn final : public Gpu {
   static void check(const penstock_status& status) {
     if (status.code != 0) throw Failure(std::string("could not ") + status.step);
   }
+  // The driver is opened after this is made, and never closed.
+  penstock_session* session() const {
+    if (session_ == nullptr) session_ = calls_.opened_session();
+    return session_;
+  }
+
   const Calls& calls_;
+  mutable penstock_session* session_ = nullptr;
 };
 
 }  // namespace

@@ -160,15 +160,21 @@ class SynchronousReads final : public Requests {
 class QueuedReads final : public Requests {
  public:
   QueuedReads(World& world, const Task& task, unsigned thread, const Handle& handle)
-      : Requests(world, task, thread, handle.fd()), file_(world.calls().file(handle.get())), done_(task.depth) {
-    check(world.calls().queue_open(world.calls().session(), task.depth, task.block, &queue_));
+      : Requests(world, task, thread, handle.fd()), done_(task.depth) {
+    check(world.calls().file(handle.get(), &file_));
+    penstock::QueueOptions options;
+    options.mode = PENSTOCK_QUEUE_POLLED;
+    options.depth = task.depth;
+    options.request_bytes_max = task.block;
+    check(world.calls().queue_open(world.calls().opened_session(), &options, &queue_));
   }
   ~QueuedReads() override { world_.calls().queue_close(queue_); }
   std::uint64_t run(double until) override {
     std::uint64_t done = 0;
     for (unsigned slot = 0; slot < slots_.count(); ++slot) submit(slot);
     for (unsigned in_flight = slots_.count(); in_flight > 0;) {
-      const unsigned count = world_.calls().queue_reap(queue_, done_.data(), slots_.count(), 1);
+      std::uint32_t count = 0;
+      check(world_.calls().queue_reap(queue_, done_.data(), slots_.count(), 1, penstock::Queue::kForever, &count));
       const bool more = now() < until;
       for (unsigned i = 0; i < count; ++i) {
         check(done_[i].status);
@@ -183,22 +189,22 @@ class QueuedReads final : public Requests {
 
  private:
   void submit(unsigned slot) {
-    penstock_request request{};
+    penstock::Request request;
     request.file = file_;
     request.base = world_.memory();
     request.size = task_.block;
     request.file_offset = slots_.next(slot);
     request.buffer_offset = slots_.place(slot);
     request.cookie = slot;
-    check(world_.calls().queue_submit(queue_, &request));
+    check(world_.calls().queue_submit(queue_, &request, 1, nullptr));
   }
   static void check(const penstock_status& status) {
     if (status.code != 0) throw Failure(std::string("queue: could not ") + status.step);
   }
 
-  penstock_file file_;
+  penstock_file* file_ = nullptr;
   penstock_queue* queue_ = nullptr;
-  std::vector<penstock_completion> done_;
+  std::vector<penstock::Completion> done_;
 };
 
 class PlainCopies final : public Requests {

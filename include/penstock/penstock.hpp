@@ -1,27 +1,26 @@
-// Penstock for C++20: RAII and result types over penstock.h, header only, nothing of its own.
+// Penstock for C++17: RAII and result types over penstock.h, header only, nothing of its own.
 //
 //   auto session = penstock::Session::open();
 //   if (!session) return report(session.error().message());
 //   auto file = session->file(fd);
 //   if (!file) return report(file.error().message());
-//   const penstock::Outcome outcome = session->read(*file, device_pointer, size, 0);
+//   const penstock::Outcome outcome = file->read(device_pointer, size, 0);
 //   if (!outcome) return report(outcome.status.message());   // The step, the cause, the remedy.
 //   use(outcome.report.bytes, outcome.report.path_name(), outcome.report.reason_name());
 //
-// Every call returns a Result or a Status; nothing throws but std::bad_alloc. A Session must outlive the Files,
-// Buffers, DeviceMemory and Queues made from it.
+// Every call returns a Result or a Status; nothing throws but std::bad_alloc. Objects may be destroyed in any order:
+// what outlives its session answers PENSTOCK_CLOSED.
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if __cplusplus < 202002L
-#error "penstock.hpp needs C++20 (-std=c++20); penstock.h does for C and older C++"
+#if __cplusplus < 201703L
+#error "penstock.hpp needs C++17 (-std=c++17); penstock.h does for C and older C++"
 #endif
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -77,7 +76,23 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
-struct Report : penstock_report {
+// A structure of penstock.h that says its size, and is zero otherwise.
+template <typename T>
+struct Sized : T {
+  Sized() : T{} { this->struct_size = sizeof(T); }
+};
+
+using Request = Sized<penstock_request>;
+using Completion = Sized<penstock_completion>;
+using QueueOptions = Sized<penstock_queue_options>;
+using Choice = Sized<penstock_choice>;
+using Counter = Sized<penstock_counter>;
+using DeviceInfo = Sized<penstock_device_info>;
+using FileInfo = Sized<penstock_file_info>;
+using SessionInfo = Sized<penstock_session_info>;
+using Setting = Sized<penstock_setting>;
+
+struct Report : Sized<penstock_report> {
   const char* path_name() const { return penstock_path_name(path); }
   const char* reason_name() const { return penstock_reason_name(reason); }
 };
@@ -89,67 +104,147 @@ struct Outcome {
   explicit operator bool() const { return static_cast<bool>(status); }
 };
 
-struct Verdict : penstock_verdict {
+struct Verdict : Sized<penstock_verdict> {
   const char* path_name() const { return penstock_path_name(path); }
   const char* reason_name() const { return penstock_reason_name(reason); }
   const char* sentence() const { return penstock_reason_sentence(reason); }
   const char* remedy() const { return penstock_reason_remedy(reason); }
 };
 
-class Session;
-
-// A registered descriptor. The descriptor itself stays the user's.
-class File {
+// One handle of penstock.h, given back at the end of its owner's life.
+template <typename Handle, void (*give_back)(Handle*)>
+class Owned {
  public:
-  File(File&& other) noexcept : session_(other.session_), id_(std::exchange(other.id_, 0)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(session_, other.session_);
-    std::swap(id_, other.id_);
+  explicit Owned(Handle* handle = nullptr) : handle_(handle) {}
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
     return *this;
   }
-  ~File() {
-    if (id_ != 0) (void)penstock_file_deregister(session_, id_);
+  ~Owned() {
+    if (handle_ != nullptr) give_back(handle_);
   }
-  penstock_file id() const { return id_; }
-  Result<penstock_file_info> info() const {
-    penstock_file_info info{};
-    const Status status = penstock_file_get(session_, id_, &info);
+  Handle* raw() const { return handle_; }
+
+ private:
+  Handle* handle_;
+};
+
+// What would become of requests, without making them: of this operation, on this file, and memory of the device with
+// this ordinal or, where it is not null, at this address.
+struct DryRun {
+  penstock_op op = PENSTOCK_READ;
+  unsigned device = 0;
+  const void* base = nullptr;
+};
+
+// A registered descriptor, which stays the user's; or a file that is being made, to be published when it is whole.
+class File : public Owned<penstock_file, penstock_file_deregister> {
+ public:
+  explicit File(penstock_file* file) : Owned(file) {}
+
+  Result<FileInfo> info() const {
+    FileInfo info;
+    const Status status = penstock_file_get(raw(), &info);
     if (!status) return status;
     return info;
   }
 
+  // Bytes between file_offset and base + buffer_offset; short at the end of the file.
+  Outcome read(void* base, std::uint64_t size, std::int64_t file_offset, std::int64_t buffer_offset = 0) const {
+    Outcome outcome;
+    outcome.status = penstock_read(raw(), base, size, file_offset, buffer_offset, &outcome.report);
+    return outcome;
+  }
+  Outcome write(const void* base, std::uint64_t size, std::int64_t file_offset, std::int64_t buffer_offset = 0) const {
+    Outcome outcome;
+    outcome.status = penstock_write(raw(), base, size, file_offset, buffer_offset, &outcome.report);
+    return outcome;
+  }
+  Status sync() const { return penstock_file_sync(raw()); }
+  Status publish() const { return penstock_file_publish(raw()); }
+
+  // For submission to a queue, or with more set in it.
+  Request request(penstock_op op, const void* base, std::uint64_t size, std::int64_t file_offset,
+                  std::int64_t buffer_offset = 0) const {
+    Request request;
+    request.op = op;
+    request.file = raw();
+    request.base = const_cast<void*>(base);
+    request.size = size;
+    request.file_offset = file_offset;
+    request.buffer_offset = buffer_offset;
+    return request;
+  }
+
+  // The verdict of every path, best first.
+  Result<std::vector<Verdict>> explain(const DryRun& run = {}) const {
+    const Request asked = dry(run, 0, 0);
+    std::vector<Verdict> verdicts(penstock_path_count());
+    std::uint32_t count = 0;
+    const Status status =
+        penstock_explain(&asked, verdicts.data(), static_cast<std::uint32_t>(verdicts.size()), &count);
+    if (!status) return status;
+    verdicts.resize(count);
+    return verdicts;
+  }
+  // How a request would be cut into chunks, a line each: what goes direct and what through the page cache.
+  Result<std::string> plan(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
+    const Request asked = dry(run, size, file_offset);
+    std::string text(4096, '\0');
+    std::size_t length = 0;
+    const Status status = penstock_plan(&asked, text.data(), text.size(), &length);
+    if (!status) return status;
+    text.resize(length < text.size() ? length : text.size() - 1);
+    return text;
+  }
+  // By whom it would be moved, and how that was chosen.
+  Result<Choice> choose(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
+    const Request asked = dry(run, size, file_offset);
+    Choice choice;
+    const Status status = penstock_choose(&asked, &choice);
+    if (!status) return status;
+    return choice;
+  }
+
  private:
-  friend class Session;
-  File(penstock_session* session, penstock_file id) : session_(session), id_(id) {}
-  penstock_session* session_;
-  penstock_file id_;
+  Request dry(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
+    Request asked = request(run.op, run.base, size, file_offset);
+    asked.device = run.base == nullptr ? run.device : 0;
+    return asked;
+  }
 };
+
+class Session;
+
+// A handle of a session that its owner may have closed.
+using SessionReference = Owned<penstock_session, penstock_session_close>;
 
 // Memory registered by its base address. The memory itself stays the user's.
 class Buffer {
  public:
-  Buffer(Buffer&& other) noexcept : session_(other.session_), base_(std::exchange(other.base_, nullptr)) {}
+  Buffer(Buffer&& other) noexcept : session_(std::move(other.session_)), base_(std::exchange(other.base_, nullptr)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(session_, other.session_);
     std::swap(base_, other.base_);
     return *this;
   }
   ~Buffer() {
-    if (base_ != nullptr) (void)penstock_buffer_deregister(session_, base_);
+    if (base_ != nullptr) (void)penstock_buffer_deregister(session_.raw(), base_);
   }
 
  private:
   friend class Session;
-  Buffer(penstock_session* session, const void* base) : session_(session), base_(base) {}
-  penstock_session* session_;
+  Buffer(SessionReference session, const void* base) : session_(std::move(session)), base_(base) {}
+  SessionReference session_;
   const void* base_;
 };
 
-// Memory of a device, owned.
+// Memory of a device, owned. What outlives its session is given back by the driver at the process's end.
 class DeviceMemory {
  public:
   DeviceMemory(DeviceMemory&& other) noexcept
-      : session_(other.session_), ordinal_(other.ordinal_), data_(std::exchange(other.data_, nullptr)),
+      : session_(std::move(other.session_)), ordinal_(other.ordinal_), data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)) {}
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {
     std::swap(session_, other.session_);
@@ -159,173 +254,192 @@ class DeviceMemory {
     return *this;
   }
   ~DeviceMemory() {
-    if (data_ != nullptr) penstock_device_free(session_, ordinal_, data_);
+    if (data_ != nullptr) (void)penstock_device_free(session_.raw(), ordinal_, data_);
   }
   std::byte* data() const { return static_cast<std::byte*>(data_); }
-  std::size_t size() const { return size_; }
-  Status upload(std::size_t offset, std::span<const std::byte> host) {
-    return penstock_device_upload(session_, data() + offset, host.data(), host.size());
+  std::uint64_t size() const { return size_; }
+  Status upload(std::uint64_t offset, const void* host, std::uint64_t size) {
+    return penstock_device_upload(session_.raw(), data() + offset, host, size);
   }
-  Status download(std::size_t offset, std::span<std::byte> host) const {
-    return penstock_device_download(session_, host.data(), data() + offset, host.size());
+  Status download(std::uint64_t offset, void* host, std::uint64_t size) const {
+    return penstock_device_download(session_.raw(), host, data() + offset, size);
   }
 
  private:
   friend class Session;
-  DeviceMemory(penstock_session* session, unsigned ordinal, void* data, std::size_t size)
-      : session_(session), ordinal_(ordinal), data_(data), size_(size) {}
-  penstock_session* session_;
+  DeviceMemory(SessionReference session, unsigned ordinal, void* data, std::uint64_t size)
+      : session_(std::move(session)), ordinal_(ordinal), data_(data), size_(size) {}
+  SessionReference session_;
   unsigned ordinal_;
   void* data_;
-  std::size_t size_;
+  std::uint64_t size_;
 };
 
-// Many requests in flight from one thread.
-class Queue {
+// Many requests in flight.
+class Queue : public Owned<penstock_queue, penstock_queue_close> {
  public:
-  Queue(Queue&& other) noexcept : queue_(std::exchange(other.queue_, nullptr)) {}
-  Queue& operator=(Queue&& other) noexcept {
-    std::swap(queue_, other.queue_);
+  static constexpr std::int64_t kForever = -1;
+
+  explicit Queue(penstock_queue* queue) : Owned(queue) {}
+
+  Status submit(const penstock_request& request) { return penstock_queue_submit(raw(), &request, 1, nullptr); }
+  // Waits for `least` completions, or for as many as are outstanding, or until `timeout_ns` have passed. Returns how
+  // many it wrote.
+  Result<unsigned> reap(Completion* completions, unsigned capacity, unsigned least,
+                        std::int64_t timeout_ns = kForever) {
+    std::uint32_t count = 0;
+    const Status status = penstock_queue_reap(raw(), completions, capacity, least, timeout_ns, &count);
+    if (!status) return status;
+    return count;
+  }
+  // Ends requests with this cookie that have not begun. Returns how many.
+  Result<unsigned> cancel(std::uint64_t cookie) {
+    std::uint32_t canceled = 0;
+    const Status status = penstock_queue_cancel(raw(), cookie, &canceled);
+    if (!status) return status;
+    return canceled;
+  }
+  // Readable while there is something to reap. The queue's own.
+  Result<int> eventfd() {
+    int fd = -1;
+    const Status status = penstock_queue_eventfd(raw(), &fd);
+    if (!status) return status;
+    return fd;
+  }
+};
+
+// Settings by name; what is not set comes from the environment, or is the default.
+class Config : public Owned<penstock_config, penstock_config_destroy> {
+ public:
+  Config() : Owned(create()) {}
+  // The first setting that was refused is told by the session that is opened with it.
+  Config& set(const char* name, const std::string& value) & {
+    if (refused_) refused_ = Status(penstock_config_set(raw(), name, value.c_str()));
     return *this;
   }
-  ~Queue() {
-    if (queue_ != nullptr) penstock_queue_close(queue_);
-  }
-  Status submit(const penstock_request& request) { return penstock_queue_submit(queue_, &request); }
-  // Waits for `least` completions, or for as many as are outstanding.
-  unsigned reap(std::span<penstock_completion> completions, unsigned least) {
-    return penstock_queue_reap(queue_, completions.data(), static_cast<unsigned>(completions.size()), least);
-  }
+  Config&& set(const char* name, const std::string& value) && { return std::move(set(name, value)); }
+  const Status& refused() const { return refused_; }
 
  private:
-  friend class Session;
-  explicit Queue(penstock_queue* queue) : queue_(queue) {}
-  penstock_queue* queue_;
+  static penstock_config* create() {
+    penstock_config* config = nullptr;
+    return penstock_config_create(&config).code == 0 ? config : nullptr;
+  }
+  Status refused_;
 };
 
-// What penstock_options says, with C++ defaults.
-struct Options : penstock_options {
-  Options() : penstock_options{} { size = sizeof(penstock_options); }
-};
-
-class Session {
+class Session : public Owned<penstock_session, penstock_session_close> {
  public:
-  static Result<Session> open(const Options& options = {}) {
-    penstock_session* session = nullptr;
-    const Status status = penstock_session_open(&options, &session);
-    if (!status) return status;
-    return Session(session);
-  }
-  Session(Session&& other) noexcept : session_(std::exchange(other.session_, nullptr)) {}
-  Session& operator=(Session&& other) noexcept {
-    std::swap(session_, other.session_);
-    return *this;
-  }
-  ~Session() {
-    if (session_ != nullptr) penstock_session_close(session_);
-  }
-  penstock_session* raw() const { return session_; }
+  explicit Session(penstock_session* session) : Owned(session) {}
 
-  // "cuda", "host", "p2pmem" or several with commas, and what stood in the way of GPUs.
-  std::string device_kind() const { return penstock_session_device_kind(session_); }
-  std::string device_reason() const { return penstock_session_device_reason(session_); }
-  unsigned device_count() const { return penstock_device_count(session_); }
-  Result<penstock_device_info> device(unsigned ordinal) const {
-    penstock_device_info info{};
-    const Status status = penstock_device_get(session_, ordinal, &info);
+  static Result<Session> open() { return open_raw(nullptr); }
+  static Result<Session> open(const Config& config) {
+    return config.refused() ? open_raw(config.raw()) : Result<Session>(config.refused());
+  }
+
+  Result<SessionInfo> info() const {
+    SessionInfo info;
+    const Status status = penstock_session_get(raw(), &info);
     if (!status) return status;
     return info;
   }
-  Result<DeviceMemory> allocate(unsigned ordinal, std::size_t size) {
+  // As it holds in this session; who said so is written to `source`.
+  Result<std::string> setting(const char* name, const char** source = nullptr) const {
+    std::string value(256, '\0');
+    for (;;) {
+      std::size_t length = 0;
+      const Status status = penstock_session_setting(raw(), name, value.data(), value.size(), &length, source);
+      if (!status) return status;
+      const bool fits = length < value.size();
+      value.resize(fits ? length : length + 1);
+      if (fits) return value;
+    }
+  }
+  Result<SessionReference> reference() const {
+    penstock_session* reference = nullptr;
+    const Status status = penstock_session_reference(raw(), &reference);
+    if (!status) return status;
+    return SessionReference(reference);
+  }
+  Result<DeviceInfo> device(unsigned ordinal) const {
+    DeviceInfo info;
+    const Status status = penstock_device_get(raw(), ordinal, &info);
+    if (!status) return status;
+    return info;
+  }
+  Result<DeviceMemory> allocate(unsigned ordinal, std::uint64_t size) {
+    Result<SessionReference> session = reference();
+    if (!session) return session.error();
     void* memory = nullptr;
-    const Status status = penstock_device_alloc(session_, ordinal, size, &memory);
+    const Status status = penstock_device_alloc(raw(), ordinal, size, &memory);
     if (!status) return status;
-    return DeviceMemory(session_, ordinal, memory, size);
+    return DeviceMemory(std::move(*session), ordinal, memory, size);
   }
 
-  Result<File> file(int fd) {
-    penstock_file id = 0;
-    const Status status = penstock_file_register(session_, fd, &id);
+  Result<File> file(int fd) const {
+    penstock_file* file = nullptr;
+    const Status status = penstock_file_register(raw(), fd, &file);
     if (!status) return status;
-    return File(session_, id);
+    return File(file);
   }
-  Result<Buffer> buffer(const void* base, std::size_t size) {
-    const Status status = penstock_buffer_register(session_, base, size);
+  // Appears under its name when it is published. flags: of penstock_create_flag.
+  Result<File> create(const char* name, unsigned mode = 0666, unsigned flags = 0) const {
+    penstock_file* file = nullptr;
+    const Status status = penstock_file_create(raw(), name, mode, flags, &file);
     if (!status) return status;
-    return Buffer(session_, base);
+    return File(file);
+  }
+  Result<Buffer> buffer(const void* base, std::uint64_t size) {
+    Result<SessionReference> session = reference();
+    if (!session) return session.error();
+    const Status status = penstock_buffer_register(raw(), base, size);
+    if (!status) return status;
+    return Buffer(std::move(*session), base);
   }
 
-  // Bytes between file_offset and base + buffer_offset; short at the end of the file.
-  Outcome read(const File& file, void* base, std::size_t size, std::int64_t file_offset,
-               std::int64_t buffer_offset = 0) {
-    Outcome outcome{};
-    outcome.status = penstock_read(session_, file.id(), base, size, file_offset, buffer_offset, &outcome.report);
-    return outcome;
-  }
-  Outcome write(const File& file, const void* base, std::size_t size, std::int64_t file_offset,
-                std::int64_t buffer_offset = 0) {
-    Outcome outcome{};
-    outcome.status = penstock_write(session_, file.id(), base, size, file_offset, buffer_offset, &outcome.report);
-    return outcome;
-  }
-  Outcome read(const File& file, std::span<std::byte> memory, std::int64_t file_offset) {
-    return read(file, memory.data(), memory.size(), file_offset);
-  }
-  Outcome write(const File& file, std::span<const std::byte> memory, std::int64_t file_offset) {
-    return write(file, memory.data(), memory.size(), file_offset);
+  // Carried out by the library's threads.
+  Result<Queue> queue(unsigned depth) const { return queue(PENSTOCK_QUEUE_THREADED, depth, 0); }
+  // Carried out by the caller's thread, in submit and reap.
+  Result<Queue> polled_queue(unsigned depth, std::uint64_t request_bytes_max) const {
+    return queue(PENSTOCK_QUEUE_POLLED, depth, request_bytes_max);
   }
 
-  Result<Queue> queue(unsigned depth, std::size_t request_bytes_max) {
+  // What machine and settings let the path do, before any file is known.
+  Result<Verdict> outlook(int path) const {
+    Verdict verdict;
+    const Status status = penstock_path_outlook(raw(), path, &verdict);
+    if (!status) return status;
+    return verdict;
+  }
+  Result<std::vector<Counter>> counters() const {
+    std::vector<Counter> rows(penstock_path_count());
+    for (;;) {
+      std::uint32_t count = 0;
+      const Status status = penstock_counters(raw(), rows.data(), static_cast<std::uint32_t>(rows.size()), &count);
+      if (!status) return status;
+      const bool fits = count <= rows.size();
+      rows.resize(count);
+      if (fits) return rows;
+    }
+  }
+
+ private:
+  static Result<Session> open_raw(const penstock_config* config) {
+    penstock_session* session = nullptr;
+    const Status status = penstock_session_open(config, &session);
+    if (!status) return status;
+    return Session(session);
+  }
+  Result<Queue> queue(penstock_queue_mode mode, unsigned depth, std::uint64_t request_bytes_max) const {
+    QueueOptions options;
+    options.mode = mode;
+    options.depth = depth;
+    options.request_bytes_max = request_bytes_max;
     penstock_queue* queue = nullptr;
-    const Status status = penstock_queue_open(session_, depth, request_bytes_max, &queue);
+    const Status status = penstock_queue_open(raw(), &options, &queue);
     if (!status) return status;
     return Queue(queue);
   }
-
-  // The verdict of every path for this file and memory of device `ordinal`, or the memory at `base`.
-  Result<std::vector<Verdict>> explain(const File& file, unsigned ordinal, bool is_write = false,
-                                       const void* base = nullptr) {
-    penstock_verdict raw[PENSTOCK_PATH_COUNT];
-    penstock_status status{};
-    const unsigned count =
-        penstock_explain(session_, file.id(), base, ordinal, is_write ? 1 : 0, raw, PENSTOCK_PATH_COUNT, &status);
-    if (status.code != 0) return Status(status);
-    std::vector<Verdict> verdicts;
-    for (unsigned i = 0; i < count; ++i) verdicts.push_back(Verdict{raw[i]});
-    return verdicts;
-  }
-
-  // How a request would be cut into chunks, a line each: what goes direct and what through the page cache.
-  Result<std::string> plan(const File& file, unsigned ordinal, bool is_write, std::size_t size,
-                           std::int64_t file_offset, const void* base = nullptr) {
-    char text[4096];
-    penstock_status status{};
-    penstock_plan(session_, file.id(), base, ordinal, is_write ? 1 : 0, size, file_offset, text, sizeof text, &status);
-    if (status.code != 0) return Status(status);
-    return std::string(text);
-  }
-
-  // By whom it would be moved, and how that was chosen.
-  Result<penstock_choice> choose(const File& file, unsigned ordinal, bool is_write, std::size_t size,
-                                 std::int64_t file_offset, const void* base = nullptr) {
-    penstock_choice choice{};
-    const penstock_status status =
-        penstock_choose(session_, file.id(), base, ordinal, is_write ? 1 : 0, size, file_offset, &choice);
-    if (status.code != 0) return Status(status);
-    return choice;
-  }
-
-  std::vector<penstock_counter> counters() const {
-    std::vector<penstock_counter> rows(penstock_counters(session_, nullptr, 0));
-    const unsigned count = penstock_counters(session_, rows.data(), static_cast<unsigned>(rows.size()));
-    rows.resize(count);
-    return rows;
-  }
-  std::uint64_t ring_bytes() const { return penstock_ring_bytes(session_); }
-
- private:
-  explicit Session(penstock_session* session) : session_(session) {}
-  penstock_session* session_;
 };
 
 }  // namespace penstock

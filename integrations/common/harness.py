@@ -79,9 +79,16 @@ class Smoke:
         if self._ours is None:
             self._ours = ctypes.CDLL(self.library)
             self._ours.penstock_version.restype = ctypes.c_char_p
-            self._ours.penstock_cufile_session.restype = ctypes.c_void_p
+            self._ours.penstock_cufile_session.restype = Status
+            self._ours.penstock_counters.restype = Status
+            self._ours.penstock_session_close.argtypes = [ctypes.c_void_p]
             self._ours.penstock_path_name.restype = ctypes.c_char_p
-            self._ours.penstock_counters.argtypes = [ctypes.c_void_p, ctypes.POINTER(Counter), ctypes.c_uint]
+            self._ours.penstock_counters.argtypes = [
+                ctypes.c_void_p,
+                ctypes.POINTER(Counter),
+                ctypes.c_uint32,
+                ctypes.POINTER(ctypes.c_uint32),
+            ]
         return self._ours
 
     def keep_open(self):
@@ -90,11 +97,16 @@ class Smoke:
 
     def moved(self):
         """Bytes that our library has read and written for this process, and by which paths."""
-        session = self.ours().penstock_cufile_session()
-        if not session:
+        session = ctypes.c_void_p()
+        if self.ours().penstock_cufile_session(ctypes.byref(session)).code != 0:
             return 0, 0, set()
-        counters = (Counter * 64)()
-        used = counters[: min(64, self.ours().penstock_counters(session, counters, 64))]
+        counters, count = (Counter * 64)(), ctypes.c_uint32()
+        counters[0].struct_size = ctypes.sizeof(Counter)
+        status = self.ours().penstock_counters(session, counters, 64, ctypes.byref(count))
+        self.ours().penstock_session_close(session)
+        if status.code != 0:
+            return 0, 0, set()
+        used = counters[: min(64, count.value)]
         busy = [each.path for each in used if each.read_bytes + each.write_bytes]
         paths = {self.ours().penstock_path_name(path).decode() for path in busy}
         return sum(each.read_bytes for each in used), sum(each.write_bytes for each in used), paths
@@ -118,17 +130,29 @@ class Smoke:
         self.check(f"cuFile {version.value}, Penstock {self.ours().penstock_version().decode()}", result == 0)
 
 
+class Status(ctypes.Structure):
+    """penstock_status."""
+
+    _fields_ = [
+        ("domain", ctypes.c_int16),
+        ("driver", ctypes.c_int16),
+        ("code", ctypes.c_int32),
+        ("step", ctypes.c_char_p),
+    ]
+
+
 class Counter(ctypes.Structure):
     """penstock_counter."""
 
     _fields_ = [
+        ("struct_size", ctypes.c_uint32),
         ("path", ctypes.c_int32),
         ("reason", ctypes.c_int32),
+        ("reserved", ctypes.c_uint32),
         ("read_bytes", ctypes.c_uint64),
         ("read_operations", ctypes.c_uint64),
         ("write_bytes", ctypes.c_uint64),
         ("write_operations", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 2),
     ]
 
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The C API's answers about paths, plans and what was moved.
-#include <algorithm>
 #include <string>
 
+#include "base/page_size.h"
 #include "capi/call.h"
 #include "frontend/dry_run.h"
 
@@ -12,129 +12,157 @@ namespace core = penstock::core;
 namespace {
 
 using core::Code;
-using core::count_call;
-using core::failed;
+using core::failure;
+using core::GuardedSession;
+using core::session_call;
 using core::Status;
-using core::status_call;
+using core::success;
 
 constexpr unsigned kPlanLines = 16;
 
 penstock_verdict to_public(const core::Verdict& verdict) {
-  return {static_cast<std::int32_t>(verdict.path),
-          verdict.usable ? 1 : 0,
-          static_cast<std::int32_t>(verdict.reason),
-          verdict.detail,
-          {}};
+  return {.struct_size = 0,
+          .path = static_cast<std::int32_t>(verdict.path),
+          .usable = verdict.usable ? 1 : 0,
+          .reason = static_cast<std::int32_t>(verdict.reason),
+          .detail = verdict.detail,
+          .reserved = 0};
 }
 
-core::PointerFacts memory_of(penstock_session* session, const void* base, unsigned ordinal, Status& status) {
-  if (base != nullptr) return session->session->devices().describe(base);
-  const core::Result<core::Device*> device = session->session->devices().device(ordinal);
-  status = device.status();
-  core::PointerFacts facts;
-  facts.kind = core::MemoryKind::device;
-  if (!device.ok()) return facts;
-  facts.device = *device;
-  // What a piece of its memory would be; the address means nothing.
-  if ((*device)->allocates_mapped()) facts.base = facts.mapped = 4096;
-  return facts;
+penstock_choice to_public(const core::Choice& choice) {
+  return {.struct_size = 0,
+          .path = static_cast<std::int32_t>(choice.path),
+          .chosen_by = static_cast<std::int32_t>(choice.by),
+          .threads = choice.threads,
+          .depth = choice.depth,
+          .reserved = 0,
+          .chunk = choice.chunk,
+          .policy = choice.policy};
 }
 
-// What explain, plan and choose are asked about. Memory that is not named counts as aligned to pages, as every
-// allocation of a device is.
+penstock_counter to_public(core::PathId path, core::Reason reason, const core::Count& read,
+                           const core::Count& written) {
+  return {.struct_size = 0,
+          .path = static_cast<std::int32_t>(path),
+          .reason = static_cast<std::int32_t>(reason),
+          .reserved = 0,
+          .read_bytes = read.bytes,
+          .read_operations = read.operations,
+          .write_bytes = written.bytes,
+          .write_operations = written.operations};
+}
+
+// What dry runs are asked about.
 struct Question {
-  core::PointerFacts memory;
   core::RawRequest request;
+  core::PointerFacts memory;
 };
-core::Result<Question> question_of(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
-                                   int is_write, std::size_t size, std::int64_t file_offset) {
-  if (session == nullptr) return core::failure(Code::invalid_argument, "use the session");
-  const core::Result<core::Op> op = core::op_of(is_write);
-  if (!op.ok()) return op.status();
-  Status status;
-  const core::PointerFacts memory = memory_of(session, base, ordinal, status);
-  if (!status.ok()) return status;
-  const void* const address = base != nullptr ? base : reinterpret_cast<const void*>(std::uintptr_t{4096});
-  return Question{memory, {*op, file, address, size, file_offset, 0}};
+
+// Memory that is not named counts as aligned to pages, as every allocation of a device is.
+Status find_memory(core::Session& session, std::uint32_t ordinal, Question& question) {
+  if (question.request.base != nullptr) {
+    question.memory = session.devices().describe(question.request.base);
+    return success();
+  }
+  const core::Result<core::Device*> device = session.devices().device(ordinal);
+  if (!device.ok()) return device.status();
+  question.memory.kind = core::MemoryKind::device;
+  question.memory.device = *device;
+  // What a piece of its memory would be; the address means nothing.
+  const std::uintptr_t address = core::page_size();
+  if ((*device)->allocates_mapped()) question.memory.base = question.memory.mapped = address;
+  question.request.base = reinterpret_cast<const void*>(address);
+  return success();
+}
+
+// Calls ask(use, question), where the request makes sense as one.
+template <typename Ask>
+penstock_status dry_run(const char* step, const penstock_request* request, Ask ask) {
+  penstock_request said{};
+  if (const Status status = core::read_struct(request, said); !status.ok()) return core::to_public(status);
+  return session_call(step, said.file, [&](const GuardedSession::Use& use) -> Status {
+    const core::Result<core::RawRequest> raw = core::raw_request(said);
+    if (!raw.ok()) return raw.status();
+    Question question{*raw, {}};
+    const Status status = find_memory(*use, said.device, question);
+    return status.ok() ? ask(use, question) : status;
+  });
 }
 
 }  // namespace
 
 extern "C" {
 
-unsigned penstock_explain(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
-                          int is_write, penstock_verdict* verdicts, unsigned capacity, penstock_status* status) {
-  penstock_status ignored;
-  if (status == nullptr) status = &ignored;
-  *status = failed(Code::out_of_memory, "explain the file");
-  return count_call([&]() -> unsigned {
-    const core::Result<Question> asked = question_of(session, file, base, ordinal, is_write, 0, 0);
-    *status = core::to_public(asked.status());
-    if (!asked.ok()) return 0;
-    core::Verdict found[core::kPathCount];
-    const core::Result<unsigned> count =
-        core::explain(*session->session, file, asked->memory, asked->request.op, found);
-    *status = core::to_public(count.status());
-    if (!count.ok()) return 0;
-    for (unsigned i = 0; i < *count && i < capacity && verdicts != nullptr; ++i) verdicts[i] = to_public(found[i]);
-    return *count;
-  });
-}
-
-size_t penstock_plan(penstock_session* session, penstock_file file, const void* base, unsigned ordinal, int is_write,
-                     size_t size, int64_t file_offset, char* text, size_t capacity, penstock_status* status) {
-  penstock_status ignored;
-  if (status == nullptr) status = &ignored;
-  *status = failed(Code::out_of_memory, "plan the request");
-  if (text != nullptr && capacity > 0) text[0] = '\0';
-  return count_call([&]() -> size_t {
-    const core::Result<Question> asked = question_of(session, file, base, ordinal, is_write, size, file_offset);
-    *status = core::to_public(asked.status());
-    if (!asked.ok()) return 0;
-    const core::Result<std::string> plan =
-        core::plan_text(*session->session, asked->request, asked->memory, kPlanLines);
-    *status = core::to_public(plan.status());
-    return plan.ok() ? core::copy_text(*plan, text, capacity) : 0;
-  });
-}
-
-penstock_status penstock_choose(penstock_session* session, penstock_file file, const void* base, unsigned ordinal,
-                                int is_write, size_t size, int64_t file_offset, penstock_choice* choice) {
-  return status_call("plan the request", [&]() -> penstock_status {
-    if (choice == nullptr) return failed(Code::invalid_argument, "plan the request");
-    const core::Result<Question> asked = question_of(session, file, base, ordinal, is_write, size, file_offset);
-    if (!asked.ok()) return core::to_public(asked.status());
-    const core::Result<core::Choice> made = core::choice(*session->session, asked->request, asked->memory);
-    if (!made.ok()) return core::to_public(made.status());
-    *choice = {.path = static_cast<std::int32_t>(made->path),
-               .chosen_by = static_cast<std::int32_t>(made->by),
-               .threads = made->threads,
-               .depth = made->depth,
-               .chunk = made->chunk,
-               .policy = made->policy};
-    return {};
-  });
-}
-
-unsigned penstock_counters(penstock_session* session, penstock_counter* counters, unsigned capacity) {
-  unsigned count = 0;
-  if (session == nullptr) return 0;
-  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
-    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
-      const auto total = [&](core::Op op) {
-        return session->session->counters().total(static_cast<core::PathId>(path), static_cast<core::Reason>(reason),
-                                                  op);
-      };
-      const core::Count read = total(core::Op::read);
-      const core::Count written = total(core::Op::write);
-      if (read.operations == 0 && written.operations == 0) continue;
-      if (counters != nullptr && count < capacity) {
-        counters[count] = {path, reason, read.bytes, read.operations, written.bytes, written.operations, {}};
-      }
-      ++count;
+penstock_status penstock_explain(const penstock_request* request, penstock_verdict* verdicts, uint32_t capacity,
+                                 uint32_t* count) {
+  constexpr const char* kStep = "explain the request";
+  if (count != nullptr) *count = 0;
+  return dry_run(kStep, request, [&](const GuardedSession::Use& use, const Question& question) -> Status {
+    if (count == nullptr) return failure(Code::invalid_argument, kStep);
+    if (capacity > 0) {
+      if (const Status status = core::check_struct(verdicts); !status.ok()) return status;
     }
-  }
-  return counters == nullptr ? count : std::min(count, capacity);
+    core::Verdict found[core::kPathCount];
+    const core::Result<unsigned> made =
+        core::explain(*use, question.request.file, question.memory, question.request.op, found);
+    if (!made.ok()) return made.status();
+    *count = *made;
+    for (unsigned i = 0; i < *made && i < capacity; ++i) core::write_element(verdicts, i, to_public(found[i]));
+    return success();
+  });
+}
+
+penstock_status penstock_plan(const penstock_request* request, char* text, size_t capacity, size_t* length) {
+  if (length != nullptr) *length = 0;
+  if (text != nullptr && capacity > 0) text[0] = '\0';
+  return dry_run("plan the request", request, [&](const GuardedSession::Use& use, const Question& question) -> Status {
+    const core::Result<std::string> plan = core::plan_text(*use, question.request, question.memory, kPlanLines);
+    if (!plan.ok()) return plan.status();
+    (void)core::copy_text(*plan, text, capacity);
+    if (length != nullptr) *length = plan->size();
+    return success();
+  });
+}
+
+penstock_status penstock_choose(const penstock_request* request, penstock_choice* choice) {
+  return dry_run("plan the request", request, [&](const GuardedSession::Use& use, const Question& question) -> Status {
+    if (const Status status = core::check_struct(choice); !status.ok()) return status;
+    const core::Result<core::Choice> made = core::choice(*use, question.request, question.memory);
+    if (made.ok()) core::write_struct(choice, to_public(*made));
+    return made.status();
+  });
+}
+
+penstock_status penstock_path_outlook(penstock_session* session, int32_t path, penstock_verdict* verdict) {
+  constexpr const char* kStep = "look at the path";
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (path < 0 || path >= static_cast<int>(core::kPathCount)) return failure(Code::invalid_argument, kStep);
+    if (const Status status = core::check_struct(verdict); !status.ok()) return status;
+    core::write_struct(verdict, to_public(core::outlook(*use, static_cast<core::PathId>(path))));
+    return success();
+  });
+}
+
+penstock_status penstock_counters(penstock_session* session, penstock_counter* counters, uint32_t capacity,
+                                  uint32_t* count) {
+  constexpr const char* kStep = "read the counters";
+  if (count != nullptr) *count = 0;
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (count == nullptr) return failure(Code::invalid_argument, kStep);
+    if (capacity > 0) {
+      if (const Status status = core::check_struct(counters); !status.ok()) return status;
+    }
+    for (unsigned cell = 0; cell < core::kPathCount * core::kReasonCount; ++cell) {
+      const auto path = static_cast<core::PathId>(cell / core::kReasonCount);
+      const auto reason = static_cast<core::Reason>(cell % core::kReasonCount);
+      const core::Count read = use->counters().total(path, reason, core::Op::read);
+      const core::Count written = use->counters().total(path, reason, core::Op::write);
+      if (read.operations == 0 && written.operations == 0) continue;
+      if (*count < capacity) core::write_element(counters, *count, to_public(path, reason, read, written));
+      ++*count;
+    }
+    return success();
+  });
 }
 
 }  // extern "C"

@@ -1,37 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the C API's entry points share: how a call fails, and where it ends (boundary.h).
+// What the C API's entry points share: how a call fails, what values become outside, and where a call ends
+// (boundary.h).
 #pragma once
 
+#include <string_view>
 #include <utility>
 
 #include "capi/boundary.h"
-#include "capi/session_handle.h"
+#include "capi/handles.h"
+#include "capi/structs.h"
+#include "core/report.h"
+#include "frontend/vectored.h"
 
 namespace penstock::core {
 
+inline penstock_status to_public(const Status& status) {
+  return {static_cast<std::int16_t>(status.domain), status.driver, status.code, status.step};
+}
+penstock_report to_public(const Report& report);
+
 inline penstock_status failed(Code code, const char* step) { return to_public(failure(code, step)); }
 
-// An exported call that returns a status.
-template <typename Call>
-penstock_status status_call(const char* step, Call&& call) {
-  return boundary(std::forward<Call>(call), [&] { return failed(Code::out_of_memory, step); });
+// An exported call that returns a status. `work` does, too.
+template <typename Work>
+penstock_status status_call(const char* step, Work&& work) {
+  const auto no_room = [&] { return failure(Code::out_of_memory, step); };
+  return to_public(boundary([&]() -> Status { return work(); }, no_room));
 }
 
-// One that returns a number of something.
-template <typename Call>
-auto count_call(Call&& call) {
-  return boundary(std::forward<Call>(call), [] { return decltype(call()){}; });
+// The same on the session of a handle, with work(session).
+template <typename Handle, typename Work>
+penstock_status session_call(const char* step, Handle* handle, Work&& work) {
+  return status_call(step, [&]() -> Status {
+    if (handle == nullptr) return failure(Code::invalid_argument, step);
+    const GuardedSession::Use use(*handle->guarded);
+    return use ? work(use) : failure(Code::closed, step);
+  });
 }
 
 // Another number may come to mean something.
-inline Result<Op> op_of(int is_write) {
-  if (is_write == 0) return Op::read;
-  if (is_write == 1) return Op::write;
-  return failure(Code::invalid_argument, "tell reading (0) from writing (1)");
+inline Result<Op> op_of(std::int32_t op) {
+  if (op == PENSTOCK_READ) return Op::read;
+  if (op == PENSTOCK_WRITE) return Op::write;
+  return failure(Code::invalid_argument, "tell PENSTOCK_READ from PENSTOCK_WRITE");
 }
 
-// As much of a message as fits, with a zero behind. Returns how long that is.
-std::size_t copy_text(const std::string& message, char* text, std::size_t capacity);
+// As much of a text as fits, with a zero behind. Returns how long that is.
+std::size_t copy_text(std::string_view source, char* text, std::size_t capacity);
+
+// One request that was found to be sane.
+struct QueuedRequest {
+  RawRequest raw;
+  std::span<const MemoryPiece> pieces;  // In place of its base and size.
+  std::uint64_t cookie = 0;
+  TimePoint deadline = kNoDeadline;
+};
+Result<QueuedRequest> queued_request(const penstock_request& request);
+// For a dry run: operation, file, memory and sizes alone.
+Result<RawRequest> raw_request(const penstock_request& request);
 
 }  // namespace penstock::core

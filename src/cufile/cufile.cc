@@ -189,13 +189,4 @@ ssize_t cuFileWrite(CUfileHandle_t fh, const void* bufPtr_base, size_t size, off
   return transfer(core::Op::write, fh, bufPtr_base, size, file_offset, bufPtr_offset);
 }
 
-// ---- Penstock's window into the driver -----------------------------------------------------------------------------
-
-penstock_session* penstock_cufile_session(void) {
-  const auto handle = [] { return CufileDriver::Use(driver()).handle(); };
-  return core::boundary(handle, []() -> penstock_session* { return nullptr; });
-}
-
-penstock_file penstock_cufile_file(void* cufile_handle) { return file_of(cufile_handle); }
-
 }  // extern "C"

@@ -91,11 +91,14 @@ Status CufileDriver::open_session_locked() {
         unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
       },
       &opening);
-  if (opening.status.ok()) session_->frontends->streams().prepare();  // Before the program's streams are busy.
+  if (opening.status.ok()) guarded_->frontends().streams().prepare();  // Before the program's streams are busy.
   return opening.status;
 }
 
-void CufileDriver::clear_session_locked() { session_.reset(); }
+// Users may still hold handles of it (penstock_cufile_session): it ends, and they are told so.
+void CufileDriver::clear_session_locked() {
+  if (const std::shared_ptr<GuardedSession> guarded = std::exchange(guarded_, nullptr)) guarded->close();
+}
 
 Status CufileDriver::try_open_session_locked() {
   const LoadedSettings loaded = load_process_settings(staged_);
@@ -108,18 +111,18 @@ Status CufileDriver::try_open_session_locked() {
   if (loaded.must_refuse) return refusal_of(loaded);
   const Result<Config> config = config_from(loaded.settings);
   if (!config.ok()) return config.status();
-  Result<std::unique_ptr<penstock_session>> opened = open_session(*config, loaded.settings);
+  Result<std::shared_ptr<GuardedSession>> opened = GuardedSession::open(*config, loaded.settings);
   if (!opened.ok()) return opened.status();
-  session_ = std::move(*opened);
-  for (const auto& [stream, flags] : streams_to_come_) session_->frontends->streams().expect_stream(stream, flags);
+  guarded_ = std::move(*opened);
+  for (const auto& [stream, flags] : streams_to_come_) guarded_->frontends().streams().expect_stream(stream, flags);
   CufileStats& stats = CufileStats::instance();
   // Nothing fails from here on.
   streams_to_come_.clear();
   std::erase_if(staged_, [](const StagedValue& one) { return !outlives_opening(one.setting); });
   gate_.open();
   was_open_ = true;
-  stats.session_opened(*session_->session, static_cast<unsigned>(std::clamp<std::int64_t>(
-                                               loaded.settings.number("profile.cufile_stats"), 0, kCufileLevelMax)));
+  stats.session_opened(guarded_->session(), static_cast<unsigned>(std::clamp<std::int64_t>(
+                                                loaded.settings.number("profile.cufile_stats"), 0, kCufileLevelMax)));
   return success();
 }
 

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "base/process.h"
-#include "capi/session_handle.h"
-#include "cufile/gate.h"
+#include "capi/guarded_session.h"
 #include "settings/settings.h"
 
 namespace penstock::core {
@@ -41,10 +40,10 @@ class CufileDriver {
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
     explicit operator bool() const { return inside_; }
-    penstock_session* handle() const { return inside_ ? driver_.session_.get() : nullptr; }
-    Session& session() const { return *driver_.session_->session; }
-    Frontends& frontends() const { return *driver_.session_->frontends; }
-    Session* operator->() const { return driver_.session_->session.get(); }
+    const std::shared_ptr<GuardedSession>& guarded() const { return driver_.guarded_; }
+    Session& session() const { return driver_.guarded_->session(); }
+    Frontends& frontends() const { return driver_.guarded_->frontends(); }
+    Session* operator->() const { return &session(); }
 
    private:
     CufileDriver& driver_;
@@ -90,7 +89,7 @@ class CufileDriver {
   std::mutex settings_mutex_;  // Guards the next two. Taken last.
   Settings settings_;
   std::vector<Note> notes_;
-  std::unique_ptr<penstock_session> session_;  // Set while the gate is open, as the next one.
+  std::shared_ptr<GuardedSession> guarded_;  // Set while the gate is open.
   Gate gate_;
 };
 

@@ -68,7 +68,7 @@ TEST_F(CufileBatchTest, ReadsAndWritesBetweenSeveralFilesAndMemories) {
     EXPECT_EQ(event.ret, kPiece);
   }
   std::string back(16 * kPiece, '\0');
-  ASSERT_EQ(penstock_device_download(penstock_cufile_session(), back.data(), device, back.size()).code, 0);
+  ASSERT_EQ(penstock_device_download(penstock::cufile_session(), back.data(), device, back.size()).code, 0);
   EXPECT_TRUE(back == bytes_at(0, back.size()));
   ASSERT_EQ(::pread(other_fd, back.data(), back.size(), 0), static_cast<ssize_t>(back.size()));
   EXPECT_TRUE(back == std::string(back.size(), 'w'));
@@ -283,7 +283,7 @@ TEST_F(CufileBatchTest, SixteenThreadsAndThirtyTwoBatchesMoveFourThousandEntries
   EXPECT_EQ(complete, 4096u);
   EXPECT_TRUE(std::string(host.begin(), host.end()) == bytes_at(0, kFileBytes));
   std::string back(kFileBytes, '\0');
-  ASSERT_EQ(penstock_device_download(penstock_cufile_session(), back.data(), device, back.size()).code, 0);
+  ASSERT_EQ(penstock_device_download(penstock::cufile_session(), back.data(), device, back.size()).code, 0);
   EXPECT_TRUE(back == bytes_at(0, kFileBytes));
 }
 

@@ -129,22 +129,31 @@ TEST_F(CanceledThreadTest, CanceledWhileItOpensAndClosesItLosesNothing) {
 
 TEST_F(CanceledThreadTest, CanceledInPenstocksOwnCallsItLosesNothing) {
   std::vector<char> host(1 << 20);
-  penstock_session* const session = penstock_cufile_session();
-  penstock_file file = 0;
+  penstock_session* const session = penstock::cufile_session();
+  penstock_file* file = nullptr;
   const int fd = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(penstock_file_register(session, fd, &file).code, 0);
   penstock_queue* queue = nullptr;
-  ASSERT_EQ(penstock_queue_open(session, 4, 1 << 20, &queue).code, 0);
+  penstock::QueueOptions options;
+  options.mode = PENSTOCK_QUEUE_POLLED;
+  options.depth = 4;
+  options.request_bytes_max = 1 << 20;
+  ASSERT_EQ(penstock_queue_open(session, &options, &queue).code, 0);
 
   cancel_threads_in([&] {
-    (void)penstock_read(session, file, host.data(), host.size(), 0, 0, nullptr);
-    const penstock_request request{.file = file, .base = host.data(), .size = host.size()};
-    penstock_completion completion;
-    if (penstock_queue_submit(queue, &request).code == 0) (void)penstock_queue_reap(queue, &completion, 1, 1);
+    (void)penstock_read(file, host.data(), host.size(), 0, 0, nullptr);
+    penstock::Request request;
+    request.file = file;
+    request.base = host.data();
+    request.size = host.size();
+    penstock::Completion completion;
+    std::uint32_t count = 0;
+    if (penstock_queue_submit(queue, &request, 1, nullptr).code != 0) return;
+    (void)penstock_queue_reap(queue, &completion, 1, 1, -1, &count);
   });
 
   penstock_queue_close(queue);
-  EXPECT_EQ(penstock_file_deregister(session, file).code, 0);
+  penstock_file_deregister(file);
   expect_nothing_was_lost();
   ::close(fd);
 }

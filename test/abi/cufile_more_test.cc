@@ -21,7 +21,7 @@ TEST_F(CufileVectorTest, ScattersOneRangeOverHostAndDeviceMemory) {
   EXPECT_EQ(cuFileReadv(handle_, pieces, 4, 123, 0), 5000 + 8192 + 777);
 
   std::string back(8192, '\0');
-  ASSERT_EQ(penstock_device_download(penstock_cufile_session(), back.data(), device, back.size()).code, 0);
+  ASSERT_EQ(penstock_device_download(penstock::cufile_session(), back.data(), device, back.size()).code, 0);
   EXPECT_TRUE(std::string(host.data(), 5000) + back + std::string(host.data() + 5000, 777) ==
               bytes_at(123, 5000 + 8192 + 777));
   EXPECT_EQ(host[5777], '-');
@@ -135,8 +135,10 @@ TEST_F(CufileUserspaceTest, DeviceMemoryGoesByWayOfTheHostAndIsCountedAsThat) {
   EXPECT_EQ(cuFileWrite(handle, device, 9 << 20, 5, 0), 9 << 20);
 
   EXPECT_TRUE(file.content == bytes_at(0, 5) + bytes_at(0, 9 << 20));
-  penstock_counter counters[8];
-  ASSERT_EQ(penstock_counters(penstock_cufile_session(), counters, 8), 1u);
+  penstock::Counter counters[8];
+  std::uint32_t rows = 0;
+  ASSERT_EQ(penstock_counters(penstock::cufile_session(), counters, 8, &rows).code, 0);
+  ASSERT_EQ(rows, 1u);
   EXPECT_EQ(counters[0].path, PENSTOCK_PATH_USERSPACE);
   EXPECT_EQ(counters[0].read_bytes, 9u << 20);
 }

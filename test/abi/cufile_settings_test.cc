@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cufile.h"
-#include "penstock/penstock.h"
+#include "fakes/cufile_session.h"
 
 namespace {
 
@@ -55,7 +55,7 @@ class CufileSettingsTest : public testing::Test {
   }
   void* device_memory(std::size_t size) {
     void* memory = nullptr;
-    EXPECT_EQ(penstock_device_alloc(penstock_cufile_session(), 0, size, &memory).code, 0);
+    EXPECT_EQ(penstock_device_alloc(penstock::cufile_session(), 0, size, &memory).code, 0);
     return memory;
   }
   std::string text_of(CUFileStringConfigParameter_t parameter) {
@@ -280,15 +280,18 @@ TEST_F(CufileSettingsTest, ForcedCompatibilityModeKeepsToBounce) {
   ::setenv("CUFILE_FORCE_COMPAT_MODE", "1", 1);
   CUfileHandle_t handle = nullptr;
   ASSERT_EQ(register_file(&handle), CU_FILE_SUCCESS);
-  penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
-  const unsigned count = penstock_explain(penstock_cufile_session(), penstock_cufile_file(handle), device_memory(4096),
-                                          0, false, verdicts, PENSTOCK_PATH_ROOM, nullptr);
+  penstock_file* file = nullptr;
+  ASSERT_EQ(penstock_cufile_file(handle, &file).code, 0);
 
-  ASSERT_GE(count, 5u);
+  const auto told = penstock::File(file).explain({PENSTOCK_READ, 0, device_memory(4096)});
+
+  ASSERT_TRUE(told) << told.error().message();
+  const std::vector<penstock::Verdict>& verdicts = *told;
+  ASSERT_GE(verdicts.size(), 5u);
   EXPECT_EQ(verdicts[0].path, PENSTOCK_PATH_BOUNCE);
-  for (unsigned i = 0; i < count; ++i) {
-    if (verdicts[i].path <= PENSTOCK_PATH_VENDOR) {
-      EXPECT_EQ(verdicts[i].reason, PENSTOCK_REASON_NOT_LISTED);
+  for (const penstock::Verdict& verdict : verdicts) {
+    if (verdict.path <= PENSTOCK_PATH_VENDOR) {
+      EXPECT_EQ(verdict.reason, PENSTOCK_REASON_NOT_LISTED);
     }
   }
 }

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cufile.h"
-#include "penstock/penstock.h"
+#include "fakes/cufile_session.h"
 
 namespace {
 
@@ -30,7 +30,7 @@ class CufileStatsTest : public testing::Test {
     ASSERT_GE(fd_, 0);
     ASSERT_EQ(::ftruncate(fd_, 1 << 20), 0);
     ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
-    ASSERT_EQ(penstock_device_alloc(penstock_cufile_session(), 0, kSize, &memory_).code, 0);
+    ASSERT_EQ(penstock_device_alloc(penstock::cufile_session(), 0, kSize, &memory_).code, 0);
   }
   void TearDown() override {
     (void)cuFileSetStatsLevel(0);
@@ -271,7 +271,9 @@ TEST_F(CufileStatsTest, LevelThreeTellsGpusApartFromHostMemory) {
 
   CUfileStatsLevel3_t stats;
   ASSERT_EQ(cuFileGetStatsL3(&stats).err, CU_FILE_SUCCESS);
-  EXPECT_EQ(stats.num_gpus, penstock_device_count(penstock_cufile_session()));
+  penstock::SessionInfo info;
+  ASSERT_EQ(penstock_session_get(penstock::cufile_session(), &info).code, 0);
+  EXPECT_EQ(stats.num_gpus, info.device_count);
   EXPECT_EQ(stats.detailed.basic.read_ops.ok, 2u);
   const CUfilePerGpuStats_t& gpu = stats.per_gpu_stats[0];
   EXPECT_EQ(gpu.n_total_reads, 1u);

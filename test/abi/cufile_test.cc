@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
+#include "fakes/cufile_session.h"
 #include "fakes/waiting.h"
-#include "penstock/penstock.h"
 
 namespace {
 
@@ -52,7 +52,7 @@ class CufileTest : public testing::Test {
   }
   void* device_memory(std::size_t size) {
     void* memory = nullptr;
-    EXPECT_EQ(penstock_device_alloc(penstock_cufile_session(), 0, size, &memory).code, 0);
+    EXPECT_EQ(penstock_device_alloc(penstock::cufile_session(), 0, size, &memory).code, 0);
     return memory;
   }
   void expect_fails(ssize_t result, int error_number) {
@@ -99,7 +99,7 @@ TEST_F(CufileTest, TheLastCloseDropsHandlesAndBuffers) {
 TEST_F(CufileTest, DeviceMemoryRoundTrip) {
   const CUfileHandle_t registered = handle();
   auto* memory = static_cast<char*>(device_memory(1 << 20));
-  penstock_session* session = penstock_cufile_session();
+  penstock_session* session = penstock::cufile_session();
   const std::string data(300'000, 'w');
   ASSERT_EQ(penstock_device_upload(session, memory, data.data(), data.size()).code, 0);
 
@@ -109,8 +109,9 @@ TEST_F(CufileTest, DeviceMemoryRoundTrip) {
   std::string back(data.size(), '\0');
   ASSERT_EQ(penstock_device_download(session, back.data(), memory + 400'000, back.size()).code, 0);
   EXPECT_TRUE(back == data);
-  penstock_counter counters[8];
-  const unsigned rows = penstock_counters(session, counters, 8);
+  penstock::Counter counters[8];
+  std::uint32_t rows = 0;
+  ASSERT_EQ(penstock_counters(session, counters, 8, &rows).code, 0);
   ASSERT_EQ(rows, 1u);
   EXPECT_EQ(counters[0].path, PENSTOCK_PATH_BOUNCE);
   EXPECT_EQ(counters[0].read_bytes, data.size());
@@ -315,7 +316,7 @@ int use_after_fork(CUfileHandle_t inherited, int fd) {
   CUfileHandle_t own = nullptr;
   if (cuFileHandleRegister(&own, &descr).err != CU_FILE_SUCCESS) return 3;
   void* device = nullptr;
-  if (penstock_device_alloc(penstock_cufile_session(), 0, 8 << 20, &device).code != 0) return 4;
+  if (penstock_device_alloc(penstock::cufile_session(), 0, 8 << 20, &device).code != 0) return 4;
   if (cuFileWrite(own, device, 8 << 20, 0, 0) != 8 << 20) return 5;
   return cuFileDriverClose().err == CU_FILE_SUCCESS && cuFileUseCount() == 0 ? 0 : 6;
 }
@@ -364,7 +365,7 @@ TEST(CufileLifetimeTest, AProcessMayEndInTheMiddleOfEverything) {
       CUfileHandle_t registered = nullptr;
       if (cuFileHandleRegister(&registered, &descr).err != CU_FILE_SUCCESS) ::_exit(2);
       void* memory = nullptr;
-      if (penstock_device_alloc(penstock_cufile_session(), 0, 64 << 20, &memory).code != 0) ::_exit(3);
+      if (penstock_device_alloc(penstock::cufile_session(), 0, 64 << 20, &memory).code != 0) ::_exit(3);
       std::thread([=] {
         for (;;) (void)cuFileWrite(registered, memory, 64 << 20, 0, 0);
       }).detach();

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "cufile.h"
-#include "penstock/penstock.h"
+#include "fakes/cufile_session.h"
 
 // A number that is no enumerator, as a C program may pass it.
 template <typename Enum>
@@ -61,7 +61,7 @@ class CufileWorld : public testing::Test {
   }
   char* device_memory(std::size_t size) {
     void* memory = nullptr;
-    EXPECT_EQ(penstock_device_alloc(penstock_cufile_session(), 0, size, &memory).code, 0);
+    EXPECT_EQ(penstock_device_alloc(penstock::cufile_session(), 0, size, &memory).code, 0);
     return static_cast<char*>(memory);
   }
   std::string file_bytes(std::size_t offset, std::size_t size) const {

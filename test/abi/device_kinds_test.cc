@@ -15,7 +15,7 @@
 
 namespace {
 
-using penstock::Options;
+using penstock::Config;
 using penstock::Outcome;
 using penstock::Session;
 
@@ -23,34 +23,30 @@ constexpr std::size_t kSize = (3 << 20) + 77;
 
 std::string kind_of(Session& session, unsigned ordinal) {
   const auto device = session.device(ordinal);
-  EXPECT_TRUE(device && device->ordinal == static_cast<int>(ordinal));
+  EXPECT_TRUE(device && device->ordinal == ordinal);
   return device ? device->kind : "";
 }
 
 TEST(DeviceKindsTest, GpusAreOpenedUnasked) {
-  auto session = Session::open({});
+  auto session = Session::open();
   ASSERT_TRUE(session) << session.error().message();
-  EXPECT_EQ(session->device_kind(), "cuda");
-  EXPECT_EQ(session->device_reason(), "");
+  EXPECT_STREQ(session->info()->device_kinds, "cuda");
+  EXPECT_STREQ(session->info()->device_reason, "");
   EXPECT_EQ(kind_of(*session, 0), "cuda");
 }
 
 TEST(DeviceKindsTest, OrdinalsFollowOneAnotherInTheOrderGiven) {
-  Options options;
-  options.device = "host,cuda";
-  auto session = Session::open(options);
+  auto session = Session::open(Config().set("device", "host,cuda"));
   ASSERT_TRUE(session) << session.error().message();
-  EXPECT_EQ(session->device_kind(), "host,cuda");
-  ASSERT_EQ(session->device_count(), 4u);
+  EXPECT_STREQ(session->info()->device_kinds, "host,cuda");
+  ASSERT_EQ(session->info()->device_count, 4u);
   EXPECT_EQ(kind_of(*session, 1), "host");
   EXPECT_EQ(kind_of(*session, 2), "cuda");
   EXPECT_FALSE(session->device(4));
 }
 
 TEST(DeviceKindsTest, AFileIsReadIntoMemoryOfEveryKind) {
-  Options options;
-  options.device = "cuda,host";
-  auto session = Session::open(options);
+  auto session = Session::open(Config().set("device", "cuda,host"));
   ASSERT_TRUE(session) << session.error().message();
   std::string name = testing::TempDir() + "penstock_kinds_XXXXXX";
   const int fd = ::mkstemp(name.data());
@@ -61,16 +57,16 @@ TEST(DeviceKindsTest, AFileIsReadIntoMemoryOfEveryKind) {
   auto file = session->file(fd);
   ASSERT_TRUE(file);
 
-  for (unsigned ordinal = 0; ordinal < session->device_count(); ++ordinal) {
+  for (unsigned ordinal = 0; ordinal < session->info()->device_count; ++ordinal) {
     auto memory = session->allocate(ordinal, kSize);
     ASSERT_TRUE(memory) << memory.error().message();
-    const Outcome outcome = session->read(*file, memory->data(), kSize, 0);
+    const Outcome outcome = file->read(memory->data(), kSize, 0);
     ASSERT_TRUE(outcome) << outcome.status.message();
     EXPECT_EQ(
         outcome.report.bytes_by_path[PENSTOCK_PATH_BOUNCE] + outcome.report.bytes_by_path[PENSTOCK_PATH_PAGECACHE],
         kSize);
     std::vector<std::byte> arrived(kSize);
-    ASSERT_TRUE(memory->download(0, arrived));
+    ASSERT_TRUE(memory->download(0, arrived.data(), arrived.size()));
     EXPECT_EQ(arrived, bytes) << ordinal;
   }
   ::close(fd);

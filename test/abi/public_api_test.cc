@@ -21,14 +21,17 @@
 
 namespace {
 
-using penstock::Options;
+using penstock::Completion;
+using penstock::Config;
+using penstock::DeviceInfo;
 using penstock::Outcome;
+using penstock::Request;
 using penstock::Session;
 
-Options host_options() {
-  Options options;
-  options.device = "host";
-  return options;
+Config on_host() {
+  Config config;
+  config.set("device", "host");
+  return config;
 }
 
 class PublicApiTest : public testing::Test {
@@ -44,13 +47,13 @@ class PublicApiTest : public testing::Test {
 };
 
 TEST_F(PublicApiTest, ATransferTellsItsPathAndWhyNoBetterOne) {
-  auto session = Session::open(host_options());
+  auto session = Session::open(on_host());
   ASSERT_TRUE(session) << session.error().message();
   auto file = session->file(fd_);
   auto memory = session->allocate(0, 1 << 20);
   ASSERT_TRUE(file && memory);
 
-  const Outcome outcome = session->write(*file, memory->data(), 1 << 20, 0);
+  const Outcome outcome = file->write(memory->data(), 1 << 20, 0);
 
   ASSERT_TRUE(outcome) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, 1u << 20);
@@ -59,15 +62,17 @@ TEST_F(PublicApiTest, ATransferTellsItsPathAndWhyNoBetterOne) {
   EXPECT_STREQ(outcome.report.path_name(), "bounce");
   EXPECT_STREQ(outcome.report.reason_name(), "stand_in");
   EXPECT_EQ(outcome.report.refused_path, PENSTOCK_PATH_P2PDMA);
-  ASSERT_EQ(session->counters().size(), 1u);
-  EXPECT_EQ(session->counters()[0].write_bytes, 1u << 20);
+  const auto counters = session->counters();
+  ASSERT_TRUE(counters) << counters.error().message();
+  ASSERT_EQ(counters->size(), 1u);
+  EXPECT_EQ((*counters)[0].write_bytes, 1u << 20);
 }
 
 TEST_F(PublicApiTest, ExplainingNamesEveryPathInOrder) {
-  auto session = Session::open(host_options());
+  auto session = Session::open(on_host());
   auto file = session->file(fd_);
 
-  auto verdicts = session->explain(*file, 0);
+  auto verdicts = file->explain();
 
   ASSERT_TRUE(verdicts) << verdicts.error().message();
   ASSERT_EQ(verdicts->size(), 5u);
@@ -77,32 +82,30 @@ TEST_F(PublicApiTest, ExplainingNamesEveryPathInOrder) {
     EXPECT_EQ((*verdicts)[i].usable, i == 3 ? 1 : 0);
     EXPECT_GT(std::strlen((*verdicts)[i].sentence()), 0u);
   }
-  EXPECT_TRUE(session->explain(*file, 99).error().is(PENSTOCK_NO_DEVICE));
+  EXPECT_TRUE(file->explain({PENSTOCK_READ, 99}).error().is(PENSTOCK_NO_DEVICE));
 }
 
 TEST_F(PublicApiTest, APlanIsTextALineAChunkAndMovesNothing) {
   ASSERT_EQ(::ftruncate(fd_, 1 << 20), 0);
-  auto session = Session::open(host_options());
+  auto session = Session::open(on_host());
   auto file = session->file(fd_);
 
-  auto plan = session->plan(*file, 0, true, 5000, 100);
+  auto plan = file->plan({PENSTOCK_WRITE}, 5000, 100);
 
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_EQ(*plan, "write buffered file 100+5000 buffer +0\nby the caller's own thread\n");
-  EXPECT_TRUE(session->counters().empty());
-  EXPECT_NE(session->plan(*file, 0, false, std::size_t{1} << 40, 0)->find("... and "), std::string::npos);
-  EXPECT_TRUE(session->plan(*file, 0, false, 1, -1).error().is(PENSTOCK_NEGATIVE_OFFSET));
-  EXPECT_TRUE(session->plan(*file, 7, false, 1, 0).error().is(PENSTOCK_NO_DEVICE));
+  EXPECT_TRUE(session->counters()->empty());
+  EXPECT_NE(file->plan({PENSTOCK_READ}, std::uint64_t{1} << 40, 0)->find("... and "), std::string::npos);
+  EXPECT_TRUE(file->plan({PENSTOCK_READ}, 1, -1).error().is(PENSTOCK_NEGATIVE_OFFSET));
+  EXPECT_TRUE(file->plan({PENSTOCK_READ, 7}, 1, 0).error().is(PENSTOCK_NO_DEVICE));
 }
 
 TEST_F(PublicApiTest, ARequiredPathThatCannotServeIsAnErrorAndNotAFallback) {
-  Options options = host_options();
-  options.require = "p2pdma";
-  auto session = Session::open(options);
+  auto session = Session::open(on_host().set("require", "p2pdma"));
   auto file = session->file(fd_);
   auto memory = session->allocate(0, 4096);
 
-  const Outcome outcome = session->write(*file, memory->data(), 4096, 0);
+  const Outcome outcome = file->write(memory->data(), 4096, 0);
 
   EXPECT_TRUE(outcome.status.is(PENSTOCK_PATH_REFUSED)) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, 0u);
@@ -111,113 +114,140 @@ TEST_F(PublicApiTest, ARequiredPathThatCannotServeIsAnErrorAndNotAFallback) {
 }
 
 TEST_F(PublicApiTest, ARequiredPathIsTakenThoughABetterOneIsListed) {
-  Options options = host_options();
-  options.paths = "bounce,null";
-  options.require = "null";
-  auto session = Session::open(options);
+  auto session = Session::open(on_host().set("paths", "bounce,null").set("require", "null"));
   auto file = session->file(fd_);
   auto memory = session->allocate(0, 4096);
 
-  const Outcome outcome = session->write(*file, memory->data(), 4096, 0);
+  const Outcome outcome = file->write(memory->data(), 4096, 0);
 
   EXPECT_TRUE(outcome) << outcome.status.message();
   EXPECT_STREQ(outcome.report.path_name(), "null");
 }
 
 TEST_F(PublicApiTest, PathsAreTakenInTheOrderGiven) {
-  Options options = host_options();
-  options.paths = "null,bounce";
-  auto session = Session::open(options);
+  auto session = Session::open(on_host().set("paths", "null,bounce"));
   auto file = session->file(fd_);
   auto memory = session->allocate(0, 4096);
 
-  const Outcome outcome = session->write(*file, memory->data(), 4096, 0);
+  const Outcome outcome = file->write(memory->data(), 4096, 0);
 
   EXPECT_STREQ(outcome.report.path_name(), "null");
   EXPECT_EQ(::lseek(fd_, 0, SEEK_END), 0);
 }
 
-TEST_F(PublicApiTest, OptionsOfAnOlderCallerAndBadOnes) {
-  Options options = host_options();
-  options.size = offsetof(penstock_options, device);  // As if the rest did not exist yet.
-  options.require = "nonsense";
-  EXPECT_TRUE(Session::open(options));
-  options.size = 0;
-  EXPECT_TRUE(Session::open(options).error().is(PENSTOCK_INVALID_ARGUMENT));
+TEST_F(PublicApiTest, ABadSettingIsRefusedWithNameValueAndExpectation) {
+  const Config unknown = Config().set("bounce", "1");
+  const Config bad = on_host().set("bounce_mib", "many").set("workers", "2");
 
-  Options bad = host_options();
-  bad.paths = "bounce,fastest";
   const auto refused = Session::open(bad);
+
+  EXPECT_TRUE(unknown.refused().is(PENSTOCK_BAD_SETTING)) << unknown.refused().message();
   ASSERT_FALSE(refused);
   EXPECT_TRUE(refused.error().is(PENSTOCK_BAD_SETTING));
-  EXPECT_NE(refused.error().message().find("paths=bounce,fastest: expected auto, or some of p2pdma"), std::string::npos)
-      << refused.error().message();
+  EXPECT_NE(refused.error().message().find("bounce_mib=many"), std::string::npos) << refused.error().message();
 }
 
-TEST_F(PublicApiTest, OptionsOfANewerCallerAreTakenWhereTheySayNothingMore) {
-  struct Newer {
-    penstock_options known;
-    std::uint64_t more;
-  } newer{};
-  newer.known.size = sizeof newer;
-  newer.known.device = "host";
-  penstock_session* session = nullptr;
-  ASSERT_EQ(penstock_session_open(&newer.known, &session).code, 0);
-  penstock_session_close(session);
+TEST_F(PublicApiTest, AListOfPathsWithAnUnknownOneOpensNoSession) {
+  const auto refused = Session::open(on_host().set("paths", "bounce,fastest"));
 
-  newer.more = 1;
-
-  EXPECT_EQ(penstock_session_open(&newer.known, &session).code, PENSTOCK_UNSUPPORTED);
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(refused.error().is(PENSTOCK_BAD_SETTING));
+  EXPECT_NE(refused.error().message().find("paths=bounce,fastest"), std::string::npos) << refused.error().message();
 }
 
-TEST_F(PublicApiTest, ARequestThatSaysWhatMeansNothingYetIsRefused) {
-  auto session = Session::open(host_options());
-  auto file = session->file(fd_);
-  auto memory = session->allocate(0, 4096);
-  auto queue = session->queue(1, 4096);
-  const auto outcome_of = [&](int is_write, std::uint64_t reserved) {
-    return queue->submit(
-        {.is_write = is_write, .file = file->id(), .base = memory->data(), .size = 4096, .reserved = {0, reserved}});
-  };
+TEST_F(PublicApiTest, ASettingTellsItsValueAndWhoSaidSo) {
+  auto session = Session::open(on_host().set("bounce_mib", "32"));
+  ASSERT_TRUE(session) << session.error().message();
+  const char* source = nullptr;
 
-  for (const int odd : {2, 77, -1}) {
-    EXPECT_TRUE(outcome_of(odd, 0).is(PENSTOCK_INVALID_ARGUMENT)) << odd;
-    penstock_status status;
-    penstock_choice choice;
-    EXPECT_EQ(penstock_explain(session->raw(), file->id(), nullptr, 0, odd, nullptr, 0, &status), 0u);
-    EXPECT_EQ(status.code, PENSTOCK_INVALID_ARGUMENT);
-    EXPECT_EQ(penstock_plan(session->raw(), file->id(), nullptr, 0, odd, 4096, 0, nullptr, 0, &status), 0u);
-    EXPECT_EQ(status.code, PENSTOCK_INVALID_ARGUMENT);
-    EXPECT_EQ(penstock_choose(session->raw(), file->id(), nullptr, 0, odd, 4096, 0, &choice).code,
-              PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(*session->setting("bounce_mib", &source), "32");
+  EXPECT_STREQ(source, "call");
+  EXPECT_EQ(*session->setting("policy", &source), "balanced");
+  EXPECT_STREQ(source, "default");
+  EXPECT_TRUE(session->setting("nonsense").error().is(PENSTOCK_BAD_SETTING));
+}
+
+TEST_F(PublicApiTest, EverySettingHasANameAMeaningAndWhatItTakes) {
+  ASSERT_GT(penstock_setting_count(), 10u);
+  for (unsigned i = 0; i < penstock_setting_count(); ++i) {
+    penstock::Setting setting;
+    ASSERT_EQ(penstock_setting_get(i, &setting).code, 0);
+    EXPECT_GT(std::strlen(setting.name), 0u);
+    EXPECT_GT(std::strlen(setting.takes), 0u) << setting.name;
+    EXPECT_GT(std::strlen(setting.meaning), 0u) << setting.name;
+    EXPECT_TRUE(std::string(setting.variable).starts_with("PENSTOCK_")) << setting.name;
   }
-  EXPECT_TRUE(outcome_of(1, 1).is(PENSTOCK_INVALID_ARGUMENT));
+  penstock::Setting none;
+  EXPECT_EQ(penstock_setting_get(penstock_setting_count(), &none).code, PENSTOCK_INVALID_ARGUMENT);
+}
+
+TEST_F(PublicApiTest, AnOperationThatIsNoneIsRefusedEverywhere) {
+  auto session = Session::open(on_host());
+  auto file = session->file(fd_);
+  auto queue = session->polled_queue(1, 4096);
+  Request request = file->request(PENSTOCK_WRITE, nullptr, 4096, 0);
+  for (const int odd : {2, 77, -1}) {
+    request.op = odd;
+
+    penstock::Choice choice;
+    std::uint32_t count = 0;
+    EXPECT_TRUE(queue->submit(request).is(PENSTOCK_INVALID_ARGUMENT)) << odd;
+    EXPECT_EQ(penstock_explain(&request, nullptr, 0, &count).code, PENSTOCK_INVALID_ARGUMENT);
+    EXPECT_EQ(penstock_plan(&request, nullptr, 0, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
+    EXPECT_EQ(penstock_choose(&request, &choice).code, PENSTOCK_INVALID_ARGUMENT);
+  }
   EXPECT_EQ(::lseek(fd_, 0, SEEK_END), 0);
-  EXPECT_TRUE(outcome_of(1, 0));
 }
 
 TEST_F(PublicApiTest, NullArgumentsAreErrors) {
+  std::uint32_t count = 7;
   EXPECT_EQ(penstock_session_open(nullptr, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
-  EXPECT_EQ(penstock_read(nullptr, 1, nullptr, 1, 0, 0, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_session_get(nullptr, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_config_create(nullptr).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_config_set(nullptr, "paths", "bounce").code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_read(nullptr, nullptr, 1, 0, 0, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
   EXPECT_EQ(penstock_file_register(nullptr, 0, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
-  EXPECT_EQ(penstock_queue_open(nullptr, 1, 1, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
-  EXPECT_EQ(penstock_counters(nullptr, nullptr, 0), 0u);
-  EXPECT_EQ(penstock_device_count(nullptr), 0u);
+  EXPECT_EQ(penstock_queue_open(nullptr, nullptr, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_queue_submit(nullptr, nullptr, 1, nullptr).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_queue_reap(nullptr, nullptr, 0, 0, -1, &count).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(penstock_counters(nullptr, nullptr, 0, &count).code, PENSTOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(count, 0u);
   penstock_session_close(nullptr);
-  EXPECT_EQ(penstock_queue_reap(nullptr, nullptr, 0, 0), 0u);
+  penstock_file_deregister(nullptr);
+  penstock_queue_close(nullptr);
+  penstock_config_destroy(nullptr);
+}
+
+TEST_F(PublicApiTest, NamesOfWhatThereIsNotAreUnknown) {
   EXPECT_STREQ(penstock_path_name(99), "unknown");
   EXPECT_STREQ(penstock_reason_name(-1), "unknown");
   EXPECT_EQ(penstock_path_by_name("p2pdma"), PENSTOCK_PATH_P2PDMA);
   EXPECT_EQ(penstock_path_by_name(nullptr), -1);
+  EXPECT_EQ(penstock_device_kind_name(penstock_device_kind_count()), nullptr);
+}
+
+TEST_F(PublicApiTest, AMessageIsCutToFit) {
   char tiny[8];
   const penstock_status status{.domain = PENSTOCK_DOMAIN_OS, .driver = 0, .code = EIO, .step = "read"};
   EXPECT_EQ(penstock_status_message(status, tiny, sizeof tiny), 7u);
   EXPECT_EQ(tiny[7], '\0');
 }
 
+TEST_F(PublicApiTest, APathsOutlookIsKnownBeforeAnyFile) {
+  auto session = Session::open(on_host().set("paths", "bounce,host"));
+
+  const auto listed = session->outlook(PENSTOCK_PATH_BOUNCE), absent = session->outlook(PENSTOCK_PATH_P2PDMA);
+
+  ASSERT_TRUE(listed && absent);
+  EXPECT_EQ(listed->usable, 1);
+  EXPECT_EQ(absent->usable, 0);
+  EXPECT_STREQ(absent->reason_name(), "not_listed");
+  EXPECT_TRUE(session->outlook(99).error().is(PENSTOCK_INVALID_ARGUMENT));
+}
+
 TEST_F(PublicApiTest, KindsOfDevicesAreToldUntilTheLast) {
   std::string kinds;
-  for (unsigned i = 0; penstock_device_kind_name(i) != nullptr; ++i) {
+  for (unsigned i = 0; i < penstock_device_kind_count(); ++i) {
     kinds += std::string(penstock_device_kind_name(i)) + ": " + penstock_device_kind_sentence(i) + "\n";
   }
   EXPECT_TRUE(kinds.starts_with("cuda: NVIDIA GPUs\nhost: host memory standing in for a GPU\n")) << kinds;
@@ -225,21 +255,19 @@ TEST_F(PublicApiTest, KindsOfDevicesAreToldUntilTheLast) {
 }
 
 TEST_F(PublicApiTest, ADeviceTellsItsKind) {
-  auto session = Session::open(host_options());
+  auto session = Session::open(on_host());
   ASSERT_TRUE(session) << session.error().message();
-  penstock_device_info info{};
+  DeviceInfo info;
   ASSERT_EQ(penstock_device_get(session->raw(), 1, &info).code, PENSTOCK_OK);
   EXPECT_STREQ(info.kind, "host");
-  EXPECT_EQ(session->device_kind(), "host");
+  EXPECT_STREQ(session->info()->device_kinds, "host");
 }
 
 TEST_F(PublicApiTest, AnUnknownKindOfDeviceIsASettingThatIsToldWithAllThereAre) {
-  Options options = host_options();
-  options.device = "cuda,gpu";
-  const auto session = Session::open(options);
+  const auto session = Session::open(Config().set("device", "cuda,gpu"));
   ASSERT_FALSE(session);
   EXPECT_TRUE(session.error().is(PENSTOCK_BAD_SETTING));
-  EXPECT_NE(session.error().message().find("device=cuda,gpu: expected auto, or some of cuda, host"), std::string::npos)
+  EXPECT_NE(session.error().message().find("auto, or some of cuda, host"), std::string::npos)
       << session.error().message();
 }
 
@@ -258,23 +286,19 @@ TEST_F(PublicApiTest, ADriversOwnNumberComesWithTheDriversName) {
 }
 
 TEST_F(PublicApiTest, AQueueMovesWhatItIsGiven) {
-  auto session = Session::open(host_options());
+  auto session = Session::open(on_host());
   auto file = session->file(fd_);
   auto memory = session->allocate(0, 1 << 20);
-  auto queue = session->queue(200, 4096);
+  auto queue = session->polled_queue(200, 4096);
   ASSERT_TRUE(queue) << queue.error().message();
   for (std::uint64_t i = 0; i < 200; ++i) {
-    ASSERT_TRUE(queue->submit({.is_write = 1,
-                               .file = file->id(),
-                               .base = memory->data(),
-                               .size = 4096,
-                               .file_offset = static_cast<std::int64_t>(i * 4096),
-                               .buffer_offset = 0,
-                               .cookie = i}));
+    Request request = file->request(PENSTOCK_WRITE, memory->data(), 4096, static_cast<std::int64_t>(i * 4096));
+    request.cookie = i;
+    ASSERT_TRUE(queue->submit(request));
   }
 
-  penstock_completion completions[200];
-  EXPECT_EQ(queue->reap(completions, 200), 200u);
+  Completion completions[200];
+  EXPECT_EQ(*queue->reap(completions, 200, 200), 200u);
 
   EXPECT_EQ(::lseek(fd_, 0, SEEK_END), 200 * 4096);
 }
@@ -293,12 +317,10 @@ std::uint64_t resident_anonymous_bytes() {
 }
 
 // The stand-in's own memory is shared, so what counts as anonymous is the library.
-TEST_F(PublicApiTest, FourGibibytesTakeNoMoreMemoryThanTheRing) {
+TEST_F(PublicApiTest, FourGibibytesTakeNoMoreMemoryThanTheBounceBuffers) {
   constexpr std::uint64_t kSize = std::uint64_t{4} << 30;
   ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(kSize + 12345)), 0);
-  Options options = host_options();
-  options.direct_io = "never";
-  auto session = Session::open(options);
+  auto session = Session::open(on_host().set("direct_io", "never"));
   auto file = session->file(fd_);
   auto memory = session->allocate(0, std::size_t{512} << 20);
   const std::uint64_t before = resident_anonymous_bytes();
@@ -306,15 +328,16 @@ TEST_F(PublicApiTest, FourGibibytesTakeNoMoreMemoryThanTheRing) {
 
   std::uint64_t moved = 0;
   while (moved < kSize) {
-    const Outcome outcome = session->read(*file, memory->data(), memory->size(), static_cast<std::int64_t>(moved));
+    const Outcome outcome = file->read(memory->data(), memory->size(), static_cast<std::int64_t>(moved));
     ASSERT_TRUE(outcome) << outcome.status.message();
     ASSERT_EQ(outcome.report.bytes, memory->size());
     moved += outcome.report.bytes;
   }
 
   const std::uint64_t used = resident_anonymous_bytes() - before;
-  EXPECT_LE(session->ring_bytes(), std::uint64_t{256} << 20);
-  EXPECT_LE(used, session->ring_bytes() + (std::uint64_t{64} << 20));
+  const std::uint64_t pinned = session->info()->pinned_bytes;
+  EXPECT_LE(pinned, std::uint64_t{256} << 20);
+  EXPECT_LE(used, pinned + (std::uint64_t{64} << 20));
 }
 
 TEST_F(PublicApiTest, OneRequestFarAboveTwoGibibytes) {
@@ -322,12 +345,12 @@ TEST_F(PublicApiTest, OneRequestFarAboveTwoGibibytes) {
   ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(kSize + 1)), 0);
   ASSERT_EQ(::pwrite(fd_, "first", 5, 3), 5);
   ASSERT_EQ(::pwrite(fd_, "last", 4, static_cast<off_t>(kSize - 3)), 4);
-  auto session = Session::open(host_options());
+  auto session = Session::open(on_host());
   auto file = session->file(fd_);
   auto memory = session->allocate(0, kSize);
   ASSERT_TRUE(memory) << memory.error().message();
 
-  const Outcome outcome = session->read(*file, memory->data(), kSize, 1);
+  const Outcome outcome = file->read(memory->data(), kSize, 1);
 
   ASSERT_TRUE(outcome) << outcome.status.message();
   EXPECT_EQ(outcome.report.bytes, kSize);
@@ -349,19 +372,19 @@ bool forbid_io_uring() {
 
 int move_without_io_uring(int fd) {
   if (!forbid_io_uring()) return 77;
-  auto session = Session::open(host_options());
+  auto session = Session::open(on_host());
   auto file = session->file(fd);
   auto memory = session->allocate(0, 32 << 20);
   std::memset(memory->data(), 'u', memory->size());
-  const Outcome outcome = session->write(*file, memory->data(), memory->size(), 0);
+  const Outcome outcome = file->write(memory->data(), memory->size(), 0);
   if (!outcome || outcome.report.bytes != memory->size()) return 1;
-  const auto verdicts = session->explain(*file, 0);
+  const auto verdicts = file->explain();
   const penstock::Verdict& bounce = (*verdicts)[3];
   if (bounce.usable != 1 || bounce.reason != PENSTOCK_REASON_IO_URING_FORBIDDEN || bounce.detail != EPERM) return 2;
-  auto queue = session->queue(4, 4096);
-  if (!queue->submit({0, file->id(), memory->data(), 4096, 0, 0, 1})) return 3;
-  penstock_completion completion;
-  return queue->reap({&completion, 1}, 1) == 1 && completion.status.code == 0 ? 0 : 4;
+  auto queue = session->polled_queue(4, 4096);
+  if (!queue->submit(file->request(PENSTOCK_READ, memory->data(), 4096, 0))) return 3;
+  Completion completion;
+  return *queue->reap(&completion, 1, 1) == 1 && completion.status.code == 0 ? 0 : 4;
 }
 
 TEST_F(PublicApiTest, WhereIoUringIsForbiddenItWorksWithoutAndSaysSo) {

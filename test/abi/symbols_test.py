@@ -4,7 +4,8 @@
 """Exported symbols equal a list: symbols_test.py LIBRARY MAP SONAME
 
 The list is the library's export map; what the linker made of it is read back with nm, so a symbol that is declared and
-not defined, or defined and not listed, fails. Neither library may define symbol versions or lack its SONAME.
+not defined, or defined and not listed, fails. Symbols carry the version that
+the map names, or none where it names none.
 """
 
 import re
@@ -19,8 +20,11 @@ def output(*command):
 def main():
     library, export_map, soname = sys.argv[1:]
     with open(export_map, encoding="utf-8") as file:
-        listed = set(re.findall(r"^\s+(\w+);", file.read().split("local:")[0], re.M))
-    exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", library).splitlines()}
+        text = file.read()
+    version = re.match(r"\s*(\S*)\s*{", text)[1]
+    suffix = f"@@{version}" if version else ""
+    listed = {name + suffix for name in re.findall(r"^\s+(\w+);", text.split("local:")[0], re.M)}
+    exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", library).splitlines()} - {version}
     problems = [f"listed and not exported: {name}" for name in sorted(listed - exported)]
     problems += [f"exported and not listed: {name}" for name in sorted(exported - listed)]
     if not listed:

@@ -129,7 +129,7 @@ class World {
   void open() {
     FUZZ_CHECK(cuFileDriverOpen().err == CU_FILE_SUCCESS);
     void* memory = nullptr;
-    FUZZ_CHECK(penstock_device_alloc(penstock_cufile_session(), 1, kMemoryBytes, &memory).code == 0);
+    FUZZ_CHECK(penstock_device_alloc(penstock::cufile_session(), 1, kMemoryBytes, &memory).code == 0);
     device_ = {static_cast<char*>(memory), std::vector<char>(kMemoryBytes)};
     device_.fill(7);
   }

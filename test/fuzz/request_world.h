@@ -16,7 +16,7 @@
 
 #include "cufile.h"
 #include "fuzz/fuzz.h"
-#include "penstock/penstock.h"
+#include "fakes/cufile_session.h"
 
 namespace penstock::fuzz {
 

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "cufile.h"
-#include "penstock/penstock.h"
+#include "penstock/cufile_session.h"
 
 enum { kEntries = 8, kBlock = 4096, kCountersMax = 256 };
 static const size_t kFileMax = 64u << 20;
@@ -88,7 +88,7 @@ static void open_world(World* world, const char* name) {
   description.type = CU_FILE_HANDLE_TYPE_OPAQUE_FD;
   description.handle.fd = world->fd;
   check(cuFileHandleRegister(&world->handle, &description), "cuFileHandleRegister");
-  world->session = penstock_cufile_session();
+  if (penstock_cufile_session(&world->session).code != 0) stop("no session");
   void* memory = NULL;
   if (penstock_device_alloc(world->session, 0, kDeviceMax, &memory).code != 0) stop("no device memory");
   world->device = memory;
@@ -205,13 +205,16 @@ int main(int count, char** words) {
   static World world;
   open_world(&world, words[1]);
   for (int i = 2; i < count; ++i) do_word(&world, words[i], (unsigned)i);
-  penstock_counter counters[kCountersMax];
-  const unsigned rows = penstock_counters(world.session, counters, kCountersMax);
+  static penstock_counter counters[kCountersMax];
+  counters[0].struct_size = sizeof counters[0];
+  unsigned rows = 0;
+  if (penstock_counters(world.session, counters, kCountersMax, &rows).code != 0) stop("no counters");
   close_world(&world);
   printf("{\"size\": %zu", world.size);
   print_moved("read", counters, rows, 0);
   print_moved("write", counters, rows, 1);
   printf("}\n");
+  penstock_session_close(world.session);
   check(cuFileDriverClose(), "cuFileDriverClose");
   return 0;
 }

@@ -27,7 +27,9 @@ python3 -B "$(dirname "$0")/check_elf.py" --built-here "$prefix" >"$work/log" ||
 
 for name in penstock cufile; do
   [ -L "$libraries/lib$name.so" ] || fail "no link lib$name.so"
-  [ -e "$libraries/lib$name.so.0" ] || fail "no lib$name.so.0"
+done
+for soname in "libpenstock.so.${version%.*}" libcufile.so.0; do
+  [ -e "$libraries/$soname" ] || fail "no $soname"
 done
 
 export PKG_CONFIG_PATH=$pkgconfig

@@ -48,7 +48,7 @@ Memory::Memory(penstock_session* session, bool on_device, std::size_t size) : se
 }
 
 Memory::~Memory() {
-  if (on_device_) penstock_device_free(session_, 0, base_);
+  if (on_device_) (void)penstock_device_free(session_, 0, base_);
   else std::free(base_);
 }
 
@@ -78,8 +78,8 @@ std::shared_ptr<ChangingFile> ChangingFile::create(penstock_session* session, co
 }
 
 ChangingFile::~ChangingFile() {
-  for (const penstock_file handle : handles_) {
-    if (handle != 0) (void)penstock_file_deregister(session_, handle);
+  for (penstock_file* const handle : handles_) {
+    penstock_file_deregister(handle);
   }
 }
 
@@ -146,10 +146,10 @@ bool ChangingFile::write_all(int fd, std::uint64_t first, std::span<const std::b
 bool ChangingFile::write_by_library(Random& random, std::uint64_t first, std::span<const std::byte> bytes,
                                     Memory& memory) const {
   memory.put(0, bytes);
-  penstock_report report{};
-  const penstock_file file = handle(draw(random, 0, 1) == 0);
+  Report report;
+  penstock_file* const file = handle(draw(random, 0, 1) == 0);
   const penstock_status status =
-      penstock_write(session_, file, memory.base(), bytes.size(), static_cast<std::int64_t>(first), 0, &report);
+      penstock_write(file, memory.base(), bytes.size(), static_cast<std::int64_t>(first), 0, &report);
   // Another path is required for some of it, or for all.
   if (status.code == PENSTOCK_PATH_REFUSED) return write_all(descriptor(false), first, bytes);
   return status.code == 0 && report.bytes == bytes.size();

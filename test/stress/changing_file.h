@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
-#include "penstock/penstock.h"
+#include "penstock/penstock.hpp"
 #include "stress/history.h"
 
 namespace penstock::stress {
@@ -53,7 +53,7 @@ class ChangingFile {
   ~ChangingFile();
 
   History& history() { return history_; }
-  penstock_file handle(bool direct) const { return handles_[direct ? 1 : 0]; }
+  penstock_file* handle(bool direct) const { return handles_[direct ? 1 : 0]; }
   int descriptor(bool direct) const { return fds_[direct ? 1 : 0].get(); }
   // Opens the file anew: by its name, if it still has it, or through /proc.
   UniqueFd open_again(const std::string& name, bool direct) const;
@@ -75,7 +75,7 @@ class ChangingFile {
 
   penstock_session* const session_;
   UniqueFd fds_[2];
-  penstock_file handles_[2] = {};
+  penstock_file* handles_[2] = {};
   History history_;
 };
 

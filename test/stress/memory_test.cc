@@ -21,7 +21,7 @@
 
 #include "base/unique_fd.h"
 #include "fakes/waiting.h"
-#include "penstock/penstock.h"
+#include "penstock/penstock.hpp"
 
 namespace penstock::stress {
 namespace {
@@ -95,7 +95,7 @@ class MemoryTest : public testing::Test {
     ::unlink(name_.c_str());
   }
 
-  void open(std::uint64_t ring_bytes, const char* paths, const char* require, std::uint64_t file_bytes) {
+  void open(std::uint64_t bounce_bytes, const char* paths, const char* require, std::uint64_t file_bytes) {
     ASSERT_TRUE(fd_.valid()) << name_;
     const std::string block(kMebibyte, 'x');
     for (std::uint64_t done = 0; done < file_bytes; done += block.size()) {
@@ -104,17 +104,15 @@ class MemoryTest : public testing::Test {
     }
     file_bytes_ = file_bytes;
     before_ = look(name_);
-    penstock_options options{};
-    options.size = sizeof options;
-    options.device = "host";
-    options.paths = paths;
-    options.require = require;
-    options.ring_bytes = ring_bytes;
-    options.workers = 3;
-    ASSERT_EQ(penstock_session_open(&options, &session_).code, 0);
+    Config config;
+    config.set("device", "host").set("paths", paths).set("require", require != nullptr ? require : "");
+    config.set("bounce_mib", std::to_string(bounce_bytes / kMebibyte)).set("workers", "3");
+    ASSERT_TRUE(config.refused()) << config.refused().message();
+    ASSERT_EQ(penstock_session_open(config.raw(), &session_).code, 0);
     direct_.reset(::open(name_.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT));
     ASSERT_EQ(penstock_file_register(session_, fd_.get(), &file_).code, 0);
-    if (direct_.valid() && penstock_file_register(session_, direct_.get(), &direct_file_).code != 0) direct_file_ = 0;
+    if (direct_.valid() && penstock_file_register(session_, direct_.get(), &direct_file_).code != 0)
+      direct_file_ = nullptr;
   }
 
   // Calls all of `bodies` in threads, and looks until they are through.
@@ -134,26 +132,27 @@ class MemoryTest : public testing::Test {
     return peak;
   }
 
-  void move(penstock_file file, std::uint64_t size, bool is_write) {
+  void move(penstock_file* file, std::uint64_t size, bool is_write) {
     void* memory = nullptr;
     ASSERT_EQ(penstock_device_alloc(session_, 0, size, &memory).code, 0);
     for (std::uint64_t offset = 0; offset + size <= file_bytes_; offset += size) {
-      penstock_report report{};
-      const auto call = is_write
-                            ? penstock_write(session_, file, memory, size, static_cast<int64_t>(offset), 0, &report)
-                            : penstock_read(session_, file, memory, size, static_cast<int64_t>(offset), 0, &report);
+      Report report;
+      const auto call = is_write ? penstock_write(file, memory, size, static_cast<int64_t>(offset), 0, &report)
+                                 : penstock_read(file, memory, size, static_cast<int64_t>(offset), 0, &report);
       moved_by_pagecache_.fetch_add(report.bytes_by_path[PENSTOCK_PATH_PAGECACHE]);
       ASSERT_EQ(call.code, 0) << call.step;
-      ASSERT_LE(penstock_ring_bytes(session_), ring_limit_);
+      SessionInfo info;
+      ASSERT_EQ(penstock_session_get(session_, &info).code, 0);
+      ASSERT_LE(info.pinned_bytes, ring_limit_);
     }
-    penstock_device_free(session_, 0, memory);
+    (void)penstock_device_free(session_, 0, memory);
   }
 
   // A mixture that wants as much of the ring as there is, by every way to it.
   Held peak_of_a_mixture() {
-    const auto rounds = [&](penstock_file file, std::uint64_t size, bool is_write) {
+    const auto rounds = [&](penstock_file* file, std::uint64_t size, bool is_write) {
       return [=, this] {
-        for (unsigned i = 0; i < kRounds && file != 0; ++i) move(file, size, is_write);
+        for (unsigned i = 0; i < kRounds && file != nullptr; ++i) move(file, size, is_write);
       };
     };
     return peak_of({rounds(file_, file_bytes_, false), rounds(file_, file_bytes_, true), rounds(file_, 100000, false),
@@ -166,31 +165,36 @@ class MemoryTest : public testing::Test {
     constexpr std::uint64_t kSize = 64 << 10;
     penstock_queue* queue = nullptr;
     // It may not fit beside everything else.
-    if (penstock_queue_open(session_, kDepth, kSize, &queue).code != 0) return;
+    QueueOptions options;
+    options.mode = PENSTOCK_QUEUE_POLLED;
+    options.depth = kDepth;
+    options.request_bytes_max = kSize;
+    if (penstock_queue_open(session_, &options, &queue).code != 0) return;
     void* memory = nullptr;
     ASSERT_EQ(penstock_device_alloc(session_, 0, kDepth * kSize, &memory).code, 0);
-    penstock_completion completions[kDepth];
+    Completion completions[kDepth];
     for (unsigned round = 0; round < 20; ++round) {
       unsigned left = 0;
       for (unsigned i = 0; i < kDepth; ++i) {
-        penstock_request request{};
+        Request request;
         request.file = file_;
         request.base = memory;
         request.size = kSize;
         request.file_offset = static_cast<std::int64_t>(i * kSize);
         request.buffer_offset = static_cast<std::int64_t>(i * kSize);
-        const penstock_status status = penstock_queue_submit(queue, &request);
+        const penstock_status status = penstock_queue_submit(queue, &request, 1, nullptr);
         left += status.code == 0 ? 1 : 0;
         ASSERT_TRUE(status.code == 0 || status.code == PENSTOCK_LIMIT) << status.step;
       }
       while (left > 0) {
-        const unsigned count = penstock_queue_reap(queue, completions, kDepth, 1);
+        std::uint32_t count = 0;
+        ASSERT_EQ(penstock_queue_reap(queue, completions, kDepth, 1, Queue::kForever, &count).code, 0);
         ASSERT_GT(count, 0u) << "a queue lost a request, in round " << round;
         left -= count;
       }
     }
     penstock_queue_close(queue);
-    penstock_device_free(session_, 0, memory);
+    (void)penstock_device_free(session_, 0, memory);
   }
 
   std::string name_;
@@ -199,8 +203,8 @@ class MemoryTest : public testing::Test {
   std::uint64_t file_bytes_ = 0;
   std::uint64_t ring_limit_ = UINT64_MAX;
   penstock_session* session_ = nullptr;
-  penstock_file file_ = 0;
-  penstock_file direct_file_ = 0;
+  penstock_file* file_ = nullptr;
+  penstock_file* direct_file_ = nullptr;
   std::atomic<std::uint64_t> moved_by_pagecache_{0};
   Held before_;
 };
@@ -232,8 +236,11 @@ TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
   ::setenv("PENSTOCK_REGISTRATION_CACHE_MIB", "64", 1);
   open(16 * kMebibyte, "pagecache", "pagecache", 160 * kMebibyte);
   if (HasFatalFailure()) return;
-  penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
-  const unsigned count = penstock_explain(session_, file_, nullptr, 0, 0, verdicts, PENSTOCK_PATH_ROOM, nullptr);
+  Request request;
+  request.file = file_;
+  Verdict verdicts[PENSTOCK_PATH_ROOM];
+  std::uint32_t count = 0;
+  ASSERT_EQ(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count).code, 0);
   for (unsigned i = 0; i < count; ++i) {
     if (verdicts[i].path == PENSTOCK_PATH_PAGECACHE && verdicts[i].usable == 0) {
       GTEST_SKIP() << "pagecache: " << penstock_reason_sentence(verdicts[i].reason);
@@ -245,11 +252,11 @@ TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
       void* memory = nullptr;
       ASSERT_EQ(penstock_device_alloc(session_, 0, size, &memory).code, 0);
       for (std::uint64_t offset = 0; offset + size <= kRounds * file_bytes_; offset += size) {
-        penstock_report report{};
-        (void)penstock_read(session_, file_, memory, size, static_cast<std::int64_t>(offset % file_bytes_), 0, &report);
+        Report report;
+        (void)penstock_read(file_, memory, size, static_cast<std::int64_t>(offset % file_bytes_), 0, &report);
         moved_by_pagecache_.fetch_add(report.bytes_by_path[PENSTOCK_PATH_PAGECACHE]);
       }
-      penstock_device_free(session_, 0, memory);
+      (void)penstock_device_free(session_, 0, memory);
     };
   };
 
@@ -258,7 +265,7 @@ TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
   EXPECT_LE(peak.kept, kLimit);
   EXPECT_GT(peak.kept, 0u);
   EXPECT_GT(moved_by_pagecache_.load(), file_bytes_);
-  ASSERT_EQ(penstock_file_deregister(session_, file_).code, 0);
+  penstock_file_deregister(std::exchange(file_, nullptr));
   EXPECT_EQ(look(name_).kept, 0u);
 }
 

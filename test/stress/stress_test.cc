@@ -111,7 +111,7 @@ class StressTest : public testing::TestWithParam<Case> {
   };
 
   Read draw_read(Random& random, ChangingFile& file, bool large) const;
-  Answer perform(const Read& read, const UniqueFd& own, penstock_file handle, int fd, Memory& memory);
+  Answer perform(const Read& read, const UniqueFd& own, penstock_file* handle, int fd, Memory& memory);
   void judge(ChangingFile& file, std::uint32_t ended, const Read& read, const Answer& answer, Memory& memory);
 
   const Setting& setting() const { return GetParam().setting; }
@@ -146,14 +146,12 @@ void StressTest::SetUp() {
   ::setenv("PENSTOCK_POLICY", setting().policy, 1);
   // Less than the files have, so that mappings come and go; or more, so that they are kept while files change.
   ::setenv("PENSTOCK_REGISTRATION_CACHE_MIB", setting().required ? "64" : "16", 1);
-  penstock_options options{};
-  options.size = sizeof options;
-  options.device = "host";
-  options.paths = setting().paths;
-  options.require = setting().required ? setting().paths : nullptr;
-  options.ring_bytes = 24 << 20;
-  options.workers = 3;
-  const penstock_status status = penstock_session_open(&options, &session_);
+  Config config;
+  config.set("device", "host").set("bounce_mib", "24").set("workers", "3");
+  if (setting().paths != nullptr) config.set("paths", setting().paths);
+  if (setting().required) config.set("require", setting().paths);
+  ASSERT_TRUE(config.refused()) << config.refused().message();
+  const penstock_status status = penstock_session_open(config.raw(), &session_);
   ASSERT_EQ(status.code, 0) << status.step;
   Random random(seed);
   for (unsigned i = 0; i < kSlots; ++i) {
@@ -162,10 +160,13 @@ void StressTest::SetUp() {
     ASSERT_NE(slots_[i].current, nullptr) << std::strerror(errno);
   }
   if (setting().path < 0) return;
-  penstock_verdict verdicts[PENSTOCK_PATH_ROOM];
-  const penstock_file file = slots_[0].current->handle(false);
   const Memory memory(session_, setting().on_device, 4096);
-  const unsigned count = penstock_explain(session_, file, memory.base(), 0, 0, verdicts, PENSTOCK_PATH_ROOM, nullptr);
+  Request request;
+  request.file = slots_[0].current->handle(false);
+  request.base = memory.base();
+  Verdict verdicts[PENSTOCK_PATH_ROOM];
+  std::uint32_t count = 0;
+  ASSERT_EQ(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count).code, 0);
   for (unsigned i = 0; i < count; ++i) {
     if (verdicts[i].path != setting().path || verdicts[i].usable != 0) continue;
     GTEST_SKIP() << penstock_path_name(setting().path) << ": " << penstock_reason_sentence(verdicts[i].reason);
@@ -189,8 +190,10 @@ void StressTest::report(const std::string& fault) {
 }
 
 std::uint64_t StressTest::bytes_of(int path) const {
-  penstock_counter counters[256];
-  const unsigned count = std::min(penstock_counters(session_, counters, 256), 256u);
+  Counter counters[256];
+  std::uint32_t count = 0;
+  EXPECT_EQ(penstock_counters(session_, counters, 256, &count).code, 0);
+  EXPECT_LE(count, 256u);
   std::uint64_t bytes = 0;
   for (unsigned i = 0; i < count; ++i) {
     if (counters[i].path == path) bytes += counters[i].read_bytes;
@@ -270,7 +273,7 @@ StressTest::Read StressTest::draw_read(Random& random, ChangingFile& file, bool 
   return {offset, size, shift};
 }
 
-StressTest::Answer StressTest::perform(const Read& read, const UniqueFd& own, penstock_file handle, int fd,
+StressTest::Answer StressTest::perform(const Read& read, const UniqueFd& own, penstock_file* handle, int fd,
                                        Memory& memory) {
   const auto offset = static_cast<std::int64_t>(read.offset);
   if (setting().paths == nullptr) {
@@ -281,14 +284,13 @@ StressTest::Answer StressTest::perform(const Read& read, const UniqueFd& own, pe
     return {0, {.domain = PENSTOCK_DOMAIN_OS, .driver = 0, .code = direct_says ? 0 : errno, .step = "read"}};
   }
   Answer answer;
-  penstock_report told{};
-  penstock_file file = handle;
+  Report told;
+  penstock_file* file = handle;
   if (own.valid()) answer.status = penstock_file_register(session_, own.get(), &file);
   if (answer.status.code != 0) return answer;
-  answer.status =
-      penstock_read(session_, file, memory.base(), read.size, offset, static_cast<std::int64_t>(read.shift), &told);
+  answer.status = penstock_read(file, memory.base(), read.size, offset, static_cast<std::int64_t>(read.shift), &told);
   answer.bytes = told.bytes;
-  if (own.valid()) (void)penstock_file_deregister(session_, file);
+  if (own.valid()) penstock_file_deregister(file);
   return answer;
 }
 
@@ -346,19 +348,20 @@ void StressTest::read_by_queue(unsigned number, Random& random, Memory& memory, 
     flight.read.shift += i * kRoom;
     memory.put(flight.read.shift, std::vector<std::byte>(flight.read.size, std::byte{0xa5}));
     flight.ended = flight.file->history().begin_read();
-    penstock_request request{};
+    Request request;
     request.file = flight.file->handle(is_direct(number));
     request.base = memory.base();
     request.size = flight.read.size;
     request.file_offset = static_cast<std::int64_t>(flight.read.offset);
     request.buffer_offset = static_cast<std::int64_t>(flight.read.shift);
     request.cookie = i;
-    if (penstock_queue_submit(queue, &request).code != 0) report("a queue with room refused a read");
+    if (penstock_queue_submit(queue, &request, 1, nullptr).code != 0) report("a queue with room refused a read");
   }
-  penstock_completion completions[kQueueDepth];
+  Completion completions[kQueueDepth];
   for (unsigned left = kQueueDepth; left > 0;) {
-    const unsigned count = penstock_queue_reap(queue, completions, kQueueDepth, 1);
-    if (count == 0) return report("a queue lost a read");
+    std::uint32_t count = 0;
+    const penstock_status reaped = penstock_queue_reap(queue, completions, kQueueDepth, 1, Queue::kForever, &count);
+    if (reaped.code != 0 || count == 0) return report("a queue lost a read");
     for (unsigned i = 0; i < count; ++i) {
       const Flight& flight = flights[completions[i].cookie];
       const Answer answer{completions[i].report.bytes, completions[i].status};
@@ -373,7 +376,11 @@ void StressTest::read_files(unsigned number) {
   Memory memory(session_, setting().on_device, kFileMax + kQueueDepth * 2 * kShiftMax);
   penstock_queue* queue = nullptr;
   const bool queued = setting().paths != nullptr && (number == 2 || number == 3);
-  if (queued && penstock_queue_open(session_, kQueueDepth, kSmallMax + kShiftMax, &queue).code != 0) {
+  QueueOptions options;
+  options.mode = PENSTOCK_QUEUE_POLLED;
+  options.depth = kQueueDepth;
+  options.request_bytes_max = kSmallMax + kShiftMax;
+  if (queued && penstock_queue_open(session_, &options, &queue).code != 0) {
     report("cannot open a queue");
   }
   const unsigned place = kChangers + number;

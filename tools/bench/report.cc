@@ -39,11 +39,8 @@ std::vector<std::string> environment() {
 
 template <typename Visit>
 void for_each_reason(const Tally& tally, Visit visit) {
-  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
-    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
-      const auto i = static_cast<std::size_t>(path), j = static_cast<std::size_t>(reason);
-      if (tally.bytes_by_reason[i][j] > 0) visit(path, reason, tally.refused_path[i][j], tally.bytes_by_reason[i][j]);
-    }
+  for (const auto& [key, way] : tally.chosen) {
+    if (way.bytes > 0) visit(key.first, key.second, way.refused_path, way.bytes);
   }
 }
 
@@ -94,8 +91,8 @@ Json result_json(const BenchOutcome& outcome) {
 
 std::uint64_t bytes_not_by(const Tally& tally, int path) {
   std::uint64_t bytes = 0;
-  for (int other = 0; other < PENSTOCK_PATH_COUNT; ++other) {
-    if (other != path) bytes += tally.bytes_by_path[static_cast<std::size_t>(other)];
+  for (std::size_t other = 0; other < tally.bytes_by_path.size(); ++other) {
+    if (static_cast<int>(other) != path) bytes += tally.bytes_by_path[other];
   }
   return bytes;
 }
@@ -150,9 +147,8 @@ Json bench_json(const BenchOutcome& outcome) {
   });
   json["paths"] = paths;
   json["path_reason"] = penstock_reason_name(outcome.result.tally.path_reason);
-  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
-    json["bytes_by_path"][penstock_path_name(path)] =
-        outcome.result.tally.bytes_by_path[static_cast<std::size_t>(path)];
+  for (std::uint32_t path = 0; path < penstock_path_count(); ++path) {
+    json["bytes_by_path"][penstock_path_name(static_cast<int>(path))] = outcome.result.tally.bytes_by_path[path];
   }
   return json;
 }

@@ -41,8 +41,7 @@ class Reader {
   std::uint64_t window() const { return size_; }
 
   void compare(const Extent& extent) {
-    const Outcome outcome =
-        job_.session->read(*job_.file, arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset));
+    const Outcome outcome = job_.file->read(arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset));
     require(outcome.status, fmt::format("{}: read back at offset {}", job_.path, extent.offset));
     const auto bytes = std::span(host_).first(outcome.report.bytes);
     arena_.download(0, bytes);

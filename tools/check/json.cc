@@ -68,7 +68,7 @@ Json nvidia_json(const core::NvidiaDriver& driver) {
 Json probe_json(const std::optional<Probe>& probe) {
   if (!probe) return nullptr;
   Json devices = Json::array();
-  for (const penstock_device_info& device : probe->devices) {
+  for (const DeviceInfo& device : probe->devices) {
     devices.push_back({{"ordinal", device.ordinal},
                        {"name", device.name},
                        {"pci_address", device.pci_address},

@@ -82,7 +82,7 @@ void print_gpus(Page& page, const Machine& machine) {
   page.row("nvidia-fs", machine.nvidia_fs.is_loaded ? machine.nvidia_fs.version : "not loaded");
   if (!machine.probe) return;
   page.row("CUDA", machine.probe->cuda_devices() > 0 ? "works" : "not usable: " + machine.probe->device_reason);
-  for (const penstock_device_info& device : machine.probe->devices) {
+  for (const DeviceInfo& device : machine.probe->devices) {
     page.row(fmt::format("device {}", device.ordinal),
              device.stand_in != 0
                  ? std::string("host memory standing in for a GPU")

@@ -14,7 +14,7 @@ namespace penstock::tools {
 Arena Arena::on_device(penstock_session* session, unsigned gpu, std::size_t size) {
   void* memory = nullptr;
   require(penstock_device_alloc(session, gpu, size, &memory), format_size(size) + " of device memory");
-  return {static_cast<std::byte*>(memory), size, session, [=] { penstock_device_free(session, gpu, memory); }};
+  return {static_cast<std::byte*>(memory), size, session, [=] { (void)penstock_device_free(session, gpu, memory); }};
 }
 
 Arena Arena::on_host(std::size_t size) {

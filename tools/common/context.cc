@@ -15,15 +15,19 @@
 namespace penstock::tools {
 namespace {
 
-const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+SessionInfo info_of(penstock_session* session) {
+  SessionInfo info;
+  require(penstock_session_get(session, &info), "session");
+  return info;
+}
 
 std::string stand_in_reason(penstock_session* session) {
-  const std::string reason = penstock_session_device_reason(session);
+  const std::string reason = info_of(session).device_reason;
   return reason.empty() ? "asked for" : reason;
 }
 
-penstock_device_info device_of(penstock_session* session, unsigned gpu) {
-  penstock_device_info device{};
+DeviceInfo device_of(penstock_session* session, unsigned gpu) {
+  DeviceInfo device;
   require(penstock_device_get(session, gpu, &device), fmt::format("GPU {}", gpu));
   return device;
 }
@@ -31,17 +35,20 @@ penstock_device_info device_of(penstock_session* session, unsigned gpu) {
 }  // namespace
 
 Session open_session(const SessionSettings& settings) {
-  Options options;
-  options.device = or_null(settings.device);
-  options.paths = or_null(settings.paths);
-  options.require = or_null(settings.require);
-  options.direct_io = or_null(settings.direct_io);
-  options.io_uring = or_null(settings.io_uring);
-  return require(Session::open(options), "session");
+  Config config;
+  const std::pair<const char*, const std::string&> said[] = {{"device", settings.device},
+                                                             {"paths", settings.paths},
+                                                             {"require", settings.require},
+                                                             {"direct_io", settings.direct_io},
+                                                             {"io_uring", settings.io_uring}};
+  for (const auto& [name, value] : said) {
+    if (!value.empty()) config.set(name, value);
+  }
+  return require(Session::open(config), "session");
 }
 
 void check_gpu(penstock_session* session, unsigned gpu) {
-  const unsigned count = penstock_device_count(session);
+  const unsigned count = info_of(session).device_count;
   if (gpu < count) return;
   const bool stand_in = count > 0 && device_of(session, 0).stand_in != 0;
   throw Failure(fmt::format("there is no GPU {}; this machine has {}", gpu,
@@ -50,7 +57,7 @@ void check_gpu(penstock_session* session, unsigned gpu) {
 }
 
 std::string device_line(penstock_session* session, unsigned gpu) {
-  const penstock_device_info device = device_of(session, gpu);
+  const DeviceInfo device = device_of(session, gpu);
   if (device.stand_in != 0) {
     return fmt::format("device: host memory standing in for a GPU (reason: {})", stand_in_reason(session));
   }
@@ -58,7 +65,7 @@ std::string device_line(penstock_session* session, unsigned gpu) {
 }
 
 Json device_json(penstock_session* session, unsigned gpu) {
-  const penstock_device_info device = device_of(session, gpu);
+  const DeviceInfo device = device_of(session, gpu);
   Json json = {
       {"gpu", gpu}, {"name", device.name}, {"pci_address", device.pci_address}, {"stand_in", device.stand_in != 0}};
   if (device.stand_in != 0) json["stand_in_reason"] = stand_in_reason(session);
@@ -77,9 +84,9 @@ void print_json(const Json& json, int indent) {
   print("{}\n", Text(json.dump(indent, ' ', true, Json::error_handler_t::replace)));
 }
 
-std::string refusal_text(Session& session, const File& file, unsigned gpu, bool is_write) {
+std::string refusal_text(const File& file, unsigned gpu, bool is_write) {
   const std::string required = environment_settings().value_of("PENSTOCK_REQUIRE");
-  const auto verdicts = session.explain(file, gpu, is_write);
+  const auto verdicts = file.explain({is_write ? PENSTOCK_WRITE : PENSTOCK_READ, gpu});
   if (!verdicts) return "";
   for (const Verdict& verdict : *verdicts) {
     const bool is_meant = required.empty() || verdict.path_name() == required;
@@ -93,8 +100,8 @@ std::string refusal_text(Session& session, const File& file, unsigned gpu, bool 
   return "";
 }
 
-bool nvidia_library_may_serve(Session& session, const File& file, unsigned gpu) {
-  const auto verdicts = session.explain(file, gpu, false);
+bool nvidia_library_may_serve(const File& file, unsigned gpu) {
+  const auto verdicts = file.explain({PENSTOCK_READ, gpu});
   if (!verdicts) return false;
   const auto vendor = std::find_if(verdicts->begin(), verdicts->end(),
                                    [](const Verdict& verdict) { return verdict.path == PENSTOCK_PATH_VENDOR; });

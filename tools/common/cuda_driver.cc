@@ -50,7 +50,7 @@ void CudaDriver::require_success(int result, const char* call) const {
 }
 
 std::unique_ptr<CudaDriver> CudaDriver::open(penstock_session* session, unsigned gpu) {
-  penstock_device_info device{};
+  DeviceInfo device;
   require(penstock_device_get(session, gpu, &device), fmt::format("GPU {}", gpu));
   const bool is_cuda = std::string_view(device.kind) == "cuda";
   return std::unique_ptr<CudaDriver>(is_cuda ? new CudaDriver(device.uuid) : nullptr);

@@ -43,4 +43,10 @@ void open_cufile_driver() {
   require_cufile(opened, "cuFile", "cuFileDriverOpen");
 }
 
+Session cufile_session() {
+  penstock_session* session = nullptr;
+  require(penstock_cufile_session(&session), "cuFile");
+  return Session(session);
+}
+
 }  // namespace penstock::tools

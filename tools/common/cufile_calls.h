@@ -7,12 +7,16 @@
 #include <utility>
 
 #include "cufile.h"
+#include "penstock/cufile_session.h"
+#include "penstock/penstock.hpp"
 #include "tools/common/files.h"
 
 namespace penstock::tools {
 
 // cuFileDriverOpen(); where a configuration keeps it closed, the sentence names file and line.
 void open_cufile_driver();
+// The session behind it.
+Session cufile_session();
 
 // An open file, with a handle of cuFile's where one is wanted.
 class CufileFile {

@@ -24,13 +24,13 @@ namespace {
 
 constexpr std::uint64_t kSampleSize = std::uint64_t{16} << 20;
 
-std::string alignment_text(const penstock_file_info& info) {
+std::string alignment_text(const FileInfo& info) {
   if (info.direct_offset_align == 0) return "not possible";
   return fmt::format("offsets in multiples of {} B, memory of {} B (known from: {})", info.direct_offset_align,
                      info.direct_memory_align, info.alignment_source);
 }
 
-std::string mode_text(const penstock_file_info& info) {
+std::string mode_text(const FileInfo& info) {
   const char* access = info.writable == 0 ? "read only" : info.readable == 0 ? "write only" : "read and write";
   return fmt::format("{}, {}", access, info.opened_direct != 0 ? "O_DIRECT" : "buffered (no O_DIRECT)");
 }
@@ -79,8 +79,7 @@ void print_place(const Place& place) {
 // Less is what file systems do by themselves.
 constexpr std::uint64_t kBehindEndMin = 1u << 20;
 
-void print_file(const ExplainSettings& settings, const penstock_file_info& info, const Place& place,
-                std::uint64_t behind_end) {
+void print_file(const ExplainSettings& settings, const FileInfo& info, const Place& place, std::uint64_t behind_end) {
   print("file: {}\n", settings.file);
   print("  kind: {}\n", info.is_block_device != 0 ? "block device" : "regular file");
   print("  file system: {}\n", info.file_system);
@@ -130,8 +129,7 @@ Json mount_json(const core::Mount& mount) {
           {"super_options", mount.super_options}};
 }
 
-Json file_json(const ExplainSettings& settings, const penstock_file_info& info, const Place& place,
-               std::uint64_t behind_end) {
+Json file_json(const ExplainSettings& settings, const FileInfo& info, const Place& place, std::uint64_t behind_end) {
   return {{"path", settings.file},
           {"kind", info.is_block_device != 0 ? "block_device" : "regular"},
           {"file_system", info.file_system},
@@ -161,14 +159,14 @@ Json verdicts_json(const std::vector<Verdict>& verdicts) {
   return rows;
 }
 
-std::uint64_t sample_size(const ExplainSettings& settings, const penstock_file_info& info) {
+std::uint64_t sample_size(const ExplainSettings& settings, const FileInfo& info) {
   if (settings.size != 0) return settings.size;
   const std::uint64_t rest = info.size > settings.offset ? info.size - settings.offset : 0;
   return std::min(rest, kSampleSize);
 }
 
 // Of so many threads.
-const char* why(const penstock_choice& choice) {
+const char* why(const Choice& choice) {
   switch (choice.chosen_by) {
     case PENSTOCK_CHOSEN_BY_SIZE: return "small enough for the thread that asks";
     case PENSTOCK_CHOSEN_AT_FIRST: return "to begin with: a process measures its own requests, and has not settled";
@@ -179,7 +177,7 @@ const char* why(const penstock_choice& choice) {
 }
 
 void print_plan(const ExplainSettings& settings, const std::string& plan, std::uint64_t size,
-                const std::optional<penstock_choice>& choice) {
+                const std::optional<Choice>& choice) {
   if (plan.empty()) return;
   print("plan of a {} of {} at offset {}:\n", settings.is_write ? "write" : "read", format_size(size), settings.offset);
   std::size_t begin = 0;
@@ -190,7 +188,7 @@ void print_plan(const ExplainSettings& settings, const std::string& plan, std::u
   if (choice) print("  why: {}\n", why(*choice));
 }
 
-Json choice_json(const std::optional<penstock_choice>& choice) {
+Json choice_json(const std::optional<Choice>& choice) {
   if (!choice) return nullptr;
   const bool by_policy = choice->chosen_by != PENSTOCK_CHOSEN_BY_SIZE;
   return {{"path", penstock_path_name(choice->path)},
@@ -209,7 +207,7 @@ DirectQuestion question_of(const ExplainSettings& settings, std::uint64_t size) 
 // Of the GPU that takes part, where it is one.
 DirectAnswer direct_answer(const ExplainSettings& settings, penstock_session* session, int fd, std::uint64_t size) {
   DirectQuestion question = question_of(settings, size);
-  penstock_device_info device{};
+  DeviceInfo device;
   const bool is_known = penstock_device_get(session, settings.gpu, &device).code == 0;
   if (is_known && device.stand_in == 0) question.peer = device.pci_address;
   return ask_direct(fd, question);
@@ -241,19 +239,19 @@ int explain_captured(const ExplainSettings& settings) {
 struct Plan {
   std::uint64_t size = 0;
   std::string text;
-  std::optional<penstock_choice> choice;
+  std::optional<Choice> choice;
 };
 
-Plan plan_of(const ExplainSettings& settings, Session& session, const File& file, std::uint64_t size,
-             const Verdict* best, const void* base) {
+Plan plan_of(const ExplainSettings& settings, const File& file, std::uint64_t size, const Verdict* best,
+             const DryRun& run) {
   if (best == nullptr) return {size, "", std::nullopt};
   const auto offset = static_cast<std::int64_t>(settings.offset);
-  return {size, require(session.plan(file, settings.gpu, settings.is_write, size, offset, base), settings.file),
-          require(session.choose(file, settings.gpu, settings.is_write, size, offset, base), settings.file)};
+  return {size, require(file.plan(run, size, offset), settings.file),
+          require(file.choose(run, size, offset), settings.file)};
 }
 
 struct Explanation {
-  penstock_file_info info{};
+  FileInfo info;
   std::vector<Verdict> verdicts;
   DirectAnswer direct;
   Plan plan;
@@ -294,14 +292,14 @@ int explain(const ExplainSettings& settings) {
   const OpenFile opened = open_file(settings.file, access | (settings.direct ? O_DIRECT : 0));
   const File file = require(session.file(opened.fd.get()), settings.file);
   const std::optional<Arena> host = on_device ? std::nullopt : std::optional(Arena::on_host(4096));
-  const void* const base = host ? host->data() : nullptr;
+  const DryRun run{settings.is_write ? PENSTOCK_WRITE : PENSTOCK_READ, settings.gpu, host ? host->data() : nullptr};
   Explanation told;
   told.info = require(file.info(), settings.file);
-  told.verdicts = require(session.explain(file, settings.gpu, settings.is_write, base), settings.file);
+  told.verdicts = require(file.explain(run), settings.file);
   const std::uint64_t size = sample_size(settings, told.info);
   told.direct = direct_answer(settings, session.raw(), opened.fd.get(), size);
   const Verdict* best = chosen(told.verdicts);
-  told.plan = plan_of(settings, session, file, size, best, base);
+  told.plan = plan_of(settings, file, size, best, run);
   if (settings.json) print_for_programs(settings, session.raw(), told);
   else print_for_people(settings, session.raw(), told);
   return best != nullptr ? kSuccess : kFailed;

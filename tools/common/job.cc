@@ -34,39 +34,38 @@ class CallTransport final : public SessionTransport {
 
   void start(unsigned slot, const Extent& extent) override {
     const auto transfer = [&](auto call) {
-      return call(job_.session->raw(), job_.file->id(), arena().data(), extent.size,
-                  static_cast<std::int64_t>(extent.offset), static_cast<std::int64_t>(slot * slot_size()),
-                  &done_.report);
+      return call(job_.file->raw(), arena().data(), extent.size, static_cast<std::int64_t>(extent.offset),
+                  static_cast<std::int64_t>(slot * slot_size()), &report_);
     };
     done_.cookie = slot;
     done_.status = job_.is_write ? transfer(penstock_write) : transfer(penstock_read);
+    done_.report = report_;
   }
-  unsigned reap(std::span<penstock_completion> done) override {
+  unsigned reap(std::span<Completion> done) override {
     done[0] = done_;
     return 1;
   }
 
  private:
-  penstock_completion done_{};
+  Completion done_;
+  Report report_;
 };
 
 class QueueTransport final : public SessionTransport {
  public:
   explicit QueueTransport(const Job& job)
-      : SessionTransport(job), queue_(require(job.session->queue(job.depth, job.range.block_size), "queue")) {}
+      : SessionTransport(job), queue_(require(job.session->polled_queue(job.depth, job.range.block_size), "queue")) {}
 
   void start(unsigned slot, const Extent& extent) override {
-    penstock_request request{};
-    request.is_write = job_.is_write ? 1 : 0;
-    request.file = job_.file->id();
-    request.base = arena().data();
-    request.size = extent.size;
-    request.file_offset = static_cast<std::int64_t>(extent.offset);
-    request.buffer_offset = static_cast<std::int64_t>(slot * slot_size());
+    Request request =
+        job_.file->request(job_.is_write ? PENSTOCK_WRITE : PENSTOCK_READ, arena().data(), extent.size,
+                           static_cast<std::int64_t>(extent.offset), static_cast<std::int64_t>(slot * slot_size()));
     request.cookie = slot;
     require(queue_.submit(request), job_.path);
   }
-  unsigned reap(std::span<penstock_completion> done) override { return queue_.reap(done, 1); }
+  unsigned reap(std::span<Completion> done) override {
+    return require(queue_.reap(done.data(), static_cast<unsigned>(done.size()), 1), job_.path);
+  }
 
  private:
   Queue queue_;

@@ -47,17 +47,18 @@ Probe probe_machine() {
   probe.environment = environment_settings();
   probe.exports_gpu_memory = probe.environment.value_of("PENSTOCK_NVIDIA_EXPORT") == "on";
   // What the environment asks for must be possible; what is shown is all that there is.
-  if (auto as_set = Session::open({}); !as_set) probe.environment_error = as_set.error().message();
-  Options options;
-  options.device = "auto";
-  auto session = Session::open(options);
+  if (auto as_set = Session::open(); !as_set) probe.environment_error = as_set.error().message();
+  Config config;
+  config.set("device", "auto");
+  auto session = Session::open(config);
   if (!session) {
     probe.device_reason = session.error().message();
     return probe;
   }
-  probe.device_kind = session->device_kind();
-  probe.device_reason = session->device_reason();
-  for (unsigned ordinal = 0; ordinal < session->device_count(); ++ordinal) {
+  const SessionInfo info = require(session->info(), "session");
+  probe.device_kind = info.device_kinds;
+  probe.device_reason = info.device_reason;
+  for (unsigned ordinal = 0; ordinal < info.device_count; ++ordinal) {
     if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
   }
   return probe;

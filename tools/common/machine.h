@@ -28,10 +28,10 @@ struct Probe {
   EnvironmentSettings environment;
   std::string environment_error;  // Why no session opens with these settings; "" where one does.
   bool exports_gpu_memory = false;
-  std::vector<penstock_device_info> devices;
+  std::vector<DeviceInfo> devices;
 
   std::size_t cuda_devices() const {
-    const auto is_cuda = [](const penstock_device_info& device) { return std::string_view(device.kind) == "cuda"; };
+    const auto is_cuda = [](const DeviceInfo& device) { return std::string_view(device.kind) == "cuda"; };
     return static_cast<std::size_t>(std::count_if(devices.begin(), devices.end(), is_cuda));
   }
 };

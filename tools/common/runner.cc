@@ -66,7 +66,7 @@ class Worker {
   void open();
   void loop();
   bool start(unsigned slot);
-  void finish(const penstock_completion& done, std::uint64_t now);
+  void finish(const Completion& done, std::uint64_t now);
   void check(const Extent& extent, std::uint64_t slot);
   bool may_go_on(std::uint64_t now) const {
     return now < deadline_ns_ && !shared_.stop.load(std::memory_order_relaxed);
@@ -119,7 +119,7 @@ void Worker::open() {
 }
 
 void Worker::loop() {
-  std::vector<penstock_completion> completions(part_.depth);
+  std::vector<Completion> completions(part_.depth);
   unsigned outstanding = 0;
   bool more = may_go_on(now_ns());
   while (more && outstanding < part_.depth && start(outstanding)) ++outstanding;
@@ -148,7 +148,7 @@ bool Worker::start(unsigned slot) {
   return true;
 }
 
-void Worker::finish(const penstock_completion& done, std::uint64_t now) {
+void Worker::finish(const Completion& done, std::uint64_t now) {
   const Flight& flight = flights_[done.cookie];
   const Extent& extent = flight.extent;
   if (const Status status(done.status); !status) {
@@ -213,11 +213,9 @@ void Tally::add(const penstock_report& report, std::uint64_t latency) {
   for (std::size_t i = 0; i < bytes_by_path.size(); ++i) bytes_by_path[i] += report.bytes_by_path[i];
   direct_bytes += report.direct_bytes;
   cached_bytes += report.cached_bytes;
-  const auto path = static_cast<std::size_t>(report.path), reason = static_cast<std::size_t>(report.reason);
-  if (path < bytes_by_reason.size() && reason < bytes_by_reason[path].size()) {
-    bytes_by_reason[path][reason] += report.bytes;
-    refused_path[path][reason] = report.refused_path;
-  }
+  Chosen& way = chosen[{report.path, report.reason}];
+  way.bytes += report.bytes;
+  way.refused_path = report.refused_path;
   if (report.path_reason != PENSTOCK_REASON_NONE) path_reason = report.path_reason;
   latency_sum_ns += latency;
   latency_ns.add(latency);
@@ -228,13 +226,10 @@ void Tally::merge(const Tally& other) {
   bytes += other.bytes;
   direct_bytes += other.direct_bytes;
   cached_bytes += other.cached_bytes;
-  for (std::size_t path = 0; path < bytes_by_path.size(); ++path) {
-    bytes_by_path[path] += other.bytes_by_path[path];
-    for (std::size_t reason = 0; reason < bytes_by_reason[path].size(); ++reason) {
-      if (other.bytes_by_reason[path][reason] == 0) continue;
-      bytes_by_reason[path][reason] += other.bytes_by_reason[path][reason];
-      refused_path[path][reason] = other.refused_path[path][reason];
-    }
+  for (std::size_t path = 0; path < bytes_by_path.size(); ++path) bytes_by_path[path] += other.bytes_by_path[path];
+  for (const auto& [key, way] : other.chosen) {
+    chosen[key].bytes += way.bytes;
+    chosen[key].refused_path = way.refused_path;
   }
   if (other.path_reason != PENSTOCK_REASON_NONE) path_reason = other.path_reason;
   latency_sum_ns += other.latency_sum_ns;

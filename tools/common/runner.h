@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "penstock/penstock.hpp"
@@ -41,13 +43,15 @@ class BlockMap {
 struct Tally {
   std::uint64_t operations = 0;
   std::uint64_t bytes = 0;
-  std::array<std::uint64_t, PENSTOCK_PATH_COUNT> bytes_by_path{};
+  std::array<std::uint64_t, PENSTOCK_PATH_ROOM> bytes_by_path{};
   std::uint64_t direct_bytes = 0;
   std::uint64_t cached_bytes = 0;
-  // Bytes of requests by the path chosen, the reason it was not a better one, and the path that reason speaks of.
-  std::array<std::array<std::uint64_t, PENSTOCK_REASON_COUNT>, PENSTOCK_PATH_COUNT> bytes_by_reason{};
-  std::array<std::array<int, PENSTOCK_REASON_COUNT>, PENSTOCK_PATH_COUNT> refused_path{};
-  int path_reason = PENSTOCK_REASON_NONE;  // Why the path itself was slower than it could be.
+  struct Chosen {
+    std::uint64_t bytes = 0;  // Of requests.
+    int refused_path = -1;    // Of which the reason speaks.
+  };
+  std::map<std::pair<int, int>, Chosen> chosen;  // By the path chosen and the reason that it was not a better one.
+  int path_reason = PENSTOCK_REASON_NONE;        // Why the path itself was slower than it could be.
   std::uint64_t latency_sum_ns = 0;
   Histogram latency_ns;
 
@@ -68,7 +72,7 @@ class Transport {
   // Begins the request of a free slot, or does all of it.
   virtual void start(unsigned slot, const Extent& extent) = 0;
   // Waits for one request at least, where any is in flight, and writes what is done; the cookie is the slot.
-  virtual unsigned reap(std::span<penstock_completion> done) = 0;
+  virtual unsigned reap(std::span<Completion> done) = 0;
 
   Arena& arena() { return arena_; }
   std::uint64_t slot_size() const { return slot_size_; }

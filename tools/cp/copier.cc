@@ -68,7 +68,7 @@ static void require_bytes(const penstock_report& report, const std::string& path
 
 void Copier::require_done(const Status& status, const CopyEnd& end, bool is_write) const {
   if (status.is(PENSTOCK_PATH_REFUSED)) {
-    if (const std::string why = refusal_text(session_, *end.file, gpu_, is_write); !why.empty()) {
+    if (const std::string why = refusal_text(*end.file, gpu_, is_write); !why.empty()) {
       throw Failure(fmt::format("{}: could not copy: {}", end.path, why));
     }
   }
@@ -76,8 +76,8 @@ void Copier::require_done(const Status& status, const CopyEnd& end, bool is_writ
 }
 
 void Copier::read(CopyEnd& end, std::uint64_t half, const Extent& extent) {
-  const Outcome outcome = session_.read(*end.file, arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
-                                        static_cast<std::int64_t>(half * half_));
+  const Outcome outcome = end.file->read(arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
+                                         static_cast<std::int64_t>(half * half_));
   require_done(outcome.status, end, false);
   require_bytes(outcome.report, end.path);
   if (outcome.report.bytes != extent.size) {
@@ -88,9 +88,8 @@ void Copier::read(CopyEnd& end, std::uint64_t half, const Extent& extent) {
 }
 
 void Copier::write(std::uint64_t half, const Extent& extent) {
-  const Outcome outcome =
-      session_.write(*destination_.file, arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
-                     static_cast<std::int64_t>(half * half_));
+  const Outcome outcome = destination_.file->write(arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset),
+                                                   static_cast<std::int64_t>(half * half_));
   require_done(outcome.status, destination_, true);
   require_bytes(outcome.report, destination_.path);
   if (outcome.report.bytes != extent.size) {

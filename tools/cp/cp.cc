@@ -131,7 +131,7 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
   outcome.size = opened.size;
   check_destination(opened, outcome.destination, settings.force);
   const File from = require(session.file(opened.fd.get()), settings.source);
-  NewFile created(outcome.destination, direct, nvidia_library_may_serve(session, from, settings.gpu));
+  NewFile created(outcome.destination, direct, nvidia_library_may_serve(from, settings.gpu));
   lay_out(opened, created);
   const std::string kind = require(from.info(), settings.source).file_system;
   if (opened.size == 0 && (kind == "proc" || kind == "sysfs")) {
@@ -164,13 +164,9 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
 }
 
 void print_way(const char* verb, const Tally& tally) {
-  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
-    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
-      const auto i = static_cast<std::size_t>(path), j = static_cast<std::size_t>(reason);
-      if (tally.bytes_by_reason[i][j] == 0) continue;
-      print("{}: {}  {}\n", verb, path_sentence(path, reason, tally.refused_path[i][j]),
-            format_size(tally.bytes_by_reason[i][j]));
-    }
+  for (const auto& [key, way] : tally.chosen) {
+    if (way.bytes == 0) continue;
+    print("{}: {}  {}\n", verb, path_sentence(key.first, key.second, way.refused_path), format_size(way.bytes));
   }
   print("{}", Text(path_note(tally.path_reason)));
 }
@@ -187,19 +183,16 @@ void print_outcome(const CpSettings& settings, const CpOutcome& outcome, const s
 
 Json way_json(const Tally& tally) {
   Json json = {{"direct_bytes", tally.direct_bytes}, {"cached_bytes", tally.cached_bytes}, {"paths", Json::array()}};
-  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
-    for (int reason = 0; reason < PENSTOCK_REASON_COUNT; ++reason) {
-      const auto i = static_cast<std::size_t>(path), j = static_cast<std::size_t>(reason);
-      if (tally.bytes_by_reason[i][j] == 0) continue;
-      Json row = path_json(path, reason, tally.refused_path[i][j]);
-      row["bytes"] = tally.bytes_by_reason[i][j];
-      json["paths"].push_back(row);
-    }
+  for (const auto& [key, way] : tally.chosen) {
+    if (way.bytes == 0) continue;
+    Json row = path_json(key.first, key.second, way.refused_path);
+    row["bytes"] = way.bytes;
+    json["paths"].push_back(row);
   }
   // Why the path taken is slower than it could be; why it was taken stands above.
   json["slowed_by"] = penstock_reason_name(tally.path_reason);
-  for (int path = 0; path < PENSTOCK_PATH_COUNT; ++path) {
-    json["bytes_by_path"][penstock_path_name(path)] = tally.bytes_by_path[static_cast<std::size_t>(path)];
+  for (std::uint32_t path = 0; path < penstock_path_count(); ++path) {
+    json["bytes_by_path"][penstock_path_name(static_cast<int>(path))] = tally.bytes_by_path[path];
   }
   return json;
 }

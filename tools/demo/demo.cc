@@ -112,8 +112,8 @@ class Trip {
   void move(bool is_write, std::uint64_t at) {
     const std::uint64_t size = std::min(kStep, settings_.size - at);
     const auto offset = static_cast<std::int64_t>(at);
-    const Outcome outcome = is_write ? session_.write(file_, arena_.data(), size, offset, offset)
-                                     : session_.read(file_, arena_.data(), size, offset, offset);
+    const Outcome outcome =
+        is_write ? file_.write(arena_.data(), size, offset, offset) : file_.read(arena_.data(), size, offset, offset);
     require(outcome.status, name());
     if (outcome.report.bytes != size) throw Failure(name() + ": fewer bytes moved than asked for");
     if (bytes_elsewhere(outcome.report) != 0) throw Failure(name() + ": bytes took another path than the one forced");
@@ -148,7 +148,7 @@ class Trip {
     const File file = require(session.file(fd_), "demo file");
     each_piece([&](std::uint64_t at, std::span<std::byte> bytes) {
       content_.fill(bytes, at);
-      const Outcome outcome = session.write(file, bytes, static_cast<std::int64_t>(at));
+      const Outcome outcome = file.write(bytes.data(), bytes.size(), static_cast<std::int64_t>(at));
       require(outcome.status, "demo file");
     });
   }
@@ -232,11 +232,11 @@ int run_demo(const DemoSettings& settings) {
   check_gpu(session.raw(), settings.gpu);
   const std::string path = settings.folder + "/penstock-demo";
   std::optional<NewFile> file(std::in_place, path, 0);
-  if (nvidia_library_may_serve(session, require(session.file(file->fd()), "demo file"), settings.gpu)) {
+  if (nvidia_library_may_serve(require(session.file(file->fd()), "demo file"), settings.gpu)) {
     file.emplace(path, 0, true);
   }
   lay_out(*file, settings.size);
-  const DemoWays found = find_ways(session, require(session.file(file->fd()), "demo file"), settings.gpu);
+  const DemoWays found = find_ways(require(session.file(file->fd()), "demo file"), settings.gpu);
   if (!settings.json) {
     print(
         "demo: {} of weights-like data (bfloat16, normal) from device memory to a file in {} and back, by each "

@@ -10,7 +10,7 @@ namespace {
 
 class Finder {
  public:
-  explicit Finder(const penstock_file_info& info) : has_direct_io_(info.direct_offset_align != 0) {
+  explicit Finder(const FileInfo& info) : has_direct_io_(info.direct_offset_align != 0) {
     if (!has_direct_io_) found_.missing.push_back({"O_DIRECT", "", "this file cannot do direct I/O", ""});
   }
 
@@ -59,13 +59,13 @@ class Finder {
 
 }  // namespace
 
-DemoWays find_ways(Session& session, const File& file, unsigned gpu) {
+DemoWays find_ways(const File& file, unsigned gpu) {
   Finder finder(require(file.info(), "demo file"));
   const Arena host = Arena::on_host(4096);
   for (const bool host_memory : {false, true}) {
     const void* base = host_memory ? host.data() : nullptr;
-    const auto reads = require(session.explain(file, gpu, false, base), "explain");
-    const auto writes = require(session.explain(file, gpu, true, base), "explain");
+    const auto reads = require(file.explain({PENSTOCK_READ, gpu, base}), "explain");
+    const auto writes = require(file.explain({PENSTOCK_WRITE, gpu, base}), "explain");
     const Verdict* better = nullptr;
     for (std::size_t i = 0; i < reads.size() && i < writes.size(); ++i) {
       // The host path is asked about host memory, the others about the device's.

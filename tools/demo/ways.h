@@ -34,6 +34,6 @@ struct DemoWays {
 };
 
 // Asks a session with the library's own settings about the file.
-DemoWays find_ways(Session& session, const File& file, unsigned gpu);
+DemoWays find_ways(const File& file, unsigned gpu);
 
 }  // namespace penstock::tools

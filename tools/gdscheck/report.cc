@@ -138,7 +138,7 @@ std::string gpu_section(const GdsPlatform& platform) {
   std::string text = banner("GPU INFO");
   std::size_t index = 0;
   if (machine.probe) {
-    for (const penstock_device_info& device : machine.probe->devices) {
+    for (const DeviceInfo& device : machine.probe->devices) {
       if (device.stand_in == 0) text += gpu_row(platform, index++, device.name, device.pci_address);
     }
   } else {

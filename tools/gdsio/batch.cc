@@ -33,7 +33,7 @@ class BatchTransport final : public CufileTransport {
     entries_.push_back(entry);
   }
 
-  unsigned reap(std::span<penstock_completion> done) override {
+  unsigned reap(std::span<Completion> done) override {
     if (!entries_.empty()) {
       const auto count = static_cast<unsigned>(entries_.size());
       require_cufile(cuFileBatchIOSubmit(batch_, count, entries_.data(), 0), setup_.file->path(),
@@ -48,7 +48,7 @@ class BatchTransport final : public CufileTransport {
   }
 
  private:
-  penstock_completion completion_of_event(const CUfileIOEvents_t& event) const {
+  Completion completion_of_event(const CUfileIOEvents_t& event) const {
     const auto slot = static_cast<std::uint64_t>(static_cast<const Extent*>(event.cookie) - extents_.data());
     const auto count = static_cast<ssize_t>(event.ret);
     if (event.status != CUFILE_COMPLETE && count >= 0) {

@@ -45,57 +45,51 @@ class Machinery {
   explicit Machinery(const GdsioSettings& settings) {
     if (settings.transfer == TransferType::cpu_only) return;
     open_cufile_driver();
-    session_ = penstock_cufile_session();
+    session_ = cufile_session();
     const bool needs_cuda = settings.memory == MemoryType::device_vmm || settings.memory == MemoryType::pinned_host;
     for (const GdsioGroup& group : settings.groups) {
-      check_gpu(session_, group.gpu);
+      check_gpu(session(), group.gpu);
       if (drivers_.size() <= group.gpu) drivers_.resize(group.gpu + 1);
-      if (drivers_[group.gpu] == nullptr) drivers_[group.gpu] = CudaDriver::open(session_, group.gpu);
+      if (drivers_[group.gpu] == nullptr) drivers_[group.gpu] = CudaDriver::open(session(), group.gpu);
       if (needs_cuda && drivers_[group.gpu] == nullptr) {
         throw Failure(fmt::format("-m {} needs a GPU of CUDA's; {}", static_cast<unsigned>(settings.memory),
-                                  device_line(session_, group.gpu)),
+                                  device_line(session(), group.gpu)),
                       kNotApplicable);
       }
     }
   }
   ~Machinery() {
-    if (session_ != nullptr) (void)cuFileDriverClose();
+    if (session() != nullptr) (void)cuFileDriverClose();
   }
 
-  penstock_session* session() const { return session_; }
+  penstock_session* session() const { return session_.raw(); }
   const CudaDriver* cuda(unsigned gpu) const { return gpu < drivers_.size() ? drivers_[gpu].get() : nullptr; }
   // Of the GPU, or of the host where no GPU takes part.
   std::uint64_t memory_bytes(unsigned gpu) const {
-    penstock_device_info device{};
-    if (session_ == nullptr) {
+    if (session() == nullptr) {
       return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     }
-    require(penstock_device_get(session_, gpu, &device), "GPU");
-    return device.memory_bytes;
+    return require(session_.device(gpu), "GPU").memory_bytes;
   }
-  std::vector<penstock_counter> counters() const {
-    if (session_ == nullptr) return {};
-    std::vector<penstock_counter> rows(penstock_counters(session_, nullptr, 0));
-    rows.resize(penstock_counters(session_, rows.data(), static_cast<unsigned>(rows.size())));
-    return rows;
+  std::vector<Counter> counters() const {
+    return session() != nullptr ? require(session_.counters(), "counters") : std::vector<Counter>();
   }
 
  private:
-  penstock_session* session_ = nullptr;
+  Session session_{nullptr};
   std::vector<std::unique_ptr<CudaDriver>> drivers_;
 };
 
 // Of the rows counted by `after`, what `before` does not have.
-std::vector<penstock_counter> counted_since(const std::vector<penstock_counter>& before,
-                                            std::vector<penstock_counter> after) {
-  for (penstock_counter& row : after) {
-    for (const penstock_counter& old : before) {
+std::vector<Counter> counted_since(const std::vector<Counter>& before, std::vector<Counter> after) {
+  for (Counter& row : after) {
+    for (const Counter& old : before) {
       if (old.path != row.path || old.reason != row.reason) continue;
       row.read_bytes -= old.read_bytes;
       row.write_bytes -= old.write_bytes;
     }
   }
-  std::erase_if(after, [](const penstock_counter& row) { return row.read_bytes + row.write_bytes == 0; });
+  std::erase_if(after, [](const Counter& row) { return row.read_bytes + row.write_bytes == 0; });
   return after;
 }
 
@@ -119,7 +113,7 @@ class Run {
     run.seed = settings_.seed;
     run.random_fill = settings_.random_fill;
     if (verifies() || (settings_.refill && is_write)) run.content = &content;
-    const std::vector<penstock_counter> before = machinery_.counters();
+    const std::vector<Counter> before = machinery_.counters();
     outcome.result = run_parts(run, parts(is_write));
     if (settings_.calls_cufile()) outcome.ways = counted_since(before, machinery_.counters());
     return outcome;
@@ -279,7 +273,7 @@ void tell_what_does_not_count(const GdsioSettings& settings) {
 void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutcome>& outcomes) {
   if (settings.transfer != TransferType::gpu_direct || settings.on_host()) return;
   for (const GdsioOutcome& outcome : outcomes) {
-    for (const penstock_counter& row : outcome.ways) {
+    for (const Counter& row : outcome.ways) {
       if (row.path == PENSTOCK_PATH_P2PDMA || row.path == PENSTOCK_PATH_VENDOR) return;
     }
   }

@@ -42,14 +42,14 @@ class HostTransport final : public Transport {
   void start(unsigned slot, const Extent& extent) override {
     done_ = completion_of(slot, move_bytes(setup_, arena().data() + slot * slot_size(), extent));
   }
-  unsigned reap(std::span<penstock_completion> done) override {
+  unsigned reap(std::span<Completion> done) override {
     done[0] = done_;
     return 1;
   }
 
  private:
   const ThreadSetup setup_;
-  penstock_completion done_{};
+  Completion done_;
 };
 
 // Host memory for each slot, and copies between it and the device's that are waited for slot by slot.
@@ -128,7 +128,7 @@ class StagedTransport final : public Transport {
     under_way_.push_back(slot);
   }
 
-  unsigned reap(std::span<penstock_completion> done) override {
+  unsigned reap(std::span<Completion> done) override {
     const unsigned slot = under_way_.front();
     under_way_.pop_front();
     copies_->wait(slot);

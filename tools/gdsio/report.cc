@@ -37,7 +37,7 @@ double average_us(const Tally& tally) {
   return static_cast<double>(tally.latency_sum_ns) / 1e3 / static_cast<double>(tally.operations);
 }
 
-std::uint64_t bytes_of(const penstock_counter& way) { return way.read_bytes + way.write_bytes; }
+std::uint64_t bytes_of(const Counter& way) { return way.read_bytes + way.write_bytes; }
 
 }  // namespace
 
@@ -58,9 +58,9 @@ std::string path_lines(const GdsioSettings& settings, const GdsioOutcome& outcom
                        static_cast<unsigned>(settings.transfer), outcome.is_write ? "pwrite" : "pread");
   }
   std::uint64_t total = 0;
-  for (const penstock_counter& way : outcome.ways) total += bytes_of(way);
+  for (const Counter& way : outcome.ways) total += bytes_of(way);
   std::string text;
-  for (const penstock_counter& way : outcome.ways) {
+  for (const Counter& way : outcome.ways) {
     text += fmt::format("Path: {} {:.1f}% ({}: {})\n", penstock_path_name(way.path),
                         100 * static_cast<double>(bytes_of(way)) / static_cast<double>(total),
                         penstock_reason_name(way.reason), penstock_reason_sentence(way.reason));
@@ -85,7 +85,7 @@ Json outcome_json(const GdsioSettings& settings, const GdsioOutcome& outcome) {
                {"cpu_seconds", outcome.result.cpu_seconds},
                {"interrupted", outcome.result.was_interrupted},
                {"paths", Json::array()}};
-  for (const penstock_counter& way : outcome.ways) {
+  for (const Counter& way : outcome.ways) {
     json["paths"].push_back({{"path", penstock_path_name(way.path)},
                              {"reason", penstock_reason_name(way.reason)},
                              {"bytes", bytes_of(way)}});

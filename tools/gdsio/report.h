@@ -20,7 +20,7 @@ struct GdsioOutcome {
   unsigned depth = 0;            // 0: no batch.
   std::uint64_t data_bytes = 0;  // Of all files.
   JobResult result;
-  std::vector<penstock_counter> ways;  // By path and reason, of this pass; empty where the library took no part.
+  std::vector<Counter> ways;  // By path and reason, of this pass; empty where the library took no part.
 };
 
 // "IoType: READ XferType: GPUD Threads: 4 DataSetSize: 1024/1024(KiB) IOSize: 64(KiB) Throughput: ..."

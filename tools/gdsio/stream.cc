@@ -56,7 +56,7 @@ class StreamTransport final : public CufileTransport {
     under_way_.push_back(slot);
   }
 
-  unsigned reap(std::span<penstock_completion> done) override {
+  unsigned reap(std::span<Completion> done) override {
     const unsigned slot = under_way_.front();
     under_way_.pop_front();
     const AsyncCall& call = calls_[slot];

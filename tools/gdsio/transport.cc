@@ -24,14 +24,14 @@ class CallTransport final : public CufileTransport {
     done_.push_back(completion_of(
         slot, require_bytes(count, errno, setup_, setup_.is_write ? "cuFileWrite" : "cuFileRead", extent)));
   }
-  unsigned reap(std::span<penstock_completion> done) override {
+  unsigned reap(std::span<Completion> done) override {
     done[0] = done_.front();
     done_.pop_front();
     return 1;
   }
 
  private:
-  std::deque<penstock_completion> done_;
+  std::deque<Completion> done_;
 };
 
 }  // namespace

@@ -38,8 +38,8 @@ Arena memory_of(const ThreadSetup& setup);
 // A count of bytes as cuFile's calls return it, or the failure it stands for.
 std::uint64_t require_bytes(ssize_t count, int error, const ThreadSetup& setup, const char* call, const Extent& extent);
 
-inline penstock_completion completion_of(std::uint64_t slot, std::uint64_t bytes) {
-  penstock_completion done{};
+inline Completion completion_of(std::uint64_t slot, std::uint64_t bytes) {
+  Completion done;
   done.cookie = slot;
   done.report.bytes = bytes;
   return done;

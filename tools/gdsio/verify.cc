@@ -99,10 +99,10 @@ Shape shape_of(const VerifySettings& settings, const OpenFile& file) {
 }
 
 ThreadSetup setup_of(const VerifySettings& settings, const Shape& shape, const CufileFile& file,
-                     const CudaDriver* cuda) {
+                     penstock_session* session, const CudaDriver* cuda) {
   ThreadSetup setup;
   setup.file = &file;
-  setup.session = penstock_cufile_session();
+  setup.session = session;
   setup.cuda = cuda;
   setup.gpu = settings.gpu;
   setup.transfer = settings.mode == 1 ? TransferType::gpu_direct : TransferType::gpu_direct_async;
@@ -145,11 +145,12 @@ int verify(const VerifySettings& settings) {
   const Shape shape = shape_of(settings, plain);
   if (settings.wants_sync && fsync(plain.fd.get()) != 0) fail_errno(settings.file, "flush the file");
   open_cufile_driver();
-  penstock_session* session = penstock_cufile_session();
+  const Session opened = cufile_session();
+  penstock_session* const session = opened.raw();
   check_gpu(session, settings.gpu);
   const std::unique_ptr<CudaDriver> cuda = CudaDriver::open(session, settings.gpu);
   const CufileFile file(open_for_cufile(settings.file), true);
-  const ThreadSetup setup = setup_of(settings, shape, file, cuda.get());
+  const ThreadSetup setup = setup_of(settings, shape, file, session, cuda.get());
   print_settings(settings, shape, setup);
   compare(setup, shape, FileContent(plain));
   print("Data Verification Success\n{}\n", device_line(session, settings.gpu));

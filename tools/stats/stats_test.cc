@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "cufile.h"
-#include "penstock/penstock.h"
+#include "fakes/cufile_session.h"
 #include "stats/layout.h"
 #include "stats/look_budget.h"
 #include "stats/process_stats.h"
@@ -123,14 +123,12 @@ int temporary_file() {
 // Through the additive interface: writes of 5,000 bytes of host memory.
 void write_five_thousand(int times) {
   penstock_session* session = nullptr;
-  penstock_options options{};
-  options.size = sizeof options;
-  if (penstock_session_open(&options, &session).code != 0) ::_exit(3);
-  penstock_file file = 0;
+  if (penstock_session_open(nullptr, &session).code != 0) ::_exit(3);
+  penstock_file* file = nullptr;
   if (penstock_file_register(session, temporary_file(), &file).code != 0) ::_exit(4);
   const std::vector<char> bytes(5000, 'x');
   for (int i = 0; i < times; ++i) {
-    if (penstock_write(session, file, bytes.data(), bytes.size(), 0, 0, nullptr).code != 0) ::_exit(5);
+    if (penstock_write(file, bytes.data(), bytes.size(), 0, 0, nullptr).code != 0) ::_exit(5);
   }
 }
 
@@ -144,7 +142,7 @@ void move_with_cufile(int level) {
   CUfileHandle_t handle = nullptr;
   void* memory = nullptr;
   if (cuFileHandleRegister(&handle, &descr).err != CU_FILE_SUCCESS) ::_exit(5);
-  if (penstock_device_alloc(penstock_cufile_session(), 0, 1 << 16, &memory).code != 0) ::_exit(6);
+  if (penstock_device_alloc(penstock::cufile_session(), 0, 1 << 16, &memory).code != 0) ::_exit(6);
   for (int i = 0; i < 4; ++i) {
     if (cuFileWrite(handle, memory, 1 << 16, 0, 0) != 1 << 16) ::_exit(7);
   }

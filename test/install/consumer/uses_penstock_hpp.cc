@@ -6,7 +6,7 @@
 
 int main() {
   auto session = penstock::Session::open();
-  const std::string said = session ? session->device_kind() : session.error().message();
+  const std::string said = session ? session->info()->device_kinds : session.error().message();
   std::printf("session: %s\n", said.c_str());
   return said.empty() ? 1 : 0;
 }

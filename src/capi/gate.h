@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "stats/counters.h"
+#include "stats/thread_number.h"
 
 namespace penstock::core {
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "capi/call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace penstock::core {
+
+penstock_report to_public(const Report& report) {
+  penstock_report out{};
+  out.bytes = report.bytes;
+  out.bytes_by_path[static_cast<unsigned>(report.path)] = report.bytes - report.bounced_bytes;
+  out.bytes_by_path[PENSTOCK_PATH_BOUNCE] += report.bounced_bytes;
+  out.direct_bytes = report.direct_bytes;
+  out.cached_bytes = traits_of(report.path).pretends ? 0 : report.bytes - report.direct_bytes;
+  out.path = static_cast<std::int32_t>(report.path);
+  out.reason = static_cast<std::int32_t>(report.reason);
+  out.refused_path = report.refused;
+  out.path_reason = static_cast<std::int32_t>(report.path_reason);
+  out.bounced_reason = static_cast<std::int32_t>(report.bounced_reason);
+  return out;
+}
+
+std::size_t copy_text(std::string_view source, char* text, std::size_t capacity) {
+  if (text == nullptr || capacity == 0) return 0;
+  const std::size_t length = std::min(source.size(), capacity - 1);
+  std::memcpy(text, source.data(), length);
+  text[length] = '\0';
+  return length;
+}
+
+namespace {
+
+TimePoint deadline_of(const penstock_request& request) {
+  if (request.deadline_ns == 0 || request.deadline_ns > INT64_MAX) return kNoDeadline;
+  return TimePoint(std::chrono::nanoseconds(request.deadline_ns));
+}
+
+}  // namespace
+
+Result<RawRequest> raw_request(const penstock_request& request) {
+  const Result<Op> op = op_of(request.op);
+  if (!op.ok()) return op.status();
+  if (request.file == nullptr) return failure(Code::invalid_argument, "find the file of the request");
+  return RawRequest{*op, request.file->id, request.base, request.size, request.file_offset, request.buffer_offset};
+}
+
+Result<QueuedRequest> queued_request(const penstock_request& request) {
+  const Result<RawRequest> raw = raw_request(request);
+  if (!raw.ok()) return raw.status();
+  const bool names_both = request.base != nullptr || request.size != 0 || request.buffer_offset != 0;
+  if (request.device != 0) return failure(Code::invalid_argument, "make a request that names a device");
+  if ((request.vectors == nullptr) != (request.vector_count == 0) || (request.vectors != nullptr && names_both)) {
+    return failure(Code::invalid_argument, "tell the vectors of a request from its base, size and buffer_offset");
+  }
+  return QueuedRequest{*raw, {request.vectors, request.vector_count}, request.cookie, deadline_of(request)};
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The C API's files, and the transfers that are over when the call returns.
+#include <fcntl.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+
+#include "capi/call.h"
+#include "frontend/call.h"
+#include "frontend/vectored.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+using core::Code;
+using core::failure;
+using core::GuardedSession;
+using core::session_call;
+using core::Status;
+using core::success;
+
+const char* name_of(core::AlignmentSource source) {
+  switch (source) {
+    case core::AlignmentSource::none: return "none";
+    case core::AlignmentSource::statx: return "statx";
+    case core::AlignmentSource::block_device: return "block device";
+    case core::AlignmentSource::assumed: return "assumed";
+  }
+  return "none";
+}
+
+penstock_file_info to_public(const core::FileFacts& facts) {
+  return {.struct_size = 0,
+          .device_major = major(facts.block_device),
+          .device_minor = minor(facts.block_device),
+          .is_block_device = facts.type == core::FileType::block_device,
+          .readable = facts.readable(),
+          .writable = facts.writable(),
+          .opened_direct = facts.opened_direct(),
+          .direct_memory_align = facts.direct_memory_align,
+          .direct_offset_align = facts.direct_offset_align,
+          .reserved = 0,
+          .size = facts.size,
+          .inode = facts.inode,
+          .alignment_source = name_of(facts.alignment_source),
+          .file_system = core::file_system_name(facts.file_system_magic)};
+}
+
+Status register_with(const GuardedSession::Use& use, int fd, penstock_file& file) {
+  const core::Result<std::uint64_t> registered = use->register_file(fd);
+  if (registered.ok()) file.id = *registered;
+  return registered.status();
+}
+
+// NVIDIA's library may come to open it once more, and a file system may not know direct I/O.
+core::Result<std::unique_ptr<core::NewFile>> create_new(const char* name, std::uint32_t mode, bool direct) {
+  core::NewFile::Options options{.mode = mode};
+  if (direct) options.flags = O_DIRECT;
+  core::Result<std::unique_ptr<core::NewFile>> file = core::NewFile::create(name, options);
+  if (file.ok() || !direct || !file.status().is_errno(EINVAL)) return file;
+  options.flags = 0;
+  return core::NewFile::create(name, options);
+}
+
+// With move(use), which says what came of it.
+template <typename Move>
+penstock_status transfer(penstock_file* file, penstock_report* report, Move move) {
+  if (report != nullptr) {
+    if (const Status status = core::check_struct(report); !status.ok()) return core::to_public(status);
+    core::write_struct(report, {});
+  }
+  return session_call("move the request", file, [&](const GuardedSession::Use& use) -> Status {
+    const core::Outcome outcome = move(use);
+    if (report != nullptr) core::write_struct(report, core::to_public(outcome.report));
+    return outcome.status;
+  });
+}
+
+penstock_status transfer(penstock_file* file, core::RawRequest request, penstock_report* report) {
+  return transfer(file, report, [&](const GuardedSession::Use& use) {
+    request.file = file->id;
+    return core::transfer(*use, request);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+penstock_status penstock_file_register(penstock_session* session, int fd, penstock_file** file) {
+  constexpr const char* kStep = "register the file";
+  if (file != nullptr) *file = nullptr;
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (file == nullptr) return failure(Code::invalid_argument, kStep);
+    auto handle = std::make_unique<penstock_file>(penstock_file{session->guarded});
+    const Status status = register_with(use, fd, *handle);
+    if (status.ok()) *file = handle.release();
+    return status;
+  });
+}
+
+penstock_status penstock_file_create(penstock_session* session, const char* name, uint32_t mode, uint32_t flags,
+                                     penstock_file** file) {
+  constexpr const char* kStep = "create the file";
+  constexpr uint32_t kKnown = PENSTOCK_CREATE_REPLACE | PENSTOCK_CREATE_DIRECT;
+  if (file != nullptr) *file = nullptr;
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (file == nullptr || name == nullptr || (flags & ~kKnown) != 0 || (mode & ~07777u) != 0) {
+      return failure(Code::invalid_argument, kStep);
+    }
+    auto handle = std::make_unique<penstock_file>(penstock_file{session->guarded});
+    handle->unpublished = std::make_unique<UnpublishedFile>();
+    handle->unpublished->replaces = (flags & PENSTOCK_CREATE_REPLACE) != 0;
+    core::Result<std::unique_ptr<core::NewFile>> created =
+        create_new(name, mode, (flags & PENSTOCK_CREATE_DIRECT) != 0);
+    if (!created.ok()) return created.status();
+    handle->unpublished->file = std::move(*created);
+    const Status status = register_with(use, handle->unpublished->file->fd(), *handle);
+    if (status.ok()) *file = handle.release();
+    return status;
+  });
+}
+
+penstock_status penstock_file_publish(penstock_file* file) {
+  constexpr const char* kStep = "publish the file";
+  return session_call(kStep, file, [&](const GuardedSession::Use&) -> Status {
+    if (file->unpublished == nullptr) return failure(Code::invalid_argument, "publish a file that was not created so");
+    const std::lock_guard lock(file->unpublished->mutex);
+    return file->unpublished->file->publish(file->unpublished->replaces);
+  });
+}
+
+penstock_status penstock_file_sync(penstock_file* file) {
+  return session_call("flush the file", file,
+                      [&](const GuardedSession::Use& use) -> Status { return use->sync_file(file->id); });
+}
+
+void penstock_file_deregister(penstock_file* file) {
+  return core::boundary(
+      [&] {
+        if (file == nullptr) return;
+        if (const GuardedSession::Use use(*file->guarded); use && file->owns) (void)use->deregister_file(file->id);
+        delete file;
+      },
+      [] {});
+}
+
+penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info) {
+  return session_call("look at the file", file, [&](const GuardedSession::Use& use) -> Status {
+    if (const Status status = core::check_struct(info); !status.ok()) return status;
+    const core::Result<core::FileFacts> facts = use->file_facts(file->id);
+    if (facts.ok()) core::write_struct(info, to_public(*facts));
+    return facts.status();
+  });
+}
+
+penstock_status penstock_read(penstock_file* file, void* base, uint64_t size, int64_t file_offset,
+                              int64_t buffer_offset, penstock_report* report) {
+  return transfer(file, {core::Op::read, 0, base, size, file_offset, buffer_offset}, report);
+}
+
+penstock_status penstock_write(penstock_file* file, const void* base, uint64_t size, int64_t file_offset,
+                               int64_t buffer_offset, penstock_report* report) {
+  return transfer(file, {core::Op::write, 0, base, size, file_offset, buffer_offset}, report);
+}
+
+penstock_status penstock_transfer(const penstock_request* request, penstock_report* report) {
+  penstock_request said{};
+  if (const Status status = core::read_struct(request, said); !status.ok()) return core::to_public(status);
+  const core::Result<core::QueuedRequest> sane = core::queued_request(said);
+  if (!sane.ok()) return core::to_public(sane.status());
+  return transfer(said.file, report, [&](const GuardedSession::Use& use) {
+    return sane->pieces.empty() ? core::transfer(*use, sane->raw)
+                                : core::transfer_vectored(*use, sane->raw, sane->pieces);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "capi/guarded_session.h"
+
+#include <utility>
+
+#include "base/invariant.h"
+#include "device/providers.h"
+#include "storage/posix_storage.h"
+
+namespace penstock::core {
+
+Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Staged& staged) {
+  const LoadedSettings loaded = load_session_settings(process_environment, staged, process_variables());
+  if (loaded.must_refuse) return refusal_of(loaded);
+  return open(make_config(loaded.settings), loaded.settings);
+}
+
+Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Config& config, const Settings& settings) {
+  Result<OpenedDevices> devices = open_devices(config.devices, config.nvidia_export);
+  if (!devices.ok()) return devices.status();
+  std::shared_ptr<GuardedSession> opened(new GuardedSession);
+  opened->settings_ = settings;
+  opened->device_kinds_ = std::move(devices->kinds);
+  opened->device_reason_ = std::move(devices->why_no_gpu);
+  opened->session_ =
+      std::make_unique<Session>(config, std::make_unique<PosixStorage>(config.io_uring), std::move(devices->devices));
+  opened->frontends_ = std::make_unique<Frontends>(*opened->session_);
+  opened->gate_.open();
+  return opened;
+}
+
+GuardedSession::~GuardedSession() {
+  if (!is_inherited() && !closed_) close();
+  // Their threads, rings and contexts are the parent's.
+  (void)frontends_.release();
+  (void)session_.release();
+  for (auto& [device, queue] : copies_) (void)queue.release();
+}
+
+void GuardedSession::close() {
+  PENSTOCK_INVARIANT(!is_inherited() && !closed_);
+  gate_.close();
+  copies_.clear();
+  frontends_.reset();
+  session_.reset();
+  closed_ = true;
+  closed_.notify_all();
+}
+
+void GuardedSession::wait_closed() const {
+  if (!is_inherited()) closed_.wait(false);
+}
+
+template <typename Copy>
+Status GuardedSession::copy(const void* device_memory, Copy copy) {
+  const PointerFacts facts = session_->devices().describe(device_memory);
+  if (!facts.needs_device()) return failure(Code::bad_pointer, "copy device memory");
+  if (facts.device == nullptr) return failure(Code::no_device, "copy device memory");
+  const std::lock_guard lock(copies_mutex_);
+  std::unique_ptr<CopyQueue>& queue = copies_[facts.device];
+  if (queue == nullptr) {
+    Result<std::unique_ptr<CopyQueue>> opened = facts.device->open_copy_queue(1);
+    if (!opened.ok()) return opened.status();
+    queue = std::move(*opened);
+  }
+  return finish_copies(*queue, copy(*queue));
+}
+
+Status GuardedSession::upload(void* device_memory, const void* host, std::uint64_t size) {
+  return copy(device_memory, [&](CopyQueue& queue) { return queue.copy_to_device(device_memory, host, size); });
+}
+
+Status GuardedSession::download(void* host, const void* device_memory, std::uint64_t size) {
+  return copy(device_memory, [&](CopyQueue& queue) { return queue.copy_to_host(host, device_memory, size); });
+}
+
+}  // namespace penstock::core

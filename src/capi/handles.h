@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the C API's opaque types are. Each holds the memory of its session, which may long be closed.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "base/new_file.h"
+#include "capi/guarded_session.h"
+#include "frontend/queue.h"
+#include "penstock/penstock.h"
+#include "settings/settings.h"
+
+struct penstock_config {
+  penstock::core::Staged staged;
+};
+
+struct penstock_session {
+  std::shared_ptr<penstock::core::GuardedSession> guarded;
+  bool owns = true;  // Else it belongs to cuFile's driver, which closes it.
+};
+
+// A file that has no name yet.
+struct UnpublishedFile {
+  std::mutex mutex;
+  std::unique_ptr<penstock::core::NewFile> file;
+  bool replaces = false;  // A file of that name.
+};
+
+struct penstock_file {
+  std::shared_ptr<penstock::core::GuardedSession> guarded;
+  std::uint64_t id = 0;
+  bool owns = true;                              // Else it is a cuFile handle's.
+  std::unique_ptr<UnpublishedFile> unpublished;  // Where it was created by the library.
+};

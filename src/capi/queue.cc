@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The C API's queues.
+#include <algorithm>
+#include <chrono>
+
+#include "capi/call.h"
+#include "capi/queue_modes.h"
+
+namespace core = penstock::core;
+
+struct penstock_queue {
+  std::shared_ptr<core::GuardedSession> guarded;
+  std::unique_ptr<core::QueueMode> mode;
+};
+
+namespace {
+
+using core::Code;
+using core::failure;
+using core::GuardedSession;
+using core::session_call;
+using core::Status;
+using core::status_call;
+using core::success;
+
+using Mode = core::Result<std::unique_ptr<core::QueueMode>>;
+
+Mode open_mode(const GuardedSession::Use& use, const penstock_queue_options& options) {
+  const bool is_threaded = options.mode == PENSTOCK_QUEUE_THREADED && options.request_bytes_max == 0;
+  if (options.reserved == 0 && is_threaded) return core::open_threaded(use.frontends(), options.depth);
+  if (options.reserved == 0 && options.mode == PENSTOCK_QUEUE_POLLED) {
+    return core::open_polled(*use, options.depth, options.request_bytes_max);
+  }
+  return failure(Code::invalid_argument, "open the queue");
+}
+
+core::Result<core::QueuedRequest> request_for(const penstock_queue& queue, const penstock_request& request) {
+  if (request.file != nullptr && request.file->guarded != queue.guarded) {
+    return failure(Code::invalid_argument, "submit a request on a file of another session");
+  }
+  return core::queued_request(request);
+}
+
+constexpr std::uint32_t kSubmitMax = 16;  // At once: threads may have small stacks.
+
+// Some of the array's, from `first` on, until one is bad; then its status.
+Status submit_some(const penstock_queue& queue, const penstock_request* requests, std::uint32_t first,
+                   std::uint32_t count, std::uint32_t& taken) {
+  core::QueuedRequest some[kSubmitMax];
+  std::uint32_t good = 0;
+  Status fault;
+  while (good < std::min(count - first, kSubmitMax) && fault.ok()) {
+    penstock_request said{};
+    fault = core::read_element(requests, first + good, said);
+    if (!fault.ok()) break;
+    const core::Result<core::QueuedRequest> one = request_for(queue, said);
+    fault = one.status();
+    if (fault.ok()) some[good++] = *one;
+  }
+  if (good == 0) return fault;
+  const Status status = queue.mode->submit({some, good}, taken);
+  return status.ok() ? fault : status;
+}
+
+// Centuries are as good as for ever.
+core::Batch::Deadline deadline_in(std::int64_t timeout_ns) {
+  if (timeout_ns < 0 || timeout_ns > INT64_MAX / 2) return std::nullopt;
+  return std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_ns);
+}
+
+}  // namespace
+
+extern "C" {
+
+penstock_status penstock_queue_open(penstock_session* session, const penstock_queue_options* options,
+                                    penstock_queue** queue) {
+  constexpr const char* kStep = "open the queue";
+  if (queue != nullptr) *queue = nullptr;
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (queue == nullptr) return failure(Code::invalid_argument, kStep);
+    penstock_queue_options said{};
+    if (const Status status = core::read_struct(options, said); !status.ok()) return status;
+    auto handle = std::make_unique<penstock_queue>(penstock_queue{session->guarded, nullptr});
+    Mode mode = open_mode(use, said);
+    if (!mode.ok()) return mode.status();
+    handle->mode = std::move(*mode);
+    *queue = handle.release();
+    return success();
+  });
+}
+
+void penstock_queue_close(penstock_queue* queue) {
+  return core::boundary(
+      [&] {
+        if (queue == nullptr || queue->guarded->is_inherited()) return;
+        const std::shared_ptr<GuardedSession> guarded = queue->guarded;  // Until `use` has let go of it.
+        const GuardedSession::Use use(*guarded);
+        if (!use) guarded->wait_closed();
+        delete queue;
+      },
+      [] {});
+}
+
+penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_request* requests, uint32_t count,
+                                      uint32_t* submitted) {
+  uint32_t taken = 0;
+  const penstock_status told = session_call("submit to the queue", queue, [&](const GuardedSession::Use&) -> Status {
+    Status status;
+    while (taken < count && status.ok()) status = submit_some(*queue, requests, taken, count, taken);
+    return status;
+  });
+  if (submitted != nullptr) *submitted = taken;
+  return told;
+}
+
+penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* completions, uint32_t capacity,
+                                    uint32_t least, int64_t timeout_ns, uint32_t* count) {
+  constexpr const char* kStep = "reap from the queue";
+  if (count != nullptr) *count = 0;
+  return status_call(kStep, [&]() -> Status {
+    if (queue == nullptr || count == nullptr || timeout_ns < -1) return failure(Code::invalid_argument, kStep);
+    if (queue->guarded->is_inherited()) return failure(Code::closed, kStep);
+    if (capacity > 0) {
+      if (const Status status = core::check_struct(completions); !status.ok()) return status;
+    }
+    const GuardedSession::Use use(*queue->guarded);
+    if (!use) queue->guarded->wait_closed();  // What was done by then is still to be had.
+    *count = queue->mode->reap(completions, capacity, least, deadline_in(timeout_ns));
+    return success();
+  });
+}
+
+penstock_status penstock_queue_cancel(penstock_queue* queue, uint64_t cookie, uint32_t* canceled) {
+  if (canceled != nullptr) *canceled = 0;
+  return session_call("cancel requests", queue, [&](const GuardedSession::Use&) -> Status {
+    const uint32_t count = queue->mode->cancel(cookie);
+    if (canceled != nullptr) *canceled = count;
+    return success();
+  });
+}
+
+penstock_status penstock_queue_eventfd(penstock_queue* queue, int* fd) {
+  constexpr const char* kStep = "watch the queue by a descriptor";
+  if (fd != nullptr) *fd = -1;
+  return session_call(kStep, queue, [&](const GuardedSession::Use&) -> Status {
+    if (fd == nullptr) return failure(Code::invalid_argument, kStep);
+    const core::Result<int> made = queue->mode->event_fd();
+    if (made.ok()) *fd = *made;
+    return made.status();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "capi/queue_modes.h"
+
+#include <algorithm>
+
+namespace penstock::core {
+namespace {
+
+constexpr unsigned kReapMax = 16;  // At once: threads may have small stacks.
+
+// The report takes what its caller's version has left for it.
+void write_completion(penstock_completion* all, std::uint32_t index, std::uint64_t cookie, const Status& status,
+                      const Report& report) {
+  penstock_completion completion{};
+  completion.cookie = cookie;
+  completion.status = to_public(status);
+  completion.report = to_public(report);
+  completion.report.struct_size = all->struct_size - static_cast<std::uint32_t>(offsetof(penstock_completion, report));
+  write_element(all, index, completion);
+}
+
+class Threaded final : public QueueMode {
+ public:
+  Threaded(Executor& executor, std::uint32_t depth) : batch_(executor, depth) {}
+
+  // All at once, so that threads are woken once; one by one where there is no room for all.
+  Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override {
+    const auto count = static_cast<std::uint32_t>(requests.size());
+    const Status status = batch_.submit(count, &entry_of, requests.data());
+    if (status.ok()) taken += count;
+    if (status.ok() || count == 1) return status;
+    for (const QueuedRequest& request : requests) {
+      if (const Status one = batch_.submit(1, &entry_of, &request); !one.ok()) return one;
+      ++taken;
+    }
+    return success();
+  }
+
+  std::uint32_t reap(penstock_completion* completions, std::uint32_t room, std::uint32_t least,
+                     Batch::Deadline deadline) override {
+    Taken taken{completions, 0};
+    return batch_.reap(room, least, deadline, &take, &taken);
+  }
+
+  std::uint32_t cancel(std::uint64_t cookie) override { return batch_.cancel(as_pointer(cookie)); }
+  Result<int> event_fd() override { return batch_.event_fd(); }
+
+ private:
+  struct Taken {
+    penstock_completion* completions;
+    std::uint32_t count;
+  };
+  static void take(void* taker, const BatchEvent& event) {
+    auto& taken = *static_cast<Taken*>(taker);
+    const auto cookie = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(event.entry.cookie));
+    write_completion(taken.completions, taken.count++, cookie, event.outcome.status, event.outcome.report);
+  }
+  static BatchEntry entry_of(const void* requests, unsigned index) {
+    const QueuedRequest& request = static_cast<const QueuedRequest*>(requests)[index];
+    return {.request = request.raw,
+            .pieces = request.pieces,
+            .cookie = as_pointer(request.cookie),
+            .deadline = request.deadline};
+  }
+  static void* as_pointer(std::uint64_t cookie) {
+    static_assert(sizeof(void*) == sizeof cookie);
+    return reinterpret_cast<void*>(static_cast<std::uintptr_t>(cookie));
+  }
+
+  Batch batch_;
+};
+
+class Polled final : public QueueMode {
+ public:
+  explicit Polled(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
+
+  Status submit(std::span<const QueuedRequest> requests, std::uint32_t& taken) override {
+    for (const QueuedRequest& request : requests) {
+      if (const Status status = submit(request); !status.ok()) return status;
+      ++taken;
+    }
+    return success();
+  }
+
+  Status submit(const QueuedRequest& request) {
+    if (!request.pieces.empty()) return failure(Code::unsupported, "submit vectors to a polled queue");
+    const bool is_late = request.deadline != kNoDeadline && request.deadline <= std::chrono::steady_clock::now();
+    if (is_late) return failure(Code::timed_out, "begin the request");
+    return queue_->submit(request.raw, request.cookie);
+  }
+
+  std::uint32_t reap(penstock_completion* completions, std::uint32_t room, std::uint32_t least,
+                     Batch::Deadline deadline) override {
+    std::uint32_t count = 0;
+    do {
+      QueueCompletion done[kReapMax];
+      const unsigned wanted = std::min(room - count, kReapMax);
+      const unsigned got = queue_->reap({done, wanted}, least > count ? least - count : 0, deadline);
+      for (unsigned i = 0; i < got; ++i) {
+        write_completion(completions, count++, done[i].cookie, done[i].status, done[i].report);
+      }
+      if (got < wanted) break;
+    } while (count < room);
+    return count;
+  }
+
+  // All have begun.
+  std::uint32_t cancel(std::uint64_t) override { return 0; }
+  Result<int> event_fd() override { return failure(Code::unsupported, "watch a polled queue by a descriptor"); }
+
+ private:
+  std::unique_ptr<Queue> queue_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<QueueMode>> open_threaded(Frontends& frontends, std::uint32_t depth) {
+  if (depth == 0 || depth > Queue::kDepthMax) return failure(Code::invalid_argument, "open the queue");
+  return std::unique_ptr<QueueMode>(std::make_unique<Threaded>(frontends.executor(), depth));
+}
+
+Result<std::unique_ptr<QueueMode>> open_polled(Session& session, std::uint32_t depth, std::uint64_t request_bytes_max) {
+  Result<std::unique_ptr<Queue>> queue = Queue::open(session, depth, request_bytes_max);
+  if (!queue.ok()) return queue.status();
+  return std::unique_ptr<QueueMode>(std::make_unique<Polled>(std::move(*queue)));
+}
+
+}  // namespace penstock::core

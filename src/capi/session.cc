@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The C API's sessions, their devices and buffers.
+#include <cstring>
+
+#include "capi/call.h"
+
+namespace core = penstock::core;
+
+namespace {
+
+using core::Code;
+using core::failure;
+using core::GuardedSession;
+using core::session_call;
+using core::Status;
+using core::status_call;
+using core::success;
+
+penstock_device_info to_public(const core::DeviceFacts& facts) {
+  penstock_device_info info{};
+  info.ordinal = static_cast<std::uint32_t>(facts.ordinal);
+  info.stand_in = facts.stand_in ? 1 : 0;
+  info.memory_bytes = facts.memory_bytes;
+  static_assert(sizeof info.name == sizeof facts.name && sizeof info.pci_address == sizeof facts.pci_address);
+  std::memcpy(info.name, facts.name, sizeof info.name);
+  std::memcpy(info.pci_address, facts.pci_address, sizeof info.pci_address);
+  std::memcpy(info.uuid, facts.uuid, sizeof info.uuid);
+  (void)core::copy_text(facts.kind, info.kind, sizeof info.kind);
+  return info;
+}
+
+}  // namespace
+
+extern "C" {
+
+penstock_status penstock_session_open(const penstock_config* config, penstock_session** session) {
+  return status_call("open a session", [&]() -> Status {
+    if (session == nullptr) return failure(Code::invalid_argument, "open a session");
+    *session = nullptr;
+    auto opened = GuardedSession::open(config != nullptr ? config->staged : core::Staged{});
+    if (!opened.ok()) return opened.status();
+    *session = new penstock_session{std::move(*opened)};
+    return success();
+  });
+}
+
+void penstock_session_close(penstock_session* session) {
+  return core::boundary(
+      [&] {
+        if (session == nullptr) return;
+        if (session->owns && !session->guarded->is_inherited()) session->guarded->close();
+        delete session;
+      },
+      [] {});
+}
+
+penstock_status penstock_session_reference(penstock_session* session, penstock_session** reference) {
+  constexpr const char* kStep = "refer to the session";
+  if (reference != nullptr) *reference = nullptr;
+  return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
+    if (reference == nullptr) return failure(Code::invalid_argument, kStep);
+    *reference = new penstock_session{session->guarded, false};
+    return success();
+  });
+}
+
+penstock_status penstock_session_get(penstock_session* session, penstock_session_info* info) {
+  constexpr const char* kStep = "look at the session";
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (const Status status = core::check_struct(info); !status.ok()) return status;
+    core::write_struct(info, penstock_session_info{.struct_size = 0,
+                                                   .device_count = use->devices().count(),
+                                                   .pinned_bytes = use->engine().bounce_bytes(),
+                                                   .device_kinds = session->guarded->device_kinds().c_str(),
+                                                   .device_reason = session->guarded->device_reason().c_str()});
+    return success();
+  });
+}
+
+// ---- Devices -------------------------------------------------------------------------------------------------------
+
+penstock_status penstock_device_get(penstock_session* session, uint32_t ordinal, penstock_device_info* info) {
+  return session_call("look at the device", session, [&](const GuardedSession::Use& use) -> Status {
+    if (const Status status = core::check_struct(info); !status.ok()) return status;
+    const core::Result<core::Device*> device = use->devices().device(ordinal);
+    if (device.ok()) core::write_struct(info, to_public((*device)->facts()));
+    return device.status();
+  });
+}
+
+penstock_status penstock_device_alloc(penstock_session* session, uint32_t ordinal, uint64_t size, void** memory) {
+  constexpr const char* kStep = "allocate device memory";
+  return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
+    if (memory == nullptr) return failure(Code::invalid_argument, kStep);
+    *memory = nullptr;
+    const core::Result<core::Device*> device = use->devices().device(ordinal);
+    if (!device.ok()) return device.status();
+    const core::Result<void*> allocated = (*device)->allocate(size);
+    if (allocated.ok()) *memory = *allocated;
+    return allocated.status();
+  });
+}
+
+penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal, void* memory) {
+  return session_call("free device memory", session, [&](const GuardedSession::Use& use) -> Status {
+    const core::Result<core::Device*> device = use->devices().device(ordinal);
+    if (device.ok() && memory != nullptr) (*device)->release(memory);
+    return device.status();
+  });
+}
+
+penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host,
+                                       uint64_t size) {
+  constexpr const char* kStep = "copy to the device";
+  return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
+    if (host == nullptr) return failure(Code::invalid_argument, kStep);
+    return session->guarded->upload(device_memory, host, size);
+  });
+}
+
+penstock_status penstock_device_download(penstock_session* session, void* host, const void* device_memory,
+                                         uint64_t size) {
+  constexpr const char* kStep = "copy from the device";
+  return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
+    if (host == nullptr) return failure(Code::invalid_argument, kStep);
+    return session->guarded->download(host, device_memory, size);
+  });
+}
+
+// ---- Buffers -------------------------------------------------------------------------------------------------------
+
+penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size) {
+  return session_call("register the buffer", session,
+                      [&](const GuardedSession::Use& use) { return use->register_buffer(base, size); });
+}
+
+penstock_status penstock_buffer_deregister(penstock_session* session, const void* base) {
+  return session_call("deregister the buffer", session,
+                      [&](const GuardedSession::Use& use) { return use->deregister_buffer(base); });
+}
+
+}  // extern "C"

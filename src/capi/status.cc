@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The C API's words: versions, statuses, paths, reasons and kinds of devices.
+#include "capi/call.h"
+#include "device/providers.h"
+#include "path/reasons.h"
+
+namespace core = penstock::core;
+
+#define TEXT_OF(number) #number
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+namespace {
+
+core::Status to_core(const penstock_status& status) {
+  return {status.step != nullptr ? status.step : "", status.code, static_cast<core::Domain>(status.domain),
+          static_cast<std::uint8_t>(status.driver)};
+}
+
+bool is_path(std::int32_t path) { return path >= 0 && path < static_cast<int>(core::kPathCount); }
+bool is_reason(std::int32_t reason) { return reason >= 0 && reason < static_cast<int>(core::kReasonCount); }
+
+}  // namespace
+
+extern "C" {
+
+const char* penstock_version(void) {
+  return VERSION_TEXT(PENSTOCK_VERSION_MAJOR, PENSTOCK_VERSION_MINOR, PENSTOCK_VERSION_PATCH);
+}
+
+size_t penstock_status_message(penstock_status status, char* text, size_t capacity) {
+  const auto tell = [&] {
+    const core::Status told = to_core(status);
+    return core::copy_text(core::describe(told, core::driver_of(told)), text, capacity);
+  };
+  return core::boundary(tell, [&] { return core::copy_text("out of memory", text, capacity); });
+}
+
+const char* penstock_status_driver(penstock_status status) { return core::driver_of(to_core(status)); }
+
+uint32_t penstock_path_count(void) { return core::kPathCount; }
+
+const char* penstock_path_name(int32_t path) {
+  return is_path(path) ? core::path_name(static_cast<core::PathId>(path)) : "unknown";
+}
+
+int32_t penstock_path_by_name(const char* name) {
+  const std::optional<core::PathId> path = name != nullptr ? core::path_named(name) : std::nullopt;
+  return path ? static_cast<int>(*path) : -1;
+}
+
+uint32_t penstock_reason_count(void) { return core::kReasonCount; }
+
+const char* penstock_reason_name(int32_t reason) {
+  return is_reason(reason) ? core::reason_name(static_cast<core::Reason>(reason)) : "unknown";
+}
+
+const char* penstock_reason_sentence(int32_t reason) {
+  return is_reason(reason) ? core::reason_sentence(static_cast<core::Reason>(reason)) : "";
+}
+
+const char* penstock_reason_remedy(int32_t reason) {
+  return is_reason(reason) ? core::reason_remedy(static_cast<core::Reason>(reason)) : "";
+}
+
+uint32_t penstock_device_kind_count(void) { return static_cast<uint32_t>(core::providers().size()); }
+
+const char* penstock_device_kind_name(uint32_t number) {
+  return number < core::providers().size() ? core::providers()[number].name : nullptr;
+}
+
+const char* penstock_device_kind_sentence(uint32_t number) {
+  return number < core::providers().size() ? core::providers()[number].what : nullptr;
+}
+
+}  // extern "C"
+
+static_assert(core::kPathCount <= PENSTOCK_PATH_ROOM);
+static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
+static_assert(PENSTOCK_PATH_USERSPACE == static_cast<int>(core::PathId::userspace));
+static_assert(PENSTOCK_REASON_OBSTACLE == core::kFirstObstacle);
+static_assert(PENSTOCK_REASON_USERSPACE_FILE == static_cast<int>(core::Reason::userspace_file));
+static_assert(PENSTOCK_REASON_SELF_TEST_REFUSED == core::kFirstPipelineReason);
+static_assert(PENSTOCK_REASON_NOT_KEPT == core::kFirstPagecacheReason);
+static_assert(PENSTOCK_REASON_VENDOR_LIBRARY_MISSING == core::kFirstVendorReason);
+static_assert(PENSTOCK_DENIED == static_cast<int>(core::Code::denied));
+static_assert(PENSTOCK_NO_DIRECT_PATH == static_cast<int>(core::Code::no_direct_path));
+static_assert(PENSTOCK_DESCRIPTOR_LOST == static_cast<int>(core::Code::descriptor_lost));

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How structures cross the boundary: by the size that the caller says at their beginning, which may be that of an older
+// or newer version than ours.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "base/status.h"
+#include "penstock/penstock.h"
+
+namespace penstock::core {
+
+// What versions of this SONAME began with: nothing shorter was ever compiled. Never changes once released.
+template <typename T>
+inline constexpr std::uint32_t kFirstSize = 0;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_verdict> = 24;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_report> = 176;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_setting> = 48;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_session_info> = 32;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_device_info> = 168;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_file_info> = 72;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_request> = 80;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_queue_options> = 24;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_completion> = 208;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_stream_result> = 200;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_choice> = 40;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_counter> = 48;
+
+// Nothing larger is believed: it is memory that nobody has set.
+inline constexpr std::uint32_t kStructSizeMax = 64u << 10;
+
+template <typename T>
+bool has_good_size(const T* given) {
+  static_assert(kFirstSize<T> > 0 && kFirstSize<T> <= sizeof(T));
+  return given != nullptr && given->struct_size >= kFirstSize<T> && given->struct_size <= kStructSizeMax;
+}
+
+template <typename T>
+Status check_struct(const T* given) {
+  if (has_good_size(given)) return success();
+  return failure(Code::invalid_argument, "use a structure whose struct_size is not set");
+}
+
+// The element of an array that the caller's version has laid out, and that was checked.
+template <typename T>
+T* element(T* array, std::uint32_t index) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(array) + std::size_t{array->struct_size} * index);
+}
+
+// What the caller says, with zeros for what its version does not say.
+template <typename T>
+Status read_element(const T* array, std::uint32_t index, T& known) {
+  if (const Status status = check_struct(array); !status.ok()) return status;
+  const std::uint32_t size = array->struct_size;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(element(array, index));
+  const auto is_said = [](std::byte byte) { return byte != std::byte{}; };
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, is_said)) {
+    return failure(Code::unsupported, "understand a structure of a newer version than the library");
+  }
+  known = {};
+  std::memcpy(&known, bytes, std::min<std::size_t>(size, sizeof(T)));
+  return success();
+}
+
+template <typename T>
+Status read_struct(const T* given, T& known) {
+  return read_element(given, 0, known);
+}
+
+// Into the element of an array that was checked: what it has room for, and zeros where it has more.
+template <typename T>
+void write_element(T* array, std::uint32_t index, T value) {
+  const std::uint32_t size = array->struct_size;
+  value.struct_size = size;
+  auto* const bytes = reinterpret_cast<std::byte*>(element(array, index));
+  std::memcpy(bytes, &value, std::min<std::size_t>(size, sizeof(T)));
+  if (size > sizeof(T)) std::memset(bytes + sizeof(T), 0, size - sizeof(T));
+}
+
+template <typename T>
+void write_struct(T* given, const T& value) {
+  write_element(given, 0, value);
+}
+
+}  // namespace penstock::core
