@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
+"""Programs and libraries of different versions of one SONAME: headers_test.py CC CXX INCLUDE LIBRARY CLIENT WORK
+
+headers/VERSION/ has penstock.h as the first version of each SONAME brought it. What it has stays: enumerators with
+their numbers, functions with their signatures, members at the beginning of structures. client.c runs on the library
+compiled with the oldest header, with the library's own, and with one whose structures are all longer than the library
+knows.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CC, CXX, INCLUDE, LIBRARY, CLIENT, WORK = sys.argv[1:7]
+STRUCT = re.compile(r"typedef struct (\w+) {(.*?)} \w+;", re.S)
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+
+
+def one_line(text):
+    return re.sub(r"\s+", " ", text).strip()
+
+
+class Face:
+    """What a header promises."""
+
+    def __init__(self, path):
+        self.text = path.read_text(encoding="utf-8")
+        text = without_comments(self.text)
+        self.enumerators = dict(re.findall(r"(PENSTOCK_\w+) = (\d+)", text))
+        self.defines = dict(re.findall(r"#define (PENSTOCK_\w*ROOM) (\d+)", text))
+        self.functions = {}
+        for result, name, rest in re.findall(r"^([a-z][\w ]*[ *])(penstock_\w+)(\(.*?\));", text, re.M | re.S):
+            self.functions[name] = one_line(result + name + rest)
+        self.structs = {}
+        for name, body in STRUCT.findall(text):
+            self.structs[name] = [one_line(member) for member in body.split(";") if member.strip()]
+
+
+def oldest_header():
+    """Of the SONAME: headers/0.1 for libpenstock.so.0.1."""
+    dynamic = subprocess.run(["readelf", "-d", LIBRARY], check=True, capture_output=True, text=True).stdout
+    version = re.search(r"SONAME.*\[libpenstock\.so\.([\d.]+)\]", dynamic)[1]
+    return HERE / "headers" / version
+
+
+def widened(text):
+    """The header of a later version: every structure has more at its end."""
+    return STRUCT.sub(
+        lambda found: found[0]
+        if "struct_size" not in found[2]
+        else f"typedef struct {found[1]} {{{found[2]}  uint64_t later[3];\n}} {found[1]};",
+        text,
+    )
+
+
+class Headers(unittest.TestCase):
+    old = Face(oldest_header() / "penstock" / "penstock.h")
+    new = Face(Path(INCLUDE) / "penstock" / "penstock.h")
+
+    def test_there_is_something_to_compare(self):
+        self.assertGreater(len(self.old.enumerators), 60)
+        self.assertGreater(len(self.old.functions), 40)
+        self.assertGreater(len(self.old.structs), 10)
+
+    def test_enumerators_keep_their_numbers(self):
+        self.assertEqual({name: self.new.enumerators.get(name) for name in self.old.enumerators}, self.old.enumerators)
+        self.assertEqual(self.new.defines, self.old.defines)
+
+    def test_functions_keep_their_signatures(self):
+        self.assertEqual({name: self.new.functions.get(name) for name in self.old.functions}, self.old.functions)
+
+    def test_structures_grow_at_their_ends(self):
+        for name, members in self.old.structs.items():
+            self.assertEqual(self.new.structs.get(name, [])[: len(members)], members, name)
+
+    def test_every_structure_but_the_status_begins_with_its_size(self):
+        beginnings = {name: members[0] for name, members in self.new.structs.items() if name != "penstock_status"}
+        self.assertEqual(set(beginnings.values()), {"uint32_t struct_size"}, beginnings)
+
+    def run_client(self, name, include):
+        program = os.path.join(WORK, f"client-{name}")
+        flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", f"-I{include}"]
+        library = ["-o", program, LIBRARY, f"-Wl,-rpath,{os.path.dirname(LIBRARY)}"]
+        subprocess.run([CC, *flags, "-Wno-missing-field-initializers", CLIENT, *library], check=True)
+        done = subprocess.run([program, program + ".data"], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_program_of_the_oldest_header_runs(self):
+        self.run_client("oldest", oldest_header())
+
+    def test_a_program_of_the_same_header_runs(self):
+        self.run_client("same", INCLUDE)
+
+    def test_a_program_of_a_later_header_runs(self):
+        folder = Path(WORK) / "later" / "penstock"
+        folder.mkdir(parents=True, exist_ok=True)
+        later = widened(self.new.text)
+        self.assertEqual(later.count("later[3]"), len(self.new.structs) - 1)
+        (folder / "penstock.h").write_text(later, encoding="utf-8")
+        self.run_client("later", folder.parent)
+
+    def test_headers_compile_by_themselves_as_old_as_they_say(self):
+        for compiler, standard, language, header in (
+            (CC, "c11", "c", "penstock.h"),
+            (CXX, "c++98", "c++", "penstock.h"),
+            (CXX, "c++17", "c++", "penstock.hpp"),
+            (CXX, "c++20", "c++", "penstock.hpp"),
+            (CC, "c11", "c", "cufile_session.h"),
+        ):
+            source = f"#include <penstock/{header}>\n"
+            flags = [f"-std={standard}", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", "-fsyntax-only"]
+            done = subprocess.run([compiler, *flags, "-x", language, "-"], input=source, text=True, check=False)
+            self.assertEqual(done.returncode, 0, f"{header} as {standard}")
+
+
+if __name__ == "__main__":
+    del sys.argv[1:]
+    sys.exit(unittest.main())
