@@ -58,7 +58,6 @@ void* map(const Device* device, std::size_t size) {
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   if (device != nullptr) prefer_node(memory, size, locality_of("", device->facts().pci_address).node);
-  ::madvise(memory, size, MADV_HUGEPAGE);
   ::madvise(memory, size, MADV_DONTFORK);  // A forked child must not share what devices and the kernel write to.
   return memory;
 }

@@ -17,8 +17,6 @@ namespace {
 
 // Waking a thread takes as long as copying so much out of the page cache.
 constexpr std::uint64_t kShareBytes = 64u << 10;
-// Threads that one caller wakes; they wake the others.
-constexpr unsigned kWakeMax = 2;
 constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a helper passes in the line.
 constexpr long kCpusToLookOut = 4;
 
@@ -47,7 +45,7 @@ Executor::Executor(Session& session, unsigned threads_max)
       threads_max_(queues_ ? std::min<unsigned>(threads_max,
                                                 static_cast<unsigned>(queues_that_fit(session.config())) - kHelpersMax)
                            : threads_max),
-      can_look_out_(::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {
+      can_look_out_(session.config().policy != Policy::cpu && ::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {
   threads_.reserve(threads_max_);
   helpers_.reserve(kHelpersMax);
 }
@@ -102,10 +100,7 @@ void Executor::wake_locked() {
   std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
   if (share_bytes_ > 0) wanted = std::min(wanted, (waiting_bytes_ + share_bytes_ - 1) / share_bytes_);
   if (left_ != nullptr) ++wanted;
-  for (unsigned i = 0; i < kWakeMax && called_ < wanted && called_ < asleep_; ++i) {
-    ++called_;
-    arrivals_.notify_one();
-  }
+  for (; called_ < wanted && called_ < asleep_; ++called_) arrivals_.notify_one();
 }
 
 Status Executor::submit(std::span<Job* const> jobs) {

@@ -82,7 +82,7 @@ class Executor {
   // more that this thread could do.
   bool help(const void* owner, const std::function<bool()>& enough);
 
-  // Whether there are CPUs to spare for looking out, for microseconds, before going to sleep.
+  // Whether there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends it.
   bool can_look_out() const { return can_look_out_; }
 
  private:

@@ -12,7 +12,6 @@ namespace {
 
 using namespace cuda;
 
-constexpr unsigned kLooksBeforeSleep = 64;       // About 15 microseconds on an H200 machine.
 constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then somebody else has the GPU.
 constexpr unsigned kLooksForSignal = 1u << 11;   // Some 100 microseconds.
 constexpr unsigned kLooksToAnError = 256;        // A context that is lost signals nothing: the driver is asked.
@@ -169,9 +168,8 @@ Status CudaCopyQueue::wait(unsigned marker, bool spin) {
   const Marker& mark = marker_at(marker);
   if (mark.number != 0) return wait_for_signal(mark, spin);
   return in_context("wait for the GPU", [&] {
-    // Also a patient wait looks a few times first: being woken takes longer than a chunk's last copy.
     CUresult result = api_.cuEventQuery(mark.event);
-    for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && (spin || i < kLooksBeforeSleep); ++i) {
+    while (spin && result == CUDA_ERROR_NOT_READY) {
       relax();
       result = api_.cuEventQuery(mark.event);
     }
