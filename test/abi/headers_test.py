@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Programs and libraries of different versions of one SONAME: headers_test.py CC CXX INCLUDE LIBRARY CLIENT WORK
+"""Programs and libraries of different versions of one SONAME: headers_test.py CC CXX INCLUDE LIBRARY CLIENT
 
 headers/VERSION/ has penstock.h as the first version of each SONAME brought it. What it has stays: enumerators with
 their numbers, functions with their signatures, members at the beginning of structures. client.c runs on the library
@@ -13,11 +13,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CC, CXX, INCLUDE, LIBRARY, CLIENT, WORK = sys.argv[1:7]
+CC, CXX, INCLUDE, LIBRARY, CLIENT = sys.argv[1:6]
 STRUCT = re.compile(r"typedef struct (\w+) {(.*?)} \w+;", re.S)
 
 
@@ -86,8 +87,12 @@ class Headers(unittest.TestCase):
         beginnings = {name: members[0] for name, members in self.new.structs.items() if name != "penstock_status"}
         self.assertEqual(set(beginnings.values()), {"uint32_t struct_size"}, beginnings)
 
-    def run_client(self, name, include):
-        program = os.path.join(WORK, f"client-{name}")
+    def setUp(self):
+        self.work = tempfile.TemporaryDirectory()
+        self.addCleanup(self.work.cleanup)
+
+    def run_client(self, include):
+        program = os.path.join(self.work.name, "client")
         flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", f"-I{include}"]
         library = ["-o", program, LIBRARY, f"-Wl,-rpath,{os.path.dirname(LIBRARY)}"]
         subprocess.run([CC, *flags, "-Wno-missing-field-initializers", CLIENT, *library], check=True)
@@ -95,18 +100,18 @@ class Headers(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_program_of_the_oldest_header_runs(self):
-        self.run_client("oldest", oldest_header())
+        self.run_client(oldest_header())
 
     def test_a_program_of_the_same_header_runs(self):
-        self.run_client("same", INCLUDE)
+        self.run_client(INCLUDE)
 
     def test_a_program_of_a_later_header_runs(self):
-        folder = Path(WORK) / "later" / "penstock"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = Path(self.work.name) / "penstock"
+        folder.mkdir()
         later = widened(self.new.text)
         self.assertEqual(later.count("later[3]"), len(self.new.structs) - 1)
         (folder / "penstock.h").write_text(later, encoding="utf-8")
-        self.run_client("later", folder.parent)
+        self.run_client(folder.parent)
 
     def test_headers_compile_by_themselves_as_old_as_they_say(self):
         for compiler, standard, language, header in (

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "cufile.h"
-#include "fuzz/fuzz.h"
 #include "fakes/cufile_session.h"
+#include "fuzz/fuzz.h"
 
 namespace penstock::fuzz {
 
