@@ -435,7 +435,7 @@ typedef struct penstock_choice {
 penstock_status penstock_choose(const penstock_request* request, penstock_choice* choice);
 
 /* What machine and settings let a path do in this session, before any file is known: usable where nothing is certain to
- * stand in its way. */
+ * stand in its way. A path that is forced to serve where it is not direct tells why it is not. */
 penstock_status penstock_path_outlook(penstock_session* session, int32_t path, penstock_verdict* verdict);
 
 /* ---- Counters ----------------------------------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
@@ -84,8 +83,8 @@ void print_json(const Json& json, int indent) {
   print("{}\n", Text(json.dump(indent, ' ', true, Json::error_handler_t::replace)));
 }
 
-std::string refusal_text(const File& file, unsigned gpu, bool is_write) {
-  const std::string required = environment_settings().value_of("PENSTOCK_REQUIRE");
+std::string refusal_text(const Session& session, const File& file, unsigned gpu, bool is_write) {
+  const std::string required = require(session.setting("require"), "session");
   const auto verdicts = file.explain({is_write ? PENSTOCK_WRITE : PENSTOCK_READ, gpu});
   if (!verdicts) return "";
   for (const Verdict& verdict : *verdicts) {

@@ -36,7 +36,7 @@ std::string path_sentence(int path, int reason, int refused_path);
 void print_json(const Json& json, int indent = 2);
 // Where a request failed with PENSTOCK_PATH_REFUSED: which path was required and what stands in its way, to follow the
 // file's name; "" where no path refuses.
-std::string refusal_text(const File& file, unsigned gpu, bool is_write);
+std::string refusal_text(const Session& session, const File& file, unsigned gpu, bool is_write);
 // Whether NVIDIA's library may come to serve a file like this one, as the path vendor. It opens files by their names.
 bool nvidia_library_may_serve(const File& file, unsigned gpu);
 // A line on why the path itself is slower than it could be; "" where it is not.

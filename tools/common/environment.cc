@@ -32,11 +32,6 @@ Variables variables(std::string_view prefix) {
 
 }  // namespace
 
-std::string EnvironmentSettings::value_of(std::string_view name) const {
-  const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.first == name; });
-  return found == known.end() ? "" : found->second;
-}
-
 EnvironmentSettings environment_settings() {
   EnvironmentSettings settings;
   for (auto& one : variables(kPrefix)) (is_known(one.first) ? settings.known : settings.unknown).push_back(one);

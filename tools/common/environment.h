@@ -19,9 +19,6 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 struct EnvironmentSettings {
   Variables known;    // PENSTOCK_... names that the library reads.
   Variables unknown;  // Those that nothing reads.
-
-  // "" where it is not set, as the library takes it.
-  std::string value_of(std::string_view name) const;
 };
 EnvironmentSettings environment_settings();
 // cuFile's variables, CUFILE_..., and those that are known.

@@ -17,9 +17,9 @@
 namespace penstock::tools {
 namespace {
 
-bool has_vendor_library(const core::Root& root) {
-  const std::string named = environment_settings().value_of("PENSTOCK_VENDOR_LIBRARY");
-  if (root.is_machine() && !named.empty()) return ::access(named.c_str(), R_OK) == 0;
+// `named` by a setting, or "" for the usual places.
+bool has_vendor_library(const core::Root& root, const std::string& named) {
+  if (!named.empty()) return ::access(named.c_str(), R_OK) == 0;
   std::vector<std::string> folders = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"};
   for (const std::string& name : root.list("/usr/local")) {
     if (!name.starts_with("cuda")) continue;
@@ -45,7 +45,6 @@ Probe probe_machine() {
   Probe probe;
   probe.io_uring_error = try_io_uring();
   probe.environment = environment_settings();
-  probe.exports_gpu_memory = probe.environment.value_of("PENSTOCK_NVIDIA_EXPORT") == "on";
   // What the environment asks for must be possible; what is shown is all that there is.
   if (auto as_set = Session::open(); !as_set) probe.environment_error = as_set.error().message();
   Config config;
@@ -58,6 +57,8 @@ Probe probe_machine() {
   const SessionInfo info = require(session->info(), "session");
   probe.device_kind = info.device_kinds;
   probe.device_reason = info.device_reason;
+  probe.exports_gpu_memory = require(session->setting("nvidia_export"), "session") == "true";
+  probe.vendor_library = require(session->setting("vendor_library"), "session");
   for (unsigned ordinal = 0; ordinal < info.device_count; ++ordinal) {
     if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
   }
@@ -106,13 +107,13 @@ Machine read_machine(const core::Root& root, const std::string& directory) {
   machine.locked_memory = core::read_locked_memory_limit(root);
   machine.file_systems = core::read_file_systems(root, machine);
   machine.has_udev = !root.list("/run/udev/data").empty();
-  machine.has_vendor_library = has_vendor_library(root);
   if (directory.empty()) {
     machine.cufile = core::load_process_settings();
     machine.probe = probe_machine();
   } else if (const auto text = root.read(core::kDefaultSettingsFile, core::kSettingsFileBytesMax)) {
     machine.cufile = core::parse_settings(*text, core::kDefaultSettingsFile, false);
   }
+  machine.has_vendor_library = has_vendor_library(root, machine.probe ? machine.probe->vendor_library : "");
   const core::Denylist denylist = denylist_of(machine.cufile.settings);
   for (const core::FileSystem& one : machine.file_systems) {
     machine.is_denied.push_back(core::denies(denylist, root, one.mount, one.stack));

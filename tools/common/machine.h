@@ -26,8 +26,9 @@ struct Probe {
   std::string device_kind;    // "cuda", "host" or several with commas; "" where no session opens.
   std::string device_reason;  // What stood in the way of GPUs, or of the session.
   EnvironmentSettings environment;
-  std::string environment_error;  // Why no session opens with these settings; "" where one does.
-  bool exports_gpu_memory = false;
+  std::string environment_error;    // Why no session opens with these settings; "" where one does.
+  bool exports_gpu_memory = false;  // As set,
+  std::string vendor_library;       // as is this; "" where no session opens.
   std::vector<DeviceInfo> devices;
 
   std::size_t cuda_devices() const {

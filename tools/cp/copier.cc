@@ -68,7 +68,7 @@ static void require_bytes(const penstock_report& report, const std::string& path
 
 void Copier::require_done(const Status& status, const CopyEnd& end, bool is_write) const {
   if (status.is(PENSTOCK_PATH_REFUSED)) {
-    if (const std::string why = refusal_text(*end.file, gpu_, is_write); !why.empty()) {
+    if (const std::string why = refusal_text(session_, *end.file, gpu_, is_write); !why.empty()) {
       throw Failure(fmt::format("{}: could not copy: {}", end.path, why));
     }
   }
