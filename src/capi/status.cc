@@ -81,7 +81,7 @@ static_assert(PENSTOCK_PATH_USERSPACE == static_cast<int>(core::PathId::userspac
 static_assert(PENSTOCK_REASON_OBSTACLE == core::kFirstObstacle);
 static_assert(PENSTOCK_REASON_USERSPACE_FILE == static_cast<int>(core::Reason::userspace_file));
 static_assert(PENSTOCK_REASON_SELF_TEST_REFUSED == core::kFirstPipelineReason);
-static_assert(PENSTOCK_REASON_NOT_KEPT == core::kFirstPagecacheReason);
+static_assert(PENSTOCK_REASON_EXTENT_NOT_REGISTERED == core::kFirstPagecacheReason);
 static_assert(PENSTOCK_REASON_VENDOR_LIBRARY_MISSING == core::kFirstVendorReason);
 static_assert(PENSTOCK_DENIED == static_cast<int>(core::Code::denied));
 static_assert(PENSTOCK_NO_DIRECT_PATH == static_cast<int>(core::Code::no_direct_path));

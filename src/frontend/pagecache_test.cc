@@ -102,7 +102,7 @@ TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
 
   expect_content(read(77, 4096), content_.substr(77, 4096), PathId::bounce);
 
-  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::not_kept, Op::read).bytes, 4096u);
+  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::extent_not_registered, Op::read).bytes, 4096u);
 }
 
 TEST_F(PagecacheTest, SmallReadsAreBouncedUntilKeepingPays) {
@@ -139,7 +139,7 @@ TEST_F(PagecacheTest, PagesThatWereCutOffAreNeverReadAgain) {
   const Outcome outcome = read(0, kSize);
   ASSERT_EQ(outcome.report.bytes, kSize);
   EXPECT_EQ(std::memcmp(memory_, other.data(), kSize), 0);
-  EXPECT_EQ(outcome.report.bounced_reason == pagecache_reason::pages_went || outcome.report.path == PathId::bounce,
+  EXPECT_EQ(outcome.report.bounced_reason == pagecache_reason::pages_replaced || outcome.report.path == PathId::bounce,
             true);
   // And in time they are kept again.
   for (unsigned i = 0; i < 20 && read(0, kSize).report.path != PathId::pagecache; ++i) {

@@ -158,7 +158,8 @@ TEST_F(PagecacheWriteTest, BytesThatWouldGoToPagesThatAreGoneAreWrittenToTheFile
   EXPECT_TRUE(outcome.status.ok());
   EXPECT_EQ(outcome.report.bytes, bytes.size());
   EXPECT_EQ(file_bytes(4 * kMebibyte + kMebibyte / 2, bytes.size()), bytes);
-  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::pages_went, Op::write).bytes, bytes.size());
+  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::pages_replaced, Op::write).bytes,
+            bytes.size());
 }
 
 TEST_F(PagecacheWriteTest, ASealedFileIsReadAndRefusesWrites) {

@@ -51,7 +51,7 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   if (file.facts().denied) return refuse(Reason::denied);
   if (memory.device == nullptr) return refuse(pagecache_reason::no_page_registration);
   if (memory.device->facts().stand_in && !rules_.on_stand_in) return refuse(Reason::stand_in);
-  if (rules_.registration.bytes_max == 0 || !rules_.page_cache) return refuse(pagecache_reason::keeping_off);
+  if (rules_.registration.bytes_max == 0 || !rules_.page_cache) return refuse(pagecache_reason::registration_cache_off);
   const FileFacts& facts = file.facts();
   if (op == Op::write && rules_.strict && !takes_writes(facts)) return refuse(pagecache_reason::reads_only);
   if (facts.type != FileType::regular || !keeps_pages_true(facts.file_system_magic)) {
@@ -116,12 +116,12 @@ Reason PagecachePath::ineligible(const Task& task) {
   if (task.op == Op::write && !is_within(*task.file, chunk)) return pagecache_reason::reads_only;
   const auto* const kept = static_cast<const CachedFile*>(task.token.kept);
   if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax)
-    return pagecache_reason::not_kept;
+    return pagecache_reason::extent_not_registered;
   const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
     const Extent* const extent = kept->find(index);
     const bool is_registered = extent != nullptr && extent->state() == Extent::State::registered;
-    if (extent == nullptr || (!is_registered && !task.token.wait)) return pagecache_reason::not_kept;
+    if (extent == nullptr || (!is_registered && !task.token.wait)) return pagecache_reason::extent_not_registered;
     if (task.op == Op::write && is_registered && !extent->writable()) return pagecache_reason::reads_only;
   }
   return Reason::none;

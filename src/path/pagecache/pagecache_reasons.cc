@@ -6,18 +6,19 @@ namespace penstock::core {
 namespace {
 
 constexpr ReasonText kTexts[] = {
-    {"not_kept",
+    {"extent_not_registered",
      "these bytes were not registered with the GPU: not in the page cache, not worth it so far, or so few that the CPU "
      "is quicker",
-     "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_REGISTRATION_CACHE_MIB says how much may be kept"},
-    {"pages_went", "the file's pages were taken away or replaced under the transfer", ""},
+     "PENSTOCK_POLICY=cpu registers sooner; PENSTOCK_REGISTRATION_CACHE_MIB bounds how much is registered"},
+    {"pages_replaced", "pages of the file left the page cache, or were replaced there, during the transfer", ""},
     {"no_page_registration", "the GPU's driver cannot register a file's pages, or the kernel does not show us ours",
      "use a driver that registers read-only memory, and let /proc/self/pagemap be read"},
     {"file_system_pages", "the file system's pages may change without a trace in a mapping, or it is no regular file",
      "keep the file on ext4, XFS, Btrfs, F2FS or tmpfs; of a container, on a volume"},
     {"opened_direct", "the descriptor has O_DIRECT, so the page cache is not asked", "open the file without O_DIRECT"},
-    {"keeping_off", "configuration keeps no pages, or wants everything around the page cache",
-     "unset PENSTOCK_REGISTRATION_CACHE_MIB=0 and PENSTOCK_DIRECT_IO"},
+    {"registration_cache_off",
+     "the registration cache is switched off by configuration, or all transfers are to bypass the page cache",
+     "give PENSTOCK_REGISTRATION_CACHE_MIB more than 0, and unset PENSTOCK_DIRECT_IO"},
     {"reads_only",
      "the page-cache path writes only to files in memory (tmpfs, hugetlbfs), within their size, that may be read too",
      "give the file its size first (ftruncate), and open it for reading and writing"},

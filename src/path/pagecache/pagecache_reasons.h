@@ -8,12 +8,12 @@
 namespace penstock::core {
 
 namespace pagecache_reason {
-inline constexpr Reason not_kept{kFirstPagecacheReason + 0};
-inline constexpr Reason pages_went{kFirstPagecacheReason + 1};
+inline constexpr Reason extent_not_registered{kFirstPagecacheReason + 0};
+inline constexpr Reason pages_replaced{kFirstPagecacheReason + 1};
 inline constexpr Reason no_page_registration{kFirstPagecacheReason + 2};
 inline constexpr Reason file_system_pages{kFirstPagecacheReason + 3};
 inline constexpr Reason opened_direct{kFirstPagecacheReason + 4};
-inline constexpr Reason keeping_off{kFirstPagecacheReason + 5};
+inline constexpr Reason registration_cache_off{kFirstPagecacheReason + 5};
 inline constexpr Reason reads_only{kFirstPagecacheReason + 6};
 }  // namespace pagecache_reason
 

@@ -128,12 +128,12 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_SELF_TEST_NO_ROOM = 163,      /* no device memory for the self-test */
   PENSTOCK_REASON_NO_SCRATCH = 164,             /* writes could not be tried: no scratch file can be made */
   PENSTOCK_REASON_REFUSED_LATE = 165,           /* an earlier request was refused; the detail is its errno */
-  PENSTOCK_REASON_NOT_KEPT = 168,               /* the bytes were not registered with the GPU */
-  PENSTOCK_REASON_PAGES_WENT = 169,             /* the file's pages went away under the transfer */
+  PENSTOCK_REASON_EXTENT_NOT_REGISTERED = 168,  /* the bytes were not registered with the GPU */
+  PENSTOCK_REASON_PAGES_REPLACED = 169,         /* the file's pages went away under the transfer */
   PENSTOCK_REASON_NO_PAGE_REGISTRATION = 170,   /* a file's pages cannot be registered; the detail is an errno or 0 */
   PENSTOCK_REASON_FILE_SYSTEM_PAGES = 171,      /* its pages may change without a trace; or it is no regular file */
   PENSTOCK_REASON_OPENED_DIRECT = 172,          /* the descriptor has O_DIRECT */
-  PENSTOCK_REASON_KEEPING_OFF = 173,            /* configured off */
+  PENSTOCK_REASON_REGISTRATION_CACHE_OFF = 173, /* configured off */
   PENSTOCK_REASON_READS_ONLY = 174,             /* the path moves nothing to files */
   PENSTOCK_REASON_VENDOR_LIBRARY_MISSING = 176, /* NVIDIA's library is not to be found */
   PENSTOCK_REASON_VENDOR_IS_OURSELVES = 177,    /* what was named as NVIDIA's library is this one */
