@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a GPU is in its machine, and what that means for memory and threads: rings lie on its NUMA node, and workers
-// run on that node's CPUs, so far as they are allowed there. From /sys alone, and by plain system calls. Where nothing
-// is known, or something is refused, nothing is placed.
+// Where a GPU is in its machine, and what that means for memory and threads: bounce buffers lie on its NUMA node, and
+// workers run on that node's CPUs, so far as they are allowed there. From /sys alone, and by plain system calls. Where
+// nothing is known, or something is refused, nothing is placed.
 //
-// It is the GPU's node that counts and not the drive's: what is copied passes the ring once from storage and once to
-// the GPU, the CPU's part is copying out of the page cache, wherever that lies, and a GPU that fetches from another
-// node loses more than a drive does.
+// It is the GPU's node that counts and not the drive's: what is copied passes a bounce buffer once from storage and
+// once to the GPU, the CPU's part is copying out of the page cache, wherever that lies, and a GPU that fetches from
+// another node loses more than a drive does.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A block of host memory, page-locked for one device: what rings are made of. It is mapped by us and registered
-// with the driver rather than allocated by it, so that it stays mapped when a CUDA context goes away under a
+// A block of host memory, page-locked for one device: what bounce buffers are made of. It is mapped by us and
+// registered with the driver rather than allocated by it, so that it stays mapped when a CUDA context goes away under a
 // storage transfer.
 #pragma once
 

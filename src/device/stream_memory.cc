@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kStep = "find pinned memory for the stream's request";
 constexpr std::size_t kSlabBytes = 4u << 20;      // Of small blocks together,
 constexpr std::size_t kWordSlabBytes = 1u << 20;  // or of such without staging.
-// As the ring has them, so that the loads of the GPU that read staging need few translations.
+// As bounce buffers have them, so that the loads of the GPU that read staging need few translations.
 constexpr std::size_t kHugePage = 2u << 20;
 
 // Aligned to huge pages, and never a child's: the device writes to it, whatever a child does.

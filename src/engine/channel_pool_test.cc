@@ -12,13 +12,13 @@
 namespace penstock::core {
 namespace {
 
-TEST(ChannelShapesTest, AllChannelsFitIntoTheRingWhateverIsAskedFor) {
-  for (std::uint64_t ring = 1; ring <= 1024; ring *= 2) {
+TEST(ChannelShapesTest, AllChannelsFitIntoTheBounceBuffersWhateverIsAskedFor) {
+  for (std::uint64_t mib = 1; mib <= 1024; mib *= 2) {
     for (std::uint64_t chunk = 64; chunk <= 256 * 1024; chunk *= 4) {
       for (const unsigned workers : {1u, 2u, 7u, 16u, 64u, 256u}) {
-        const ChannelShapes shapes = shape_channels(ring << 20, chunk << 10, workers);
+        const ChannelShapes shapes = shape_channels(mib << 20, chunk << 10, workers);
         const auto bytes = [](const ChannelShape& shape) { return shape.count * shape.depth * shape.chunk; };
-        ASSERT_LE(bytes(shapes.small) + bytes(shapes.large), ring << 20) << ring << " " << chunk << " " << workers;
+        ASSERT_LE(bytes(shapes.small) + bytes(shapes.large), mib << 20) << mib << " " << chunk << " " << workers;
         for (const ChannelShape& shape : {shapes.small, shapes.large}) {
           ASSERT_GE(shape.count, 1u);
           ASSERT_GE(shape.depth, 1u);

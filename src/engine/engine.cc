@@ -82,7 +82,8 @@ std::uint64_t Engine::chunk_for(const Routed& routed) const {
   return std::min({share, shapes_.large.chunk, operation_max});
 }
 
-// At most a few chunks, one after the other on the caller's thread: no ring, no worker, the fewest system calls.
+// At most a few chunks, one after the other on the caller's thread: no submission queue, no worker, the fewest system
+// calls.
 Outcome Engine::move_small(const Routed& routed, const Plan& plan, ChannelPool& pool) {
   const Result<ChannelPool::Loan> loan = pool.borrow();
   if (!loan.ok()) return {loan.status(), routed.report};

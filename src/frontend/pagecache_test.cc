@@ -27,7 +27,7 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kMebibyte = 1u << 20;
-constexpr std::size_t kSize = 40 * kMebibyte + 12345;  // Two pieces; the last one ends within a page.
+constexpr std::size_t kSize = 40 * kMebibyte + 12345;  // Two extents; the last one ends within a page.
 
 class PagecacheTest : public testing::Test {
  protected:
@@ -43,10 +43,10 @@ class PagecacheTest : public testing::Test {
     session_.reset();
     ::unlink(path_.c_str());
   }
-  void open(Policy policy, std::uint64_t kept_bytes = 1u << 30, bool required = false) {
+  void open(Policy policy, std::uint64_t registration_cache_bytes = 1u << 30, bool required = false) {
     Config config = test_config({{"workers", "2"}, {"paths", "pagecache,bounce,host"}});
     config.policy = policy;
-    config.kept_bytes = kept_bytes;
+    config.registration_cache_bytes = registration_cache_bytes;
     if (required) config.require = PathId::pagecache;
     session_ =
         std::make_unique<Session>(config, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
@@ -105,7 +105,7 @@ TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
   EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::extent_not_registered, Op::read).bytes, 4096u);
 }
 
-TEST_F(PagecacheTest, SmallReadsAreBouncedUntilKeepingPays) {
+TEST_F(PagecacheTest, SmallReadsAreBouncedUntilRegisteringPays) {
   open(Policy::throughput);
   expect_content(read(0, 4096), content_.substr(0, 4096), PathId::bounce);
   bool fetched = false;
@@ -122,7 +122,7 @@ TEST_F(PagecacheTest, AReadPastTheEndIsShort) {
   EXPECT_EQ(read(kSize, 100).report.bytes, 0u);
 }
 
-TEST_F(PagecacheTest, WhatIsWrittenIntoKeptPagesIsRead) {
+TEST_F(PagecacheTest, WhatIsWrittenIntoRegisteredPagesIsRead) {
   open(Policy::cpu);
   (void)read(0, kSize);
   put("new", 20 * kMebibyte);
@@ -141,7 +141,7 @@ TEST_F(PagecacheTest, PagesThatWereCutOffAreNeverReadAgain) {
   EXPECT_EQ(std::memcmp(memory_, other.data(), kSize), 0);
   EXPECT_EQ(outcome.report.bounced_reason == pagecache_reason::pages_replaced || outcome.report.path == PathId::bounce,
             true);
-  // And in time they are kept again.
+  // And in time they are registered again.
   for (unsigned i = 0; i < 20 && read(0, kSize).report.path != PathId::pagecache; ++i) {
   }
   expect_content(read(0, kSize), other, PathId::pagecache);
@@ -169,7 +169,7 @@ TEST_F(PagecacheTest, AFileThatGrewIsReadToItsNewEnd) {
   EXPECT_EQ(std::memcmp(memory_ + 100, more.data(), 5 * kMebibyte - 100), 0);
 }
 
-TEST_F(PagecacheTest, NoMoreIsKeptThanTheLimit) {
+TEST_F(PagecacheTest, NoMoreIsRegisteredThanTheLimit) {
   constexpr std::uint64_t kLimit = 32 * kMebibyte;
   open(Policy::cpu, kLimit);
   for (unsigned i = 0; i < 3; ++i) {

@@ -27,7 +27,7 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kMebibyte = 1u << 20;
-constexpr std::size_t kSize = 40 * kMebibyte;  // Two pieces.
+constexpr std::size_t kSize = 40 * kMebibyte;  // Two extents.
 
 std::uint64_t free_huge_pages() {
   std::ifstream file("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
@@ -47,7 +47,7 @@ class PagecacheWriteTest : public testing::Test {
   }
   void open_session(Policy policy) {
     config_.policy = policy;
-    config_.kept_bytes = 1u << 30;
+    config_.registration_cache_bytes = 1u << 30;
     session_ =
         std::make_unique<Session>(config_, std::make_unique<PosixStorage>(true), std::make_unique<HostDeviceSet>());
     memory_ = static_cast<std::byte*>(session_->devices().device(0).value()->allocate(kSize).value());

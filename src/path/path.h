@@ -22,9 +22,9 @@ namespace penstock::core {
 
 // What a path tells its own channels of a request; nobody else reads it. Valid while the request's file is open.
 struct Token {
-  void* kept = nullptr;    // What the path keeps of the file.
-  std::int64_t shift = 0;  // From an address of the request's memory to where storage's DMA engines reach it.
-  bool wait = false;       // For what is just being made ready.
+  void* file_state = nullptr;  // What the path knows of the file.
+  std::int64_t shift = 0;      // From an address of the request's memory to where storage's DMA engines reach it.
+  bool wait = false;           // For what is just being made ready.
 };
 
 // One chunk to move between a file and memory.

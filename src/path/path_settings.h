@@ -19,14 +19,14 @@ enum class VendorUse : std::uint8_t {
 
 // What of the configuration paths go by.
 struct PathSettings {
-  std::optional<PathId> require;  // Any other path refuses.
-  bool paths_named = false;       // By the user.
-  bool direct_io = true;          // May be used,
-  bool page_cache = true;         // as may the page cache.
-  bool offers_memory = false;     // Devices' memory may be offered to storage.
-  std::uint64_t kept_bytes = 0;   // Of files in the page cache, registered with devices, at most.
-  bool keep_at_once = false;      // Whatever it costs, and worth waiting for.
-  double cpu_weight = 0.1;        // Seconds of waiting that a CPU second of registering is worth.
+  std::optional<PathId> require;               // Any other path refuses.
+  bool paths_named = false;                    // By the user.
+  bool direct_io = true;                       // May be used,
+  bool page_cache = true;                      // as may the page cache.
+  bool offers_memory = false;                  // Devices' memory may be offered to storage.
+  std::uint64_t registration_cache_bytes = 0;  // Of files in the page cache, registered with devices, at most.
+  bool register_at_once = false;               // Whatever it costs, and worth waiting for.
+  double cpu_weight = 0.1;                     // Seconds of waiting that a CPU second of registering is worth.
   VendorUse vendor = VendorUse::automatic;
   std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
   std::string scratch;         // What may be overwritten in self-tests of its storage: a path, or empty.

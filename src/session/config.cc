@@ -83,8 +83,8 @@ PathSettings path_settings(const Config& config) {
           .direct_io = config.direct_io != DirectIo::never,
           .page_cache = config.direct_io != DirectIo::always,
           .offers_memory = may_map_memory(config.devices, config.nvidia_export),
-          .kept_bytes = config.kept_bytes,
-          .keep_at_once = config.keep_at_once,
+          .registration_cache_bytes = config.registration_cache_bytes,
+          .register_at_once = config.register_at_once,
           .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
           .vendor = config.vendor,
           .vendor_library = config.vendor_library,
@@ -118,7 +118,7 @@ Config make_config(const Settings& settings) {
   config.require = path_named(settings.text("penstock.require"));
   config.direct_io = meaning_of(settings.text("penstock.direct_io"), kDirectWords);
   config.policy = meaning_of(settings.text("penstock.policy"), kPolicyWords);
-  config.kept_bytes = number("penstock.registration_cache_mib") << 20;
+  config.registration_cache_bytes = number("penstock.registration_cache_mib") << 20;
   config.io_uring = meaning_of(settings.text("penstock.io_uring"), kUringWords);
   config.nvidia_export = settings.is_on("penstock.nvidia_export");
   config.vendor = meaning_of(settings.text("penstock.vendor"), kVendorWords);

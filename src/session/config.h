@@ -33,8 +33,8 @@ struct Config {
   std::optional<PathId> require;                          // Any other path refuses.
   DirectIo direct_io = DirectIo::automatic;
   Policy policy = Policy::balanced;
-  std::uint64_t kept_bytes = 0;  // Of files in the page cache, registered with devices, at most.
-  bool keep_at_once = false;     // Whatever it costs, and worth waiting for.
+  std::uint64_t registration_cache_bytes = 0;  // Of files in the page cache, registered with devices, at most.
+  bool register_at_once = false;               // Whatever it costs, and worth waiting for.
   bool io_uring = true;
   bool nvidia_export = false;                // Experimental: our own GPU memory for p2pdma.
   std::uint64_t operation_max = UINT64_MAX;  // Bytes of one storage operation, whatever its request; 64 KiB or more.

@@ -79,7 +79,7 @@ TEST_F(ConfigTest, EveryWordThatTheTableTakesMeansSomething) {
   EXPECT_EQ(make({{"policy", "cpu"}}).policy, Policy::cpu);
   EXPECT_EQ(make({{"vendor", "force"}}).vendor, VendorUse::force);
   EXPECT_TRUE(make({{"nvidia_export", "on"}}).nvidia_export);
-  EXPECT_EQ(make({{"registration_cache_mib", "3"}}).kept_bytes, 3u << 20);
+  EXPECT_EQ(make({{"registration_cache_mib", "3"}}).registration_cache_bytes, 3u << 20);
   EXPECT_EQ(make({{"require", "null"}}).require, PathId::null);
 }
 

@@ -150,8 +150,8 @@ std::vector<World> kernel_worlds() {
           world.io_uring = io_uring;
           worlds.push_back(world);
           if (direct || !io_uring) continue;
-          for (const char* keeping : {"at_once", "throughput", "cpu"}) {
-            world.keeping = keeping;
+          for (const char* registering : {"at_once", "throughput", "cpu"}) {
+            world.registering = registering;
             worlds.push_back(world);
           }
         }
@@ -166,7 +166,7 @@ namespace {
 std::string name_of(const World& world) {
   const std::string ring = world.is_fake() ? "" : world.io_uring ? "_uring" : "_preadv2";
   std::string name = world.file_system + (world.direct ? "_direct" : "_buffered") + ring +
-                     (world.keeping.empty() ? "" : "_" + world.keeping) + (world.cuda ? "_cuda" : "_host");
+                     (world.registering.empty() ? "" : "_" + world.registering) + (world.cuda ? "_cuda" : "_host");
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
   return name;
@@ -180,10 +180,10 @@ std::string world_name(const testing::TestParamInfo<World>& info) { return name_
 void ContractTest::SetUp() {
   if (!world().missing.empty()) GTEST_SKIP() << "no " << world().file_system << ": " << world().missing;
   Config config = test_config({{"workers", "4"}});
-  config.paths_said = !world().keeping.empty();
-  config.keep_at_once = world().keeping == "at_once";
-  if (world().keeping == "throughput") config.policy = Policy::throughput;
-  if (world().keeping == "cpu") config.policy = Policy::cpu;
+  config.paths_said = !world().registering.empty();
+  config.register_at_once = world().registering == "at_once";
+  if (world().registering == "throughput") config.policy = Policy::throughput;
+  if (world().registering == "cpu") config.policy = Policy::cpu;
   session_ = std::make_unique<Session>(config, open_storage(), open_devices());
   if (world().io_uring && session_->storage().io_uring_error() != 0) {
     GTEST_SKIP() << "io_uring is refused here: " << std::strerror(session_->storage().io_uring_error());
@@ -258,9 +258,9 @@ bool ContractTest::goes_direct(std::uint64_t file) {
 }
 
 bool ContractTest::goes_by(const Report& report, PathId expected) const {
-  const bool may_be_kept = !world().keeping.empty() || world().cuda;
-  return report.path == expected ||
-         (may_be_kept && expected == PathId::bounce && report.path == PathId::pagecache && report.direct_bytes == 0);
+  const bool may_be_registered = !world().registering.empty() || world().cuda;
+  return report.path == expected || (may_be_registered && expected == PathId::bounce &&
+                                     report.path == PathId::pagecache && report.direct_bytes == 0);
 }
 
 void ContractTest::expect_moved(const Outcome& outcome, std::uint64_t bytes, PathId path) {

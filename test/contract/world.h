@@ -25,8 +25,8 @@ struct World {
   std::string missing;  // Why it cannot be had; empty where it can.
   bool direct = false;  // The user's descriptors have O_DIRECT.
   bool io_uring = true;
-  std::string keeping;  // Of pages in the page cache: "at_once", a policy's name, or as it is by default.
-  bool cuda = false;    // A GPU; else host memory standing in for one.
+  std::string registering;  // Of pages in the page cache: "at_once", by a policy's name, or "": by the default.
+  bool cuda = false;        // A GPU; else host memory standing in for one.
 
   bool is_fake() const { return file_system == "fake"; }
 };
@@ -86,7 +86,7 @@ class ContractTest : public testing::TestWithParam<World> {
   // was hidden.
   void expect_moved(const Outcome& outcome, std::uint64_t bytes, PathId path = PathId::bounce);
   bool goes_direct(std::uint64_t file);
-  // Where pages are kept, what is expected to be bounced may also be fetched from the page cache.
+  // Where pages are registered, what is expected to be bounced may also be fetched from the page cache.
   bool goes_by(const Report& report, PathId expected) const;
 
   std::string name_;  // Of the file, in the kernel's worlds.

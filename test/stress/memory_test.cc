@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // That what a session holds stays within what was configured, as the kernel sees it: /proc/self is read while requests
-// of all sizes are under way. Rings are the anonymous mappings that forks do not get; what is kept of files are their
-// shared mappings.
+// of all sizes are under way. Bounce buffers are the anonymous mappings that forks do not get; what is registered of
+// files are their shared mappings.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -39,14 +39,14 @@ constexpr bool kOwnMemoryAlone = true;
 
 // Bytes, in /proc/self.
 struct Held {
-  std::uint64_t rings = 0;      // Mapped, whether touched or not.
-  std::uint64_t kept = 0;       // Of files, mapped and shared.
-  std::uint64_t pinned = 0;     // By io_uring.
-  std::uint64_t anonymous = 0;  // In memory.
+  std::uint64_t bounce = 0;      // Mapped, whether touched or not.
+  std::uint64_t registered = 0;  // Of files, mapped and shared.
+  std::uint64_t pinned = 0;      // By io_uring.
+  std::uint64_t anonymous = 0;   // In memory.
 
   void raise_to(const Held& now) {
-    rings = std::max(rings, now.rings);
-    kept = std::max(kept, now.kept);
+    bounce = std::max(bounce, now.bounce);
+    registered = std::max(registered, now.registered);
     pinned = std::max(pinned, now.pinned);
     anonymous = std::max(anonymous, now.anonymous);
   }
@@ -75,9 +75,9 @@ Held look(const std::string& file_name) {
       const std::uint64_t first = std::strtoull(range.c_str(), &dash, 16);
       size = std::strtoull(dash + 1, nullptr, 16) - first;
       anonymous = inode == 0;
-      if (path == file_name && rights[3] == 's') held.kept += size;
+      if (path == file_name && rights[3] == 's') held.registered += size;
     } else if (anonymous && line.starts_with("VmFlags:") && line.find(" dc") != std::string::npos) {
-      held.rings += size;
+      held.bounce += size;
     }
   }
   held.pinned = status_bytes("VmPin");
@@ -217,21 +217,21 @@ TEST_F(MemoryTest, RingsStayWithinTheirBound) {
 
     const Held peak = peak_of_a_mixture();
 
-    EXPECT_LE(peak.rings - before_.rings, limit);
+    EXPECT_LE(peak.bounce - before_.bounce, limit);
     EXPECT_LE(peak.pinned - before_.pinned, limit);
     if (kOwnMemoryAlone) {
       EXPECT_LE(peak.anonymous, before_.anonymous + limit + 8 * kMebibyte);
     }
     // What was looked for was there to be seen.
-    EXPECT_GT(peak.rings - before_.rings, limit / 4);
+    EXPECT_GT(peak.bounce - before_.bounce, limit / 4);
     penstock_session_close(std::exchange(session_, nullptr));
-    EXPECT_EQ(look(name_).rings, before_.rings);
+    EXPECT_EQ(look(name_).bounce, before_.bounce);
     // The kernel takes a closed io_uring apart at its leisure.
     EXPECT_TRUE(wait_until([&] { return look(name_).pinned == before_.pinned; }));
   }
 }
 
-TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
+TEST_F(MemoryTest, WhatIsRegisteredOfFilesStaysWithinItsBound) {
   constexpr std::uint64_t kLimit = 64 * kMebibyte;
   ::setenv("PENSTOCK_REGISTRATION_CACHE_MIB", "64", 1);
   open(16 * kMebibyte, "pagecache", "pagecache", 160 * kMebibyte);
@@ -262,21 +262,21 @@ TEST_F(MemoryTest, WhatIsKeptOfFilesStaysWithinItsBound) {
 
   const Held peak = peak_of({read_all(8 * kMebibyte), read_all(2 * kMebibyte), read_all(kMebibyte / 2)});
 
-  EXPECT_LE(peak.kept, kLimit);
-  EXPECT_GT(peak.kept, 0u);
+  EXPECT_LE(peak.registered, kLimit);
+  EXPECT_GT(peak.registered, 0u);
   EXPECT_GT(moved_by_pagecache_.load(), file_bytes_);
   penstock_file_deregister(std::exchange(file_, nullptr));
-  EXPECT_EQ(look(name_).kept, 0u);
+  EXPECT_EQ(look(name_).registered, 0u);
 }
 
-TEST_F(MemoryTest, NothingIsKeptWhereThatIsOff) {
+TEST_F(MemoryTest, NothingIsRegisteredWhereThatIsOff) {
   ::setenv("PENSTOCK_REGISTRATION_CACHE_MIB", "0", 1);
   open(16 * kMebibyte, "pagecache,bounce", nullptr, 24 * kMebibyte);
   if (HasFatalFailure()) return;
 
   const Held peak = peak_of_a_mixture();
 
-  EXPECT_EQ(peak.kept, 0u);
+  EXPECT_EQ(peak.registered, 0u);
   EXPECT_EQ(moved_by_pagecache_.load(), 0u);
 }
 

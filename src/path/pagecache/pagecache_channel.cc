@@ -154,7 +154,7 @@ void PagecacheChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.kept)};
+  slots_[index] = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.file_state)};
   if (slots_[index].file == nullptr) {
     slots_[index].status = stale();
     done_.push_back(index);
@@ -254,7 +254,7 @@ Status PagecacheChannel::copy_now(Op op) {
 Completion PagecacheChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
-  slot = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.kept)};
+  slot = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.file_state)};
   if (slot.file == nullptr) {
     slot.status = stale();
   } else {

@@ -15,7 +15,7 @@
 namespace penstock::core {
 namespace {
 
-// On an H200 machine, 2026-11-21: 4 KiB took 7.8 µs by the CPU's copy and 10.0 out of a kept extent, 64 KiB 18.4
+// On an H200 machine, 2026-11-21: 4 KiB took 7.8 µs by the CPU's copy and 10.0 out of a registered extent, 64 KiB 18.4
 // and 10.4.
 constexpr std::uint64_t kQuickByCpuMax = 16u << 10;
 constexpr std::uint64_t kXfsMagic = 0x58465342;
@@ -35,7 +35,7 @@ bool takes_writes(const FileFacts& facts) {
 // Where every change of a file goes through the very pages that are mapped, or takes them out of the mapping. Not so:
 // network file systems, which look at their server when a file is read; overlayfs, whose file may be replaced under its
 // descriptor; and ZFS, which maps copies.
-bool keeps_pages_true(std::uint64_t magic) {
+bool changes_show_in_mappings(std::uint64_t magic) {
   return magic == EXT4_SUPER_MAGIC || magic == kXfsMagic || magic == BTRFS_SUPER_MAGIC || magic == kF2fsMagic ||
          is_memory(magic);
 }
@@ -54,7 +54,7 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   if (rules_.registration.bytes_max == 0 || !rules_.page_cache) return refuse(pagecache_reason::registration_cache_off);
   const FileFacts& facts = file.facts();
   if (op == Op::write && rules_.strict && !takes_writes(facts)) return refuse(pagecache_reason::reads_only);
-  if (facts.type != FileType::regular || !keeps_pages_true(facts.file_system_magic)) {
+  if (facts.type != FileType::regular || !changes_show_in_mappings(facts.file_system_magic)) {
     return refuse(pagecache_reason::file_system_pages);
   }
   if (file.prefers_direct()) return refuse(pagecache_reason::opened_direct);
@@ -82,13 +82,13 @@ Prepared PagecachePath::prepare(const Wish& wish) {
   if (wish.mode == SubmitMode::alone && is_quicker_by_cpu(wish.file, wish.op, wish.size)) return bounced;
   CachedFile* const cached =
       cache_.find_or_make(wish.file, *wish.memory.device, {writable, is_only_by_pages(wish.file.facts())});
-  bounced.token.kept = cached;
+  bounced.token.file_state = cached;
   bounced.learns = true;
   const bool is_large = wish.mode == SubmitMode::many;
   const RegistrationCache::Wanted wanted = cache_.want(*cached, {wish.op, wish.offset, wish.size}, !is_large);
   if (wanted == RegistrationCache::Wanted::no) return bounced;
   Prepared prepared = prepare_staged(wish, Way::buffered);
-  prepared.token = {.kept = cached, .wait = true};
+  prepared.token = {.file_state = cached, .wait = true};
   if (is_large) prepared.limits.chunk_max = PagecacheChannel::kChunkMax;
   prepared.threads_max = 1;
   prepared.tune_threads = false;
@@ -114,12 +114,12 @@ bool PagecachePath::is_within(File& file, const Chunk& chunk) {
 Reason PagecachePath::ineligible(const Task& task) {
   const Chunk& chunk = task.chunk;
   if (task.op == Op::write && !is_within(*task.file, chunk)) return pagecache_reason::reads_only;
-  const auto* const kept = static_cast<const CachedFile*>(task.token.kept);
-  if (kept == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax)
+  const auto* const cached = static_cast<const CachedFile*>(task.token.file_state);
+  if (cached == nullptr || chunk.way == Way::direct || chunk.size > PagecacheChannel::kChunkMax)
     return pagecache_reason::extent_not_registered;
   const auto [first, last] = Extent::range_of(chunk.file_offset, chunk.size);
   for (std::uint64_t index = first; index <= last; ++index) {
-    const Extent* const extent = kept->find(index);
+    const Extent* const extent = cached->find(index);
     const bool is_registered = extent != nullptr && extent->state() == Extent::State::registered;
     if (extent == nullptr || (!is_registered && !task.token.wait)) return pagecache_reason::extent_not_registered;
     if (task.op == Op::write && is_registered && !extent->writable()) return pagecache_reason::reads_only;
@@ -143,9 +143,9 @@ Result<std::unique_ptr<Channel>> PagecachePath::open_channel(const ChannelOption
 std::unique_ptr<Path> make_pagecache_path(const PathWorld& world) {
   const PathSettings& settings = world.settings;
   const bool required = settings.require == PathId::pagecache;
-  const PagecacheRules rules{.registration = {.bytes_max = settings.kept_bytes,
+  const PagecacheRules rules{.registration = {.bytes_max = settings.registration_cache_bytes,
                                               .cpu_weight = settings.cpu_weight,
-                                              .at_once = required || settings.keep_at_once},
+                                              .at_once = required || settings.register_at_once},
                              .strict = required,
                              .on_stand_in = required || settings.paths_named,
                              .page_cache = settings.page_cache};

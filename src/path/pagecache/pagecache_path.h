@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The device's DMA engine reads the file's own pages out of the page cache, and no CPU copies them; in files that live
-// in memory alone it writes to them as well. What is not kept (registration_cache.h), all other writes, and whatever
-// changed under a transfer are bounced, and counted as such.
+// in memory alone it writes to them as well. What is not registered (registration_cache.h), all other writes, and
+// whatever changed under a transfer are bounced, and counted as such.
 #pragma once
 
 #include "path/pagecache/pagecache_reasons.h"

@@ -64,9 +64,9 @@ int RegistrationCache::watch_error() {
 }
 
 CachedFile* RegistrationCache::find(const File& file, const Device& device) const {
-  CachedFile* kept = first_of(file);
-  while (kept != nullptr && &kept->device() != &device) kept = kept->next_;
-  return kept;
+  CachedFile* cached = first_of(file);
+  while (cached != nullptr && &cached->device() != &device) cached = cached->next_;
+  return cached;
 }
 
 CachedFile* RegistrationCache::find_or_make(File& file, Device& device, const CachedFile::Terms& terms) {
@@ -341,7 +341,7 @@ std::unique_ptr<Registration> RegistrationCache::take_locked(Extent& extent) {
   return taken;
 }
 
-// False where the device keeps it for now: then it still counts.
+// False where the device cannot let go of it yet: then it still counts.
 bool RegistrationCache::unregister(std::unique_ptr<Registration> evicted) {
   if (evicted->device->unregister_pages(evicted->mapping.data())) {
     registered_bytes_.fetch_sub(evicted->mapping.size(), std::memory_order_relaxed);

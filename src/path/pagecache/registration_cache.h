@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Keeps extents of files registered with a device, so that its DMA engine fetches them out of the page cache by itself,
+// Has extents of files registered with a device, so that its DMA engine fetches them out of the page cache by itself,
 // and puts bytes there where memory is all the storage there is.
 // Large requests register by themselves, between two copies; for small ones the cache's own thread does, which starts
 // with the first extent. What is registered never exceeds the limit: the extent that was used least recently gives
@@ -36,7 +36,7 @@
 namespace penstock::core {
 
 struct RegistrationRules {
-  std::uint64_t bytes_max = 0;  // Of files, kept at once.
+  std::uint64_t bytes_max = 0;  // Of files, registered at any one time.
   double cpu_weight = 0.1;      // Seconds of waiting that a CPU second is worth.
   bool at_once = false;         // Whatever it costs.
 };
