@@ -1,4 +1,4 @@
-// Penstock for C++17: RAII and result types over penstock.h, header only, nothing of its own.
+// Penstock for C++17: a header with RAII and result types over penstock.h, whose comments hold here, too.
 //
 //   auto session = penstock::Session::open();
 //   if (!session) return report(session.error().message());
@@ -8,8 +8,8 @@
 //   if (!outcome) return report(outcome.status.message());   // The step, the cause, the remedy.
 //   use(outcome.report.bytes, outcome.report.path_name(), outcome.report.reason_name());
 //
-// Every call returns a Result or a Status; nothing throws but std::bad_alloc. Objects may be destroyed in any order:
-// what outlives its session answers PENSTOCK_CLOSED.
+// Every call returns a Result, an Outcome or a Status; nothing throws but std::bad_alloc. Objects may be destroyed in
+// any order: calls on an object that outlives its session fail with PENSTOCK_CLOSED.
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -39,7 +39,7 @@ class [[nodiscard]] Status {
   const penstock_status& raw() const { return raw_; }
   bool is(penstock_code code) const { return raw_.domain == PENSTOCK_DOMAIN_PENSTOCK && raw_.code == code; }
   bool is_errno(int error_number) const { return raw_.domain == PENSTOCK_DOMAIN_OS && raw_.code == error_number; }
-  // "cuda", where raw().code is that driver's own number; else "".
+  // "cuda" where raw().code is an error number of CUDA's driver; "" where it is no driver's.
   const char* driver() const { return penstock_status_driver(raw_); }
   // One sentence: the step, the cause, the remedy.
   std::string message() const {
@@ -52,7 +52,8 @@ class [[nodiscard]] Status {
   penstock_status raw_{};
 };
 
-// A value, or the Status that stands in its way. Look before you take: asking a failed Result for its value aborts.
+// A value, or the Status that says why there is none. Test it first: taking the value of a failed Result ends the
+// process with std::abort().
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -76,7 +77,7 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
-// A structure of penstock.h that says its size, and is zero otherwise.
+// A structure of penstock.h with struct_size set and all other members zero.
 template <typename T>
 struct Sized : T {
   Sized() : T{} { this->struct_size = sizeof(T); }
@@ -97,7 +98,7 @@ struct Report : Sized<penstock_report> {
   const char* reason_name() const { return penstock_reason_name(reason); }
 };
 
-// What a transfer came to: bytes moved are in the report also when the status is an error.
+// How a transfer ended. The report tells how many bytes were moved, also when the status is an error.
 struct Outcome {
   Status status;
   Report report;
@@ -111,7 +112,7 @@ struct Verdict : Sized<penstock_verdict> {
   const char* remedy() const { return penstock_reason_remedy(reason); }
 };
 
-// One handle of penstock.h, given back at the end of its owner's life.
+// A handle of penstock.h, which is given back when its owner is destroyed.
 template <typename Handle, void (*give_back)(Handle*)>
 class Owned {
  public:
@@ -130,15 +131,16 @@ class Owned {
   Handle* handle_;
 };
 
-// What would become of requests, without making them: of this operation, on this file, and memory of the device with
-// this ordinal or, where it is not null, at this address.
+// What a dry run is asked about: a read or write of a file, with the memory at `base`, or if that is null with aligned
+// memory of the device that has this ordinal.
 struct DryRun {
   penstock_op op = PENSTOCK_READ;
   unsigned device = 0;
   const void* base = nullptr;
 };
 
-// A registered descriptor, which stays the user's; or a file that is being made, to be published when it is whole.
+// A file registered by Session::file(), or one that Session::create() made and publish() gives its name. The descriptor
+// that was registered stays the program's to close.
 class File : public Owned<penstock_file, penstock_file_deregister> {
  public:
   explicit File(penstock_file* file) : Owned(file) {}
@@ -150,7 +152,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
     return info;
   }
 
-  // Bytes between file_offset and base + buffer_offset; short at the end of the file.
+  // Moves bytes between file_offset and base + buffer_offset: fewer than `size` at the end of the file.
   Outcome read(void* base, std::uint64_t size, std::int64_t file_offset, std::int64_t buffer_offset = 0) const {
     Outcome outcome;
     outcome.status = penstock_read(raw(), base, size, file_offset, buffer_offset, &outcome.report);
@@ -164,7 +166,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
   Status sync() const { return penstock_file_sync(raw()); }
   Status publish() const { return penstock_file_publish(raw()); }
 
-  // For submission to a queue, or with more set in it.
+  // To be submitted to a queue, or passed to functions of penstock.h.
   Request request(penstock_op op, const void* base, std::uint64_t size, std::int64_t file_offset,
                   std::int64_t buffer_offset = 0) const {
     Request request;
@@ -188,7 +190,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
     verdicts.resize(count);
     return verdicts;
   }
-  // How a request would be cut into chunks, a line each: what goes direct and what through the page cache.
+  // How a request would be cut into chunks, one line each: which of them go direct, and which through the page cache.
   Result<std::string> plan(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
     const Request asked = dry(run, size, file_offset);
     std::string text(4096, '\0');
@@ -198,7 +200,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
     text.resize(length < text.size() ? length : text.size() - 1);
     return text;
   }
-  // By whom it would be moved, and how that was chosen.
+  // How many threads would move it, and how their number was chosen.
   Result<Choice> choose(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
     const Request asked = dry(run, size, file_offset);
     Choice choice;
@@ -217,10 +219,10 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
 
 class Session;
 
-// A handle of a session that its owner may have closed.
+// One more handle of a session, for what may outlive it. Destroying it closes nothing.
 using SessionReference = Owned<penstock_session, penstock_session_close>;
 
-// Memory registered by its base address. The memory itself stays the user's.
+// Memory that is registered. The memory itself stays the program's.
 class Buffer {
  public:
   Buffer(Buffer&& other) noexcept : session_(std::move(other.session_)), base_(std::exchange(other.base_, nullptr)) {}
@@ -240,7 +242,7 @@ class Buffer {
   const void* base_;
 };
 
-// Memory of a device, owned. What outlives its session is given back by the driver at the process's end.
+// Memory of a device. Destroy it before its session is closed: otherwise it stays allocated until the process ends.
 class DeviceMemory {
  public:
   DeviceMemory(DeviceMemory&& other) noexcept
@@ -283,8 +285,8 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
   explicit Queue(penstock_queue* queue) : Owned(queue) {}
 
   Status submit(const penstock_request& request) { return penstock_queue_submit(raw(), &request, 1, nullptr); }
-  // Waits for `least` completions, or for as many as are outstanding, or until `timeout_ns` have passed. Returns how
-  // many it wrote.
+  // Waits until there are `least` completions, or as many as there are requests not reaped, or until `timeout_ns` have
+  // passed. Returns how many it wrote, `capacity` at most.
   Result<unsigned> reap(Completion* completions, unsigned capacity, unsigned least,
                         std::int64_t timeout_ns = kForever) {
     std::uint32_t count = 0;
@@ -292,14 +294,14 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
     if (!status) return status;
     return count;
   }
-  // Ends requests with this cookie that have not begun. Returns how many.
+  // Cancels requests with this cookie that have not begun. Returns how many.
   Result<unsigned> cancel(std::uint64_t cookie) {
     std::uint32_t canceled = 0;
     const Status status = penstock_queue_cancel(raw(), cookie, &canceled);
     if (!status) return status;
     return canceled;
   }
-  // Readable while there is something to reap. The queue's own.
+  // A descriptor that is readable while there is something to reap. It belongs to the queue: neither read nor close it.
   Result<int> eventfd() {
     int fd = -1;
     const Status status = penstock_queue_eventfd(raw(), &fd);
@@ -312,7 +314,7 @@ class Queue : public Owned<penstock_queue, penstock_queue_close> {
 class Config : public Owned<penstock_config, penstock_config_destroy> {
  public:
   Config() : Owned(create()) {}
-  // The first setting that was refused is told by the session that is opened with it.
+  // A setting that is refused stops nothing here: Session::open() fails with the status of the first one.
   Config& set(const char* name, const std::string& value) & {
     if (refused_) refused_ = Status(penstock_config_set(raw(), name, value.c_str()));
     return *this;
@@ -343,7 +345,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     if (!status) return status;
     return info;
   }
-  // As it holds in this session; who said so is written to `source`.
+  // A setting's value in this session; *source: who set it.
   Result<std::string> setting(const char* name, const char** source = nullptr) const {
     std::string value(256, '\0');
     for (;;) {
@@ -382,7 +384,7 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     if (!status) return status;
     return File(file);
   }
-  // Appears under its name when it is published. flags: of penstock_create_flag.
+  // The file appears under its name when it is published. flags: of penstock_create_flag.
   Result<File> create(const char* name, unsigned mode = 0666, unsigned flags = 0) const {
     penstock_file* file = nullptr;
     const Status status = penstock_file_create(raw(), name, mode, flags, &file);
@@ -397,14 +399,14 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     return Buffer(std::move(*session), base);
   }
 
-  // Carried out by the library's threads.
+  // Its requests are carried out by the library's threads.
   Result<Queue> queue(unsigned depth) const { return queue(PENSTOCK_QUEUE_THREADED, depth, 0); }
-  // Carried out by the caller's thread, in submit and reap.
+  // Its requests are carried out by the calling thread, within submit() and reap().
   Result<Queue> polled_queue(unsigned depth, std::uint64_t request_bytes_max) const {
     return queue(PENSTOCK_QUEUE_POLLED, depth, request_bytes_max);
   }
 
-  // What machine and settings let the path do, before any file is known.
+  // Whether the path can serve any file at all, by machine and settings alone.
   Result<Verdict> outlook(int path) const {
     Verdict verdict;
     const Status status = penstock_path_outlook(raw(), path, &verdict);
