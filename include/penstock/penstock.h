@@ -66,7 +66,7 @@ typedef enum penstock_code {
   PENSTOCK_NO_DEVICE = 11,         /* there is no such device, or its driver cannot be used */
   PENSTOCK_PATH_REFUSED = 12,      /* no path that the settings allow can move the request */
   PENSTOCK_UNALIGNED_WRITE = 13,   /* unaligned, with O_DIRECT, and the file cannot be opened without */
-  PENSTOCK_NO_PROGRESS = 14,       /* the kernel moved fewer bytes than asked for, again and again */
+  PENSTOCK_NO_PROGRESS = 14,       /* too few bytes were moved, again and again */
   PENSTOCK_OUT_OF_MEMORY = 15,     /* host memory is short */
   PENSTOCK_LIMIT = 16,             /* too much at once: requests in a queue, pinned memory, handles */
   PENSTOCK_CLOSED = 17,            /* the session is closed, or belongs to the parent process */

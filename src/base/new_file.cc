@@ -73,7 +73,8 @@ Status NewFile::open_named(const Options& options) {
 
 Status NewFile::draw_temporary_name() {
   std::uint64_t random[2];
-  if (::getrandom(random, sizeof random, 0) != sizeof random) return os_failure(errno, "draw a random name");
+  if (::getrandom(random, sizeof random, 0) != sizeof random)
+    return os_failure(errno, "get random bytes for a temporary name");
   char name[64];
   std::snprintf(name, sizeof name, ".penstock-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
   temporary_ = name;
@@ -112,7 +113,7 @@ Status NewFile::move_to_final_name() {
 
 // Linux has no call that gives a file without a name that of another one.
 Status NewFile::replace_final_name() {
-  if (!is_replaceable(folder_fd_.get(), name_)) return failure(Code::unsupported_file, "replace what stands there");
+  if (!is_replaceable(folder_fd_.get(), name_)) return failure(Code::unsupported_file, "replace what has this name");
   if (temporary_.empty()) {
     if (const Status status = draw_temporary_name(); !status.ok()) return status;
     if (!link_to(temporary_)) {

@@ -20,38 +20,41 @@ constexpr CodeText kCodeTexts[] = {
     {"an argument is invalid", "check for null pointers, unknown constants and impossible sizes"},
     {"an offset is negative", "pass offsets of zero or more"},
     {"it is not registered", "register it first, and do not use it after it was deregistered"},
-    {"it is registered already", "use the first registration, or deregister it before"},
-    {"it is neither a regular file nor a block device", "pass a descriptor of a file or of a block device"},
+    {"it is registered already", "use the registration that there is, or deregister it first"},
+    {"it is neither a regular file nor a block device", "use a regular file or a block device"},
     {"the descriptor's open flags do not allow positioned I/O", "open the file without O_APPEND and O_PATH"},
     {"the descriptor is open for writing only", "open the file with O_RDWR or O_RDONLY"},
     {"the descriptor is open for reading only", "open the file with O_RDWR or O_WRONLY"},
-    {"the pointer is no memory known to the host or to a GPU", "pass memory that is allocated and still alive"},
+    {"the address belongs neither to host memory nor to a GPU's", "pass memory that is allocated and not yet freed"},
     {"the range runs past the end of the registered buffer", "check size and offset against the registration"},
     {"there is no such device, or its driver cannot be used", "run 'penstock check' to see what is missing"},
-    {"no path that the configuration allows can move it",
-     "run 'penstock explain' on the file for every path's reason, "
+    {"no path that the configuration allows can move the bytes",
+     "run 'penstock explain' on the file to see each path's reason, "
      "or change PENSTOCK_PATHS, PENSTOCK_REQUIRE or cufile.json's allow_compat_mode"},
     {"the write is unaligned, and no buffered descriptor could be opened beside the O_DIRECT one",
      "open the file without O_DIRECT, or align offset and size to the file's block size"},
-    {"the kernel moved fewer bytes than asked for, again and again", "check the kernel log for storage errors"},
-    {"memory for bounce buffers could not be had", "lower PENSTOCK_BOUNCE_MIB, or free host memory"},
+    {"too few bytes were moved, again and again, or their number makes no sense",
+     "check the kernel log for storage errors"},
+    {"there is not enough host memory", "lower PENSTOCK_BOUNCE_MIB, or free host memory"},
     {"a limit is reached",
-     "release what is no longer used, ask for less at once, or raise PENSTOCK_BOUNCE_MIB, which "
-     "bounds depth x bytes of all requests in flight"},
-    {"the session is closed", "open the session before using it"},
-    {"it is not supported on this kernel, device or build", "run 'penstock check' for what is supported here"},
-    {"the device, or the GPU's context, went away",
+     "give back what is no longer used, submit less at once, or raise PENSTOCK_BOUNCE_MIB, which "
+     "bounds the bytes of all requests in flight"},
+    {"the session is closed, or was opened before a fork",
+     "open a session in this process, and use its handles until it is closed"},
+    {"this version, kernel, device or file does not support it", "run 'penstock check' to see what is supported here"},
+    {"the device, or the GPU's context, is gone",
      "keep the CUDA context alive and the device's driver bound while its memory is in use"},
     {"the range runs past the end of the allocation", "check size and offset against the allocation"},
     {"", ""},  // bad_setting: the step names the setting, its value, and what was expected.
     {"the denylist of cufile.json names its mount, file system, device or driver, and compatibility mode is off",
      "take it off the denylist, or set allow_compat_mode"},
-    {"the configuration allows direct paths alone, and this version has none",
+    {"the configuration allows only direct paths, and there is none",
      "set allow_compat_mode in cufile.json, or CUFILE_ALLOW_COMPAT_MODE=true"},
-    {"the program closed a descriptor that Penstock had opened on the file, and its number may be another file's now",
-     "close only descriptors that the program opened itself (closefrom and close_range take all), and register the "
-     "file anew"},
-    {"the program canceled it before it began", "submit it again where it is still wanted"},
+    {"the program closed a descriptor that Penstock had opened on the file, and its number may belong to another file "
+     "now",
+     "close only descriptors that the program opened itself (closefrom and close_range close all), and register the "
+     "file again"},
+    {"the program canceled it before it began", "submit it again if it is still needed"},
     {"its deadline passed before it began",
      "give it more time, or submit fewer requests at once: 'penstock bench' measures what the storage keeps up with"},
 };
@@ -64,6 +67,7 @@ const char* errno_remedy(int error_number) {
     case EIO: return "check the kernel log for storage errors";
     case EBADF: return "pass an open descriptor, and do not close it before it is deregistered";
     case ENOENT: return "check the name";
+    case EEXIST: return "choose another name, or allow the file to be replaced";
     case EACCES:
     case EPERM: return "check ownership and permissions";
     case EMFILE:

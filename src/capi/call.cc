@@ -51,9 +51,13 @@ Result<QueuedRequest> queued_request(const penstock_request& request) {
   const Result<RawRequest> raw = raw_request(request);
   if (!raw.ok()) return raw.status();
   const bool names_both = request.base != nullptr || request.size != 0 || request.buffer_offset != 0;
-  if (request.device != 0) return failure(Code::invalid_argument, "make a request that names a device");
-  if ((request.vectors == nullptr) != (request.vector_count == 0) || (request.vectors != nullptr && names_both)) {
-    return failure(Code::invalid_argument, "tell the vectors of a request from its base, size and buffer_offset");
+  if (request.device != 0)
+    return failure(Code::invalid_argument, "make a request that names a device, as only dry runs may");
+  if ((request.vectors == nullptr) != (request.vector_count == 0)) {
+    return failure(Code::invalid_argument, "make a request of which vectors and vector_count disagree");
+  }
+  if (request.vectors != nullptr && names_both) {
+    return failure(Code::invalid_argument, "make a request with vectors and also a base, size or buffer_offset");
   }
   return QueuedRequest{*raw, {request.vectors, request.vector_count}, request.cookie, deadline_of(request)};
 }

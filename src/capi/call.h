@@ -43,7 +43,7 @@ penstock_status session_call(const char* step, Handle* handle, Work&& work) {
 inline Result<Op> op_of(std::int32_t op) {
   if (op == PENSTOCK_READ) return Op::read;
   if (op == PENSTOCK_WRITE) return Op::write;
-  return failure(Code::invalid_argument, "tell PENSTOCK_READ from PENSTOCK_WRITE");
+  return failure(Code::invalid_argument, "use an op that is neither PENSTOCK_READ nor PENSTOCK_WRITE");
 }
 
 // As much of a text as fits, with a zero behind. Returns how long that is.

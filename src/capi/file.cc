@@ -126,7 +126,8 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
 penstock_status penstock_file_publish(penstock_file* file) {
   constexpr const char* kStep = "publish the file";
   return session_call(kStep, file, [&](const GuardedSession::Use&) -> Status {
-    if (file->unpublished == nullptr) return failure(Code::invalid_argument, "publish a file that was not created so");
+    if (file->unpublished == nullptr)
+      return failure(Code::invalid_argument, "publish a file that penstock_file_create() did not make");
     const std::lock_guard lock(file->unpublished->mutex);
     return file->unpublished->file->publish(file->unpublished->replaces);
   });

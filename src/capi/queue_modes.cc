@@ -84,7 +84,8 @@ class Polled final : public QueueMode {
   }
 
   Status submit(const QueuedRequest& request) {
-    if (!request.pieces.empty()) return failure(Code::unsupported, "submit vectors to a polled queue");
+    if (!request.pieces.empty())
+      return failure(Code::unsupported, "submit vectors to a polled queue, which takes none");
     const bool is_late = request.deadline != kNoDeadline && request.deadline <= std::chrono::steady_clock::now();
     if (is_late) return failure(Code::timed_out, "begin the request");
     return queue_->submit(request.raw, request.cookie);
@@ -107,7 +108,9 @@ class Polled final : public QueueMode {
 
   // All have begun.
   std::uint32_t cancel(std::uint64_t) override { return 0; }
-  Result<int> event_fd() override { return failure(Code::unsupported, "watch a polled queue by a descriptor"); }
+  Result<int> event_fd() override {
+    return failure(Code::unsupported, "watch a polled queue by a descriptor, which it lacks");
+  }
 
  private:
   std::unique_ptr<Queue> queue_;

@@ -56,7 +56,7 @@ void penstock_session_close(penstock_session* session) {
 }
 
 penstock_status penstock_session_reference(penstock_session* session, penstock_session** reference) {
-  constexpr const char* kStep = "refer to the session";
+  constexpr const char* kStep = "make a reference to the session";
   if (reference != nullptr) *reference = nullptr;
   return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
     if (reference == nullptr) return failure(Code::invalid_argument, kStep);

@@ -98,8 +98,9 @@ penstock_status penstock_session_setting(penstock_session* session, const char* 
   constexpr const char* kStep = "look at the setting";
   if (length != nullptr) *length = 0;
   return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
-    const Texts* const texts = name != nullptr ? own_setting(name) : nullptr;
-    if (texts == nullptr) return failure(Code::bad_setting, "find a setting of that name");
+    if (name == nullptr) return failure(Code::invalid_argument, kStep);
+    const Texts* const texts = own_setting(name);
+    if (texts == nullptr) return core::no_such_setting(name);
     const core::Settings& settings = session->guarded->settings();
     const std::string text = settings.text_of(texts->setting);
     (void)core::copy_text(text, value, capacity);

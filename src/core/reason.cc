@@ -10,7 +10,7 @@ constexpr ReasonText kTexts[] = {
     {"not_listed", "the configuration does not list this path",
      "add it to PENSTOCK_PATHS, or change the compatibility mode in cufile.json"},
     {"host_memory", "the buffer is host memory, so there is no device to reach", ""},
-    {"device_memory", "the buffer is device memory, which storage reads and writes of the host cannot reach", ""},
+    {"device_memory", "the buffer is device memory, which the host's reads and writes cannot reach", ""},
     {"stand_in", "the device is host memory standing in for a GPU",
      "run 'penstock check' to see why no GPU can be used"},
     {"io_uring_forbidden", "the kernel or the container forbids io_uring, so preadv2 and pwritev2 stand in",
@@ -22,7 +22,7 @@ constexpr ReasonText kTexts[] = {
     {"on_stream", "a request on a stream goes through pinned memory that the stream reads and writes",
      "use cuFileRead and cuFileWrite, or a batch"},
     {"direct_io_off", "direct I/O is switched off by configuration", "unset PENSTOCK_DIRECT_IO"},
-    {"userspace_file", "the path serves files of file systems in user space alone", ""},
+    {"userspace_file", "the path serves only files of file systems in user space", ""},
 };
 
 }  // namespace

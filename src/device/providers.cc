@@ -62,7 +62,7 @@ class Opening {
     append(kinds_, ",", provider.name);
     append(whats_, " and ", provider.what);
     sets_.push_back(std::move(*set));
-    return sets_.size() > 1 && count_ > kDevicesMax ? failure(Code::limit, "number the devices") : success();
+    return sets_.size() > 1 && count_ > kDevicesMax ? failure(Code::limit, "open so many devices") : success();
   }
   bool is_empty() const { return sets_.empty(); }
 

@@ -126,13 +126,13 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (const Status status = session_->admit(request, file, routed); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
-  if (request.size > request_bytes_max_) return failure(Code::limit, "submit so large a request to the queue");
+  if (request.size > request_bytes_max_) return failure(Code::limit, "submit a request of this size to the queue");
   const Result<OwnChannel*> own = channel_for(*routed.path, routed.device());
   if (!own.ok()) return own.status();
   if ((*own)->channel->is_broken()) return failure(Code::closed, "submit to the queue");
 
   const Plan plan = Router::plan(routed, chunk_max_);
-  if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit so large a request to the queue");
+  if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit a request of this size to the queue");
   const std::uint32_t index = free_.back();
   free_.pop_back();
   pending_[index] = {.handle = request.file,

@@ -34,7 +34,7 @@ class HandleTable {
       index = free_.back();
       free_.pop_back();
     } else if (used_ == kCountMax) {
-      return failure(Code::limit, "register one more");
+      return failure(Code::limit, "open or register one more");
     } else {
       if (index % kBlock == 0) add_block(index / kBlock);
       ++used_;

@@ -256,6 +256,10 @@ Status stage_named(Staged& staged, std::string_view name, std::string_view value
     const std::string step = "use " + std::string(name) + "=" + shown(value) + ": " + expectation(setting->row());
     return failure(Code::bad_setting, kept_text(step, "use a value that its setting does not take"));
   }
+  return no_such_setting(name);
+}
+
+Status no_such_setting(std::string_view name) {
   std::string step = "use " + shown(name) + ": no setting has this name";
   if (const std::optional<Setting> near = own_setting_near(name)) {
     step.append("; did you mean ").append(near->name()).append("?");

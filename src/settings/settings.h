@@ -105,6 +105,8 @@ void stage(Staged& staged, Setting setting, Value value);
 // One of Penstock's own by its short name ("bounce_mib"), its value as the environment has it. Fails with bad_setting,
 // which names both and what was expected; nothing is staged then.
 Status stage_named(Staged& staged, std::string_view name, std::string_view value);
+// bad_setting for a name that none of Penstock's own settings has; names the one that was probably meant.
+Status no_such_setting(std::string_view name);
 
 struct LoadedSettings {
   Settings settings;

@@ -18,7 +18,9 @@ class PreadRing final : public Ring {
   void push(const RingOp& op) override;
   Status submit() override { return success(); }
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override;
-  Status register_memory(void*, std::size_t) override { return failure(Code::unsupported, "register ring memory"); }
+  Status register_memory(void*, std::size_t) override {
+    return failure(Code::unsupported, "register memory with the submission queue");
+  }
   int register_file(int) override { return -1; }
   void unregister_file(int) override {}
 

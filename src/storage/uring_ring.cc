@@ -172,7 +172,7 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
 Status UringRing::register_memory(void* memory, std::size_t size) {
   const iovec vector{memory, size};
   const int result = ::io_uring_register_buffers(ring_.get(), &vector, 1);
-  if (result < 0) return os_failure(-result, "register the ring's memory with io_uring");
+  if (result < 0) return os_failure(-result, "register bounce buffers with io_uring");
   memory_begin_ = reinterpret_cast<std::uintptr_t>(memory);
   memory_end_ = memory_begin_ + size;
   return success();

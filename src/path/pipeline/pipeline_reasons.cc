@@ -9,13 +9,13 @@ constexpr ReasonText kTexts[] = {
     {"self_test_refused", "the self-test of this device with this storage was refused by the kernel",
      "see docs/reference/direct.md for what the errno means here"},
     {"self_test_wrong", "the self-test of this device with this storage moved wrong bytes and reported success",
-     "boot with iommu=pt or intel_iommu=off, and see that no switch between the two redirects (ACS)"},
+     "boot with iommu=pt or intel_iommu=off, and check that no PCIe switch between the two redirects traffic (ACS)"},
     {"self_test_copied", "in the self-test the CPU copied the bytes through the page cache",
      "use ext4 with data=ordered, XFS, or the block device"},
     {"self_test_no_room", "there was no device memory for the self-test", "free 64 KiB of the device's memory"},
-    {"no_scratch", "writes could not be tried out: no scratch file can be made beside the file",
-     "make its folder writable, or name a file or partition of the same storage that may be overwritten in "
-     "PENSTOCK_SCRATCH"},
+    {"no_scratch", "writes could not be tested: no scratch file can be made beside the file",
+     "make the file's folder writable, or name in PENSTOCK_SCRATCH a file or partition of the same storage that may be "
+     "overwritten"},
     {"refused_late", "the kernel refused an earlier request of this device with this storage, which was then bounced",
      "see docs/reference/direct.md for what the errno means here"},
 };

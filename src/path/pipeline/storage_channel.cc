@@ -86,7 +86,7 @@ StorageChannel::~StorageChannel() {
 Status StorageChannel::open_ring() {
   if (ring_ != nullptr) return success();
   using Opened = Result<std::unique_ptr<Ring>>;
-  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open the channel's ring")); };
+  const auto no_room = [] { return Opened(failure(Code::out_of_memory, "open the channel's submission queue")); };
   Opened ring = unless_short_of_memory([&] { return storage_.open_ring(options_.depth); }, no_room);
   if (!ring.ok()) return ring.status();
   ring_ = std::move(*ring);

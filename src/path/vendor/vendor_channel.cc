@@ -30,12 +30,12 @@ Status VendorChannel::move(const Task& task, std::uint64_t& moved) {
                                                           : library.write(*handle, memory, size, offset);
     if (!count.ok()) return count.status();
     if (*count > size)
-      return failure(Code::no_progress, "believe NVIDIA's library, which moved more than it was asked");
+      return failure(Code::no_progress, "use what NVIDIA's library moved, which is more than it was asked for");
     moved += *count;
     if (*count == 0 || (task.op == Op::read && is_at_end(task, moved))) break;
   }
   const bool is_short_write = task.op == Op::write && moved < task.chunk.size;
-  return is_short_write ? failure(Code::no_progress, "write to the file by NVIDIA's library") : success();
+  return is_short_write ? failure(Code::no_progress, "write to the file through NVIDIA's library") : success();
 }
 
 bool VendorChannel::is_at_end(const Task& task, std::uint64_t moved) {
