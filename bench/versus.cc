@@ -21,7 +21,7 @@ using namespace penstock::versus;
 volatile std::sig_atomic_t interrupted = 0;
 
 constexpr const char* kLines =
-    "Lines: a first read, b the same against the link, c its CPU under policy cpu, d read of a kept file, e "
+    "Lines: a first read, b the same against the link, c its CPU under policy cpu, d read of a registered file, e "
     "latencies,\n"
     "f batches, g small reads of eight threads, h writes, i O_DIRECT read of a cold file, j one process a GPU,\n"
     "k larger reads of several threads.\n"

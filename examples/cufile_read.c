@@ -23,7 +23,7 @@ static int is_error(CUfileError_t error, const char* step) {
   return 1;
 }
 
-/* An error is -1 with errno set, or the negative of a cuFile error; errno, too, may be one of cuFile's, from 5001 on.
+/* An error is -1 with errno set, or a negative cuFile error; errno may hold a cuFile error, too (5001 and above).
  */
 static const char* cause_of(ssize_t result) {
   const int code = result == -1 ? errno : (int)-result;

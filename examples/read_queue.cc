@@ -2,8 +2,8 @@
 //
 //   read_queue FILE
 //
-// One read after the other leaves a drive idle between them. A queue keeps 16 reads of 256 KiB on their way, each into
-// a piece of device memory of its own, which is used again as soon as its read has come back.
+// Reading one piece after the other leaves the drive idle in between. A queue keeps 16 reads of 256 KiB on their way,
+// each into a piece of device memory of its own, which is used again as soon as its read has come back.
 //
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static int read_all(penstock::Queue& queue, const penstock::File& file, const pe
     if (!reaped) return failed(reaped.error().message());
     in_flight -= *reaped;
     if (done.status.code != 0) return failed(penstock::Status(done.status).message());
-    bytes += done.report.bytes;  // A program would use the piece of memory here.
+    bytes += done.report.bytes;  // A program would use this piece of memory now.
     if (next >= size) continue;
     if (const auto status = start(static_cast<unsigned>(done.cookie)); !status) return failed(status.message());
   }

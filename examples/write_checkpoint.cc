@@ -16,7 +16,7 @@ static int failed(const std::string& what) {
   return 1;
 }
 
-// What stands for the weights of a model: device memory with content.
+// In place of the weights of a model: device memory with content.
 static penstock::Result<penstock::DeviceMemory> make_weights(penstock::Session& session, std::uint64_t size) {
   auto weights = session.allocate(0, size);
   if (!weights) return weights;

@@ -8,7 +8,7 @@ namespace penstock::versus {
 namespace {
 
 constexpr const char* kDefault = "balanced";
-constexpr unsigned kReadsUntilKept = 3;
+constexpr unsigned kReadsUntilRegistered = 3;
 constexpr std::uint64_t kSmall = 4096;
 
 Task whole(const char* what, const std::string& file, std::uint64_t size) {
@@ -26,7 +26,7 @@ Entry kept(Entry entry) {
   Task open = entry.task, read = entry.task, close = entry.task;
   open.what = "open";
   read.what = "read";
-  read.times = kReadsUntilKept;
+  read.times = kReadsUntilRegistered;
   close.what = "close";
   entry.prepare = {open, read};
   entry.finish = {close};
@@ -72,7 +72,7 @@ Contest first_read(const Files& files, const Effort& effort) {
 
 Contest second_read(const Files& files, const Effort& effort) {
   Contest contest{
-      .lines = "d", .title = "read of a kept file, one call", .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+      .lines = "d", .title = "read of a registered file, one call", .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
   const Task read = whole("read", files.data, effort.size);
   for (const Entry& one : by_every_side(read)) contest.entries.push_back(kept(one));
   contest.entries.push_back(link_entry(read));
@@ -178,10 +178,10 @@ Contest cold_read(const Files& files, const Effort& effort) {
 Contest many_gpus(const Files& files, const Effort& effort, bool again) {
   Contest contest{.lines = "j",
                   .title = std::to_string(effort.ranks) + " processes, a GPU and a file each, " +
-                           (again ? "kept files" : "first pass"),
+                           (again ? "registered files" : "first pass"),
                   .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
   Task task = whole("read", files.ranks, effort.rank_size);
-  task.times = again ? kReadsUntilKept : 1;
+  task.times = again ? kReadsUntilRegistered : 1;
   contest.ranks = effort.ranks;
   for (const Entry& one : by_every_side(task)) contest.entries.push_back(again ? kept(one) : one);
   if (again) contest.entries.push_back(link_entry(task));
