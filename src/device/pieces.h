@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <shared_mutex>
+
+#include "base/mutex.h"
 
 namespace penstock::core {
 
@@ -29,12 +29,12 @@ class Pieces {
   Pieces& operator=(const Pieces&) = delete;
 
   void add(void* memory, std::size_t size) {
-    const std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     sizes_.emplace(reinterpret_cast<std::uintptr_t>(memory), size);
   }
   // Unmaps it; whatever does not begin a piece is left alone.
   void remove(void* memory) {
-    const std::unique_lock lock(mutex_);
+    const WriterLock lock(mutex_);
     const auto found = sizes_.find(reinterpret_cast<std::uintptr_t>(memory));
     if (found == sizes_.end()) return;
     unmap_({found->first, found->second});
@@ -43,7 +43,7 @@ class Pieces {
   // The piece that holds the address.
   std::optional<Piece> find(const void* pointer) {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-    const std::shared_lock lock(mutex_);
+    const ReaderLock lock(mutex_);
     auto after = sizes_.upper_bound(address);
     if (after == sizes_.begin()) return std::nullopt;
     const auto& [base, size] = *--after;
@@ -53,8 +53,8 @@ class Pieces {
 
  private:
   void (*const unmap_)(const Piece& piece);
-  std::shared_mutex mutex_;
-  std::map<std::uintptr_t, std::size_t> sizes_;  // By base address.
+  SharedMutex mutex_;
+  std::map<std::uintptr_t, std::size_t> sizes_ GUARDED_BY(mutex_);  // By base address.
 };
 
 }  // namespace penstock::core

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 
 #include <array>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "device/locality.h"
 
@@ -23,12 +23,12 @@ class Leftovers {
     return *one;
   }
   void add(const Device& device, void* memory, std::size_t size) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     blocks_.push_back({uuid_of(device), memory, size, fork_count()});
   }
   // Null where there is none.
   void* take(const Device& device, std::size_t size) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (auto each = blocks_.begin(); each != blocks_.end(); ++each) {
       if (each->uuid != uuid_of(device) || each->size != size || each->forks != fork_count()) continue;
       void* const memory = each->memory;
@@ -49,8 +49,8 @@ class Leftovers {
     std::size_t size;
     std::uint32_t forks;
   };
-  std::mutex mutex_;
-  std::vector<Block> blocks_;
+  Mutex mutex_;
+  std::vector<Block> blocks_ GUARDED_BY(mutex_);
 };
 
 // On the device's NUMA node where it has any room: the pages come into being when they are registered.

@@ -66,7 +66,7 @@ Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t lim
 }
 
 void StreamMemory::collect_locked() {
-  std::erase_if(unacknowledged_, [this](StreamBlock* block) {
+  std::erase_if(unacknowledged_, [this](StreamBlock* block) REQUIRES(mutex_) {
     const bool done = block->is_acknowledged();
     if (done) free_[block->kind_].push_back(block);
     return done;
@@ -74,7 +74,7 @@ void StreamMemory::collect_locked() {
 }
 
 StreamBlock* StreamMemory::pop(unsigned from, unsigned to) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   collect_locked();
   for (unsigned kind = from; kind <= to; ++kind) {
     if (free_[kind].empty()) continue;
@@ -86,29 +86,29 @@ StreamBlock* StreamMemory::pop(unsigned from, unsigned to) {
 }
 
 void StreamMemory::give_back(StreamBlock& block) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   free_[block.kind_].push_back(&block);
 }
 
 void StreamMemory::give_back_when_acknowledged(StreamBlock& block) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   unacknowledged_.push_back(&block);
 }
 
 std::uint64_t StreamMemory::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_;
 }
 
 bool StreamMemory::is_idle(std::size_t kept) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::size_t idle = unacknowledged_.size() + kept;
   for (const auto& blocks : free_) idle += blocks.size();
   return idle >= blocks_.size();
 }
 
 bool StreamMemory::is_quiet(std::size_t kept) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   collect_locked();
   std::size_t free = kept;
   for (const auto& blocks : free_) free += blocks.size();
@@ -117,11 +117,11 @@ bool StreamMemory::is_quiet(std::size_t kept) {
 
 // With a block for the caller.
 Result<StreamBlock*> StreamMemory::grow(unsigned kind, std::uint64_t limit) {
-  const std::lock_guard growing(growing_);
+  const MutexLock growing(growing_);
   const std::size_t block_bytes = StreamBlock::kHeaderBytes + staging_of(kind);
   std::uint64_t used = 0, used_by_small = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     used = bytes_;
     used_by_small = small_bytes_;
   }
@@ -148,7 +148,7 @@ Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count, st
     ::munmap(memory, size);
     return status;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Giving back happens where no memory may be asked for.
   blocks_.reserve(blocks_.size() + count);
   unacknowledged_.reserve(blocks_.capacity());

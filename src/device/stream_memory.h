@@ -8,9 +8,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace penstock::core {
@@ -99,20 +99,20 @@ class StreamMemory {
   static std::uint64_t staging_of(unsigned kind) { return kind == 0 ? 0 : kStagingMin << (kind - 1); }
   // Too small for two parts of a request that is cut.
   static bool is_small(unsigned kind) { return staging_of(kind) < kCutStagingMin; }
-  void collect_locked();
-  StreamBlock* pop(unsigned from, unsigned to);
-  Result<StreamBlock*> grow(unsigned kind, std::uint64_t limit);
-  Result<StreamBlock*> add_slab(unsigned kind, std::size_t count, std::size_t size);
+  void collect_locked() REQUIRES(mutex_);
+  StreamBlock* pop(unsigned from, unsigned to) EXCLUDES(mutex_);
+  Result<StreamBlock*> grow(unsigned kind, std::uint64_t limit) EXCLUDES(growing_, mutex_);
+  Result<StreamBlock*> add_slab(unsigned kind, std::size_t count, std::size_t size) REQUIRES(growing_) EXCLUDES(mutex_);
 
   StreamHome& home_;
-  std::mutex growing_;  // Held while memory is pinned; taken before mutex_.
-  mutable std::mutex mutex_;
-  std::uint64_t bytes_ = 0;
-  std::uint64_t small_bytes_ = 0;  // Of these, in small blocks.
-  std::array<std::vector<StreamBlock*>, kKinds> free_;
-  std::vector<StreamBlock*> unacknowledged_;
-  std::vector<StreamBlock*> blocks_;  // All there are.
-  std::vector<Slab> slabs_;
+  Mutex growing_ ACQUIRED_BEFORE(mutex_);  // Held while memory is pinned.
+  mutable Mutex mutex_;
+  std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t small_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, in small blocks.
+  std::array<std::vector<StreamBlock*>, kKinds> free_ GUARDED_BY(mutex_);
+  std::vector<StreamBlock*> unacknowledged_ GUARDED_BY(mutex_);
+  std::vector<StreamBlock*> blocks_ GUARDED_BY(mutex_);  // All there are.
+  std::vector<Slab> slabs_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core

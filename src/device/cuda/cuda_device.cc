@@ -229,7 +229,7 @@ CudaDevice* CudaDeviceSet::device_of(CUcontext handle, int ordinal) {
   CudaDevice* const home = result.ok() ? result.value() : nullptr;
   if (!has_context || (home != nullptr && home->context() == context)) return home;
 
-  const std::lock_guard lock(adding_);
+  const MutexLock lock(adding_);
   if (CudaDevice* known = find(context)) return known;
   CudaDevice* const added = add_locked(home_ordinal, context, false);
   return added != nullptr ? added : home;
@@ -240,7 +240,7 @@ Result<CudaDevice*> CudaDeviceSet::primary(unsigned ordinal) {
   if (ordinal >= count_) return failure(Code::no_device, "find the GPU");
   if (CudaDevice* known = find_primary(ordinal)) return known;
 
-  const std::lock_guard lock(adding_);
+  const MutexLock lock(adding_);
   if (CudaDevice* known = find_primary(ordinal)) return known;
   const OutsideCapture outside(api_);
   CUdevice device = 0;

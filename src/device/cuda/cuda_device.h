@@ -16,6 +16,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "device/cuda/cuda_scatter.h"
 #include "device/cuda/cuda_scope.h"
 #include "device/cuda/cuda_streams.h"
@@ -99,13 +100,13 @@ class CudaDeviceSet final : public DeviceSet {
   CudaDevice* find(const CudaDevice::Context& context) const;
   CudaDevice* find_primary(unsigned ordinal) const;
   void find_mapped(const void* pointer, int ordinal, PointerFacts& facts) const;
-  CudaDevice* add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary);
+  CudaDevice* add_locked(unsigned ordinal, const CudaDevice::Context& context, bool primary) REQUIRES(adding_);
 
   const DeviceTerms terms_;
   cuda::CudaApi api_ = {};
   unsigned count_ = 0;
-  std::mutex adding_;
-  std::size_t used_ = 0;  // Slots of devices_; guarded by adding_.
+  Mutex adding_;
+  std::size_t used_ GUARDED_BY(adding_) = 0;  // Slots of devices_.
   // Filled in order and never emptied, so it is read without a lock: the first null is the end.
   std::array<std::atomic<CudaDevice*>, kContextsMax> devices_ = {};
   struct Exporter {

@@ -46,8 +46,9 @@ CUfunction CudaScatter::load() const {
 // Loading waits for every stream that is held, so it is done only where we hold none; and not by two threads at once.
 CUfunction CudaScatter::function(CUstream stream) {
   if (tried_.load(std::memory_order_acquire)) return function_.load(std::memory_order_relaxed);
-  const std::unique_lock lock(loading_, std::try_to_lock);
-  if (!lock.owns_lock() || tried_.load(std::memory_order_relaxed)) return nullptr;
+  if (!loading_.try_lock()) return nullptr;
+  const MutexLock lock(loading_, std::adopt_lock);
+  if (tried_.load(std::memory_order_relaxed)) return nullptr;
   const CUfunction found = load();
   if (found != nullptr) (void)signals_.open(stream);
   function_.store(found, std::memory_order_relaxed);

@@ -6,9 +6,9 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <span>
 
+#include "base/mutex.h"
 #include "device/cuda/cuda_signals.h"
 #include "device/device.h"
 
@@ -42,7 +42,7 @@ class CudaScatter {
 
   const cuda::CudaApi& api_;
   const int ordinal_;
-  std::mutex loading_;
+  Mutex loading_;  // So that one thread loads.
   std::atomic<bool> tried_{false};
   std::atomic<cuda::CUfunction> function_{nullptr};
   CudaSignals signals_;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "device/cuda/copy_kernel.h"
 #include "device/cuda/cuda_allocation.h"
@@ -46,11 +46,11 @@ class Homes {
   Result<StreamHome*> find_or_add(const CudaApi& api, const CudaContext& context) {
     if (CudaStreamHome* home = find(api, context)) return usable(*home);
     // Making one loads a module, which may wait for the device: other contexts' homes are found meanwhile.
-    const std::lock_guard making(making_);
+    const MutexLock making(making_);
     if (CudaStreamHome* home = find(api, context)) return usable(*home);
     any_made_.store(true, std::memory_order_release);
     auto made = std::make_unique<CudaStreamHome>(api, context);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // Homes of contexts that are gone, unless a request got lost there: its memory must stay.
     std::erase_if(homes_, [&](const auto& home) { return home->is_of(api) && home->is_gone() && home->is_idle(); });
     homes_.push_back(std::move(made));
@@ -58,7 +58,7 @@ class Homes {
   }
 
   bool is_any_busy(const CudaApi& api) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::any_of(homes_.begin(), homes_.end(), [&](const auto& home) {
       return home->is_of(api) && home->status().ok() && !home->is_gone() && !home->memory().is_quiet(1);
     });
@@ -66,7 +66,7 @@ class Homes {
 
  private:
   CudaStreamHome* find(const CudaApi& api, const CudaContext& context) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& home : homes_) {
       if (home->is_of(api) && home->context() == context && !home->is_gone()) return home.get();
     }
@@ -80,9 +80,9 @@ class Homes {
 
   static inline std::atomic<bool> any_made_{false};
   const std::uint32_t forks_ = fork_count();
-  std::mutex making_;  // Taken before mutex_.
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<CudaStreamHome>> homes_;
+  Mutex making_ ACQUIRED_BEFORE(mutex_);
+  Mutex mutex_;
+  std::vector<std::unique_ptr<CudaStreamHome>> homes_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
 namespace penstock::core {
 
@@ -135,7 +134,7 @@ Status NvidiaExport::register_gpu() {
 Result<NvidiaExport::Piece> NvidiaExport::allocate(std::size_t size) {
   if (is_inherited()) return failure(Code::closed, "allocate GPU memory in a forked process");
   if (size == 0 || size > PTRDIFF_MAX / 2) return failure(Code::invalid_argument, "allocate GPU memory");
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   if (!refused_.ok()) return refused_;
   Export made;
   const Status status = build(size, made);
@@ -309,7 +308,7 @@ void NvidiaExport::forget(Handle memory) {
 
 void NvidiaExport::release(const Piece& piece) {
   if (is_inherited()) return;
-  const std::unique_lock lock(mutex_);
+  const WriterLock lock(mutex_);
   const auto found = exports_.find(number(piece.device_address));
   if (found == exports_.end()) return;
   undo(found->second);
@@ -318,7 +317,7 @@ void NvidiaExport::release(const Piece& piece) {
 
 NvidiaExport::Piece NvidiaExport::find(const void* device_address) const {
   if (is_inherited()) return {};
-  const std::shared_lock lock(mutex_);
+  const ReaderLock lock(mutex_);
   auto after = exports_.upper_bound(number(device_address));
   if (after == exports_.begin()) return {};
   const Export& nearest = std::prev(after)->second;

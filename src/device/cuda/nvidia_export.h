@@ -19,8 +19,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <shared_mutex>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "device/cuda/cuda_scope.h"
@@ -81,15 +81,15 @@ class NvidiaExport {
   Status start();
   Status check_versions();
   Status register_gpu();
-  Status build(std::size_t size, Export& made);
+  Status build(std::size_t size, Export& made) REQUIRES(mutex_);
   Status allocate_on_device(std::size_t size, Export& made);
-  Status import_memory(int fd, Export& made);
-  Status ensure_device(std::uint32_t instance);
-  Status make_pages(Export& made);
+  Status import_memory(int fd, Export& made) REQUIRES(mutex_);
+  Status ensure_device(std::uint32_t instance) REQUIRES(mutex_);
+  Status make_pages(Export& made) REQUIRES(mutex_);
   Status ask_for_pages(const Export& made);
-  void undo(const Export& made);
+  void undo(const Export& made) REQUIRES(mutex_);
   void free_pages(const Export& made);
-  void forget(nvidia::Handle memory);
+  void forget(nvidia::Handle memory) REQUIRES(mutex_);
   Piece piece_of(const Export& made) const;
 
   Status done(const char* name, const NvidiaStep& step) const;
@@ -111,12 +111,12 @@ class NvidiaExport {
   nvidia::Handle client_ = 0;
   nvidia::Uuid uuid_ = {};
 
-  mutable std::shared_mutex mutex_;
-  nvidia::Handle device_ = 0;  // Of RM, made when the first export tells its number.
-  std::uint32_t device_instance_ = 0;
-  nvidia::Handle last_handle_ = 0;
-  Status refused_ = success();  // By UVM, for good.
-  std::map<cuda::CUdeviceptr, Export> exports_;
+  mutable SharedMutex mutex_;
+  nvidia::Handle device_ GUARDED_BY(mutex_) = 0;  // Of RM, made when the first export tells its number.
+  std::uint32_t device_instance_ GUARDED_BY(mutex_) = 0;
+  nvidia::Handle last_handle_ GUARDED_BY(mutex_) = 0;
+  Status refused_ GUARDED_BY(mutex_) = success();  // By UVM, for good.
+  std::map<cuda::CUdeviceptr, Export> exports_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core

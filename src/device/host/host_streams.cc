@@ -47,39 +47,39 @@ Status HostStreamHome::write(void* stream, const StreamBlock&, const std::uint32
 }
 
 Status HostStreamHome::add(void* handle, const Work& work) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Stream& stream = streams_[handle];
   stream.work.push_back(work);
-  go_on(stream, lock);
+  go_on(stream);
   return success();
 }
 
 void HostStreamHome::set(std::uint32_t& word, std::uint32_t value) {
-  std::unique_lock lock(mutex_);
-  raise(word, value, lock);
+  const MutexLock lock(mutex_);
+  raise(word, value);
 }
 
-void HostStreamHome::raise(std::uint32_t& word, std::uint32_t value, std::unique_lock<std::mutex>& lock) {
+void HostStreamHome::raise(std::uint32_t& word, std::uint32_t value) {
   if (!has_reached(word, value)) std::atomic_ref(word).store(value, std::memory_order_release);
   std::atomic_ref(word).notify_all();
   for (auto& [handle, stream] : streams_) {
     const bool waited = !stream.work.empty() && stream.work.front().word == &word;
-    if (waited) go_on(stream, lock);
+    if (waited) go_on(stream);
   }
 }
 
 Status HostStreamHome::drain(void* handle) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Stream& stream = streams_[handle];
-  progress_.wait(lock, [&] { return stream.work.empty(); });
+  while (!stream.work.empty()) progress_.wait(mutex_);
   return success();
 }
 
 // Whoever finds the stream busy leaves the rest to the thread that is at it.
-void HostStreamHome::go_on(Stream& stream, std::unique_lock<std::mutex>& lock) {
+void HostStreamHome::go_on(Stream& stream) {
   if (stream.busy) return;
   stream.busy = true;
-  while (!stream.work.empty() && do_first(stream, lock)) {
+  while (!stream.work.empty() && do_first(stream)) {
     stream.work.pop_front();
   }
   stream.busy = false;
@@ -87,16 +87,16 @@ void HostStreamHome::go_on(Stream& stream, std::unique_lock<std::mutex>& lock) {
 }
 
 // False where the stream has to wait. Calls are made without the lock: they may come back to us.
-bool HostStreamHome::do_first(Stream& stream, std::unique_lock<std::mutex>& lock) {
+bool HostStreamHome::do_first(Stream& stream) {
   const Work work = stream.work.front();
   switch (work.kind) {
     case Work::Kind::wait: return has_reached(*work.word, work.value);
-    case Work::Kind::write: raise(*work.word, work.value, lock); break;
-    case Work::Kind::call:
-      lock.unlock();
+    case Work::Kind::write: raise(*work.word, work.value); break;
+    case Work::Kind::call: {
+      const MutexUnlock unlock(mutex_);
       work.function(work.argument);
-      lock.lock();
       break;
+    }
     case Work::Kind::copy:
       if (work.copy->size == 0) break;
       std::memcpy(reinterpret_cast<void*>(work.copy->to), reinterpret_cast<const void*>(work.copy->from),

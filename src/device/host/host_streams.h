@@ -4,11 +4,10 @@
 // on whatever thread gave it the last thing that it needed.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "device/stream_home.h"
 
 namespace penstock::core {
@@ -44,14 +43,14 @@ class HostStreamHome final : public StreamHome {
   };
 
   Status add(void* stream, const Work& work);
-  void go_on(Stream& stream, std::unique_lock<std::mutex>& lock);
-  void raise(std::uint32_t& word, std::uint32_t value, std::unique_lock<std::mutex>& lock);
-  bool do_first(Stream& stream, std::unique_lock<std::mutex>& lock);
+  void go_on(Stream& stream) REQUIRES(mutex_);
+  void raise(std::uint32_t& word, std::uint32_t value) REQUIRES(mutex_);
+  bool do_first(Stream& stream) REQUIRES(mutex_);
   Status pin(void*, std::size_t, std::uint64_t& shift) override;
 
-  std::mutex mutex_;
-  std::condition_variable progress_;
-  std::map<void*, Stream> streams_;  // Never shrinks.
+  Mutex mutex_;
+  ConditionVariable progress_;
+  std::map<void*, Stream> streams_ GUARDED_BY(mutex_);  // Never shrinks.
 };
 
 }  // namespace penstock::core

@@ -85,13 +85,13 @@ Status PinnedPages::add(const std::byte* memory, std::size_t size, bool writable
     const Status status = fill(held->pipes.back(), memory + done, std::min(kPipe, held->size - done));
     if (!status.ok()) return status;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   held_[reinterpret_cast<std::uintptr_t>(memory)] = held;
   return success();
 }
 
 void PinnedPages::remove(const std::byte* memory) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   held_.erase(reinterpret_cast<std::uintptr_t>(memory));
 }
 
@@ -106,7 +106,7 @@ bool PinnedPages::copy_from(const Pipe& pipe, char* to, std::size_t offset, std:
 
 PinnedPages::Found PinnedPages::find(const void* memory, std::size_t size) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto after = held_.upper_bound(address);
   if (after == held_.begin()) return {};
   --after;
@@ -131,7 +131,7 @@ bool PinnedPages::move(Held& held, Op op, std::byte* page, std::size_t size) {
 bool PinnedPages::fetch(void* to, const void* from, std::size_t size) {
   const auto [held, offset] = find(from, size);
   if (held == nullptr) return false;
-  const std::lock_guard lock(held->mutex);
+  const MutexLock lock(held->mutex);
   for (std::size_t done = 0; done < size;) {
     const std::size_t at = (offset + done) % kPipe;
     const std::size_t part = std::min(size - done, kPipe - at);
@@ -151,7 +151,7 @@ bool PinnedPages::fetch(void* to, const void* from, std::size_t size) {
 bool PinnedPages::put(void* to, const void* from, std::size_t size) {
   const auto [held, offset] = find(to, size);
   if (held == nullptr || held->ring == nullptr) return false;
-  const std::lock_guard lock(held->mutex);
+  const MutexLock lock(held->mutex);
   for (std::size_t done = 0; done < size;) {
     const std::size_t part = std::min(size - done, kPipe);
     const char* const here = static_cast<const char*>(from) + done;

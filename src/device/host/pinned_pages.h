@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "storage/ring.h"
@@ -41,7 +41,7 @@ class PinnedPages {
     std::vector<Pipe> pipes;
     std::unique_ptr<Ring> ring;  // Of writable pages, which
     UniqueFd between;            // come and go by a file of ours.
-    std::mutex mutex;
+    Mutex mutex;                 // For one transfer at a time.
   };
   struct Found {
     std::shared_ptr<Held> held;
@@ -49,13 +49,13 @@ class PinnedPages {
   };
   Found find(const void* memory, std::size_t size);
   static Status hold_for_writing(Held& held, const std::byte* memory);
-  static bool move(Held& held, Op op, std::byte* page, std::size_t size);
+  static bool move(Held& held, Op op, std::byte* page, std::size_t size) REQUIRES(held.mutex);
   static Status open_pipe(Pipe& pipe);
   static Status fill(Pipe& pipe, const std::byte* memory, std::size_t size);
   static bool copy_from(const Pipe& pipe, char* to, std::size_t offset, std::size_t size);
 
-  std::mutex mutex_;
-  std::map<std::uintptr_t, std::shared_ptr<Held>> held_;  // By base.
+  Mutex mutex_;
+  std::map<std::uintptr_t, std::shared_ptr<Held>> held_ GUARDED_BY(mutex_);  // By base.
 };
 
 }  // namespace penstock::core
