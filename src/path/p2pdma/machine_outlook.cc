@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "path/p2pdma/outlook.h"
 #include "path/reasons.h"
 #include "topology/direct_file.h"
@@ -19,7 +19,7 @@ Reason reason_of(std::span<const Finding> findings) {
 class MachineOutlook final : public Outlook {
  public:
   Reason of_device(const DeviceFacts& device) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!read()) return Reason::none;
     Findings findings = kernel_findings(*machine_);
     append(findings, peer_findings(*machine_, device.pci_address));
@@ -34,14 +34,14 @@ class MachineOutlook final : public Outlook {
   Reason of_route(const DeviceFacts& device, File& file) override {
     const std::optional<DirectFileReport> report = judge(file, Op::read);
     if (!report || !report->storage) return Reason::none;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!read()) return Reason::none;
     return reason_of(peer_route(*root_, *machine_, device.pci_address, *report->storage).findings);
   }
 
  private:
   // Once, when it is first needed. False where there is no /proc or /sys to be read.
-  bool read() {
+  bool read() REQUIRES(mutex_) {
     if (machine_) return true;
     Result<Root> root = Root::open("/");
     if (!root.ok()) return false;
@@ -53,15 +53,15 @@ class MachineOutlook final : public Outlook {
   std::optional<DirectFileReport> judge(File& file, Op op) {
     const Result<DirectFile> facts = read_direct_file(file.own_descriptor());
     if (!facts.ok()) return std::nullopt;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!read()) return std::nullopt;
     // Mounts come and go.
     return judge_direct_file(*root_, MountTable::read(*root_), *facts, op);
   }
 
-  std::mutex mutex_;
-  std::optional<Root> root_;
-  std::optional<PeerMachine> machine_;
+  Mutex mutex_;
+  std::optional<Root> root_ GUARDED_BY(mutex_);
+  std::optional<PeerMachine> machine_ GUARDED_BY(mutex_);
 };
 
 }  // namespace

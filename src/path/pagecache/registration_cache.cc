@@ -42,7 +42,7 @@ RegistrationCache::RegistrationCache(Storage& storage, const RegistrationRules& 
 
 RegistrationCache::~RegistrationCache() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     arrivals_.notify_all();
   }
@@ -71,7 +71,7 @@ CachedFile* RegistrationCache::find(const File& file, const Device& device) cons
 
 CachedFile* RegistrationCache::find_or_make(File& file, Device& device, const CachedFile::Terms& terms) {
   if (CachedFile* known = find(file, device)) return known;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (CachedFile* known = find(file, device)) return known;
   files_.push_back(std::make_unique<CachedFile>(file, device, terms));
   files_.back()->next_ = first_of(file);
@@ -163,7 +163,7 @@ void RegistrationCache::start_locked() {
 }
 
 void RegistrationCache::order(CachedFile& file, std::uint64_t first, std::uint64_t last) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   start_locked();
   if (!started_) return;
   for (std::uint64_t index = first; index <= last; ++index) {
@@ -180,19 +180,21 @@ void RegistrationCache::settle(Extent& extent, State state) {
 }
 
 void RegistrationCache::loop() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!stopping_) {
     if (orders_.empty()) {
       const bool idle = registered_.size() + leftovers_.size() == 0;
-      if (idle) arrivals_.wait(lock);
-      else if (arrivals_.wait_for(lock, kTidyPause) == std::cv_status::timeout) tidy_up(lock);
+      if (idle) arrivals_.wait(mutex_);
+      else if (!arrivals_.wait_until(mutex_, std::chrono::steady_clock::now() + kTidyPause)) tidy_up();
       continue;
     }
     in_progress_ = orders_.front();
     orders_.pop_front();
-    lock.unlock();
-    fulfil(in_progress_);
-    lock.lock();
+    {
+      const Place place = in_progress_;
+      const MutexUnlock unlock(mutex_);
+      fulfil(place);
+    }
     in_progress_ = {};
     put_down_.notify_all();
   }
@@ -202,7 +204,7 @@ void RegistrationCache::loop() {
 
 void RegistrationCache::fulfil(const Place& place) {
   std::unique_ptr<Registration> registration = register_extent(place);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (registration == nullptr) return settle(*place.extent, State::none);
   start_locked();                                       // To tidy up,
   if (registered_.size() == 0) arrivals_.notify_one();  // which begins with the first.
@@ -220,10 +222,12 @@ void RegistrationCache::register_now(CachedFile& file, std::uint64_t index) {
 }
 
 // What could not be unregistered, and memory that others need more. Lets go of the lock meanwhile.
-void RegistrationCache::tidy_up(std::unique_lock<std::mutex>& lock) {
-  lock.unlock();
-  const MemoryRoom room = memory_room();
-  lock.lock();
+void RegistrationCache::tidy_up() {
+  MemoryRoom room;
+  {
+    const MutexUnlock unlock(mutex_);
+    room = memory_room();
+  }
   RegistrationList evicted;
   evicted.take_all(leftovers_);
   const bool is_short = room.total > 0 && room.available < room.total / kRoomPart;
@@ -232,9 +236,8 @@ void RegistrationCache::tidy_up(std::unique_lock<std::mutex>& lock) {
     if (oldest == nullptr) break;
     evicted.insert(std::move(oldest));
   }
-  lock.unlock();
+  const MutexUnlock unlock(mutex_);
   unregister_all(evicted);
-  lock.lock();
 }
 
 // Null where it cannot be had.
@@ -296,7 +299,7 @@ bool RegistrationCache::make_room(std::uint64_t bytes) {
   for (;;) {
     std::unique_ptr<Registration> oldest;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (registered_bytes() + bytes <= rules_.bytes_max) {
         registered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
         return true;
@@ -347,7 +350,7 @@ bool RegistrationCache::unregister(std::unique_ptr<Registration> evicted) {
     registered_bytes_.fetch_sub(evicted->mapping.size(), std::memory_order_relaxed);
     return true;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leftovers_.insert(std::move(evicted));
   arrivals_.notify_one();  // To tidy up.
   return false;
@@ -360,7 +363,7 @@ void RegistrationCache::unregister_all(RegistrationList& evicted) {
 void RegistrationCache::evict(Extent& extent) {
   std::unique_ptr<Registration> evicted;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     evicted = take_unused_locked(extent);
   }
   // Where another request holds it, that one will find the same.
@@ -372,16 +375,17 @@ void RegistrationCache::forget(File& file) {
   if (first == nullptr) return;
   RegistrationList evicted;
   {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
     std::erase_if(orders_, [&](const Place& place) {
       if (!ours(place)) return false;
       settle(*place.extent, State::none);
       return true;
     });
-    put_down_.wait(lock, [&] { return !ours(in_progress_); });
+    while (ours(in_progress_)) put_down_.wait(mutex_);
     for (const CachedFile* each = first; each != nullptr; each = each->next_) {
       each->for_each_extent([&](Extent& extent) {
+        mutex_.assume_held();
         if (extent.state() == State::registered) evicted.insert(take_locked(extent));
       });
     }

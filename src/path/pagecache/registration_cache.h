@@ -17,7 +17,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "device/device.h"
 #include "path/pagecache/cached_file.h"
 #include "path/pagecache/registration_costs.h"
@@ -92,18 +92,18 @@ class RegistrationCache {
   bool at_once(const CachedFile& file, Op op) const;
   bool is_turn_of_small();
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
-  void start_locked();
+  void start_locked() REQUIRES(mutex_);
   void loop();
-  void tidy_up(std::unique_lock<std::mutex>& lock);
-  void fulfil(const Place& place);
-  std::unique_ptr<Registration> register_extent(const Place& place);
+  void tidy_up() REQUIRES(mutex_);
+  void fulfil(const Place& place) EXCLUDES(mutex_);
+  std::unique_ptr<Registration> register_extent(const Place& place) EXCLUDES(mutex_);
   std::unique_ptr<Registration> register_pages(CachedFile& file, int fd, std::uint64_t begin, std::uint64_t bytes);
-  bool make_room(std::uint64_t bytes);
-  std::unique_ptr<Registration> take_oldest_locked();
-  std::unique_ptr<Registration> take_unused_locked(Extent& extent);
-  std::unique_ptr<Registration> take_locked(Extent& extent);
-  bool unregister(std::unique_ptr<Registration> evicted);
-  void unregister_all(RegistrationList& evicted);
+  bool make_room(std::uint64_t bytes) EXCLUDES(mutex_);
+  std::unique_ptr<Registration> take_oldest_locked() REQUIRES(mutex_);
+  std::unique_ptr<Registration> take_unused_locked(Extent& extent) REQUIRES(mutex_);
+  std::unique_ptr<Registration> take_locked(Extent& extent) REQUIRES(mutex_);
+  bool unregister(std::unique_ptr<Registration> evicted) EXCLUDES(mutex_);
+  void unregister_all(RegistrationList& evicted) EXCLUDES(mutex_);
   void settle(Extent& extent, Extent::State state);
 
   Storage& storage_;
@@ -120,17 +120,17 @@ class RegistrationCache {
 
   std::atomic<unsigned> registering_{0};  // Threads that register something.
 
-  std::mutex mutex_;
-  std::condition_variable arrivals_;
-  std::condition_variable put_down_;  // Told when the thread has put down an extent.
-  bool stopping_ = false;
-  bool started_ = false;
-  pthread_t thread_{};
-  std::deque<Place> orders_;
-  Place in_progress_;
-  RegistrationList registered_;
-  RegistrationList leftovers_;  // Could not be unregistered while a stream was held.
-  std::vector<std::unique_ptr<CachedFile>> files_;
+  Mutex mutex_;
+  ConditionVariable arrivals_;
+  ConditionVariable put_down_;  // Told when the thread has put down an extent.
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  bool started_ GUARDED_BY(mutex_) = false;
+  pthread_t thread_ GUARDED_BY(mutex_) = {};
+  std::deque<Place> orders_ GUARDED_BY(mutex_);
+  Place in_progress_ GUARDED_BY(mutex_);
+  RegistrationList registered_ GUARDED_BY(mutex_);
+  RegistrationList leftovers_ GUARDED_BY(mutex_);  // Could not be unregistered while a stream was held.
+  std::vector<std::unique_ptr<CachedFile>> files_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core

@@ -30,7 +30,7 @@ Proof PairTable::find_or_test(const Device* device, const StorageKey& storage, O
                               const std::function<SelfTest()>& test) {
   const auto index = static_cast<unsigned>(op);
   if (const Pair* pair = find(device, storage)) return unpack(pair->proofs[index].load(std::memory_order_relaxed));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const Pair* pair = find(device, storage)) return unpack(pair->proofs[index].load(std::memory_order_relaxed));
   const unsigned count = count_.load(std::memory_order_relaxed);
   if (count == kPairsMax) return {pipeline_reason::self_test_refused, ENOSPC};

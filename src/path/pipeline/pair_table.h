@@ -7,9 +7,9 @@
 #include <array>
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "path/pipeline/self_test.h"
 
 namespace penstock::core {
@@ -36,7 +36,7 @@ class PairTable {
 
   std::array<Pair, kPairsMax> pairs_;
   std::atomic<unsigned> count_{0};
-  std::mutex mutex_;  // Guards growth.
+  Mutex mutex_;  // Guards growth.
 };
 
 }  // namespace penstock::core

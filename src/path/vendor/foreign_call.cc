@@ -4,9 +4,7 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
-#include <mutex>
-
+#include "base/mutex.h"
 #include "base/thread.h"
 
 namespace penstock::core {
@@ -14,29 +12,29 @@ namespace penstock::core {
 struct ForeignCall::State {
   enum class Stage { begun, outside, back, done, given_up };
 
-  std::mutex mutex;
-  std::condition_variable changed;
-  Stage stage = Stage::begun;
+  Mutex mutex;
+  ConditionVariable changed;
+  Stage stage GUARDED_BY(mutex) = Stage::begun;
   std::function<void(ForeignCall&)> work;
 
   void run() {
     ForeignCall call(*this);
     work(call);
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     stage = Stage::done;
     changed.notify_all();
   }
 };
 
 void ForeignCall::go_out() {
-  const std::lock_guard lock(state_.mutex);
+  const MutexLock lock(state_.mutex);
   state_.stage = State::Stage::outside;
   state_.changed.notify_all();
 }
 
 void ForeignCall::come_back() {
   {
-    const std::lock_guard lock(state_.mutex);
+    const MutexLock lock(state_.mutex);
     if (state_.stage != State::Stage::given_up) {
       state_.stage = State::Stage::back;
       return;
@@ -61,9 +59,11 @@ bool ForeignCall::run(std::chrono::milliseconds patience, std::function<void(For
   }
   (void)own.release();
   {
-    std::unique_lock lock(state->mutex);
-    state->changed.wait(lock, [&] { return state->stage != Stage::begun; });
-    state->changed.wait_for(lock, patience, [&] { return state->stage == Stage::done; });
+    const MutexLock lock(state->mutex);
+    while (state->stage == Stage::begun) state->changed.wait(state->mutex);
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (state->stage != Stage::done && state->changed.wait_until(state->mutex, end)) {
+    }
     if (state->stage == Stage::outside) {
       state->stage = Stage::given_up;
       ::pthread_detach(thread);

@@ -12,11 +12,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "path/vendor/foreign_call.h"
 #include "path/vendor/vendor_reasons.h"
@@ -184,7 +184,7 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
   // One more than the count of forks at the first load; 0: nothing was loaded.
   static std::atomic<std::uint32_t> loaded_after{0};
   // Never destroyed: nothing of the library's is called at exit.
-  static std::mutex& mutex = *new std::mutex;
+  static Mutex& mutex = *new Mutex;
   static auto& open_ones = *new std::map<std::string, std::weak_ptr<VendorLibrary>>;
   static auto& given_up = *new std::set<std::string>;
 
@@ -197,7 +197,7 @@ std::shared_ptr<VendorLibrary> VendorLibrary::open(const std::string& path, std:
     return nullptr;
   }
   loaded_after.store(generation);
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (std::shared_ptr<VendorLibrary> known = open_ones[path].lock()) return known;
   if (given_up.contains(path)) {
     why_not = {vendor_reason::refused, ETIMEDOUT};

@@ -59,7 +59,7 @@ Proof VendorPath::file_proof(File& file, Device& device) {
 
 Proof VendorPath::library_proof() {
   if (!is_library_known_.load(std::memory_order_acquire)) {
-    const std::lock_guard lock(library_mutex_);
+    const MutexLock lock(library_mutex_);
     if (!is_library_known_.load(std::memory_order_relaxed)) {
       library_proof_ = open_library();
       is_library_known_.store(true, std::memory_order_release);
@@ -123,7 +123,7 @@ const Result<void*>* VendorPath::known_handle_of(const File& file) {
 
 Result<void*> VendorPath::handle_of(File& file) {
   if (const Result<void*>* known = known_handle_of(file)) return *known;
-  const std::lock_guard lock(handles_mutex_);
+  const MutexLock lock(handles_mutex_);
   if (const Result<void*>* known = known_handle_of(file)) return *known;
   const Result<int> fd = file.descriptor(Way::direct);
   if (!fd.ok()) return fd.status();
@@ -133,7 +133,7 @@ Result<void*> VendorPath::handle_of(File& file) {
 }
 
 void VendorPath::forget_file(File& file) {
-  const std::lock_guard lock(handles_mutex_);
+  const MutexLock lock(handles_mutex_);
   const auto* const known = reinterpret_cast<const Result<void*>*>(file.slot(PathId::vendor).exchange(0));
   if (known == nullptr) return;
   if (known->ok()) library_->deregister_file(**known);

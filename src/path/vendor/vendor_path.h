@@ -7,8 +7,8 @@
 
 #include <atomic>
 #include <list>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "path/path.h"
 #include "path/pipeline/bouncing_channel.h"
 #include "path/pipeline/pair_table.h"
@@ -46,17 +46,18 @@ class VendorPath final : public Path, private DirectTerms {
   Proof file_proof(File& file, Device& device);
   static const Result<void*>* known_handle_of(const File& file);
   Proof library_proof();
-  Proof open_library();
+  Proof open_library() REQUIRES(library_mutex_);
 
   Storage& storage_;
   const VendorRules rules_;
   PairTable pairs_;
-  std::mutex library_mutex_;
+  Mutex library_mutex_;
   std::atomic<bool> is_library_known_{false};  // What follows is set, and stays.
   Proof library_proof_;
   std::shared_ptr<VendorLibrary> library_;
-  std::mutex handles_mutex_;
-  std::list<Result<void*>> handles_;  // Of files, in whose slots their addresses are; or why the library refuses them.
+  Mutex handles_mutex_;
+  // Of files, in whose slots their addresses are; or why the library refuses them.
+  std::list<Result<void*>> handles_ GUARDED_BY(handles_mutex_);
 };
 
 }  // namespace penstock::core
