@@ -6,7 +6,8 @@
 // tree.
 //
 //   Mutex mutex_;
-//   int count_ GUARDED_BY(mutex_) = 0;       may be read and written only with the mutex
+//   int count_ GUARDED_BY(mutex_) = 0;       may be read and written only with the mutex; PT_GUARDED_BY: what it
+//                                            points at
 //   void grow_locked() REQUIRES(mutex_);     may be called only with it
 //   void stop() EXCLUDES(mutex_);            only without it, where the call would wait for itself for ever
 //
@@ -28,6 +29,7 @@
 #define CAPABILITY(name) PENSTOCK_THREAD_ATTRIBUTE(capability(name))
 #define SCOPED_CAPABILITY PENSTOCK_THREAD_ATTRIBUTE(scoped_lockable)
 #define GUARDED_BY(mutex) PENSTOCK_THREAD_ATTRIBUTE(guarded_by(mutex))
+#define PT_GUARDED_BY(mutex) PENSTOCK_THREAD_ATTRIBUTE(pt_guarded_by(mutex))
 #define ACQUIRED_BEFORE(...) PENSTOCK_THREAD_ATTRIBUTE(acquired_before(__VA_ARGS__))
 #define REQUIRES(...) PENSTOCK_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define REQUIRES_SHARED(...) PENSTOCK_THREAD_ATTRIBUTE(requires_shared_capability(__VA_ARGS__))

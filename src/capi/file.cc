@@ -116,8 +116,8 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
     core::Result<std::unique_ptr<core::NewFile>> created =
         create_new(name, mode, (flags & PENSTOCK_CREATE_DIRECT) != 0);
     if (!created.ok()) return created.status();
+    const Status status = register_with(use, (*created)->fd(), *handle);
     handle->unpublished->file = std::move(*created);
-    const Status status = register_with(use, handle->unpublished->file->fd(), *handle);
     if (status.ok()) *file = handle.release();
     return status;
   });
@@ -128,7 +128,7 @@ penstock_status penstock_file_publish(penstock_file* file) {
   return session_call(kStep, file, [&](const GuardedSession::Use&) -> Status {
     if (file->unpublished == nullptr)
       return failure(Code::invalid_argument, "publish a file that penstock_file_create() did not make");
-    const std::lock_guard lock(file->unpublished->mutex);
+    const core::MutexLock lock(file->unpublished->mutex);
     return file->unpublished->file->publish(file->unpublished->replaces);
   });
 }

@@ -41,7 +41,10 @@ GuardedSession::~GuardedSession() {
 void GuardedSession::close() {
   PENSTOCK_INVARIANT(!is_inherited() && !closed_);
   gate_.close();
-  copies_.clear();
+  {
+    const MutexLock lock(copies_mutex_);
+    copies_.clear();
+  }
   frontends_.reset();
   session_.reset();
   closed_ = true;
@@ -57,7 +60,7 @@ Status GuardedSession::copy(const void* device_memory, Copy copy) {
   const PointerFacts facts = session_->devices().describe(device_memory);
   if (!facts.needs_device()) return failure(Code::bad_pointer, "copy device memory");
   if (facts.device == nullptr) return failure(Code::no_device, "copy device memory");
-  const std::lock_guard lock(copies_mutex_);
+  const MutexLock lock(copies_mutex_);
   std::unique_ptr<CopyQueue>& queue = copies_[facts.device];
   if (queue == nullptr) {
     Result<std::unique_ptr<CopyQueue>> opened = facts.device->open_copy_queue(1);

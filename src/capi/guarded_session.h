@@ -8,9 +8,9 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "capi/gate.h"
 #include "frontend/frontends.h"
 #include "session/session.h"
@@ -78,8 +78,8 @@ class GuardedSession {
   std::string device_reason_;  // Why there is no GPU; empty where there is.
   std::unique_ptr<Session> session_;
   std::unique_ptr<Frontends> frontends_;
-  std::mutex copies_mutex_;
-  std::map<Device*, std::unique_ptr<CopyQueue>> copies_;
+  Mutex copies_mutex_;
+  std::map<Device*, std::unique_ptr<CopyQueue>> copies_ GUARDED_BY(copies_mutex_);
 };
 
 }  // namespace penstock::core

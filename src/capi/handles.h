@@ -4,8 +4,8 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/new_file.h"
 #include "capi/guarded_session.h"
 #include "frontend/queue.h"
@@ -23,8 +23,8 @@ struct penstock_session {
 
 // A file that has no name yet.
 struct UnpublishedFile {
-  std::mutex mutex;
-  std::unique_ptr<penstock::core::NewFile> file;
+  penstock::core::Mutex mutex;
+  std::unique_ptr<penstock::core::NewFile> file PT_GUARDED_BY(mutex);
   bool replaces = false;  // A file of that name.
 };
 
