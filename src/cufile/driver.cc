@@ -84,8 +84,13 @@ Status CufileDriver::open_session_locked() {
       [](void* argument) {
         CufileDriver& driver = static_cast<Opening*>(argument)->driver;
         Status& status = static_cast<Opening*>(argument)->status;
+        driver.mutex_.assume_held();  // By the thread that waits for this one.
         const auto out_of_memory = [] { return failure(Code::out_of_memory, "open the driver"); };
-        status = unless_short_of_memory([&] { return driver.try_open_session_locked(); }, out_of_memory);
+        const auto try_open = [&] {
+          driver.mutex_.assume_held();
+          return driver.try_open_session_locked();
+        };
+        status = unless_short_of_memory(try_open, out_of_memory);
         if (status.ok()) return;
         driver.clear_session_locked();
         unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
@@ -103,7 +108,7 @@ void CufileDriver::clear_session_locked() {
 Status CufileDriver::try_open_session_locked() {
   const LoadedSettings loaded = load_process_settings(staged_);
   {
-    const std::lock_guard lock(settings_mutex_);
+    const MutexLock lock(settings_mutex_);
     settings_ = loaded.settings;
     notes_ = loaded.notes;
   }
@@ -127,7 +132,7 @@ Status CufileDriver::try_open_session_locked() {
 }
 
 Status CufileDriver::open() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (use_count_ == 0) {
     if (const Status status = open_session_locked(); !status.ok()) return status;
   }
@@ -136,7 +141,7 @@ Status CufileDriver::open() {
 }
 
 Status CufileDriver::open_implicitly() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (use_count_ > 0) return success();
   const Status status = open_session_locked();
   if (status.ok()) use_count_ = 1;
@@ -153,7 +158,7 @@ bool CufileDriver::enter_or_open(Status& status) {
 }
 
 bool CufileDriver::close() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (use_count_ == 0) return std::exchange(is_inherited_, false);
   if (--use_count_ > 0) return true;
   gate_.close();
@@ -162,7 +167,7 @@ bool CufileDriver::close() {
 }
 
 long CufileDriver::use_count() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return use_count_;
 }
 
@@ -171,7 +176,7 @@ long CufileDriver::use_count() {
 Status CufileDriver::register_stream(void* stream, unsigned flags) {
   for (;;) {
     if (const Use use(*this); use) return use.frontends().streams().register_stream(stream, flags);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (use_count_ > 0) continue;  // Opened just now.
     const bool is_new = streams_to_come_.try_emplace(stream, flags).second;
     return is_new ? success() : failure(Code::invalid_argument, "register the stream once more");
@@ -181,7 +186,7 @@ Status CufileDriver::register_stream(void* stream, unsigned flags) {
 Status CufileDriver::deregister_stream(void* stream) {
   for (;;) {
     if (const Use use(*this); use) return use.frontends().streams().deregister_stream(stream);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (use_count_ > 0) continue;
     return streams_to_come_.erase(stream) > 0 ? success() : failure(Code::invalid_argument, "deregister the stream");
   }
@@ -190,54 +195,54 @@ Status CufileDriver::deregister_stream(void* stream) {
 // ---- Settings ------------------------------------------------------------------------------------------------------
 
 Settings CufileDriver::settings() {
-  const std::lock_guard lock(settings_mutex_);
+  const MutexLock lock(settings_mutex_);
   return settings_;
 }
 
 std::vector<Note> CufileDriver::notes() {
-  const std::lock_guard lock(settings_mutex_);
+  const MutexLock lock(settings_mutex_);
   return notes_;
 }
 
 bool CufileDriver::change(const Staged& values) {
   const Use use(*this);
   if (!use) return false;
-  const std::lock_guard lock(settings_mutex_);
+  const MutexLock lock(settings_mutex_);
   for (const StagedValue& one : values) settings_.set(one.setting, one.value, Origin::call);
   return true;
 }
 
 bool CufileDriver::is_on(Setting setting) {
-  const std::lock_guard lock(settings_mutex_);
+  const MutexLock lock(settings_mutex_);
   return settings_.is_on(setting);
 }
 
 std::int64_t CufileDriver::number(Setting setting) {
-  const std::lock_guard lock(settings_mutex_);
+  const MutexLock lock(settings_mutex_);
   return settings_.number(setting);
 }
 
 Settings CufileDriver::settings_to_come() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return use_count_ > 0 ? settings() : load_process_settings(staged_).settings;
 }
 
 Value CufileDriver::parameter(Setting setting) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (use_count_ > 0) return settings().value(setting);
   if (const StagedValue* staged = find(staged_, setting)) return staged->value;
   return load_process_settings().settings.value(setting);
 }
 
 bool CufileDriver::stage_parameters(const Staged& values) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (use_count_ > 0) return false;
   for (const StagedValue& one : values) stage(staged_, one.setting, one.value);
   return true;
 }
 
 bool CufileDriver::is_known(Setting setting) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return was_open() || find(staged_, setting) != nullptr;
 }
 

@@ -7,9 +7,9 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "capi/guarded_session.h"
 #include "settings/settings.h"
@@ -74,21 +74,23 @@ class CufileDriver {
   CufileDriver() = default;
   explicit CufileDriver(CufileDriver* parents);
   bool enter_or_open(Status& status);
-  Status open_implicitly();
-  Status open_session_locked();
-  Status try_open_session_locked();
-  void clear_session_locked();
+  Status open_implicitly() EXCLUDES(mutex_);
+  Status open_session_locked() REQUIRES(mutex_);
+  Status try_open_session_locked() REQUIRES(mutex_);
+  void clear_session_locked() REQUIRES(mutex_);
 
   const std::uint32_t forks_ = fork_count();
-  bool is_inherited_ = false;  // The parent's was open, and nobody here has closed or opened it.
-  std::mutex mutex_;           // Guards opening and closing. Never taken inside the gate, for which closing waits.
-  long use_count_ = 0;
+  // For opening and closing. Never taken inside the gate, for which closing waits.
+  Mutex mutex_ ACQUIRED_BEFORE(settings_mutex_);
+  // The parent's was open, and nobody here has closed or opened it.
+  bool is_inherited_ GUARDED_BY(mutex_) = false;
+  long use_count_ GUARDED_BY(mutex_) = 0;
   std::atomic<bool> was_open_{false};
-  Staged staged_;
-  std::map<void*, unsigned> streams_to_come_;
-  std::mutex settings_mutex_;  // Guards the next two. Taken last.
-  Settings settings_;
-  std::vector<Note> notes_;
+  Staged staged_ GUARDED_BY(mutex_);
+  std::map<void*, unsigned> streams_to_come_ GUARDED_BY(mutex_);
+  Mutex settings_mutex_;
+  Settings settings_ GUARDED_BY(settings_mutex_);
+  std::vector<Note> notes_ GUARDED_BY(settings_mutex_);
   std::shared_ptr<GuardedSession> guarded_;  // Set while the gate is open.
   Gate gate_;
 };

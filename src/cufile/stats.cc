@@ -92,7 +92,7 @@ CufileStats::CufileStats(CufileStats* parents) {
 }
 
 void CufileStats::session_opened(Session& session, unsigned configured_level) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   CufileCounters& counters = session.counters().cufile();
   counters.set_gpu_count(session.devices().count());
   const unsigned level = std::min(chosen_level_.value_or(configured_level), kCufileLevelMax);
@@ -102,18 +102,18 @@ void CufileStats::session_opened(Session& session, unsigned configured_level) {
 }
 
 void CufileStats::choose_level(unsigned level, Session* session) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   chosen_level_ = level;
   if (session != nullptr) session->counters().cufile().choose_level(level);
 }
 
 unsigned CufileStats::chosen_level(const Session* session) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return session != nullptr ? session->counters().cufile().chosen_level() : chosen_level_.value_or(0);
 }
 
 void CufileStats::change(Session& session, void (CufileCounters::*action)()) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   (session.counters().cufile().*action)();
 }
 
@@ -124,7 +124,7 @@ void CufileStats::count_buffer_register(Session& session, const void* base, std:
   const int gpu = gpu_of(session, session.devices().describe(base));
   counters.add_registration(gpu, bytes, ok);
   if (!ok) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   registered_[base] = {gpu, bytes};
 }
 
@@ -132,7 +132,7 @@ void CufileStats::count_buffer_deregister(Session& session, const void* base, bo
   CufileCounters& counters = session.counters().cufile();
   counters.add(CufileOperation::buffer_deregister, ok);
   if (!ok) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = registered_.find(base);
   if (found == registered_.end()) return;
   counters.add_deregistration(found->second.gpu, found->second.bytes);

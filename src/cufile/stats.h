@@ -11,9 +11,9 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 
+#include "base/mutex.h"
 #include "session/session.h"
 #include "stats/cufile_counters.h"
 
@@ -66,9 +66,9 @@ class CufileStats {
   };
 
   const std::uint32_t forks_ = fork_count();
-  std::mutex mutex_;
-  std::optional<unsigned> chosen_level_;
-  std::map<const void*, Registered> registered_;  // While at level 3.
+  Mutex mutex_;
+  std::optional<unsigned> chosen_level_ GUARDED_BY(mutex_);
+  std::map<const void*, Registered> registered_ GUARDED_BY(mutex_);  // While at level 3.
 };
 
 }  // namespace penstock::core
