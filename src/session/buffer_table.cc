@@ -92,7 +92,7 @@ std::optional<Buffer> BufferTable::find(std::uint64_t base) const {
 
 Status BufferTable::insert(const Buffer& buffer) {
   if (buffer.base <= kRemoved || buffer.size == 0) return failure(Code::invalid_argument, "register the buffer");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (current_.load()->used >= current_.load()->entries.size() / 2) make_room();
   Table& table = *current_.load();
   Entry* entry = place_for(table, buffer.base);
@@ -104,7 +104,7 @@ Status BufferTable::insert(const Buffer& buffer) {
 }
 
 Status BufferTable::remove(std::uint64_t base) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (base <= kRemoved) return failure(Code::invalid_argument, "deregister the buffer");
   Entry* entry = place_for(*current_.load(), base);
   if (entry->base.load() != base) return failure(Code::not_registered, "deregister the buffer");

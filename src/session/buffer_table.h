@@ -7,10 +7,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "device/device.h"
 
 namespace penstock::core {
@@ -35,12 +35,13 @@ class BufferTable {
   struct Table;
 
   Entry* place_for(Table& table, std::uint64_t base) const;
-  void make_room();
+  void make_room() REQUIRES(mutex_);
 
   std::atomic<Table*> current_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Table>> tables_;  // All there ever were: a reader may still be in an old one.
-  std::atomic<std::uint32_t> rebuilds_{0};      // Odd while the table is swept.
+  Mutex mutex_;
+  // All there ever were: a reader may still be in an old one.
+  std::vector<std::unique_ptr<Table>> tables_ GUARDED_BY(mutex_);
+  std::atomic<std::uint32_t> rebuilds_{0};  // Odd while the table is swept.
 };
 
 }  // namespace penstock::core

@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace penstock::core {
@@ -28,7 +28,7 @@ class HandleTable {
   }
 
   Result<std::uint64_t> insert(std::unique_ptr<T> value) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::uint32_t index = used_;
     if (!free_.empty()) {
       index = free_.back();
@@ -107,14 +107,14 @@ class HandleTable {
     }
     std::unique_ptr<T> value(slot->value.exchange(nullptr, std::memory_order_relaxed));
     slot->state.store((generation(state) + 1) << 32, std::memory_order_release);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     free_.push_back(static_cast<std::uint32_t>(handle) - 1);
     return value;
   }
 
   // The numbers of all live things, at some moment.
   std::vector<std::uint64_t> handles() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::uint64_t> live;
     for (std::uint32_t index = 0; index < used_; ++index) {
       const std::uint64_t state = entry(index).state.load(std::memory_order_acquire);
@@ -140,7 +140,7 @@ class HandleTable {
     return generation(state) << 32 | (index + 1);
   }
   // With room for every number of it among the free ones, since letting go must not lack memory.
-  void add_block(std::uint32_t block) {
+  void add_block(std::uint32_t block) REQUIRES(mutex_) {
     free_.reserve((block + 1) * kBlock);
     blocks_[block].store(new Entry[kBlock], std::memory_order_release);
   }
@@ -153,9 +153,9 @@ class HandleTable {
   }
 
   std::array<std::atomic<Entry*>, kCountMax / kBlock> blocks_{};
-  std::mutex mutex_;  // For registration alone.
-  std::vector<std::uint32_t> free_;
-  std::uint32_t used_ = 0;
+  Mutex mutex_;  // For registration alone.
+  std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
+  std::uint32_t used_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace penstock::core

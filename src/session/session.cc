@@ -27,7 +27,7 @@ Session::~Session() {
   while (true) {
     Client* client = nullptr;
     {
-      const std::lock_guard lock(clients_mutex_);
+      const MutexLock lock(clients_mutex_);
       if (clients_.empty()) break;
       client = clients_.back();
       clients_.pop_back();
@@ -38,12 +38,12 @@ Session::~Session() {
 }
 
 void Session::add(Client* client) {
-  const std::lock_guard lock(clients_mutex_);
+  const MutexLock lock(clients_mutex_);
   clients_.push_back(client);
 }
 
 void Session::remove(Client* client) {
-  const std::lock_guard lock(clients_mutex_);
+  const MutexLock lock(clients_mutex_);
   std::erase(clients_, client);
 }
 
@@ -76,7 +76,7 @@ Status Session::deregister_file(std::uint64_t handle) {
   // First the transfers end and the clients let go, then the descriptors close. A request that was just being submitted
   // may need a second look.
   const auto drain = [&] {
-    const std::lock_guard lock(clients_mutex_);
+    const MutexLock lock(clients_mutex_);
     for (Client* client : clients_) client->forget_file(*file);
   };
   for (drain(); files_.is_pinned(handle); drain()) ::usleep(kDrainPauseUs);

@@ -6,10 +6,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "engine/engine.h"
 #include "session/buffer_table.h"
@@ -96,8 +96,8 @@ class Session {
   UserDescriptors descriptors_;
   BufferTable buffers_;
   std::unique_ptr<Engine> engine_;
-  std::mutex clients_mutex_;
-  std::vector<Client*> clients_;
+  Mutex clients_mutex_;
+  std::vector<Client*> clients_ GUARDED_BY(clients_mutex_);
 };
 
 }  // namespace penstock::core

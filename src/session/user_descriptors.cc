@@ -10,7 +10,7 @@ Result<std::uint64_t> UserDescriptors::add(int fd, const File& file,
                                            const std::function<Result<std::uint64_t>()>& insert) {
   const FileFacts facts = file.facts();
   const int own = file.own_descriptor();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // A number that the user closed and the kernel gave out again is not the same descriptor.
   const auto same = [&](const Known& known) {
     return known.fd == fd && known.is_of(facts) && storage_.is_same_open_file(known.own, own);
@@ -24,12 +24,12 @@ Result<std::uint64_t> UserDescriptors::add(int fd, const File& file,
 }
 
 void UserDescriptors::remove(std::uint64_t handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(all_, [&](const Known& known) { return known.handle == handle; });
 }
 
 void UserDescriptors::when_alone(const File& file, const std::function<void()>& work) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto is_other = [&](const Known& known) {
     return known.is_of(file.facts()) && known.own != file.own_descriptor();
   };

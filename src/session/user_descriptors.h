@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "storage/file.h"
 
 namespace penstock::core {
@@ -35,8 +35,8 @@ class UserDescriptors {
   };
 
   Storage& storage_;
-  std::mutex mutex_;
-  std::vector<Known> all_;
+  Mutex mutex_;
+  std::vector<Known> all_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core
