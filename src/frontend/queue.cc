@@ -270,12 +270,11 @@ unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Dea
   return count;
 }
 
+// submit() pins a file with the mutex: what it has pinned is seen here.
 void Queue::forget_file(const File& file) {
   const std::lock_guard lock(mutex_);
   const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && pending.input.file == &file; };
-  while (std::any_of(pending_.begin(), pending_.end(), moving)) {
-    if (!poll_all(true)) break;
-  }
+  while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
 }
 

@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
+#include "fakes/waiting.h"
 #include "frontend/call.h"
 #include "frontend/queue.h"
 
@@ -91,6 +93,34 @@ TEST_F(SessionTest, ALargeRequestWhoseRingsBreakIsAnError) {
 
   EXPECT_FALSE(outcome.status.ok());
   EXPECT_LT(outcome.report.bytes, 16u << 20);
+}
+
+// To wait for the file it looked again and again, and asked every client at each look.
+TEST_F(SessionTest, DeregisteringAFileAsksClientsOnceAndWaitsForThoseWhoHaveItPinned) {
+  class CountingClient final : public Client {
+   public:
+    void forget_file(const File&) override { ++asked; }
+    void stop() override {}
+    std::atomic<int> asked{0};
+  } client;
+  Session& session = open(std::make_unique<FakeStorage>());
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  session.add(&client);
+  ASSERT_NE(session.pin_file(file), nullptr);
+  std::atomic<bool> is_over{false};
+
+  std::thread other([&] {
+    EXPECT_TRUE(session.deregister_file(file).ok());
+    is_over = true;
+  });
+  ASSERT_TRUE(wait_until([&] { return client.asked > 0; }));
+  give_time_to_go_wrong();
+
+  EXPECT_FALSE(is_over);
+  session.unpin_file(file);
+  other.join();
+  EXPECT_EQ(client.asked, 1);
+  session.remove(&client);
 }
 
 TEST_F(SessionTest, HeadAndTailFollowTheMiddleOfAnUnalignedDirectWrite) {

@@ -94,9 +94,6 @@ class HandleTable {
     return slot->value.load(std::memory_order_relaxed);
   }
 
-  // After retire: whether somebody still has it pinned.
-  bool is_pinned(std::uint64_t handle) { return (find(handle)->state.load(std::memory_order_acquire) & kPins) != 0; }
-
   // After retire: waits until nobody has it pinned, and hands it back.
   std::unique_ptr<T> finish(std::uint64_t handle) {
     Entry* slot = find(handle);

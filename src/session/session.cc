@@ -2,8 +2,6 @@
 
 #include "session/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +11,6 @@ namespace penstock::core {
 namespace {
 
 constexpr std::uint64_t kOffsetMax = std::numeric_limits<std::int64_t>::max();
-constexpr useconds_t kDrainPauseUs = 100;  // Between looks at a file that is still being moved.
 
 }  // namespace
 
@@ -70,19 +67,17 @@ Result<std::uint64_t> Session::register_file(std::unique_ptr<UserspaceFile> file
 
 Status Session::deregister_file(std::uint64_t handle) {
   if (is_inherited()) return failure(Code::closed, "deregister the file");
-  File* file = files_.retire(handle);
-  if (file == nullptr) return failure(Code::not_registered, "deregister the file");
+  const File* const retired = files_.retire(handle);
+  if (retired == nullptr) return failure(Code::not_registered, "deregister the file");
   descriptors_.remove(handle);
-  // First the transfers end and the clients let go, then the descriptors close. A request that was just being submitted
-  // may need a second look.
-  const auto drain = [&] {
+  {
     const MutexLock lock(clients_mutex_);
-    for (Client* client : clients_) client->forget_file(*file);
-  };
-  for (drain(); files_.is_pinned(handle); drain()) ::usleep(kDrainPauseUs);
+    for (Client* client : clients_) client->forget_file(*retired);
+  }
+  // Calls under way end by themselves. Then the descriptors close.
+  const std::unique_ptr<File> file = files_.finish(handle);
   engine_->forget_file(*file);
   release_blocks_of_idle(*file);
-  (void)files_.finish(handle);
   return success();
 }
 

@@ -39,7 +39,8 @@ class Client {
  public:
   virtual ~Client() = default;
   // The file is being deregistered, perhaps by the very thread that should bring its requests to their end: they are
-  // brought there here. Nothing of the file's is kept after.
+  // brought there here. Nothing of the file's is kept after. It is asked once: so a request that has the file pinned
+  // must be seen here, or end by itself.
   virtual void forget_file(const File& file) = 0;
   // The session ends: waits for what is under way. The client has none from then on.
   virtual void stop() = 0;
