@@ -49,7 +49,7 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
 
 bool BounceBudget::reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* caller) {
   if (reserve(bytes)) return true;
-  const std::lock_guard lock(holders_mutex_);
+  const MutexLock lock(holders_mutex_);
   for (ChannelHolder* holder : holders_) {
     if (holder != caller) holder->close_idle_channels();
   }
@@ -57,12 +57,12 @@ bool BounceBudget::reserve_or_reclaim(std::uint64_t bytes, const ChannelHolder* 
 }
 
 void BounceBudget::add(ChannelHolder* holder) {
-  const std::lock_guard lock(holders_mutex_);
+  const MutexLock lock(holders_mutex_);
   if (std::find(holders_.begin(), holders_.end(), holder) == holders_.end()) holders_.push_back(holder);
 }
 
 void BounceBudget::remove(ChannelHolder* holder) {
-  const std::lock_guard lock(holders_mutex_);
+  const MutexLock lock(holders_mutex_);
   std::erase(holders_, holder);
 }
 

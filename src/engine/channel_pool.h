@@ -7,10 +7,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "path/path.h"
 
 namespace penstock::core {
@@ -38,8 +38,8 @@ class BounceBudget {
  private:
   const std::uint64_t limit_;
   std::atomic<std::uint64_t> used_{0};
-  std::mutex holders_mutex_;
-  std::vector<ChannelHolder*> holders_;
+  Mutex holders_mutex_;
+  std::vector<ChannelHolder*> holders_ GUARDED_BY(holders_mutex_);
 };
 
 struct ChannelShape {

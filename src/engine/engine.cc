@@ -202,7 +202,7 @@ Result<Engine::Pools*> Engine::pools_for(Path& path, Device* device) {
     return nullptr;
   };
   if (Pools* pools = find()) return pools;
-  const std::lock_guard lock(pools_mutex_);
+  const MutexLock lock(pools_mutex_);
   if (Pools* pools = find()) return pools;
   for (auto& place : pools_) {
     if (place.load() != nullptr) continue;

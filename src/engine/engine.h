@@ -10,10 +10,10 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/router.h"
 #include "engine/tuner.h"
 #include "engine/workers.h"
@@ -88,7 +88,7 @@ class Engine {
   Router router_;
   Counters counters_;
   std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal.
-  std::mutex pools_mutex_;                              // Guards pools_ while it grows.
+  Mutex pools_mutex_;                                   // For pools_ to grow, which is read without.
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
   Tuner tuner_;
   Workers workers_;

@@ -36,7 +36,7 @@ void Transfer::work() {
     return;
   }
   stop_.store(true, std::memory_order_relaxed);
-  const std::lock_guard lock(progress_mutex_);
+  const MutexLock lock(progress_mutex_);
   progress_.fail_at(input_.file_offset, channel.status());
 }
 
@@ -59,6 +59,7 @@ bool Transfer::submit_next(Channel& channel) {
 }
 
 void Transfer::finish() {
+  progress_mutex_.assume_held();  // Nobody else works on it any more.
   if (input_.op == Op::read && progress_.end() < progress_.reached() && !progress_.has_failed()) read_gap_again();
   finish_head_and_tail();
 }
@@ -120,7 +121,7 @@ void Transfer::move_chunks(Channel& channel) {
     if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
   }
   channel.forget_file(0);
-  const std::lock_guard lock(progress_mutex_);
+  const MutexLock lock(progress_mutex_);
   cpu_ns_ += thread_cpu_ns() - cpu_before;
   progress_.merge(own);
   if (channel.is_broken() && has_work()) {

@@ -6,8 +6,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "engine/channel_pool.h"
 #include "engine/progress.h"
 #include "path/path.h"
@@ -44,8 +44,14 @@ class Transfer {
   void finish();
 
   // Once it is over.
-  const Progress& progress() const { return progress_; }
-  std::uint64_t cpu_ns() const { return cpu_ns_; }  // Of all who worked on it.
+  const Progress& progress() const {
+    progress_mutex_.assume_held();  // Nobody else works on it any more.
+    return progress_;
+  }
+  std::uint64_t cpu_ns() const {  // Of all who worked on it.
+    progress_mutex_.assume_held();
+    return cpu_ns_;
+  }
 
  private:
   bool has_work() const {
@@ -53,8 +59,8 @@ class Transfer {
   }
   void move_chunks(Channel& channel);
   bool submit_next(Channel& channel);
-  void read_gap_again();
-  void finish_head_and_tail();
+  void read_gap_again() REQUIRES(progress_mutex_);
+  void finish_head_and_tail() REQUIRES(progress_mutex_);
   std::uint64_t chunk_at(std::uint64_t position) const;
 
   const TransferInput input_;
@@ -63,9 +69,9 @@ class Transfer {
   const std::uint64_t chunk_count_;
   alignas(64) std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> stop_{false};
-  std::mutex progress_mutex_;  // Taken once by each thread, when it is through.
-  Progress progress_;
-  std::uint64_t cpu_ns_ = 0;
+  Mutex progress_mutex_;  // Taken once by each thread, when it is through.
+  Progress progress_ GUARDED_BY(progress_mutex_);
+  std::uint64_t cpu_ns_ GUARDED_BY(progress_mutex_) = 0;
 };
 
 }  // namespace penstock::core

@@ -16,7 +16,7 @@ Workers::~Workers() {
 // A thread that cannot be had is done without.
 void Workers::start() {
   if (started_.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(start_mutex_);
+  const MutexLock lock(start_mutex_);
   if (started_.load(std::memory_order_relaxed)) return;
   const auto body = [](void* workers) { static_cast<Workers*>(workers)->loop(); };
   threads_.reserve(count_);

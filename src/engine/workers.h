@@ -11,9 +11,9 @@
 
 #include <array>
 #include <atomic>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "device/locality.h"
 #include "engine/transfer.h"
 
@@ -48,8 +48,8 @@ class Workers {
   const unsigned count_;
   std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
-  std::mutex start_mutex_;
-  std::vector<pthread_t> threads_;
+  Mutex start_mutex_;
+  std::vector<pthread_t> threads_ GUARDED_BY(start_mutex_);
   std::array<Invitation, kInvitations> invitations_;
   std::atomic<std::uint32_t> calls_{0};
 };
