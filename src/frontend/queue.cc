@@ -49,8 +49,8 @@ Queue::~Queue() {
 
 // No more of it is the session's after that. What is done can still be reaped.
 void Queue::stop() {
-  session_->engine().leave_budgets(this);
   const std::lock_guard lock(mutex_);
+  session_->engine().leave_budgets(this);
   while (poll_all(true)) {
   }
   for (OwnChannel& own : channels_) {
