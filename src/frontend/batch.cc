@@ -44,7 +44,7 @@ Status Batch::submit(std::span<const BatchEntry> entries) {
 
 // Under the lock as a whole, so that of two threads' submissions neither sees half of the other's.
 Status Batch::submit(unsigned count, Maker make, const void* source) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (count > free_.size()) return failure(Code::limit, "submit to the batch");
   if (count == 0) return success();
   jobs_.clear();
@@ -56,7 +56,7 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
     Slot& slot = *free_.back();
     free_.pop_back();
     slot.submission = submission;
-    const Status refused = fill(slot, make(source, i));
+    const Status refused = fill_locked(slot, make(source, i));
     if (refused.ok()) jobs_.push_back(&slot);
     else complete_locked(slot, {refused, {}});
   }
@@ -72,7 +72,7 @@ Status Batch::submit(unsigned count, Maker make, const void* source) {
 }
 
 // Says why the entry cannot be carried out.
-Status Batch::fill(Slot& slot, const BatchEntry& entry) {
+Status Batch::fill_locked(Slot& slot, const BatchEntry& entry) {
   slot.event.entry = entry;  // The outcome comes when it is over.
   slot.event.ended.reset();
   BatchEntry& kept = slot.event.entry;
@@ -120,7 +120,7 @@ void Batch::show_done_locked() {
 }
 
 Result<int> Batch::event_fd() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!event_fd_.valid()) {
     event_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!event_fd_.valid()) return os_failure(errno, "make a descriptor to wait for requests with");
@@ -141,7 +141,7 @@ void Batch::notify_all_locked() {
 }
 
 void Batch::complete(std::span<const Ended> jobs) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Ended& each : jobs) complete_locked(static_cast<Slot&>(*each.job), each.outcome);
   notify_locked();
 }
@@ -152,15 +152,14 @@ std::size_t Batch::wanted_locked(std::size_t room, unsigned least) const {
 
 // Who has to wait anyway does some of the work, as long as there is any that nobody has begun; then looks a little, for
 // the rest may be nearly done.
-void Batch::help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned least, const Deadline& deadline) {
+void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadline) {
   const std::size_t wanted = wanted_locked(room, least);
   const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
   if (enough() || !has_time(deadline)) return;
-  lock.unlock();
+  const MutexUnlock unlock(mutex_);
   while (!enough() && has_time(deadline) && executor_.help(this, enough)) {
   }
   if (executor_.can_look_out()) (void)look_out(enough);
-  lock.lock();
 }
 
 unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline deadline) {
@@ -172,12 +171,12 @@ unsigned Batch::reap(std::span<BatchEvent> events, unsigned least, Deadline dead
 unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
   // Who only looks, again and again, does not keep those from the lock who have something to bring.
   if (least == 0 && done_count_.load(std::memory_order_acquire) == 0) return 0;
-  std::unique_lock lock(mutex_);
-  help(lock, room, least, deadline);
+  const MutexLock lock(mutex_);
+  help_locked(room, least, deadline);
   for (bool late = false; !late && done_.size() < wanted_locked(room, least);) {
     awaited_ = std::min(awaited_, wanted_locked(room, least));
-    if (deadline) late = completions_.wait_until(lock, *deadline) == std::cv_status::timeout;
-    else completions_.wait(lock);
+    if (deadline) late = !completions_.wait_until(mutex_, *deadline);
+    else completions_.wait(mutex_);
   }
   const std::size_t count = std::min(room, done_.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -192,7 +191,7 @@ unsigned Batch::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
 }
 
 unsigned Batch::cancel(const void* cookie) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   unsigned count = 0;
   for (Slot& slot : slots_) {
     const bool meant = slot.in_flight && !slot.dropped && slot.event.entry.cookie == cookie;
@@ -206,7 +205,7 @@ unsigned Batch::cancel(const void* cookie) {
 
 // Whoever waits for events learns that there are fewer to come.
 void Batch::cancel() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Slot& slot : slots_) {
     if (!slot.in_flight || slot.dropped) continue;
     slot.dropped = true;
@@ -217,7 +216,7 @@ void Batch::cancel() {
   done_.clear();
   show_done_locked();
   notify_all_locked();
-  while (dropped_ > 0) completions_.wait(lock);
+  while (dropped_ > 0) completions_.wait(mutex_);
 }
 
 }  // namespace penstock::core

@@ -6,14 +6,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "frontend/executor.h"
 #include "frontend/vectored.h"
@@ -91,31 +90,31 @@ class Batch {
     std::unique_ptr<VectoredJob> vectored;
   };
 
-  Status fill(Slot& slot, const BatchEntry& entry);
+  Status fill_locked(Slot& slot, const BatchEntry& entry) REQUIRES(mutex_);
   void complete(std::span<const Ended> jobs);
-  void complete_locked(Slot& slot, const Outcome& outcome);
-  void drop_locked(Slot& slot);
-  void show_done_locked();
-  void notify_locked();
-  void notify_all_locked();
-  std::size_t outstanding_locked() const { return slots_.size() - free_.size(); }
-  std::size_t wanted_locked(std::size_t room, unsigned least) const;
-  void help(std::unique_lock<std::mutex>& lock, std::size_t room, unsigned least, const Deadline& deadline);
+  void complete_locked(Slot& slot, const Outcome& outcome) REQUIRES(mutex_);
+  void drop_locked(Slot& slot) REQUIRES(mutex_);
+  void show_done_locked() REQUIRES(mutex_);
+  void notify_locked() REQUIRES(mutex_);
+  void notify_all_locked() REQUIRES(mutex_);
+  std::size_t outstanding_locked() const REQUIRES(mutex_) { return slots_.size() - free_.size(); }
+  std::size_t wanted_locked(std::size_t room, unsigned least) const REQUIRES(mutex_);
+  void help_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
 
   Executor& executor_;
-  std::mutex mutex_;
-  std::condition_variable completions_;
-  std::vector<Slot> slots_;
-  std::vector<Slot*> free_;
-  std::vector<Slot*> done_;  // Not reported yet, oldest first.
-  std::vector<Job*> jobs_;   // Of one submission, while it lasts.
+  Mutex mutex_;
+  ConditionVariable completions_;
+  std::vector<Slot> slots_;  // Each guarded by the mutex, too.
+  std::vector<Slot*> free_ GUARDED_BY(mutex_);
+  std::vector<Slot*> done_ GUARDED_BY(mutex_);  // Not reported yet, oldest first.
+  std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // Of one submission, while it lasts.
   std::vector<BatchEvent::Submission> submissions_;
-  std::vector<BatchEvent::Submission*> free_submissions_;
-  std::atomic<std::size_t> done_count_{0};  // As done_ has, to be looked at without the lock.
-  std::size_t awaited_ = SIZE_MAX;          // What the least patient of those who wait waits for.
-  unsigned dropped_ = 0;                    // Slots.
-  UniqueFd event_fd_;                       // Where somebody asked for it,
-  bool is_readable_ = false;                // and what it is.
+  std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
+  std::atomic<std::size_t> done_count_{0};             // As done_ has, to be looked at without the lock.
+  std::size_t awaited_ GUARDED_BY(mutex_) = SIZE_MAX;  // What the least patient of those who wait waits for.
+  unsigned dropped_ GUARDED_BY(mutex_) = 0;            // Slots.
+  UniqueFd event_fd_ GUARDED_BY(mutex_);               // Where somebody asked for it,
+  bool is_readable_ GUARDED_BY(mutex_) = false;        // and what it is.
 };
 
 }  // namespace penstock::core

@@ -52,7 +52,7 @@ Executor::Executor(Session& session, unsigned threads_max)
 
 Executor::~Executor() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     arrivals_.notify_all();
     deadlines_.notify_all();
@@ -104,7 +104,7 @@ void Executor::wake_locked() {
 }
 
 Status Executor::submit(std::span<Job* const> jobs) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (threads_.empty()) {
     if (const Status status = start_locked(); !status.ok()) return status;
   }
@@ -118,21 +118,20 @@ Status Executor::submit(std::span<Job* const> jobs) {
 }
 
 bool Executor::withdraw(Job& job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool waiting = job.waiting_;
   if (waiting) unlink_locked(job);
   return waiting;
 }
 
-void Executor::sleep_locked(std::unique_lock<std::mutex>& lock) {
+void Executor::sleep_locked() {
   if (can_look_out_) {
-    lock.unlock();
+    const MutexUnlock unlock(mutex_);
     (void)look_out([this] { return waiting_.load(std::memory_order_relaxed) > 0; });
-    lock.lock();
   }
   while (is_idle_locked() && !stopping_) {
     ++asleep_;
-    arrivals_.wait(lock, [this] { return called_ > 0 || stopping_; });
+    while (called_ == 0 && !stopping_) arrivals_.wait(mutex_);
     --asleep_;
     if (called_ > 0) --called_;
   }
@@ -155,8 +154,8 @@ void Executor::take_locked(Share& share, unsigned most) {
 
 Executor::Share Executor::take(unsigned most, bool wait) {
   Share share;
-  std::unique_lock lock(mutex_);
-  if (wait && is_idle_locked() && !stopping_) sleep_locked(lock);
+  const MutexLock lock(mutex_);
+  if (wait && is_idle_locked() && !stopping_) sleep_locked();
   if (left_ != nullptr) {
     share.left = left_;
     left_ = left_->next;
@@ -166,7 +165,7 @@ Executor::Share Executor::take(unsigned most, bool wait) {
 }
 
 void Executor::put_in_line(std::span<Job* const> jobs) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Job* job : jobs) append_locked(*job);
   wake_locked();
 }
@@ -226,15 +225,15 @@ Job* Executor::unlink_late_locked() {
 
 // The jobs' own threads may all be busy just then.
 void Executor::watch() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (!stopping_) {
     const TimePoint next = next_deadline_;
-    if (next == kNoDeadline) deadlines_.wait(lock);
-    else if (deadlines_.wait_until(lock, next) == std::cv_status::timeout) {
+    if (next == kNoDeadline) {
+      deadlines_.wait(mutex_);
+    } else if (!deadlines_.wait_until(mutex_, next)) {
       Job* late = unlink_late_locked();
-      lock.unlock();
+      const MutexUnlock unlock(mutex_);
       while (late != nullptr) std::exchange(late, late->next_)->time_out();
-      lock.lock();
     }
   }
 }
@@ -257,13 +256,13 @@ void Executor::take_for_locked(const void* owner, Share& share, unsigned most) {
 }
 
 void Executor::take_for(const void* owner, Share& share, unsigned most) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   take_for_locked(owner, share, most);
 }
 
 // Null where there is nothing to do, or nothing to do it with.
 Executor::Helper* Executor::admit(const void* owner, Share& share) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Where every transfer blocks, a helper would have to wait for storage.
   if (share_bytes_ == 0 || waiting_.load(std::memory_order_relaxed) == 0) return nullptr;
   auto free = std::find_if(helpers_.begin(), helpers_.end(), [](const auto& helper) { return !helper->busy; });
@@ -281,7 +280,7 @@ Executor::Helper* Executor::admit(const void* owner, Share& share) {
 }
 
 void Executor::dismiss(Helper& helper) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   helper.busy = !helper.runner.is_idle();
   if (!helper.busy) return;
   helper.next = left_;

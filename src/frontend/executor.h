@@ -12,13 +12,12 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -98,46 +97,48 @@ class Executor {
     Helper* left = nullptr;  // Whose work has to be brought to an end.
   };
 
-  Status start_locked();
-  Status start_watch_locked();
-  void append_locked(Job& job);
-  void unlink_locked(Job& job);
-  void wake_locked();
-  bool is_idle_locked() const { return waiting_.load(std::memory_order_relaxed) == 0 && left_ == nullptr; }
-  void sleep_locked(std::unique_lock<std::mutex>& lock);
-  void take_locked(Share& share, unsigned most);
+  Status start_locked() REQUIRES(mutex_);
+  Status start_watch_locked() REQUIRES(mutex_);
+  void append_locked(Job& job) REQUIRES(mutex_);
+  void unlink_locked(Job& job) REQUIRES(mutex_);
+  void wake_locked() REQUIRES(mutex_);
+  bool is_idle_locked() const REQUIRES(mutex_) {
+    return waiting_.load(std::memory_order_relaxed) == 0 && left_ == nullptr;
+  }
+  void sleep_locked() REQUIRES(mutex_);
+  void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
   Share take(unsigned most, bool wait);
   Helper* admit(const void* owner, Share& share);
   void take_for(const void* owner, Share& share, unsigned most);
-  void take_for_locked(const void* owner, Share& share, unsigned most);
+  void take_for_locked(const void* owner, Share& share, unsigned most) REQUIRES(mutex_);
   void put_in_line(std::span<Job* const> jobs);
   void carry_out(Runner& runner, Job& job);
   void dismiss(Helper& helper);
   void loop();
-  Job* unlink_late_locked();
+  Job* unlink_late_locked() REQUIRES(mutex_);
   void watch();
 
   Session& session_;
   const bool queues_;  // Whether threads have queues of their own.
   const unsigned threads_max_;
   const bool can_look_out_;
-  std::uint64_t share_bytes_ = 0;  // So much one thread does as fast as two. Guarded by mutex_, as all below.
-  std::mutex mutex_;
-  std::condition_variable arrivals_;
-  bool stopping_ = false;
-  std::vector<pthread_t> threads_;
-  Job* first_ = nullptr;
-  Job* last_ = nullptr;
-  std::atomic<std::size_t> waiting_{0};  // Jobs in the line. Written under the lock, looked at without.
-  std::uint64_t waiting_bytes_ = 0;      // Of these, counting no more than a share of each.
-  unsigned asleep_ = 0;                  // Threads,
-  unsigned called_ = 0;                  // and those of them that were woken and have not come yet.
-  std::vector<std::unique_ptr<Helper>> helpers_;
-  Helper* left_ = nullptr;  // A list.
-  pthread_t watcher_{};
-  bool is_watched_ = false;
-  TimePoint next_deadline_ = kNoDeadline;  // No job in the line has an earlier one.
-  std::condition_variable deadlines_;      // That has changed.
+  Mutex mutex_;
+  ConditionVariable arrivals_;
+  std::uint64_t share_bytes_ GUARDED_BY(mutex_) = 0;  // So much one thread does as fast as two.
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
+  Job* first_ GUARDED_BY(mutex_) = nullptr;
+  Job* last_ GUARDED_BY(mutex_) = nullptr;
+  std::atomic<std::size_t> waiting_{0};                 // Jobs in the line. Written under the lock, looked at without.
+  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, counting no more than a share of each.
+  unsigned asleep_ GUARDED_BY(mutex_) = 0;              // Threads,
+  unsigned called_ GUARDED_BY(mutex_) = 0;              // and those of them that were woken and have not come yet.
+  std::vector<std::unique_ptr<Helper>> helpers_ GUARDED_BY(mutex_);
+  Helper* left_ GUARDED_BY(mutex_) = nullptr;  // A list.
+  pthread_t watcher_ GUARDED_BY(mutex_) = {};
+  bool is_watched_ GUARDED_BY(mutex_) = false;
+  TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier one.
+  ConditionVariable deadlines_;                               // That has changed.
 };
 
 }  // namespace penstock::core

@@ -21,7 +21,7 @@ constexpr useconds_t kLookPauseUs = 20;  // Between looks, where time is limited
 }  // namespace
 
 Queue::Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max)
-    : session_(&session), chunk_max_(chunk_max), request_bytes_max_(request_bytes_max), pending_(depth) {
+    : chunk_max_(chunk_max), request_bytes_max_(request_bytes_max), session_(&session), pending_(depth) {
   free_.reserve(depth);
   done_.reserve(depth);
   channels_.reserve(kChannelsMax);
@@ -49,7 +49,7 @@ Queue::~Queue() {
 
 // No more of it is the session's after that. What is done can still be reaped.
 void Queue::stop() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   session_->engine().leave_budgets(this);
   while (poll_all(true)) {
   }
@@ -75,7 +75,7 @@ Result<Queue::OwnChannel*> Queue::channel_for(Path& path, Device* device) {
   OwnChannel own{.path = &path, .device = device, .budget = &budget, .bytes = bytes};
   const auto open = [&] {
     budget.add(this);
-    own.backlog.resize(pending_.size() * kChunksMax);
+    own.backlog.resize(options.depth * kChunksMax);
     Result<std::unique_ptr<Channel>> channel = path.open_channel(options);
     if (channel.ok()) own.channel = std::move(*channel);
     return channel.status();
@@ -106,16 +106,21 @@ void Queue::close_idle_locked() {
 }
 
 void Queue::close_idle_channels() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock.owns_lock()) close_idle_locked();
+  if (!mutex_.try_lock()) return;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  close_idle_locked();
 }
 
 Status Queue::submit(const RawRequest& request, std::uint64_t cookie) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (session_ == nullptr) return failure(Code::closed, "submit to the queue");
   File* file = session_->pin_file(request.file);
   const auto no_room = [] { return failure(Code::out_of_memory, "submit to the queue"); };
-  const Status status = unless_short_of_memory([&] { return submit_pinned(request, file, cookie); }, no_room);
+  const auto submit_it = [&] {
+    mutex_.assume_held();
+    return submit_pinned(request, file, cookie);
+  };
+  const Status status = unless_short_of_memory(submit_it, no_room);
   if (file != nullptr && !status.ok()) session_->unpin_file(request.file);
   return status;
 }
@@ -252,7 +257,7 @@ bool Queue::poll_until(const Deadline& deadline) {
 
 unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline) {
   if (is_inherited()) return 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   checked_file_ = 0;
   least = std::min(
       {least, static_cast<unsigned>(completions.size()), static_cast<unsigned>(pending_.size() - free_.size())});
@@ -272,7 +277,7 @@ unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Dea
 
 // submit() pins a file with the mutex: what it has pinned is seen here.
 void Queue::forget_file(const File& file) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && pending.input.file == &file; };
   while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());

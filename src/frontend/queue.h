@@ -8,11 +8,11 @@
 #include <array>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -69,33 +69,33 @@ class Queue final : public ChannelHolder, private Client {
   static constexpr unsigned kChannelsMax = 8;
 
   Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
-  Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie);
-  Result<OwnChannel*> channel_for(Path& path, Device* device);
-  bool reserve(BounceBudget& budget, std::uint64_t bytes);
-  void close_idle_locked();
-  void flush(OwnChannel& own);
-  bool poll(OwnChannel& own, bool wait);
-  bool poll_all(bool wait);
-  bool poll_until(const Deadline& deadline);
-  Status check_descriptors(const File& file);
+  Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) REQUIRES(mutex_);
+  Result<OwnChannel*> channel_for(Path& path, Device* device) REQUIRES(mutex_);
+  bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);
+  void close_idle_locked() REQUIRES(mutex_);
+  void flush(OwnChannel& own) REQUIRES(mutex_);
+  bool poll(OwnChannel& own, bool wait) REQUIRES(mutex_);
+  bool poll_all(bool wait) REQUIRES(mutex_);
+  bool poll_until(const Deadline& deadline) REQUIRES(mutex_);
+  Status check_descriptors(const File& file) REQUIRES(mutex_);
   void append(OwnChannel& own, const Task& task);
-  void start(OwnChannel& own, std::uint32_t index, const Plan& plan);
-  void go_on(OwnChannel& own, std::uint32_t index);
-  void take_in(OwnChannel& own, const Completion& completion);
-  void complete(std::uint32_t index);
+  void start(OwnChannel& own, std::uint32_t index, const Plan& plan) REQUIRES(mutex_);
+  void go_on(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
+  void take_in(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
+  void complete(std::uint32_t index) REQUIRES(mutex_);
   void forget_file(const File& file) override;
   void stop() override;
 
   const std::uint32_t forks_ = fork_count();
-  Session* session_;  // Null once it has ended.
   const std::uint64_t chunk_max_;
   const std::uint64_t request_bytes_max_;
-  std::mutex mutex_;  // Against a file's deregistration on another thread; otherwise never contended.
-  std::vector<Pending> pending_;
-  std::vector<std::uint32_t> free_;
-  std::vector<std::uint32_t> done_;
-  std::vector<OwnChannel> channels_;
-  std::uint64_t checked_file_ = 0;  // Whose descriptors were looked at since the last reap.
+  Mutex mutex_;  // Against a file's deregistration on another thread; otherwise never contended.
+  Session* session_ GUARDED_BY(mutex_);  // Null once it has ended.
+  std::vector<Pending> pending_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> done_ GUARDED_BY(mutex_);
+  std::vector<OwnChannel> channels_ GUARDED_BY(mutex_);
+  std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Whose descriptors were looked at since the last reap.
 };
 
 }  // namespace penstock::core

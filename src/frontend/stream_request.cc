@@ -31,7 +31,7 @@ StreamOffice::~StreamOffice() {
 }
 
 Status StreamOffice::submit(Job& job) {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (executor == nullptr) return failure(Code::closed, step_of(job.request.op));
   Job* const one = &job;
   return executor->submit({&one, 1});
@@ -41,6 +41,7 @@ Status StreamOffice::submit(Job& job) {
 
 Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamParameters& parameters, unsigned fixed,
                             const StreamHooks& hooks, const Target& target) {
+  mutex_.assume_held();  // Nobody else knows of the request yet.
   keep_ = std::move(office);
   parameters_ = parameters;
   fixed_ = fixed;
@@ -151,7 +152,7 @@ Status StreamRequest::wait(std::uint64_t part) {
 void StreamRequest::abandon() {
   const bool queued = arrivals_queued_ > 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     abandoned_ = queued;
     for (unsigned half = 0; half < 2; ++half) {
       std::atomic_ref(block_->copy(half).size).store(0, std::memory_order_relaxed);
@@ -203,11 +204,11 @@ void StreamRequest::read_parameters() {
   if ((fixed_ & kFixedBufferOffset) == 0) request_.buffer_offset = *parameters_.buffer_offset;
   bool closed = false;
   {
-    const std::lock_guard lock(office_.mutex);
+    const MutexLock lock(office_.mutex);
     closed = office_.executor == nullptr;
     if (!closed && hooks_.clock != nullptr) began_ = hooks_.clock(*office_.session);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   progress_ = Progress(0, request_.size);
   const Status status = closed ? failure(Code::closed, step_of(parameters_.op)) : check_parameters();
   if (!status.ok()) progress_.fail_at(0, status);
@@ -231,7 +232,7 @@ Status StreamRequest::check_parameters() const {
   return inside ? success() : failure(Code::past_allocation, step);
 }
 
-// Of what the request turned out to be. Needs the mutex, or that nothing is under way.
+// Of what the request turned out to be.
 std::uint64_t StreamRequest::size_of(std::uint64_t part) const {
   const std::uint64_t begin = begin_of(part);
   return begin < progress_.end() ? std::min(progress_.end() - begin, part_max_) : 0;
@@ -240,7 +241,7 @@ std::uint64_t StreamRequest::size_of(std::uint64_t part) const {
 void StreamRequest::start(std::uint64_t part) {
   std::uint64_t size = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!abandoned_) size = size_of(part);
   }
   if (size == 0) return settle(part, {});
@@ -259,7 +260,7 @@ void StreamRequest::start(std::uint64_t part) {
 
 void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (part == 0) report_ = outcome.report;
     progress_.take_in(begin_of(part), size_of(part), outcome);
     if (is_staged()) {
@@ -285,7 +286,7 @@ void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
 void StreamRequest::deliver() {
   progress_.tell(report_);
   const Outcome outcome{progress_.status(), report_};
-  if (const std::lock_guard lock(office_.mutex); office_.session != nullptr && hooks_.finished != nullptr) {
+  if (const MutexLock lock(office_.mutex); office_.session != nullptr && hooks_.finished != nullptr) {
     hooks_.finished(*office_.session, request_, outcome, began_);
   }
   hooks_.deliver(parameters_.result, request_, outcome);
@@ -294,13 +295,14 @@ void StreamRequest::deliver() {
 // The last one out gives everything back.
 void StreamRequest::let_go() {
   if (holders_.fetch_sub(1) != 1) return;
+  mutex_.assume_held();  // Nobody else knows of it any more.
   if (block_ != nullptr && !lost_) {
     const bool acknowledges = is_staged() && parameters_.op == Op::read && !target_.blocking && !abandoned_;
     if (acknowledges) target_.home->memory().give_back_when_acknowledged(*block_);
     else target_.home->memory().give_back(*block_);
   }
   const std::shared_ptr<StreamOffice> office = std::move(keep_);
-  const std::lock_guard lock(office->mutex);
+  const MutexLock lock(office->mutex);
   next_idle_ = std::exchange(office->idle, this);
 }
 

@@ -17,8 +17,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "device/stream_home.h"
 #include "frontend/executor.h"
 
@@ -30,11 +30,11 @@ class StreamRequest;
 struct StreamOffice {
   ~StreamOffice();
 
+  Mutex mutex;
   // Null where the driver is closed: then the session is gone, or going.
-  std::mutex mutex;
-  Session* session = nullptr;
-  Executor* executor = nullptr;
-  StreamRequest* idle = nullptr;  // A list, since a request ends where no memory may be asked for.
+  Session* session GUARDED_BY(mutex) = nullptr;
+  Executor* executor GUARDED_BY(mutex) = nullptr;
+  StreamRequest* idle GUARDED_BY(mutex) = nullptr;  // A list, since a request ends where no memory may be asked for.
 
   Status submit(Job& job);
 };
@@ -118,16 +118,16 @@ class StreamRequest {
   void drop_off();
   void block();
   void read_parameters();
-  Status check_parameters() const;
+  Status check_parameters() const REQUIRES(mutex_);
   void start(std::uint64_t part);
   void settle(std::uint64_t part, const Outcome& outcome);
-  void describe_copy(std::uint64_t part, std::uint64_t bytes);
-  void deliver();
+  void describe_copy(std::uint64_t part, std::uint64_t bytes) REQUIRES(mutex_);
+  void deliver() REQUIRES(mutex_);
   void let_go();
 
   bool is_staged() const { return target_.memory.needs_device(); }
   std::uint64_t begin_of(std::uint64_t part) const { return part * part_max_; }
-  std::uint64_t size_of(std::uint64_t part) const;
+  std::uint64_t size_of(std::uint64_t part) const REQUIRES(mutex_);
   std::byte* half_of(std::uint64_t part) const { return block_->staging() + part % 2 * part_max_; }
   std::uint32_t ready_at(std::uint64_t part) const;
 
@@ -157,11 +157,11 @@ class StreamRequest {
   std::uint64_t drop_offs_ = 0;
   std::uint64_t waits_ = 0;
 
-  std::mutex mutex_;  // Guards the rest.
-  bool abandoned_ = false;
-  std::uint64_t settled_ = 0;
-  Progress progress_;  // Counted from the request's first byte.
-  Report report_;      // Of the first part; in the end of all.
+  Mutex mutex_;
+  bool abandoned_ GUARDED_BY(mutex_) = false;
+  std::uint64_t settled_ GUARDED_BY(mutex_) = 0;
+  Progress progress_ GUARDED_BY(mutex_);  // Counted from the request's first byte.
+  Report report_ GUARDED_BY(mutex_);      // Of the first part; in the end of all.
 };
 
 }  // namespace penstock::core

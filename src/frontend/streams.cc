@@ -22,13 +22,13 @@ Streams::Streams(Session& session, Executor& executor) : session_(session), offi
 }
 
 Streams::~Streams() {
-  const std::lock_guard lock(office_->mutex);
+  const MutexLock lock(office_->mutex);
   office_->session = nullptr;
   office_->executor = nullptr;
 }
 
 void Streams::close() {
-  const std::lock_guard lock(office_->mutex);
+  const MutexLock lock(office_->mutex);
   office_->executor = nullptr;
 }
 
@@ -58,7 +58,7 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
 }
 
 StreamRequest* Streams::take_request() {
-  const std::lock_guard lock(office_->mutex);
+  const MutexLock lock(office_->mutex);
   StreamRequest* const request = office_->idle;
   if (request == nullptr) return new StreamRequest(*office_);
   office_->idle = request->next_idle_;
@@ -71,7 +71,7 @@ std::map<Streams::Key, unsigned>::iterator Streams::find_locked(const Key& key) 
 }
 
 unsigned Streams::flags_of(const Key& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = find_locked(key);
   return found == flags_.end() ? 0 : found->second;
 }
@@ -81,19 +81,19 @@ Status Streams::register_stream(void* stream, unsigned flags) {
   const Result<StreamHome*> home = home_of(stream, kStep);
   if (!home.ok()) return home.status();
   const Key key{(*home)->id(), stream};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (find_locked(key) != flags_.end()) return failure(Code::invalid_argument, kStep);
   flags_.emplace(key, flags);
   return success();
 }
 
 void Streams::expect_stream(void* stream, unsigned flags) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   flags_.insert_or_assign({kAnyHome, stream}, flags);
 }
 
 bool Streams::is_registered(void* stream) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::any_of(flags_.begin(), flags_.end(), [&](const auto& known) { return known.first.second == stream; });
 }
 
@@ -104,7 +104,7 @@ Status Streams::deregister_stream(void* stream) {
   const Result<StreamHome*> home = home_of(stream, kStep);
   if (!home.ok()) return home.status();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = find_locked({(*home)->id(), stream});
     if (found == flags_.end()) return failure(Code::invalid_argument, kStep);
     flags_.erase(found);

@@ -6,9 +6,9 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "frontend/stream_request.h"
 
 namespace penstock::core {
@@ -44,14 +44,14 @@ class Streams {
 
   Result<StreamHome*> home_of(void* stream, const char* step);
   unsigned flags_of(const Key& key);
-  std::map<Key, unsigned>::iterator find_locked(const Key& key);
+  std::map<Key, unsigned>::iterator find_locked(const Key& key) REQUIRES(mutex_);
   bool is_registered(void* stream);  // In whatever context.
   StreamRequest* take_request();
 
   Session& session_;
   const std::shared_ptr<StreamOffice> office_;
-  std::mutex mutex_;  // Guards flags_.
-  std::map<Key, unsigned> flags_;
+  Mutex mutex_;
+  std::map<Key, unsigned> flags_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core

@@ -98,7 +98,7 @@ VectoredJob::VectoredJob(Executor& executor, Job& whole, std::span<const MemoryP
 void VectoredJob::settle(Part& part, const Outcome& outcome) {
   Part* next = part.next;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     progress_.take_in(part.request, outcome);
     --unfinished_;
     // What waits for a piece that came out short is not begun any more.
@@ -106,7 +106,10 @@ void VectoredJob::settle(Part& part, const Outcome& outcome) {
     for (; !is_whole && next != nullptr; next = next->next) --unfinished_;
     if (next == nullptr && unfinished_ > 0) return;
   }
-  if (next == nullptr) return whole_.finish(progress_.outcome());
+  if (next == nullptr) {
+    mutex_.assume_held();  // Nobody else is at it any more, and finishing may destroy this.
+    return whole_.finish(progress_.outcome());
+  }
   Job* const one = next;
   if (const Status status = executor_.submit({&one, 1}); !status.ok()) settle(*next, {status, {}});
 }

@@ -13,10 +13,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/progress.h"
 #include "frontend/executor.h"
 #include "session/session.h"
@@ -72,9 +72,9 @@ class VectoredJob {
   Job& whole_;
   std::vector<Part> parts_;
   std::vector<Job*> first_;  // Those that nothing comes before.
-  std::mutex mutex_;         // Guards the rest.
-  std::size_t unfinished_ = 0;
-  PiecesProgress progress_;
+  Mutex mutex_;
+  std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
+  PiecesProgress progress_ GUARDED_BY(mutex_);
 };
 
 }  // namespace penstock::core
