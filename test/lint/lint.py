@@ -42,6 +42,7 @@ MAY_INCLUDE = {
 }
 
 GETENV_HOME = "src/base/environment.cc"
+MUTEX_HOME = "src/base/mutex.h"
 TERMINAL_HOME = "tools/common/terminal.cc"
 LINES_MAX = 500
 SOURCE_LINES_MAX = 400  # Of src/ and tools/, but for tests.
@@ -64,6 +65,7 @@ PRINTS_RAW = re.compile(
     r"\b(?:fmt|std)::v?print(?:ln)?\s*\(|\bw?(?:cout|cerr|clog)\b|\b(?:stdout|stderr)\b"
     r"|(?<![\w.>])(?:v?f?printf|v?dprintf|f?puts|f?putc|putchar|fwrite|perror|psignal)\s*\("
     r"|(?<![\w.>])write\s*\(\s*(?:[12]|STD(?:OUT|ERR)_FILENO)\b")
+LOCKS = re.compile(r"\bstd::(?:\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock|shared_lock)\b")
 SLEEPS = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b|(?<![\w.>])sleep\s*\(")
 # Who else may: how tests wait at all, what runs beside the library as a stranger's program, and what hangs on purpose.
 MAY_SLEEP = ("test/fakes/waiting.h", "test/fakes/fake_vendor/", "test/conformance/", "test/system/", "test/guest/",
@@ -202,6 +204,9 @@ def check_library_manners(tree):
             match = PRINTS.search(line)
             if match:
                 tree.report(name, number, "quiet", f"the library neither prints nor exits: {match.group()}")
+            match = LOCKS.search(line)
+            if match and name != MUTEX_HOME:
+                tree.report(name, number, "locks", f"the library locks by {MUTEX_HOME}: {match.group()}")
 
 
 def check_way_to_the_terminal(tree):

@@ -121,6 +121,16 @@ class LintTest(unittest.TestCase):
             with self.subTest(line):
                 self.expect({"src/base/text.cc": line + "\n"}, "src/base/text.cc:1 quiet")
 
+    def test_locks_that_clang_does_not_know_are_found(self):
+        for line in ["std::mutex m;", "std::shared_mutex m;", "std::recursive_timed_mutex m;",
+                     "std::condition_variable c;", "std::lock_guard lock(m);", "f(std::unique_lock<Mutex>& lock);",
+                     "std::scoped_lock lock(m);", "std::shared_lock lock(m);"]:
+            with self.subTest(line):
+                self.expect({"src/base/text.cc": line + "\n"}, "src/base/text.cc:1 locks")
+        self.expect({"src/base/mutex.h": "// Mutexes.\n#pragma once\nstd::mutex m;\n",
+                     "src/base/text.cc": "#include <mutex>\nstd::call_once(f);\nMutex m; // std::mutex\n",
+                     "src/plan/plan_test.cc": "std::mutex m;\n", "tools/main.cc": "std::mutex m;\n"})
+
     def test_other_ways_to_the_terminal_are_found(self):
         for line in ['fmt::print("{}", x);', 'std::println("{}", x);', 'printf("x");', 'std::puts("x");', "f(stderr);",
                      "std::cout << x;", "std::fwrite(x, 1, 2, f);", 'perror("x");', "write(1, x, 2);",
