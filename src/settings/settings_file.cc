@@ -38,7 +38,6 @@ struct Reader {
     return before;
   }
   friend bool operator==(const Reader& a, const Reader& b) { return a.at == b.at; }
-  friend bool operator!=(const Reader& a, const Reader& b) { return a.at != b.at; }
 };
 
 // "allow_compat_mode" (section "properties")

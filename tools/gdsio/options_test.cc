@@ -93,7 +93,7 @@ TEST(GdsioOptionsTest, WhatIsWrongIsRefusedBeforeAnythingHappens) {
       {{"-f", "a", "jobs"}, "stands alone"},
   };
   for (const auto& [words, sentence] : cases) {
-    const std::string found = refusal([&] { (void)flags(words); });
+    const std::string found = refusal([&words = words] { (void)flags(words); });
     EXPECT_NE(found.find(sentence), std::string::npos) << sentence << ": " << found;
   }
 }

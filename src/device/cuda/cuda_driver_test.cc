@@ -11,7 +11,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr const char* kRealDriver = "libcuda.so.1";
 constexpr const char* kFake12 = PENSTOCK_FAKE_CUDA;
 
 TEST(CudaDriverTest, AMissingDriverIsNoDeviceAndTheSentenceNamesTheLibrary) {

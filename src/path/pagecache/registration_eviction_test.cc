@@ -77,7 +77,7 @@ class HeldBackDevice final : public Device {
     return log;
   }
 
-  const DeviceFacts facts_;
+  const DeviceFacts facts_{};
   std::atomic<bool> keeps_{false};
   std::mutex mutex_;
   std::condition_variable changes_;
