@@ -199,7 +199,7 @@ Contest many_gpus(const Files& files, const Effort& effort, bool again) {
 std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
   std::vector<Contest> lines = {first_read(files, effort), second_read(files, effort)};
   for (const bool warm : {false, true}) {
-    for (const std::uint64_t kib : {4, 64, 256}) lines.push_back(latency(files, effort, kDefault, kib << 10, warm));
+    for (const std::uint64_t kib : {4u, 64u, 256u}) lines.push_back(latency(files, effort, kDefault, kib << 10, warm));
   }
   lines.push_back(batch(files, effort));
   lines.push_back(small_threads(files, effort));
@@ -220,7 +220,7 @@ std::vector<Contest> short_lines(const Files& files, const Effort& effort) {
   read.entries = {entry(kOurs, task), entry(kRival, task)};
   read.measures = {at_least(kOurs, kRival, Figure::gb_per_s, {}), at_most(kOurs, kRival, Figure::cpu_per_gb, {})};
   std::vector<Contest> lines = {read};
-  for (const std::uint64_t kib : {4, 64, 256}) lines.push_back(latency(files, effort, kOurs, kib << 10, true));
+  for (const std::uint64_t kib : {4u, 64u, 256u}) lines.push_back(latency(files, effort, kOurs, kib << 10, true));
   lines.push_back(write(files, effort, kOurs, true));
   return lines;
 }
