@@ -49,7 +49,7 @@ std::optional<std::size_t> Content::first_difference(std::span<const std::byte> 
     const std::size_t size = std::min(expected.size(), bytes.size() - at);
     fill(std::span(expected).first(size), offset + at);
     if (std::memcmp(bytes.data() + at, expected.data(), size) == 0) continue;
-    const auto difference = std::mismatch(expected.begin(), expected.begin() + size, bytes.begin() + at);
+    const auto difference = std::mismatch(expected.begin(), expected.begin() + size, bytes.data() + at);
     return at + static_cast<std::size_t>(difference.first - expected.begin());
   }
   return std::nullopt;

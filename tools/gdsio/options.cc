@@ -386,8 +386,9 @@ GdsioSettings parse_gdsio(std::vector<std::string> words, bool& wants_help) {
   }
   // A job file, beside which only --json may stand.
   const bool is_alone = argc - optind == 1 && argc == (settings.json ? 3 : 2);
-  if (!is_alone) misuse(fmt::format("'{}': a job file stands alone, without flags", argv[optind]));
-  GdsioSettings job = parse_gdsio_job(read_job_file(argv[optind]), argv[optind]);
+  const char* const file = argv[static_cast<std::size_t>(optind)];
+  if (!is_alone) misuse(fmt::format("'{}': a job file stands alone, without flags", file));
+  GdsioSettings job = parse_gdsio_job(read_job_file(file), file);
   job.json = settings.json;
   return job;
 }
