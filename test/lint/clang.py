@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
+"""Shows clang, the second compiler, all that is compiled of src/, tools/, bench/ and model/ but for tests: for the
+warnings that GCC does not have, and for its proof that what a mutex guards is touched with that mutex alone.
+
+    clang.py BUILD
+
+The flags are the build's own, and no code is made. Ninja, in BUILD/clang, looks at what has changed since it passed.
+Exits 77 where clang 14 is not installed: other versions warn of other things.
+"""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("src", "tools", "bench", "model")
+FLAGS = ["-fsyntax-only", "-Wthread-safety", "-Wthread-safety-beta", "-Werror"]
+# Precompiled headers are the other compiler's, and what they hold each file includes itself.
+NOT_OURS = re.compile(r" -Winvalid-pch| -include \S+| -o \S+ -c \S+$")
+RULE = """builddir = {build}
+rule look
+  command = {clang} $flags -MD -MF $out.d $in && touch $out
+  depfile = $out.d
+  deps = gcc
+  description = clang $in
+"""
+UNGUARDED = """#include "base/mutex.h"
+struct Count {
+  penstock::core::Mutex mutex;
+  int value GUARDED_BY(mutex) = 0;
+};
+int look(const Count& count) { return count.value; }
+"""
+
+
+def find_clang():
+    for name in ("clang++-14", "clang++"):
+        found = shutil.which(name)
+        if found and " version 14." in subprocess.run([found, "--version"], capture_output=True, text=True).stdout:
+            return found
+    return None
+
+
+def is_looked_at(source):
+    return source.parts[0] in FOLDERS and source.suffix == ".cc" and not source.stem.endswith("_test")
+
+
+def commands_of(build):
+    """The flags by source, in the order of names; a source that two targets compile is looked at once."""
+    commands = {}
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        source = Path(entry["file"]).relative_to(ROOT)
+        if is_looked_at(source):
+            commands[source] = NOT_OURS.sub("", entry["command"].partition(" ")[2])
+    return sorted(commands.items())
+
+
+def check_that_clang_sees(clang):
+    """Where the attributes come to nothing, there are no findings either."""
+    seen = subprocess.run([clang, *FLAGS, "-std=c++20", f"-I{ROOT}/src", "-x", "c++", "-"], input=UNGUARDED,
+                          capture_output=True, text=True)
+    if "requires holding mutex 'count.mutex'" not in seen.stderr:
+        sys.exit(f"clang: what nobody guards passes unseen:\n{seen.stderr}")
+
+
+def main(arguments):
+    clang = find_clang()
+    if clang is None:
+        print("skipped: clang does not look at the sources, clang 14 is not installed (package clang-14)")
+        return 77
+    check_that_clang_sees(clang)
+    commands = commands_of(Path(arguments[1]))
+    if not commands:
+        sys.exit("clang: the build compiles nothing")
+    build = Path(arguments[1]).resolve() / "clang"
+    build.mkdir(exist_ok=True)
+    steps = [RULE.format(build=build, clang=clang)]
+    for source, flags in commands:
+        steps.append(f"build {build / source}.seen: look {ROOT / source}\n  flags = {flags} {shlex.join(FLAGS)}\n")
+    (build / "build.ninja").write_text("".join(steps), encoding="utf-8")
+    return subprocess.run(["ninja", "-f", str(build / "build.ninja"), "-k", "0", *arguments[2:]]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
