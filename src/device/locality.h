@@ -30,7 +30,7 @@ Locality locality_of(const std::string& root, const std::string& pci_address);
 void prefer_node(void* memory, std::size_t size, int node);
 
 // Keeps one thread near the device it works for. Used by that thread alone, which never runs where it was not allowed
-// to: also when the user changes his mind later on.
+// to: also when the user allows other CPUs later on.
 class ThreadPlace {
  public:
   explicit ThreadPlace(std::string root = "") : root_(std::move(root)) {}

@@ -68,7 +68,7 @@ FileText read_file(const std::string& name) {
   const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return {"", std::string("could not be opened: ") + ::strerrordesc_np(errno), errno == ENOENT};
   struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return {"", "is no regular file"};
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return {"", "is not a regular file"};
   FileText file;
   file.text.resize(kSettingsFileBytesMax + 1);
   std::size_t size = 0;
@@ -174,7 +174,7 @@ void report_variable(LoadedSettings& loaded, std::string_view name, const char* 
   const bool is_cufiles = name.starts_with("CUFILE_");
   const std::optional<Setting> near = names_file(name) ? std::nullopt : variable_near(name);
   if (!is_cufiles && !near) return;  // Not the library's, but perhaps the build's.
-  std::string sentence = is_cufiles ? "is no variable of cuFile's" : "is no variable of Penstock's";
+  std::string sentence = is_cufiles ? "is not a variable of cuFile" : "is not a variable of Penstock";
   if (near) sentence += std::string("; did you mean ") + near->row().variable + "?";
   else if (names_file(name)) sentence += std::string("; did you mean ") + kFileVariable + "?";
   const bool forbids = names_file(name) || (near && near->row().forbids && value_of_text(near->row(), value));
@@ -235,7 +235,7 @@ void report_log(LoadedSettings& loaded) {
   const Setting path_setting("call.logfile_path"), folder_setting("logging.dir");
   const Setting setting = loaded.settings.text(path_setting).empty() ? folder_setting : path_setting;
   report(loaded, Severity::note, place_of(loaded, setting), setting,
-         path + " is there already and is no log: nothing is written to it; move it away, or name another log");
+         path + " is there already and is not a log, so nothing is written to it; move it away, or name another log");
 }
 
 }  // namespace

@@ -52,9 +52,10 @@ TEST_F(LoadTest, ALogThatIsAnotherFileIsReported) {
 
   EXPECT_FALSE(loaded.must_refuse);
   ASSERT_EQ(loaded.notes.size(), 1u);
-  EXPECT_EQ(describe(loaded.notes[0]), "CUFILE_LOGFILE_PATH: note: call.logfile_path: " + data +
-                                           " is there already and is no log: nothing is written to it; move it away, "
-                                           "or name another log");
+  EXPECT_EQ(describe(loaded.notes[0]),
+            "CUFILE_LOGFILE_PATH: note: call.logfile_path: " + data +
+                " is there already and is not a log, so nothing is written to it; move it away, "
+                "or name another log");
 }
 
 TEST_F(LoadTest, CallsComeBeforeTheEnvironmentBeforeTheFile) {
@@ -168,7 +169,7 @@ TEST_F(LoadTest, AVariableThatIsNoneOfCufilesIsToldAndClosesTheDriverWhereItIsNe
     EXPECT_TRUE(loaded.must_refuse) << entry;
     ASSERT_EQ(loaded.notes.size(), 1u) << entry;
     EXPECT_EQ(loaded.notes[0].severity, Severity::error) << entry;
-    EXPECT_EQ(loaded.notes[0].sentence, std::string("is no variable of cuFile's; did you mean ") + meant + "?");
+    EXPECT_EQ(loaded.notes[0].sentence, std::string("is not a variable of cuFile; did you mean ") + meant + "?");
   }
   const LoadedSettings other = load_with("CUFILE_LIBRARY_DIR=/x");
   EXPECT_FALSE(other.must_refuse);

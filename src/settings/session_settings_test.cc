@@ -145,9 +145,9 @@ TEST_F(SessionSettingsTest, AVariableThatHasAnotherNameNowIsTold) {
   EXPECT_FALSE(loaded.must_refuse);
   ASSERT_EQ(loaded.notes.size(), 2u);
   EXPECT_EQ(describe(loaded.notes[0]),
-            "PENSTOCK_RING_MIB: note: is no variable of Penstock's; did you mean PENSTOCK_BOUNCE_MIB?");
+            "PENSTOCK_RING_MIB: note: is not a variable of Penstock; did you mean PENSTOCK_BOUNCE_MIB?");
   EXPECT_EQ(describe(loaded.notes[1]),
-            "PENSTOCK_KEPT_MIB: note: is no variable of Penstock's; did you mean PENSTOCK_REGISTRATION_CACHE_MIB?");
+            "PENSTOCK_KEPT_MIB: note: is not a variable of Penstock; did you mean PENSTOCK_REGISTRATION_CACHE_MIB?");
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ std::string range_fault(const SettingRow& row, const Value& value) {
     return std::to_string(*number) + " is out of range: " + std::to_string(row.low) +
            (row.high == 0 ? std::string(" or more") : " to " + std::to_string(row.high));
   }
-  return *number % row.unit == 0 ? "" : std::to_string(*number) + " is no multiple of " + std::to_string(row.unit);
+  return *number % row.unit == 0 ? "" : std::to_string(*number) + " is not a multiple of " + std::to_string(row.unit);
 }
 
 std::string_view printed_name(Setting setting) {

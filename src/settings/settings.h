@@ -54,7 +54,7 @@ struct Note {
   std::string place;     // A file's name, a variable, which may have its value behind it, or "a call".
   int line = 0;          // Of a file; 0 where there is none.
   std::string key;       // "" where it is about no key.
-  std::string sentence;  // "is no key of cuFile's configuration"
+  std::string sentence;  // "is not a key of cuFile's configuration"
 };
 // "/etc/cufile.json:12: error: properties.allow_compat_mode: must be true or false"
 std::string describe(const Note& note);

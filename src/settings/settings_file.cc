@@ -134,7 +134,7 @@ class Taker {
   template <typename Error>
   bool parse_error(std::size_t, const std::string& token, const Error&) {
     line_ = reader_line_;
-    return refuse_text("this is no JSON (comments are fine) at: " + shown(token));
+    return refuse_text("this is not JSON (comments are allowed) at: " + shown(token));
   }
 
  private:
@@ -182,7 +182,7 @@ class Taker {
     // A section was reported as a whole.
     const bool is_told = unknown_levels_ == 0 && loaded_.notes.size() < kNotesMax;
     const std::optional<Setting> near = is_told ? setting_near(name) : prohibition_near(name);
-    std::string sentence = "is no key of cuFile's configuration";
+    std::string sentence = "is not a key of cuFile's configuration";
     if (near) sentence += "; did you mean " + quoted(*near) + "?";
     if (near && near->row().forbids) refuse(std::move(sentence), shown(name));
     else if (is_told) report(Severity::note, std::move(sentence), shown(name));

@@ -139,8 +139,8 @@ TEST(SettingsFileTest, UnknownAndRepeatedKeysAreNotedWithTheirLines) {
   EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 32);
   EXPECT_TRUE(loaded.settings.is_on("properties.allow_compat_mode"));
   EXPECT_TRUE(loaded.settings.is_on("properties.force_compat_mode"));
-  EXPECT_EQ(notes_of(loaded, "propertees"), "2 note is no key of cuFile's configuration\n");
-  EXPECT_EQ(notes_of(loaded, "properties.io_depth"), "4 note is no key of cuFile's configuration\n");
+  EXPECT_EQ(notes_of(loaded, "propertees"), "2 note is not a key of cuFile's configuration\n");
+  EXPECT_EQ(notes_of(loaded, "properties.io_depth"), "4 note is not a key of cuFile's configuration\n");
   EXPECT_EQ(notes_of(loaded, "properties.io_batchsize"),
             "5 note is given twice, in line 4 too: the later one counts\n");
   EXPECT_EQ(loaded.notes.size(), 3u);
@@ -256,7 +256,7 @@ TEST(SettingsFileTest, AMisspeltKeyThatForbidsNothingIsANoteThatNamesIt) {
 
   EXPECT_FALSE(loaded.must_refuse);
   EXPECT_EQ(notes_of(loaded, ""),
-            "1 note is no key of cuFile's configuration; did you mean \"max_device_cache_size_kb\" (section "
+            "1 note is not a key of cuFile's configuration; did you mean \"max_device_cache_size_kb\" (section "
             "\"properties\")?\n");
 }
 
@@ -295,7 +295,7 @@ TEST(SettingsFileTest, WhatProtectsNothingIsANoteAndTheDefaultHolds) {
   EXPECT_EQ(loaded.settings.text("logging.dir"), "");
   EXPECT_EQ(loaded.settings.text("logging.level"), "ERROR");
   EXPECT_EQ(loaded.settings.number("properties.poll_mode_max_size_kb"), 4);
-  EXPECT_EQ(notes_of(loaded, "properties.poll_mode_max_size_kb"), "3 note 6 is no multiple of 4\n");
+  EXPECT_EQ(notes_of(loaded, "properties.poll_mode_max_size_kb"), "3 note 6 is not a multiple of 4\n");
   EXPECT_EQ(notes_of(loaded, "logging.level"), "2 note must be NOTICE, ERROR, WARN, INFO, DEBUG or TRACE\n");
 }
 
@@ -307,7 +307,7 @@ TEST(SettingsFileTest, ANumberOutOfRangeThatMattersIsAnError) {
   EXPECT_TRUE(loaded.must_refuse);
   EXPECT_EQ(loaded.settings.number("properties.io_batchsize"), 128);
   EXPECT_EQ(notes_of(loaded, "properties.io_batchsize"), "2 error 257 is out of range: 1 to 256\n");
-  EXPECT_EQ(notes_of(loaded, "properties.max_direct_io_size_kb"), "2 error 65 is no multiple of 64\n");
+  EXPECT_EQ(notes_of(loaded, "properties.max_direct_io_size_kb"), "2 error 65 is not a multiple of 64\n");
   EXPECT_EQ(loaded.settings.number("properties.max_device_pinned_mem_size_kb"), 0);
 }
 

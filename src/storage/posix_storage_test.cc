@@ -122,7 +122,7 @@ TEST_F(PosixStorageTest, SwitchedOffIoUringIsOnRecord) {
   EXPECT_FALSE((*without.open_ring(1))->is_io_uring());
 }
 
-TEST_F(PosixStorageTest, AFileKeepsWorkingWhenTheUserClosesHisDescriptor) {
+TEST_F(PosixStorageTest, AFileKeepsWorkingWhenTheUserClosesTheirDescriptor) {
   const std::unique_ptr<File> file = std::move(File::open(storage_, fd_.get()).value());
   fd_.reset(::open("/dev/null", O_RDONLY));  // Very likely the same number, now something else.
 

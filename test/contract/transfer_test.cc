@@ -307,7 +307,7 @@ TEST_P(TransferTest, UnalignedWritersOfOneBlockKeepEachOthersBytes) {
   std::vector<std::thread> threads;
 
   // Thread t owns every byte whose offset is t modulo kThreads, in the first 400 bytes of each block; a stranger
-  // owns bytes 2000 on, with a descriptor of his own.
+  // owns bytes 2000 on, with a descriptor of its own.
   for (unsigned t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (unsigned round = 0; round < 100; ++round) {

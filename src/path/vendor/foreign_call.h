@@ -16,7 +16,7 @@ class ForeignCall {
   // Right before the foreign code, once. Until come_back() the thread may touch nothing but what is its own: who waits
   // may be gone.
   void go_out();
-  // Right behind the foreign code. Returns where somebody still waits, and from then on he does so to the end.
+  // Right behind the foreign code. Returns where somebody still waits, who from then on waits to the end.
   void come_back();
 
   // Runs `work`, which calls these two, inside a thread. False where it was given up while outside: whatever the
