@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
-REASONS_MAX = 1024  # Numbers that are asked for; most mean nothing.
+REASONS_MAX = 1024  # Numbers that are asked for; most are not in use.
 UNKNOWN = "unknown"
 TITLES = {"Positionals": "Arguments", "Subcommands": "Commands"}  # As manuals call them.
 
@@ -47,7 +47,7 @@ class Help:
             elif line[0].isspace():
                 part = self.sections.setdefault("Options", []) if part is None else part
                 part.append(line)
-            elif part is not None and any(part is paragraph for paragraph in self.paragraphs):
+            elif not line.startswith("Exit code: ") and any(part is paragraph for paragraph in self.paragraphs):
                 part.append(line)
             else:
                 part = [line]

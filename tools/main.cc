@@ -56,22 +56,29 @@ struct Command {
 };
 constexpr Command kCommands[] = {
     {"check", "Say what this machine offers to each path, and what it lacks", add_check},
-    {"explain", "Say how a file's bytes would travel, and why not better", add_explain},
+    {"explain", "Say by which path a file's bytes would travel, and why by no better one", add_explain},
     {"bench", "Measure reads or writes of a file", add_bench},
     {"cp", "Copy a file through device memory", add_cp},
-    {"settings", "Each setting of the library: its value, who said it, what it does", add_settings},
-    {"demo", "Weights-like data to a file and back by each path, verified", add_demo},
-    {"stats", "What running processes have moved, and on which paths", add_stats},
-    {"model", "Predict what a machine will reach, which path pays, what it costs", add_model},
+    {"settings", "List the library's settings: value, who set it, what it does", add_settings},
+    {"demo", "Write data to a file and read it back by each path, and compare", add_demo},
+    {"stats", "Show what running processes have moved, and by which paths", add_stats},
+    {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
     {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},
-    {"gds_install_check", "Whether the pieces of GPUDirect Storage are installed", add_gds_install_check, true},
-    {"gds_stats", "What NVIDIA's gds_stats tells of a running process", add_gds_stats, true},
-    {"gdscheck", "What NVIDIA's gdscheck tells, of this library", add_gdscheck, true},
+    {"gds_install_check", "Say whether the parts of GPUDirect Storage are installed", add_gds_install_check, true},
+    {"gds_stats", "Print a process's cuFile statistics, as NVIDIA's gds_stats does", add_gds_stats, true},
+    {"gdscheck", "Check the platform, with the output of NVIDIA's gdscheck", add_gdscheck, true},
     {"gdscheck.py", "", add_gdscheck, true},
     {"gdsio", "Measure with the flags and the result line of NVIDIA's gdsio", add_gdsio, true},
-    {"gdsio_verify", "Read a file two ways and compare, as NVIDIA's gdsio_verify does", add_gdsio_verify, true},
-    {"help", "Tell about the tool or one of its commands", add_help},
+    {"gdsio_verify", "Read a file by cuFile and by the kernel, and compare, as NVIDIA's gdsio_verify does",
+     add_gdsio_verify, true},
+    {"help", "Print the help of the tool or of a command", add_help},
 };
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  penstock check             what this machine has, and what each path lacks\n"
+    "  penstock help explain      the options of a command, with examples\n"
+    "Exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine. Commands say more of theirs.";
 
 using Words = std::vector<std::string>;
 
@@ -113,6 +120,7 @@ int run_penstock(const Words& words) {
     CommandLine added = line.command(command.name, command.summary);
     if (!command.is_program) command.add(added);
   }
+  line.footer(kFooter);
   return line.run(words);
 }
 

@@ -192,7 +192,7 @@ TEST_F(Tool, ExplainTellsWhatWasChosenAndWhy) {
   };
   const Finished people = run(large, environment);
   EXPECT_NE(people.out.find("  by up to 4 threads to begin with, to be tuned; "), std::string::npos) << people.out;
-  EXPECT_NE(people.out.find("; policy cpu\n  why: to begin with: "), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("; policy cpu\n  why: a first guess: "), std::string::npos) << people.out;
   Names for_programs = large;
   for_programs.push_back("--json");
   const json choice = json::parse(run(for_programs, environment).out)["choice"];

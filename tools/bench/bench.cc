@@ -36,22 +36,26 @@ constexpr const char* kExamples =
     "  penstock bench data --bs 1M --depth 16 --direct                 sequential read\n"
     "  penstock bench data --rw randread --bs 4k --depth 64 --time 10  random reads for ten seconds\n"
     "  penstock bench data --rw write --verify --overwrite && penstock bench data --verify\n"
-    "  penstock bench data --require p2pdma --json                     fails if any byte took another way\n"
+    "  penstock bench data --require p2pdma --json                     fails if any byte took another path\n"
     "  penstock bench --versus /usr/local/cuda/lib64/libcufile.so.0    this library against that one, in turns\n"
-    "The library's own settings (PENSTOCK_IO_URING=off, PENSTOCK_BOUNCE_MIB, ...) count and are printed.\n"
+    "The library's settings (PENSTOCK_IO_URING=off, PENSTOCK_BOUNCE_MIB=512, ...) apply, and are printed.\n"
+    "--versus measures whole reads, latencies and a write, by both libraries in turns. It only reads FILE; if FILE\n"
+    "does not exist it creates one, and removes it again.\n"
     "Exit code: 0 done, 1 failed or --require not met, 2 wrong usage, 77 if there is no such GPU.";
 
 void check_settings(const BenchSettings& settings) {
   if (settings.block_size == 0 || settings.block_size > kBlockSizeMax) {
-    throw Failure("--bs must be between 1 and 1G", kUsage);
+    throw Failure(fmt::format("--bs {}: expected 1 to 1G", settings.block_size), kUsage);
   }
   if (settings.threads == 0 || settings.threads > kThreadsMax) {
-    throw Failure(fmt::format("--threads must be between 1 and {}", kThreadsMax), kUsage);
+    throw Failure(fmt::format("--threads {}: expected 1 to {}", settings.threads, kThreadsMax), kUsage);
   }
   if (settings.depth == 0 || settings.depth > kDepthMax) {
-    throw Failure(fmt::format("--depth must be between 1 and {}", kDepthMax), kUsage);
+    throw Failure(fmt::format("--depth {}: expected 1 to {}", settings.depth, kDepthMax), kUsage);
   }
-  if (!(settings.seconds >= 0 && settings.seconds < 1e8)) throw Failure("--time must be seconds above 0", kUsage);
+  if (!(settings.seconds >= 0 && settings.seconds < 1e8)) {
+    throw Failure(fmt::format("--time {}: expected seconds, 0 or more", settings.seconds), kUsage);
+  }
   if (settings.create && !settings.is_write()) throw Failure("--create goes with --rw write or randwrite", kUsage);
   if (!settings.require.empty() && penstock_path_by_name(settings.require.c_str()) < 0) {
     throw Failure(fmt::format("--require: there is no path '{}'", settings.require), kUsage);
@@ -209,40 +213,50 @@ int run_bench(const BenchSettings& settings) {
 
 void add_what(CommandLine& command, BenchSettings& settings) {
   command.option("FILE", settings.file, "A regular file or a block device");
-  command.option("--rw", settings.operation, "read, write, randread or randwrite")
+  command.option("--rw", settings.operation, "What the requests do")
       .one_of({"read", "write", "randread", "randwrite"})
       .default_shown();
   command.size("--bs", settings.block_size, "Bytes of one request [1M]");
   command.size("--size", settings.size, "Bytes of the file to work on [to its end]");
-  command.size("--offset", settings.offset, "Where they begin [0]");
-  command.option("--threads", settings.threads, "Threads, each with its own requests").default_shown();
-  command.option("--depth", settings.depth, "Requests in flight for a thread; 1: synchronous calls").default_shown();
-  command.option("--time", settings.seconds, "Seconds to run, around and around [the size once]");
-  command.option("--seed", settings.seed, "Of random offsets and of content").default_shown();
+  command.size("--offset", settings.offset, "Where in the file they begin [0]");
+  command.option("--threads", settings.threads, "Threads, each with requests of its own").default_shown();
+  command.option("--depth", settings.depth, "Requests that each thread keeps in flight; 1: synchronous calls")
+      .default_shown();
+  command.option("--time", settings.seconds, "How long to run, over and over [once over the range]")
+      .value_name("SECONDS");
+  command.option("--seed", settings.seed, "Seed of random offsets and of content").default_shown();
 }
 
 void add_how(CommandLine& command, BenchSettings& settings) {
-  const Option direct = command.flag("--direct", settings.direct, "Open with O_DIRECT and always use it");
+  const Option direct = command.flag("--direct", settings.direct, "Open the file with O_DIRECT, and always use it");
   command.flag("--buffered", settings.buffered, "Never use O_DIRECT").excludes(direct);
-  command.option("--memory", settings.memory, "device or host").one_of({"device", "host"}).default_shown();
+  command.option("--memory", settings.memory, "Whose memory takes part: a GPU's or the host's")
+      .one_of({"device", "host"})
+      .default_shown();
   command.option("--gpu", settings.gpu, "The GPU whose memory takes part").default_shown();
-  command.option("--device", settings.device, "cuda, host (memory standing in for a GPU) or auto [auto]");
+  command.option("--device", settings.device, "cuda, host (host memory standing in for a GPU) or auto [auto]")
+      .value_name("KIND");
   command.flag("--register", settings.register_memory, "Register the memory with the session first");
-  command.flag("--create", settings.create, "Make the file if there is none; needs --size");
-  command.flag("--overwrite", settings.overwrite, "Write over a file or device that holds data");
-  command.flag("--verify", settings.verify, "Writes: known content, read back. Reads: compare with such content");
+  command.flag("--create", settings.create, "Create the file if it does not exist; needs --size");
+  command.flag("--overwrite", settings.overwrite, "Allow writes to a file or device that holds data");
+  command.flag("--verify", settings.verify, "Write known content and read it back; reads: compare with such content");
   const Option warm = command.flag("--warm", settings.warm, "Read the range into the page cache first");
-  command.flag("--drop-cache", settings.drop_cache, "Ask the kernel to forget the file first; best effort")
+  command
+      .flag("--drop-cache", settings.drop_cache,
+            "Ask the kernel to drop the file from the page cache first (it may keep some)")
       .excludes(warm);
-  command.option("--require", settings.require, "A path; any other is an error");
-  command.flag("--json", settings.json, "For programs");
+  command.option("--require", settings.require, "Fail if bytes take any other path").value_name("PATH");
+  command.flag("--json", settings.json, "Print JSON");
 }
 
 void add_versus(CommandLine& command, BenchSettings& settings) {
-  command.option("--versus", settings.versus,
-                 "Another libcufile.so.0: whole reads, latencies and a write of both, in turns. FILE is only read, "
-                 "and made for the time where there is none; goes with --size, --pairs, --device, --json");
-  command.option("--pairs", settings.pairs, "Turns of each with --versus").between(1, 1000).default_shown();
+  command
+      .option("--versus", settings.versus,
+              "Compare with another libcufile.so.0; goes with --size, --pairs, --device and --json alone")
+      .value_name("LIBRARY");
+  command.option("--pairs", settings.pairs, "How many turns each library has with --versus")
+      .between(1, 1000)
+      .default_shown();
 }
 
 // Options that would be passed over are refused.

@@ -67,7 +67,7 @@ void require_content(int fd, const std::string& path, const Range& range, const 
   }
   throw Failure(
       fmt::format("{}: not written by 'penstock bench --rw write --verify --seed {}', so there is nothing to "
-                  "compare with; write it so first",
+                  "compare with; write it that way first",
                   path, seed));
 }
 

@@ -21,9 +21,10 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock check                      this machine\n"
     "  penstock check --json               the same for a program\n"
-    "  penstock check --root captured/     a machine captured with scripts/capture-machine, unpacked\n"
-    "Exit code: 0 if the bounce path is usable, 1 if it is not or the settings (of the environment, of cufile.json)\n"
-    "make no sense, 2 wrong usage.";
+    "  penstock check --root captured/     a captured machine (scripts/capture-machine, scripts/machine-tree unpack)\n"
+    "Exit code: 0 if the bounce path is usable, 1 if it is not or a setting (of the environment, of cufile.json) "
+    "makes\n"
+    "no sense, 2 wrong usage.";
 
 struct CheckSettings {
   std::string root;  // A captured machine; "" for this one.
@@ -45,7 +46,7 @@ int run_check(const CheckSettings& settings) {
 void add_check(CommandLine& command) {
   auto settings = std::make_shared<CheckSettings>();
   command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
-  command.flag("--json", settings->json, "For programs");
+  command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_check(*settings); });
 }

@@ -110,7 +110,7 @@ TEST(CheckTest, WhereThereIsNoGpuNothingElseIsRecommended) {
 
 TEST(CheckTest, OfPairsThatAreOpenTheNearestIsTheBest) {
   const json p2pdma = path_of(check_json("dgx-ready"), "p2pdma");
-  EXPECT_EQ(p2pdma["needs"][0]["text"], "best off: GPU 0000:18:00.0 and /data/0");
+  EXPECT_EQ(p2pdma["needs"][0]["text"], "the most likely pair: GPU 0000:18:00.0 and /data/0");
 }
 
 // ---- Settings
@@ -118,10 +118,10 @@ TEST(CheckTest, OfPairsThatAreOpenTheNearestIsTheBest) {
 TEST(CheckTest, ANameThatNothingReadsIsSaidToBeNone) {
   const std::string variables = "PENSTOCK_VENDER=force PENSTOCK_FROBNICATE=1 PENSTOCK_WORKERS=2 ";
   const std::string text = check("", variables).text;
-  EXPECT_NE(text.find("PENSTOCK_VENDER is no setting of Penstock's, and without effect; did you mean "),
+  EXPECT_NE(text.find("PENSTOCK_VENDER is not a setting of Penstock, and has no effect; did you mean "),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("PENSTOCK_FROBNICATE is no setting of Penstock's, and without effect\n"), std::string::npos);
+  EXPECT_NE(text.find("PENSTOCK_FROBNICATE is not a setting of Penstock, and has no effect\n"), std::string::npos);
   const json settings = json::parse(check("--json", variables).text, nullptr, false)["settings"];
   EXPECT_EQ(settings["in_force"]["PENSTOCK_WORKERS"], "2");
   EXPECT_FALSE(settings["in_force"].contains("PENSTOCK_VENDER"));
@@ -132,7 +132,7 @@ TEST(CheckTest, AValueThatMakesNoSenseIsAFailureThatNamesIt) {
   for (const char* name : {"PENSTOCK_DEVICE", "PENSTOCK_PATHS", "PENSTOCK_VENDOR", "PENSTOCK_WORKERS"}) {
     const Answer answer = check("", std::string(name) + "=nonsense ");
     EXPECT_EQ(answer.exit_code, 1) << name;
-    EXPECT_NE(answer.text.find("no session opens with these"), std::string::npos) << answer.text;
+    EXPECT_NE(answer.text.find("a session cannot open with these"), std::string::npos) << answer.text;
     const json report = json::parse(check("--json", std::string(name) + "=nonsense ").text, nullptr, false);
     EXPECT_NE(report["settings"]["error"].get<std::string>().find(name), std::string::npos);
     EXPECT_EQ(report["usable"], false);

@@ -107,7 +107,7 @@ void print_file_systems(Page& page, const Machine& machine) {
                           core::tristate_name(one.direct_io.has), core::tristate_name(one.device_pages.has)),
               place);
   }
-  if (rows == 0) page.wrap("  ", "none to be seen");
+  if (rows == 0) page.wrap("  ", "none can be seen");
 }
 
 void print_limits(Page& page, const Machine& machine) {
@@ -143,10 +143,10 @@ void print_environment(Page& page, const Probe& probe) {
   for (const auto& [name, value] : settings.known) page.row(name + " ", value);
   for (const auto& [name, value] : settings.unknown) {
     const std::string nearest = nearest_setting(name);
-    page.wrap("  ", fmt::format("{} is no setting of Penstock's, and without effect{}", name,
+    page.wrap("  ", fmt::format("{} is not a setting of Penstock, and has no effect{}", name,
                                 nearest.empty() ? "" : "; did you mean " + nearest + "?"));
   }
-  if (!probe.environment_error.empty()) page.wrap("  ", "no session opens with these: " + probe.environment_error);
+  if (!probe.environment_error.empty()) page.wrap("  ", "a session cannot open with these: " + probe.environment_error);
 }
 
 void print_cufile(Page& page, const core::LoadedSettings& cufile) {

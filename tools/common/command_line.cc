@@ -6,13 +6,56 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <set>
 #include <sstream>
+#include <type_traits>
 
 #include "tools/common/failure.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 
 namespace penstock::tools {
+namespace {
+
+// The help of an option: its value by a name rather than by a type of C++, and behind the sentence what it is without
+// the option and what it cannot be given with.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_positional() || option->get_type_size() == 0) return "";
+    const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
+    return " " + option->get_type_name() + (is_list ? " ..." : "");
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = option->get_description();
+    if (option->get_required() && !option->get_positional()) text += "; required";
+    if (!option->get_default_str().empty()) text += " [" + option->get_default_str() + "]";
+    std::set<std::string> excluded;  // CLI11 has them in no order.
+    for (const CLI::Option* other : option->get_excludes()) excluded.insert(other->get_name());
+    if (!excluded.empty()) text += fmt::format("; not with {}", fmt::join(excluded, ", "));
+    return text;
+  }
+};
+
+// "penstock bench" where that command's words were wrong.
+std::string name_of_parsed(const CLI::App* app) {
+  std::string name = app->get_name();
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    name += " " + app->get_name();
+  }
+  return name;
+}
+
+template <typename T>
+constexpr const char* value_name_of() {
+  if constexpr (std::is_same_v<T, double>) return "NUMBER";
+  else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>) return "TEXT";
+  else return "N";
+}
+
+}  // namespace
 
 Option Option::required() {
   option_->required();
@@ -30,12 +73,14 @@ Option Option::value_name(const char* name) {
 }
 
 Option Option::one_of(std::vector<std::string> words) {
-  option_->check(CLI::IsMember(std::move(words)));
+  option_->type_name(fmt::format("{}", fmt::join(words, "|")));
+  option_->check(CLI::IsMember(std::move(words)).description(""));
   return *this;
 }
 
 Option Option::between(int least, int most) {
-  option_->check(CLI::Range(least, most));
+  option_->type_name(fmt::format("{}..{}", least, most));
+  option_->check(CLI::Range(least, most).description(""));
   return *this;
 }
 
@@ -61,6 +106,7 @@ CommandLine::CommandLine(const std::string& name, const std::string& summary) : 
   app_ = &root_->app;
   app_->name(name);
   app_->description(summary);
+  app_->formatter(std::make_shared<HelpFormatter>());
 }
 
 Option CommandLine::flag(const std::string& names, bool& value, const std::string& help) {
@@ -69,7 +115,7 @@ Option CommandLine::flag(const std::string& names, bool& value, const std::strin
 
 template <typename T>
 Option CommandLine::option(const std::string& names, T& value, const std::string& help) {
-  return Option(app_->add_option(names, value, help));
+  return Option(app_->add_option(names, value, help)->type_name(value_name_of<T>()));
 }
 
 template Option CommandLine::option(const std::string&, std::string&, const std::string&);
@@ -84,7 +130,7 @@ Option CommandLine::size(const std::string& names, std::uint64_t& value, const s
   const auto read = [&value, names](const std::string& text) {
     const auto parsed = parse_size(text);
     if (!parsed) {
-      throw CLI::ValidationError(names, fmt::format("'{}' is no size; write 4096, 4k, 1M or 2GiB", text));
+      throw CLI::ValidationError(names, fmt::format("'{}' is not a size; write 4096, 4k, 1M or 2GiB", text));
     }
     value = *parsed;
   };
@@ -131,7 +177,7 @@ int CommandLine::run(const std::vector<std::string>& words) {
     print("{}", Text(text.str()));
     return exit_code;
   } catch (const CLI::Error& error) {
-    throw Failure(fmt::format("{}; see '{} --help'", error.what(), app_->get_name()), kUsage);
+    throw Failure(fmt::format("{}; see '{} --help'", error.what(), name_of_parsed(app_)), kUsage);
   }
   return root_->chosen();
 }

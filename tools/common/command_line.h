@@ -25,10 +25,10 @@ class Option {
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option required();
-  Option default_shown();  // In the help, behind the option.
+  Option default_shown();  // In the help, behind the sentence.
   Option value_name(const char* name);
-  Option one_of(std::vector<std::string> words);
-  Option between(int least, int most);
+  Option one_of(std::vector<std::string> words);  // These become the value's name: "read|write".
+  Option between(int least, int most);            // As "1..8".
   Option excludes(Option other);
   Option one_value_each();  // Of a list: each value has the option before it.
   bool was_given() const;

@@ -51,7 +51,8 @@ void check_gpu(penstock_session* session, unsigned gpu) {
   if (gpu < count) return;
   const bool stand_in = count > 0 && device_of(session, 0).stand_in != 0;
   throw Failure(fmt::format("there is no GPU {}; this machine has {}", gpu,
-                            stand_in ? "none, and host memory stands in for GPU 0 only" : fmt::format("{}", count)),
+                            stand_in ? fmt::format("none, and host memory stands in for GPUs 0 to {}", count - 1)
+                                     : fmt::format("{}", count)),
                 kNotApplicable);
 }
 

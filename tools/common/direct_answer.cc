@@ -45,7 +45,7 @@ DirectAnswer answer_for(const core::Root& root, core::DirectFile file, const Dir
 }
 
 std::string extents_text(const core::FileExtents& extents) {
-  if (!extents.is_known) return "not told by the file system";
+  if (!extents.is_known) return "the file system does not tell";
   std::string text = fmt::format("{} extent{}", extents.count, extents.count == 1 ? "" : "s");
   const auto add = [&](std::uint64_t bytes, const char* what) {
     if (bytes > 0) text += fmt::format(", {} {}", format_size(bytes), what);
@@ -108,7 +108,7 @@ std::string direct_text(const DirectAnswer& answer, const DirectQuestion& questi
                                                                                     : "closed");
     print_findings(page, route.findings, "    ", told);
   }
-  if (answer.routes.empty()) page.row("devices", "none here offers its memory to a drive");
+  if (answer.routes.empty()) page.row("devices", "none that offers its memory to a drive");
   if (!answer.routes.empty() && answer.routes[0].peer.empty()) page.row("", "there is none here");
   return page.text();
 }

@@ -85,7 +85,7 @@ void print_file(const ExplainSettings& settings, const FileInfo& info, const Pla
   print("  file system: {}\n", info.file_system);
   print("  size: {} ({} B)\n", format_size(info.size), info.size);
   if (behind_end >= kBehindEndMin) {
-    print("  behind its end: {} allocated and not used; a large write that was killed leaves that behind\n",
+    print("  behind its end: {} allocated and not used, as a large write that was killed leaves it\n",
           format_size(behind_end));
     print("    remedy: truncate --size={} FILE, while nobody writes to it\n", info.size);
   }
@@ -168,10 +168,9 @@ std::uint64_t sample_size(const ExplainSettings& settings, const FileInfo& info)
 // Of so many threads.
 const char* why(const Choice& choice) {
   switch (choice.chosen_by) {
-    case PENSTOCK_CHOSEN_BY_SIZE: return "small enough for the thread that asks";
-    case PENSTOCK_CHOSEN_AT_FIRST: return "to begin with: a process measures its own requests, and has not settled";
-    case PENSTOCK_CHOSEN_BY_MEASUREMENT:
-      return "cost least when this process tried others, in time and, by the policy, CPU";
+    case PENSTOCK_CHOSEN_BY_SIZE: return "so small that the calling thread moves it alone";
+    case PENSTOCK_CHOSEN_AT_FIRST: return "a first guess: this process has not measured enough of such requests";
+    case PENSTOCK_CHOSEN_BY_MEASUREMENT: return "the best that this process measured, by its policy";
     default: return "follows from path, size and settings; nothing is measured for it";
   }
 }
@@ -217,7 +216,7 @@ int explain_captured(const ExplainSettings& settings) {
   const DirectQuestion question = question_of(settings, settings.size);
   const DirectAnswer answer = ask_captured(settings.root, settings.file, question);
   if (!answer.report.mount && !answer.file.is_block_device) {
-    throw Failure(settings.file + ": no mount of the captured machine holds it");
+    throw Failure(settings.file + ": it is on no mount of the captured machine");
   }
   const Place place{answer.report.mount, answer.stack};
   if (settings.json) {

@@ -27,7 +27,7 @@ Need need_gpu(const Machine& machine) {
   if (count > 0) return {"gpu", Tristate::yes, fmt::format("{} NVIDIA GPU{}", count, count == 1 ? "" : "s"), ""};
   const bool has_amd = std::any_of(machine.pci.begin(), machine.pci.end(), [](auto& one) { return one.is_amd_gpu(); });
   return {"gpu", Tristate::no, has_amd ? "an AMD GPU, no NVIDIA GPU" : "no NVIDIA GPU on the PCI bus",
-          "Run on a machine with an NVIDIA GPU; other makers' are not reached yet."};
+          "Run on a machine with an NVIDIA GPU; GPUs of other makers are not supported yet."};
 }
 
 bool has_gpu_node(const Machine& machine) {
@@ -69,13 +69,14 @@ Need need_locked_memory(const Machine& machine) {
     return {"locked_memory", Tristate::yes, limit + ", which does not bind this process (CAP_IPC_LOCK)", ""};
   }
   if (machine.locked_memory->soft_bytes >= kRingBytes) return {"locked_memory", Tristate::yes, limit, ""};
-  return {"locked_memory", Tristate::no, limit + ": io_uring cannot register a full ring; slower", remedy};
+  return {"locked_memory", Tristate::no, limit + ": io_uring cannot register all bounce buffers, which is slower",
+          remedy};
 }
 
 // Without any GPU the library uses host memory in its place. A GPU that cannot be reached is another matter.
 Need need_device(const Machine& machine) {
   if (machine.probe && machine.probe->device_kind.empty()) {
-    return {"device", Tristate::no, "no session opens: " + machine.probe->device_reason, "Remove what it names."};
+    return {"device", Tristate::no, "a session cannot open: " + machine.probe->device_reason, "Correct what it names."};
   }
   Need driver = need_driver(machine);
   driver.code = "device";
@@ -94,13 +95,13 @@ Need need_nvidia_fs_storage(const Machine& machine) {
   for (const std::string& name : machine.nvidia_fs.storage_drivers) names += (names.empty() ? "" : ", ") + name;
   if (!names.empty()) return {"nvidia_fs_storage", Tristate::yes, "registered with nvidia-fs: " + names, ""};
   return {"nvidia_fs_storage", Tristate::no, "no storage driver is registered with nvidia-fs",
-          "Use a storage driver made for it: of MLNX_OFED, or Ubuntu's nvidia kernel."};
+          "Use a storage driver made for it, from MLNX_OFED or Ubuntu's nvidia kernel."};
 }
 
 Need need_vendor_library(const Machine& machine) {
   if (machine.has_vendor_library) return {"vendor_library", Tristate::yes, "NVIDIA's libcufile.so.0", ""};
-  return {"vendor_library", machine.probe ? Tristate::no : Tristate::unknown,
-          "NVIDIA's libcufile.so.0 is not to be seen", "Install libcufile of the CUDA toolkit."};
+  return {"vendor_library", machine.probe ? Tristate::no : Tristate::unknown, "NVIDIA's libcufile.so.0 cannot be found",
+          "Install libcufile of the CUDA toolkit."};
 }
 
 Need need_udev(const Machine& machine) {
@@ -111,7 +112,7 @@ Need need_udev(const Machine& machine) {
 
 // Memory of a GPU is a matter of its own, also where nothing stands in the way.
 Need need_export(const Machine& machine) {
-  const char* text = "memory of NVIDIA GPUs: experimental, and off without PENSTOCK_NVIDIA_EXPORT=on";
+  const char* text = "memory of NVIDIA GPUs: experimental, and off unless PENSTOCK_NVIDIA_EXPORT=on";
   if (machine.probe && machine.probe->exports_gpu_memory) {
     return {"nvidia_export", Tristate::yes, "PENSTOCK_NVIDIA_EXPORT=on: experimental", ""};
   }
@@ -127,11 +128,11 @@ PathReport report_p2pdma(const Machine& machine) {
   if (best == nullptr) {
     const bool has_peer = !machine.peers().empty();
     if (!has_peer) report.needs.push_back(need_gpu(machine));
-    if (has_peer) report.needs.push_back({"storage", Tristate::no, "no file system to be seen", "Mount one."});
+    if (has_peer) report.needs.push_back({"storage", Tristate::no, "no file system can be seen", "Mount one."});
     report.reason = reason_of(has_peer ? core::Obstacle::stack_unseen : core::Obstacle::peer_unseen);
     return report;
   }
-  report.needs.push_back({"pair", Tristate::yes, "best off: " + pair_text(*best), ""});
+  report.needs.push_back({"pair", Tristate::yes, "the most likely pair: " + pair_text(*best), ""});
   for (const core::Finding& finding : best->findings) report.needs.push_back(need_of(finding));
   for (const core::Finding& finding : best->write_findings) report.needs.push_back(need_of(finding));
   const Need exported = need_export(machine);
@@ -199,18 +200,19 @@ const char* state_name(Tristate met) {
 }
 
 Need need_io_uring(const Machine& machine) {
-  const char* remedy = "Set kernel.io_uring_disabled=0; let a container's seccomp profile pass io_uring.";
+  const char* remedy = "Set kernel.io_uring_disabled=0; allow io_uring in the container's seccomp profile.";
   if (machine.probe && machine.probe->io_uring_error == ENOMEM) remedy = "Raise the locked-memory limit (ulimit -l).";
   if (machine.probe) {
     if (machine.probe->io_uring_error == 0) return {"io_uring", Tristate::yes, "io_uring works", ""};
     return {"io_uring", Tristate::no,
-            fmt::format("io_uring is refused ({}): preadv2 and pwritev2 stand in, slower",
+            fmt::format("io_uring is refused ({}): preadv2 and pwritev2 stand in, which is slower",
                         std::strerror(machine.probe->io_uring_error)),
             remedy};
   }
   if (machine.io_uring_disabled.value_or(0) == 0) return {"io_uring", Tristate::yes, "no switch forbids io_uring", ""};
   return {"io_uring", *machine.io_uring_disabled == 2 ? Tristate::no : Tristate::unknown,
-          fmt::format("kernel.io_uring_disabled={}: preadv2 and pwritev2 stand in, slower", *machine.io_uring_disabled),
+          fmt::format("kernel.io_uring_disabled={}: preadv2 and pwritev2 stand in, which is slower",
+                      *machine.io_uring_disabled),
           remedy};
 }
 

@@ -39,12 +39,13 @@ std::string sentence_of(const core::ProcessStats& process) {
   std::string text = sentence_of_refusal(process.refusal);
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : "; ") + more; };
   if (process.not_read > 0) {
-    add(fmt::format("{} of its segments not read: limit of a look ({} segments, {} MiB to read, {} MiB to keep)",
-                    process.not_read, core::kProcessLimits.segments, core::kProcessLimits.read_bytes >> 20,
-                    core::kProcessLimits.kept_bytes >> 20));
+    add(fmt::format(
+        "{} of its segments were not read, since one look has limits ({} segments, {} MiB to read, {} MiB to keep)",
+        process.not_read, core::kProcessLimits.segments, core::kProcessLimits.read_bytes >> 20,
+        core::kProcessLimits.kept_bytes >> 20));
   }
   if (process.is_cut_short) {
-    add(fmt::format("not all of its descriptors looked at: limit of a look ({} descriptors, {} seconds)",
+    add(fmt::format("not all of its descriptors were looked at, since one look has limits ({} descriptors, {} seconds)",
                     core::kProcessLimits.descriptors, core::kProcessLimits.time.count() / 1000));
   }
   return text;
@@ -66,14 +67,14 @@ ProcessView look_at(pid_t pid) {
     const core::Status status = process.status();
     if (status.is_errno(ENOENT) || status.is_errno(ESRCH)) throw Failure(fmt::format("there is no process {}", pid));
     if (status.is_errno(EACCES) || status.is_errno(EPERM)) {
-      throw Failure(fmt::format("process {} is not ours to look at; ask as its user, or as root", pid));
+      throw Failure(fmt::format("this user may not look at process {}; run penstock as its user, or as root", pid));
     }
     throw Failure(fmt::format("process {}: {}", pid, core::describe(status)));
   }
   ProcessView view = view_of(std::move(*process));
   if (view.sessions.empty() && !view.refusal.empty()) throw Failure(fmt::format("process {}: {}", pid, view.refusal));
   if (view.sessions.empty()) {
-    throw Failure(fmt::format("process {} ({}) has no session of Penstock open, or could not share its statistics; "
+    throw Failure(fmt::format("process {} ({}) has no Penstock session open, or could not share its statistics; "
                               "'penstock stats' lists the processes that do",
                               pid, view.command),
                   kNotApplicable);

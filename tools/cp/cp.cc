@@ -31,11 +31,11 @@ constexpr const char* kExamples =
     "  penstock cp /data/model.safetensors /scratch/          through the memory of GPU 0\n"
     "  penstock cp model.bin copy.bin --verify --direct       O_DIRECT on both sides, then compared\n"
     "  penstock cp /dev/nvme1n1 disk.img --gpu 1 --force      replaces disk.img when the copy is whole\n"
-    "Exit code: 0 copied (and equal, with --verify), 1 failed, 2 wrong usage, 77 if there is no such GPU.\n"
-    "After a failure DST is what it was, unless the message says that the copy is whole and in place: then its\n"
-    "folder could not be flushed. Until it is whole the copy has no name, or .penstock-... and 32 digits in DST's\n"
-    "folder where the file system or NVIDIA's library (PENSTOCK_VENDOR) needs one, and for the moment in which\n"
-    "--force replaces a file; only a cp that is killed (kill -9) leaves that behind.";
+    "After a failure DST is what it was, unless the message says that the copy is whole and in place: then only its\n"
+    "folder could not be flushed. Until the copy is whole it has no name. Where the file system or NVIDIA's library\n"
+    "(PENSTOCK_VENDOR) needs one, and for the moment in which --force replaces a file, the copy is in DST's folder as\n"
+    ".penstock- and 32 digits; only a cp that was killed (kill -9) leaves it there.\n"
+    "Exit code: 0 copied (and equal, with --verify), 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
 struct CpSettings {
   std::string source;
@@ -120,7 +120,7 @@ void check_unchanged(const OpenFile& source) {
   if (fstat(source.fd.get(), &now) != 0) fail_errno(source.path, "look at the file");
   const auto same = [](const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; };
   if (now.st_size == source.facts.st_size && same(now.st_mtim, source.facts.st_mtim)) return;
-  throw Failure(source.path + ": it changed while it was copied; nothing was made of the copy, call it again");
+  throw Failure(source.path + ": it changed while it was copied, so the copy was discarded; run cp again");
 }
 
 CpOutcome copy(const CpSettings& settings, Session& session) {
@@ -136,7 +136,7 @@ CpOutcome copy(const CpSettings& settings, Session& session) {
   const std::string kind = require(from.info(), settings.source).file_system;
   if (opened.size == 0 && (kind == "proc" || kind == "sysfs")) {
     throw Failure(
-        fmt::format("{}: could not copy: its content is made up as it is read, and it has no size to copy; "
+        fmt::format("{}: could not copy: the kernel makes its content when it is read, so it has no size to copy; "
                     "use cp(1)",
                     settings.source));
   }
@@ -199,7 +199,7 @@ Json way_json(const Tally& tally) {
 
 int run_cp(const CpSettings& settings) {
   if (settings.window < kWindowMin || settings.window > kWindowMax) {
-    throw Failure("--window must be between 8k and 1T", kUsage);
+    throw Failure(fmt::format("--window {}: expected 8k to 1T", settings.window), kUsage);
   }
   SessionSettings choice;
   choice.direct_io = settings.direct ? "always" : "";
@@ -229,15 +229,13 @@ void add_cp(CommandLine& command) {
   auto settings = std::make_shared<CpSettings>();
   command.option("SRC", settings->source, "A regular file or a block device").required();
   command.option("DST", settings->destination, "A file that does not exist yet, or a folder").required();
-  command.option("--gpu", settings->gpu, "The GPU whose memory the bytes pass").default_shown();
-  command.flag("--verify", settings->verify, "Read both files again and compare, before DST gets its name");
+  command.option("--gpu", settings->gpu, "The GPU whose memory the bytes pass through").default_shown();
+  command.flag("--verify", settings->verify, "Read both files again and compare them, before DST gets its name");
   command.size("--window", settings->window, "Bytes of device memory to use [256M]");
   command.flag("--direct", settings->direct, "Open both files with O_DIRECT");
   command.flag("--force", settings->force, "Replace DST if it exists, in one step");
-  command.flag("--no-preserve", settings->no_preserve,
-               "Mode by umask, times of now; else mode, times, and as "
-               "root the owner, are SRC's");
-  command.flag("--json", settings->json, "For programs");
+  command.flag("--no-preserve", settings->no_preserve, "Do not take over SRC's mode and times, nor as root its owner");
+  command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_cp(*settings); });
 }

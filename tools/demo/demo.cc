@@ -37,7 +37,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock demo                             1 GiB in the current folder\n"
     "  penstock demo --dir /mnt/nvme --size 4G   on the drive that matters\n"
-    "Exit code: 0 every path verified, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
+    "Exit code: 0 every path gave the same bytes, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
 struct DemoSettings {
   std::string folder = ".";
@@ -239,7 +239,7 @@ int run_demo(const DemoSettings& settings) {
   const DemoWays found = find_ways(require(session.file(file->fd()), "demo file"), settings.gpu);
   if (!settings.json) {
     print(
-        "demo: {} of weights-like data (bfloat16, normal) from device memory to a file in {} and back, by each "
+        "demo: {} of data like weights (bfloat16, normal) from device memory to a file in {} and back, by each "
         "path\n{}\n",
         format_size(settings.size), settings.folder, device_line(session.raw(), settings.gpu));
     flush_output();
@@ -262,10 +262,12 @@ int run_demo(const DemoSettings& settings) {
 
 void add_demo(CommandLine& command) {
   auto settings = std::make_shared<DemoSettings>();
-  command.option("--dir", settings->folder, "Where the file is made, and removed").default_shown();
+  command.option("--dir", settings->folder, "Where the file is created, and removed at the end")
+      .value_name("DIR")
+      .default_shown();
   command.size("--size", settings->size, "Bytes of data [1G]");
   command.option("--gpu", settings->gpu, "The GPU whose memory takes part").default_shown();
-  command.flag("--json", settings->json, "For programs");
+  command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_demo(*settings); });
 }

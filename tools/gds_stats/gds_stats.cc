@@ -24,6 +24,15 @@ struct GdsStatsSettings {
   std::optional<unsigned> level;
 };
 
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  gds_stats -p 4711         all that the process counts\n"
+    "  gds_stats -p 4711 -l 1    only its totals\n"
+    "A process counts for this if profile.cufile_stats in its cufile.json or cuFileSetStatsLevel() says so;\n"
+    "'penstock stats' shows every process without that.\n"
+    "Exit code: 0 done, 1 there is no such process, this user may not look at it, or it counts too little, 2 wrong\n"
+    "usage, 77 if the process has no session open.";
+
 constexpr int kLayout = 8;
 constexpr unsigned kRows = 16;  // Of the histogram; the last takes in all that is larger.
 constexpr double kMiB = 1024.0 * 1024.0;
@@ -164,9 +173,10 @@ std::string gds_stats_text(const CufileTotals& totals, unsigned level) {
 
 void add_gds_stats(CommandLine& command) {
   auto settings = std::make_shared<GdsStatsSettings>();
-  command.option("-p", settings->pid, "The process, of the same user").required();
-  command.option("-l", settings->level, "1: global, 2: with sizes, 3: with GPUs [what the process counts]")
+  command.option("-p", settings->pid, "The process, which must be of the same user").required().value_name("PID");
+  command.option("-l", settings->level, "1: totals, 2: also by size, 3: also by GPU [what the process counts]")
       .between(1, 3);
+  command.footer(kExamples);
   command.runs([settings] { return show(*settings); });
 }
 

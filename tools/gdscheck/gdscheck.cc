@@ -105,17 +105,17 @@ int run_gdscheck(const GdscheckSettings& settings) {
 
 void add_gdscheck(CommandLine& command) {
   auto settings = std::make_shared<GdscheckSettings>();
-  command.flag("-p", settings->wants_platform, "The platform, and the configuration in force");
-  command.flag("-v", settings->wants_versions, "Versions only");
-  command.flag("-V", settings->wants_file_systems, "The file systems, and how their files are served");
-  command.option("-f", settings->file, "Whether this file can be served, and how").value_name("FILE");
+  command.flag("-p", settings->wants_platform, "Print what the platform offers, and the configuration in force");
+  command.flag("-v", settings->wants_versions, "Print versions only");
+  command.flag("-V", settings->wants_file_systems, "Print the file systems, and how their files are served");
+  command.option("-f", settings->file, "Say whether this file can be served, and how").value_name("FILE");
   command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
   command.flag("-t", settings->wants_pairs, "Does not apply here: pairs of GPUs and drives");
-  command.option("-e", settings->topology, "Does not apply here: export the topology");
-  command.option("-o", settings->output, "Does not apply here: where to");
-  command.option("-d", settings->seconds, "Does not apply here: seconds to measure");
-  command.option("-l", settings->level, "Does not apply here: how much to measure");
-  command.flag("-i", settings->wants_interactive, "Does not apply here: ask");
+  command.option("-e", settings->topology, "Does not apply here: export the topology").value_name("FORMAT");
+  command.option("-o", settings->output, "Does not apply here: the file to export to").value_name("FILE");
+  command.option("-d", settings->seconds, "Does not apply here: how long to measure").value_name("SECONDS");
+  command.option("-l", settings->level, "Does not apply here: how much to measure").value_name("LEVEL");
+  command.flag("-i", settings->wants_interactive, "Does not apply here: ask before measuring");
   command.footer(kExamples);
   command.runs([settings] { return run_gdscheck(*settings); });
 }

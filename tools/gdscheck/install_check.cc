@@ -34,7 +34,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  gds_install_check                     this machine\n"
     "  gds_install_check --root captured/    a machine captured with scripts/capture-machine\n"
-    "Penstock itself needs the CUDA driver alone: 'penstock check' tells what each path needs.\n"
+    "Penstock itself needs only the CUDA driver; 'penstock check' says what each path needs.\n"
     "Exit code: 0 all is installed, 1 something is missing, 2 wrong usage, 77 no NVIDIA GPU to install it for.";
 
 struct InstallCheckSettings {
@@ -72,7 +72,8 @@ std::string find_cufile() {
 }
 
 Need need_cufile(const Machine& machine) {
-  if (!machine.probe) return {"libcufile", Tristate::unknown, "which one a program loads is its machine's to say", ""};
+  if (!machine.probe)
+    return {"libcufile", Tristate::unknown, "only that machine can tell which one its programs load", ""};
   const std::string found = find_cufile();
   if (!found.empty()) return {"libcufile", Tristate::yes, "a program started here loads " + found, ""};
   return {"libcufile", Tristate::no, "the loader finds no libcufile.so.0",
@@ -86,7 +87,7 @@ Need need_peer_memory(const core::Root& root) {
   }
   if (root.exists("/sys/module/nvidia_peermem")) return {"peer_memory", Tristate::yes, "loaded: " + found, ""};
   return {"peer_memory", Tristate::no, "nvidia_peermem is not loaded" + (found.empty() ? "" : "; loaded: " + found),
-          "For storage over RDMA alone: install MLNX_OFED or DOCA, then modprobe nvidia-peermem."};
+          "Only storage over RDMA needs it: install MLNX_OFED or DOCA, then modprobe nvidia-peermem."};
 }
 
 Need need_configuration(const core::LoadedSettings& cufile) {
@@ -164,7 +165,7 @@ int run_check(const std::string& directory, bool json) {
 void add_gds_install_check(CommandLine& command) {
   auto settings = std::make_shared<InstallCheckSettings>();
   command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
-  command.flag("--json", settings->json, "For programs");
+  command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_check(settings->root, settings->json); });
 }

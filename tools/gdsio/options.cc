@@ -39,7 +39,7 @@ Number number(std::string_view text, std::uint64_t most = std::numeric_limits<Nu
 
 std::uint64_t size_of(std::string_view text) {
   const auto size = parse_size(text);
-  if (!size) misuse(fmt::format("'{}' is no size; write 4096, 4K, 1M or 2G", text));
+  if (!size) misuse(fmt::format("'{}' is not a size; write 4096, 4K, 1M or 2G", text));
   return *size;
 }
 
@@ -56,7 +56,7 @@ double seconds_of(const std::string& text) {
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
   if (end == text.c_str() || *end != '\0' || !(seconds > 0 && seconds < 1e8)) {
-    misuse(fmt::format("'{}' is no number of seconds above 0", text));
+    misuse(fmt::format("'{}' is not a number of seconds above 0", text));
   }
   return seconds;
 }
@@ -69,7 +69,7 @@ void set_operation(GdsioSettings& settings, const std::string& text) {
     settings.is_random = i >= 2;
     return;
   }
-  misuse(fmt::format("'{}' is no operation; write 0 (read), 1 (write), 2 (randread) or 3 (randwrite)", text));
+  misuse(fmt::format("'{}' is not an operation; write 0 (read), 1 (write), 2 (randread) or 3 (randwrite)", text));
 }
 
 bool truth_of(const std::string& text) {
@@ -110,24 +110,28 @@ void set_switch(GdsioSettings& settings, Text value) {
 }
 
 const Option kOptions[] = {
-    {'f', true, Level::job, "filename", "FILE", "The file; again for more, each with its own -d, -n and -w behind it",
+    {'f', true, Level::job, "filename", "FILE",
+     "The file; may be repeated, each with -d, -n and -w of its own behind it",
      [](GdsioSettings& settings, Text value) { group_for_target(settings).file = value; }},
-    {'D', true, Level::job, "directory", "DIR", "A folder of files gdsio.0, gdsio.1, ..., one a thread; write it first",
+    {'D', true, Level::job, "directory", "DIR",
+     "A folder with a file for each thread: gdsio.0, gdsio.1, ...; write them first",
      [](GdsioSettings& settings, Text value) { group_for_target(settings).folder = value; }},
     {'d', true, Level::job, "gpu_dev_id", "GPU", "The GPU [0]",
      [](GdsioSettings& settings, Text value) { settings.groups.back().gpu = number<unsigned>(value); }},
     {'n', true, Level::job, "numa_node", "NODE", "Run the threads on this NUMA node",
      [](GdsioSettings& settings, Text value) { settings.groups.back().numa_node = number<unsigned>(value, 1023); }},
-    {'w', true, Level::job, "num_threads", "N", "Threads; with -x 6 and 7 requests in flight from one thread [1]",
+    {'w', true, Level::job, "num_threads", "N",
+     "Threads; with -x 6 and 7 one thread keeps as many requests in flight [1]",
      [](GdsioSettings& settings, Text value) {
        settings.groups.back().threads = number<unsigned>(value, kThreadsMax);
      }},
     {'m', true, Level::global, "mem_type", "0..4",
-     "0 device memory, 1 device memory by cuMemCreate, 2 pinned host memory, 3 malloc, 4 mmap (2 to 4: -x 0,5,6,7)",
+     "0 device memory, 1 device memory by cuMemCreate, 2 pinned host memory, 3 malloc, 4 mmap (2 to 4 go with -x 0, 5, "
+     "6 and 7) [0]",
      [](GdsioSettings& settings, Text value) {
        settings.memory = static_cast<MemoryType>(number<unsigned>(value, kMemoryTypes - 1));
      }},
-    {'s', true, Level::global, "size", "SIZE", "Bytes of each file to work on (K, M, G); reads: [all of it]",
+    {'s', true, Level::global, "size", "SIZE", "Bytes of each file to work on (K, M, G) [reads: the whole file]",
      [](GdsioSettings& settings, Text value) { settings.size = size_of(value); }},
     {'o', true, Level::global, "start_offset", "SIZE", "Where in the file they begin [0]",
      [](GdsioSettings& settings, Text value) { settings.offset = size_of(value); }},
@@ -140,20 +144,20 @@ const Option kOptions[] = {
        settings.transfer = static_cast<TransferType>(number<unsigned>(value, kTransferTypes - 1));
      }},
     {'I', true, Level::global, "rw", "0..3", "0 read, 1 write, 2 randread, 3 randwrite [0]", set_operation},
-    {'T', true, Level::global, "runtime", "SECONDS", "Run for so long, around and around",
+    {'T', true, Level::global, "runtime", "SECONDS", "How long to run, over and over [once over the files]",
      [](GdsioSettings& settings, Text value) { settings.seconds = seconds_of(value); }},
     {'k', true, Level::global, "random_seed", "N", "Seed of random offsets and content [1]",
      [](GdsioSettings& settings, Text value) { settings.seed = number<std::uint64_t>(value); }},
-    {'O', true, Level::global, "fd_type", "0|1", "0 opens the files with O_DIRECT, 1 without [0]",
+    {'O', true, Level::global, "fd_type", "0|1", "0: open the files with O_DIRECT, 1: without [0]",
      [](GdsioSettings& settings, Text value) { settings.buffered = number<unsigned>(value, 1) == 1; }},
     {'p', false, Level::global, "enable_nvlinks", "", "Without effect: there are no copies between GPUs to route",
      set_switch<&GdsioSettings::wants_nvlinks>},
     {'b', false, Level::global, "skip_bufregister", "", "Do not register the memory with cuFile",
      set_switch<&GdsioSettings::skip_register>},
     {'V', false, Level::global, "do_verify", "",
-     "Writes carry known bytes and are read back; reads are compared (not with -T)",
+     "Write known bytes and read them back; reads: compare with them (not with -T)",
      set_switch<&GdsioSettings::verify>},
-    {'U', false, Level::global, "unaligned_random", "", "Random offsets at any byte",
+    {'U', false, Level::global, "unaligned_random", "", "Let random offsets be at any byte",
      set_switch<&GdsioSettings::is_unaligned>},
     {'R', false, Level::global, "fill_random", "", "Fill the memory with random bytes first",
      set_switch<&GdsioSettings::random_fill>},
@@ -253,7 +257,7 @@ class JobReader {
     if (text.back() != ']') misuse("a section's name ends with ']'");
     const std::string_view name = trimmed(text.substr(1, text.size() - 2));
     if (name == "global") {
-      if (!jobs_.empty()) misuse("[global] stands before the jobs");
+      if (!jobs_.empty()) misuse("[global] must come before the jobs");
       place_ = Level::global;
     } else if (name.starts_with("job")) {
       if (jobs_.size() == kGroupsMax) misuse("there are too many jobs");
@@ -270,7 +274,7 @@ class JobReader {
     for (const Option& option : kOptions) {
       if (!lists(option.keys, key)) continue;
       if (option.level == Level::global && place_ == Level::job) {
-        misuse(fmt::format("'{}' holds for all jobs and stands in [global]", key));
+        misuse(fmt::format("'{}' holds for all jobs, so it belongs to [global]", key));
       }
       GdsioGroup& group = place_ == Level::job ? jobs_.back() : defaults_;
       if (key == "filename" || key == "directory") {
@@ -333,8 +337,8 @@ std::string gdsio_help() {
       "Measure reads or writes of files, with the flags and the result line of NVIDIA's gdsio\n"
       "Usage: gdsio (-f FILE | -D DIR) [flags]\n"
       "       gdsio JOBFILE [--json]\n\n"
-      "  -h, --help       This\n"
-      "      --json       For programs\n";
+      "  -h, --help       Print this help\n"
+      "      --json       Print JSON\n";
   for (const Option& option : kOptions) {
     text += fmt::format("  -{} {:<13} {}\n", option.flag, option.metavar, option.help);
   }
@@ -387,7 +391,7 @@ GdsioSettings parse_gdsio(std::vector<std::string> words, bool& wants_help) {
   // A job file, beside which only --json may stand.
   const bool is_alone = argc - optind == 1 && argc == (settings.json ? 3 : 2);
   const char* const file = argv[static_cast<std::size_t>(optind)];
-  if (!is_alone) misuse(fmt::format("'{}': a job file stands alone, without flags", file));
+  if (!is_alone) misuse(fmt::format("'{}': a job file takes no flags beside it", file));
   GdsioSettings job = parse_gdsio_job(read_job_file(file), file);
   job.json = settings.json;
   return job;

@@ -69,7 +69,7 @@ TEST(GdsioOptionsTest, WhatIsWrongIsRefusedBeforeAnythingHappens) {
       {{}, "neither a file"},
       {{"-f", "a", "-x", "8"}, "-x: '8' is not a number from 0 to 7"},
       {{"-f", "a", "-x", "-1"}, "'-1' is not a number"},
-      {{"-f", "a", "-I", "4"}, "no operation"},
+      {{"-f", "a", "-I", "4"}, "not an operation"},
       {{"-f", "a", "-w", "0"}, "from 1 to 1024"},
       {{"-f", "a", "-w", "1025"}, "0 to 1024"},
       {{"-f", "a", "-w", "1000", "-f", "b"}, "too many"},
@@ -78,8 +78,8 @@ TEST(GdsioOptionsTest, WhatIsWrongIsRefusedBeforeAnythingHappens) {
       {{"-f", "a", "-i", "1K:2K"}, "MIN:MAX:STEP"},
       {{"-f", "a", "-i", "2K:1K:1K"}, "MAX of at least MIN"},
       {{"-f", "a", "-i", "1K:2K:0"}, "STEP"},
-      {{"-f", "a", "-i", "1KB"}, "is no size"},
-      {{"-f", "a", "-s", "99999999999G"}, "is no size"},
+      {{"-f", "a", "-i", "1KB"}, "is not a size"},
+      {{"-f", "a", "-s", "99999999999G"}, "is not a size"},
       {{"-f", "a", "-o", "8388607T", "-s", "8388607T"}, "largest file"},
       {{"-f", "a", "-T", "0"}, "seconds above 0"},
       {{"-f", "a", "-T", "nan"}, "seconds above 0"},
@@ -90,7 +90,7 @@ TEST(GdsioOptionsTest, WhatIsWrongIsRefusedBeforeAnythingHappens) {
       {{"-f", "a", "--nonsense"}, "there is no option --nonsense"},
       {{"-f", "a", "-w"}, "-w needs a value"},
       {{"/no/such/job"}, "cannot open the job file"},
-      {{"-f", "a", "jobs"}, "stands alone"},
+      {{"-f", "a", "jobs"}, "takes no flags"},
   };
   for (const auto& [words, sentence] : cases) {
     const std::string found = refusal([&words = words] { (void)flags(words); });
@@ -143,15 +143,15 @@ TEST(GdsioOptionsTest, ABrokenJobFileIsRefusedWithTheLine) {
       {"[global]\nbs=1M\n[job1]\nfilename=a\nbs=1M\n", "jobs:5: 'bs' holds for all jobs"},
       {"[global]\nfilename=a\n[job1]\n", "jobs:2: 'filename' belongs to a job"},
       {"[job1]\nfilename=a\nfilename=b\n", "jobs:3: a job has one"},
-      {"[job1]\nfilename=a\n[global]\n", "jobs:3: [global] stands before"},
+      {"[job1]\nfilename=a\n[global]\n", "jobs:3: [global] must come before"},
       {"[job1]\n", "jobs: there is neither a file"},
       {"[job1\nfilename=a\n", "jobs:1: a section's name ends"},
       {"[jobless]\n[other]\n", "jobs:2: there is no section [other]"},
       {"[global]\n\nnonsense=1\n[job1]\nfilename=a\n", "jobs:3: there is no key 'nonsense'"},
-      {"[global]\nrw=sideways\n", "jobs:2: 'sideways' is no operation"},
+      {"[global]\nrw=sideways\n", "jobs:2: 'sideways' is not an operation"},
       {"[global]\ndo_verify=2\n", "jobs:2: '2' is neither 1 nor 0"},
       {"[global]\njust words\n", "jobs:2: a line is"},
-      {"[global]\nbs=\n", "jobs:2: '' is no size"},
+      {"[global]\nbs=\n", "jobs:2: '' is not a size"},
       {std::string("[global]\n\0=\0\n", 13), "jobs:2: there is no key"},
   };
   for (const auto& [text, sentence] : cases) {

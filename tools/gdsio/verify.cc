@@ -84,17 +84,18 @@ Shape shape_of(const VerifySettings& settings, const OpenFile& file) {
   const std::uint64_t rest = file.size > settings.offset ? file.size - settings.offset : 0;
   const std::uint64_t size = settings.size > 0 ? settings.size : rest;
   if (size == 0 || size > rest) {
-    throw Failure(fmt::format("{}: it has {} bytes; -o and -s reach past them", file.path, file.size), kUsage);
+    throw Failure(fmt::format("{}: it has {} bytes, and -o and -s reach past them", file.path, file.size), kUsage);
   }
-  if (settings.requests == 0) throw Failure("-n: at least 1", kUsage);
-  if (settings.mode > 1) throw Failure("-m: 0 or 1", kUsage);
-  if (settings.shift > kShiftMax) throw Failure("-g: at most 1M", kUsage);
+  if (settings.requests == 0) throw Failure("-n 0: expected 1 or more", kUsage);
+  if (settings.mode > 1) throw Failure(fmt::format("-m {}: expected 0 or 1", settings.mode), kUsage);
+  if (settings.shift > kShiftMax) throw Failure(fmt::format("-g {}: expected 0 to 1M", settings.shift), kUsage);
   const std::uint64_t request = size / settings.requests + (size % settings.requests != 0 ? 1 : 0);
   if (request > kMemoryMax || settings.ring > kMemoryMax) {
     throw Failure("at most 1 GiB of memory is used; cut the bytes into more requests with -n", kUsage);
   }
   const std::uint64_t slots = settings.ring > 0 ? settings.ring / slot_size_for(request) : 1;
-  if (slots == 0) throw Failure("-t: the ring has no room for a request; more requests (-n) are smaller", kUsage);
+  if (slots == 0)
+    throw Failure("-t: less than one request; give more bytes, or make the requests smaller with a larger -n", kUsage);
   return {{settings.offset, size}, request, static_cast<unsigned>(std::min<std::uint64_t>(slots, 4096))};
 }
 
@@ -165,11 +166,11 @@ void add_gdsio_verify(CommandLine& command) {
   command.option("-d", settings->gpu, "The GPU").default_shown();
   command.size("-o", settings->offset, "Where in the file to begin [0]");
   command.size("-s", settings->size, "Bytes to compare [to the file's end]");
-  command.option("-n", settings->requests, "Requests to cut them into").default_shown();
-  command.option("-m", settings->mode, "1 cuFileRead, 0 cuFileReadAsync").default_shown();
-  command.size("-t", settings->ring, "Bytes of GPU memory that the requests go around in [room for one]");
-  command.size("-g", settings->shift, "Bytes that the memory begins behind a page's start [0]");
-  command.flag("-S", settings->wants_sync, "Write the file down (fsync) first");
+  command.option("-n", settings->requests, "How many requests to read them with").default_shown();
+  command.option("-m", settings->mode, "1: cuFileRead, 0: cuFileReadAsync").value_name("0|1").default_shown();
+  command.size("-t", settings->ring, "Bytes of GPU memory, which the requests use in turn [one request's]");
+  command.size("-g", settings->shift, "How many bytes behind a page's start that memory begins [0]");
+  command.flag("-S", settings->wants_sync, "Flush the file (fsync) first");
   command.footer(kExamples);
   command.runs([settings] { return verify(*settings); });
 }

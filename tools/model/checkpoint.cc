@@ -46,7 +46,7 @@ constexpr const char* kSaveExamples =
 constexpr const char* kLoadExamples =
     "Examples:\n"
     "  penstock model load --parameters 109 --precision fp8 --drives 1 --drive-gb-per-s 7 --one-rank\n"
-    "  penstock model load --size-gb 140 --ranks 8 --replicated       every rank wants all of it\n"
+    "  penstock model load --size-gb 140 --ranks 8 --replicated       every rank loads all of it\n"
     "  penstock model load --example 671b                             a published case; 'list' names them\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
 
@@ -135,37 +135,49 @@ void run_checkpoint(const CheckpointSettings& settings) {
 }
 
 void add_size_options(CommandLine& command, CheckpointSettings& settings) {
-  const Option size = command.option("--size-gb", settings.size_gb, "Bytes in all, in 10^9").default_shown();
-  command.option("--parameters", settings.parameters_billion, "Parameters of the model in 10^9, in place of a size")
+  const Option size =
+      command.option("--size-gb", settings.size_gb, "All bytes together, in 10^9").value_name("GB").default_shown();
+  command.option("--parameters", settings.parameters_billion, "The model's parameters in 10^9, in place of a size")
       .excludes(size);
-  command.option("--precision", settings.precision, "Of the weights, with --parameters")
+  command.option("--precision", settings.precision, "Precision of the weights; with --parameters")
       .one_of(names_of(kPrecisions))
       .default_shown();
 }
 
 void add_fleet_options(CommandLine& command, CheckpointSettings& settings) {
-  command.option("--ranks", settings.ranks, "GPUs, all nodes together").default_shown();
-  command.option("--nodes", settings.nodes, "Nodes, alike").default_shown();
+  command.option("--ranks", settings.ranks, "GPUs of all nodes together").default_shown();
+  command.option("--nodes", settings.nodes, "Nodes, all alike").default_shown();
   command.option("--drives", settings.drives, "Drives in each node").default_shown();
-  command.option("--drive-gb-per-s", settings.drive_gb_per_s, "Ceiling of one drive: about 7 Gen4, 14 Gen5")
+  command
+      .option("--drive-gb-per-s", settings.drive_gb_per_s, "What one drive reaches: about 7 (PCIe Gen4) or 14 (Gen5)")
+      .value_name("GB/S")
       .default_shown();
-  command.option("--fabric-gb-per-s", settings.fabric_gb_per_s, "Shared storage in place of drives; 0: none")
+  command
+      .option("--fabric-gb-per-s", settings.fabric_gb_per_s, "What shared storage in place of drives reaches; 0: none")
+      .value_name("GB/S")
       .default_shown();
-  command.flag("--one-rank", settings.one_rank, "One rank of each node moves everything, in place of each its part");
+  command.flag("--one-rank", settings.one_rank,
+               "One rank of each node moves everything; otherwise each moves its part");
 }
 
 void add_run_options(CommandLine& command, CheckpointSettings& settings) {
-  command.option("--optimizer", settings.optimizer, "What is saved of it, with --parameters")
+  command.option("--optimizer", settings.optimizer, "Which optimizer's state is saved; with --parameters")
       .one_of(names_of(kOptimizers))
       .default_shown();
-  command.option("--drive-cache-gb", settings.drive_cache_gb, "What a node's drives take at their full rate")
+  command
+      .option("--drive-cache-gb", settings.drive_cache_gb,
+              "How much a node's drives take into a cache, at their full rate")
+      .value_name("GB")
       .default_shown();
-  command.option("--hours", settings.hours, "Length of the run").default_shown();
-  command.option("--checkpoints", settings.checkpoints, "In the run; 0: at the best interval").default_shown();
-  command.option("--mtbf-hours", settings.mtbf_hours, "Between failures of the run; 0: 50,000 over the ranks")
+  command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
+  command.option("--checkpoints", settings.checkpoints, "How many in the run; 0: at the best interval").default_shown();
+  command.option("--mtbf-hours", settings.mtbf_hours, "From one failure to the next; 0: 50,000 divided by the ranks")
+      .value_name("HOURS")
       .default_shown();
-  command.option("--restart-s", settings.restart_s, "From a failure to the load").default_shown();
-  command.option("--price", settings.price, "Of a GPU-hour [4.06]");
+  command.option("--restart-s", settings.restart_s, "From a failure to the start of the load")
+      .value_name("SECONDS")
+      .default_shown();
+  command.option("--price", settings.price, "Price of one GPU-hour [4.06]").value_name("PRICE");
 }
 
 CommandLine add_command(CommandLine& parent, const char* name, const char* summary, const char* examples, bool is_load,
@@ -174,8 +186,9 @@ CommandLine add_command(CommandLine& parent, const char* name, const char* summa
   settings->is_load = is_load;
   add_size_options(command, *settings);
   add_fleet_options(command, *settings);
-  command.option("--example", settings->example, "A case by name, 'list', or 'published'").value_name("NAME");
-  command.option("--calibrate", settings->calibrations, "Add the path measured in what bench --json printed")
+  command.option("--example", settings->example, "A published case; 'list' names them, 'published' shows all")
+      .value_name("NAME");
+  command.option("--calibrate", settings->calibrations, "Add the path that 'penstock bench --json' measured")
       .value_name("FILE")
       .one_value_each();
   add_output_options(command, settings->output);
@@ -197,9 +210,9 @@ void add_model_checkpoint(CommandLine& parent) {
 void add_model_load(CommandLine& parent) {
   auto settings = std::make_shared<CheckpointSettings>();
   CommandLine command =
-      add_command(parent, "load", "How long a load takes, and what binds", kLoadExamples, true, settings);
-  command.flag("--replicated", settings->replicated, "Every rank wants all of it");
-  command.option("--files", settings->files, "Opened one after the other").default_shown();
+      add_command(parent, "load", "How long a load takes, and what limits it", kLoadExamples, true, settings);
+  command.flag("--replicated", settings->replicated, "Every rank loads all of it");
+  command.option("--files", settings->files, "How many files are opened one after the other").default_shown();
 }
 
 }  // namespace penstock::tools

@@ -26,9 +26,9 @@ constexpr const char* kExamples =
     "  for bs in 4k 64k 1M 16M; do for depth in 1 4 16; do\n"
     "    penstock bench data --bs $bs --depth $depth --time 2 --json\n"
     "  done; done > results.json\n"
-    "  penstock model compare results.json                   calibrate on three of four, predict all\n"
-    "  penstock model compare results.json --hold-out 2      on every other\n"
-    "  penstock model compare results.json --within 10       fail where one held out is off by more than 10 %\n"
+    "  penstock model compare results.json                   calibrate on three points of four, predict all\n"
+    "  penstock model compare results.json --hold-out 2      calibrate on every other point\n"
+    "  penstock model compare results.json --within 10       fail if one that was left out is off by over 10 %\n"
     "Exit code: 0 done, 1 off by more than --within or a file could not be read, 2 wrong usage.";
 
 void run_compare(const CompareSettings& settings) {
@@ -46,12 +46,12 @@ void run_compare(const CompareSettings& settings) {
 
 void add_model_compare(CommandLine& parent) {
   auto settings = std::make_shared<CompareSettings>();
-  CommandLine command = parent.command("compare", "Set what is predicted beside what bench --json measured");
-  command.option("FILE", settings->files, "What 'penstock bench --json' printed, once or many times").required();
-  command.option("--hold-out", settings->hold_out, "Leave every Nth point out of the calibration; 0: none")
+  CommandLine command = parent.command("compare", "Compare predictions with what 'penstock bench --json' measured");
+  command.option("FILE", settings->files, "What 'penstock bench --json' printed, once or several times").required();
+  command.option("--hold-out", settings->hold_out, "Leave each Nth point out of the calibration; 0: none")
       .value_name("N")
       .default_shown();
-  command.option("--within", settings->within_percent, "Fail where a point held out is off by more than PERCENT")
+  command.option("--within", settings->within_percent, "Fail if a point that was left out is off by more")
       .value_name("PERCENT");
   add_output_options(command, settings->output);
   command.footer(kExamples);

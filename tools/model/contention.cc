@@ -294,56 +294,63 @@ int run_contention(const ContentionSettings& settings) {
 }
 
 void add_machine_options(CommandLine& command, ContentionSettings& settings) {
-  command.option("--machine", settings.machine, "A built-in machine [two-switch-server]");
-  command.option("--topology", settings.topology, "A topology file (YAML), with its streams if it has some");
-  command.option("--hwloc", settings.hwloc, "A file that lstopo wrote as XML");
-  command.flag("--this-host", settings.this_host, "The machine this runs on");
-  command.option("--root", settings.root, "With --this-host: a captured machine's root directory").default_shown();
+  command.option("--machine", settings.machine, "A built-in machine [two-switch-server]").value_name("NAME");
+  command.option("--topology", settings.topology, "A topology file (YAML), which may have streams, too")
+      .value_name("FILE");
+  command.option("--hwloc", settings.hwloc, "A file that lstopo wrote as XML").value_name("FILE");
+  command.flag("--this-host", settings.this_host, "The machine that this runs on");
+  command.option("--root", settings.root, "With --this-host: read the captured machine in DIR")
+      .value_name("DIR")
+      .default_shown();
   command.flag("--list-machines", settings.list_machines, "Name the built-in machines");
   command.flag("--print-topology", settings.print_topology, "Print the machine as a topology file");
 }
 
 void add_stream_options(CommandLine& command, ContentionSettings& settings) {
-  command.option("--pattern", settings.pattern, "Who reads what: own-drive, striped, all-to-one, nic, host, mixed")
+  command.option("--pattern", settings.pattern, "Which GPU reads from where")
       .one_of(std::vector<std::string>(std::begin(kPatterns), std::end(kPatterns)))
       .default_shown();
-  command.option("--pair", settings.pairs, "STORE=GPU or STORE+STORE=GPU, once for each stream");
-  command.option("--streams", settings.streams, "The first so many of them");
-  command.flag("--write", settings.is_write, "From the GPUs");
-  command.size("--io-size", settings.io_bytes, "Bytes of an I/O [1M]");
-  command.size("--size", settings.total_bytes, "Bytes of a stream [2G]");
-  command.option("--depth", settings.depth, "I/Os of a stream in flight").default_shown();
-  command.option("--path", settings.path, "direct, host (copied there), pinned (through host memory, no copy)")
+  command.option("--pair", settings.pairs, "One stream, from STORE (or from several: STORE+STORE=GPU) to GPU")
+      .value_name("STORE=GPU");
+  command.option("--streams", settings.streams, "Only the first N streams");
+  command.flag("--write", settings.is_write, "Streams go from the GPUs to storage");
+  command.size("--io-size", settings.io_bytes, "Bytes of one I/O [1M]");
+  command.size("--size", settings.total_bytes, "Bytes of one stream [2G]");
+  command.option("--depth", settings.depth, "I/Os that a stream keeps in flight").default_shown();
+  command.option("--path", settings.path, "host: copied by the CPU; pinned: through host memory without a copy")
       .one_of(words(model::kPathWords))
       .default_shown();
-  command.option("--fence", settings.fence, "none, single, coalesced")
+  command.option("--fence", settings.fence, "How the transfers of a store are fenced")
       .one_of(words(model::kFenceWords))
       .default_shown();
 }
 
 void add_rule_options(CommandLine& command, ContentionSettings& settings) {
-  command.option("--arbitration", settings.arbitration, "round-robin, weighted-fair, traffic-class [round-robin]")
+  command.option("--arbitration", settings.arbitration, "Whose packet goes next [round-robin]")
       .one_of(words(model::kArbitrationWords));
-  command.option("--iommu", settings.iommu, "off, passthrough, strict, redirect [the host's, else off]")
+  command.option("--iommu", settings.iommu, "How the IOMMU works [the host's, else off]")
       .one_of(words(model::kIommuWords));
-  command.option("--level", settings.level, "packet: bursts of packets; flow: fluids, for fleets")
+  command.option("--level", settings.level, "packet: simulate bursts of packets; flow: only rates, for many machines")
       .one_of({"packet", "flow"})
       .default_shown();
-  command.size("--burst", settings.burst_bytes, "Bytes that move as one piece [16k]");
-  command.option("--seed", settings.seed, "Of access times and arrivals [1]");
-  command.option("--calibrate", settings.calibrations, "Drives as 'penstock bench --direct --json' measured one")
+  command.size("--burst", settings.burst_bytes, "Bytes that are simulated as one [16k]");
+  command.option("--seed", settings.seed, "Seed of access times and arrivals [1]");
+  command
+      .option("--calibrate", settings.calibrations,
+              "Give drives the speed that 'penstock bench --direct --json' measured")
       .value_name("FILE")
       .one_value_each();
-  command.option("--set", settings.constants, "NAME=NUMBER: a constant; 'penstock model constants' lists them");
+  command.option("--set", settings.constants, "Give a constant another value; 'penstock model constants' lists them")
+      .value_name("NAME=VALUE");
 }
 
 void add_answer_options(CommandLine& command, ContentionSettings& settings) {
-  command.flag("--sweep", settings.sweep, "Also run with fewer streams: how many give the most");
-  command.flag("--sensitivity", settings.sensitivity, "Also tell which constants move the result most");
-  command.flag("--published", settings.published, "Set the model beside published and measured figures");
-  command.option("--svg", settings.svg, "Write the timeline to this file");
-  command.flag("--overwrite", settings.overwrite, "That file may be replaced");
-  command.flag("--json", settings.json, "For programs");
+  command.flag("--sweep", settings.sweep, "Also run with fewer streams, to see how many give the most");
+  command.flag("--sensitivity", settings.sensitivity, "Add which constants move the result most");
+  command.flag("--published", settings.published, "Compare the model with published and measured figures");
+  command.option("--svg", settings.svg, "Also write the timeline to FILE").value_name("FILE");
+  command.flag("--overwrite", settings.overwrite, "Replace FILE if it exists");
+  command.flag("--json", settings.json, "Print JSON");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ constexpr const char* kExamples =
     "  penstock model checkpoint --example week             what checkpoints cost, a published case\n"
     "  penstock model load --parameters 109 --precision fp8\n"
     "  penstock model compare results.json                  predicted beside measured\n"
-    "  penstock model constants                             every number the models take from elsewhere\n"
+    "  penstock model constants                             every number that the models take from a source\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or input, 77 not applicable here.";
 
 std::vector<model::ConstantFacts> all_constants() {
@@ -58,7 +58,13 @@ void print_constants(bool json) {
 void add_model_constants(CommandLine& parent) {
   auto json = std::make_shared<bool>(false);
   CommandLine command = parent.command("constants", "The constants, with their units and sources");
-  command.flag("--json", *json, "For programs");
+  command.flag("--json", *json, "Print JSON");
+  command.footer(
+      "Examples:\n"
+      "  penstock model constants                        a table\n"
+      "  penstock model registration --set nic_cache.entries=128\n"
+      "                                                  another value for one of them\n"
+      "Exit code: 0 done, 2 wrong usage.");
   command.runs([json] {
     print_constants(*json);
     return kSuccess;

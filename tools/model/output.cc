@@ -109,12 +109,12 @@ std::string content_of(const std::string& path) {
 }  // namespace
 
 void add_output_options(CommandLine& command, ModelOutput& output) {
-  const Option json = command.flag("--json", output.json, "For programs");
-  command.flag("--csv", output.csv, "The main table, for spreadsheets").excludes(json);
+  const Option json = command.flag("--json", output.json, "Print JSON");
+  command.flag("--csv", output.csv, "Print the main table, for spreadsheets").excludes(json);
   command.flag("--sensitivity", output.sensitivity, "Add which constants moved the results most (JSON always does)");
-  command.option("--html", output.html, "Write a page with pictures to FILE too; it needs no network")
+  command.option("--html", output.html, "Also write a page with pictures to FILE; it needs no network")
       .value_name("FILE");
-  command.flag("--overwrite", output.overwrite, "FILE may be replaced");
+  command.flag("--overwrite", output.overwrite, "Replace FILE if it exists");
   command.option("--set", output.settings, "Give a constant another value; 'penstock model constants' lists them")
       .value_name("NAME=VALUE")
       .one_value_each();

@@ -30,7 +30,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock model registration                                  1 MiB, 100 Gb/s, 4 I/Os\n"
     "  penstock model registration --buffer 64M --link-gbit 400     other buffers, another link\n"
-    "  penstock model registration --html frontier.html             the frontier as a surface to turn\n"
+    "  penstock model registration --html frontier.html             the frontier as a surface that can be turned\n"
     "  penstock model registration --csv > frontier.csv             the same as numbers\n"
     "  penstock model registration --example                        beside the published figures\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
@@ -63,15 +63,23 @@ void add_model_registration(CommandLine& parent) {
   auto settings = std::make_shared<RegistrationSettings>();
   CommandLine command = parent.command("registration", "What registering memory costs, and when once is enough");
   command.size("--buffer", settings->buffer, "Bytes of one I/O [1M]");
-  const Option link = command.option("--link-gbit", settings->link_gbit, "Link bandwidth in Gb/s").default_shown();
-  command.option("--ios", settings->ios, "How many I/Os a registration serves").default_shown();
-  command.option("--setup-us", settings->setup_us, "What GPU memory costs once besides, in us").default_shown();
-  command.option("--translations", settings->translations, "Host buffers in turn on the NIC").default_shown();
-  command.option("--contexts", settings->contexts, "GPUs on which one process holds contexts").default_shown();
-  command.option("--gain-percent", settings->gain_percent, "Time to be saved before the frontier counts it")
+  const Option link = command.option("--link-gbit", settings->link_gbit, "Bandwidth of the link, in Gb/s")
+                          .value_name("GBIT")
+                          .default_shown();
+  command.option("--ios", settings->ios, "How many I/Os one registration serves").default_shown();
+  command.option("--setup-us", settings->setup_us, "What GPU memory costs once besides, in microseconds")
+      .value_name("US")
       .default_shown();
-  command.flag("--example", settings->example, "Add the published figures and what the model makes of them");
-  command.option("--calibrate", settings->calibrations, "Take the link from the reads in what bench --json printed")
+  command.option("--translations", settings->translations, "How many host buffers the NIC uses in turn")
+      .default_shown();
+  command.option("--contexts", settings->contexts, "On how many GPUs one process has contexts").default_shown();
+  command.option("--gain-percent", settings->gain_percent, "How much time must be saved to count in the frontier")
+      .value_name("PERCENT")
+      .default_shown();
+  command.flag("--example", settings->example, "Add the published figures, and what the model says for them");
+  command
+      .option("--calibrate", settings->calibrations,
+              "Take the link from the reads that 'penstock bench --json' measured")
       .value_name("FILE")
       .one_value_each()
       .excludes(link);

@@ -36,14 +36,15 @@ constexpr std::uint64_t kSizeMax = (std::uint64_t{1} << 63) - kZeroBlock;
 constexpr const char* kExamples =
     "Examples:\n"
     "  penstock prepare /data/checkpoint --size 64G              allocated, so that writes need no new blocks\n"
-    "  penstock prepare /data/checkpoint --size 64G --written    zeros written too: not even extents to convert\n"
+    "  penstock prepare /data/checkpoint --size 64G --written    filled with zeros, too: no extents to convert\n"
     "  penstock prepare sparse.img --json                        an existing file: its holes are filled\n"
-    "Exit code: 0 prepared, 1 failed, 2 wrong usage, 77 if preparing cannot make direct writes possible on this\n"
-    "file system. An existing file keeps every byte, must not be open elsewhere, and is never made shorter; who\n"
-    "wants to open it meanwhile waits, and preparing stops for him. After a failure it has the size it had, unless\n"
-    "the message tells another, and the holes that were filled by then stay filled. Killed while it writes zeros\n"
-    "(kill -9, or Ctrl-C where the disk does not answer within a second), --written may leave an existing file\n"
-    "longer than it was, with zeros at its end; call it again.";
+    "An existing file keeps every byte and is never made shorter. No other program may have it open. A program that\n"
+    "opens it meanwhile has to wait, and prepare stops to let it in. After a failure the file has the size it had,\n"
+    "unless the message tells another, and holes that were filled stay filled. If --written is killed while it writes\n"
+    "zeros (kill -9, or Ctrl-C where the disk does not answer within a second), an existing file may be longer than\n"
+    "before, with zeros at its end: run prepare again.\n"
+    "Exit code: 0 prepared, 1 failed, 2 wrong usage, 77 if preparing cannot make direct writes possible on this file\n"
+    "system.";
 
 struct PrepareSettings {
   std::string file;
@@ -82,7 +83,7 @@ void check_space(const std::string& path, int fd, std::uint64_t size) {
   const std::uint64_t has = static_cast<std::uint64_t>(file.st_blocks) * 512;
   const std::uint64_t free = std::uint64_t{file_system.f_bavail} * file_system.f_frsize;
   if (size <= has || size - has <= free) return;
-  throw Failure(fmt::format("{}: it needs {} more and the file system has {} free; make room, or ask for less", path,
+  throw Failure(fmt::format("{}: it needs {} more and the file system has {} free; free some, or ask for less", path,
                             format_size(size - has), format_size(free)));
 }
 
@@ -162,8 +163,8 @@ std::uint64_t allocated_bytes(int fd) {
   const std::uint64_t added = has - std::min(had, has);
   if (is_cut_back && added == 0) throw failure;
   if (is_cut_back) {
-    throw Failure(fmt::format("{}; its bytes and its size are what they were, and it has {} more allocated: what was "
-                              "filled of its holes stays",
+    throw Failure(fmt::format("{}; its bytes and its size are unchanged, and it has {} more allocated, since holes "
+                              "that were filled stay filled",
                               failure.what(), format_size(added)),
                   failure.exit_code());
   }
@@ -259,10 +260,10 @@ int run_prepare(const PrepareSettings& settings) {
 
 void add_prepare(CommandLine& command) {
   auto settings = std::make_shared<PrepareSettings>();
-  command.option("FILE", settings->file, "A file, there or not").required();
-  const Option size = command.size("--size", settings->size, "Its bytes [an existing file's own]");
-  command.flag("--written", settings->written, "Write zeros too, so that no extent is left to convert");
-  command.flag("--json", settings->json, "For programs");
+  command.option("FILE", settings->file, "A file; it is created if it does not exist").required();
+  const Option size = command.size("--size", settings->size, "The size it is to have [an existing file's own]");
+  command.flag("--written", settings->written, "Also write zeros, so that the first write has no extent to convert");
+  command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings, size] {
     settings->has_size = size.was_given();

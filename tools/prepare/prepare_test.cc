@@ -137,7 +137,7 @@ TEST_F(Prepare, HolesThatWereFilledBeforeAFailureStayAndItSaysSo) {
   };
   const Finished done = run({"prepare", "data", "--written"}, limited);
   EXPECT_EQ(done.exit_code, 1);
-  EXPECT_NE(done.err.find("its bytes and its size are what they were, and it has "), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("its bytes and its size are unchanged, and it has "), std::string::npos) << done.err;
   EXPECT_TRUE(text_of(path("data")) == before);
   EXPECT_NE(run({"prepare", "--help"}).out.find("kill -9"), std::string::npos);
 }
@@ -203,7 +203,7 @@ TEST_F(PrepareInterfered, WhoOpensTheFileMeanwhileGetsItAsItWas) {
   }
 }
 
-// As when he waited for longer than the kernel lets him: how long that is cannot be known there.
+// As when the other program waited for longer than the kernel lets it: how long that is cannot be known there.
 TEST_F(PrepareInterfered, WhereTheOtherMayHaveItOpenItIsNotCutBackAndThatIsSaid) {
   const auto without_the_time = [] {
     const unsigned user = geteuid() == 0 ? 0 : CLONE_NEWUSER;
@@ -232,7 +232,7 @@ TEST_F(Prepare, WhatItCannotDoIsSaidWithItsReason) {
   };
   const Case cases[] = {{{"prepare", "data", "--size", "4k"}, 2, "no file shorter"},
                         {{"prepare", "absent"}, 2, "--size"},
-                        {{"prepare", "data", "--size", "-1"}, 2, "no size"},
+                        {{"prepare", "data", "--size", "-1"}, 2, "not a size"},
                         {{"prepare", "absent/new", "--size", "4k"}, 1, "No such file"},
                         {{"prepare", ".", "--size", "4k"}, 1, "directory"}};
   for (const Case& one : cases) {

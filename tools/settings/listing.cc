@@ -50,8 +50,8 @@ Text settings_text(const core::LoadedSettings& loaded, const std::vector<Setting
   Text text;
   for (const Setting setting : chosen) text += paragraph(loaded.settings, setting);
   if (!loaded.file.empty()) {
-    text +=
-        Text::of("file: {}, which programs of cuFile read; others go by environment and calls alone\n", loaded.file);
+    text += Text::of("file: {}, which only programs that use cuFile read; for all others environment and calls count\n",
+                     loaded.file);
   }
   for (const core::Note& note : loaded.notes) {
     if (note.severity != core::Severity::idle) text += Text::of("{}\n", core::describe(note));

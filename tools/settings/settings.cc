@@ -18,12 +18,12 @@ using core::Setting;
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock settings                                  what a program started here would have\n"
+    "  penstock settings                                  the values that a program started here would have\n"
     "  penstock settings bounce_mib                       one of them\n"
     "  penstock settings properties.allow_compat_mode     one of cuFile's keys\n"
     "  penstock settings --all --json                     also keys without effect; for programs\n"
-    "Exit code: 0 if a session would open with them, 1 if something in environment or cufile.json makes no sense,\n"
-    "2 wrong usage.";
+    "Exit code: 0 if a session would open with these settings, 1 if something in environment or cufile.json makes no\n"
+    "sense, 2 wrong usage.";
 
 struct SettingsSettings {
   std::string name;  // "" for all.
@@ -84,10 +84,10 @@ int run_settings(const SettingsSettings& settings) {
 
 void add_settings(CommandLine& command) {
   auto settings = std::make_shared<SettingsSettings>();
-  command.option("NAME", settings->name, "A setting, a key of cufile.json or a variable; without it, all are listed");
-  command.flag("--all", settings->all, "Also cuFile's keys that have no effect here, and why");
-  command.flag("--json", settings->json, "For programs");
-  command.flag("--markdown", settings->markdown, "The tables of the manual's page");
+  command.option("NAME", settings->name, "One setting, by its name, its key in cufile.json or its variable [all]");
+  command.flag("--all", settings->all, "Also list cuFile's keys that have no effect here, and why");
+  command.flag("--json", settings->json, "Print JSON");
+  command.flag("--markdown", settings->markdown, "Print the tables of the manual's page");
   command.footer(kExamples);
   command.runs([settings] { return run_settings(*settings); });
 }

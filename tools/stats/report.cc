@@ -178,15 +178,15 @@ std::string machine_text(const MachineView& machine) {
                fmt::format("{}", all[0].operations + all[1].operations)});
     if (!process.refusal.empty()) text += fmt::format("note: process {}: {}\n", process.pid, process.refusal);
   }
-  text = (machine.processes.empty() ? "no process that we may look at has a session of Penstock open\n"
+  text = (machine.processes.empty() ? "no process that this user may look at has a Penstock session open\n"
                                     : table.text().string()) +
          text;
   if (machine.hidden > 0) {
-    text += fmt::format("{} process{} of others not looked at; ask as root to see all\n", machine.hidden,
+    text += fmt::format("{} process{} of other users not looked at; run penstock as root to see all\n", machine.hidden,
                         machine.hidden == 1 ? " was" : "es were");
   }
   if (machine.not_looked_at > 0) {
-    text += fmt::format("{} process{} not wholly looked at: limit of a look\n", machine.not_looked_at,
+    text += fmt::format("{} process{} looked at in part only: one look has limits\n", machine.not_looked_at,
                         machine.not_looked_at == 1 ? " was" : "es were");
   }
   return text;

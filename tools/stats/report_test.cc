@@ -70,7 +70,7 @@ TEST(StatsReportTest, SessionsOfAProcessAddUp) {
 TEST(StatsReportTest, ProcessesThatWereLeftOutForALimitAreCounted) {
   const MachineView machine{.not_looked_at = 2};
 
-  EXPECT_NE(machine_text(machine).find("2 processes were not wholly looked at: limit"), std::string::npos);
+  EXPECT_NE(machine_text(machine).find("2 processes were looked at in part only"), std::string::npos);
   EXPECT_EQ(machine_json(machine)["processes_not_looked_at"], 2);
 }
 

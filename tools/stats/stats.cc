@@ -23,12 +23,12 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock stats                        all processes with a session that we may look at\n"
+    "  penstock stats                        all processes with a session that this user may look at\n"
     "  penstock stats 4711                   its bytes and operations by path and reason\n"
     "  penstock stats 4711 --watch           once a second, with rates, until it ends\n"
     "  penstock stats --prometheus           for a scraper, e.g. node_exporter's textfile collector\n"
-    "Exit code: 0 done, 1 there is no such process or it is not ours to look at, 2 wrong usage,\n"
-    "77 if the process has no session open.";
+    "Exit code: 0 done, 1 there is no such process or this user may not look at it, 2 wrong usage, 77 if the process\n"
+    "has no session open.";
 
 constexpr double kIntervalMin = 0.01;
 constexpr double kIntervalMax = 86400;
@@ -96,12 +96,14 @@ void show(const MachineView& machine, const StatsSettings& settings) {
 }
 
 void check(const StatsSettings& settings) {
-  if (settings.pid && *settings.pid <= 0) throw Failure("PID must be the number of a process", kUsage);
+  if (settings.pid && *settings.pid <= 0)
+    throw Failure(fmt::format("PID {}: expected the number of a process, 1 or above", *settings.pid), kUsage);
   if (settings.json && settings.prometheus) throw Failure("--json and --prometheus exclude each other", kUsage);
-  if (settings.watch && settings.prometheus) throw Failure("--prometheus tells once; its scraper comes again", kUsage);
+  if (settings.watch && settings.prometheus)
+    throw Failure("--prometheus prints once; it does not go with --watch", kUsage);
   if (settings.watch && !settings.pid) throw Failure("--watch needs the PID of a process", kUsage);
   if (!(settings.interval >= kIntervalMin && settings.interval <= kIntervalMax)) {
-    throw Failure("--interval must be between 0.01 and 86400 seconds", kUsage);
+    throw Failure(fmt::format("--interval {}: expected 0.01 to 86400 seconds", settings.interval), kUsage);
   }
 }
 
@@ -121,11 +123,13 @@ int run_stats(const StatsSettings& settings) {
 
 void add_stats(CommandLine& command) {
   auto settings = std::make_shared<StatsSettings>();
-  command.option("PID", settings->pid, "One process; without it, all that we may look at");
-  command.flag("--watch", settings->watch, "Again and again, with rates, until the process ends");
-  command.option("--interval", settings->interval, "Seconds between two looks with --watch").default_shown();
-  command.flag("--json", settings->json, "For programs; with --watch one line each time");
-  command.flag("--prometheus", settings->prometheus, "In the text format of Prometheus");
+  command.option("PID", settings->pid, "One process [all that this user may look at]");
+  command.flag("--watch", settings->watch, "Print again and again, with rates, until the process ends");
+  command.option("--interval", settings->interval, "Time from one look to the next with --watch")
+      .value_name("SECONDS")
+      .default_shown();
+  command.flag("--json", settings->json, "Print JSON; with --watch one line each time");
+  command.flag("--prometheus", settings->prometheus, "Print the text format of Prometheus");
   command.footer(kExamples);
   command.runs([settings] { return run_stats(*settings); });
 }

@@ -230,7 +230,7 @@ TEST(StatsTest, AProcessWithoutASessionIsNotApplicable) {
   const Finished done = run({"stats", worker.name()});
 
   EXPECT_EQ(done.exit_code, 77);
-  EXPECT_NE(done.err.find("no session of Penstock open"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("no Penstock session open"), std::string::npos) << done.err;
 }
 
 TEST(StatsTest, AProcessOfAnotherUserIsNotOursToLookAt) {
@@ -255,7 +255,7 @@ TEST(StatsTest, WhatALookLeavesOutForItsLimitIsSaid) {
     for (int i = 0; i < 300; ++i) (void)::memfd_create(core::kStatsName, MFD_CLOEXEC);
   });
   const std::string wanted =
-      std::to_string(301 - core::kProcessLimits.segments) + " of its segments not read: limit of a look";
+      std::to_string(301 - core::kProcessLimits.segments) + " of its segments were not read, since one look has limits";
 
   EXPECT_NE(run({"stats", worker.name()}).out.find(wanted), std::string::npos);
   EXPECT_NE(run({"stats"}).out.find(wanted), std::string::npos);
