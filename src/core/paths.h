@@ -2,9 +2,10 @@
 
 // Every way that bytes can travel, best first: the one table of paths, which configuration, the faces, statistics,
 // tools and the documentation go through. A new path is a row here and a folder of src/path/ with what path/path.h
-// asks for; its place in the table is its public number.
+// asks for. Its place in the table says when it is tried; its number is public, stays, and is the next that is free.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -21,22 +22,25 @@ struct PathTraits {
   bool foreign = false;      // Another maker's library moves the bytes.
   bool userspace = false;    // Serves files of file systems in user space, and no others. No list names it.
   bool pretends = false;     // Moves nothing. Serves only where it is named.
+
+  // Whether it is tried where nobody names paths.
+  constexpr bool by_default() const { return !pretends && !userspace; }
 };
 
-// ROW(id, traits)
+// ROW(id, number, traits)
 // clang-format off
 #define PENSTOCK_PATHS(ROW)                                                                                         \
-  ROW(p2pdma, (PathTraits{.direct = true}))                  /* The drive's DMA engine reaches device memory. */     \
-  ROW(pagecache, (PathTraits{.compat = true}))               /* The device's reaches the page cache. */              \
-  ROW(vendor, (PathTraits{.direct = true, .foreign = true})) /* NVIDIA's library, where nvidia-fs serves. */         \
-  ROW(bounce, (PathTraits{.compat = true, .posix = true}))   /* Storage to pinned host memory to device. */          \
-  ROW(host, (PathTraits{.host_memory = true}))               /* Storage straight into host memory. */                \
-  ROW(null, (PathTraits{.pretends = true}))                  /* Measures the library's own cost. */                  \
-  ROW(userspace, (PathTraits{.userspace = true}))            /* The own calls of a file system in user space. */
+  ROW(p2pdma, 0, (PathTraits{.direct = true}))                  /* The drive's DMA engine reaches device memory. */ \
+  ROW(pagecache, 1, (PathTraits{.compat = true}))               /* The device's reaches the page cache. */          \
+  ROW(vendor, 2, (PathTraits{.direct = true, .foreign = true})) /* NVIDIA's library, where nvidia-fs serves. */     \
+  ROW(bounce, 3, (PathTraits{.compat = true, .posix = true}))   /* Storage to pinned host memory to device. */      \
+  ROW(host, 4, (PathTraits{.host_memory = true}))               /* Storage straight into host memory. */            \
+  ROW(null, 5, (PathTraits{.pretends = true}))                  /* Measures the library's own cost. */              \
+  ROW(userspace, 6, (PathTraits{.userspace = true}))            /* The own calls of a file system in user space. */
 // clang-format on
 
 enum class PathId : std::uint8_t {
-#define PENSTOCK_PATH_ID(id, ...) id,
+#define PENSTOCK_PATH_ID(id, number, ...) id = number,
   PENSTOCK_PATHS(PENSTOCK_PATH_ID)
 #undef PENSTOCK_PATH_ID
 };
@@ -48,13 +52,21 @@ struct PathRow {
 };
 
 inline constexpr PathRow kPaths[] = {
-#define PENSTOCK_PATH_ROW(id, traits) {PathId::id, #id, traits},
+#define PENSTOCK_PATH_ROW(id, number, traits) {PathId::id, #id, traits},
     PENSTOCK_PATHS(PENSTOCK_PATH_ROW)
 #undef PENSTOCK_PATH_ROW
 };
 inline constexpr unsigned kPathCount = std::size(kPaths);
 
-constexpr const PathRow& row_of(PathId path) { return kPaths[static_cast<unsigned>(path)]; }
+// The rows' places by their paths' numbers. Does not compile where a number is not below the count.
+inline constexpr auto kPlaces = [] {
+  std::array<std::uint8_t, kPathCount> places{};
+  for (unsigned i = 0; i < kPathCount; ++i) places[static_cast<unsigned>(kPaths[i].id)] = static_cast<std::uint8_t>(i);
+  return places;
+}();
+constexpr unsigned place_of(PathId path) { return kPlaces[static_cast<unsigned>(path)]; }
+
+constexpr const PathRow& row_of(PathId path) { return kPaths[place_of(path)]; }
 constexpr const char* path_name(PathId path) { return row_of(path).name; }
 constexpr const PathTraits& traits_of(PathId path) { return row_of(path).traits; }
 

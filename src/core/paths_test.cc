@@ -11,8 +11,10 @@
 namespace penstock::core {
 namespace {
 
-TEST(PathsTest, ARowStandsAtItsPathsNumber) {
-  for (unsigned i = 0; i < kPathCount; ++i) EXPECT_EQ(static_cast<unsigned>(kPaths[i].id), i);
+TEST(PathsTest, EveryNumberBelowTheirCountIsOnePaths) {
+  for (unsigned number = 0; number < kPathCount; ++number) {
+    EXPECT_EQ(static_cast<unsigned>(row_of(static_cast<PathId>(number)).id), number);
+  }
 }
 
 TEST(PathsTest, APathIsFoundByItsNameAndNoOther) {

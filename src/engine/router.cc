@@ -118,8 +118,7 @@ unsigned Router::judge_all(File& file, const PointerFacts& memory, Op op, Verdic
   if (file.userspace() != nullptr) return count;
   for (const PathRow& row : kPaths) {
     // A path that moves nothing, or serves other files, is no choice that anybody misses.
-    const bool is_missed = !row.traits.pretends && !row.traits.userspace;
-    if (is_missed && !is_listed(row.id)) verdicts[count++] = refused(row.id, Reason::not_listed);
+    if (row.traits.by_default() && !is_listed(row.id)) verdicts[count++] = refused(row.id, Reason::not_listed);
   }
   return count;
 }

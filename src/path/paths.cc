@@ -26,11 +26,11 @@ constexpr Maker kMakers[] = {
 }  // namespace
 
 std::unique_ptr<Path> make_path(PathId path, const PathWorld& world) {
-  return kMakers[static_cast<unsigned>(path)].make(world);
+  return kMakers[place_of(path)].make(world);
 }
 
 Reason outlook_of(PathId path, const PathSettings& settings) {
-  return kMakers[static_cast<unsigned>(path)].outlook(settings);
+  return kMakers[place_of(path)].outlook(settings);
 }
 
 std::unique_ptr<Path> make_staging_path(const PathWorld& world) { return make_host_path(world); }

@@ -39,7 +39,7 @@ std::vector<PathId> paths_of(const Settings& settings) {
   std::vector<PathId> paths;
   if (means_all(settings.texts("penstock.paths"))) {
     for (const PathRow& row : kPaths) {
-      if (!row.traits.pretends && !row.traits.userspace) paths.push_back(row.id);
+      if (row.traits.by_default()) paths.push_back(row.id);
     }
   } else {
     for (const std::string& name : settings.texts("penstock.paths")) paths.push_back(path_named(name).value());

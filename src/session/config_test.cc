@@ -28,7 +28,7 @@ TEST_F(ConfigTest, DefaultsAreBounded) {
   EXPECT_LE(config.workers, 8u);
   std::vector<PathId> moving;
   for (const PathRow& row : kPaths) {
-    if (!row.traits.pretends && !row.traits.userspace) moving.push_back(row.id);
+    if (row.traits.by_default()) moving.push_back(row.id);
   }
   EXPECT_EQ(config.paths, moving);
   EXPECT_FALSE(config.paths_said);
