@@ -30,6 +30,7 @@ struct PathSettings {
   VendorUse vendor = VendorUse::automatic;
   std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
   std::string scratch;         // What may be overwritten in self-tests of its storage: a path, or empty.
+  std::string root = "/";      // Where /proc, /sys and other makers' libraries are looked for.
 };
 
 }  // namespace penstock::core

@@ -88,7 +88,8 @@ PathSettings path_settings(const Config& config) {
           .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
           .vendor = config.vendor,
           .vendor_library = config.vendor_library,
-          .scratch = config.scratch};
+          .scratch = config.scratch,
+          .root = config.root};
 }
 
 EngineRules engine_rules(const Config& config) {

@@ -46,6 +46,7 @@ struct Config {
   VendorUse vendor = VendorUse::automatic;
   std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
   std::string scratch;         // What may be overwritten in self-tests of its storage: a path, or empty.
+  std::string root = "/";      // Where paths look for /proc and /sys. Tests have machines of their own.
   Denylist denylist;
 };
 

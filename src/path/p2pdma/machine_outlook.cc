@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <optional>
+#include <utility>
 
 #include "base/mutex.h"
 #include "path/p2pdma/outlook.h"
@@ -18,6 +19,8 @@ Reason reason_of(std::span<const Finding> findings) {
 
 class MachineOutlook final : public Outlook {
  public:
+  explicit MachineOutlook(std::string directory) : directory_(std::move(directory)) {}
+
   Reason of_device(const DeviceFacts& device) override {
     const MutexLock lock(mutex_);
     if (!read()) return Reason::none;
@@ -43,7 +46,7 @@ class MachineOutlook final : public Outlook {
   // Once, when it is first needed. False where there is no /proc or /sys to be read.
   bool read() REQUIRES(mutex_) {
     if (machine_) return true;
-    Result<Root> root = Root::open("/");
+    Result<Root> root = Root::open(directory_);
     if (!root.ok()) return false;
     root_.emplace(std::move(*root));
     machine_.emplace(read_peer_machine(*root_));
@@ -59,6 +62,7 @@ class MachineOutlook final : public Outlook {
     return judge_direct_file(*root_, MountTable::read(*root_), *facts, op);
   }
 
+  const std::string directory_;
   Mutex mutex_;
   std::optional<Root> root_ GUARDED_BY(mutex_);
   std::optional<PeerMachine> machine_ GUARDED_BY(mutex_);
@@ -66,6 +70,6 @@ class MachineOutlook final : public Outlook {
 
 }  // namespace
 
-std::unique_ptr<Outlook> machine_outlook() { return std::make_unique<MachineOutlook>(); }
+std::unique_ptr<Outlook> machine_outlook(const std::string& root) { return std::make_unique<MachineOutlook>(root); }
 
 }  // namespace penstock::core

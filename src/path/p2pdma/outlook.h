@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "core/verdict.h"
 #include "device/device.h"
@@ -21,7 +22,7 @@ class Outlook {
   virtual Reason of_route(const DeviceFacts& device, File& file) = 0;  // Bus, block devices.
 };
 
-// By /proc, /sys and the file itself.
-std::unique_ptr<Outlook> machine_outlook();
+// By /proc and /sys below `root`, and by the file itself.
+std::unique_ptr<Outlook> machine_outlook(const std::string& root);
 
 }  // namespace penstock::core

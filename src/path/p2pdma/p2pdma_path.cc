@@ -162,7 +162,7 @@ std::unique_ptr<Path> make_p2pdma_path(const PathWorld& world) {
   const PathSettings& settings = world.settings;
   const P2pdmaRules rules{
       .strict = settings.require == PathId::p2pdma, .direct_io = settings.direct_io, .scratch = settings.scratch};
-  return std::make_unique<P2pdmaPath>(world.storage, world.devices, machine_outlook(), rules);
+  return std::make_unique<P2pdmaPath>(world.storage, world.devices, machine_outlook(settings.root), rules);
 }
 
 // It has nobody to serve unless device memory of some kind is offered to storage.

@@ -149,7 +149,8 @@ VendorRules rules_of(const PathSettings& settings) {
           .strict = settings.require == PathId::vendor,
           .direct_io = settings.direct_io,
           .library = settings.vendor_library,
-          .scratch = settings.scratch};
+          .scratch = settings.scratch,
+          .root = settings.root};
 }
 
 }  // namespace
