@@ -34,7 +34,7 @@ MAY_INCLUDE = {
     "cufile": "base core settings plan storage device topology path stats engine session frontend capi include",
     "include": "",
     "model": "base topology",
-    "tools/common": "base settings topology stats include device/cuda/cuda_api.h",
+    "tools/common": "base settings topology stats include core/paths.h device/cuda/cuda_api.h",
     "tools/*": "tools/common base settings topology stats include model bench",
     "tools": "tools/common tools/* base include",
     "bench": "base include model device/cuda/cuda_api.h",

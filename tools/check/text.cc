@@ -122,8 +122,9 @@ void print_limits(Page& page, const Machine& machine) {
 }
 
 void print_path(Page& page, const PathReport& report) {
-  const bool is_tried = report.path == PENSTOCK_PATH_P2PDMA || report.path == PENSTOCK_PATH_VENDOR;
-  std::string headline = !report.usable ? "not usable" : is_tried ? "may be tried: its self-test decides" : "usable";
+  std::string headline = !report.usable     ? "not usable"
+                         : report.is_proven ? "may be tried: its self-test decides"
+                                            : "usable";
   if (report.reason != PENSTOCK_REASON_NONE) {
     headline += fmt::format(" ({}): {}", penstock_reason_name(report.reason), penstock_reason_sentence(report.reason));
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "core/paths.h"
 #include "tools/common/peer_pairs.h"
 #include "tools/common/units.h"
 
@@ -191,7 +192,23 @@ PathReport report_bounce(const Machine& machine) {
   return report;
 }
 
-PathReport report_host(const Machine&) { return {PENSTOCK_PATH_HOST, true, PENSTOCK_REASON_NONE, {}}; }
+// What is not here needs nothing that could be read of a machine.
+constexpr struct {
+  int path;
+  PathReport (*report)(const Machine& machine);
+} kReports[] = {{PENSTOCK_PATH_P2PDMA, report_p2pdma},
+                {PENSTOCK_PATH_PAGECACHE, report_pagecache},
+                {PENSTOCK_PATH_VENDOR, report_vendor},
+                {PENSTOCK_PATH_BOUNCE, report_bounce}};
+
+PathReport report_path(const core::PathRow& row, const Machine& machine) {
+  PathReport report{static_cast<int>(row.id), true, PENSTOCK_REASON_NONE, {}};
+  for (const auto& known : kReports) {
+    if (known.path == report.path) report = known.report(machine);
+  }
+  report.is_proven = row.traits.direct;
+  return report;
+}
 
 }  // namespace
 
@@ -219,8 +236,11 @@ Need need_io_uring(const Machine& machine) {
 std::string bytes_text(std::uint64_t bytes) { return bytes == core::kUnlimited ? "unlimited" : format_size(bytes); }
 
 std::vector<PathReport> report_paths(const Machine& machine) {
-  return {report_p2pdma(machine), report_pagecache(machine), report_vendor(machine), report_bounce(machine),
-          report_host(machine)};
+  std::vector<PathReport> reports;
+  for (const core::PathRow& row : core::kPaths) {
+    if (row.traits.by_default()) reports.push_back(report_path(row, machine));
+  }
+  return reports;
 }
 
 }  // namespace penstock::tools

@@ -22,9 +22,10 @@ struct PathReport {
   bool usable = false;
   int reason = PENSTOCK_REASON_NONE;
   std::vector<Need> needs;
+  bool is_proven = false;  // By a self-test, before it serves.
 };
 
-// Best first.
+// Of all that are tried where nobody names paths, best first.
 std::vector<PathReport> report_paths(const Machine& machine);
 
 const char* state_name(core::Tristate met);  // "ok", "missing", "unknown"
