@@ -24,8 +24,8 @@ constexpr SettingRow kPenstockRows[] = {
      .meaning = "the one path that may serve; a request that would take another fails", .choices = required_paths,
      .variable = "PENSTOCK_REQUIRE", .forbids = true},
     {.key = "penstock.device", .kind = SettingKind::texts, .initial = "auto",
-     .meaning = "which devices a session has, in this order: GPUs (cuda), host memory standing in for one (host), "
-                "memory that PCI devices offer (p2pmem); auto: cuda where there is a GPU, else host",
+     .meaning = "which devices a session has, in this order; auto: GPUs where there are any, else host memory that "
+                "stands in for one",
      .choices = device_kinds, .variable = "PENSTOCK_DEVICE"},
     {.key = "penstock.direct_io", .kind = SettingKind::text, .initial = "auto",
      .meaning = "whether storage is read and written around the page cache; auto: where the descriptor has O_DIRECT, "

@@ -234,7 +234,7 @@ void add_how(CommandLine& command, BenchSettings& settings) {
       .one_of({"device", "host"})
       .default_shown();
   command.option("--gpu", settings.gpu, "The GPU whose memory takes part").default_shown();
-  command.option("--device", settings.device, "cuda, host (host memory standing in for a GPU) or auto [auto]")
+  command.option("--device", settings.device, "Which devices take part, as in PENSTOCK_DEVICE [auto]")
       .value_name("KIND");
   command.flag("--register", settings.register_memory, "Register the memory with the session first");
   command.flag("--create", settings.create, "Create the file if it does not exist; needs --size");

@@ -61,7 +61,8 @@ std::string device_line(penstock_session* session, unsigned gpu) {
   if (device.stand_in != 0) {
     return fmt::format("device: host memory standing in for a GPU (reason: {})", stand_in_reason(session));
   }
-  return fmt::format("device: GPU {}, {} ({})", gpu, device.name, device.pci_address);
+  const std::string name = fmt::format("device: GPU {}, {}", gpu, device.name);
+  return *device.pci_address == '\0' ? name : fmt::format("{} ({})", name, device.pci_address);
 }
 
 Json device_json(penstock_session* session, unsigned gpu) {
