@@ -26,7 +26,7 @@ TEST_F(CufileConfigTest, NvidiasDefaultsDoNotHoldASessionBack) {
   const Config plain = make_config(settings);
   const Config made = config();
 
-  EXPECT_EQ(paths(), "p2pdma pagecache vendor bounce host");
+  EXPECT_EQ(made.paths, plain.paths);
   EXPECT_EQ(made.workers, plain.workers);
   EXPECT_EQ(made.threads_max, UINT_MAX);
   EXPECT_EQ(made.share_min, 0u);
@@ -37,6 +37,7 @@ TEST_F(CufileConfigTest, NvidiasDefaultsDoNotHoldASessionBack) {
 }
 
 TEST_F(CufileConfigTest, CompatibilityModeChoosesThePaths) {
+  set("penstock.paths", Texts{"p2pdma", "pagecache", "vendor", "bounce", "host"});
   set("properties.allow_compat_mode", false);
   EXPECT_TRUE(config_from(settings).status().is(Code::no_direct_path));
   set("properties.force_compat_mode", true);  // Comes first, as in NVIDIA's library.

@@ -138,7 +138,7 @@ TEST_F(PublicStructsTest, WhatAnArrayHasNoRoomForIsCounted) {
 
   ASSERT_EQ(penstock_explain(&request, &one, 1, &count).code, 0);
 
-  EXPECT_EQ(count, 5u);
+  EXPECT_GE(count, 5u);
   EXPECT_STREQ(one.path_name(), "p2pdma");
 }
 

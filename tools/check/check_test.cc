@@ -80,7 +80,11 @@ TEST(CheckTest, PathsStandInOrder) {
     const json report = check_json(machine);
     std::string order;
     for (const json& path : report["paths"]) order += path["path"].get<std::string>() + " ";
-    EXPECT_EQ(order, "p2pdma pagecache vendor bounce host ") << machine;
+    std::size_t at = 0;
+    for (const char* path : {"p2pdma ", "pagecache ", "vendor ", "bounce ", "host "}) {
+      at = order.find(path, at);
+      EXPECT_NE(at, std::string::npos) << machine << ": " << path << "of " << order;
+    }
   }
 }
 
