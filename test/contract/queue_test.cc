@@ -96,7 +96,7 @@ TEST_P(QueueTest, MixesDirectionsAndKindsOfMemory) {
     const std::uint64_t expected[] = {0, 8000, 65000, 4096, 0};
     EXPECT_TRUE(completions[i].status.ok()) << describe(completions[i].status);
     EXPECT_EQ(completions[i].report.bytes, expected[completions[i].cookie]) << completions[i].cookie;
-    EXPECT_TRUE(goes_by(completions[i].report, completions[i].cookie == 1 ? PathId::host : PathId::bounce));
+    EXPECT_TRUE(goes_by(completions[i].report, completions[i].cookie == 1 ? PathId::host : world().path));
   }
   EXPECT_TRUE(on_host.substr(0, 8000) == content.substr(100, 8000));
   EXPECT_TRUE(file_content(200'001, 65000) == pattern(1 << 20, 3).substr(7, 65000));
@@ -194,8 +194,9 @@ TEST_P(QueueTest, AQueueClosedWithRequestsInFlightWaitsForThem) {
 
   std::uint64_t counted = 0;
   for (unsigned reason = 0; reason < kReasonCount; ++reason) {
-    counted += session().counters().total(PathId::bounce, static_cast<Reason>(reason), Op::read).bytes +
-               session().counters().total(PathId::pagecache, static_cast<Reason>(reason), Op::read).bytes;
+    for (const PathRow& row : kPaths) {
+      counted += session().counters().total(row.id, static_cast<Reason>(reason), Op::read).bytes;
+    }
   }
   EXPECT_EQ(counted, 1u << 20);
   EXPECT_TRUE(session().deregister_file(file).ok());

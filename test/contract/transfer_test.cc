@@ -63,9 +63,9 @@ TEST_P(TransferTest, EverySizeAtEveryOffsetIsWrittenWhereItBelongs) {
       std::string expected = before;
       expected.replace(static_cast<std::size_t>(offset), size, data);
       ASSERT_TRUE(file_content(0, before.size()) == expected);
-      if (goes_direct(file) && size >= 2 * 4096) {
+      if (goes_direct(file, outcome) && size >= 2 * 4096) {
         EXPECT_GE(outcome.report.direct_bytes, size - 2 * 4096);
-      } else if (!goes_direct(file)) {
+      } else if (!goes_direct(file, outcome)) {
         EXPECT_EQ(outcome.report.direct_bytes, 0u);
       }
     }
@@ -86,13 +86,34 @@ TEST_P(TransferTest, EverySizeAtEveryOffsetIsReadAndNothingElseIsTouched) {
       const Outcome outcome = read(file, memory, size, offset, 100);
 
       expect_moved(outcome, size);
-      EXPECT_EQ(outcome.report.direct_bytes, goes_direct(file) ? size : 0u);
+      EXPECT_EQ(outcome.report.direct_bytes, goes_direct(file, outcome) ? size : 0u);
       const std::string got = download(memory, size + 200);
       ASSERT_TRUE(got.substr(0, 100) == std::string(100, '\x5a'));
       ASSERT_TRUE(got.substr(100, size) == content.substr(static_cast<std::size_t>(offset), size));
       ASSERT_TRUE(got.substr(100 + size) == std::string(100, '\x5a'));
     }
   }
+}
+
+TEST_P(TransferTest, AnAlignedRequestGoesByTheWorldsPathAsAWhole) {
+  constexpr std::uint64_t kSize = 8 << 20;
+  const std::string data = pattern(kSize, 11);
+  std::byte* memory = allocate(kSize);
+  upload(memory, data);
+  const UniqueFd fd = open_fd();
+  const std::uint64_t file = register_fd(fd);
+
+  const Outcome written = write(file, memory, kSize, 4096);
+  upload(memory, std::string(kSize, '\x5a'));
+  const Outcome got = read(file, memory, kSize, 4096);
+
+  for (const Outcome& outcome : {written, got}) {
+    expect_moved(outcome, kSize);
+    EXPECT_TRUE(world().path == PathId::bounce || outcome.report.path == world().path);
+    EXPECT_TRUE(!traits_of(world().path).direct || outcome.report.bounced_bytes == 0);
+  }
+  EXPECT_TRUE(file_content(4096, kSize) == data);
+  EXPECT_TRUE(download(memory, kSize) == data);
 }
 
 // A page in the page cache, written back later, would take a neighbour's sectors along as they were.
@@ -142,8 +163,10 @@ TEST_P(TransferTest, NothingIsMovedByNoBytes) {
   const UniqueFd fd = open_fd();
   const std::uint64_t file = register_fd(fd);
 
-  expect_moved(read(file, memory, 0, 0), 0);
-  expect_moved(write(file, memory, 0, 0), 0);
+  for (const Outcome& outcome : {read(file, memory, 0, 0), write(file, memory, 0, 0)}) {
+    EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+    EXPECT_EQ(outcome.report.bytes, 0u);
+  }
 
   EXPECT_EQ(file_size(), 0u);
 }
@@ -411,7 +434,7 @@ TEST_P(TransferTest, RandomWorkAgreesWithAModel) {
     const std::uint64_t in_buffer = any(kSpan - size);
     const auto signed_offset = static_cast<std::int64_t>(offset);
     const auto signed_in_buffer = static_cast<std::int64_t>(in_buffer);
-    const PathId path = use_device ? PathId::bounce : PathId::host;
+    const PathId path = use_device ? world().path : PathId::host;
     void* base = use_device ? static_cast<void*>(on_device) : on_host.data();
     if (any(2) == 0) {
       const std::string data = pattern(size, random());

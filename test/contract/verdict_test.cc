@@ -9,7 +9,7 @@
 namespace penstock::core {
 namespace {
 
-// What every path says of a write from device memory.
+// What every path says of requests between the file and device memory.
 class VerdictTest : public ContractTest {
  protected:
   void SetUp() override {
@@ -18,33 +18,53 @@ class VerdictTest : public ContractTest {
     memory_ = allocate(4096);
     fd_ = open_fd();
     file_ = register_fd(fd_);
-    const Result<unsigned> count =
-        explain(session(), file_, session().devices().describe(memory_), Op::write, verdicts_);
-    ASSERT_TRUE(count.ok());
-    ASSERT_EQ(*count, 5u);
   }
-  // What stands in the way of p2pdma: on a GPU machine whatever it is there.
-  Reason obstacle() const { return world().cuda ? verdicts_[0].reason : Reason::stand_in; }
+  Verdict verdict(PathId path, Op op = Op::write) {
+    Verdict verdicts[kPathCount];
+    const Result<unsigned> count = explain(session(), file_, session().devices().describe(memory_), op, verdicts);
+    for (unsigned i = 0; count.ok() && i < *count; ++i) {
+      if (verdicts[i].path == path) return verdicts[i];
+    }
+    ADD_FAILURE() << "no verdict of " << path_name(path);
+    return {};
+  }
+  // What stands in the way of p2pdma: of memory that stands in for a GPU's, nothing else.
+  Reason obstacle() { return device().facts().stand_in ? Reason::stand_in : verdict(PathId::p2pdma).reason; }
   Reason reason_of_ring() const { return world().io_uring ? Reason::none : Reason::io_uring_off; }
 
   std::byte* memory_ = nullptr;
   UniqueFd fd_;
   std::uint64_t file_ = 0;
-  Verdict verdicts_[kPathCount];
 };
 INSTANTIATE_TEST_SUITE_P(Worlds, VerdictTest, testing::ValuesIn(all_worlds()), world_name);
 
-TEST_P(VerdictTest, EveryPathThatRefusesSaysWhy) {
-  EXPECT_STRNE(reason_name(obstacle()), "unknown");
-  EXPECT_FALSE(verdicts_[0].usable);
-  EXPECT_EQ(verdicts_[0].reason, obstacle());
-  EXPECT_EQ(verdicts_[3].path, PathId::bounce);
-  EXPECT_TRUE(verdicts_[3].usable);
-  EXPECT_EQ(verdicts_[3].reason, reason_of_ring());
-  EXPECT_EQ(verdicts_[4].reason, Reason::device_memory);
+class BounceVerdictTest : public VerdictTest {};
+INSTANTIATE_TEST_SUITE_P(Worlds, BounceVerdictTest, testing::ValuesIn(bounce_worlds()), world_name);
+
+TEST_P(VerdictTest, ThePathOfThisWorldServesBothWays) {
+  for (const Op op : {Op::read, Op::write}) {
+    const Verdict its = verdict(world().path, op);
+    EXPECT_TRUE(its.usable) << reason_name(its.reason) << " " << its.detail;
+  }
 }
 
-TEST_P(VerdictTest, ARequestIsReportedAndCountedWithTheReasonForItsPath) {
+TEST_P(VerdictTest, EveryPathThatIsTriedByDefaultHasAVerdict) {
+  for (const PathRow& row : kPaths) {
+    if (!row.traits.by_default()) continue;
+    const Verdict its = verdict(row.id);
+    EXPECT_STRNE(reason_name(its.reason), "unknown") << row.name;
+    EXPECT_TRUE(its.usable || its.reason != Reason::none) << row.name;
+  }
+}
+
+TEST_P(BounceVerdictTest, EveryPathThatRefusesSaysWhy) {
+  EXPECT_FALSE(verdict(PathId::p2pdma).usable);
+  EXPECT_EQ(verdict(PathId::p2pdma).reason, obstacle());
+  EXPECT_EQ(verdict(PathId::bounce).reason, reason_of_ring());
+  EXPECT_EQ(verdict(PathId::host).reason, Reason::device_memory);
+}
+
+TEST_P(BounceVerdictTest, ARequestIsReportedAndCountedWithTheReasonForItsPath) {
   const Outcome outcome = write(file_, memory_, 4096, 0);
 
   EXPECT_EQ(outcome.report.reason, obstacle());

@@ -11,10 +11,12 @@
 #include <ostream>
 #include <random>
 
-#include "device/cuda/cuda_device.h"
-#include "device/host/host_device.h"
+#include "device/providers.h"
+#include "fakes/fake_peer.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
+#include "fakes/vendor_machine.h"
+#include "path/reasons.h"
 #include "storage/posix_storage.h"
 
 namespace penstock::core {
@@ -37,9 +39,26 @@ std::vector<std::pair<std::string, std::string>> pairs(const char* text, char se
 
 constexpr std::uint64_t kBusySeed = 11;
 
-bool has_gpu() {
+// Room for the largest request of the suite, and what is beside it.
+constexpr std::uint64_t kDeviceBytesMin = 256 << 20;
+constexpr const char* kPeerAddress = "0000:03:00.0";  // On the captured machine, too.
+constexpr const char* kPeerMachine = PENSTOCK_MACHINES "cmb-peer";
+
+Result<std::unique_ptr<DeviceSet>> open_provider(const std::string& name) {
   std::string why_not;
-  return CudaDeviceSet::open(&why_not).ok();
+  return provider_named(name)->open({.kind = provider_named(name)->name}, why_not);
+}
+
+// Whose devices can be had here: those that every session opens, or the others.
+std::vector<std::string> devices_here(bool unasked) {
+  std::vector<std::string> names;
+  for (const Provider& provider : providers()) {
+    if ((provider.unasked != Unasked::left) != unasked) continue;
+    const Result<std::unique_ptr<DeviceSet>> set = open_provider(provider.name);
+    const Result<Device*> device = set.ok() ? (*set)->device(0) : set.status();
+    if (device.ok() && (*device)->facts().memory_bytes >= kDeviceBytesMin) names.emplace_back(provider.name);
+  }
+  return names;
 }
 
 // Seen through plain system calls of a descriptor of its own.
@@ -119,16 +138,7 @@ class FakeFile final : public TestFile {
   FakeStorage& storage_;
 };
 
-}  // namespace
-
-std::vector<World> all_worlds() {
-  std::vector<World> worlds = kernel_worlds();
-  worlds.push_back({.file_system = "fake"});
-  worlds.push_back({.file_system = "fake", .direct = true});
-  return worlds;
-}
-
-std::vector<World> kernel_worlds() {
+std::vector<World> kernel_places() {
   std::vector<World> places;
   for (const auto& [name, path] : pairs(std::getenv("PENSTOCK_TEST_DIRS"), ':')) {
     places.push_back({.file_system = name, .directory = path});
@@ -137,15 +147,56 @@ std::vector<World> kernel_worlds() {
   for (const auto& [name, reason] : pairs(std::getenv("PENSTOCK_TEST_SKIPPED_DIRS"), ';')) {
     places.push_back({.file_system = name, .missing = reason});
   }
-  static const bool gpu = has_gpu();
+  return places;
+}
+
+// Of paths that need no machine of their own, and of those whose machine can be had.
+std::vector<World> worlds_of_paths() {
   std::vector<World> worlds;
-  for (const World& place : places) {
-    for (const bool cuda : {false, true}) {
-      if (cuda && !gpu) continue;
+  for (const PathRow& row : kPaths) {
+    if (!row.traits.posix || row.id == PathId::bounce) continue;
+    for (const bool direct : {false, true}) {
+      worlds.push_back({.file_system = "fake", .direct = direct, .path = row.id});
+    }
+  }
+  worlds.push_back({.file_system = "fake", .direct = true, .device = "p2pmem", .path = PathId::p2pdma});
+  World vendor = kernel_places().front();
+  vendor.direct = true;
+  vendor.device = "p2pmem";
+  vendor.path = PathId::vendor;
+  worlds.push_back(vendor);
+  return worlds;
+}
+
+}  // namespace
+
+std::vector<World> all_worlds() {
+  std::vector<World> worlds = bounce_worlds();
+  for (World& world : worlds_of_paths()) worlds.push_back(std::move(world));
+  return worlds;
+}
+
+std::vector<World> bounce_worlds() {
+  std::vector<World> worlds = kernel_worlds();
+  std::vector<std::string> devices = devices_here(false);
+  devices.emplace_back("host");
+  for (const std::string& device : devices) {
+    for (const bool direct : {false, true}) {
+      worlds.push_back({.file_system = "fake", .direct = direct, .device = device});
+    }
+  }
+  return worlds;
+}
+
+std::vector<World> kernel_worlds() {
+  static const std::vector<std::string>& devices = *new std::vector<std::string>(devices_here(true));
+  std::vector<World> worlds;
+  for (const World& place : kernel_places()) {
+    for (const std::string& device : devices) {
       for (const bool direct : {false, true}) {
         for (const bool io_uring : {true, false}) {
           World world = place;
-          world.cuda = cuda;
+          world.device = device;
           world.direct = direct;
           world.io_uring = io_uring;
           worlds.push_back(world);
@@ -166,7 +217,8 @@ namespace {
 std::string name_of(const World& world) {
   const std::string ring = world.is_fake() ? "" : world.io_uring ? "_uring" : "_preadv2";
   std::string name = world.file_system + (world.direct ? "_direct" : "_buffered") + ring +
-                     (world.registering.empty() ? "" : "_" + world.registering) + (world.cuda ? "_cuda" : "_host");
+                     (world.registering.empty() ? "" : "_" + world.registering) + "_" + world.device;
+  if (world.path != PathId::bounce) name.append("_").append(path_name(world.path));
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return std::isalnum(letter) == 0; }, '_');
   return name;
@@ -177,24 +229,43 @@ std::string name_of(const World& world) {
 void PrintTo(const World& world, std::ostream* out) { *out << name_of(world); }
 std::string world_name(const testing::TestParamInfo<World>& info) { return name_of(info.param); }
 
+ContractTest::ContractTest() = default;
+ContractTest::~ContractTest() = default;
+
 void ContractTest::SetUp() {
   if (!world().missing.empty()) GTEST_SKIP() << "no " << world().file_system << ": " << world().missing;
+  std::unique_ptr<DeviceSet> devices = open_devices();
+  session_ = std::make_unique<Session>(config(), open_storage(), std::move(devices));
+  if (world().path == PathId::vendor && (::fcntl(open_fd().get(), F_GETFL) & O_DIRECT) == 0) {
+    GTEST_SKIP() << "no direct I/O on " << world().file_system;
+  }
+  if (world().io_uring && session_->storage().io_uring_error() != 0) {
+    GTEST_SKIP() << "io_uring is refused here: " << std::strerror(session_->storage().io_uring_error());
+  }
+}
+
+Config ContractTest::config() {
   Config config = test_config({{"workers", "4"}});
   config.paths_said = !world().registering.empty();
   config.register_at_once = world().registering == "at_once";
   if (world().registering == "throughput") config.policy = Policy::throughput;
   if (world().registering == "cpu") config.policy = Policy::cpu;
-  session_ = std::make_unique<Session>(config, open_storage(), open_devices());
-  if (world().io_uring && session_->storage().io_uring_error() != 0) {
-    GTEST_SKIP() << "io_uring is refused here: " << std::strerror(session_->storage().io_uring_error());
+  if (world().path != PathId::bounce) config.paths = {world().path, PathId::host};
+  if (world().path == PathId::p2pdma) config.root = kPeerMachine;
+  if (world().path == PathId::vendor) {
+    vendor_machine_ = std::make_unique<VendorMachine>();
+    config.root = vendor_machine_->root();
+    config.vendor_library = vendor_machine_->library_file();
   }
+  return config;
 }
 
 std::unique_ptr<Storage> ContractTest::open_storage() {
   if (world().is_fake()) {
     auto storage = std::make_unique<FakeStorage>();
     storage->be_busy(kBusySeed);
-    storage->resident = true;  // As is what was just written to a file of the kernel's.
+    // As is what was just written to a file of the kernel's. To p2pdma's self-test it would mean that the CPU copied.
+    storage->resident = world().path != PathId::p2pdma;
     test_file_ = std::make_unique<FakeFile>(*storage);
     return storage;
   }
@@ -204,9 +275,11 @@ std::unique_ptr<Storage> ContractTest::open_storage() {
 }
 
 std::unique_ptr<DeviceSet> ContractTest::open_devices() {
-  if (!world().cuda) return std::make_unique<HostDeviceSet>();
-  std::string why_not;
-  return std::move(CudaDeviceSet::open(&why_not).value());
+  if (world().device != "p2pmem") return std::move(open_provider(world().device).value());
+  peers_ = std::make_unique<FakePeers>();
+  peers_->add(kPeerAddress, kDeviceBytesMin);
+  peers_->give_each_its_own(kPeerAddress);
+  return std::move(peers_->open().value());
 }
 
 void ContractTest::TearDown() {
@@ -258,15 +331,18 @@ bool ContractTest::goes_direct(std::uint64_t file) {
 }
 
 bool ContractTest::goes_by(const Report& report, PathId expected) const {
-  const bool may_be_registered = !world().registering.empty() || world().cuda;
+  const bool is_misaligned =
+      report.refused == static_cast<int>(expected) && report.reason == reason_of(Obstacle::misaligned);
+  if (traits_of(expected).direct && report.path == PathId::bounce && is_misaligned) return true;
+  const bool may_be_registered = !world().registering.empty() || world().is_gpu();
   return report.path == expected || (may_be_registered && expected == PathId::bounce &&
                                      report.path == PathId::pagecache && report.direct_bytes == 0);
 }
 
-void ContractTest::expect_moved(const Outcome& outcome, std::uint64_t bytes, PathId path) {
+void ContractTest::expect_moved(const Outcome& outcome, std::uint64_t bytes, std::optional<PathId> path) {
   EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
   EXPECT_EQ(outcome.report.bytes, bytes);
-  EXPECT_TRUE(goes_by(outcome.report, path)) << path_name(outcome.report.path);
+  EXPECT_TRUE(goes_by(outcome.report, path.value_or(world().path))) << path_name(outcome.report.path);
   EXPECT_LE(outcome.report.direct_bytes, outcome.report.bytes);
 }
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where a contract test runs: storage, a way to open files, rings, a device. Storage is a file system of the kernel's,
-// or FakeStorage (test/fakes) with its rings, which is cut short, interrupted and put off all the time. Every test runs
-// in each world that this machine has; what it lacks is skipped with the reason.
+// Where a contract test runs: storage, a way to open files, rings, a device, and the path that is to move bytes of the
+// device's memory. Storage is a file system of the kernel's, or FakeStorage (test/fakes) with its rings, which is cut
+// short, interrupted and put off all the time. Every test runs in each world that this machine has; what it lacks is
+// skipped with the reason. Worlds are made of the tables of paths and of providers: a new row has some without a change
+// here, so far as it needs no machine of its own.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,19 +22,26 @@
 
 namespace penstock::core {
 
+class FakePeers;
+class VendorMachine;
+
 struct World {
   std::string file_system;  // "ext4", "xfs", ...; "local" for the temporary directory; "fake" for FakeStorage.
   std::string directory;
   std::string missing;  // Why it cannot be had; empty where it can.
   bool direct = false;  // The user's descriptors have O_DIRECT.
   bool io_uring = true;
-  std::string registering;  // Of pages in the page cache: "at_once", by a policy's name, or "": by the default.
-  bool cuda = false;        // A GPU; else host memory standing in for one.
+  std::string registering;       // Of pages in the page cache: "at_once", a policy's name, or as it is by default.
+  std::string device = "host";   // Its provider's name.
+  PathId path = PathId::bounce;  // Others than bounce are named, with host alone beside them.
 
+  bool is_gpu() const { return device == "cuda"; }
   bool is_fake() const { return file_system == "fake"; }
 };
 
 std::vector<World> all_worlds();
+// Those whose path is bounce.
+std::vector<World> bounce_worlds();
 // Those with real files: for what only a kernel has, as the page cache, names, and descriptors that others close.
 std::vector<World> kernel_worlds();
 void PrintTo(const World& world, std::ostream* out);
@@ -53,6 +63,8 @@ class TestFile {
 // session's back.
 class ContractTest : public testing::TestWithParam<World> {
  protected:
+  ContractTest();
+  ~ContractTest() override;
   void SetUp() override;
   void TearDown() override;
 
@@ -83,18 +95,26 @@ class ContractTest : public testing::TestWithParam<World> {
     return transfer(*session_, {Op::write, file, base, size, offset, in_buffer});
   }
   // That the bytes went by this path, around the page cache where that was asked for and can be, and that nothing
-  // was hidden.
-  void expect_moved(const Outcome& outcome, std::uint64_t bytes, PathId path = PathId::bounce);
+  // was hidden. By the world's own, if none is named.
+  void expect_moved(const Outcome& outcome, std::uint64_t bytes, std::optional<PathId> path = {});
   bool goes_direct(std::uint64_t file);
-  // Where pages are registered, what is expected to be bounced may also be fetched from the page cache.
+  // Of device memory: what a direct path had to bounce goes through the page cache.
+  bool goes_direct(std::uint64_t file, const Outcome& outcome) {
+    return goes_direct(file) && outcome.report.path == world().path;
+  }
+  // Where pages are registered, what is expected to be bounced may also be fetched from the page cache. What is not
+  // aligned for a direct path is bounced, and says so.
   bool goes_by(const Report& report, PathId expected) const;
 
   std::string name_;  // Of the file, in the kernel's worlds.
 
  private:
+  Config config();
   std::unique_ptr<Storage> open_storage();
   std::unique_ptr<DeviceSet> open_devices();
 
+  std::unique_ptr<FakePeers> peers_;               // Where device memory is to be offered to storage.
+  std::unique_ptr<VendorMachine> vendor_machine_;  // For the path vendor.
   std::unique_ptr<TestFile> test_file_;
   std::unique_ptr<Session> session_;
   std::vector<void*> memory_;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Devices that offer memory, made of plain files in a folder that looks like /sys/bus/pci/devices: what maps such a
-// file and reads and writes the mapping cannot tell. A file cut short is a driver that was unbound.
+// file and reads and writes the mapping cannot tell. A file cut short is a driver that was unbound. All allocations of
+// one device are the same memory, unless each is to have its own.
 #pragma once
 
 #include <unistd.h>
@@ -29,10 +30,16 @@ class FakePeers {
     std::filesystem::create_directories(device / "p2pmem");
     std::ofstream(device / "class") << device_class << '\n';
     std::ofstream(device / "p2pmem/size") << bytes << '\n';
-    std::ofstream(device / "p2pmem/allocate") << std::string(bytes, '\0');
+    std::ofstream(device / "p2pmem/allocate") << "";
+    std::filesystem::resize_file(device / "p2pmem/allocate", bytes);
   }
   void unbind(const std::string& address) const {
     std::filesystem::resize_file(root_ / address / "p2pmem/allocate", 0);
+  }
+  // From now on, as of the kernel's. Such a device cannot be unbound.
+  void give_each_its_own(const std::string& address) const {
+    std::filesystem::remove(root_ / address / "p2pmem/allocate");
+    std::filesystem::create_symlink("/dev/zero", root_ / address / "p2pmem/allocate");
   }
   Result<std::unique_ptr<DeviceSet>> open(const DeviceTerms& terms = {}) const {
     return PeerDeviceSet::open(terms, root_.string());

@@ -63,7 +63,7 @@ class FakeStorage : public Storage {
   std::atomic<unsigned> rings_opened{0};
   bool descriptors_lost = false;
 
-  // From now on transfers are cut short, interrupted and put off, by the seed.
+  // From now on transfers are cut short, interrupted and put off, by the seed; those of scratch are left alone.
   void be_busy(std::uint64_t by_seed) {
     seed = by_seed;
     random_.emplace(by_seed);
@@ -180,7 +180,7 @@ class FakeStorage : public Storage {
     if (direct && ((offset | size | reinterpret_cast<std::uintptr_t>(memory)) % kAlign) != 0) {
       return os_failure(EINVAL, "transfer misaligned");
     }
-    const Fault fault = next_fault(size);
+    const Fault fault = descriptor.is_scratch && faults.empty() ? Fault{} : next_fault(size);
     if (fault.error != 0) return os_failure(fault.error, "transfer as scripted");
     size = std::min(size, fault.at_most);
     const Access access = accesses.back();

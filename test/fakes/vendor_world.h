@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For the tests of the vendor path: a machine with nvidia-fs, a copy of NVIDIA's library of its own
-// (test/fakes/fake_vendor), a file of a known content, and a device.
+// For the tests of the vendor path: a machine with NVIDIA's library (vendor_machine.h), a file of a known content, and
+// a device.
 #pragma once
 
 #include <dlfcn.h>
@@ -22,6 +22,7 @@
 #include "fakes/fake_vendor/fake_vendor.h"
 #include "fakes/obeying_modes.h"
 #include "fakes/path_fixture.h"
+#include "fakes/vendor_machine.h"
 #include "path/pipeline/pipeline_reasons.h"
 #include "path/vendor/vendor_path.h"
 #include "path/vendor/vendor_reasons.h"
@@ -31,29 +32,9 @@ namespace penstock::core {
 
 inline constexpr const char* kAddress = "0000:03:00.0";
 
-inline void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path) << text;
-}
-
-inline std::string stats_text(int reads, int writes) {
-  return "Reads\t\t\t\t: n=" + std::to_string(reads) + " ok=" + std::to_string(reads) +
-         " err=0 readMiB=0\nWrites\t\t\t\t: n=" + std::to_string(writes) + " ok=" + std::to_string(writes) + " err=0\n";
-}
-
-// A machine with nvidia-fs, a copy of NVIDIA's library of its own, a file of a known content, and a device.
 class VendorPathTest : public PathFixture {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "/penstock_vendor_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    install(PENSTOCK_FAKE_VENDOR);
-    write_text(root() / "proc/driver/nvidia-fs/version", "version: 2.28\n");
-    write_text(root() / "proc/driver/nvidia-fs/modules", "nvme: 1.0\n");
-    write_text(stats_file(), stats_text(0, 0));
-    ::setenv("FAKE_VENDOR_STATS", stats_file().c_str(), 1);
-    behave("direct");
     content_.resize(kFileBytes);
     for (std::size_t i = 0; i < kFileBytes; ++i) content_[i] = static_cast<char>(i * 31 + i / 257);
     std::ofstream(folder_ / "file") << content_;
@@ -70,16 +51,13 @@ class VendorPathTest : public PathFixture {
     close_path();
     file_.reset();
     devices_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
-  std::filesystem::path root() const { return folder_ / "root"; }
-  std::filesystem::path stats_file() const { return root() / "proc/driver/nvidia-fs/stats"; }
-  std::string library_file() const { return (folder_ / "libcufile.so.0").string(); }
-  void install(const char* library) const {
-    std::filesystem::copy_file(library, library_file(), std::filesystem::copy_options::overwrite_existing);
-  }
-  static void behave(const char* script) { ::setenv("FAKE_VENDOR", script, 1); }
+  std::filesystem::path root() const { return machine_.root(); }
+  std::filesystem::path stats_file() const { return machine_.stats_file(); }
+  std::string library_file() const { return machine_.library_file(); }
+  void install(const char* library) const { machine_.install(library); }
+  static void behave(const char* script) { VendorMachine::behave(script); }
 
   Path& path() override { return *path_; }
   void close_path() {
@@ -133,7 +111,8 @@ class VendorPathTest : public PathFixture {
   }
 
   using Bytes = std::map<Reason, std::uint64_t>;
-  std::filesystem::path folder_;
+  VendorMachine machine_;
+  const std::filesystem::path& folder_ = machine_.folder();
   PosixStorage storage_{true};
   std::string content_;
   UniqueFd fd_;
