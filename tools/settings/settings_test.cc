@@ -31,11 +31,11 @@ TEST_F(SettingsCommandTest, EachIsToldWithItsValueItsSourceItsDefaultAndItsMeani
   const Finished done = settings({}, {{"PENSTOCK_BOUNCE_MIB", "64"}, {"CUFILE_ALLOW_COMPAT_MODE", "true"}});
 
   EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_NE(
-      done.out.find("bounce_mib = 64 (environment)\n"
-                    "    pinned host memory for each device, at most; requests on streams may take as much again\n"
-                    "    takes a number of MiB, 1 to 65536; by default 256; variable PENSTOCK_BOUNCE_MIB\n"),
-      std::string::npos)
+  EXPECT_NE(done.out.find("bounce_mib = 64 (environment)\n"
+                          "    the most pinned host memory for each device's bounce buffers; requests on streams may "
+                          "take as much again\n"
+                          "    takes a number of MiB, 1 to 65536; by default 256; variable PENSTOCK_BOUNCE_MIB\n"),
+            std::string::npos)
       << done.out;
   EXPECT_NE(done.out.find("paths = auto (default)\n"), std::string::npos);
   EXPECT_NE(done.out.find("properties.allow_compat_mode = true (environment)\n"), std::string::npos);
@@ -69,7 +69,7 @@ TEST_F(SettingsCommandTest, AFileIsNamedWhereItSaysSomething) {
 
   EXPECT_EQ(done.exit_code, 0) << done.out;
   EXPECT_NE(done.out.find("workers = 3 (file)\n"), std::string::npos) << done.out;
-  EXPECT_NE(done.out.find("file: " + path("cufile.json").string() + ", which programs of cuFile read; "),
+  EXPECT_NE(done.out.find("file: " + path("cufile.json").string() + ", which only programs that use cuFile read; "),
             std::string::npos);
   const json told = one(settings({"properties.io_batchsize", "--json"}, variables));
   EXPECT_EQ(told["value"], "7");
