@@ -43,8 +43,12 @@ class [[nodiscard]] Status {
   const char* driver() const { return penstock_status_driver(raw_); }
   // One sentence: the step, the cause, the remedy.
   std::string message() const {
-    char text[512];
-    penstock_status_message(raw_, text, sizeof text);
+    std::string text(512, '\0');
+    const std::size_t length = penstock_status_message(raw_, text.data(), text.size());
+    const bool fits = length < text.size();
+    text.resize(fits ? length : length + 1);
+    if (fits) return text;
+    text.resize(penstock_status_message(raw_, text.data(), text.size()));
     return text;
   }
 

@@ -31,7 +31,9 @@ const char* penstock_version(void) {
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity) {
   const auto tell = [&] {
     const core::Status told = to_core(status);
-    return core::copy_text(core::describe(told, core::driver_of(told)), text, capacity);
+    const std::string message = core::describe(told, core::driver_of(told));
+    (void)core::copy_text(message, text, capacity);
+    return message.size();
   };
   return core::boundary(tell, [&] { return core::copy_text("out of memory", text, capacity); });
 }

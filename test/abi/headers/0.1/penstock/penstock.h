@@ -90,7 +90,7 @@ typedef struct penstock_status {
 } penstock_status;
 
 /* Writes one sentence with step, cause and remedy, cut so that it fits into `capacity` bytes with its final zero.
- * Returns the length of what it wrote, without the zero. 512 bytes are enough for every message. */
+ * Returns the length of the whole sentence, without the zero. 512 bytes are enough for most. */
 size_t penstock_status_message(penstock_status status, char* text, size_t capacity);
 
 /* Which driver the code is from, as a kind of device ("cuda"); "" in the other domains. */
