@@ -25,13 +25,9 @@ constexpr Maker kMakers[] = {
 
 }  // namespace
 
-std::unique_ptr<Path> make_path(PathId path, const PathWorld& world) {
-  return kMakers[place_of(path)].make(world);
-}
+std::unique_ptr<Path> make_path(PathId path, const PathWorld& world) { return kMakers[place_of(path)].make(world); }
 
-Reason outlook_of(PathId path, const PathSettings& settings) {
-  return kMakers[place_of(path)].outlook(settings);
-}
+Reason outlook_of(PathId path, const PathSettings& settings) { return kMakers[place_of(path)].outlook(settings); }
 
 std::unique_ptr<Path> make_staging_path(const PathWorld& world) { return make_host_path(world); }
 
