@@ -153,7 +153,6 @@ CASE("streams.sixteen_held_and_one_running") {
   Memory memory(w, Kind::gpu, 17 * 4096);
   static Wish wishes[17];
   std::vector<Stream> streams;
-  std::atomic<bool> go = false;
   for (off_t i = 0; i < 17; ++i) {
     streams.push_back(make_stream(w));
     wishes[i] = {4096, 0, i * 4096, -12345};

@@ -18,7 +18,7 @@ namespace {
 
 std::string name_of_error(int number) {
 #define CUFILE_OP(name, value, text) \
-  if (number == value) return #name + sizeof("CU_FILE_") - 1;
+  if (number == value) return &#name[sizeof("CU_FILE_") - 1];
   CUFILEOP_STATUS_ENTRIES
 #undef CUFILE_OP
   const char* const name = strerrorname_np(number);

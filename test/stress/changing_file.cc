@@ -64,7 +64,7 @@ void Memory::get(std::uint64_t offset, std::span<std::byte> bytes) {
 
 std::shared_ptr<ChangingFile> ChangingFile::create(penstock_session* session, const std::string& path,
                                                    std::uint8_t number) {
-  std::shared_ptr<ChangingFile> file(new ChangingFile(session, number));
+  std::shared_ptr<ChangingFile> file(new ChangingFile(number));
   file->fds_[0].reset(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file->fds_[0].valid()) return nullptr;
   file->fds_[1] = file->open_again(path, true);

@@ -66,14 +66,13 @@ class ChangingFile {
  private:
   enum class Hand : std::uint8_t { buffered, direct, library };
 
-  ChangingFile(penstock_session* session, std::uint8_t number) : session_(session), history_(number) {}
+  explicit ChangingFile(std::uint8_t number) : history_(number) {}
   void rewrite(Random& random, Hand hand, Memory& memory);
   bool write_all(int fd, std::uint64_t first, std::span<const std::byte> bytes) const;
   bool write_by_library(Random& random, std::uint64_t first, std::span<const std::byte> bytes, Memory& memory) const;
   void punch(Random& random);
   void resize(std::uint64_t size);
 
-  penstock_session* const session_;
   UniqueFd fds_[2];
   penstock_file* handles_[2] = {};
   History history_;
