@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "tools", "bench", "model")
 FLAGS = ["-fsyntax-only", "-Wthread-safety", "-Wthread-safety-beta", "-Werror"]
 # Precompiled headers are the other compiler's, and what they hold each file includes itself.
-NOT_OURS = re.compile(r" -Winvalid-pch| -include \S+| -o \S+ -c \S+$")
+NOT_OURS = re.compile(r" -Winvalid-pch|(?: -Xclang)? -include(?:-pch)?(?: -Xclang)? \S+| -o \S+ -c \S+$")
 RULE = """builddir = {build}
 rule look
   command = {clang} $flags -MD -MF $out.d $in && touch $out
