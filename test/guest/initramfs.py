@@ -2,7 +2,7 @@
 
 """Packs programs of this machine, kernel modules and a scenario into the memory file system that a kernel starts from.
 
-A program comes with the shared libraries that ldd names, at the places where they are here, so that it runs as built.
+A program comes with the shared libraries that ldd names, the system's at the places where they are here.
 """
 
 import lzma
@@ -29,6 +29,12 @@ def libraries_in(ldd_output):
 def libraries_of(program):
     said = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     return list(libraries_in(said.stdout))  # A static program prints none and exits with 1.
+
+
+def place_of_library(library):
+    """Where it is here, if that is the system's; else where the loader looks by itself: in the machine something may be
+    mounted over the folder that it was built in, as /tmp."""
+    return library if library.startswith(("/lib", "/usr")) else f"/usr/lib/{Path(library).name}"
 
 
 def module_bytes(path):
@@ -86,8 +92,9 @@ def pack(archive, tree, programs, modules, texts):
     for target, source in programs.items():
         place(tree, source, target, strip=True)
         for library in libraries_of(source):
-            if not (tree / library.lstrip("/")).exists():
-                place(tree, Path(library).resolve(), library, strip=True)
+            target = place_of_library(library)
+            if not (tree / target.lstrip("/")).exists():
+                place(tree, Path(library).resolve(), target, strip=True)
     for number, (name, content) in enumerate(modules):
         (tree / "modules" / f"{number:02}-{name}.ko").write_bytes(content)
     for target, content in texts.items():
