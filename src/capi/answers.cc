@@ -99,9 +99,7 @@ penstock_status penstock_explain(const penstock_request* request, penstock_verdi
   if (count != nullptr) *count = 0;
   return dry_run(kStep, request, [&](const GuardedSession::Use& use, const Question& question) -> Status {
     if (count == nullptr) return failure(Code::invalid_argument, kStep);
-    if (capacity > 0) {
-      if (const Status status = core::check_struct(verdicts); !status.ok()) return status;
-    }
+    if (const Status status = core::check_array(verdicts, capacity); !status.ok()) return status;
     core::Verdict found[core::kPathCount];
     const core::Result<unsigned> made =
         core::explain(*use, question.request.file, question.memory, question.request.op, found);
@@ -149,9 +147,7 @@ penstock_status penstock_counters(penstock_session* session, penstock_counter* c
   if (count != nullptr) *count = 0;
   return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
     if (count == nullptr) return failure(Code::invalid_argument, kStep);
-    if (capacity > 0) {
-      if (const Status status = core::check_struct(counters); !status.ok()) return status;
-    }
+    if (const Status status = core::check_array(counters, capacity); !status.ok()) return status;
     for (unsigned cell = 0; cell < core::kPathCount * core::kReasonCount; ++cell) {
       const auto path = static_cast<core::PathId>(cell / core::kReasonCount);
       const auto reason = static_cast<core::Reason>(cell % core::kReasonCount);

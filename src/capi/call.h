@@ -20,7 +20,16 @@ inline penstock_status to_public(const Status& status) {
 }
 penstock_report to_public(const Report& report);
 
-inline penstock_status failed(Code code, const char* step) { return to_public(failure(code, step)); }
+// How a request ended, as a structure that ends in its report: the report takes what its caller's version, of this
+// size, has left for it.
+template <typename Ended>
+Ended to_public(const Status& status, const Report& report, std::uint32_t struct_size) {
+  Ended ended{};
+  ended.status = to_public(status);
+  ended.report = to_public(report);
+  ended.report.struct_size = struct_size - static_cast<std::uint32_t>(offsetof(Ended, report));
+  return ended;
+}
 
 // An exported call that returns a status. `work` does, too.
 template <typename Work>

@@ -54,7 +54,7 @@ Status register_with(const GuardedSession::Use& use, int fd, penstock_file& file
   return registered.status();
 }
 
-// NVIDIA's library may come to open it once more, and a file system may not know direct I/O.
+// Without O_DIRECT where the file system does not take it.
 core::Result<std::unique_ptr<core::NewFile>> create_new(const char* name, std::uint32_t mode, bool direct) {
   core::NewFile::Options options{.mode = mode};
   if (direct) options.flags = O_DIRECT;

@@ -8,7 +8,6 @@
 #include "base/mutex.h"
 #include "base/new_file.h"
 #include "capi/guarded_session.h"
-#include "frontend/queue.h"
 #include "penstock/penstock.h"
 #include "settings/settings.h"
 

@@ -121,9 +121,7 @@ penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* 
   return status_call(kStep, [&]() -> Status {
     if (queue == nullptr || count == nullptr || timeout_ns < -1) return failure(Code::invalid_argument, kStep);
     if (queue->guarded->is_inherited()) return failure(Code::closed, kStep);
-    if (capacity > 0) {
-      if (const Status status = core::check_struct(completions); !status.ok()) return status;
-    }
+    if (const Status status = core::check_array(completions, capacity); !status.ok()) return status;
     const GuardedSession::Use use(*queue->guarded);
     if (!use) queue->guarded->wait_closed();  // What was done by then is still to be had.
     *count = queue->mode->reap(completions, capacity, least, deadline_in(timeout_ns));

@@ -4,19 +4,17 @@
 
 #include <algorithm>
 
+#include "frontend/queue.h"
+
 namespace penstock::core {
 namespace {
 
 constexpr unsigned kReapMax = 16;  // At once: threads may have small stacks.
 
-// The report takes what its caller's version has left for it.
 void write_completion(penstock_completion* all, std::uint32_t index, std::uint64_t cookie, const Status& status,
                       const Report& report) {
-  penstock_completion completion{};
+  auto completion = to_public<penstock_completion>(status, report, all->struct_size);
   completion.cookie = cookie;
-  completion.status = to_public(status);
-  completion.report = to_public(report);
-  completion.report.struct_size = all->struct_size - static_cast<std::uint32_t>(offsetof(penstock_completion, report));
   write_element(all, index, completion);
 }
 
@@ -86,8 +84,7 @@ class Polled final : public QueueMode {
   Status submit(const QueuedRequest& request) {
     if (!request.pieces.empty())
       return failure(Code::unsupported, "submit vectors to a polled queue, which takes none");
-    const bool is_late = request.deadline != kNoDeadline && request.deadline <= std::chrono::steady_clock::now();
-    if (is_late) return failure(Code::timed_out, "begin the request");
+    if (has_passed(request.deadline)) return failure(Code::timed_out, "begin the request");
     return queue_->submit(request.raw, request.cookie);
   }
 

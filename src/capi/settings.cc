@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The C API's settings: those of Penstock's own, by their short names.
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "capi/call.h"
+#include "settings/names.h"
 #include "settings/words.h"
 
 namespace core = penstock::core;
@@ -21,7 +23,6 @@ using core::success;
 
 // Texts of one row, with zeros behind them.
 struct Texts {
-  core::Setting setting;
   std::string name, variable, initial, takes, meaning;
 };
 
@@ -31,7 +32,7 @@ std::vector<Texts> texts_of_own() {
     const core::Setting setting = core::Setting::at(i);
     const core::SettingRow& row = setting.row();
     if (!setting.is_own()) continue;
-    all.push_back({setting, std::string(setting.name()), row.variable, core::default_text(row), core::takes_text(row),
+    all.push_back({std::string(setting.name()), row.variable, core::default_text(row), core::takes_text(row),
                    std::string(row.meaning)});
   }
   return all;
@@ -40,13 +41,6 @@ std::vector<Texts> texts_of_own() {
 const std::vector<Texts>& own_settings() {
   static const auto* const all = new std::vector<Texts>(texts_of_own());  // Callers keep its texts for ever.
   return *all;
-}
-
-const Texts* own_setting(std::string_view name) {
-  for (const Texts& one : own_settings()) {
-    if (one.name == name) return &one;
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -99,13 +93,13 @@ penstock_status penstock_session_setting(penstock_session* session, const char* 
   if (length != nullptr) *length = 0;
   return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
     if (name == nullptr) return failure(Code::invalid_argument, kStep);
-    const Texts* const texts = own_setting(name);
-    if (texts == nullptr) return core::no_such_setting(name);
+    const std::optional<core::Setting> setting = core::own_setting(name);
+    if (!setting) return core::no_such_setting(name);
     const core::Settings& settings = session->guarded->settings();
-    const std::string text = settings.text_of(texts->setting);
+    const std::string text = settings.text_of(*setting);
     (void)core::copy_text(text, value, capacity);
     if (length != nullptr) *length = text.size();
-    if (source != nullptr) *source = core::origin_name(settings.origin(texts->setting));
+    if (source != nullptr) *source = core::origin_name(settings.origin(*setting));
     return success();
   });
 }

@@ -16,14 +16,11 @@ using core::GuardedSession;
 using core::session_call;
 using core::Status;
 
-// The report takes what its caller's version has left for it; `done` comes last, for who looks at it meanwhile.
+// `done` comes last, for who looks at it meanwhile.
 void deliver(void* result, const core::RawRequest&, const core::Outcome& outcome) {
   auto* const given = static_cast<penstock_stream_result*>(result);
-  penstock_stream_result told{};
-  told.status = core::to_public(outcome.status);
-  told.report = core::to_public(outcome.report);
-  told.report.struct_size = given->struct_size - static_cast<std::uint32_t>(offsetof(penstock_stream_result, report));
-  core::write_struct(given, told);
+  core::write_struct(given,
+                     core::to_public<penstock_stream_result>(outcome.status, outcome.report, given->struct_size));
   std::atomic_ref<std::int32_t>(given->done).store(1, std::memory_order_release);
 }
 

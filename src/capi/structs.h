@@ -58,6 +58,12 @@ Status check_struct(const T* given) {
   return failure(Code::invalid_argument, "use a structure whose struct_size is not set");
 }
 
+// Of an array to be filled in, of which nothing is looked at where there is no room in it.
+template <typename T>
+Status check_array(const T* given, std::uint32_t capacity) {
+  return capacity > 0 ? check_struct(given) : success();
+}
+
 // The element of an array that the caller's version has laid out, and that was checked.
 template <typename T>
 T* element(T* array, std::uint32_t index) {

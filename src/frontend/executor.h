@@ -27,6 +27,9 @@ class Runner;
 
 using TimePoint = std::chrono::steady_clock::time_point;
 inline constexpr TimePoint kNoDeadline = TimePoint::max();
+inline bool has_passed(TimePoint deadline) {
+  return deadline != kNoDeadline && deadline <= std::chrono::steady_clock::now();
+}
 
 // A job that came to its end.
 struct Ended {
@@ -55,7 +58,7 @@ class Job {
   // Jobs that say the same may be finished together, and helped with. Null: on its own.
   virtual const void* owner() const { return nullptr; }
 
-  bool is_late() const { return deadline != kNoDeadline && deadline <= std::chrono::steady_clock::now(); }
+  bool is_late() const { return has_passed(deadline); }
   void time_out() { finish({failure(Code::timed_out, transfer_step(request.op)), {}}); }
 
  private:
