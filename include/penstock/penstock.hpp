@@ -30,6 +30,22 @@
 
 namespace penstock {
 
+namespace detail {
+
+// What `write` has to say: it writes as much as fits into (text, capacity), and returns the length of the whole.
+template <typename Write>
+std::string whole_text(std::size_t guess, Write write) {
+  std::string text(guess, '\0');
+  for (;;) {
+    const std::size_t length = write(text.data(), text.size());
+    const bool fits = length < text.size();
+    text.resize(fits ? length : length + 1);
+    if (fits) return text;
+  }
+}
+
+}  // namespace detail
+
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -43,13 +59,8 @@ class [[nodiscard]] Status {
   const char* driver() const { return penstock_status_driver(raw_); }
   // One sentence: the step, the cause, the remedy.
   std::string message() const {
-    std::string text(512, '\0');
-    const std::size_t length = penstock_status_message(raw_, text.data(), text.size());
-    const bool fits = length < text.size();
-    text.resize(fits ? length : length + 1);
-    if (fits) return text;
-    text.resize(penstock_status_message(raw_, text.data(), text.size()));
-    return text;
+    return detail::whole_text(
+        512, [&](char* text, std::size_t capacity) { return penstock_status_message(raw_, text, capacity); });
   }
 
  private:
@@ -197,12 +208,14 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
   // How a request would be cut into chunks, one line each: which of them go direct, and which through the page cache.
   Result<std::string> plan(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
     const Request asked = dry(run, size, file_offset);
-    std::string text(4096, '\0');
-    std::size_t length = 0;
-    const Status status = penstock_plan(&asked, text.data(), text.size(), &length);
+    Status status;
+    std::string plan = detail::whole_text(4096, [&](char* text, std::size_t capacity) {
+      std::size_t length = 0;
+      status = penstock_plan(&asked, text, capacity, &length);
+      return length;
+    });
     if (!status) return status;
-    text.resize(length < text.size() ? length : text.size() - 1);
-    return text;
+    return plan;
   }
   // How many threads would move it, and how their number was chosen.
   Result<Choice> choose(const DryRun& run, std::uint64_t size, std::int64_t file_offset) const {
@@ -351,15 +364,14 @@ class Session : public Owned<penstock_session, penstock_session_close> {
   }
   // A setting's value in this session; *source: who set it.
   Result<std::string> setting(const char* name, const char** source = nullptr) const {
-    std::string value(256, '\0');
-    for (;;) {
+    Status status;
+    std::string value = detail::whole_text(256, [&](char* text, std::size_t capacity) {
       std::size_t length = 0;
-      const Status status = penstock_session_setting(raw(), name, value.data(), value.size(), &length, source);
-      if (!status) return status;
-      const bool fits = length < value.size();
-      value.resize(fits ? length : length + 1);
-      if (fits) return value;
-    }
+      status = penstock_session_setting(raw(), name, text, capacity, &length, source);
+      return length;
+    });
+    if (!status) return status;
+    return value;
   }
   Result<SessionReference> reference() const {
     penstock_session* reference = nullptr;
