@@ -269,8 +269,7 @@ std::unique_ptr<Registration> RegistrationCache::register_pages(CachedFile& file
                                                                 std::uint64_t bytes) {
   std::unique_ptr<Registration> registration(new (std::nothrow) Registration);
   if (registration == nullptr) return nullptr;
-  // Of several at once, each takes longer: that is not what one costs.
-  bool alone = registering_.fetch_add(1, std::memory_order_relaxed) == 0;
+  const MutexLock turn(driver_turn_);
   const std::chrono::nanoseconds start = time_.now();
   bool writable = file.terms().writable;
   Result<PageMapping> mapping = PageMapping::open(fd, begin, bytes, writable);
@@ -281,9 +280,8 @@ std::unique_ptr<Registration> RegistrationCache::register_pages(CachedFile& file
   const Status status =
       mapping.ok() ? file.device().register_pages(mapping->data(), bytes, writable) : mapping.status();
   const std::chrono::nanoseconds took = time_.now() - start;
-  alone = registering_.fetch_sub(1, std::memory_order_relaxed) == 1 && alone;
   if (!status.ok()) return nullptr;
-  if (alone && bytes == kExtent) costs_.learn_registering(static_cast<std::uint64_t>(took.count()));
+  if (bytes == kExtent) costs_.learn_registering(static_cast<std::uint64_t>(took.count()));
   registration->device = &file.device();
   registration->begin = begin;
   registration->mapping = std::move(*mapping);

@@ -5,8 +5,7 @@
 // Large requests register by themselves, between two copies; for small ones the cache's own thread does, which starts
 // with the first extent. What is registered never exceeds the limit: the extent that was used least recently gives
 // way, as do extents when memory is short. The driver takes its time to register and to unregister, and is called
-// without the lock: whoever wants an extent that is being registered waits for that extent alone, and whoever copies
-// takes no lock at all.
+// without the lock of the lists. One thread registers at a time; whoever copies takes no lock at all.
 //
 // When to register is decided by break-even: an extent is bounced until what its registration would have saved comes to
 // what it costs, in time and, by the policy's weight, in CPU; so nobody ever pays more than about twice the best choice
@@ -118,7 +117,9 @@ class RegistrationCache {
   std::atomic<std::uint64_t> small_order_{0};    // By the clock, the last extent that small requests were worth;
   std::atomic<std::int64_t> small_order_ns_{0};  // and by time.
 
-  std::atomic<unsigned> registering_{0};  // Threads that register something.
+  // One thread registers at a time: two at once take the driver longer, and more of the CPUs. Not taken with the other
+  // lock, nor that one with this.
+  Mutex driver_turn_;
 
   Mutex mutex_;
   ConditionVariable arrivals_;

@@ -151,16 +151,21 @@ TEST_F(RegistrationEvictionTest, AHitDoesNotWaitForTheRegistrationOfAnotherExten
   device_.hold_back(0);
 }
 
-TEST_F(RegistrationEvictionTest, ARegistrationDoesNotWaitForThatOfAnotherExtent) {
+TEST_F(RegistrationEvictionTest, OneThreadRegistersAtATime) {
   open(3, "");
   device_.hold_back('b');
-  const std::jthread slow = register_beside('b');
+  std::jthread first = register_beside('b');
   ASSERT_TRUE(device_.wait_until_one_is_held_back());
+  std::jthread second = register_beside('c');
 
-  EXPECT_TRUE(register_now('c'));
-
-  EXPECT_EQ(extent('b').state(), State::wanted);
+  give_time_to_go_wrong();
+  EXPECT_EQ(device_.registered(), "b");
   device_.hold_back(0);
+  first.join();
+  second.join();
+
+  EXPECT_EQ(device_.registered(), "bc");
+  EXPECT_EQ(extent('c').state(), State::registered);
 }
 
 TEST_F(RegistrationEvictionTest, WhoWantsAnExtentThatIsBeingRegisteredWaitsForThatOne) {
