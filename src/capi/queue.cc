@@ -44,13 +44,14 @@ core::Result<core::QueuedRequest> request_for(const penstock_queue& queue, const
 
 constexpr std::uint32_t kSubmitMax = 16;  // At once: threads may have small stacks.
 
-// Some of the array's, from `first` on, until one is bad; then its status.
+// Some of the array's, `max` at most, from `first` on, until one is bad; then its status.
+template <std::uint32_t max>
 Status submit_some(const penstock_queue& queue, const penstock_request* requests, std::uint32_t first,
                    std::uint32_t count, std::uint32_t& taken) {
-  core::QueuedRequest some[kSubmitMax];
+  core::QueuedRequest some[max];
   std::uint32_t good = 0;
   Status fault;
-  while (good < std::min(count - first, kSubmitMax) && fault.ok()) {
+  while (good < std::min(count - first, max) && fault.ok()) {
     penstock_request said{};
     fault = core::read_element(requests, first + good, said);
     if (!fault.ok()) break;
@@ -107,7 +108,8 @@ penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_requ
   uint32_t taken = 0;
   const penstock_status told = session_call("submit to the queue", queue, [&](const GuardedSession::Use&) -> Status {
     Status status;
-    while (taken < count && status.ok()) status = submit_some(*queue, requests, taken, count, taken);
+    const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;  // What is not used is not set to zero.
+    while (taken < count && status.ok()) status = some(*queue, requests, taken, count, taken);
     return status;
   });
   if (submitted != nullptr) *submitted = taken;

@@ -9,14 +9,19 @@
 namespace penstock::core {
 namespace {
 
-constexpr unsigned kReapMax = 16;  // At once: threads may have small stacks.
+// After so many completions others may have come, which then need no call of their own: larger rows cost less.
+constexpr std::uint32_t kLookAgainAfter = 16;
 
-void write_completion(penstock_completion* all, std::uint32_t index, std::uint64_t cookie, const Status& status,
-                      const Report& report) {
-  auto completion = to_public<penstock_completion>(status, report, all->struct_size);
-  completion.cookie = cookie;
-  write_element(all, index, completion);
-}
+struct Taken {
+  penstock_completion* completions;
+  std::uint32_t count;
+
+  void add(std::uint64_t cookie, const Status& status, const Report& report) {
+    auto completion = to_public<penstock_completion>(status, report, completions->struct_size);
+    completion.cookie = cookie;
+    write_element(completions, count++, completion);
+  }
+};
 
 class Threaded final : public QueueMode {
  public:
@@ -45,14 +50,9 @@ class Threaded final : public QueueMode {
   Result<int> event_fd() override { return batch_.event_fd(); }
 
  private:
-  struct Taken {
-    penstock_completion* completions;
-    std::uint32_t count;
-  };
   static void take(void* taker, const BatchEvent& event) {
-    auto& taken = *static_cast<Taken*>(taker);
     const auto cookie = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(event.entry.cookie));
-    write_completion(taken.completions, taken.count++, cookie, event.outcome.status, event.outcome.report);
+    static_cast<Taken*>(taker)->add(cookie, event.outcome.status, event.outcome.report);
   }
   static BatchEntry entry_of(const void* requests, unsigned index) {
     const QueuedRequest& request = static_cast<const QueuedRequest*>(requests)[index];
@@ -90,17 +90,16 @@ class Polled final : public QueueMode {
 
   std::uint32_t reap(penstock_completion* completions, std::uint32_t room, std::uint32_t least,
                      Batch::Deadline deadline) override {
-    std::uint32_t count = 0;
-    do {
-      QueueCompletion done[kReapMax];
-      const unsigned wanted = std::min(room - count, kReapMax);
-      const unsigned got = queue_->reap({done, wanted}, least > count ? least - count : 0, deadline);
-      for (unsigned i = 0; i < got; ++i) {
-        write_completion(completions, count++, done[i].cookie, done[i].status, done[i].report);
-      }
-      if (got < wanted) break;
-    } while (count < room);
-    return count;
+    Taken taken{completions, 0};
+    const auto take = [](void* taker, const QueueCompletion& done) {
+      static_cast<Taken*>(taker)->add(done.cookie, done.status, done.report);
+    };
+    for (std::uint32_t before = 0, wanted = 0; taken.count < room; before = taken.count) {
+      wanted = std::min(room - before, kLookAgainAfter);
+      const unsigned still = least > before ? least - before : 0;
+      if (queue_->reap(wanted, still, deadline, take, &taken) < wanted) break;
+    }
+    return taken.count;
   }
 
   // All have begun.

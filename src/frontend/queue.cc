@@ -256,20 +256,27 @@ bool Queue::poll_until(const Deadline& deadline) {
 }
 
 unsigned Queue::reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline) {
+  const auto take = [](void* next, const QueueCompletion& completion) {
+    *(*static_cast<QueueCompletion**>(next))++ = completion;
+  };
+  QueueCompletion* next = completions.data();
+  return reap(completions.size(), least, deadline, take, &next);
+}
+
+unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker) {
   if (is_inherited()) return 0;
   const MutexLock lock(mutex_);
   checked_file_ = 0;
-  least = std::min(
-      {least, static_cast<unsigned>(completions.size()), static_cast<unsigned>(pending_.size() - free_.size())});
+  least = static_cast<unsigned>(std::min({std::size_t{least}, room, pending_.size() - free_.size()}));
   (void)poll_all(false);
   while (done_.size() < least) {
     if (!poll_until(deadline)) break;
   }
-  unsigned count = 0;
-  for (; count < completions.size() && count < done_.size(); ++count) {
-    const Pending& pending = pending_[done_[count]];
-    completions[count] = {.cookie = pending.cookie, .status = pending.progress.status(), .report = pending.report};
-    free_.push_back(done_[count]);
+  const auto count = static_cast<unsigned>(std::min(room, done_.size()));
+  for (unsigned i = 0; i < count; ++i) {
+    const Pending& pending = pending_[done_[i]];
+    take(taker, {.cookie = pending.cookie, .status = pending.progress.status(), .report = pending.report});
+    free_.push_back(done_[i]);
   }
   done_.erase(done_.begin(), done_.begin() + count);
   return count;

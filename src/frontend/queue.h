@@ -36,6 +36,9 @@ class Queue final : public ChannelHolder, private Client {
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   // Returns how many completions it wrote: at least `least`, if as many are outstanding and the deadline leaves time.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline = std::nullopt);
+  // The same, handing each to take(taker, completion), which may not turn to the queue. For callers with little stack.
+  using Taker = void (*)(void* taker, const QueueCompletion& completion);
+  unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
   // Unless the queue is just being used. On any thread.
   void close_idle_channels() override;
   // As Session::is_inherited.
