@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The calls of penstock.h, of the one engine that this process has: Penstock's libcufile.so.0 where that is mapped
+// already, so that there is one budget of pinned memory, and else the libpenstock of this package. It is looked for at
+// the first call that needs it, and never changes afterwards.
+#pragma once
+
+#include <string>
+
+#include "cufile.h"
+#include "penstock/cufile_session.h"
+
+namespace penstock::python {
+
+#define PENSTOCK_PYTHON_CALLS(CALL)                                                                                    \
+  CALL(version)                                                                                                        \
+  CALL(status_message)                                                                                                 \
+  CALL(status_driver)                                                                                                  \
+  CALL(path_count)                                                                                                     \
+  CALL(path_name)                                                                                                      \
+  CALL(reason_name)                                                                                                    \
+  CALL(reason_sentence) CALL(reason_remedy) CALL(config_create) CALL(config_destroy) CALL(config_set)                  \
+      CALL(setting_count) CALL(setting_get) CALL(session_open) CALL(session_close) CALL(session_reference)             \
+          CALL(session_get) CALL(session_setting) CALL(device_get) CALL(device_alloc) CALL(device_free)                \
+              CALL(device_upload) CALL(device_download) CALL(file_register) CALL(file_deregister) CALL(file_get)       \
+                  CALL(file_create) CALL(file_publish) CALL(file_sync) CALL(buffer_register) CALL(buffer_deregister)   \
+                      CALL(read) CALL(write) CALL(transfer) CALL(queue_open) CALL(queue_close) CALL(queue_submit)      \
+                          CALL(queue_reap) CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_read) CALL(stream_write) \
+                              CALL(explain) CALL(path_outlook) CALL(counters)
+
+struct Engine {
+#define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;
+  PENSTOCK_PYTHON_CALLS(PENSTOCK_PYTHON_CALL)
+#undef PENSTOCK_PYTHON_CALL
+  // Of Penstock's libcufile.so.0 alone.
+  decltype(&penstock_cufile_session) cufile_session = nullptr;
+  CUfileError_t (*cufile_driver_open)() = nullptr;
+  CUfileError_t (*cufile_driver_close)() = nullptr;
+  std::string library;  // The file it is in.
+
+  bool is_cufile() const { return cufile_session != nullptr; }
+};
+
+// Before the first use: the file of the package's own library.
+void set_own_library(const std::string& path);
+// Raises ImportError where no library can be had, or where the mapped one is of another version. With the GIL held.
+const Engine& engine();
+bool engine_is_loaded();
+
+// From here on the process ends: handles and what is under way are left to that. Giving them back would wait for
+// requests, and one that a dead file server never answers would keep the process.
+void begin_ending();
+bool is_ending();
+
+}  // namespace penstock::python

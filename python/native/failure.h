@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How a penstock_status becomes an exception of penstock.errors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "penstock/penstock.h"
+
+namespace penstock::python {
+
+// The exception for a status that is not 0: an instance of a class of penstock.errors. With the GIL held.
+nanobind::object exception_of(const penstock_status& status, nanobind::object report = nanobind::none());
+[[noreturn]] void raise(nanobind::object exception);
+[[noreturn]] void raise_type_error(const char* sentence);
+[[noreturn]] void raise_value_error(const char* sentence);
+
+// As if the library had answered so.
+penstock_status own_status(penstock_code code, const char* step);
+
+inline void check(const penstock_status& status) {
+  if (status.code != 0) raise(exception_of(status));
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What memory a Python object stands for: its address and size, whether it may be written, and after which stream its
+// bytes count. Tensors of torch are asked by their own attributes, which is ten times faster than DLPack; then the
+// buffer protocol, __cuda_array_interface__ and DLPack are tried. Always contiguous.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace penstock::python {
+
+// An address that the caller answers for: penstock.Pointer.
+struct Pointer {
+  std::uint64_t address = 0;
+  std::uint64_t nbytes = 0;
+  nanobind::object owner;
+};
+
+// The stream whose work must be over before the memory is used.
+struct StreamOrder {
+  bool is_given = false;
+  std::uint64_t stream = 0;
+};
+
+class Memory {
+ public:
+  enum class Access : std::uint8_t { read_only, writable };
+
+  // Raises TypeError or ValueError with a sentence. `stream`: None for the one that the object goes by (torch's current
+  // one), -1 for none, a number, or an object with `cuda_stream` or `__cuda_stream__`. With the GIL held.
+  Memory(nanobind::handle object, Access access, nanobind::handle stream);
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&&) = delete;
+  ~Memory();  // With the GIL held.
+
+  std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  bool is_device() const { return is_device_; }
+  const StreamOrder& order() const { return order_; }
+
+ private:
+  bool take_buffer(nanobind::handle object, Access access);
+  bool take_pointer(nanobind::handle object);
+  bool take_torch(nanobind::handle object, nanobind::handle stream);
+  bool take_cuda_array(nanobind::handle object, Access access, nanobind::handle stream);
+  bool take_dlpack(nanobind::handle object, Access access);
+
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+  bool is_device_ = false;
+  StreamOrder order_;
+  nanobind::object owner_;
+  std::optional<Py_buffer> view_;
+};
+
+// Without the GIL, before the memory is used. Raises what the driver says, having taken the GIL.
+void wait_for_order(const Memory& memory);
+
+}  // namespace penstock::python

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// penstock._native: what the package's Python files are made of. Nothing here is public by itself.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "python/native/engine.h"
+#include "python/native/memory.h"
+#include "python/native/report.h"
+#include "python/native/session.h"
+
+namespace nb = nanobind;
+
+namespace penstock::python {
+namespace {
+
+nb::dict describe_engine() {
+  nb::dict told;
+  told["version"] = engine().version();
+  told["library"] = engine().library;
+  told["is_cufile"] = engine().is_cufile();
+  return told;
+}
+
+}  // namespace
+}  // namespace penstock::python
+
+NB_MODULE(_native, module) {
+  using namespace penstock::python;
+  bind_report(module);
+  bind_session(module);
+  nb::class_<Pointer>(
+      module, "Pointer",
+      "Memory by its address, which the caller answers for: of the host or of a device. `owner`, if it is "
+      "given, is kept alive while a request uses the memory.")
+      .def(
+          "__init__",
+          [](Pointer* pointer, std::uint64_t address, std::uint64_t nbytes, nb::object owner) {
+            new (pointer) Pointer{address, nbytes, std::move(owner)};
+          },
+          nb::arg("address"), nb::arg("nbytes"), nb::arg("owner").none() = nb::none())
+      .def_ro("address", &Pointer::address)
+      .def_ro("nbytes", &Pointer::nbytes);
+  module.def("set_own_library", &set_own_library);
+  module.def("engine", &describe_engine);
+  module.def("begin_ending", [] {
+    nb::set_leak_warnings(false);  // What is left, is left on purpose.
+    begin_ending();
+  });
+  module.def("engine_is_loaded", &engine_is_loaded);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "python/native/report.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <string>
+
+#include "python/native/engine.h"
+
+namespace nb = nanobind;
+
+namespace penstock::python {
+namespace {
+
+// A reason's name, or None where nothing stands in the way.
+std::optional<std::string> reason_of(std::int32_t reason) {
+  if (reason == PENSTOCK_REASON_NONE) return std::nullopt;
+  return engine().reason_name(reason);
+}
+
+nb::dict bytes_by_path(const Report& report) {
+  nb::dict told;
+  for (std::uint32_t path = 0; path < std::uint32_t{PENSTOCK_PATH_ROOM}; ++path) {
+    if (report.raw.bytes_by_path[path] == 0) continue;
+    told[engine().path_name(static_cast<std::int32_t>(path))] = report.raw.bytes_by_path[path];
+  }
+  return told;
+}
+
+std::string sentence_of(const Report& report) {
+  const penstock_report& raw = report.raw;
+  std::string text = std::to_string(raw.bytes) + " bytes by path " + engine().path_name(raw.path);
+  if (raw.reason != PENSTOCK_REASON_NONE && raw.refused_path >= 0) {
+    text +=
+        std::string("; not by ") + engine().path_name(raw.refused_path) + ": " + engine().reason_sentence(raw.reason);
+  }
+  if (raw.path_reason != PENSTOCK_REASON_NONE) text += std::string("; ") + engine().reason_sentence(raw.path_reason);
+  if (raw.bounced_reason != PENSTOCK_REASON_NONE) {
+    text += std::string("; bounced in part: ") + engine().reason_sentence(raw.bounced_reason);
+  }
+  return text;
+}
+
+}  // namespace
+
+nb::dict verdict_of(const penstock_verdict& verdict) {
+  nb::dict told;
+  told["path"] = engine().path_name(verdict.path);
+  told["usable"] = verdict.usable != 0;
+  told["reason"] = reason_of(verdict.reason);
+  told["detail"] = verdict.detail;
+  const bool has_reason = verdict.reason != PENSTOCK_REASON_NONE;
+  told["sentence"] = has_reason ? engine().reason_sentence(verdict.reason) : "";
+  told["remedy"] = has_reason ? engine().reason_remedy(verdict.reason) : "";
+  return told;
+}
+
+void bind_report(nb::module_& module) {
+  nb::class_<Report>(module, "Report", "What one transfer did: how many bytes by which path, and why by no better one.")
+      .def_prop_ro(
+          "bytes", [](const Report& report) { return report.raw.bytes; },
+          "Bytes moved. Fewer than asked for where a read met the end of the file.")
+      .def_prop_ro(
+          "path", [](const Report& report) { return engine().path_name(report.raw.path); },
+          "The path that was chosen: 'p2pdma', 'pagecache', 'vendor', 'bounce', 'host', ...")
+      .def_prop_ro(
+          "reason", [](const Report& report) { return reason_of(report.raw.reason); },
+          "Why `refused_path` was not chosen; None where the best path was.")
+      .def_prop_ro(
+          "refused_path",
+          [](const Report& report) -> std::optional<std::string> {
+            if (report.raw.refused_path < 0) return std::nullopt;
+            return engine().path_name(report.raw.refused_path);
+          },
+          "The best path that refused, or None.")
+      .def_prop_ro(
+          "path_reason", [](const Report& report) { return reason_of(report.raw.path_reason); },
+          "Why `path` is slower than it could be, or None.")
+      .def_prop_ro(
+          "bounced_reason", [](const Report& report) { return reason_of(report.raw.bounced_reason); },
+          "Why `path` left bytes to the bounce path, or None.")
+      .def_prop_ro(
+          "direct_bytes", [](const Report& report) { return report.raw.direct_bytes; },
+          "Of the bytes: moved around the page cache.")
+      .def_prop_ro(
+          "cached_bytes", [](const Report& report) { return report.raw.cached_bytes; },
+          "Of the bytes: moved through the page cache.")
+      .def_prop_ro("bytes_by_path", &bytes_by_path, "A dict {path: bytes} whose values add up to `bytes`.")
+      .def("__str__", &sentence_of)
+      .def("__repr__", [](const Report& report) { return "<penstock.Report: " + sentence_of(report) + ">"; });
+}
+
+}  // namespace penstock::python
