@@ -5,8 +5,10 @@
 #include <nanobind/stl/string.h>
 
 #include "python/native/engine.h"
+#include "python/native/file.h"
 #include "python/native/memory.h"
 #include "python/native/report.h"
+#include "python/native/requests.h"
 #include "python/native/session.h"
 
 namespace nb = nanobind;
@@ -29,6 +31,8 @@ NB_MODULE(_native, module) {
   using namespace penstock::python;
   bind_report(module);
   bind_session(module);
+  bind_file(module);
+  bind_requests(module);
   nb::class_<Pointer>(
       module, "Pointer",
       "Memory by its address, which the caller answers for: of the host or of a device. `owner`, if it is "

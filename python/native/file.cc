@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "python/native/file.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <sys/uio.h>
+
+#include <vector>
+
+#include "python/native/failure.h"
+
+namespace nb = nanobind;
+
+namespace penstock::python {
+namespace {
+
+Memory::Access access_for(penstock_op op) {
+  return op == PENSTOCK_READ ? Memory::Access::writable : Memory::Access::read_only;
+}
+
+Report finished(const penstock_status& status, const Report& report) {
+  if (status.code != 0) raise(exception_of(status, nb::cast(report)));
+  return report;
+}
+
+}  // namespace
+
+File::File(std::shared_ptr<SessionHandle> session, int fd) {
+  penstock_file* raw = nullptr;
+  penstock_status status = own_status(PENSTOCK_CLOSED, "register the file");
+  if (!session->is_closed()) {
+    const nb::gil_scoped_release no_gil;
+    status = session->engine().file_register(session->raw(), fd, &raw);
+  }
+  check(status);
+  handle_ = std::make_shared<FileHandle>(std::move(session), raw);
+}
+
+File::File(std::shared_ptr<SessionHandle> session, const std::string& name, std::uint32_t mode, std::uint32_t flags) {
+  penstock_file* raw = nullptr;
+  penstock_status status = own_status(PENSTOCK_CLOSED, "create the file");
+  if (!session->is_closed()) {
+    const nb::gil_scoped_release no_gil;
+    status = session->engine().file_create(session->raw(), name.c_str(), mode, flags, &raw);
+  }
+  check(status);
+  handle_ = std::make_shared<FileHandle>(std::move(session), raw);
+}
+
+void File::close() {
+  std::shared_ptr<FileHandle> last = std::move(handle_);
+  handle_ = nullptr;
+  const nb::gil_scoped_release no_gil;
+  last.reset();
+}
+
+std::shared_ptr<FileHandle> File::use() const {
+  if (handle_ == nullptr || handle_->session().is_closed()) {
+    raise(exception_of(
+        own_status(PENSTOCK_CLOSED, handle_ == nullptr ? "use a closed file" : "use a file of a closed session")));
+  }
+  return handle_;
+}
+
+std::uint64_t size_in(const Memory& memory, std::int64_t size, std::int64_t buffer_offset) {
+  if (buffer_offset < 0) raise_value_error("buffer_offset is below 0");
+  const auto at = static_cast<std::uint64_t>(buffer_offset);
+  if (at > memory.size()) raise_value_error("buffer_offset lies behind the end of the memory");
+  if (size < -1) raise_value_error("size is below 0; leave it out for all of the memory");
+  const std::uint64_t room = memory.size() - at;
+  if (size > static_cast<std::int64_t>(room))
+    raise_value_error("size and buffer_offset run past the end of the memory");
+  return size < 0 ? room : static_cast<std::uint64_t>(size);
+}
+
+Report File::transfer(penstock_op op, nb::handle object, std::int64_t offset, std::int64_t size,
+                      std::int64_t buffer_offset, nb::handle stream) const {
+  const std::shared_ptr<FileHandle> file = use();
+  const Memory memory(object, access_for(op), stream);
+  const std::uint64_t bytes = size_in(memory, size, buffer_offset);
+  Report report = empty_report();
+  penstock_status status{};
+  {
+    const nb::gil_scoped_release no_gil;
+    wait_for_order(memory);
+    const auto move = op == PENSTOCK_READ
+                          ? file->engine().read(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw)
+                          : file->engine().write(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw);
+    status = move;
+  }
+  return finished(status, report);
+}
+
+Report File::transfer_pieces(penstock_op op, nb::handle objects, std::int64_t offset, nb::handle stream) const {
+  const std::shared_ptr<FileHandle> file = use();
+  std::vector<Memory> memories;
+  std::vector<iovec> pieces;
+  for (nb::handle object : nb::iter(objects)) {
+    const Memory& memory = memories.emplace_back(object, access_for(op), stream);
+    pieces.push_back({memory.data(), memory.size()});
+  }
+  penstock_request request{};
+  request.struct_size = sizeof request;
+  request.op = op;
+  request.file = file->raw();
+  request.file_offset = offset;
+  request.vectors = pieces.data();
+  request.vector_count = static_cast<std::uint32_t>(pieces.size());
+  Report report = empty_report();
+  if (pieces.empty()) return report;
+  penstock_status status{};
+  {
+    const nb::gil_scoped_release no_gil;
+    for (const Memory& memory : memories) wait_for_order(memory);
+    status = file->engine().transfer(&request, &report.raw);
+  }
+  return finished(status, report);
+}
+
+nb::list File::explain(penstock_op op, nb::handle object, std::int64_t offset, std::int64_t size,
+                       std::uint32_t device) const {
+  const std::shared_ptr<FileHandle> file = use();
+  penstock_request request{};
+  request.struct_size = sizeof request;
+  request.op = op;
+  request.file = file->raw();
+  request.file_offset = offset;
+  request.device = device;
+  request.size = size < 0 ? 0 : static_cast<std::uint64_t>(size);
+  if (!object.is_none()) {
+    const Memory memory(object, Memory::Access::read_only, nb::int_(-1));
+    request.base = memory.data();
+    request.size = size_in(memory, size, 0);
+    request.device = 0;
+  }
+  std::vector<penstock_verdict> verdicts(PENSTOCK_PATH_ROOM);
+  for (penstock_verdict& verdict : verdicts) verdict.struct_size = sizeof verdict;
+  std::uint32_t count = 0;
+  penstock_status status{};
+  {
+    const nb::gil_scoped_release no_gil;
+    status = file->engine().explain(&request, verdicts.data(), static_cast<std::uint32_t>(verdicts.size()), &count);
+  }
+  check(status);
+  nb::list told;
+  for (std::uint32_t i = 0; i < count && i < verdicts.size(); ++i) told.append(verdict_of(verdicts[i]));
+  return told;
+}
+
+nb::dict File::info() const {
+  const std::shared_ptr<FileHandle> file = use();
+  penstock_file_info info{};
+  info.struct_size = sizeof info;
+  check(file->engine().file_get(file->raw(), &info));
+  nb::dict told;
+  told["size"] = info.size;
+  told["readable"] = info.readable != 0;
+  told["writable"] = info.writable != 0;
+  told["opened_direct"] = info.opened_direct != 0;
+  told["file_system"] = info.file_system;
+  told["direct_memory_align"] = info.direct_memory_align;
+  told["direct_offset_align"] = info.direct_offset_align;
+  told["alignment_source"] = info.alignment_source;
+  return told;
+}
+
+void File::sync() const {
+  const std::shared_ptr<FileHandle> file = use();
+  penstock_status status{};
+  {
+    const nb::gil_scoped_release no_gil;
+    status = file->engine().file_sync(file->raw());
+  }
+  check(status);
+}
+
+void File::publish() const {
+  const std::shared_ptr<FileHandle> file = use();
+  penstock_status status{};
+  {
+    const nb::gil_scoped_release no_gil;
+    status = file->engine().file_publish(file->raw());
+  }
+  check(status);
+}
+
+void bind_file(nb::module_& module) {
+  using Session = std::shared_ptr<SessionHandle>;
+  const auto read = [](const File& file, nb::handle buffer, std::int64_t offset, std::int64_t size,
+                       std::int64_t buffer_offset, nb::handle stream) {
+    return file.transfer(PENSTOCK_READ, buffer, offset, size, buffer_offset, stream);
+  };
+  const auto write = [](const File& file, nb::handle buffer, std::int64_t offset, std::int64_t size,
+                        std::int64_t buffer_offset, nb::handle stream) {
+    return file.transfer(PENSTOCK_WRITE, buffer, offset, size, buffer_offset, stream);
+  };
+  nb::class_<File>(module, "File")
+      .def(nb::init<Session, int>(), nb::arg("session"), nb::arg("fd"))
+      .def(nb::init<Session, std::string, std::uint32_t, std::uint32_t>(), nb::arg("session"), nb::arg("name"),
+           nb::arg("mode"), nb::arg("flags"))
+      .def("close", &File::close)
+      .def_prop_ro("closed", &File::is_closed)
+      .def("read", read, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("size") = -1,
+           nb::arg("buffer_offset") = 0, nb::arg("stream").none() = nb::none())
+      .def("write", write, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("size") = -1,
+           nb::arg("buffer_offset") = 0, nb::arg("stream").none() = nb::none())
+      .def(
+          "readv",
+          [](const File& file, nb::handle buffers, std::int64_t offset, nb::handle stream) {
+            return file.transfer_pieces(PENSTOCK_READ, buffers, offset, stream);
+          },
+          nb::arg("buffers").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("stream").none() = nb::none())
+      .def(
+          "writev",
+          [](const File& file, nb::handle buffers, std::int64_t offset, nb::handle stream) {
+            return file.transfer_pieces(PENSTOCK_WRITE, buffers, offset, stream);
+          },
+          nb::arg("buffers").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("stream").none() = nb::none())
+      .def(
+          "_explain",
+          [](const File& file, bool write, nb::handle buffer, std::int64_t offset, std::int64_t size,
+             std::uint32_t device) {
+            return file.explain(write ? PENSTOCK_WRITE : PENSTOCK_READ, buffer, offset, size, device);
+          },
+          nb::arg("write"), nb::arg("buffer").none(), nb::arg("offset"), nb::arg("size"), nb::arg("device"))
+      .def("info", &File::info)
+      .def("sync", &File::sync)
+      .def("publish", &File::publish);
+}
+
+}  // namespace penstock::python
