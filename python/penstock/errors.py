@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What goes wrong, as exceptions. All are `PenstockError`, which is an `OSError`.
+
+The text is a sentence that names the step, the cause and the remedy. `errno` is set where the system said it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock._native import Report
+
+__all__ = [
+    "BadSettingError", "CanceledError", "ClosedError", "DeviceError", "LimitError", "PathRefusedError", "PenstockError",
+    "TimedOutError", "UnsupportedError",
+]
+
+_DOMAINS = ("penstock", "os", "driver")
+
+
+class PenstockError(OSError):
+    """A call of Penstock failed.
+
+    Attributes:
+        domain: whose number `code` is: "penstock", "os" (an errno) or "driver" (of a device's driver).
+        code: the number; names are in penstock.h, penstock_code.
+        driver: in domain "driver" whose, as a kind of device ("cuda"); else "".
+        step: what failed, as a verb phrase.
+        report: what was moved all the same, a `Report`, or None where nothing can have been.
+    """
+
+    domain: str = "penstock"
+    code: int = 0
+    driver: str = ""
+    step: str = ""
+    report: Report | None = None
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class ClosedError(PenstockError):
+    """The session or file is closed, or belongs to the process that forked this one."""
+
+
+class TimedOutError(PenstockError, TimeoutError):
+    """The deadline of a request passed. The destination of a read is not written afterwards."""
+
+
+class CanceledError(PenstockError):
+    """The request was canceled before it began."""
+
+
+class PathRefusedError(PenstockError):
+    """The settings allow only paths that cannot move this request."""
+
+
+class BadSettingError(PenstockError, ValueError):
+    """A setting that there is not, or a value that it does not take."""
+
+
+class LimitError(PenstockError):
+    """Too much at once: pinned memory, handles."""
+
+
+class DeviceError(PenstockError):
+    """There is no such device, its driver failed, or it went away."""
+
+
+class UnsupportedError(PenstockError):
+    """Not with this file, kernel, device or version."""
+
+
+_BY_CODE: dict[int, type[PenstockError]] = {
+    5: UnsupportedError, 6: UnsupportedError, 11: DeviceError, 12: PathRefusedError, 13: UnsupportedError,
+    16: LimitError, 17: ClosedError, 18: UnsupportedError, 19: DeviceError, 21: BadSettingError, 22: PathRefusedError,
+    23: PathRefusedError, 25: CanceledError, 26: TimedOutError,
+}
+
+
+def of_status(domain: int, code: int, driver: str, step: str, sentence: str, report: Report | None) -> PenstockError:
+    """The exception for a penstock_status."""
+    if domain == 2:
+        kind: type[PenstockError] = DeviceError
+    elif domain == 1:
+        kind = PenstockError
+    else:
+        kind = _BY_CODE.get(code, PenstockError)
+    error = kind(sentence)
+    error.domain = _DOMAINS[domain] if 0 <= domain < len(_DOMAINS) else str(domain)
+    error.code, error.driver, error.step, error.report = code, driver, step, report
+    if domain == 1:
+        error.errno = code
+    error.strerror = sentence
+    return error

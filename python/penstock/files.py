@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Files whose bytes go to and from any memory, of a GPU or of the host.
+
+A buffer is a tensor of torch, anything with the buffer protocol (numpy arrays, bytearray, mmap),
+`__cuda_array_interface__` or DLPack, a `DeviceMemory` or a `Pointer`. It must be contiguous.
+
+Order on CUDA streams: a call on a buffer in GPU memory comes after the work that is on the buffer's stream when it is
+made: torch's current stream, the one that `__cuda_array_interface__` names, or `stream=`. Calls that return when the
+bytes have moved wait for that work. The asynchronous ones do not: they go in the order of the stream, so that work put
+on it afterwards waits for them. `stream=-1` asks for no order, and is the fastest where the caller knows that nothing
+else uses the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from penstock import _native
+from penstock._native import Report
+from penstock.futures import Future, Pending
+
+__all__ = ["File"]
+
+
+class File(_native.File):
+    """A file of a session; made by `Session.open()`, `Session.create()` or `penstock.open()`.
+
+    `read(buffer, offset=0, *, size=-1, buffer_offset=0, stream=None)` and `write(...)` move bytes between the file,
+    from `offset` on, and the buffer, from `buffer_offset` on; `size` -1 is the rest of the buffer. All are in bytes.
+    They return a `Report` when the bytes have moved. A read that meets the end of the file moves fewer bytes:
+    `report.bytes` tells how many. `readv(buffers, offset=0)` and `writev(...)` move one range of the file to or from
+    several buffers. They raise `PenstockError`; for a buffer that cannot be used TypeError or ValueError.
+    """
+
+    _owner: Any  # The Session: alive as long as its files.
+
+    def _submit(self, is_write: bool, memories: list[Any], offset: int, size: int, buffer_offset: int, stream: Any,
+                timeout: float | None) -> Future:
+        pending: Pending = self._owner._pending()
+        return pending.submit(self, is_write, memories, offset, size, buffer_offset, stream, timeout)
+
+    def read_async(self, buffer: Any, offset: int = 0, *, size: int = -1, buffer_offset: int = 0, stream: Any = None,
+                   timeout: float | None = None) -> Future:
+        """As `read()`, and returns at once.
+
+        timeout: seconds until the future fails with `TimedOutError`. The buffer is not written afterwards; such a read
+        goes through memory of its own, of its size. Not for requests in the order of a stream (`stream=-1`).
+        """
+        return self._submit(False, [buffer], offset, size, buffer_offset, stream, timeout)
+
+    def write_async(self, buffer: Any, offset: int = 0, *, size: int = -1, buffer_offset: int = 0, stream: Any = None,
+                    timeout: float | None = None) -> Future:
+        """As `write()`, and returns at once. Leave the buffer as it is until the future is done.
+
+        timeout: seconds until the future fails with `TimedOutError`. What the file then holds there is not known, and
+        the buffer stays referenced until the kernel lets go of it.
+        """
+        return self._submit(True, [buffer], offset, size, buffer_offset, stream, timeout)
+
+    def readv_async(self, buffers: Iterable[Any], offset: int = 0, *, stream: Any = None,
+                    timeout: float | None = None) -> Future:
+        """As `readv()`, and returns at once; see `read_async()`."""
+        return self._submit(False, list(buffers), offset, -1, 0, stream, timeout)
+
+    def writev_async(self, buffers: Iterable[Any], offset: int = 0, *, stream: Any = None,
+                     timeout: float | None = None) -> Future:
+        """As `writev()`, and returns at once; see `write_async()`."""
+        return self._submit(True, list(buffers), offset, -1, 0, stream, timeout)
+
+    def explain(self, buffer: Any = None, offset: int = 0, *, size: int = -1, write: bool = False,
+                device: int = 0) -> list[dict[str, Any]]:
+        """What every path says of such a request, best first. Moves nothing.
+
+        With no buffer, memory of the session's device number `device` is meant. Each verdict has `path`, `usable`,
+        `reason` (or None), `sentence`, `remedy` and `detail` (an errno that goes with the reason, or 0).
+        """
+        return self._explain(write, buffer, offset, size, device)
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return "<penstock.File: closed>" if self.closed else f"<penstock.File: {self.info()['size']} bytes>"
+
+
+class NewFile(File):
+    """A file that appears under its name when it is whole: `with session.create(name) as file: file.write(...)`.
+
+    Leaving the block publishes it (flushes it, names it, flushes the folder); an exception discards it.
+    """
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        try:
+            if kind is None and not self.closed:
+                self.publish()
+        finally:
+            self.close()
+
+

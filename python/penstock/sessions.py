@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sessions: what owns files, pinned memory and worker threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import TracebackType
+from typing import Any, TypeVar
+
+from penstock import _native
+from penstock.files import File, NewFile
+from penstock.futures import Pending
+
+__all__ = ["Session", "default_session"]
+
+AnyFile = TypeVar("AnyFile", bound=File)
+
+_MODES = {
+    "r": os.O_RDONLY,
+    "r+": os.O_RDWR,
+    "w": os.O_RDWR | os.O_CREAT | os.O_TRUNC,
+    "x": os.O_RDWR | os.O_CREAT | os.O_EXCL,
+}
+
+
+class Session:
+    """A session of Penstock: `with penstock.Session(policy="cpu") as session: ...`.
+
+    Settings are keywords, by the names of `penstock.settings()`; one that is not given comes from the environment or is
+    the default. In a process that has Penstock's libcufile all share the session behind cuFile's calls, so that there
+    is one budget of pinned memory: settings cannot be given then, unless `shared=False` asks for a session of its own.
+
+    Most programs need no session of their own: `penstock.open()` uses `penstock.default_session()`.
+    """
+
+    def __init__(self, *, shared: bool | None = None, **settings: object) -> None:
+        self._native = _native.SessionHandle({name: _text(value) for name, value in settings.items()}, shared)
+        self._requests: Pending | None = None
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    # ---- Files ----
+
+    def open(self, file: str | bytes | os.PathLike[Any] | int, mode: str = "r", *, direct: bool = False) -> File:
+        """Opens a file, or takes a descriptor (which the caller may close at any time).
+
+        mode: "r", "r+" (read and write), "w" (create or empty, read and write) or "x" (create, it must not exist). Of
+        a descriptor the mode does not matter. direct: open it with O_DIRECT. Not needed for direct I/O, which the
+        library chooses by itself; it keeps the library from using the page cache where it can.
+        Raises what `os.open()` raises, and PenstockError.
+        """
+        if isinstance(file, int):
+            return self._adopt(File(self._native, file))
+        if mode not in _MODES:
+            raise ValueError(f"mode {mode!r}: expected 'r', 'r+', 'w' or 'x'")
+        fd = os.open(file, _MODES[mode] | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o666)
+        try:
+            return self._adopt(File(self._native, fd))
+        finally:
+            os.close(fd)
+
+    def create(self, name: str | os.PathLike[str], *, replace: bool = False, mode: int = 0o666) -> NewFile:
+        """A new file that appears under `name` only when it is published, as a whole: see `NewFile`.
+
+        replace: publishing replaces a file of that name; without it, it fails where there is one. mode: as of open(2).
+        """
+        return self._adopt(NewFile(self._native, os.fspath(name), mode, 1 if replace else 0))
+
+    def _adopt(self, file: AnyFile) -> AnyFile:
+        file._owner = self
+        return file
+
+    def _pending(self) -> Pending:
+        pending = self._requests
+        if pending is None:
+            with self._lock:
+                if self._requests is None:
+                    self._requests = Pending(self._native)
+                pending = self._requests
+        return pending
+
+    # ---- What it is ----
+
+    @property
+    def closed(self) -> bool:
+        return self._native.closed
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is the session behind cuFile's calls in this process."""
+        return self._native.shared
+
+    def devices(self) -> list[dict[str, Any]]:
+        """The devices: ordinal, kind, name, pci_address, memory_bytes, uuid, stand_in (host memory plays a GPU)."""
+        return self._native.devices()
+
+    def info(self) -> dict[str, Any]:
+        """device_count, device_kinds, device_reason (why no GPU can be used, or ""), pinned_bytes."""
+        return self._native.info()
+
+    def setting(self, name: str) -> tuple[str, str]:
+        """A setting's value in this session, and who set it: "default", "environment", "file" or "call"."""
+        return self._native.setting(name)
+
+    def outlook(self) -> list[dict[str, Any]]:
+        """Of each path, whether it can serve any file at all here: as the verdicts of `File.explain()`."""
+        return self._native.outlook()
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Bytes and operations since the session opened, by path and by the reason why no better path was taken."""
+        return self._native.counters()
+
+    def allocate(self, size: int, device: int = 0) -> _native.DeviceMemory:
+        """`size` bytes of a device's memory, for programs without torch or cupy."""
+        return self._native.allocate(size, device)
+
+    # ---- Its end ----
+
+    def close(self) -> None:
+        """Waits for the requests that have begun, cancels the others, and closes. Files fail afterwards."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            pending = self._requests
+        if pending is not None and not self.closed:
+            pending.close()
+        self._native.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<penstock.Session: {'closed' if self.closed else self.info()['device_kinds']}>"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(each) for each in value)
+    return str(value)
+
+
+_default: Session | None = None
+_default_lock = threading.Lock()
+
+
+def default_session() -> Session:
+    """The session that `penstock.open()` uses: opened when it is first needed, and by settings of the environment."""
+    global _default
+    with _default_lock:
+        if _default is None or _default.closed:
+            _default = Session()
+        return _default
+
+
+def forget_default() -> None:
+    """In a forked child, which needs one of its own."""
+    global _default, _default_lock
+    _default, _default_lock = None, threading.Lock()
