@@ -6,7 +6,7 @@
 Blocks fenced as `sh` are run, page by page and in order, each page in an empty folder, with the built tool and examples
 in PATH and host memory for a GPU. Each has to end with exit code 0; 77 counts as skipped. /opt/penstock/lib stands for
 the built libraries. Blocks fenced as `console` and `text` are shown only. C, C++ and CMake are parts of examples/, line
-by line.
+by line. Python is run by python/tests/test_guide.py.
 """
 
 import os
@@ -19,6 +19,7 @@ import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = {"console", "text"}
+RUN_ELSEWHERE = {"python"}
 CODE = {"c", "cpp", "cmake"}
 SKIPPED = 77
 SECONDS_MAX = 120
@@ -72,8 +73,9 @@ def check_page(path, build):
                 failure, skipped = run_block(block, folder, build)
             elif block.kind in CODE:
                 failure = None if is_part_of_an_example(block.text) else "is no part of a file in examples/"
-            elif block.kind not in SHOWN:
-                failure = f"has the fence '{block.kind}'; write sh, c, cpp or cmake (tested), console or text (shown)"
+            elif block.kind not in SHOWN | RUN_ELSEWHERE:
+                failure = (f"has the fence '{block.kind}'; write sh, c, cpp, cmake or python (tested), console or text "
+                           "(shown)")
             failures += [f"{where}: this block {failure}"] if failure else []
             skips += [where] if skipped else []
     return ran, failures, skips

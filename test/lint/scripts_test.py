@@ -52,6 +52,13 @@ class TestSummaryTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("FAILED T.Lost: Unable to find executable\n", text)
 
+    def test_what_pytest_skipped_within_a_file_is_counted(self):
+        output = "..ss.\nSKIPPED [2] python/tests/test_torch.py:81: no GPU for torch\n3 passed, 2 skipped in 0.1s\n"
+        status, text = self.summary(case("python_torch", "run", output))
+        self.assertEqual(status, 0)
+        self.assertEqual(text, "skipped, no GPU for torch:\n    python_torch\n    python_torch\n"
+                               "1 passed, 0 failed, 2 skipped\n")
+
     def test_skips_of_googletest_give_their_reason(self):
         output = "[==========]\n/a/b_test.cc:7: Skipped\nno btrfs:\nno tools\n[  SKIPPED ] T.Skips (0 ms)\n"
         status, text = self.summary(PASSES, case("T.Skips", "notrun", output, "SKIP_REGULAR_EXPRESSION_MATCHED"))

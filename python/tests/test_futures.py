@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import asyncio
+import concurrent.futures
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import penstock
+
+SOON = 30  # Seconds: what is to happen, happens long before.
+
+
+def test_a_future_gives_the_report(session, path, content):
+    buffer = np.zeros(len(content), np.uint8)
+    with session.open(path) as file:
+        future = file.read_async(buffer)
+        report = future.result(SOON)
+    assert buffer.tobytes() == content and report.bytes == len(content)
+    assert future.done() and not future.cancelled()
+
+
+def test_futures_are_those_of_the_standard_library(session, path, content):
+    buffers = [bytearray(4096) for _ in range(100)]
+    with session.open(path) as file:
+        futures = [file.read_async(buffer, i * 4096) for i, buffer in enumerate(buffers)]
+        done, late = concurrent.futures.wait(futures, SOON)
+    assert len(done) == 100 and not late
+    assert b"".join(bytes(buffer) for buffer in buffers) == content[:409600]
+
+
+def test_futures_can_be_awaited(session, path, content):
+    async def read_all():
+        buffers = [bytearray(4096) for _ in range(10)]
+        with session.open(path) as file:
+            await asyncio.gather(*(file.read_async(buffer, i * 4096) for i, buffer in enumerate(buffers)))
+        return b"".join(bytes(buffer) for buffer in buffers)
+
+    assert asyncio.run(read_all()) == content[:40960]
+
+
+def test_callbacks_may_submit_more_than_the_queue_holds(session, path, content):
+    """They run on the thread that sets futures: it must never wait for room."""
+    count, ended = 3000, threading.Semaphore(0)
+    with session.open(path) as file:
+        def more(future):
+            future.result()
+            for _ in range(count):
+                file.read_async(bytearray(16)).add_done_callback(lambda _: ended.release())
+
+        file.read_async(bytearray(16)).add_done_callback(more)
+        for _ in range(count):
+            assert ended.acquire(timeout=SOON)
+
+
+def test_writes_and_pieces_have_futures_too(session, tmp_path):
+    pieces = [bytearray(b"abc"), bytearray(b"defg")]
+    with session.open(tmp_path / "new", "w") as file:
+        assert file.writev_async(pieces, 2).result(SOON).bytes == 7
+        assert file.write_async(b"xy", 0).result(SOON).bytes == 2
+        back = [bytearray(4), bytearray(5)]
+        assert file.readv_async(back).result(SOON).bytes == 9
+    assert bytes(back[0] + back[1]) == b"xyabcdefg"
+
+
+def test_failures_end_in_the_future(session, path):
+    with session.open(path) as file:
+        error = file.write_async(b"x").exception(SOON)
+        assert isinstance(error, penstock.PenstockError) and error.code == 8
+        with pytest.raises(ValueError, match="read-only"):
+            file.read_async(b"frozen")
+
+
+def test_a_buffer_stays_alive_until_the_request_has_ended(slow_session, held_file, content):
+    class Array(np.ndarray):
+        pass
+
+    with slow_session.open(held_file.path) as file:
+        buffer = np.zeros(64, np.uint8).view(Array)
+        alive = weakref.ref(buffer)
+        future = file.read_async(buffer)
+        del buffer
+        gc.collect()
+        assert alive() is not None and not future.done()
+        held_file.let_go()
+        assert future.result(SOON).bytes == 64
+        assert alive() is None or bytes(alive()) == content[:64]
+        wait_until(lambda: gc.collect() >= 0 and alive() is None)
+
+
+def test_a_file_that_is_closed_meanwhile_is_read_to_the_end(slow_session, held_file, content):
+    buffer = bytearray(64)
+    file = slow_session.open(held_file.path)
+    future = file.read_async(buffer)
+    file.close()
+    held_file.let_go()
+    assert future.result(SOON).bytes == 64 and bytes(buffer) == content[:64]
+
+
+def test_what_has_not_begun_can_be_canceled(slow_session, held_file):
+    buffers = [bytearray(b"x" * 16) for _ in range(2000)]
+    with slow_session.open(held_file.path) as file:
+        futures = [file.read_async(buffer) for buffer in buffers]
+        wait_until(lambda: not futures[0].done())
+        canceled = [future for future in futures if future.cancel()]
+        assert len(canceled) >= 1900  # All but the few that threads are at.
+        held_file.let_go()
+        concurrent.futures.wait(futures, SOON)
+    for future, buffer in zip(futures, buffers):
+        assert future.cancelled() == (future in canceled)
+        assert (bytes(buffer) == b"x" * 16) == future.cancelled()
+    assert not futures[0].cancel() or futures[0].cancelled()
+
+
+def test_asyncio_cancels_what_has_not_begun(slow_session, held_file):
+    async def give_up():
+        with slow_session.open(held_file.path) as file:
+            futures = [file.read_async(bytearray(16)) for _ in range(500)]
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(futures[-1], 0.05)
+            held_file.let_go()
+            concurrent.futures.wait(futures, SOON)
+            return futures[-1].cancelled()
+
+    assert asyncio.run(give_up())
+
+
+def test_after_its_deadline_a_read_never_writes_to_its_destination(slow_session, held_file):
+    buffer = bytearray(b"x" * 4096)
+    with slow_session.open(held_file.path) as file:
+        began = time.monotonic()
+        future = file.read_async(buffer, timeout=0.1)
+        with pytest.raises(TimeoutError) as caught:
+            future.result(SOON)
+        assert isinstance(caught.value, penstock.TimedOutError)
+        assert 0.09 < time.monotonic() - began < SOON / 2
+        requests = slow_session._requests._native
+        assert requests.under_way() == 1  # The kernel is still at it, with memory that is nobody else's.
+        held_file.let_go()
+        wait_until(lambda: requests.under_way() == 0)
+    assert bytes(buffer) == b"x" * 4096
+
+
+def test_in_time_a_read_with_a_deadline_arrives(session, path, content):
+    memory, buffers = session.allocate(4096), [bytearray(10), np.zeros(4096, np.uint8)]
+    with session.open(path) as file:
+        assert file.read_async(memory, 64, timeout=SOON).result(SOON).bytes == 4096
+        assert file.readv_async(buffers, timeout=SOON).result(SOON).bytes == 4106
+        assert file.read_async(bytearray(10), timeout=float("inf")).result(SOON).bytes == 10
+        assert file.read_async(bytearray(10), len(content) - 4, timeout=SOON).result(SOON).bytes == 4
+        with pytest.raises(penstock.TimedOutError):
+            file.read_async(bytearray(10), timeout=-1).result(SOON)
+    assert memory.download() == content[64:64 + 4096]
+    assert bytes(buffers[0]) + bytes(buffers[1]) == content[:4106]
+
+
+def test_closing_a_session_waits_for_what_has_begun(slow_session, held_file, content):
+    buffers = [bytearray(16) for _ in range(50)]
+    file = slow_session.open(held_file.path)
+    futures = [file.read_async(buffer) for buffer in buffers]
+    closing = threading.Thread(target=slow_session.close)
+    closing.start()
+    held_file.let_go()
+    closing.join(SOON)
+    assert not closing.is_alive()
+    for future, buffer in zip(futures, buffers):
+        assert future.done()
+        assert future.cancelled() or bytes(buffer) == content[:16] or future.exception() is not None
+    with pytest.raises(penstock.ClosedError):
+        file.read_async(bytearray(1))
+
+
+RUN_AND_EXIT = """
+import penstock, sys
+session = penstock.Session(device="host", io_uring="off", workers=1)
+file = session.open(sys.argv[1])
+futures = [file.read_async(bytearray(16)) for _ in range(100)]
+print("under way", flush=True)
+"""
+
+
+def test_an_interpreter_may_end_with_requests_under_way(held_file):
+    command = [sys.executable, "-c", RUN_AND_EXIT, held_file.path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "under way\n", "")
+
+
+def test_a_forked_child_has_a_session_of_its_own(session, path, content):
+    file = session.open(path)
+    file.read_async(bytearray(16)).result(SOON)
+    penstock.read(path, bytearray(16))
+    child = os.fork()
+    if child == 0:
+        ok = False
+        try:
+            buffer = bytearray(16)
+            penstock.read(path, buffer)
+            with penstock.open(path) as own:
+                own.read_async(buffer, 16).result(SOON)
+            try:
+                file.read(buffer)
+            except penstock.ClosedError:
+                ok = bytes(buffer) == content[16:32]
+            session.close()
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert file.read_async(bytearray(16)).result(SOON).bytes == 16
+
+
+def test_a_child_that_was_forked_amid_requests_is_told_that_they_are_its_parents(slow_session, held_file):
+    file = slow_session.open(held_file.path)
+    future = file.read_async(bytearray(16))
+    child = os.fork()
+    if child == 0:
+        ok = False
+        try:
+            ok = isinstance(future.exception(SOON), penstock.ClosedError)
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    held_file.let_go()
+    assert future.result(SOON).bytes == 16
+
+
+def wait_until(condition):
+    for _ in range(SOON * 100):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came to that")

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What README and guide show of Python, runs: the blocks of a page, in their order, as one program."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NAMES = [ROOT / "README.md", *(ROOT / "docs/guide").glob("*.md")]
+PAGES = {page.name: BLOCK.findall(page.read_text()) for page in NAMES}
+
+
+def run(blocks, folder):
+    program = "\n".join(blocks)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=folder, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("page", sorted(page for page, blocks in PAGES.items() if blocks))
+def test_the_programs_of_a_page_run_as_they_stand(page, tmp_path):
+    run(PAGES[page], tmp_path)
+
+
+def test_they_say_what_the_guide_says(tmp_path):
+    lines = run(PAGES["python.md"], tmp_path)
+    assert lines[0].startswith("4000000 bytes by path host; not by p2pdma")
+    assert lines[2] == "4000" and lines[-1] == "4000 4000000"

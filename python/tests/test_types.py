@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What type checkers are told agrees with what there is."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import _native
+
+PACKAGE = Path(penstock.__file__).resolve().parent
+
+
+def test_the_package_is_typed():
+    pytest.importorskip("mypy")
+    assert (PACKAGE / "py.typed").exists()
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir=/dev/null",
+                           "-p", "penstock"], capture_output=True, text=True, cwd=PACKAGE.parent, env={})
+    assert done.stdout + done.stderr == ""
+
+
+def test_the_stubs_name_what_the_module_has():
+    stubs = ast.parse((PACKAGE / "_native.pyi").read_text())
+    told = {node.name: node for node in stubs.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    there = {name for name in vars(_native) if not name.startswith("__")}
+    assert set(told) == there
+    for name, node in told.items():
+        if not isinstance(node, ast.ClassDef):
+            continue
+        members = {each.name for each in node.body
+                   if isinstance(each, ast.FunctionDef) and not each.name.startswith("__")}
+        assert members == {each for each in vars(getattr(_native, name)) if not each.startswith("__")}, name
+
+
+def test_everything_public_has_a_docstring():
+    for name in penstock.__all__:
+        thing = getattr(penstock, name)
+        assert inspect.getdoc(thing), name
+        if inspect.isclass(thing) and thing.__module__.startswith("penstock."):
+            for member, value in vars(thing).items():
+                if inspect.isfunction(value) and not member.startswith("_"):
+                    # What says of itself what it is, needs no sentence more.
+                    assert inspect.getdoc(value) or member in {"cancel", "close", "closed"}, f"{name}.{member}"
