@@ -73,4 +73,13 @@ std::string printable(std::string_view text, std::string_view kept) {
   return safe;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint next = decode(text);
+    if (next.size == 0) return false;
+    text.remove_prefix(next.size);
+  }
+  return true;
+}
+
 }  // namespace penstock::core

@@ -49,5 +49,14 @@ TEST(Printable, WhatTurnsTextAroundIsShown) {
 
 TEST(Printable, WhatIsToBeKeptStays) { EXPECT_EQ(printable("a\nb\tc\x1b", "\n\t"), "a\nb\tc\\x1b"); }
 
+TEST(Printable, Utf8IsToldFromOtherBytes) {
+  for (const char* text : {"", "a\x1b\n\x7f", "Gewässer", "模型", "🜄", "\u0080\u202e", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(is_utf8(text)) << printable(text);
+  }
+  for (const char* text : {"\xff", "cut \xe6\xa8", "\xc0\x9b", "half \xed\xa0\x80", "\xf4\x90\x80\x80", "\x9b"}) {
+    EXPECT_FALSE(is_utf8(text)) << printable(text);
+  }
+}
+
 }  // namespace
 }  // namespace penstock::core

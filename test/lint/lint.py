@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "core": "base",
     "storage": "base core",
     "plan": "base core",
+    "weights": "base",
     "device": "base core storage",
     "topology": "base core",
     "settings": "base core device",
