@@ -10,6 +10,7 @@
 #include "python/native/report.h"
 #include "python/native/requests.h"
 #include "python/native/session.h"
+#include "python/native/weights.h"
 
 namespace nb = nanobind;
 
@@ -33,6 +34,7 @@ NB_MODULE(_native, module) {
   bind_session(module);
   bind_file(module);
   bind_requests(module);
+  bind_weights(module);
   nb::class_<Pointer>(
       module, "Pointer",
       "Memory by its address, which the caller answers for: of the host or of a device. `owner`, if it is "

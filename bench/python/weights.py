@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
+"""Loading weights: penstock.weights beside the plain read of the same files and beside other loaders.
+
+    weights.py FOLDER [--device cuda] [--gib 8] [--files 4] [--tensors N] [--pairs 5] [--cold] [--json FILE]
+
+Makes the files in FOLDER, where they are not there yet, and takes them away again with --remove. The sides take turns,
+so that all meet the same machine; the first turn of each does not count. Every side gives new tensors each time and
+drops them after. Loaders that are not installed are named and left out. A figure is 10^9 bytes a second, the median of
+the turns with the lowest and highest behind it; what counts is the ratio in one run.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import torch
+
+import penstock
+from penstock import weights
+
+
+def make_files(folder, total, files, tensors):
+    made = []
+    per_file = max(tensors // files, 1)
+    columns = 4096
+    rows = max(total // files // per_file // columns // 2, 1)
+    for number in range(files):
+        path = folder / f"model-{number + 1:05}-of-{files:05}.safetensors"
+        made.append(path)
+        if path.exists():
+            continue
+        block = torch.randint(0, 256, (rows * columns * 2,), dtype=torch.uint8).view(torch.bfloat16).view(rows, columns)
+        weights.save_file({f"layer.{number}.{i:05}.weight": block for i in range(per_file)}, path)
+        print(f"made {path}", file=sys.stderr)
+    return made
+
+
+def plain_read(paths, device):
+    """What the link gives: each file by one read."""
+    memory = []
+    for path in paths:
+        size = path.stat().st_size
+        memory.append(torch.empty(size, dtype=torch.uint8, device=device))
+        with penstock.open(path) as file:
+            assert file.read(memory[-1]).bytes == size
+    return memory
+
+
+def ours(paths, device):
+    return weights.Weights(paths).plan(device=device).load()
+
+
+def by_safetensors(paths, device):
+    from safetensors.torch import load_file
+
+    return [load_file(path, device=str(device)) for path in paths]
+
+
+def by_fastsafetensors(paths, device):
+    from fastsafetensors import SafeTensorsFileLoader, SingleGroup
+
+    loader = SafeTensorsFileLoader(SingleGroup(), device=str(device), nogds=True)
+    loader.add_filenames({0: [str(path) for path in paths]})
+    buffers = loader.copy_files_to_device()
+    tensors = {key: buffers.get_tensor(key).clone() for key in loader.get_keys()}
+    buffers.close()
+    loader.close()
+    return tensors
+
+
+def by_runai(paths, device):
+    from runai_model_streamer import SafetensorsStreamer
+
+    tensors = {}
+    with SafetensorsStreamer() as streamer:
+        streamer.stream_files([str(path) for path in paths])
+        for name, tensor in streamer.get_tensors():
+            tensors[name] = tensor.to(device, copy=True)
+    return tensors
+
+
+def by_instanttensor(paths, device):
+    from instanttensor import safe_open
+
+    with safe_open([str(path) for path in paths], framework="pt", device=str(device)) as opened:
+        return dict(opened.tensors())
+
+
+SIDES = {
+    "penstock.weights": ours, "plain read": plain_read, "safetensors": by_safetensors,
+    "fastsafetensors": by_fastsafetensors, "Run:ai": by_runai, "InstantTensor": by_instanttensor,
+}
+
+
+def drop_from_cache(paths):
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def touch(tensors):
+    for each in tensors.values() if isinstance(tensors, dict) else tensors:
+        if isinstance(each, dict):
+            touch(each)
+        else:
+            each.flatten().view(torch.uint8)[::4096].max()
+
+
+def turn(side, paths, device, cold):
+    if cold:
+        drop_from_cache(paths)
+    began = time.perf_counter()
+    tensors = SIDES[side](paths, device)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    else:
+        touch(tensors)  # Mapped files are read when they are looked at.
+    seconds = time.perf_counter() - began
+    del tensors
+    return seconds
+
+
+def compare(paths, device, pairs, cold, sides):
+    total = sum(path.stat().st_size for path in paths)
+    rates, left_out = {}, {}
+    for side in sides:
+        try:
+            turn(side, paths, device, cold)
+            rates[side] = []
+        except Exception as error:  # noqa: BLE001, another loader's own.
+            left_out[side] = f"{type(error).__name__}: {error}"
+    for number in range(pairs):
+        print(f"turn {number + 1} of {pairs}", file=sys.stderr)
+        for side in rates if number % 2 == 0 else reversed(rates):
+            rates[side].append(total / 1e9 / turn(side, paths, device, cold))
+    return total, rates, left_out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--gib", type=float, default=8)
+    parser.add_argument("--files", type=int, default=4)
+    parser.add_argument("--tensors", type=int, default=64, help="in all files together")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--only", default=",".join(SIDES))
+    parser.add_argument("--cold", action="store_true", help="drop the files from the page cache before each turn")
+    parser.add_argument("--remove", action="store_true", help="take the files away at the end")
+    parser.add_argument("--json", type=Path)
+    said = parser.parse_args()
+    paths = make_files(said.folder, int(said.gib * 2**30), said.files, said.tensors)
+    device = torch.device(said.device)
+    for path in paths:
+        path.read_bytes()
+    total, rates, left_out = compare(paths, device, said.pairs, said.cold, said.only.split(","))
+    plan = weights.Weights(paths).plan(device=device)
+    plan.load()
+    gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU"
+    print(f"{datetime.now(timezone.utc):%F}, {gpu}, {os.cpu_count()} CPUs, Linux {platform.release()}: "
+          f"{total / 1e9:.2f} GB in {len(paths)} files, {len(plan)} tensors, "
+          f"{'cold' if said.cold else 'page cache'}, to {device}")
+    first = statistics.median(next(iter(rates.values())))
+    for side, samples in rates.items():
+        median = statistics.median(samples)
+        spread = f"[{min(samples):.2f} {max(samples):.2f}]"
+        print(f"{side:18} {median:7.2f} GB/s {spread}, first / this {first / median:.2f}")
+    for side, why in left_out.items():
+        print(f"{side:18} left out: {why.splitlines()[0] if why else ''}")
+    print(f"paths of the first: {plan.progress.bytes_by_path}")
+    if said.json:
+        said.json.write_text(json.dumps({"bytes": total, "rates": rates, "left_out": left_out,
+                                         "paths": plan.progress.bytes_by_path}, indent=1))
+    if said.remove:
+        for path in paths:
+            path.unlink()
+
+
+if __name__ == "__main__":
+    main()

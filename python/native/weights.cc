@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "python/native/weights.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <new>
+#include <string>
+
+#include "python/native/failure.h"
+#include "weights/safetensors.h"
+
+namespace nb = nanobind;
+
+namespace penstock::python {
+namespace {
+
+using core::Outcome;
+using core::SafetensorsHeader;
+
+// What went wrong with a file: an errno, or what its header says.
+struct Failure {
+  int error = 0;
+  core::Fault fault = {};
+};
+
+Failure read_all(int fd, char* bytes, std::uint64_t size, std::uint64_t offset) {
+  for (std::uint64_t done = 0; done < size;) {
+    const ssize_t got = ::pread(fd, bytes + done, size - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return {errno, {}};
+    if (got == 0) return {0, {"the file was cut while its header was read"}};
+    done += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+struct Found {
+  Failure failure = {};
+  std::uint64_t data_begin = 0;
+  SafetensorsHeader header = {};
+};
+
+Found find_header(int fd) {
+  struct stat facts {};
+  if (::fstat(fd, &facts) != 0) return {{errno, {}}};
+  const auto size = static_cast<std::uint64_t>(facts.st_size);
+  std::array<char, core::kSafetensorsSizeBytes> first{};
+  const std::uint64_t there = std::min<std::uint64_t>(first.size(), size);
+  if (Failure failure = read_all(fd, first.data(), there, 0); failure.error != 0) return {std::move(failure)};
+  const auto bytes = std::as_bytes(std::span(first.data(), there));
+  const Outcome<std::uint64_t> header_bytes = core::safetensors_header_size(bytes, size);
+  if (!header_bytes.ok()) return {{0, header_bytes.fault()}};
+  std::string json(*header_bytes, '\0');
+  Failure failure = read_all(fd, json.data(), json.size(), first.size());
+  if (failure.error != 0 || !failure.fault.text.empty()) return {std::move(failure)};
+  const std::uint64_t begin = first.size() + json.size();
+  Outcome<SafetensorsHeader> header = core::parse_safetensors(json, size - begin);
+  if (!header.ok()) return {{0, header.fault()}};
+  return {{}, begin, std::move(*header)};
+}
+
+[[noreturn]] void raise_failure(const Failure& failure) {
+  if (failure.fault.is_shortage) throw std::bad_alloc();
+  if (failure.error == 0) raise_value_error(failure.fault.text.c_str());
+  errno = failure.error;
+  PyErr_SetFromErrno(PyExc_OSError);
+  throw nb::python_error();
+}
+
+nb::tuple shape_of(const std::vector<std::uint64_t>& shape) {
+  nb::list sizes;
+  for (const std::uint64_t size : shape) sizes.append(size);
+  return nb::tuple(sizes);
+}
+
+// (where the data begins, [(name, dtype, shape, begin, end)], metadata); begin and end are offsets in the file.
+nb::tuple read_header(int fd) {
+  Found found;
+  {
+    const nb::gil_scoped_release no_gil;
+    found = find_header(fd);
+  }
+  if (found.failure.error != 0 || !found.failure.fault.text.empty()) raise_failure(found.failure);
+  nb::list tensors;
+  for (const core::SafetensorsTensor& tensor : found.header.tensors) {
+    tensors.append(nb::make_tuple(tensor.name, std::string(core::name_of(tensor.dtype)), shape_of(tensor.shape),
+                                  found.data_begin + tensor.begin, found.data_begin + tensor.end));
+  }
+  nb::dict metadata;
+  for (const auto& [key, value] : found.header.metadata) metadata[nb::str(key.c_str(), key.size())] = value;
+  return nb::make_tuple(found.data_begin, tensors, metadata);
+}
+
+// [(name, dtype, shape)], in any order. The header's bytes, and [(name, begin, end)] in the order of the file, as
+// offsets in it.
+nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::uint64_t alignment) {
+  SafetensorsHeader header = {};
+  for (nb::handle each : tensors) {
+    const auto name = nb::cast<std::string>(each[0]), dtype_name = nb::cast<std::string>(each[1]);
+    const std::optional<core::Dtype> dtype = core::dtype_named(dtype_name);
+    if (!dtype) raise_value_error(("the format has no dtype " + dtype_name).c_str());
+    header.tensors.push_back({name, *dtype, nb::cast<std::vector<std::uint64_t>>(each[2])});
+  }
+  for (const auto& [key, value] : metadata) {
+    header.metadata.emplace_back(nb::cast<std::string>(key), nb::cast<std::string>(value));
+  }
+  core::sort_as_stock(header.tensors);
+  const Outcome<core::WrittenSafetensors> written = core::write_safetensors(std::move(header), alignment);
+  if (!written.ok()) raise_failure({0, written.fault()});
+  nb::list placed;
+  for (const core::SafetensorsTensor& tensor : written->header.tensors) {
+    placed.append(
+        nb::make_tuple(tensor.name, written->bytes.size() + tensor.begin, written->bytes.size() + tensor.end));
+  }
+  return nb::make_tuple(nb::bytes(written->bytes.data(), written->bytes.size()), placed);
+}
+
+// Large pages for memory that is filled for the first time: a fault for every 2 MiB in place of every 4 KiB.
+void advise_large_pages(std::uint64_t address, std::uint64_t size) {
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t begin = (address + page - 1) / page * page, end = (address + size) / page * page;
+  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
+}  // namespace
+
+void bind_weights(nb::module_& module) {
+  module.def("read_safetensors_header", &read_header);
+  module.def("make_safetensors_header", &make_header);
+  module.def("advise_large_pages", &advise_large_pages);
+}
+
+}  // namespace penstock::python

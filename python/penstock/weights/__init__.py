@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Weights of models: safetensors files, one or several, read into tensors of torch at the speed of the link.
+
+    from penstock import weights
+    tensors = weights.load_file("model.safetensors", device="cuda")
+    for name, tensor in weights.Weights("model/").plan("*.weight", device="cuda"): ...
+
+Tensors are planned first: names, parts of tensors, dtype and device. Then neighbours in a file are read as one range,
+several ranges at a time, straight into memory of the device; tensors are views of it. Headers are checked by the rules
+of the format before anything else is believed. What will not fit is refused before the first byte.
+"""
+
+from penstock.weights.headers import INDEX, Part, Tensor, Weights, WeightsError
+from penstock.weights.loaders import Slice, load_file, load_model, safe_open, save_file
+from penstock.weights.plan import Plan, Progress
+
+__all__ = [
+    "INDEX", "Part", "Plan", "Progress", "Slice", "Tensor", "Weights", "WeightsError", "load_file", "load_model",
+    "safe_open", "save_file",
+]

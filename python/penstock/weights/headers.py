@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a model's files say that they have."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock import _native
+from penstock.sessions import Session
+
+if TYPE_CHECKING:
+    from penstock.weights.plan import Plan
+
+INDEX = "model.safetensors.index.json"
+INDEX_BYTES_MAX = 100_000_000
+
+
+class WeightsError(ValueError):
+    """A file of weights that is not what the format says, or a plan that makes no sense."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of a file: offset and nbytes in bytes, dtype as the format writes it ("BF16"), shape in elements."""
+
+    name: str
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """A share of a tensor: elements `start` to `stop` of dimension `dim`, as tensor-parallel ranks take them."""
+
+    dim: int
+    start: int
+    stop: int
+
+    @staticmethod
+    def of_rank(size: int, dim: int, rank: int, world: int) -> Part:
+        """The share of one rank where `world` ranks share a dimension of `size` elements evenly.
+
+        Raises WeightsError where they cannot.
+        """
+        if not 0 <= rank < world:
+            raise WeightsError(f"rank {rank} of {world}: expected 0 to {world - 1}")
+        if size % world != 0:
+            raise WeightsError(f"a dimension of {size} cannot be shared evenly by {world} ranks")
+        return Part(dim, size // world * rank, size // world * (rank + 1))
+
+
+class Weights:
+    """What is in a model's files; only headers are read.
+
+    paths: a safetensors file, several, a folder, or the index of a sharded model (model.safetensors.index.json). Raises
+    WeightsError for what the format forbids, and for an index that does not agree with its files.
+    """
+
+    def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.metadata: dict[str, str] = {}
+        named, self.files = _files_of(paths)
+        for file in self.files:
+            self._add(file)
+        for name, place in named.items():
+            if name not in self.tensors or self.tensors[name].file != place:
+                raise WeightsError(f"{place}: it lacks tensor {name!r}, which the index says it has")
+
+    def _add(self, file: Path) -> None:
+        with open(file, "rb") as opened:
+            try:
+                _, tensors, metadata = _native.read_safetensors_header(opened.fileno())
+            except ValueError as error:
+                raise WeightsError(f"{file}: {error}") from None
+        for name, dtype, shape, begin, end in tensors:
+            if name in self.tensors:
+                raise WeightsError(f"{file}: tensor {name!r} is in {self.tensors[name].file}, too")
+            self.tensors[name] = Tensor(name, file, dtype, shape, begin, end - begin)
+        self.metadata.update(metadata)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    def plan(self, names: str | Iterable[str] | None = None, *, parts: Mapping[str, Part] | None = None,
+             device: Any = "cpu", dtype: Any = None, session: Session | None = None) -> Plan:
+        """What to read, and how.
+
+        names: names or globs; None for all. parts: of some, by name or glob, the share that is wanted. device: torch's.
+        dtype: a torch dtype that floating-point tensors are converted to on the device, None for as they are.
+        """
+        wanted = [names] if isinstance(names, str) else names
+        chosen = list(self.tensors.values()) if wanted is None else self._named(wanted)
+        from penstock.weights.plan import Plan, item_of
+
+        shares = {}
+        for pattern, part in (parts or {}).items():
+            shares.update({tensor.name: part for tensor in _matching(chosen, pattern)})
+        return Plan([item_of(tensor, shares.get(tensor.name)) for tensor in chosen], device, dtype, session)
+
+    def _named(self, patterns: Iterable[str]) -> list[Tensor]:
+        found: dict[str, Tensor] = {}
+        for pattern in patterns:
+            matching = _matching(self.tensors.values(), pattern)
+            if not matching:
+                raise WeightsError(f"no tensor is called {pattern!r}")
+            found.update({tensor.name: tensor for tensor in matching})
+        return list(found.values())
+
+
+def _matching(tensors: Iterable[Tensor], pattern: str) -> list[Tensor]:
+    return [tensor for tensor in tensors if tensor.name == pattern or fnmatch.fnmatchcase(tensor.name, pattern)]
+
+
+def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[dict[str, Path], list[Path]]:
+    """What an index says of names, and the files."""
+    if not isinstance(paths, (str, os.PathLike)):
+        return {}, [Path(path) for path in paths]
+    path = Path(paths)
+    if path.is_dir():
+        if not (path / INDEX).exists():
+            files = sorted(path.glob("*.safetensors"))
+            if not files:
+                raise WeightsError(f"{path}: no safetensors file is in this folder")
+            return {}, files
+        path = path / INDEX
+    if path.suffix != ".json":
+        return {}, [path]
+    named = _read_index(path)
+    return named, sorted(set(named.values()))
+
+
+def _read_index(path: Path) -> dict[str, Path]:
+    if path.stat().st_size > INDEX_BYTES_MAX:
+        raise WeightsError(f"{path}: an index of over {INDEX_BYTES_MAX} bytes is not believed")
+    try:
+        placed = json.loads(path.read_bytes())["weight_map"]
+        named = {str(name): path.parent / file for name, file in placed.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise WeightsError(f"{path}: expected a JSON object whose weight_map names a file for each tensor") from None
+    for name, file in named.items():
+        if file.parent != path.parent:
+            raise WeightsError(f"{path}: tensor {name!r} is said to be outside of the index's folder: {file}")
+    return named

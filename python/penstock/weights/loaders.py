@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The calls of other loaders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from penstock import _native
+from penstock.sessions import Session, default_session
+from penstock.weights.headers import Part, Tensor, Weights, WeightsError
+from penstock.weights.plan import DTYPES, PAGE, Plan, item_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *,
+              session: Session | None = None) -> dict[str, torch.Tensor]:
+    """In place of `safetensors.torch.load_file`: all tensors of a file, by name."""
+    loaded = Weights([filename]).plan(device=device, session=session).load()
+    return dict(sorted(loaded.items()))
+
+
+def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *,
+               strict: bool = True, device: Any = None, session: Session | None = None) -> tuple[list[str], list[str]]:
+    """Fills a module's parameters and buffers from its files, a few ranges at a time.
+
+    The tensors come to `device` (that of the module's first parameter, if nothing is said), and are copied from there
+    with the module's dtypes. Returns the names that the files lack, and those that the module lacks; with `strict`
+    either is a WeightsError, before anything is read.
+    """
+    import torch
+
+    weights, targets = Weights(paths), module.state_dict(keep_vars=True)
+    missing = sorted(set(targets) - set(weights.tensors))
+    unexpected = sorted(set(weights.tensors) - set(targets))
+    if strict and (missing or unexpected):
+        raise WeightsError(f"the files lack {missing}, and the module lacks {unexpected}")
+    common = [name for name in weights.tensors if name in targets]
+    for name in common:
+        there = weights.tensors[name]
+        if tuple(targets[name].shape) != there.shape:
+            raise WeightsError(f"tensor {name!r} is {list(there.shape)} in {there.file} and "
+                               f"{list(targets[name].shape)} in the module")
+        if targets[name].is_meta:
+            raise WeightsError(f"parameter {name!r} has no memory yet: call module.to_empty(device=...) first")
+    if not common:
+        return missing, unexpected
+    place = device if device is not None else targets[common[0]].device
+    chosen = [item_of(weights.tensors[name], None) for name in common]
+    with torch.no_grad():
+        for name, tensor in Plan(chosen, place, None, session):
+            targets[name].copy_(tensor)
+    return missing, unexpected
+
+
+def save_file(tensors: Mapping[str, torch.Tensor], filename: str | os.PathLike[str],
+              metadata: Mapping[str, str] | None = None, *, session: Session | None = None) -> None:
+    """In place of `safetensors.torch.save_file`: the file appears when it is whole and on the disk.
+
+    Tensors are contiguous, on any device. The data begins at a multiple of 4096 bytes, so that direct I/O serves it.
+    """
+    import torch
+
+    names = {str(getattr(torch, ours)): name for name, ours in DTYPES.items() if hasattr(torch, ours)}
+    described = []
+    for name, tensor in tensors.items():
+        if str(tensor.dtype) not in names:
+            raise WeightsError(f"tensor {name!r}: the format has no dtype {tensor.dtype}")
+        if not tensor.is_contiguous():
+            raise WeightsError(f"tensor {name!r} is not contiguous: pass tensor.contiguous()")
+        dtype, shape = names[str(tensor.dtype)], list(tensor.shape)
+        described.append((name, dtype, [*shape[:-1], shape[-1] * 2] if dtype == "F4" else shape))
+    try:
+        header, placed = _native.make_safetensors_header(described, dict(metadata or {}), PAGE)
+    except ValueError as error:
+        raise WeightsError(str(error)) from None
+    with (session or default_session()).create(os.fspath(filename), replace=True) as file:
+        file.write(header)
+        for begin in range(0, len(placed), 512):
+            pieces = placed[begin:begin + 512]
+            file.writev([tensors[name].detach() for name, _, _ in pieces], pieces[0][1])
+
+
+class safe_open:  # noqa: N801, the name that it replaces.
+    """In place of `safetensors.safe_open`: `with safe_open(file, framework="pt", device="cuda") as opened: ...`."""
+
+    def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
+                 session: Session | None = None) -> None:
+        if framework not in ("pt", "torch", "pytorch"):
+            raise WeightsError(f"framework {framework!r}: expected 'pt'")
+        self._weights = Weights([filename])
+        self._device, self._session = device, session
+
+    def keys(self) -> list[str]:
+        return sorted(self._weights.tensors)
+
+    def offset_keys(self) -> list[str]:
+        """The names in the order of the file."""
+        return list(self._weights.tensors)
+
+    def metadata(self) -> dict[str, str] | None:
+        return self._weights.metadata or None
+
+    def get_tensor(self, name: str) -> torch.Tensor:
+        return self._get(name, None)
+
+    def get_slice(self, name: str) -> Slice:
+        """What can be indexed: `get_slice(name)[2:4, :, ::2]` reads no more rows than it needs."""
+        if name not in self._weights.tensors:
+            raise WeightsError(f"no tensor is called {name!r}")
+        return Slice(self, self._weights.tensors[name])
+
+    def _get(self, name: str, part: Part | None) -> torch.Tensor:
+        if name not in self._weights.tensors:
+            raise WeightsError(f"no tensor is called {name!r}")
+        item = item_of(self._weights.tensors[name], part)
+        return next(iter(Plan([item], self._device, None, self._session)))[1]
+
+    def __enter__(self) -> safe_open:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        return None
+
+
+class Slice:
+    """A tensor of which parts are read when it is indexed."""
+
+    def __init__(self, opened: safe_open, tensor: Tensor) -> None:
+        self._opened, self._tensor = opened, tensor
+
+    def get_shape(self) -> list[int]:
+        return list(self._tensor.shape)
+
+    def get_dtype(self) -> str:
+        return self._tensor.dtype
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        indices = index if isinstance(index, tuple) else (index,)
+        first = indices[0] if indices else None
+        if not self._tensor.shape or not isinstance(first, slice) or first.step not in (None, 1):
+            return self._opened.get_tensor(self._tensor.name)[index]
+        start, stop, _ = first.indices(self._tensor.shape[0])
+        rows = self._opened._get(self._tensor.name, Part(0, start, max(start, stop)))
+        return rows[(slice(None), *indices[1:])]

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What will be read of a model's files, and the reading."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock import _native
+from penstock.sessions import Session, default_session
+from penstock.weights.headers import Part, Tensor, WeightsError
+
+if TYPE_CHECKING:
+    import torch
+
+RUN_BYTES = 512 << 20   # The most that one request reads, unless a single tensor is larger.
+GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, up to this,
+GAP_SHARE = 32          # and up to this part of what was wanted before it.
+AHEAD = 2               # Requests under way.
+PAGE = 4096             # Memory is laid out as the file is, so that direct I/O needs no copy.
+
+DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
+    "I32": "int32", "U32": "uint32", "F32": "float32", "F64": "float64", "I64": "int64", "U64": "uint64",
+    "C64": "complex64", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
+}
+
+
+@dataclass
+class Progress:
+    """How far a plan is: bytes read and to read, seconds since it began, and bytes by the paths they took."""
+
+    bytes_total: int
+    bytes_done: int = 0
+    seconds: float = 0.0
+    bytes_by_path: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def gb_per_s(self) -> float:
+        """10^9 bytes a second so far."""
+        return self.bytes_done / 1e9 / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Item:
+    """A tensor that is wanted, and the bytes of its file that hold it."""
+
+    tensor: Tensor
+    part: Part | None
+    begin: int
+    end: int
+    rows: tuple[int, ...]  # The shape of what lies between the two.
+
+
+def item_of(tensor: Tensor, part: Part | None) -> Item:
+    begin, end = tensor.offset, tensor.offset + tensor.nbytes
+    if part is None:
+        return Item(tensor, None, begin, end, tensor.shape)
+    if not -len(tensor.shape) <= part.dim < len(tensor.shape):
+        raise WeightsError(f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no dimension {part.dim}")
+    dim = part.dim % len(tensor.shape)
+    if not 0 <= part.start <= part.stop <= tensor.shape[dim]:
+        raise WeightsError(f"tensor {tensor.name!r}: {part.start} to {part.stop} of dimension {dim}, which has "
+                           f"{tensor.shape[dim]} elements")
+    part = Part(dim, part.start, part.stop)
+    if dim > 0 or tensor.shape[0] == 0 or tensor.nbytes % tensor.shape[0] != 0:
+        return Item(tensor, part, begin, end, tensor.shape)  # Strided: all is read, and cut on the device.
+    row = tensor.nbytes // tensor.shape[0]
+    return Item(tensor, None, begin + part.start * row, begin + part.stop * row,
+                 (part.stop - part.start, *tensor.shape[1:]))
+
+
+@dataclass
+class _Run:
+    """Neighbours in a file, read by one request."""
+
+    file: Path
+    begin: int
+    end: int
+    items: list[Item]
+
+
+def _runs_of(items: Iterable[Item]) -> list[_Run]:
+    runs: list[_Run] = []
+    for item in sorted(items, key=lambda item: (str(item.tensor.file), item.begin)):
+        last = runs[-1] if runs else None
+        if (last is not None and last.file == item.tensor.file and _is_near(last, item)
+                and max(last.end, item.end) - last.begin <= RUN_BYTES):
+            last.end = max(last.end, item.end)
+            last.items.append(item)
+        else:
+            runs.append(_Run(item.tensor.file, item.begin, item.end, [item]))
+    return runs
+
+
+def _is_near(run: _Run, item: Item) -> bool:
+    """What lies between is storage's page, or a small share of what is read before it."""
+    return item.begin - run.end <= max(PAGE, min(GAP_BYTES, (run.end - run.begin) // GAP_SHARE))
+
+
+class Plan:
+    """What will be read. Iterating over it reads, and gives (name, tensor) in the order of the files.
+
+    A tensor shares its memory with its neighbours in the file (512 MiB at most): clone one that is to outlive the
+    others. `bytes_from_storage` and `bytes_on_device` say what it takes.
+    """
+
+    def __init__(self, items: Sequence[Item], device: Any, dtype: Any, session: Session | None) -> None:
+        import torch
+
+        self.device = torch.device(device)
+        self.dtype = dtype
+        self._session = session
+        self._runs = _runs_of(items)
+        self.bytes_from_storage = sum(run.end - run.begin for run in self._runs)
+        self.bytes_on_device = sum(run.end - run.begin + 2 * PAGE for run in self._runs)
+        self.names = [item.tensor.name for run in self._runs for item in run.items]
+        self.progress = Progress(self.bytes_from_storage)
+        for run in self._runs:
+            for item in run.items:
+                torch_dtype(item.tensor)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def check_memory(self, nbytes: int | None = None) -> None:
+        """Raises MemoryError where the device has not as many bytes free (all of the plan's, if nothing is said)."""
+        wanted, free = self.bytes_on_device if nbytes is None else nbytes, _free_bytes(self.device)
+        if free is not None and wanted > free:
+            raise MemoryError(f"the tensors take {wanted} bytes on {self.device}, of which {free} are free: nothing "
+                              "was read. Choose fewer tensors, parts of them, or another device.")
+
+    def load(self, on_progress: Callable[[Progress], None] | None = None) -> dict[str, torch.Tensor]:
+        """All tensors by name. Raises MemoryError before the first byte where they will not fit."""
+        self.check_memory()
+        return dict(self.stream(on_progress))
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return self.stream()
+
+    def stream(self, on_progress: Callable[[Progress], None] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
+        """(name, tensor), in the order of the files, while further ones are read: two requests ahead at most.
+
+        on_progress is called after each request.
+        """
+        session = self._session or default_session()
+        self.progress = Progress(self.bytes_from_storage)
+        ahead: deque[tuple[_Run, torch.Tensor, Any]] = deque()
+        began, runs = time.monotonic(), iter(self._runs)
+        with concurrent.futures.ThreadPoolExecutor(AHEAD, "penstock-weights") as threads:
+            for run in runs:
+                ahead.append(self._begin(session, threads, run))
+                if len(ahead) == AHEAD:
+                    break
+            while ahead:
+                run, memory, future = ahead.popleft()
+                report = future.result()
+                _count(self.progress, report, time.monotonic() - began)
+                if on_progress is not None:
+                    on_progress(self.progress)
+                for item in run.items:
+                    yield item.tensor.name, self._cut(item, memory, run)
+                del memory
+                following = next(runs, None)
+                if following is not None:
+                    ahead.append(self._begin(session, threads, following))
+
+    def _begin(self, session: Session, threads: concurrent.futures.Executor,
+               run: _Run) -> tuple[_Run, torch.Tensor, Any]:
+        import torch
+
+        size, shift = run.end - run.begin, run.begin % PAGE
+        memory = torch.empty(size + 2 * PAGE, dtype=torch.uint8, device=self.device)
+        if self.device.type == "cpu":
+            _native.advise_large_pages(memory.data_ptr(), memory.nbytes)
+            stream = None
+        else:
+            # Memory that others have just given back may still be in use by what they put on the stream.
+            stream = torch.cuda.current_stream(self.device).cuda_stream
+        at = (shift - memory.data_ptr()) % PAGE
+        return run, memory[at:at + size], threads.submit(_read, session, run, memory[at:at + size], stream)
+
+    def _cut(self, item: Item, memory: torch.Tensor, run: _Run) -> torch.Tensor:
+        dtype = torch_dtype(item.tensor)
+        raw = memory[item.begin - run.begin:item.end - run.begin]
+        if raw.data_ptr() % max(dtype.itemsize, 1) != 0:
+            raw = raw.clone()  # The format aligns nothing.
+        shape = item.rows
+        if item.tensor.dtype == "F4":
+            shape = (*shape[:-1], shape[-1] // 2)  # Two elements a byte; torch counts bytes.
+        tensor = raw.view(dtype).view(shape) if raw.numel() > 0 else raw.new_empty(shape, dtype=dtype)
+        if item.part is not None:
+            tensor = tensor.narrow(item.part.dim, item.part.start, item.part.stop - item.part.start).clone()
+        if self.dtype is not None and tensor.is_floating_point() and tensor.dtype != self.dtype:
+            tensor = tensor.to(self.dtype)
+        return tensor
+
+
+def _read(session: Session, run: _Run, memory: torch.Tensor, stream: int | None) -> _native.Report | None:
+    if run.end == run.begin:
+        return None
+    with session.open(run.file) as file:
+        report = file.read(memory, run.begin, stream=stream)
+    if report.bytes != run.end - run.begin:
+        raise WeightsError(f"{run.file}: it was cut while it was read: expected {run.end - run.begin} bytes at "
+                           f"{run.begin}, there were {report.bytes}")
+    return report
+
+
+def _count(progress: Progress, report: _native.Report | None, seconds: float) -> None:
+    progress.seconds = seconds
+    if report is None:
+        return
+    progress.bytes_done += report.bytes
+    for path, moved in report.bytes_by_path.items():
+        progress.bytes_by_path[path] = progress.bytes_by_path.get(path, 0) + moved
+
+
+def torch_dtype(tensor: Tensor) -> torch.dtype:
+    import torch
+
+    dtype = getattr(torch, DTYPES.get(tensor.dtype, ""), None)
+    if dtype is None:
+        raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is {tensor.dtype}, which this torch cannot hold")
+    return dtype  # type: ignore[no-any-return]
+
+
+def _free_bytes(device: torch.device) -> int | None:
+    import torch
+
+    if device.type == "cuda":
+        reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + reusable)
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""penstock.weights, bit for bit what safetensors gives, on the CPU; on a GPU as well where this machine has one."""
+
+import json
+import struct
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+rival = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
+
+import penstock
+from penstock import weights
+from penstock.weights import plan as plans
+
+DTYPES = [getattr(torch, name) for name in plans.DTYPES.values() if hasattr(torch, name) and "float4" not in name]
+DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def random_tensor(dtype, *shape):
+    size = torch.empty(0, dtype=dtype).element_size()
+    count = torch.Size(shape).numel()
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, dtype=torch.uint8).bool()
+    return torch.randint(0, 256, (count * size,), dtype=torch.uint8).view(dtype).view(shape)
+
+
+def raw(tensor):
+    flat = tensor.detach().cpu().contiguous().flatten()
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def same(left, right):
+    return left.keys() == right.keys() and all(
+        left[name].dtype == right[name].dtype and left[name].shape == right[name].shape
+        and raw(left[name]) == raw(right[name]) for name in right)
+
+
+def write(path, header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Every dtype, empty and 0-d tensors, odd sizes, in a file of the stock writer's."""
+    tensors = {f"{dtype}".removeprefix("torch."): random_tensor(dtype, 3, 5) for dtype in DTYPES}
+    tensors |= {"empty": torch.zeros(0, 4), "0d": torch.tensor(1.5), "large": random_tensor(torch.bfloat16, 333, 257)}
+    rival.save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    return tmp_path / "model.safetensors", tensors
+
+
+def test_a_file_comes_as_the_stock_loader_gives_it(model, device):
+    path, tensors = model
+    loaded = weights.load_file(path, device=device)
+    assert same(loaded, rival.load_file(path)) and same(loaded, tensors)
+    assert {tensor.device.type for tensor in loaded.values()} == {device}
+
+
+def test_the_stock_loader_reads_what_we_save(model, device, tmp_path):
+    tensors = {name: tensor.to(device) for name, tensor in model[1].items()}
+    weights.save_file(tensors, tmp_path / "ours", {"format": "pt", "note": "ä\n\""})
+    assert same(rival.load_file(tmp_path / "ours"), model[1])
+    assert same(weights.load_file(tmp_path / "ours"), model[1])
+    with weights.safe_open(tmp_path / "ours") as opened:
+        assert opened.metadata() == {"format": "pt", "note": "ä\n\""}
+    begin = weights.Weights(tmp_path / "ours").tensors["large"]
+    assert min(tensor.offset for tensor in weights.Weights(tmp_path / "ours").tensors.values()) % 4096 == 0
+    assert begin.nbytes == 333 * 257 * 2
+
+
+def test_many_tensors_are_saved_and_loaded(tmp_path):
+    tensors = {f"layer.{i}.weight": random_tensor(torch.float16, 7, i % 5) for i in range(2000)}
+    weights.save_file(tensors, tmp_path / "many")
+    assert same(weights.load_file(tmp_path / "many"), tensors)
+    assert same(rival.load_file(tmp_path / "many"), tensors)
+
+
+def test_saving_replaces_whole_files_only(tmp_path):
+    path = tmp_path / "model"
+    weights.save_file({"a": torch.ones(3)}, path)
+    with pytest.raises(weights.WeightsError, match="not contiguous"):
+        weights.save_file({"a": torch.ones(4, 4).t()}, path)
+    with pytest.raises(weights.WeightsError, match="no dtype torch.complex128"):
+        weights.save_file({"a": torch.ones(4, dtype=torch.complex128)}, path)
+    assert same(weights.load_file(path), {"a": torch.ones(3)})
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture
+def sharded(tmp_path):
+    tensors = {f"{i}.weight": random_tensor(torch.float32, 8, 16) for i in range(10)}
+    names = list(tensors)
+    placed = {}
+    for shard, chosen in enumerate((names[:4], names[4:9], names[9:])):
+        file = f"model-{shard + 1:05}-of-00003.safetensors"
+        rival.save_file({name: tensors[name] for name in chosen}, tmp_path / file)
+        placed.update(dict.fromkeys(chosen, file))
+    (tmp_path / weights.INDEX).write_text(json.dumps({"metadata": {"total_size": 5120}, "weight_map": placed}))
+    return tmp_path, tensors
+
+
+def test_a_sharded_model_is_loaded_by_its_folder_or_index(sharded, device):
+    folder, tensors = sharded
+    for paths in (folder, folder / weights.INDEX, sorted(folder.glob("*.safetensors"))):
+        found = weights.Weights(paths)
+        assert found.nbytes == 5120 and len(found.files) == 3
+        assert same(found.plan(device=device).load(), tensors)
+
+
+def test_names_and_globs_choose_and_nothing_else_is_read(sharded):
+    folder, tensors = sharded
+    plan = weights.Weights(folder).plan(["3.weight", "[78].*"])
+    assert plan.names == ["3.weight", "7.weight", "8.weight"] and len(plan) == 3
+    assert plan.bytes_from_storage == 3 * 512
+    assert same(plan.load(), {name: tensors[name] for name in plan.names})
+    with pytest.raises(weights.WeightsError, match="'nothing.\\*'"):
+        weights.Weights(folder).plan("nothing.*")
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_ranks_take_their_parts(sharded, device, dim):
+    folder, tensors = sharded
+    found = weights.Weights(folder)
+    size = 8 if dim == 0 else 16
+    parts = [weights.Part.of_rank(size, dim, rank, 4) for rank in range(4)]
+    shares = [found.plan(parts={"*.weight": part}, device=device) for part in parts]
+    loaded = [share.load() for share in shares]
+    for name, tensor in tensors.items():
+        assert raw(torch.cat([part[name] for part in loaded], dim)) == raw(tensor)
+
+
+def test_the_parts_of_all_ranks_are_read_once(tmp_path):
+    """Of the first dimension; along others rows are read whole."""
+    saved = {f"{i}": torch.zeros(64, 8192) for i in range(5)}
+    weights.save_file(saved, tmp_path / "model")
+    found = weights.Weights(tmp_path / "model")
+    parts = [weights.Part.of_rank(64, 0, rank, 8) for rank in range(8)]
+    shares = [found.plan(parts={"*": part}).bytes_from_storage for part in parts]
+    assert sum(shares) == found.nbytes and max(shares) == min(shares)
+
+
+def test_impossible_parts_are_refused(sharded):
+    found = weights.Weights(sharded[0])
+    for part in (weights.Part(2, 0, 1), weights.Part(0, 0, 9), weights.Part(0, 3, 2), weights.Part(1, -1, 2)):
+        with pytest.raises(weights.WeightsError, match="0.weight"):
+            found.plan(parts={"0.weight": part})
+    with pytest.raises(weights.WeightsError, match="evenly by 3"):
+        weights.Part.of_rank(8, 0, 0, 3)
+    with pytest.raises(weights.WeightsError, match="rank 4 of 4"):
+        weights.Part.of_rank(8, 0, 4, 4)
+
+
+def test_floating_point_is_converted_on_the_way_as_torch_does(model, device):
+    path, tensors = model
+    names = ["float32", "large", "int64", "float16"]
+    loaded = weights.Weights(path).plan(names, device=device, dtype=torch.bfloat16).load()
+    for name, tensor in loaded.items():
+        expected = tensors[name].to(device).to(torch.bfloat16) if name != "int64" else tensors[name]
+        assert tensor.dtype == expected.dtype and raw(tensor) == raw(expected)
+
+
+def test_what_the_format_aligns_nowhere_is_right_all_the_same(tmp_path, device):
+    data = bytes(range(1, 14))
+    path = write(tmp_path / "odd", {"b": {"dtype": "U8", "shape": [5], "data_offsets": [0, 5]},
+                                    "f": {"dtype": "F32", "shape": [2], "data_offsets": [5, 13]}}, data)
+    loaded = weights.load_file(path, device=device)
+    assert raw(loaded["b"]) == data[:5] and raw(loaded["f"]) == data[5:]
+
+
+def test_long_files_are_read_in_several_requests(tmp_path, monkeypatch, device):
+    monkeypatch.setattr(plans, "RUN_BYTES", 1 << 16)
+    tensors = {f"{i:03}": random_tensor(torch.uint8, 10_000 + i) for i in range(100)}
+    tensors["zz"] = random_tensor(torch.uint8, 200_000)
+    weights.save_file(tensors, tmp_path / "model")
+    seen = []
+    plan = weights.Weights(tmp_path / "model").plan(device=device)
+    assert same(plan.load(lambda progress: seen.append((progress.bytes_done, dict(progress.bytes_by_path)))), tensors)
+    assert len(seen) > 10 and [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1][0] == plan.bytes_from_storage == sum(seen[-1][1].values())
+    assert plan.progress.gb_per_s > 0
+
+
+def test_an_iteration_that_is_left_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(plans, "RUN_BYTES", 1 << 14)
+    weights.save_file({f"{i:03}": random_tensor(torch.uint8, 10_000) for i in range(50)}, tmp_path / "model")
+    for name, tensor in weights.Weights(tmp_path / "model").plan():
+        assert (name, tensor.numel()) == ("000", 10_000)
+        break
+
+
+def test_what_will_not_fit_is_refused_before_the_first_byte(model, monkeypatch):
+    with penstock.Session(device="host") as session:
+        plan = weights.Weights(model[0]).plan(session=session)
+        monkeypatch.setattr(plans, "_free_bytes", lambda device: 1000)
+        with pytest.raises(MemoryError, match="1000 are free: nothing was read"):
+            plan.load()
+        assert session.counters() == []
+
+
+def test_a_module_is_filled_in_place(tmp_path, device):
+    written = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4)).to(torch.float32)
+    weights.save_file(written.state_dict(), tmp_path / "model")
+    module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4)).to(device)
+    places = [parameter.data_ptr() for parameter in module.parameters()]
+    assert weights.load_model(module, tmp_path / "model") == ([], [])
+    assert same(module.state_dict(), written.state_dict())
+    assert places == [parameter.data_ptr() for parameter in module.parameters()]
+    half = module.to(torch.float16)
+    weights.load_model(half, tmp_path / "model")
+    assert raw(half[0].weight) == raw(written[0].weight.to(torch.float16))
+
+
+def test_a_module_and_files_that_disagree_are_told(tmp_path):
+    weights.save_file({"weight": torch.ones(4, 8), "more": torch.ones(1)}, tmp_path / "model")
+    module = torch.nn.Linear(8, 4)
+    before = raw(module.weight)
+    with pytest.raises(weights.WeightsError, match="lack .*bias.*lacks .*more"):
+        weights.load_model(module, tmp_path / "model")
+    assert raw(module.weight) == before
+    assert weights.load_model(module, tmp_path / "model", strict=False) == (["bias"], ["more"])
+    assert raw(module.weight) == raw(torch.ones(4, 8))
+    with pytest.raises(weights.WeightsError, match=r"\[4, 8\] in .* and \[5, 8\]"):
+        weights.load_model(torch.nn.Linear(8, 5), tmp_path / "model", strict=False)
+    with pytest.raises(weights.WeightsError, match="to_empty"):
+        weights.load_model(torch.nn.Linear(8, 4, device="meta"), tmp_path / "model", strict=False)
+
+
+def test_safe_open_has_the_calls_of_the_one_it_replaces(model, device):
+    path, tensors = model
+    from safetensors import safe_open
+
+    with weights.safe_open(path, framework="pt", device=device) as ours, safe_open(path, "pt") as theirs:
+        assert set(ours.keys()) == set(theirs.keys()) and ours.metadata() == theirs.metadata()
+        for name in theirs.keys():
+            assert raw(ours.get_tensor(name)) == raw(theirs.get_tensor(name))
+        part, expected = ours.get_slice("large"), tensors["large"]
+        assert part.get_shape() == [333, 257] and part.get_dtype() == "BF16"
+        for index in (slice(3, 9), slice(None), slice(5, 5), slice(-4, None), (slice(1, 3), slice(0, 7)), 4, (2, 3),
+                      (slice(0, 100, 3), slice(None, None, 2)), (slice(None), 5), ...):
+            assert raw(part[index]) == raw(expected[index]), index
+        with pytest.raises(weights.WeightsError, match="'nowhere'"):
+            ours.get_tensor("nowhere")
+
+
+@pytest.mark.parametrize("header, data, sentence", [
+    (b"", b"", "header"),
+    (b"not json", b"", "JSON|begin"),
+    (b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}', b"1234", '"a"'),
+    (b'{"a": {"dtype": "F33", "shape": [1], "data_offsets": [0, 4]}}', b"1234", "F33"),
+    (b'{"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}', b"12345", "5"),
+    (b'{"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "a": {}}', b"1234", '"a"'),
+    (b'{"a": {"dtype": "U8", "shape": [18446744073709551615, 2], "data_offsets": [0, 4]}}', b"1234", '"a"'),
+    (b'{"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 4]}}', b"1234", '"a"'),
+])
+def test_files_that_are_not_what_the_format_says_are_refused_by_name(tmp_path, header, data, sentence):
+    path = write(tmp_path / "hostile", header, data)
+    with pytest.raises(weights.WeightsError, match=sentence) as caught:
+        weights.load_file(path)
+    assert str(path) in str(caught.value)
+
+
+def test_files_that_end_early_or_are_none_are_refused(tmp_path, model):
+    path = tmp_path / "short"
+    content = model[0].read_bytes()
+    for size in (0, 7, 8, 100, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(weights.WeightsError, match="short"):
+            weights.Weights(path)
+    path.write_bytes(struct.pack("<Q", 1 << 60))
+    with pytest.raises(weights.WeightsError):
+        weights.Weights(path)
+    with pytest.raises(FileNotFoundError):
+        weights.Weights(tmp_path / "nowhere")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(weights.WeightsError, match="no safetensors file"):
+        weights.Weights(tmp_path / "folder")
+
+
+def test_a_file_that_is_cut_after_its_header_was_read_is_told(model):
+    path, _ = model
+    plan = weights.Weights(path).plan()
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(weights.WeightsError, match="it was cut while it was read"):
+        plan.load()
+
+
+@pytest.mark.parametrize("index", [
+    "[]", "{}", "nonsense", '{"weight_map": []}', '{"weight_map": {"0.weight": 7}}',
+    '{"weight_map": {"0.weight": "../elsewhere.safetensors"}}', '{"weight_map": {"0.weight": "/etc/passwd"}}',
+    '{"weight_map": {"no such": "model-00001-of-00003.safetensors"}}', "[" * 100_000,
+])
+def test_an_index_that_makes_no_sense_is_refused(sharded, index):
+    (sharded[0] / weights.INDEX).write_text(index)
+    with pytest.raises(weights.WeightsError):
+        weights.Weights(sharded[0])
