@@ -161,6 +161,8 @@ def main():
     said = parser.parse_args()
     paths = make_files(said.folder, int(said.gib * 2**30), said.files, said.tensors)
     device = torch.device(said.device)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())  # Some loaders want it so.
     for path in paths:
         path.read_bytes()
     total, rates, left_out = compare(paths, device, said.pairs, said.cold, said.only.split(","))

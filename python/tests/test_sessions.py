@@ -128,7 +128,7 @@ def test_a_shared_session_needs_our_libcufile():
 
 def test_the_package_loads_nothing_before_it_is_used():
     done = run_python("-c", "import penstock; print(open('/proc/self/maps').read())")
-    assert "_native" in done.stdout and "libpenstock" not in done.stdout and "libcuda" not in done.stdout
+    assert "_native" in done.stdout and "libpenstock.so" not in done.stdout and "libcuda" not in done.stdout
 
 
 def test_check_and_explain_are_commands(path):

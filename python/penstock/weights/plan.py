@@ -19,10 +19,10 @@ from penstock.weights.headers import Part, Tensor, WeightsError
 if TYPE_CHECKING:
     import torch
 
-RUN_BYTES = 512 << 20   # The most that one request reads, unless a single tensor is larger.
+RUN_BYTES = 256 << 20   # The most that one request reads, unless a single tensor is larger.
 GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, up to this,
 GAP_SHARE = 32          # and up to this part of what was wanted before it.
-AHEAD = 2               # Requests under way.
+AHEAD = 3               # Requests under way. Both as was best on an H200: docs/internals/performance.md.
 PAGE = 4096             # Memory is laid out as the file is, so that direct I/O needs no copy.
 
 DTYPES = {
@@ -108,7 +108,7 @@ def _is_near(run: _Run, item: Item) -> bool:
 class Plan:
     """What will be read. Iterating over it reads, and gives (name, tensor) in the order of the files.
 
-    A tensor shares its memory with its neighbours in the file (512 MiB at most): clone one that is to outlive the
+    A tensor shares its memory with its neighbours in the file (256 MiB at most): clone one that is to outlive the
     others. `bytes_from_storage` and `bytes_on_device` say what it takes.
     """
 
@@ -120,7 +120,7 @@ class Plan:
         self._session = session
         self._runs = _runs_of(items)
         self.bytes_from_storage = sum(run.end - run.begin for run in self._runs)
-        self.bytes_on_device = sum(run.end - run.begin + 2 * PAGE for run in self._runs)
+        self.bytes_on_device = sum(run.end - run.begin + 3 * PAGE for run in self._runs)
         self.names = [item.tensor.name for run in self._runs for item in run.items]
         self.progress = Progress(self.bytes_from_storage)
         for run in self._runs:
@@ -146,13 +146,13 @@ class Plan:
         return self.stream()
 
     def stream(self, on_progress: Callable[[Progress], None] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
-        """(name, tensor), in the order of the files, while further ones are read: two requests ahead at most.
+        """(name, tensor), in the order of the files, while further ones are read: three requests at most.
 
         on_progress is called after each request.
         """
         session = self._session or default_session()
         self.progress = Progress(self.bytes_from_storage)
-        ahead: deque[tuple[_Run, torch.Tensor, Any]] = deque()
+        ahead: deque[tuple[_Run, _Pages, concurrent.futures.Future[_native.Report | None]]] = deque()
         began, runs = time.monotonic(), iter(self._runs)
         with concurrent.futures.ThreadPoolExecutor(AHEAD, "penstock-weights") as threads:
             for run in runs:
@@ -160,47 +160,74 @@ class Plan:
                 if len(ahead) == AHEAD:
                     break
             while ahead:
-                run, memory, future = ahead.popleft()
+                run, pages, future = ahead.popleft()
                 report = future.result()
                 _count(self.progress, report, time.monotonic() - began)
                 if on_progress is not None:
                     on_progress(self.progress)
                 for item in run.items:
-                    yield item.tensor.name, self._cut(item, memory, run)
-                del memory
+                    yield item.tensor.name, self._cut(item, pages)
+                del pages
                 following = next(runs, None)
                 if following is not None:
                     ahead.append(self._begin(session, threads, following))
 
     def _begin(self, session: Session, threads: concurrent.futures.Executor,
-               run: _Run) -> tuple[_Run, torch.Tensor, Any]:
+               run: _Run) -> tuple[_Run, _Pages, concurrent.futures.Future[_native.Report | None]]:
         import torch
 
-        size, shift = run.end - run.begin, run.begin % PAGE
-        memory = torch.empty(size + 2 * PAGE, dtype=torch.uint8, device=self.device)
+        memory = torch.empty(run.end - run.begin + 3 * PAGE, dtype=torch.uint8, device=self.device)
+        stream = None
         if self.device.type == "cpu":
             _native.advise_large_pages(memory.data_ptr(), memory.nbytes)
-            stream = None
         else:
             # Memory that others have just given back may still be in use by what they put on the stream.
             stream = torch.cuda.current_stream(self.device).cuda_stream
-        at = (shift - memory.data_ptr()) % PAGE
-        return run, memory[at:at + size], threads.submit(_read, session, run, memory[at:at + size], stream)
+        pages = _Pages(memory, run)
+        return run, pages, threads.submit(_read, session, run, pages.wanted(), stream)
 
-    def _cut(self, item: Item, memory: torch.Tensor, run: _Run) -> torch.Tensor:
-        dtype = torch_dtype(item.tensor)
-        raw = memory[item.begin - run.begin:item.end - run.begin]
-        if raw.data_ptr() % max(dtype.itemsize, 1) != 0:
-            raw = raw.clone()  # The format aligns nothing.
-        shape = item.rows
-        if item.tensor.dtype == "F4":
-            shape = (*shape[:-1], shape[-1] // 2)  # Two elements a byte; torch counts bytes.
-        tensor = raw.view(dtype).view(shape) if raw.numel() > 0 else raw.new_empty(shape, dtype=dtype)
+    def _cut(self, item: Item, pages: _Pages) -> torch.Tensor:
+        tensor = pages.tensor(item)
         if item.part is not None:
             tensor = tensor.narrow(item.part.dim, item.part.start, item.part.stop - item.part.start).clone()
         if self.dtype is not None and tensor.is_floating_point() and tensor.dtype != self.dtype:
             tensor = tensor.to(self.dtype)
         return tensor
+
+
+class _Pages:
+    """Memory in which a run lies as it does in its file: each byte at the same place of its page."""
+
+    def __init__(self, memory: torch.Tensor, run: _Run) -> None:
+        start = -memory.data_ptr() % PAGE
+        shift = run.begin % PAGE
+        self._bytes = memory[start:start + (shift + run.end - run.begin + PAGE - 1) // PAGE * PAGE]
+        self._begin = run.begin - shift  # Where its first page is in the file.
+        self._run = run
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+
+    def wanted(self) -> torch.Tensor:
+        return self._bytes[self._run.begin - self._begin:self._run.end - self._begin]
+
+    def tensor(self, item: Item) -> torch.Tensor:
+        dtype, at, shape = torch_dtype(item.tensor), item.begin - self._begin, item.rows
+        if item.tensor.dtype == "F4":
+            shape = (*shape[:-1], shape[-1] // 2)  # Two elements a byte; torch counts bytes.
+        if at % dtype.itemsize != 0:  # The format aligns nothing.
+            return self._bytes[at:at + item.end - item.begin].clone().view(dtype).view(shape)
+        typed = self._typed.get(dtype)
+        if typed is None:
+            typed = self._typed[dtype] = self._bytes.view(dtype)
+        # One call for each of what may be many thousands.
+        return typed.as_strided(shape, _strides(shape), typed.storage_offset() + at // dtype.itemsize)
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    strides, stride = [1] * len(shape), 1
+    for i in range(len(shape) - 1, -1, -1):
+        strides[i] = stride
+        stride *= max(shape[i], 1)
+    return strides
 
 
 def _read(session: Session, run: _Run, memory: torch.Tensor, stream: int | None) -> _native.Report | None:
