@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Shows clang, the second compiler, all that is compiled of src/, tools/, bench/ and model/ but for tests: for the
-warnings that GCC does not have, and for its proof that what a mutex guards is touched with that mutex alone.
+"""Shows clang, the second compiler, all that is compiled of src/, tools/, bench/, model/ and python/ but for tests: for
+the warnings that GCC does not have, and for its proof that what a mutex guards is touched with that mutex alone.
 
     clang.py BUILD
 
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("src", "tools", "bench", "model")
+FOLDERS = ("src", "tools", "bench", "model", "python")
 FLAGS = ["-fsyntax-only", "-Wthread-safety", "-Wthread-safety-beta", "-Werror"]
 # Precompiled headers are the other compiler's, and what they hold each file includes itself.
 NOT_OURS = re.compile(r" -Winvalid-pch|(?: -Xclang)? -include(?:-pch)?(?: -Xclang)? \S+| -o \S+ -c \S+$")
@@ -55,6 +55,8 @@ def commands_of(build):
     """The flags by source, in the order of names; a source that two targets compile is looked at once."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        if not Path(entry["file"]).is_relative_to(ROOT):
+            continue  # Of others: what the Python module is bound by.
         source = Path(entry["file"]).relative_to(ROOT)
         if is_looked_at(source):
             commands[source] = NOT_OURS.sub("", entry["command"].partition(" ")[2])
