@@ -26,8 +26,9 @@ std::uint64_t queues_that_fit(const Config& config) {
   return config.bounce_bytes / 2 / (Runner::kDepth * (Runner::kQueuedBytesMax + page_size()));
 }
 
+// Never 0: a thread is woken for a request without bytes, too.
 std::uint64_t weight_of(const Job& job) {
-  return Runner::is_large(job) ? kShareBytes : std::min(job.request.size, kShareBytes);
+  return Runner::is_large(job) ? kShareBytes : std::clamp(job.request.size, std::uint64_t{1}, kShareBytes);
 }
 
 }  // namespace

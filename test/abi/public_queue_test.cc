@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "fakes/waiting.h"
 #include "penstock/penstock.hpp"
 
 namespace {
@@ -78,6 +79,20 @@ TEST_F(PublicQueueTest, RequestsAreCarriedOutWithoutTheirCaller) {
   EXPECT_EQ(done.status.code, 0);
   EXPECT_EQ(done.report.bytes, 5000u);
   EXPECT_EQ(std::memcmp(memory_.data() + 10, content_.data() + 10, 5000), 0);
+}
+
+TEST_F(PublicQueueTest, RequestsWithoutBytesEndAlsoWhereEveryThreadSleeps) {
+  for (std::uint64_t cookie = 1; cookie <= 3; ++cookie) {
+    penstock::give_time_to_go_wrong();  // In which threads that have nothing to do go to sleep.
+    ASSERT_TRUE(queue_.submit(read_of(0, 10, cookie)));
+
+    ASSERT_TRUE(is_readable(10'000));
+    const Completion done = reap_one();
+
+    EXPECT_EQ(done.cookie, cookie);
+    EXPECT_EQ(done.status.code, 0);
+    EXPECT_EQ(done.report.bytes, 0u);
+  }
 }
 
 TEST_F(PublicQueueTest, ItsDescriptorIsReadableOnlyWhileThereIsSomethingToReap) {
