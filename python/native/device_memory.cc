@@ -5,6 +5,7 @@
 #include "python/native/engine.h"
 #include "python/native/failure.h"
 #include "python/native/memory.h"
+#include "python/native/no_gil.h"
 
 namespace nb = nanobind;
 
@@ -17,7 +18,7 @@ DeviceMemory::DeviceMemory(std::shared_ptr<SessionHandle> session, std::uint32_t
 
 DeviceMemory::~DeviceMemory() {
   if (is_ending()) return;
-  const nb::gil_scoped_release no_gil;
+  const NoGil no_gil;
   (void)session_->engine().device_free(session_->raw(), device_, data_);  // Fails where the session is closed.
 }
 
@@ -30,7 +31,7 @@ void DeviceMemory::upload(nb::handle source, std::uint64_t offset) {
   check_range(offset, memory.size());
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = session_->engine().device_upload(session_->raw(), static_cast<std::byte*>(data_) + offset, memory.data(),
                                               memory.size());
   }
@@ -45,7 +46,7 @@ nb::bytes DeviceMemory::download(std::uint64_t offset, std::int64_t size) {
   const nb::bytes bytes = nb::steal<nb::bytes>(made);
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = session_->engine().device_download(session_->raw(), PyBytes_AS_STRING(made),
                                                 static_cast<std::byte*>(data_) + offset, wanted);
   }

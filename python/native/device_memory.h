@@ -21,6 +21,7 @@ class DeviceMemory {
 
   void* data() const { return data_; }
   std::uint64_t size() const { return size_; }
+  bool is_closed() const { return session_->is_closed(); }
   std::uint32_t device() const { return device_; }
   void upload(nanobind::handle source, std::uint64_t offset);
   nanobind::bytes download(std::uint64_t offset, std::int64_t size);

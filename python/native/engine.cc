@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -96,10 +97,25 @@ const Engine& engine() {
 
 namespace {
 std::atomic<bool> ending{false};
+std::atomic<int> taking_gil{0};
+}  // namespace
+
+void begin_ending() {
+  ending = true;
+  while (taking_gil != 0) ::usleep(100);
 }
 
-void begin_ending() { ending = true; }
 bool is_ending() { return ending; }
+
+// Says first that it takes it, so that begin_ending() either sees that or is seen.
+bool may_take_gil() {
+  ++taking_gil;
+  if (!ending) return true;
+  --taking_gil;
+  return false;
+}
+
+void took_gil() { --taking_gil; }
 
 bool engine_is_loaded() { return loaded() != nullptr; }
 

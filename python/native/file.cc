@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "python/native/failure.h"
+#include "python/native/no_gil.h"
 
 namespace nb = nanobind;
 
@@ -30,7 +31,7 @@ File::File(std::shared_ptr<SessionHandle> session, int fd) {
   penstock_file* raw = nullptr;
   penstock_status status = own_status(PENSTOCK_CLOSED, "register the file");
   if (!session->is_closed()) {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = session->engine().file_register(session->raw(), fd, &raw);
   }
   check(status);
@@ -41,7 +42,7 @@ File::File(std::shared_ptr<SessionHandle> session, const std::string& name, std:
   penstock_file* raw = nullptr;
   penstock_status status = own_status(PENSTOCK_CLOSED, "create the file");
   if (!session->is_closed()) {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = session->engine().file_create(session->raw(), name.c_str(), mode, flags, &raw);
   }
   check(status);
@@ -51,7 +52,7 @@ File::File(std::shared_ptr<SessionHandle> session, const std::string& name, std:
 void File::close() {
   std::shared_ptr<FileHandle> last = std::move(handle_);
   handle_ = nullptr;
-  const nb::gil_scoped_release no_gil;
+  const NoGil no_gil;
   last.reset();
 }
 
@@ -82,7 +83,7 @@ Report File::transfer(penstock_op op, nb::handle object, std::int64_t offset, st
   Report report = empty_report();
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     wait_for_order(memory);
     const auto move = op == PENSTOCK_READ
                           ? file->engine().read(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw)
@@ -111,7 +112,7 @@ Report File::transfer_pieces(penstock_op op, nb::handle objects, std::int64_t of
   if (pieces.empty()) return report;
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     for (const Memory& memory : memories) wait_for_order(memory);
     status = file->engine().transfer(&request, &report.raw);
   }
@@ -139,7 +140,7 @@ nb::list File::explain(penstock_op op, nb::handle object, std::int64_t offset, s
   std::uint32_t count = 0;
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = file->engine().explain(&request, verdicts.data(), static_cast<std::uint32_t>(verdicts.size()), &count);
   }
   check(status);
@@ -169,7 +170,7 @@ void File::sync() const {
   const std::shared_ptr<FileHandle> file = use();
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = file->engine().file_sync(file->raw());
   }
   check(status);
@@ -179,7 +180,7 @@ void File::publish() const {
   const std::shared_ptr<FileHandle> file = use();
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = file->engine().file_publish(file->raw());
   }
   check(status);

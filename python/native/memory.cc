@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -100,8 +101,8 @@ Memory::Memory(nb::handle object, Access access, nb::handle stream) : owner_(nb:
 }
 
 Memory::Memory(Memory&& other) noexcept
-    : data_(other.data_), size_(other.size_), is_device_(other.is_device_), order_(other.order_),
-      owner_(std::move(other.owner_)), view_(std::exchange(other.view_, std::nullopt)) {}
+    : data_(other.data_), size_(other.size_), is_device_(other.is_device_), is_bare_(other.is_bare_),
+      order_(other.order_), owner_(std::move(other.owner_)), view_(std::exchange(other.view_, std::nullopt)) {}
 
 Memory::~Memory() {
   if (view_) PyBuffer_Release(&*view_);
@@ -111,7 +112,14 @@ bool Memory::take_buffer(nb::handle object, Access access) {
   if (PyObject_CheckBuffer(object.ptr()) == 0) return false;
   Py_buffer view;
   const bool writable = access == Access::writable;
-  if (PyObject_GetBuffer(object.ptr(), &view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) != 0) {
+  const int flags = writable ? PyBUF_WRITABLE : PyBUF_SIMPLE;
+  // Some dtypes have no format; those that hold Python's objects do.
+  bool has_view = PyObject_GetBuffer(object.ptr(), &view, flags | PyBUF_FORMAT) == 0;
+  if (!has_view) {
+    PyErr_Clear();
+    has_view = PyObject_GetBuffer(object.ptr(), &view, flags) == 0;
+  }
+  if (!has_view) {
     PyErr_Clear();
     if (writable && PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) == 0) {
       PyBuffer_Release(&view);
@@ -119,6 +127,10 @@ bool Memory::take_buffer(nb::handle object, Access access) {
     }
     PyErr_Clear();
     raise_value_error(kNotContiguous);
+  }
+  if (view.format != nullptr && std::strchr(view.format, 'O') != nullptr) {
+    PyBuffer_Release(&view);
+    raise_type_error("the array holds references to Python objects, which are no bytes of a file");
   }
   view_ = view;
   data_ = static_cast<std::byte*>(view.buf);
@@ -130,10 +142,12 @@ bool Memory::take_pointer(nb::handle object) {
   if (const Pointer* pointer = nullptr; nb::try_cast<const Pointer*>(object, pointer) && pointer != nullptr) {
     data_ = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(pointer->address));
     size_ = pointer->nbytes;
-    is_device_ = true;  // It may be: only the driver knows, and asking costs more than waiting for a stream in vain.
+    is_device_ = is_bare_ =
+        true;  // It may be: only the driver knows, and asking costs more than waiting for a stream in vain.
     return true;
   }
   if (const DeviceMemory* memory = nullptr; nb::try_cast<const DeviceMemory*>(object, memory) && memory != nullptr) {
+    if (memory->is_closed()) raise(exception_of(own_status(PENSTOCK_CLOSED, "use device memory of a closed session")));
     data_ = static_cast<std::byte*>(memory->data());
     size_ = memory->size();
     is_device_ = true;
@@ -148,6 +162,11 @@ bool Memory::take_torch(nb::handle object, nb::handle stream) {
   const nb::object is_contiguous = attribute(object, "is_contiguous"), is_cuda = attribute(object, "is_cuda");
   if (!is_contiguous || !is_cuda) return false;
   if (!is_true(is_contiguous())) raise_value_error(kNotContiguous);
+  if (is_true(object.attr("is_conj")()) || is_true(object.attr("is_neg")())) {
+    raise_value_error(
+        "the tensor is conjugated or negated when it is looked at, which its bytes are not: pass "
+        "tensor.resolve_conj().resolve_neg()");
+  }
   data_ = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(number_of(data_ptr())));
   size_ = number_of(object.attr("nbytes"));
   is_device_ = is_true(is_cuda);

@@ -40,6 +40,8 @@ class Memory {
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }
   bool is_device() const { return is_device_; }
+  // An address that the caller answers for: is_device(), and yet it may be host memory.
+  bool is_bare() const { return is_bare_; }
   const StreamOrder& order() const { return order_; }
 
  private:
@@ -52,6 +54,7 @@ class Memory {
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
   bool is_device_ = false;
+  bool is_bare_ = false;
   StreamOrder order_;
   nanobind::object owner_;
   std::optional<Py_buffer> view_;

@@ -51,6 +51,7 @@ NB_MODULE(_native, module) {
   module.def("engine", &describe_engine);
   module.def("begin_ending", [] {
     nb::set_leak_warnings(false);  // What is left, is left on purpose.
+    const nb::gil_scoped_release no_gil;
     begin_ending();
   });
   module.def("engine_is_loaded", &engine_is_loaded);

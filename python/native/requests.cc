@@ -13,8 +13,10 @@
 #include <cmath>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "python/native/failure.h"
+#include "python/native/no_gil.h"
 
 namespace nb = nanobind;
 
@@ -47,7 +49,9 @@ Requests::Requests(std::shared_ptr<SessionHandle> session) : session_(std::move(
   options.mode = PENSTOCK_QUEUE_THREADED;
   options.depth = kDepth;
   check(engine.queue_open(session_->raw(), &options, &queue_));
-  penstock_status status = engine.queue_eventfd(queue_, &queue_event_);
+  int event = -1;
+  penstock_status status = engine.queue_eventfd(queue_, &event);
+  queue_event_ = event;
   wake_event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (status.code == 0 && wake_event_ < 0) status = {PENSTOCK_DOMAIN_OS, 0, errno, "make an eventfd"};
   if (status.code == 0) return;
@@ -62,7 +66,7 @@ Requests::~Requests() {
     return;
   }
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     close();
   }
   ::close(wake_event_);
@@ -72,28 +76,32 @@ void Requests::close() {
   if (::getpid() != process_) return;  // Whose lock may have been held when it forked.
   {
     const std::scoped_lock lock(mutex_);
+    if (std::exchange(closing_, true)) return;
     for (const std::uint64_t number : waiting_) {
       end(number, own_status(PENSTOCK_CANCELED, "begin a request before its session was closed"), empty_report());
     }
     waiting_.clear();
   }
   for (;;) {
-    bool is_idle = false;
+    penstock_queue* finished = nullptr;
     {
       const std::scoped_lock lock(mutex_);
       collect();
-      is_idle = queued_ == 0 && on_streams_ == 0;
+      if (queued_ == 0 && on_streams_ == 0) finished = std::exchange(queue_, nullptr);
     }
     deliver_all();
-    if (is_idle) break;
+    if (finished != nullptr) {
+      queue_event_ = -1;
+      session_->engine().queue_close(finished);
+      return;
+    }
     wait(kClosePauseMs);
   }
-  if (queue_ != nullptr) session_->engine().queue_close(std::exchange(queue_, nullptr));
-  queue_event_ = -1;
 }
 
 std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memories, std::int64_t offset,
                                std::int64_t size, std::int64_t buffer_offset, nb::handle stream, double timeout_s) {
+  if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "submit a request of the parent's")));
   auto request = std::make_unique<Request>();
   request->file = file.use();
   request->op = is_write ? PENSTOCK_WRITE : PENSTOCK_READ;
@@ -127,7 +135,7 @@ std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memor
   }
   const std::uint64_t order = on_stream ? ordered->order().stream : 0;
   std::unique_lock lock(mutex_);
-  if (queue_ == nullptr) {
+  if (closing_) {
     lock.unlock();
     raise(exception_of(own_status(PENSTOCK_CLOSED, "submit a request")));
   }
@@ -207,6 +215,7 @@ void Requests::end(std::uint64_t number, const penstock_status& status, const Re
 }
 
 bool Requests::cancel(std::uint64_t number) {
+  if (::getpid() != process_) return false;
   const std::scoped_lock lock(mutex_);
   const auto found = requests_.find(number);
   if (found == requests_.end() || found->second->stream_result != nullptr) return false;
@@ -226,12 +235,13 @@ penstock_status Requests::deliver(Request& request, std::uint64_t bytes) {
   for (std::size_t i = 0; i < request.pieces.size() && at < bytes; ++i) {
     const iovec& piece = request.pieces[i];
     const std::uint64_t part = std::min<std::uint64_t>(piece.iov_len, bytes - at);
-    if (request.memories[i].is_device()) {
+    const Memory& memory = request.memories[i];
+    if (memory.is_device()) {
       const Engine& engine = session_->engine();
       const penstock_status status =
           engine.device_upload(session_->raw(), piece.iov_base, request.staging.get() + at, part);
-      // What may be device memory, may be none.
-      const bool is_host = status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_BAD_POINTER;
+      const bool is_host =
+          memory.is_bare() && status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_BAD_POINTER;
       if (status.code != 0 && !is_host) return status;
       if (is_host) std::memcpy(piece.iov_base, request.staging.get() + at, part);
     } else {
@@ -314,11 +324,13 @@ void Requests::collect_late() {
     request->state = State::ended;
     ended_.push_back({number, own_status(PENSTOCK_TIMED_OUT, "move the bytes before the deadline"), empty_report()});
   }
-  while (!waiting_.empty() && requests_.at(waiting_.front())->has_deadline &&
-         requests_.at(waiting_.front())->deadline <= now) {
-    end(waiting_.front(), own_status(PENSTOCK_TIMED_OUT, "begin the request before the deadline"), empty_report());
-    waiting_.pop_front();
-  }
+  const auto is_late = [&](std::uint64_t number) {
+    const Request& request = *requests_.at(number);
+    if (!request.has_deadline || request.deadline > now) return false;
+    end(number, own_status(PENSTOCK_TIMED_OUT, "begin the request before the deadline"), empty_report());
+    return true;
+  };
+  std::erase_if(waiting_, is_late);
 }
 
 void Requests::wake() const {
@@ -352,8 +364,9 @@ void Requests::wait(int ms_max) const {
 nb::list Requests::reap(bool may_wait) {
   std::vector<Ended> ended;
   std::vector<std::unique_ptr<Request>> finished;
+  if (::getpid() != process_) return {};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     wait(may_wait ? -1 : 0);
     {
       const std::scoped_lock lock(mutex_);
@@ -374,6 +387,7 @@ nb::list Requests::reap(bool may_wait) {
 }
 
 std::size_t Requests::under_way() const {
+  if (::getpid() != process_) return 0;
   const std::scoped_lock lock(mutex_);
   return requests_.size();
 }
@@ -386,7 +400,7 @@ void bind_requests(nb::module_& module) {
       .def("cancel", &Requests::cancel)
       .def("reap", &Requests::reap)
       .def("wake", &Requests::wake)
-      .def("close", &Requests::close, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &Requests::close, nb::call_guard<NoGil>())
       .def("under_way", &Requests::under_way, "Requests that have not ended, or whose memory is still the kernel's.");
 }
 

@@ -41,6 +41,7 @@ class Requests {
   std::uint64_t submit(const File& file, bool is_write, nanobind::handle memories, std::int64_t offset,
                        std::int64_t size, std::int64_t buffer_offset, nanobind::handle stream, double timeout_s);
   // Whether the request will never begin. It is reaped all the same.
+  // False in a forked child, in which none of these calls takes a lock that another thread held.
   bool cancel(std::uint64_t number);
   // Waits, if it may, until requests have ended or until wake(). A list of (number, Report, exception or None).
   nanobind::list reap(bool may_wait);
@@ -87,10 +88,11 @@ class Requests {
   const std::shared_ptr<SessionHandle> session_;
   const pid_t process_ = ::getpid();
   penstock_queue* queue_ = nullptr;
-  int queue_event_ = -1;
+  std::atomic<int> queue_event_{-1};
   int wake_event_ = -1;
 
   mutable std::mutex mutex_;  // Never held while the GIL is waited for.
+  bool closing_ = false;
   std::uint64_t last_number_ = 0;
   std::uint32_t queued_ = 0;
   std::size_t on_streams_ = 0;

@@ -13,6 +13,7 @@
 
 #include "python/native/device_memory.h"
 #include "python/native/failure.h"
+#include "python/native/no_gil.h"
 #include "python/native/report.h"
 
 namespace nb = nanobind;
@@ -53,7 +54,7 @@ void SessionHandle::open_own(const nb::dict& settings) {
   penstock_session* opened = nullptr;
   penstock_status status{};
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     status = engine_.session_open(config, &opened);
     if (status.code == 0) status = engine_.session_reference(opened, &raw_);
     if (status.code != 0) engine_.session_close(opened);
@@ -65,7 +66,7 @@ void SessionHandle::open_own(const nb::dict& settings) {
 void SessionHandle::open_shared() {
   penstock_status status = own_status(PENSTOCK_CLOSED, "open the driver of cuFile, whose session is shared");
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     if (engine_.cufile_driver_open().err == CU_FILE_SUCCESS) {
       status = engine_.cufile_session(&raw_);
       if (status.code != 0) engine_.cufile_driver_close();
@@ -195,7 +196,7 @@ void bind_session(nb::module_& module) {
              return std::make_shared<SessionHandle>(settings, shared);
            }),
            nb::arg("settings"), nb::arg("shared").none() = nb::none())
-      .def("close", &SessionHandle::close, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &SessionHandle::close, nb::call_guard<NoGil>())
       .def_prop_ro("closed", &SessionHandle::is_closed)
       .def_prop_ro("shared", &SessionHandle::is_shared)
       .def("info", &info_of)

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "python/native/failure.h"
+#include "python/native/no_gil.h"
 #include "weights/safetensors.h"
 
 namespace nb = nanobind;
@@ -84,7 +85,7 @@ nb::tuple shape_of(const std::vector<std::uint64_t>& shape) {
 nb::tuple read_header(int fd) {
   Found found;
   {
-    const nb::gil_scoped_release no_gil;
+    const NoGil no_gil;
     found = find_header(fd);
   }
   if (found.failure.error != 0 || !found.failure.fault.text.empty()) raise_failure(found.failure);

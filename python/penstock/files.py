@@ -96,6 +96,23 @@ class NewFile(File):
     Leaving the block publishes it (flushes it, names it, flushes the folder); an exception discards it.
     """
 
+    def _submit(self, is_write: bool, memories: list[Any], offset: int, size: int, buffer_offset: int, stream: Any,
+                timeout: float | None) -> Future:
+        future = super()._submit(is_write, memories, offset, size, buffer_offset, stream, timeout)
+        if is_write:
+            self._writes = [each for each in getattr(self, "_writes", []) if not each.done() or each.cancelled()
+                            or each.exception() is not None] + [future]
+        return future
+
+    def publish(self) -> None:
+        """Waits for the writes that are under way, flushes the file, gives it its name and flushes the folder.
+
+        Raises what a write failed with: then the file does not appear.
+        """
+        for future in getattr(self, "_writes", []):
+            future.result()
+        super().publish()
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sys
 import threading
 import weakref
 from collections.abc import Generator
@@ -43,63 +44,87 @@ class Future(concurrent.futures.Future[Report]):
         return asyncio.wrap_future(self).__await__()
 
 
+class _Ends:
+    """What the thread that waits for ends knows: not the session, so that one that is dropped can go."""
+
+    def __init__(self, native: _native.Requests) -> None:
+        self.native = native
+        self.futures: dict[int, Future] = {}
+        # Taken again where converting a buffer, or a finalizer meanwhile, submits another request.
+        self.lock = threading.RLock()
+        self.closing = False
+        self.thread = threading.Thread(target=_run, args=(self,), name="penstock-reap", daemon=True)
+
+    def stop(self) -> None:
+        """Ends the thread, and leaves what is under way to the library."""
+        self.closing = True
+        self.native.wake()
+        if threading.current_thread() is not self.thread:
+            self.thread.join()
+
+
 class Pending:
-    """The requests of one session, and the thread that waits for their ends."""
+    """The requests of one session."""
 
     def __init__(self, session: _native.SessionHandle) -> None:
-        self._native = _native.Requests(session)
-        self._futures: dict[int, Future] = {}
-        self._lock = threading.Lock()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="penstock-reap", daemon=True)
-        self._thread.start()
+        self._ends = _Ends(_native.Requests(session))
+        self._ends.thread.start()
+        weakref.finalize(self, self._ends.stop).atexit = False
         _all.add(self)
 
     def submit(self, file: _native.File, is_write: bool, memories: list[Any], offset: int, size: int,
                buffer_offset: int, stream: Any, timeout: float | None) -> Future:
-        future = Future()
+        future, ends = Future(), self._ends
         # With the lock, so that the thread does not meet the end of a request before its future is known.
-        with self._lock:
-            number = self._native.submit(file, is_write, memories, offset, size, buffer_offset, stream,
-                                         -1.0 if timeout is None else max(float(timeout), 0.0))
+        with ends.lock:
+            if ends.closing:
+                raise ClosedError("could not submit a request: the session is closed, or the process ends")
+            number = ends.native.submit(file, is_write, memories, offset, size, buffer_offset, stream,
+                                        -1.0 if timeout is None else max(float(timeout), 0.0))
             future._number, future._pending = number, self
-            self._futures[number] = future
+            ends.futures[number] = future
         return future
 
     def cancel(self, number: int) -> bool:
-        return self._native.cancel(number)
+        return self._ends.native.cancel(number)
+
+    def under_way(self) -> int:
+        """Requests that have not ended, or whose memory is still the kernel's."""
+        return self._ends.native.under_way()
 
     def close(self) -> None:
         """Waits for what has begun; what has not is canceled."""
-        self._native.close()
+        self._ends.native.close()
         self.stop()
 
     def stop(self) -> None:
-        """Ends the thread, and leaves what is under way to the library."""
-        self._closing = True
-        self._native.wake()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._ends.stop()
 
     def forget(self) -> None:
         """In a forked child: its thread and its requests are the parent's."""
-        self._lock = threading.Lock()
-        futures, self._futures = self._futures, {}
+        ends = self._ends
+        ends.lock, ends.closing = threading.RLock(), True
+        futures, ends.futures = ends.futures, {}
         for future in futures.values():
             future._condition = threading.Condition()
-            future.set_exception(ClosedError("the request belongs to the process that forked this one"))
+            if not future.done():
+                future.set_exception(ClosedError("the request belongs to the process that forked this one"))
 
-    def _run(self) -> None:
-        while True:
-            closing = self._closing
-            for number, report, error in self._native.reap(not closing):
-                with self._lock:
-                    future = self._futures.pop(number, None)
+
+def _run(ends: _Ends) -> None:
+    while True:
+        closing = ends.closing
+        for number, report, error in ends.native.reap(not closing):
+            with ends.lock:
+                future = ends.futures.pop(number, None)
+            try:
                 if future is not None:
                     _finish(future, report, error)
-                del future
-            if closing:
-                return
+            except BaseException:  # A callback's, which must not leave others waiting for ever.
+                threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+            del future
+        if closing:
+            return
 
 
 def _finish(future: Future, report: Report, error: Exception | None) -> None:

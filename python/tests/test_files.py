@@ -106,6 +106,22 @@ def test_nothing_is_written_to_what_is_read_only(session, path):
                 file.read(buffer)
 
 
+def test_arrays_of_objects_are_no_bytes(session, path):
+    with session.open(path) as file, pytest.raises(TypeError, match="Python objects"):
+        file.read(np.empty(4, object))
+
+
+def test_memory_of_a_closed_session_is_not_used(session, path):
+    other = penstock.Session(device="host")
+    stale = other.allocate(4096)
+    other.close()
+    with session.open(path) as file:
+        with pytest.raises(penstock.ClosedError):
+            file.read(stale)
+        with pytest.raises(penstock.ClosedError):
+            file.read_async(stale, timeout=1)
+
+
 def test_memory_with_gaps_is_refused(session, path):
     with session.open(path) as file:
         with pytest.raises(ValueError, match="contiguous"):

@@ -91,7 +91,6 @@ def test_a_buffer_stays_alive_until_the_request_has_ended(slow_session, held_fil
         assert alive() is not None and not future.done()
         held_file.let_go()
         assert future.result(SOON).bytes == 64
-        assert alive() is None or bytes(alive()) == content[:64]
         wait_until(lambda: gc.collect() >= 0 and alive() is None)
 
 
@@ -108,7 +107,6 @@ def test_what_has_not_begun_can_be_canceled(slow_session, held_file):
     buffers = [bytearray(b"x" * 16) for _ in range(2000)]
     with slow_session.open(held_file.path) as file:
         futures = [file.read_async(buffer) for buffer in buffers]
-        wait_until(lambda: not futures[0].done())
         canceled = [future for future in futures if future.cancel()]
         assert len(canceled) >= 1900  # All but the few that threads are at.
         held_file.let_go()
@@ -116,7 +114,7 @@ def test_what_has_not_begun_can_be_canceled(slow_session, held_file):
     for future, buffer in zip(futures, buffers):
         assert future.cancelled() == (future in canceled)
         assert (bytes(buffer) == b"x" * 16) == future.cancelled()
-    assert not futures[0].cancel() or futures[0].cancelled()
+    assert not any(future.cancel() for future in futures if future not in canceled)
 
 
 def test_asyncio_cancels_what_has_not_begun(slow_session, held_file):
@@ -141,7 +139,7 @@ def test_after_its_deadline_a_read_never_writes_to_its_destination(slow_session,
             future.result(SOON)
         assert isinstance(caught.value, penstock.TimedOutError)
         assert 0.09 < time.monotonic() - began < SOON / 2
-        requests = slow_session._requests._native
+        requests = slow_session._requests
         assert requests.under_way() == 1  # The kernel is still at it, with memory that is nobody else's.
         held_file.let_go()
         wait_until(lambda: requests.under_way() == 0)
@@ -167,12 +165,14 @@ def test_closing_a_session_waits_for_what_has_begun(slow_session, held_file, con
     futures = [file.read_async(buffer) for buffer in buffers]
     closing = threading.Thread(target=slow_session.close)
     closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
     held_file.let_go()
     closing.join(SOON)
     assert not closing.is_alive()
-    for future, buffer in zip(futures, buffers):
-        assert future.done()
-        assert future.cancelled() or bytes(buffer) == content[:16] or future.exception() is not None
+    assert all(future.done() for future in futures)
+    begun = [buffer for future, buffer in zip(futures, buffers) if not future.cancelled()]
+    assert begun and all(bytes(buffer) == content[:16] for buffer in begun)
     with pytest.raises(penstock.ClosedError):
         file.read_async(bytearray(1))
 
@@ -228,6 +228,114 @@ def test_a_child_that_was_forked_amid_requests_is_told_that_they_are_its_parents
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     held_file.let_go()
     assert future.result(SOON).bytes == 16
+
+
+def test_requests_without_bytes_end_too(path, tmp_path):
+    for io_uring in ("auto", "off"):
+        with penstock.Session(device="host", io_uring=io_uring) as session, session.open(path, "r+") as file:
+            file.read_async(bytearray(1)).result(SOON)
+            time.sleep(0.05)  # The library's threads sleep: one must be woken for nothing.
+            for future in (file.read_async(bytearray(0)), file.read_async(bytearray(9), size=0), file.write_async(b"")):
+                assert future.result(SOON).bytes == 0
+
+
+def test_deadlines_hold_however_many_wait(slow_session, held_file):
+    with slow_session.open(held_file.path) as file:
+        others = [file.read_async(bytearray(16)) for _ in range(1100)]
+        began = time.process_time()
+        late = file.read_async(bytearray(16), timeout=0.3)
+        with pytest.raises(penstock.TimedOutError):
+            late.result(SOON)
+        assert time.process_time() - began < 0.25
+        held_file.let_go()
+        concurrent.futures.wait(others, SOON)
+
+
+def test_submitting_while_the_session_closes_ends_in_a_result_or_an_error(path):
+    for _ in range(20):
+        session = penstock.Session(device="host")
+        file = session.open(path)
+        futures, start = [], threading.Barrier(3)
+
+        def submit():
+            start.wait()
+            try:
+                for _ in range(2000):
+                    futures.append(file.read_async(bytearray(16)))
+            except penstock.ClosedError:
+                pass
+
+        threads = [threading.Thread(target=submit) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        start.wait()
+        session.close()
+        for thread in threads:
+            thread.join(SOON)
+        done, late = concurrent.futures.wait(futures, SOON)
+        assert not late
+
+
+def test_a_child_may_not_submit_by_its_parents_session(session, path):
+    file = session.open(path)
+    file.read_async(bytearray(16)).result(SOON)
+    child = os.fork()
+    if child == 0:
+        ok = False
+        try:
+            file.read_async(bytearray(16))
+        except penstock.ClosedError:
+            ok = True
+        finally:
+            os._exit(0 if ok else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_exits_leaves_the_others_their_results(session, path):
+    with session.open(path) as file:
+        file.read_async(bytearray(16)).add_done_callback(lambda _: sys.exit(1))
+        assert file.read_async(bytearray(16)).result(SOON).bytes == 16
+
+
+def test_a_session_that_is_dropped_takes_its_thread_along(path):
+    before = threading.active_count()
+    for _ in range(5):
+        with penstock.Session(device="host").open(path) as file:
+            file.read_async(bytearray(16)).result(SOON)
+        del file
+    gc.collect()
+    wait_until(lambda: threading.active_count() <= before)
+
+
+DAEMONS = """
+import penstock, sys, threading, time
+file = penstock.Session(device="host").open(sys.argv[1])
+def read():
+    buffer = bytearray(4096)
+    while True:
+        file.read(buffer)
+for _ in range(4):
+    threading.Thread(target=read, daemon=True).start()
+time.sleep(0.1)
+"""
+
+
+def test_an_interpreter_may_end_while_daemon_threads_read(path):
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", DAEMONS, path], capture_output=True, text=True, timeout=SOON)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_new_file_waits_for_its_writes(session, tmp_path):
+    source = np.ones(32 << 20, np.uint8)
+    with session.create(tmp_path / "new") as file:
+        futures = [file.write_async(source, i * source.nbytes) for i in range(2)]
+    assert all(future.done() for future in futures)
+    assert (tmp_path / "new").stat().st_size == 2 * source.nbytes
+    with pytest.raises(penstock.PenstockError), session.create(tmp_path / "bad") as file:
+        file.write_async(source, -1)
+    assert not (tmp_path / "bad").exists()
 
 
 def wait_until(condition):

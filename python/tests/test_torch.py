@@ -53,6 +53,14 @@ def test_views_count_as_what_they_are(any_session, device, path, content):
     assert raw(tensor) == bytes(16) + content[:16] + content[100:132]
 
 
+def test_what_torch_only_pretends_is_refused(any_session, device, tmp_path):
+    with any_session.open(tmp_path / "new", "w") as file:
+        for tensor in (torch.ones(4, dtype=torch.complex64, device=device).conj(),
+                       torch._neg_view(torch.ones(4, device=device))):
+            with pytest.raises(ValueError, match="resolve_conj"):
+                file.write(tensor)
+
+
 def test_parameters_and_empty_and_0d_tensors(any_session, device, path, content):
     parameter = torch.nn.Parameter(torch.zeros(8, device=device))
     scalar = torch.zeros((), dtype=torch.int64, device=device)

@@ -288,13 +288,49 @@ def test_a_file_that_is_cut_after_its_header_was_read_is_told(model):
     path, _ = model
     plan = weights.Weights(path).plan()
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(weights.WeightsError, match="it was cut while it was read"):
+    with pytest.raises(weights.WeightsError, match="it was cut, changed or replaced"):
         plan.load()
+
+
+def test_a_file_that_is_replaced_after_its_header_was_read_is_told(tmp_path):
+    path = tmp_path / "model"
+    weights.save_file({"a": torch.ones(4), "b": torch.ones(4)}, path)
+    plan, opened = weights.Weights(path).plan(), weights.safe_open(path)
+    weights.save_file({"b": torch.zeros(4), "c": torch.zeros(4)}, path)
+    for read in (plan.load, lambda: opened.get_tensor("b")):
+        with pytest.raises(weights.WeightsError, match="replaced"):
+            read()
+
+
+def test_parts_that_are_nobodys_are_told(sharded):
+    with pytest.raises(weights.WeightsError, match="'0.wieght'"):
+        weights.Weights(sharded[0]).plan(parts={"0.wieght": weights.Part(0, 0, 1)})
+
+
+def test_tied_parameters_need_be_in_the_files_once(tmp_path):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False))
+    module[1].weight = module[0].weight
+    weights.save_file({"0.weight": torch.full((4, 4), 7.0)}, tmp_path / "model")
+    assert weights.load_model(module, tmp_path / "model") == ([], [])
+    assert raw(module[1].weight) == raw(torch.full((4, 4), 7.0))
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no float4")
+def test_two_elements_of_float4_are_a_byte(tmp_path):
+    packed = torch.arange(8, dtype=torch.uint8).view(2, 4)
+    weights.save_file({"a": packed.view(torch.float4_e2m1fn_x2)}, tmp_path / "model")
+    found = weights.Weights(tmp_path / "model")
+    assert found.tensors["a"].shape == (2, 8) and raw(found.plan().load()["a"]) == raw(packed)
+    part = found.plan(parts={"a": weights.Part(1, 2, 4)}).load()["a"]
+    assert raw(part) == raw(packed[:, 1:2].contiguous())
+    with pytest.raises(weights.WeightsError, match="even elements"):
+        found.plan(parts={"a": weights.Part(1, 1, 4)})
 
 
 @pytest.mark.parametrize("index", [
     "[]", "{}", "nonsense", '{"weight_map": []}', '{"weight_map": {"0.weight": 7}}',
     '{"weight_map": {"0.weight": "../elsewhere.safetensors"}}', '{"weight_map": {"0.weight": "/etc/passwd"}}',
+    '{"weight_map": {"0.weight": ".."}}', '{"weight_map": {"0.weight": "a\\u0000b"}}',
     '{"weight_map": {"no such": "model-00001-of-00003.safetensors"}}', "[" * 100_000,
 ])
 def test_an_index_that_makes_no_sense_is_refused(sharded, index):

@@ -38,6 +38,12 @@ class Tensor:
     nbytes: int
 
 
+def identity_of(fd: int) -> tuple[int, int, int, int]:
+    """Which file it is, and whether it is as it was."""
+    facts = os.fstat(fd)
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
 @dataclass(frozen=True)
 class Part:
     """A share of a tensor: elements `start` to `stop` of dimension `dim`, as tensor-parallel ranks take them."""
@@ -69,6 +75,7 @@ class Weights:
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
         self.tensors: dict[str, Tensor] = {}
         self.metadata: dict[str, str] = {}
+        self.identities: dict[Path, tuple[int, int, int, int]] = {}
         named, self.files = _files_of(paths)
         for file in self.files:
             self._add(file)
@@ -78,6 +85,7 @@ class Weights:
 
     def _add(self, file: Path) -> None:
         with open(file, "rb") as opened:
+            self.identities[file] = identity_of(opened.fileno())
             try:
                 _, tensors, metadata = _native.read_safetensors_header(opened.fileno())
             except ValueError as error:
@@ -105,8 +113,12 @@ class Weights:
 
         shares = {}
         for pattern, part in (parts or {}).items():
-            shares.update({tensor.name: part for tensor in _matching(chosen, pattern)})
-        return Plan([item_of(tensor, shares.get(tensor.name)) for tensor in chosen], device, dtype, session)
+            matching = _matching(chosen, pattern)
+            if not matching:
+                raise WeightsError(f"parts: none of the tensors is called {pattern!r}")
+            shares.update({tensor.name: part for tensor in matching})
+        items = [item_of(tensor, shares.get(tensor.name)) for tensor in chosen]
+        return Plan(items, device, dtype, session, self.identities)
 
     def _named(self, patterns: Iterable[str]) -> list[Tensor]:
         found: dict[str, Tensor] = {}
@@ -149,6 +161,6 @@ def _read_index(path: Path) -> dict[str, Path]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WeightsError(f"{path}: expected a JSON object whose weight_map names a file for each tensor") from None
     for name, file in named.items():
-        if file.parent != path.parent:
-            raise WeightsError(f"{path}: tensor {name!r} is said to be outside of the index's folder: {file}")
+        if file.parent != path.parent or file.name in ("", "..") or "\0" in file.name:
+            raise WeightsError(f"{path}: tensor {name!r} is said to be in {str(file)!r}, no file of this folder")
     return named

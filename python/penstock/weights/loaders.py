@@ -36,7 +36,10 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
     import torch
 
     weights, targets = Weights(paths), module.state_dict(keep_vars=True)
-    missing = sorted(set(targets) - set(weights.tensors))
+    loaded = {targets[name].data_ptr() for name in weights.tensors if name in targets and targets[name].numel() > 0}
+    # What is tied to another parameter is loaded with it.
+    missing = sorted(name for name, target in targets.items()
+                     if name not in weights.tensors and (target.is_meta or target.data_ptr() not in loaded))
     unexpected = sorted(set(weights.tensors) - set(targets))
     if strict and (missing or unexpected):
         raise WeightsError(f"the files lack {missing}, and the module lacks {unexpected}")
@@ -53,7 +56,7 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
     place = device if device is not None else targets[common[0]].device
     chosen = [item_of(weights.tensors[name], None) for name in common]
     with torch.no_grad():
-        for name, tensor in Plan(chosen, place, None, session):
+        for name, tensor in Plan(chosen, place, None, session, weights.identities):
             targets[name].copy_(tensor)
     return missing, unexpected
 
@@ -119,7 +122,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
         if name not in self._weights.tensors:
             raise WeightsError(f"no tensor is called {name!r}")
         item = item_of(self._weights.tensors[name], part)
-        return next(iter(Plan([item], self._device, None, self._session)))[1]
+        return next(iter(Plan([item], self._device, None, self._session, self._weights.identities)))[1]
 
     def __enter__(self) -> safe_open:
         return self
@@ -144,7 +147,8 @@ class Slice:
     def __getitem__(self, index: Any) -> torch.Tensor:
         indices = index if isinstance(index, tuple) else (index,)
         first = indices[0] if indices else None
-        if not self._tensor.shape or not isinstance(first, slice) or first.step not in (None, 1):
+        is_row_range = isinstance(first, slice) and first.step in (None, 1)
+        if self._tensor.dtype == "F4" or not self._tensor.shape or not isinstance(first, slice) or not is_row_range:
             return self._opened.get_tensor(self._tensor.name)[index]
         start, stop, _ = first.indices(self._tensor.shape[0])
         rows = self._opened._get(self._tensor.name, Part(0, start, max(start, stop)))

@@ -7,14 +7,14 @@ from __future__ import annotations
 import concurrent.futures
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import _native
 from penstock.sessions import Session, default_session
-from penstock.weights.headers import Part, Tensor, WeightsError
+from penstock.weights.headers import Part, Tensor, WeightsError, identity_of
 
 if TYPE_CHECKING:
     import torch
@@ -69,6 +69,12 @@ def item_of(tensor: Tensor, part: Part | None) -> Item:
     if not 0 <= part.start <= part.stop <= tensor.shape[dim]:
         raise WeightsError(f"tensor {tensor.name!r}: {part.start} to {part.stop} of dimension {dim}, which has "
                            f"{tensor.shape[dim]} elements")
+    if tensor.dtype == "F4" and dim == len(tensor.shape) - 1:
+        if part.start % 2 != 0 or part.stop % 2 != 0:
+            raise WeightsError(f"tensor {tensor.name!r}: parts of F4 begin and end at even elements: two are a byte")
+        if dim > 0:
+            return Item(tensor, Part(dim, part.start // 2, part.stop // 2), begin, end, tensor.shape)
+        return Item(tensor, None, begin + part.start // 2, begin + part.stop // 2, (part.stop - part.start,))
     part = Part(dim, part.start, part.stop)
     if dim > 0 or tensor.shape[0] == 0 or tensor.nbytes % tensor.shape[0] != 0:
         return Item(tensor, part, begin, end, tensor.shape)  # Strided: all is read, and cut on the device.
@@ -112,12 +118,13 @@ class Plan:
     others. `bytes_from_storage` and `bytes_on_device` say what it takes.
     """
 
-    def __init__(self, items: Sequence[Item], device: Any, dtype: Any, session: Session | None) -> None:
+    def __init__(self, items: Sequence[Item], device: Any, dtype: Any, session: Session | None,
+                 identities: Mapping[Path, tuple[int, int, int, int]]) -> None:
         import torch
 
         self.device = torch.device(device)
         self.dtype = dtype
-        self._session = session
+        self._session, self._identities = session, identities
         self._runs = _runs_of(items)
         self.bytes_from_storage = sum(run.end - run.begin for run in self._runs)
         self.bytes_on_device = sum(run.end - run.begin + 3 * PAGE for run in self._runs)
@@ -184,7 +191,7 @@ class Plan:
             # Memory that others have just given back may still be in use by what they put on the stream.
             stream = torch.cuda.current_stream(self.device).cuda_stream
         pages = _Pages(memory, run)
-        return run, pages, threads.submit(_read, session, run, pages.wanted(), stream)
+        return run, pages, threads.submit(_read, session, run, pages.wanted(), stream, self._identities[run.file])
 
     def _cut(self, item: Item, pages: _Pages) -> torch.Tensor:
         tensor = pages.tensor(item)
@@ -230,15 +237,23 @@ def _strides(shape: tuple[int, ...]) -> list[int]:
     return strides
 
 
-def _read(session: Session, run: _Run, memory: torch.Tensor, stream: int | None) -> _native.Report | None:
+def _read(session: Session, run: _Run, memory: torch.Tensor, stream: int | None,
+          identity: tuple[int, int, int, int]) -> _native.Report | None:
     if run.end == run.begin:
         return None
-    with session.open(run.file) as file:
+    with open(run.file, "rb", buffering=0) as opened, session.open(opened.fileno()) as file:
+        _check_identity(run.file, opened.fileno(), identity)
         report = file.read(memory, run.begin, stream=stream)
+        _check_identity(run.file, opened.fileno(), identity)
     if report.bytes != run.end - run.begin:
         raise WeightsError(f"{run.file}: it was cut while it was read: expected {run.end - run.begin} bytes at "
                            f"{run.begin}, there were {report.bytes}")
     return report
+
+
+def _check_identity(path: Path, fd: int, identity: tuple[int, int, int, int]) -> None:
+    if identity_of(fd) != identity:
+        raise WeightsError(f"{path}: it was cut, changed or replaced after its header was read: open it anew")
 
 
 def _count(progress: Progress, report: _native.Report | None, seconds: float) -> None:
@@ -254,7 +269,7 @@ def torch_dtype(tensor: Tensor) -> torch.dtype:
     import torch
 
     dtype = getattr(torch, DTYPES.get(tensor.dtype, ""), None)
-    if dtype is None:
+    if dtype is None or (tensor.dtype == "F4" and (not tensor.shape or tensor.shape[-1] % 2 != 0)):
         raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is {tensor.dtype}, which this torch cannot hold")
     return dtype  # type: ignore[no-any-return]
 
