@@ -101,6 +101,7 @@ Report File::transfer_pieces(penstock_op op, nb::handle objects, std::int64_t of
     const Memory& memory = memories.emplace_back(object, access_for(op), stream);
     pieces.push_back({memory.data(), memory.size()});
   }
+  if (pieces.empty()) raise_value_error("there are no buffers: pass one at least");
   penstock_request request{};
   request.struct_size = sizeof request;
   request.op = op;
@@ -109,7 +110,6 @@ Report File::transfer_pieces(penstock_op op, nb::handle objects, std::int64_t of
   request.vectors = pieces.data();
   request.vector_count = static_cast<std::uint32_t>(pieces.size());
   Report report = empty_report();
-  if (pieces.empty()) return report;
   penstock_status status{};
   {
     const NoGil no_gil;

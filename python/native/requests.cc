@@ -115,6 +115,7 @@ std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memor
     request->pieces.push_back({memory.data() + (is_part ? buffer_offset : 0), bytes});
     request->size += bytes;
   }
+  if (request->pieces.empty()) raise_value_error("there are no buffers: pass one at least");
   const auto ordered = std::find_if(request->memories.begin(), request->memories.end(),
                                     [](const Memory& memory) { return memory.order().is_given; });
   const bool on_stream = ordered != request->memories.end();

@@ -137,6 +137,13 @@ def test_what_is_no_memory_is_refused_by_name(session, path):
                 file.read(thing)
 
 
+def test_no_buffers_at_all_are_refused(session, path):
+    with session.open(path) as file:
+        for call in (file.readv, file.readv_async):
+            with pytest.raises(ValueError, match="no buffers"):
+                call([])
+
+
 @pytest.mark.parametrize("range_, sentence", [
     ({"size": 11}, "run past the end"), ({"buffer_offset": 11}, "behind the end"), ({"buffer_offset": -1}, "below 0"),
     ({"size": -2}, "below 0"), ({"size": 6, "buffer_offset": 5}, "run past the end"),
