@@ -44,11 +44,12 @@ nb::bytes DeviceMemory::download(std::uint64_t offset, std::int64_t size) {
   PyObject* const made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(wanted));
   if (made == nullptr) throw nb::python_error();
   const nb::bytes bytes = nb::steal<nb::bytes>(made);
+  char* const place = PyBytes_AsString(made);
   penstock_status status{};
   {
     const NoGil no_gil;
-    status = session_->engine().device_download(session_->raw(), PyBytes_AS_STRING(made),
-                                                static_cast<std::byte*>(data_) + offset, wanted);
+    status =
+        session_->engine().device_download(session_->raw(), place, static_cast<std::byte*>(data_) + offset, wanted);
   }
   check(status);
   return bytes;

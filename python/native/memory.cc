@@ -86,7 +86,7 @@ bool is_row_major(nb::handle shape, nb::handle strides, std::uint64_t item) {
 Memory::Memory(nb::handle object, Access access, nb::handle stream) : owner_(nb::borrow(object)) {
   if (!take_buffer(object, access) && !take_pointer(object) && !take_torch(object, stream) &&
       !take_cuda_array(object, access, stream) && !take_dlpack(object, access)) {
-    const std::string type = Py_TYPE(object.ptr())->tp_name;
+    const auto type = nb::cast<std::string>(object.type().attr("__name__"));
     raise_type_error((type +
                       " is no memory: pass a tensor, an array, anything with DLPack, __cuda_array_interface__ or "
                       "the buffer protocol, or penstock.Pointer(address, nbytes)")
