@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include "python/native/symbol.h"
+
 namespace penstock::python {
 namespace {
 
@@ -22,12 +24,6 @@ struct Driver {
   int (*stream_synchronize)(void* stream) = nullptr;
   bool complete = false;
 };
-
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
 
 Driver load() {
   Driver driver;

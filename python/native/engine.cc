@@ -4,11 +4,11 @@
 
 #include <dlfcn.h>
 #include <nanobind/nanobind.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 #include <memory>
+
+#include "python/native/symbol.h"
 
 namespace nb = nanobind;
 
@@ -28,12 +28,6 @@ std::unique_ptr<Engine>& loaded() {
 }
 
 [[noreturn]] void refuse(const std::string& why) { throw nb::import_error(why.c_str()); }
-
-template <typename Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
 
 std::string file_of(const void* function) {
   Dl_info info{};
@@ -94,29 +88,5 @@ const Engine& engine() {
   if (loaded() == nullptr) loaded() = load();
   return *loaded();
 }
-
-namespace {
-std::atomic<bool> ending{false};
-std::atomic<int> taking_gil{0};
-}  // namespace
-
-void begin_ending() {
-  ending = true;
-  while (taking_gil != 0) ::usleep(100);
-}
-
-bool is_ending() { return ending; }
-
-// Says first that it takes it, so that begin_ending() either sees that or is seen.
-bool may_take_gil() {
-  ++taking_gil;
-  if (!ending) return true;
-  --taking_gil;
-  return false;
-}
-
-void took_gil() { --taking_gil; }
-
-bool engine_is_loaded() { return loaded() != nullptr; }
 
 }  // namespace penstock::python

@@ -12,26 +12,27 @@
 
 namespace penstock::python {
 
-#define PENSTOCK_PYTHON_CALLS(CALL)                                                                                   \
-  CALL(version)                                                                                                       \
-  CALL(status_message)                                                                                                \
-  CALL(status_driver)                                                                                                 \
-  CALL(path_count)                                                                                                    \
-  CALL(path_name)                                                                                                     \
-  CALL(reason_name)                                                                                                   \
-  CALL(reason_sentence)                                                                                               \
-  CALL(reason_remedy)                                                                                                 \
-  CALL(config_create)                                                                                                 \
-  CALL(config_destroy)                                                                                                \
-  CALL(config_set)                                                                                                    \
-  CALL(setting_count)                                                                                                 \
-  CALL(setting_get) CALL(session_open) CALL(session_close) CALL(session_reference) CALL(session_get)                  \
-      CALL(session_setting) CALL(device_get) CALL(device_alloc) CALL(device_free) CALL(device_upload)                 \
-          CALL(device_download) CALL(file_register) CALL(file_deregister) CALL(file_get) CALL(file_create)            \
-              CALL(file_publish) CALL(file_sync) CALL(buffer_register) CALL(buffer_deregister) CALL(read) CALL(write) \
-                  CALL(transfer) CALL(queue_open) CALL(queue_close) CALL(queue_submit) CALL(queue_reap)               \
-                      CALL(queue_cancel) CALL(queue_eventfd) CALL(stream_read) CALL(stream_write) CALL(explain)       \
-                          CALL(path_outlook) CALL(counters)
+#define PENSTOCK_PYTHON_CALLS(CALL)                                                                                \
+  CALL(version)                                                                                                    \
+  CALL(status_message)                                                                                             \
+  CALL(status_driver)                                                                                              \
+  CALL(path_count)                                                                                                 \
+  CALL(path_name)                                                                                                  \
+  CALL(reason_name)                                                                                                \
+  CALL(reason_sentence)                                                                                            \
+  CALL(reason_remedy)                                                                                              \
+  CALL(config_create)                                                                                              \
+  CALL(config_destroy)                                                                                             \
+  CALL(config_set)                                                                                                 \
+  CALL(setting_count)                                                                                              \
+  CALL(setting_get)                                                                                                \
+  CALL(session_open)                                                                                               \
+  CALL(session_close) CALL(session_reference) CALL(session_get) CALL(session_setting) CALL(device_get)             \
+      CALL(device_alloc) CALL(device_free) CALL(device_upload) CALL(device_download) CALL(file_register)           \
+          CALL(file_deregister) CALL(file_get) CALL(file_create) CALL(file_publish) CALL(file_sync)                \
+              CALL(buffer_register) CALL(buffer_deregister) CALL(read) CALL(write) CALL(transfer) CALL(queue_open) \
+                  CALL(queue_close) CALL(queue_submit) CALL(queue_reap) CALL(queue_cancel) CALL(queue_eventfd)     \
+                      CALL(stream_read) CALL(stream_write) CALL(explain) CALL(path_outlook) CALL(counters)
 
 struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;
@@ -50,14 +51,5 @@ struct Engine {
 void set_own_library(const std::string& path);
 // Raises ImportError where no library can be had, or where the mapped one is of another version. With the GIL held.
 const Engine& engine();
-bool engine_is_loaded();
-
-// From here on the process ends: handles and what is under way are left to that. Giving them back would wait for
-// requests, and one that a dead file server never answers would keep the process.
-void begin_ending();  // Without the GIL. Waits for threads that are about to take it.
-bool is_ending();
-// Whether a thread may take the GIL again: then it says so by took_gil(). Not once the process ends.
-bool may_take_gil();
-void took_gil();
 
 }  // namespace penstock::python

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "penstock/penstock.hpp"
 #include "python/native/engine.h"
 
 namespace nb = nanobind;
@@ -13,13 +14,8 @@ namespace nb = nanobind;
 namespace penstock::python {
 
 nb::object exception_of(const penstock_status& status, nb::object report) {
-  std::string sentence(512, '\0');
-  const std::size_t length = engine().status_message(status, sentence.data(), sentence.size());
-  if (length >= sentence.size()) {
-    sentence.resize(length + 1);
-    engine().status_message(status, sentence.data(), sentence.size());
-  }
-  sentence.resize(length);
+  const std::string sentence = detail::whole_text(
+      512, [&](char* text, std::size_t capacity) { return engine().status_message(status, text, capacity); });
   const nb::module_ errors = nb::module_::import_("penstock.errors");
   return errors.attr("of_status")(status.domain, status.code, engine().status_driver(status),
                                   status.step != nullptr ? status.step : "", sentence, report);

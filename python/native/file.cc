@@ -16,10 +16,6 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
-Memory::Access access_for(penstock_op op) {
-  return op == PENSTOCK_READ ? Memory::Access::writable : Memory::Access::read_only;
-}
-
 Report finished(const penstock_status& status, const Report& report) {
   if (status.code != 0) raise(exception_of(status, nb::cast(report)));
   return report;
@@ -64,6 +60,10 @@ std::shared_ptr<FileHandle> File::use() const {
   return handle_;
 }
 
+Memory::Access access_for(penstock_op op) {
+  return op == PENSTOCK_READ ? Memory::Access::writable : Memory::Access::read_only;
+}
+
 std::uint64_t size_in(const Memory& memory, std::int64_t size, std::int64_t buffer_offset) {
   if (buffer_offset < 0) raise_value_error("buffer_offset is below 0");
   const auto at = static_cast<std::uint64_t>(buffer_offset);
@@ -85,10 +85,9 @@ Report File::transfer(penstock_op op, nb::handle object, std::int64_t offset, st
   {
     const NoGil no_gil;
     wait_for_order(memory);
-    const auto move = op == PENSTOCK_READ
-                          ? file->engine().read(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw)
-                          : file->engine().write(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw);
-    status = move;
+    status = op == PENSTOCK_READ
+                 ? file->engine().read(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw)
+                 : file->engine().write(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw);
   }
   return finished(status, report);
 }
@@ -186,38 +185,37 @@ void File::publish() const {
   check(status);
 }
 
+namespace {
+
+template <penstock_op op>
+Report transfer(const File& file, nb::handle buffer, std::int64_t offset, std::int64_t size, std::int64_t buffer_offset,
+                nb::handle stream) {
+  return file.transfer(op, buffer, offset, size, buffer_offset, stream);
+}
+
+template <penstock_op op>
+Report transfer_pieces(const File& file, nb::handle buffers, std::int64_t offset, nb::handle stream) {
+  return file.transfer_pieces(op, buffers, offset, stream);
+}
+
+}  // namespace
+
 void bind_file(nb::module_& module) {
   using Session = std::shared_ptr<SessionHandle>;
-  const auto read = [](const File& file, nb::handle buffer, std::int64_t offset, std::int64_t size,
-                       std::int64_t buffer_offset, nb::handle stream) {
-    return file.transfer(PENSTOCK_READ, buffer, offset, size, buffer_offset, stream);
-  };
-  const auto write = [](const File& file, nb::handle buffer, std::int64_t offset, std::int64_t size,
-                        std::int64_t buffer_offset, nb::handle stream) {
-    return file.transfer(PENSTOCK_WRITE, buffer, offset, size, buffer_offset, stream);
-  };
   nb::class_<File>(module, "File")
       .def(nb::init<Session, int>(), nb::arg("session"), nb::arg("fd"))
       .def(nb::init<Session, std::string, std::uint32_t, std::uint32_t>(), nb::arg("session"), nb::arg("name"),
            nb::arg("mode"), nb::arg("flags"))
       .def("close", &File::close)
       .def_prop_ro("closed", &File::is_closed)
-      .def("read", read, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("size") = -1,
-           nb::arg("buffer_offset") = 0, nb::arg("stream").none() = nb::none())
-      .def("write", write, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("size") = -1,
-           nb::arg("buffer_offset") = 0, nb::arg("stream").none() = nb::none())
-      .def(
-          "readv",
-          [](const File& file, nb::handle buffers, std::int64_t offset, nb::handle stream) {
-            return file.transfer_pieces(PENSTOCK_READ, buffers, offset, stream);
-          },
-          nb::arg("buffers").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("stream").none() = nb::none())
-      .def(
-          "writev",
-          [](const File& file, nb::handle buffers, std::int64_t offset, nb::handle stream) {
-            return file.transfer_pieces(PENSTOCK_WRITE, buffers, offset, stream);
-          },
-          nb::arg("buffers").none(), nb::arg("offset") = 0, nb::kw_only(), nb::arg("stream").none() = nb::none())
+      .def("read", &transfer<PENSTOCK_READ>, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(),
+           nb::arg("size") = -1, nb::arg("buffer_offset") = 0, nb::arg("stream").none() = nb::none())
+      .def("write", &transfer<PENSTOCK_WRITE>, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(),
+           nb::arg("size") = -1, nb::arg("buffer_offset") = 0, nb::arg("stream").none() = nb::none())
+      .def("readv", &transfer_pieces<PENSTOCK_READ>, nb::arg("buffers").none(), nb::arg("offset") = 0, nb::kw_only(),
+           nb::arg("stream").none() = nb::none())
+      .def("writev", &transfer_pieces<PENSTOCK_WRITE>, nb::arg("buffers").none(), nb::arg("offset") = 0, nb::kw_only(),
+           nb::arg("stream").none() = nb::none())
       .def(
           "_explain",
           [](const File& file, bool write, nb::handle buffer, std::int64_t offset, std::int64_t size,

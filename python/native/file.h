@@ -41,6 +41,8 @@ class File {
   std::shared_ptr<FileHandle> handle_;  // Under the GIL.
 };
 
+Memory::Access access_for(penstock_op op);
+
 // How much of a memory a request means. Raises ValueError where it runs past the end.
 std::uint64_t size_in(const Memory& memory, std::int64_t size, std::int64_t buffer_offset);
 

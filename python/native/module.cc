@@ -7,6 +7,7 @@
 #include "python/native/engine.h"
 #include "python/native/file.h"
 #include "python/native/memory.h"
+#include "python/native/no_gil.h"
 #include "python/native/report.h"
 #include "python/native/requests.h"
 #include "python/native/session.h"
@@ -54,5 +55,4 @@ NB_MODULE(_native, module) {
     const nb::gil_scoped_release no_gil;
     begin_ending();
   });
-  module.def("engine_is_loaded", &engine_is_loaded);
 }

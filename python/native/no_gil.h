@@ -7,9 +7,15 @@
 #include <Python.h>
 #include <unistd.h>
 
-#include "python/native/engine.h"
-
 namespace penstock::python {
+
+// From here on the process ends: handles and what is under way are left to that. Giving them back would wait for
+// requests, and one that a dead file server never answers would keep the process.
+void begin_ending();  // Without the GIL. Waits for threads that are about to take it.
+bool is_ending();
+// Whether a thread may take the GIL again: then it says so by took_gil(). Not once the process ends.
+bool may_take_gil();
+void took_gil();
 
 class NoGil {
  public:

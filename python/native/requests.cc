@@ -34,12 +34,6 @@ std::uint64_t nanoseconds(std::chrono::steady_clock::time_point time) {
       std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
 }
 
-Report report_of(const penstock_report& raw) {
-  Report report;
-  report.raw = raw;
-  return report;
-}
-
 }  // namespace
 
 Requests::Requests(std::shared_ptr<SessionHandle> session) : session_(std::move(session)) {
@@ -106,10 +100,9 @@ std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memor
   request->file = file.use();
   request->op = is_write ? PENSTOCK_WRITE : PENSTOCK_READ;
   request->offset = offset;
-  const Memory::Access access = is_write ? Memory::Access::read_only : Memory::Access::writable;
   const nb::list objects = nb::cast<nb::list>(memories);
   for (nb::handle object : objects) {
-    const Memory& memory = request->memories.emplace_back(object, access, stream);
+    const Memory& memory = request->memories.emplace_back(object, access_for(request->op), stream);
     const bool is_part = objects.size() == 1;
     const std::uint64_t bytes = is_part ? size_in(memory, size, buffer_offset) : memory.size();
     request->pieces.push_back({memory.data() + (is_part ? buffer_offset : 0), bytes});
@@ -277,7 +270,7 @@ void Requests::collect_queue() {
         requests_.erase(found);
         continue;
       }
-      const Report report = report_of(done[i].report);
+      const Report report{done[i].report};
       if (request.staging == nullptr || done[i].status.code != 0) {
         end(done[i].cookie, done[i].status, report);
         continue;
@@ -313,7 +306,7 @@ void Requests::collect_streams() {
   for (const std::uint64_t number : done) {
     --on_streams_;
     const penstock_stream_result result = *requests_.at(number)->stream_result;
-    end(number, result.status, report_of(result.report));
+    end(number, result.status, Report{result.report});
   }
 }
 

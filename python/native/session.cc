@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "penstock/penstock.hpp"
 #include "python/native/device_memory.h"
 #include "python/native/failure.h"
 #include "python/native/no_gil.h"
@@ -125,15 +126,12 @@ nb::list devices_of(const SessionHandle& session) {
 
 nb::tuple setting_of(const SessionHandle& session, const std::string& name) {
   check_open(session);
-  std::string value(256, '\0');
-  std::size_t length = 0;
   const char* source = "";
-  check(session.engine().session_setting(session.raw(), name.c_str(), value.data(), value.size(), &length, &source));
-  if (length >= value.size()) {
-    value.resize(length + 1);
-    check(session.engine().session_setting(session.raw(), name.c_str(), value.data(), value.size(), &length, &source));
-  }
-  value.resize(length);
+  const std::string value = detail::whole_text(256, [&](char* text, std::size_t capacity) {
+    std::size_t length = 0;
+    check(session.engine().session_setting(session.raw(), name.c_str(), text, capacity, &length, &source));
+    return length;
+  });
   return nb::make_tuple(value, source);
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "python/native/engine.h"
+#include "python/native/no_gil.h"
 
 namespace penstock::python {
 

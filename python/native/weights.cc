@@ -13,6 +13,7 @@
 #include <new>
 #include <string>
 
+#include "base/memory_room.h"
 #include "python/native/failure.h"
 #include "python/native/no_gil.h"
 #include "weights/safetensors.h"
@@ -123,6 +124,12 @@ nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::ui
   return nb::make_tuple(nb::bytes(written->bytes.data(), written->bytes.size()), placed);
 }
 
+// What this machine or container could still give, in bytes; None where nothing can be said.
+nb::object available_memory() {
+  const core::MemoryRoom room = core::memory_room();
+  return room.total > 0 ? nb::object(nb::int_(room.available)) : nb::none();
+}
+
 // Large pages for memory that is filled for the first time: a fault for every 2 MiB in place of every 4 KiB.
 void advise_large_pages(std::uint64_t address, std::uint64_t size) {
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -135,6 +142,7 @@ void advise_large_pages(std::uint64_t address, std::uint64_t size) {
 void bind_weights(nb::module_& module) {
   module.def("read_safetensors_header", &read_header);
   module.def("make_safetensors_header", &make_header);
+  module.def("available_memory", &available_memory);
   module.def("advise_large_pages", &advise_large_pages);
 }
 

@@ -96,12 +96,15 @@ class NewFile(File):
     Leaving the block publishes it (flushes it, names it, flushes the folder); an exception discards it.
     """
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._writes: list[Future] = []
+
     def _submit(self, is_write: bool, memories: list[Any], offset: int, size: int, buffer_offset: int, stream: Any,
                 timeout: float | None) -> Future:
         future = super()._submit(is_write, memories, offset, size, buffer_offset, stream, timeout)
         if is_write:
-            self._writes = [each for each in getattr(self, "_writes", []) if not each.done() or each.cancelled()
-                            or each.exception() is not None] + [future]
+            self._writes.append(future)
         return future
 
     def publish(self) -> None:
@@ -109,7 +112,7 @@ class NewFile(File):
 
         Raises what a write failed with: then the file does not appear.
         """
-        for future in getattr(self, "_writes", []):
+        for future in self._writes:
             future.result()
         super().publish()
 

@@ -40,7 +40,7 @@ MAY_INCLUDE = {
     "tools": "tools/common tools/* base include",
     "bench": "base include model device/cuda/cuda_api.h",
     "examples": "include",
-    "python": "include weights",
+    "python": "base include weights",
 }
 
 GETENV_HOME = "src/base/environment.cc"

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Looks a call up in a library that was opened.
+#pragma once
+
+#include <dlfcn.h>
+
+namespace penstock::python {
+
+template <typename Function>
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+}  // namespace penstock::python
