@@ -93,41 +93,49 @@ void Requests::close() {
   }
 }
 
-std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memories, std::int64_t offset,
-                               std::int64_t size, std::int64_t buffer_offset, nb::handle stream, double timeout_s) {
-  if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "submit a request of the parent's")));
+// What is asked for, not yet placed. Raises ValueError or TypeError for what cannot be.
+std::unique_ptr<Requests::Request> Requests::request_of(const File& file, bool is_write, nb::handle memories,
+                                                        std::int64_t offset, std::int64_t size,
+                                                        std::int64_t buffer_offset, nb::handle stream) {
   auto request = std::make_unique<Request>();
   request->file = file.use();
   request->op = is_write ? PENSTOCK_WRITE : PENSTOCK_READ;
   request->offset = offset;
   const nb::list objects = nb::cast<nb::list>(memories);
+  const bool is_part = objects.size() == 1;
   for (nb::handle object : objects) {
     const Memory& memory = request->memories.emplace_back(object, access_for(request->op), stream);
-    const bool is_part = objects.size() == 1;
     const std::uint64_t bytes = is_part ? size_in(memory, size, buffer_offset) : memory.size();
     request->pieces.push_back({memory.data() + (is_part ? buffer_offset : 0), bytes});
     request->size += bytes;
+    if (memory.order().is_given && !request->order.is_given) request->order = memory.order();
   }
   if (request->pieces.empty()) raise_value_error("there are no buffers: pass one at least");
-  const auto ordered = std::find_if(request->memories.begin(), request->memories.end(),
-                                    [](const Memory& memory) { return memory.order().is_given; });
-  const bool on_stream = ordered != request->memories.end();
-  request->has_deadline = timeout_s >= 0 && timeout_s < kTimeoutMax;
-  if (on_stream && request->has_deadline) {
-    raise_value_error(
-        "a request in the order of a CUDA stream has no deadline: pass stream=-1 and wait for the stream, or "
-        "leave timeout out");
-  }
-  if (on_stream && request->pieces.size() != 1) {
+  if (request->order.is_given && request->pieces.size() != 1) {
     raise_value_error(
         "a request in the order of a CUDA stream has one piece of memory: pass stream=-1 and wait for the "
         "stream, or submit one request for each piece");
   }
-  if (request->has_deadline) {
-    request->deadline = Clock::now() + std::chrono::nanoseconds(std::llround(timeout_s * 1e9));
-    if (!is_write) request->staging.reset(new std::byte[std::max<std::uint64_t>(request->size, 1)]);
+  return request;
+}
+
+void Requests::set_deadline(Request& request, double timeout_s) {
+  request.has_deadline = timeout_s >= 0 && timeout_s < kTimeoutMax;
+  if (!request.has_deadline) return;
+  if (request.order.is_given) {
+    raise_value_error(
+        "a request in the order of a CUDA stream has no deadline: pass stream=-1 and wait for the stream, or "
+        "leave timeout out");
   }
-  const std::uint64_t order = on_stream ? ordered->order().stream : 0;
+  request.deadline = Clock::now() + std::chrono::nanoseconds(std::llround(timeout_s * 1e9));
+  if (request.op == PENSTOCK_READ) request.staging.reset(new std::byte[std::max<std::uint64_t>(request.size, 1)]);
+}
+
+std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memories, std::int64_t offset,
+                               std::int64_t size, std::int64_t buffer_offset, nb::handle stream, double timeout_s) {
+  if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "submit a request of the parent's")));
+  std::unique_ptr<Request> request = request_of(file, is_write, memories, offset, size, buffer_offset, stream);
+  set_deadline(*request, timeout_s);
   std::unique_lock lock(mutex_);
   if (closing_) {
     lock.unlock();
@@ -135,8 +143,9 @@ std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memor
   }
   const std::uint64_t number = ++last_number_;
   Request& placed = *(requests_[number] = std::move(request));
+  const bool on_stream = placed.order.is_given;
   if (on_stream) {
-    start_on_stream(placed, order);
+    start_on_stream(placed);
   } else {
     waiting_.push_back(number);
     pump();
@@ -148,12 +157,12 @@ std::uint64_t Requests::submit(const File& file, bool is_write, nb::handle memor
 }
 
 // With the lock.
-void Requests::start_on_stream(Request& request, std::uint64_t stream) {
+void Requests::start_on_stream(Request& request) {
   request.stream_result = std::make_unique<penstock_stream_result>();
   penstock_stream_result* const result = request.stream_result.get();
   result->struct_size = sizeof *result;
   const iovec& piece = request.pieces.front();
-  void* const order = reinterpret_cast<void*>(static_cast<std::uintptr_t>(stream));
+  void* const order = reinterpret_cast<void*>(static_cast<std::uintptr_t>(request.order.stream));
   const Engine& engine = session_->engine();
   const penstock_status status =
       request.op == PENSTOCK_READ

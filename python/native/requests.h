@@ -61,6 +61,7 @@ class Requests {
     std::uint64_t size = 0;
     std::int64_t offset = 0;
     penstock_op op = PENSTOCK_READ;
+    StreamOrder order;
     State state = State::waiting;
     bool has_deadline = false;
     Clock::time_point deadline;
@@ -73,7 +74,11 @@ class Requests {
   };
   using Numbered = std::unordered_map<std::uint64_t, std::unique_ptr<Request>>;
 
-  void start_on_stream(Request& request, std::uint64_t stream);
+  static std::unique_ptr<Request> request_of(const File& file, bool is_write, nanobind::handle memories,
+                                             std::int64_t offset, std::int64_t size, std::int64_t buffer_offset,
+                                             nanobind::handle stream);
+  static void set_deadline(Request& request, double timeout_s);
+  void start_on_stream(Request& request);
   void pump();
   void end(std::uint64_t number, const penstock_status& status, const Report& report);
   void collect();
