@@ -60,22 +60,37 @@ std::uint64_t status_bytes(const std::string& name) {
   return 0;
 }
 
+// The kernel writes the list of mappings page by page: one that is moved meanwhile may stand in it twice.
+std::uint64_t mapped_and_shared(const std::string& file_name) {
+  std::uint64_t bytes = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::string range, rights, offset, device, inode, path;
+    words >> range >> rights >> offset >> device >> inode >> path;
+    char* dash = nullptr;
+    const std::uint64_t first = std::strtoull(range.c_str(), &dash, 16);
+    if (path == file_name && rights[3] == 's') bytes += std::strtoull(dash + 1, nullptr, 16) - first;
+  }
+  return bytes;
+}
+
 Held look(const std::string& file_name) {
   Held held;
+  held.registered = std::min(mapped_and_shared(file_name), mapped_and_shared(file_name));
   std::ifstream smaps("/proc/self/smaps");
   std::uint64_t size = 0;
   bool anonymous = false;
   for (std::string line; std::getline(smaps, line);) {
     if (std::isupper(static_cast<unsigned char>(line[0])) == 0) {  // Addresses are written in lower case.
       std::istringstream words(line);
-      std::string range, rights, offset, device, path;
+      std::string range, rights, offset, device;
       std::uint64_t inode = 0;
-      words >> range >> rights >> offset >> device >> inode >> path;
+      words >> range >> rights >> offset >> device >> inode;
       char* dash = nullptr;
       const std::uint64_t first = std::strtoull(range.c_str(), &dash, 16);
       size = std::strtoull(dash + 1, nullptr, 16) - first;
       anonymous = inode == 0;
-      if (path == file_name && rights[3] == 's') held.registered += size;
     } else if (anonymous && line.starts_with("VmFlags:") && line.find(" dc") != std::string::npos) {
       held.bounce += size;
     }
