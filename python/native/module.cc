@@ -8,6 +8,7 @@
 #include "python/native/file.h"
 #include "python/native/memory.h"
 #include "python/native/no_gil.h"
+#include "python/native/ranges.h"
 #include "python/native/report.h"
 #include "python/native/requests.h"
 #include "python/native/session.h"
@@ -35,6 +36,7 @@ NB_MODULE(_native, module) {
   bind_session(module);
   bind_file(module);
   bind_requests(module);
+  bind_ranges(module);
   bind_weights(module);
   nb::class_<Pointer>(
       module, "Pointer",

@@ -12,9 +12,9 @@ rival = pytest.importorskip("safetensors.torch", reason="safetensors is not inst
 
 import penstock
 from penstock import weights
-from penstock.weights import plan as plans
+from penstock.weights import arrays, headers, plan as plans
 
-DTYPES = [getattr(torch, name) for name in plans.DTYPES.values() if hasattr(torch, name) and "float4" not in name]
+DTYPES = [getattr(torch, name) for name in arrays.DTYPES.values() if hasattr(torch, name) and "float4" not in name]
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
@@ -196,10 +196,93 @@ def test_an_iteration_that_is_left_leaves_nothing_behind(tmp_path, monkeypatch):
         break
 
 
+@pytest.fixture
+def pieces(tmp_path):
+    """A tensor that lies in six pieces, two by three, in a file in which nothing else tells so."""
+    whole = random_tensor(torch.int16, 10, 12)
+    rows, columns = [(0, 4), (4, 10)], [(0, 3), (3, 4), (4, 12)]
+    content, chunks, path = b"-", [], tmp_path / "pieces"
+    for top, bottom in reversed(rows):
+        for left, right in columns:
+            data = raw(whole[top:bottom, left:right])
+            piece = weights.Tensor("?", path, "I16", (bottom - top, right - left), len(content), len(data))
+            chunks.append(headers.Chunk((top, left), piece))
+            content += data
+    path.write_bytes(content)
+    with open(path, "rb") as opened:
+        identities = {path: headers.identity_of(opened.fileno())}
+    return weights.Tensor("whole", path, "I16", (10, 12), 0, 240, chunks=tuple(chunks)), whole, identities
+
+
+@pytest.mark.parametrize("part", [None, (0, 0, 10), (0, 3, 5), (1, 3, 4), (-1, 2, 11), (1, 5, 5), (0, 0, 0)])
+def test_a_tensor_in_pieces_is_put_together(pieces, device, part):
+    tensor, whole, identities = pieces
+    wanted = None if part is None else weights.Part(*part)
+    plan = weights.Plan([(tensor, wanted)], device, None, None, identities)
+    expected = whole if part is None else whole.narrow(part[0], part[1], part[2] - part[1])
+    assert plan.names == ["whole"]
+    assert same(plan.load(), {"whole": expected}) and same(plan.load(), {"whole": expected})
+
+
+def test_pieces_of_four_bits_are_put_together(tmp_path):
+    data = bytes(range(24))  # Two pieces, side by side: 4 rows of 4 and of 8 elements, two a byte.
+    (tmp_path / "pieces").write_bytes(data)
+    with open(tmp_path / "pieces", "rb") as opened:
+        identities = {tmp_path / "pieces": headers.identity_of(opened.fileno())}
+    chunks = tuple(headers.Chunk((0, at), weights.Tensor("?", tmp_path / "pieces", "F4", (4, columns), offset, nbytes))
+                   for at, columns, offset, nbytes in ((0, 4, 0, 8), (4, 8, 8, 16)))
+    tensor = weights.Tensor("a", tmp_path / "pieces", "F4", (4, 12), 0, 24, chunks=chunks)
+    whole = torch.cat([torch.tensor(list(data[:8])).view(4, 2), torch.tensor(list(data[8:])).view(4, 4)], 1)
+    for part in (None, weights.Part(0, 1, 3), weights.Part(1, 2, 10), weights.Part(1, 6, 8)):
+        loaded = weights.Plan([(tensor, part)], "cpu", None, None, identities).load()["a"]
+        expected = whole
+        if part is not None:
+            unit = 1 if part.dim == 0 else 2
+            expected = whole.narrow(part.dim, part.start // unit, (part.stop - part.start) // unit)
+        assert loaded.shape == expected.shape
+        assert loaded.view(torch.uint8).tolist() == expected.tolist()
+
+
+def test_of_a_tensor_in_pieces_only_those_are_read_that_are_wanted(pieces, monkeypatch):
+    monkeypatch.setattr(plans, "PAGE", 1)
+    tensor, _, identities = pieces
+    assert weights.Plan([(tensor, weights.Part(0, 0, 2))], "cpu", None, None, identities).bytes_from_storage == 2 * 24
+    assert weights.Plan([(tensor, weights.Part(1, 3, 4))], "cpu", None, None, identities).bytes_from_storage == 2 * 10
+
+
+def test_a_tensor_that_lies_column_by_column_is_given_so(tmp_path, device):
+    whole = random_tensor(torch.int32, 6, 4)
+    (tmp_path / "columns").write_bytes(b"---" + raw(whole.t()))
+    with open(tmp_path / "columns", "rb") as opened:
+        identities = {tmp_path / "columns": headers.identity_of(opened.fileno())}
+    tensor = weights.Tensor("a", tmp_path / "columns", "I32", (6, 4), 3, 96, strides=(1, 6))
+    for part in (None, weights.Part(0, 2, 5), weights.Part(1, 1, 3)):
+        loaded = weights.Plan([(tensor, part)], device, None, None, identities).load()["a"]
+        expected = whole if part is None else whole.narrow(part.dim, part.start, part.stop - part.start)
+        assert raw(loaded) == raw(expected)
+        assert part is not None or loaded.stride() == (1, 6)
+
+
+def test_a_budget_bounds_what_one_request_reads(tmp_path):
+    weights.save_file({f"{i}": torch.zeros(1000, 100) for i in range(20)}, tmp_path / "model")
+    found = weights.Weights(tmp_path / "model")
+    assert len(found.plan().runs) == 1
+    assert all(run.end - run.begin <= 1_000_000 for run in found.plan(budget=4_000_000).runs)
+    assert len(found.plan(budget=4_000_000).load()) == 20
+
+
+def test_what_a_plan_takes_on_the_device_counts_copies(tmp_path):
+    weights.save_file({"a": torch.zeros(1000, 1000)}, tmp_path / "model")
+    found = weights.Weights(tmp_path / "model")
+    plain, half = found.plan().bytes_on_device, found.plan(dtype=torch.float64).bytes_on_device
+    assert 4_000_000 <= plain <= 4_000_000 + 3 * 4096
+    assert half >= 8_000_000 + 4_000_000
+
+
 def test_what_will_not_fit_is_refused_before_the_first_byte(model, monkeypatch):
     with penstock.Session(device="host") as session:
         plan = weights.Weights(model[0]).plan(session=session)
-        monkeypatch.setattr(plans, "_free_bytes", lambda device: 1000)
+        monkeypatch.setattr(arrays.TorchArrays, "free_bytes", lambda self: 1000)
         with pytest.raises(MemoryError, match="1000 are free: nothing was read"):
             plan.load()
         assert session.counters() == []

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import fnmatch
+import gc
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock import _native
 from penstock.sessions import Session
@@ -26,8 +28,7 @@ class WeightsError(ValueError):
     """A file of weights that is not what the format says, or a plan that makes no sense."""
 
 
-@dataclass(frozen=True)
-class Tensor:
+class Tensor(NamedTuple):
     """One tensor of a file: offset and nbytes in bytes, dtype as the format writes it ("BF16"), shape in elements."""
 
     name: str
@@ -36,6 +37,27 @@ class Tensor:
     shape: tuple[int, ...]
     offset: int
     nbytes: int
+    strides: tuple[int, ...] | None = None  # In elements; None where it lies row by row, as the format has it.
+    chunks: tuple[Chunk, ...] = ()          # What it is put together from, where it lies in several pieces.
+
+
+class Chunk(NamedTuple):
+    """A piece of a tensor: `at` is where its first element is in the whole."""
+
+    at: tuple[int, ...]
+    piece: Tensor
+
+
+@contextmanager
+def collecting_paused() -> Iterator[None]:
+    """Without the collection of garbage. Of many thousands of objects that all live on, it takes longer than making."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def identity_of(fd: int) -> tuple[int, int, int, int]:
@@ -77,8 +99,9 @@ class Weights:
         self.metadata: dict[str, str] = {}
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
         named, self.files = _files_of(paths)
-        for file in self.files:
-            self._add(file)
+        with collecting_paused():
+            for file in self.files:
+                self._add(file)
         for name, place in named.items():
             if name not in self.tensors or self.tensors[name].file != place:
                 raise WeightsError(f"{place}: it lacks tensor {name!r}, which the index says it has")
@@ -101,24 +124,36 @@ class Weights:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
     def plan(self, names: str | Iterable[str] | None = None, *, parts: Mapping[str, Part] | None = None,
-             device: Any = "cpu", dtype: Any = None, session: Session | None = None) -> Plan:
+             device: Any = "cpu", dtype: Any = None, session: Session | None = None, framework: str = "pt",
+             group: Any = None, budget: int | None = None) -> Plan:
         """What to read, and how.
 
         names: names or globs; None for all. parts: of some, by name or glob, the share that is wanted. device: torch's.
-        dtype: a torch dtype that floating-point tensors are converted to on the device, None for as they are.
+        dtype: a dtype that floating-point tensors are converted to on the device, None for as they are. framework: "pt"
+        for torch's tensors, "np" for numpy's arrays.
+
+        group: ranks of torch.distributed that load together, on one host best. What several of them want is read once:
+        each reads a share, and they exchange the shares. Each plans the same names, and parts of the same dimensions,
+        and iterates to the end; one that fails makes the others raise WeightsError.
+
+        budget: bytes of device memory that reading takes at most besides the tensors that the caller keeps, if no
+        single tensor is larger than a quarter of it. 1 GiB, if nothing is said.
         """
         wanted = [names] if isinstance(names, str) else names
         chosen = list(self.tensors.values()) if wanted is None else self._named(wanted)
-        from penstock.weights.plan import Plan, item_of
+        from penstock.weights.exchange import Exchange
+        from penstock.weights.plan import Plan
 
-        shares = {}
+        shares: dict[str, Part] = {}
         for pattern, part in (parts or {}).items():
             matching = _matching(chosen, pattern)
             if not matching:
                 raise WeightsError(f"parts: none of the tensors is called {pattern!r}")
             shares.update({tensor.name: part for tensor in matching})
-        items = [item_of(tensor, shares.get(tensor.name)) for tensor in chosen]
-        return Plan(items, device, dtype, session, self.identities)
+        pairs = [(tensor, shares.get(tensor.name)) for tensor in chosen]
+        exchange = None if group is None else Exchange(group, device)
+        return Plan(pairs, device, dtype, session, self.identities, framework=framework, exchange=exchange,
+                    budget=budget)
 
     def _named(self, patterns: Iterable[str]) -> list[Tensor]:
         found: dict[str, Tensor] = {}

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import _native
 from penstock.sessions import Session, default_session
+from penstock.weights import arrays
 from penstock.weights.headers import Part, Tensor, Weights, WeightsError
-from penstock.weights.plan import DTYPES, PAGE, Plan, item_of
+from penstock.weights.plan import PAGE, Plan
 
 if TYPE_CHECKING:
     import torch
@@ -54,30 +55,20 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
     if not common:
         return missing, unexpected
     place = device if device is not None else targets[common[0]].device
-    chosen = [item_of(weights.tensors[name], None) for name in common]
+    chosen = [(weights.tensors[name], None) for name in common]
     with torch.no_grad():
         for name, tensor in Plan(chosen, place, None, session, weights.identities):
             targets[name].copy_(tensor)
     return missing, unexpected
 
 
-def save_file(tensors: Mapping[str, torch.Tensor], filename: str | os.PathLike[str],
+def save_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str],
               metadata: Mapping[str, str] | None = None, *, session: Session | None = None) -> None:
-    """In place of `safetensors.torch.save_file`: the file appears when it is whole and on the disk.
+    """In place of `safetensors.torch.save_file`, and that of numpy: the file appears when it is whole and on the disk.
 
     Tensors are contiguous, on any device. The data begins at a multiple of 4096 bytes, so that direct I/O serves it.
     """
-    import torch
-
-    names = {str(getattr(torch, ours)): name for name, ours in DTYPES.items() if hasattr(torch, ours)}
-    described = []
-    for name, tensor in tensors.items():
-        if str(tensor.dtype) not in names:
-            raise WeightsError(f"tensor {name!r}: the format has no dtype {tensor.dtype}")
-        if not tensor.is_contiguous():
-            raise WeightsError(f"tensor {name!r} is not contiguous: pass tensor.contiguous()")
-        dtype, shape = names[str(tensor.dtype)], list(tensor.shape)
-        described.append((name, dtype, [*shape[:-1], shape[-1] * 2] if dtype == "F4" else shape))
+    described = [arrays.described(name, tensor) for name, tensor in tensors.items()]
     try:
         header, placed = _native.make_safetensors_header(described, dict(metadata or {}), PAGE)
     except ValueError as error:
@@ -86,7 +77,7 @@ def save_file(tensors: Mapping[str, torch.Tensor], filename: str | os.PathLike[s
         file.write(header)
         for begin in range(0, len(placed), 512):
             pieces = placed[begin:begin + 512]
-            file.writev([tensors[name].detach() for name, _, _ in pieces], pieces[0][1])
+            file.writev([arrays.raw_bytes(tensors[name]) for name, _, _ in pieces], pieces[0][1])
 
 
 class safe_open:  # noqa: N801, the name that it replaces.
@@ -94,10 +85,9 @@ class safe_open:  # noqa: N801, the name that it replaces.
 
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
                  session: Session | None = None) -> None:
-        if framework not in ("pt", "torch", "pytorch"):
-            raise WeightsError(f"framework {framework!r}: expected 'pt'")
+        arrays.arrays_of(framework, device)  # Raises here, and not at the first tensor.
         self._weights = Weights([filename])
-        self._device, self._session = device, session
+        self._framework, self._device, self._session = framework, device, session
 
     def keys(self) -> list[str]:
         return sorted(self._weights.tensors)
@@ -109,7 +99,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
     def metadata(self) -> dict[str, str] | None:
         return self._weights.metadata or None
 
-    def get_tensor(self, name: str) -> torch.Tensor:
+    def get_tensor(self, name: str) -> Any:
         return self._get(name, None)
 
     def get_slice(self, name: str) -> Slice:
@@ -118,11 +108,12 @@ class safe_open:  # noqa: N801, the name that it replaces.
             raise WeightsError(f"no tensor is called {name!r}")
         return Slice(self, self._weights.tensors[name])
 
-    def _get(self, name: str, part: Part | None) -> torch.Tensor:
+    def _get(self, name: str, part: Part | None) -> Any:
         if name not in self._weights.tensors:
             raise WeightsError(f"no tensor is called {name!r}")
-        item = item_of(self._weights.tensors[name], part)
-        return next(iter(Plan([item], self._device, None, self._session, self._weights.identities)))[1]
+        plan = Plan([(self._weights.tensors[name], part)], self._device, None, self._session, self._weights.identities,
+                    framework=self._framework)
+        return next(iter(plan))[1]
 
     def __enter__(self) -> safe_open:
         return self
@@ -144,7 +135,7 @@ class Slice:
     def get_dtype(self) -> str:
         return self._tensor.dtype
 
-    def __getitem__(self, index: Any) -> torch.Tensor:
+    def __getitem__(self, index: Any) -> Any:
         indices = index if isinstance(index, tuple) else (index,)
         first = indices[0] if indices else None
         is_row_range = isinstance(first, slice) and first.step in (None, 1)

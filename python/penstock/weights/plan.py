@@ -1,36 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What will be read of a model's files, and the reading."""
+"""What will be read of a model's files: items, and the ranges of files that hold them."""
 
 from __future__ import annotations
 
-import concurrent.futures
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock import _native
-from penstock.sessions import Session, default_session
-from penstock.weights.headers import Part, Tensor, WeightsError, identity_of
+from penstock.sessions import Session
+from penstock.weights.arrays import Arrays, arrays_of
+from penstock.weights.headers import Part, Tensor, WeightsError, collecting_paused
 
 if TYPE_CHECKING:
-    import torch
+    from penstock.weights.exchange import Exchange
 
 RUN_BYTES = 256 << 20   # The most that one request reads, unless a single tensor is larger.
 GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, up to this,
 GAP_SHARE = 32          # and up to this part of what was wanted before it.
 AHEAD = 3               # Requests under way. Both as was best on an H200: docs/internals/performance.md.
 PAGE = 4096             # Memory is laid out as the file is, so that direct I/O needs no copy.
-
-DTYPES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
-    "I32": "int32", "U32": "uint32", "F32": "float32", "F64": "float64", "I64": "int64", "U64": "uint64",
-    "C64": "complex64", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
-}
 
 
 @dataclass
@@ -47,68 +40,133 @@ class Progress:
         """10^9 bytes a second so far."""
         return self.bytes_done / 1e9 / self.seconds if self.seconds > 0 else 0.0
 
+    def count(self, report: _native.Report | None, seconds: float) -> None:
+        self.seconds = seconds
+        if report is None:
+            return
+        self.bytes_done += report.bytes
+        for path, moved in report.bytes_by_path.items():
+            self.bytes_by_path[path] = self.bytes_by_path.get(path, 0) + moved
 
-@dataclass(frozen=True)
-class Item:
-    """A tensor that is wanted, and the bytes of its file that hold it."""
+
+class Whole(NamedTuple):
+    """A tensor that is put together from pieces: its shape when it is, and how many there are."""
 
     tensor: Tensor
-    part: Part | None
+    shape: tuple[int, ...]
+    pieces: int
+
+
+class Item(NamedTuple):
+    """A tensor that is wanted, or a piece of one, and the bytes of its file that hold it."""
+
+    tensor: Tensor
+    part: Part | None           # What to keep of it on the device; None for all.
     begin: int
     end: int
-    rows: tuple[int, ...]  # The shape of what lies between the two.
+    rows: tuple[int, ...]       # The shape of what lies between the two, in elements of the dtype.
+    whole: Whole | None = None  # Of a piece: what it belongs to, and where its first element is in that.
+    at: tuple[int, ...] = ()
 
 
-def item_of(tensor: Tensor, part: Part | None) -> Item:
-    begin, end = tensor.offset, tensor.offset + tensor.nbytes
-    if part is None:
-        return Item(tensor, None, begin, end, tensor.shape)
+def items_of(tensor: Tensor, part: Part | None) -> list[Item]:
+    """Raises WeightsError for a part that the tensor does not have."""
+    share = None if part is None else _checked(tensor, part)
+    return _pieces_of(tensor, share) if tensor.chunks else [_item_of(tensor, share)]
+
+
+def _in_units(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
+    """As frameworks count: of F4 two elements are one."""
+    return (*extents[:-1], extents[-1] // 2) if dtype == "F4" and extents else extents
+
+
+def _checked(tensor: Tensor, part: Part) -> Part:
+    """The part, with a dimension from 0 on and in units."""
     if not -len(tensor.shape) <= part.dim < len(tensor.shape):
         raise WeightsError(f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no dimension {part.dim}")
     dim = part.dim % len(tensor.shape)
     if not 0 <= part.start <= part.stop <= tensor.shape[dim]:
         raise WeightsError(f"tensor {tensor.name!r}: {part.start} to {part.stop} of dimension {dim}, which has "
                            f"{tensor.shape[dim]} elements")
-    if tensor.dtype == "F4" and dim == len(tensor.shape) - 1:
-        if part.start % 2 != 0 or part.stop % 2 != 0:
-            raise WeightsError(f"tensor {tensor.name!r}: parts of F4 begin and end at even elements: two are a byte")
-        if dim > 0:
-            return Item(tensor, Part(dim, part.start // 2, part.stop // 2), begin, end, tensor.shape)
-        return Item(tensor, None, begin + part.start // 2, begin + part.stop // 2, (part.stop - part.start,))
-    part = Part(dim, part.start, part.stop)
-    if dim > 0 or tensor.shape[0] == 0 or tensor.nbytes % tensor.shape[0] != 0:
-        return Item(tensor, part, begin, end, tensor.shape)  # Strided: all is read, and cut on the device.
-    row = tensor.nbytes // tensor.shape[0]
+    if tensor.dtype != "F4" or dim != len(tensor.shape) - 1:
+        return Part(dim, part.start, part.stop)
+    if part.start % 2 != 0 or part.stop % 2 != 0:
+        raise WeightsError(f"tensor {tensor.name!r}: parts of F4 begin and end at even elements: two are a byte")
+    return Part(dim, part.start // 2, part.stop // 2)
+
+
+def _item_of(tensor: Tensor, part: Part | None) -> Item:
+    begin, end, shape = tensor.offset, tensor.offset + tensor.nbytes, _in_units(tensor.dtype, tensor.shape)
+    if part is None:
+        return Item(tensor, None, begin, end, shape)
+    if part.dim > 0 or tensor.strides is not None or shape[0] == 0 or tensor.nbytes % shape[0] != 0:
+        return Item(tensor, part, begin, end, shape)  # Strided: all is read, and cut on the device.
+    row = tensor.nbytes // shape[0]
     return Item(tensor, None, begin + part.start * row, begin + part.stop * row,
-                 (part.stop - part.start, *tensor.shape[1:]))
+                (part.stop - part.start, *shape[1:]))
+
+
+def _pieces_of(tensor: Tensor, part: Part | None) -> list[Item]:
+    """The pieces that the part meets; where it is empty, an empty one."""
+    shape, found = list(_in_units(tensor.dtype, tensor.shape)), []
+    if part is not None:
+        shape[part.dim] = part.stop - part.start
+    for chunk in tensor.chunks:
+        at, share = list(_in_units(tensor.dtype, chunk.at)), None
+        if part is not None:
+            extent = _in_units(tensor.dtype, chunk.piece.shape)[part.dim]
+            share = Part(part.dim, max(part.start - at[part.dim], 0), min(part.stop - at[part.dim], extent))
+            if share.start >= share.stop:
+                continue
+            at[part.dim] = max(at[part.dim] - part.start, 0)
+        found.append((_item_of(chunk.piece, share), tuple(at)))
+    if not found:
+        found = [(_item_of(tensor.chunks[0].piece, Part(0, 0, 0)), (0,) * len(shape))]
+    whole = Whole(tensor, tuple(shape), len(found))
+    return [item._replace(whole=whole, at=at) for item, at in found]
 
 
 @dataclass
-class _Run:
+class Run:
     """Neighbours in a file, read by one request."""
 
     file: Path
     begin: int
     end: int
     items: list[Item]
+    is_together: bool = False  # The ranks of a group read a share each, and exchange them.
 
 
-def _runs_of(items: Iterable[Item]) -> list[_Run]:
-    runs: list[_Run] = []
-    for item in sorted(items, key=lambda item: (str(item.tensor.file), item.begin)):
-        last = runs[-1] if runs else None
-        if (last is not None and last.file == item.tensor.file and _is_near(last, item)
-                and max(last.end, item.end) - last.begin <= RUN_BYTES):
-            last.end = max(last.end, item.end)
-            last.items.append(item)
-        else:
-            runs.append(_Run(item.tensor.file, item.begin, item.end, [item]))
-    return runs
+def _runs_of(items: Iterable[Item], run_bytes: int, is_together: bool) -> list[Run]:
+    by_file: dict[Path, list[Item]] = {}
+    file, there = None, []
+    for item in items:
+        if item.tensor.file is not file:
+            file = item.tensor.file
+            there = by_file.setdefault(file, [])
+        there.append(item)
+    return [run for file in by_file for run in _runs_in(file, by_file[file], run_bytes, is_together)]
 
 
-def _is_near(run: _Run, item: Item) -> bool:
+def _runs_in(file: Path, items: list[Item], run_bytes: int, is_together: bool) -> Iterator[Run]:
+    run: Run | None = None
+    for item in sorted(items, key=attrgetter("begin")):
+        if run is not None and _is_near(run, item) and (item.end <= run.end or item.end - run.begin <= run_bytes):
+            if item.end > run.end:
+                run.end = item.end
+            run.items.append(item)
+            continue
+        if run is not None:
+            yield run
+        run = Run(file, item.begin, item.end, [item], is_together)
+    if run is not None:
+        yield run
+
+
+def _is_near(run: Run, item: Item) -> bool:
     """What lies between is storage's page, or a small share of what is read before it."""
-    return item.begin - run.end <= max(PAGE, min(GAP_BYTES, (run.end - run.begin) // GAP_SHARE))
+    gap = item.begin - run.end
+    return gap <= PAGE or gap <= min(GAP_BYTES, (run.end - run.begin) // GAP_SHARE)
 
 
 class Plan:
@@ -118,166 +176,140 @@ class Plan:
     others. `bytes_from_storage` and `bytes_on_device` say what it takes.
     """
 
-    def __init__(self, items: Sequence[Item], device: Any, dtype: Any, session: Session | None,
-                 identities: Mapping[Path, tuple[int, int, int, int]]) -> None:
-        import torch
-
-        self.device = torch.device(device)
-        self.dtype = dtype
-        self._session, self._identities = session, identities
-        self._runs = _runs_of(items)
-        self.bytes_from_storage = sum(run.end - run.begin for run in self._runs)
-        self.bytes_on_device = sum(run.end - run.begin + 3 * PAGE for run in self._runs)
-        self.names = [item.tensor.name for run in self._runs for item in run.items]
+    def __init__(self, wanted: Iterable[tuple[Tensor, Part | None]], device: Any, dtype: Any, session: Session | None,
+                 identities: Mapping[Path, tuple[int, int, int, int]], *, framework: str = "pt",
+                 exchange: Exchange | None = None, budget: int | None = None) -> None:
+        self.arrays: Arrays = arrays_of(framework, device)
+        self.device, self.dtype = self.arrays.device, dtype
+        self.session, self.identities, self.exchange = session, identities, exchange
+        with collecting_paused():
+            self.runs = self._plan_runs(wanted, budget)
+        self.bytes_from_storage = sum(self._bytes_read(run) for run in self.runs)
         self.progress = Progress(self.bytes_from_storage)
-        for run in self._runs:
+
+    def _plan_runs(self, wanted: Iterable[tuple[Tensor, Part | None]], budget: int | None) -> list[Run]:
+        run_bytes = RUN_BYTES if budget is None else max(min(RUN_BYTES, budget // (AHEAD + 1)), PAGE)
+        alone: list[Item] = []
+        together: list[Item] = []
+        for tensor, part in wanted:
+            self.arrays.dtype_of(tensor)
+            shared = self.exchange is not None and (part is None or _is_strided(tensor, part))
+            (together if shared else alone).extend(items_of(tensor, part))
+        runs = _runs_of(alone, run_bytes, False) + _runs_of(together, run_bytes, True)
+        return sorted(runs, key=lambda run: (str(run.file), run.begin))
+
+    def _bytes_read(self, run: Run) -> int:
+        begin, end = share_of_run(run, self.exchange)
+        return end - begin
+
+    @cached_property
+    def names(self) -> list[str]:
+        """In the order in which they will be there."""
+        return list(_names_of(self.runs))
+
+    @cached_property
+    def bytes_on_device(self) -> int:
+        """What is kept, and what requests under way take besides."""
+        copied, whole, kept = 0, {}, 0
+        for run in self.runs:
+            views = False
             for item in run.items:
-                torch_dtype(item.tensor)
+                if item.whole is not None:
+                    whole[item.whole.tensor.name] = self._bytes_copied(item.tensor, item.whole.shape)
+                elif self.is_copied(item):
+                    copied += self._bytes_copied(item.tensor, self.shape_of(item))
+                else:
+                    views = True
+            if views:
+                kept += memory_of(run, self.exchange)[1] + PAGE
+        under_way = max((memory_of(run, self.exchange)[1] + PAGE for run in self.runs), default=0) * AHEAD
+        return copied + sum(whole.values()) + kept + (under_way if copied or whole else 0)
+
+    def _bytes_copied(self, tensor: Tensor, shape: tuple[int, ...]) -> int:
+        dtype = self.arrays.dtype_of(tensor)
+        nbytes = self.item_bytes(dtype)
+        for extent in shape:
+            nbytes *= extent
+        return nbytes
+
+    def item_bytes(self, dtype: Any) -> int:
+        """Of an element when it has the dtype that is wanted."""
+        if not self.arrays.is_converted(dtype, self.dtype):
+            return self.arrays.item_bytes(dtype)
+        return int(self.dtype.itemsize)
+
+    def is_copied(self, item: Item) -> bool:
+        """Whether the tensor gets memory of its own: where it is cut or converted."""
+        return item.part is not None or (
+            self.dtype is not None and self.arrays.is_converted(self.arrays.dtype_of(item.tensor), self.dtype))
+
+    @staticmethod
+    def shape_of(item: Item) -> tuple[int, ...]:
+        if item.part is None:
+            return item.rows
+        return (*item.rows[:item.part.dim], item.part.stop - item.part.start, *item.rows[item.part.dim + 1:])
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def check_memory(self, nbytes: int | None = None) -> None:
-        """Raises MemoryError where the device has not as many bytes free (all of the plan's, if nothing is said)."""
-        wanted, free = self.bytes_on_device if nbytes is None else nbytes, _free_bytes(self.device)
-        if free is not None and wanted > free:
-            raise MemoryError(f"the tensors take {wanted} bytes on {self.device}, of which {free} are free: nothing "
-                              "was read. Choose fewer tensors, parts of them, or another device.")
+    def shortage(self) -> str | None:
+        """Why the tensors will not fit, or None."""
+        free = self.arrays.free_bytes()
+        if free is None or self.bytes_on_device <= free:
+            return None
+        return (f"the tensors take {self.bytes_on_device} bytes on {self.device}, of which {free} are free: nothing "
+                "was read. Choose fewer tensors, parts of them, or another device.")
 
-    def load(self, on_progress: Callable[[Progress], None] | None = None) -> dict[str, torch.Tensor]:
+    def load(self, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
         """All tensors by name. Raises MemoryError before the first byte where they will not fit."""
-        self.check_memory()
-        return dict(self.stream(on_progress))
+        from penstock.weights.stream import stream
 
-    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        return dict(stream(self, on_progress, is_kept=True))
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
         return self.stream()
 
-    def stream(self, on_progress: Callable[[Progress], None] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
+    def stream(self, on_progress: Callable[[Progress], None] | None = None) -> Iterator[tuple[str, Any]]:
         """(name, tensor), in the order of the files, while further ones are read: three requests at most.
 
         on_progress is called after each request.
         """
-        session = self._session or default_session()
-        self.progress = Progress(self.bytes_from_storage)
-        ahead: deque[tuple[_Run, _Pages, concurrent.futures.Future[_native.Report | None]]] = deque()
-        began, runs = time.monotonic(), iter(self._runs)
-        with concurrent.futures.ThreadPoolExecutor(AHEAD, "penstock-weights") as threads:
-            for run in runs:
-                ahead.append(self._begin(session, threads, run))
-                if len(ahead) == AHEAD:
-                    break
-            while ahead:
-                run, pages, future = ahead.popleft()
-                report = future.result()
-                _count(self.progress, report, time.monotonic() - began)
-                if on_progress is not None:
-                    on_progress(self.progress)
-                for item in run.items:
-                    yield item.tensor.name, self._cut(item, pages)
-                del pages
-                following = next(runs, None)
-                if following is not None:
-                    ahead.append(self._begin(session, threads, following))
+        from penstock.weights.stream import stream
 
-    def _begin(self, session: Session, threads: concurrent.futures.Executor,
-               run: _Run) -> tuple[_Run, _Pages, concurrent.futures.Future[_native.Report | None]]:
-        import torch
-
-        memory = torch.empty(run.end - run.begin + 3 * PAGE, dtype=torch.uint8, device=self.device)
-        stream = None
-        if self.device.type == "cpu":
-            _native.advise_large_pages(memory.data_ptr(), memory.nbytes)
-        else:
-            # Memory that others have just given back may still be in use by what they put on the stream.
-            stream = torch.cuda.current_stream(self.device).cuda_stream
-        pages = _Pages(memory, run)
-        return run, pages, threads.submit(_read, session, run, pages.wanted(), stream, self._identities[run.file])
-
-    def _cut(self, item: Item, pages: _Pages) -> torch.Tensor:
-        tensor = pages.tensor(item)
-        if item.part is not None:
-            tensor = tensor.narrow(item.part.dim, item.part.start, item.part.stop - item.part.start).clone()
-        if self.dtype is not None and tensor.is_floating_point() and tensor.dtype != self.dtype:
-            tensor = tensor.to(self.dtype)
-        return tensor
+        return stream(self, on_progress, is_kept=False)
 
 
-class _Pages:
-    """Memory in which a run lies as it does in its file: each byte at the same place of its page."""
-
-    def __init__(self, memory: torch.Tensor, run: _Run) -> None:
-        start = -memory.data_ptr() % PAGE
-        shift = run.begin % PAGE
-        self._bytes = memory[start:start + (shift + run.end - run.begin + PAGE - 1) // PAGE * PAGE]
-        self._begin = run.begin - shift  # Where its first page is in the file.
-        self._run = run
-        self._typed: dict[torch.dtype, torch.Tensor] = {}
-
-    def wanted(self) -> torch.Tensor:
-        return self._bytes[self._run.begin - self._begin:self._run.end - self._begin]
-
-    def tensor(self, item: Item) -> torch.Tensor:
-        dtype, at, shape = torch_dtype(item.tensor), item.begin - self._begin, item.rows
-        if item.tensor.dtype == "F4":
-            shape = (*shape[:-1], shape[-1] // 2)  # Two elements a byte; torch counts bytes.
-        if at % dtype.itemsize != 0:  # The format aligns nothing.
-            return self._bytes[at:at + item.end - item.begin].clone().view(dtype).view(shape)
-        typed = self._typed.get(dtype)
-        if typed is None:
-            typed = self._typed[dtype] = self._bytes.view(dtype)
-        # One call for each of what may be many thousands.
-        return typed.as_strided(shape, _strides(shape), typed.storage_offset() + at // dtype.itemsize)
+def _is_strided(tensor: Tensor, part: Part) -> bool:
+    """Whether parts along this dimension lie between each other in the file. The same on all ranks."""
+    return not tensor.chunks and (part.dim % max(len(tensor.shape), 1) != 0 or tensor.strides is not None)
 
 
-def _strides(shape: tuple[int, ...]) -> list[int]:
-    strides, stride = [1] * len(shape), 1
-    for i in range(len(shape) - 1, -1, -1):
-        strides[i] = stride
-        stride *= max(shape[i], 1)
-    return strides
+def _names_of(runs: Iterable[Run]) -> Iterator[str]:
+    left: dict[str, int] = {}
+    for run in runs:
+        for item in run.items:
+            if item.whole is None:
+                yield item.tensor.name
+                continue
+            name = item.whole.tensor.name
+            left[name] = left.get(name, item.whole.pieces) - 1
+            if left[name] == 0:
+                yield name
 
 
-def _read(session: Session, run: _Run, memory: torch.Tensor, stream: int | None,
-          identity: tuple[int, int, int, int]) -> _native.Report | None:
-    if run.end == run.begin:
-        return None
-    with open(run.file, "rb", buffering=0) as opened, session.open(opened.fileno()) as file:
-        _check_identity(run.file, opened.fileno(), identity)
-        report = file.read(memory, run.begin, stream=stream)
-        _check_identity(run.file, opened.fileno(), identity)
-    if report.bytes != run.end - run.begin:
-        raise WeightsError(f"{run.file}: it was cut while it was read: expected {run.end - run.begin} bytes at "
-                           f"{run.begin}, there were {report.bytes}")
-    return report
+def memory_of(run: Run, exchange: Exchange | None) -> tuple[int, int]:
+    """Where in the file the memory of a run begins, and its bytes: pages, as many for each rank that shares it."""
+    base = run.begin // PAGE * PAGE
+    ranks = exchange.world if exchange is not None and run.is_together else 1
+    pages = (run.end - base + PAGE - 1) // PAGE
+    return base, (pages + ranks - 1) // ranks * ranks * PAGE
 
 
-def _check_identity(path: Path, fd: int, identity: tuple[int, int, int, int]) -> None:
-    if identity_of(fd) != identity:
-        raise WeightsError(f"{path}: it was cut, changed or replaced after its header was read: open it anew")
-
-
-def _count(progress: Progress, report: _native.Report | None, seconds: float) -> None:
-    progress.seconds = seconds
-    if report is None:
-        return
-    progress.bytes_done += report.bytes
-    for path, moved in report.bytes_by_path.items():
-        progress.bytes_by_path[path] = progress.bytes_by_path.get(path, 0) + moved
-
-
-def torch_dtype(tensor: Tensor) -> torch.dtype:
-    import torch
-
-    dtype = getattr(torch, DTYPES.get(tensor.dtype, ""), None)
-    if dtype is None or (tensor.dtype == "F4" and (not tensor.shape or tensor.shape[-1] % 2 != 0)):
-        raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is {tensor.dtype}, which this torch cannot hold")
-    return dtype  # type: ignore[no-any-return]
-
-
-def _free_bytes(device: torch.device) -> int | None:
-    import torch
-
-    if device.type == "cuda":
-        reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0] + reusable)
-    return _native.available_memory()
+def share_of_run(run: Run, exchange: Exchange | None) -> tuple[int, int]:
+    """What this rank reads of a run."""
+    if exchange is None or not run.is_together:
+        return run.begin, run.end
+    base, nbytes = memory_of(run, exchange)
+    share = nbytes // exchange.world
+    begin = min(max(base + exchange.rank * share, run.begin), run.end)
+    return begin, min(max(base + (exchange.rank + 1) * share, begin), run.end)

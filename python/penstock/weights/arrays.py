@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The arrays that tensors come as: torch's, on any of its devices, or numpy's."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock import _native
+from penstock.weights.headers import Tensor, WeightsError
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+# What the format calls dtypes, and what torch does.
+DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "U16": "uint16", "F16": "float16", "BF16": "bfloat16",
+    "I32": "int32", "U32": "uint32", "F32": "float32", "F64": "float64", "I64": "int64", "U64": "uint64",
+    "C64": "complex64", "F8_E5M2": "float8_e5m2", "F8_E4M3": "float8_e4m3fn", "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
+}
+OTHERS = {"C128": "complex128"}  # In torch's files alone.
+
+
+class Memory(Protocol):
+    """Bytes of which arrays are views."""
+
+    nbytes: int
+
+    def view(self, at: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Any:
+        """The array whose first element is `at` bytes behind the first; a copy where that is no place for one."""
+
+    def bytes(self, begin: int, end: int) -> Any:
+        """What penstock.File reads into."""
+
+
+class Arrays(Protocol):
+    """A framework's arrays on one device."""
+
+    device: Any
+
+    def dtype_of(self, tensor: Tensor) -> Any:
+        """Raises WeightsError where the framework has no such type."""
+
+    def item_bytes(self, dtype: Any) -> int: ...
+    def is_converted(self, dtype: Any, wanted: Any) -> bool: ...
+    def memory(self, nbytes: int, page: int) -> Memory: ...
+    def stream(self) -> int | None: ...
+    def free_bytes(self) -> int | None: ...
+    def empty(self, dtype: Any, shape: tuple[int, ...]) -> Any: ...
+    def part(self, array: Any, dim: int, start: int, stop: int) -> Any: ...
+    def copy(self, array: Any) -> Any: ...
+    def convert(self, array: Any, dtype: Any) -> Any: ...
+
+
+_NAMES = {ours: name for name, ours in DTYPES.items()}
+
+
+def described(name: str, array: Any) -> tuple[str, str, list[int]]:
+    """(name, dtype, shape) as the format writes them, of a tensor or a numpy array. Raises WeightsError."""
+    dtype = _NAMES.get(getattr(array.dtype, "name", str(array.dtype)).removeprefix("torch."))
+    if dtype is None:
+        raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
+    if not getattr(array.dtype, "isnative", True):
+        raise WeightsError(f"tensor {name!r}: {array.dtype!r} is big-endian: pass array.astype({array.dtype.name!r})")
+    if not (array.is_contiguous() if hasattr(array, "is_contiguous") else array.flags.c_contiguous):
+        raise WeightsError(f"tensor {name!r} is not contiguous: pass tensor.contiguous(), or a copy of the array")
+    shape = list(array.shape)
+    return name, dtype, [*shape[:-1], shape[-1] * 2] if dtype == "F4" else shape
+
+
+def raw_bytes(array: Any) -> Any:
+    """What penstock.File writes."""
+    return array.detach() if hasattr(array, "detach") else array.reshape(-1).view("u1")
+
+
+def arrays_of(framework: str, device: Any) -> Arrays:
+    """framework: "pt" (torch), or "np" (numpy), as safetensors calls them."""
+    if framework in ("pt", "torch", "pytorch"):
+        return TorchArrays(device)
+    if framework not in ("np", "numpy"):
+        raise WeightsError(f"framework {framework!r}: expected 'pt' or 'np'")
+    if str(device) != "cpu":
+        raise WeightsError(f"device {str(device)!r}: numpy's arrays are on 'cpu'")
+    return NumpyArrays()
+
+
+class TorchArrays:
+    def __init__(self, device: Any) -> None:
+        import torch
+
+        self.device = torch.device(device)
+        self._dtypes: dict[str, torch.dtype] = {}
+
+    def dtype_of(self, tensor: Tensor) -> torch.dtype:
+        known = self._dtypes.get(tensor.dtype)
+        if known is None:
+            import torch
+
+            known = getattr(torch, DTYPES.get(tensor.dtype) or OTHERS.get(tensor.dtype, ""), None)
+        if known is None or (tensor.dtype == "F4" and (not tensor.shape or tensor.shape[-1] % 2 != 0)):
+            raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is {tensor.dtype}, which this torch cannot hold")
+        self._dtypes[tensor.dtype] = known
+        return known
+
+    def item_bytes(self, dtype: torch.dtype) -> int:
+        return dtype.itemsize
+
+    def is_converted(self, dtype: torch.dtype, wanted: torch.dtype | None) -> bool:
+        return wanted is not None and dtype.is_floating_point and dtype != wanted
+
+    def memory(self, nbytes: int, page: int) -> _TorchMemory:
+        import torch
+
+        memory = torch.empty(nbytes + page, dtype=torch.uint8, device=self.device)
+        if self.device.type == "cpu":
+            _native.advise_large_pages(memory.data_ptr(), memory.nbytes)
+        start = -memory.data_ptr() % page
+        return _TorchMemory(memory[start:start + nbytes])
+
+    def stream(self) -> int | None:
+        """The stream after whose work memory may be used: others may have just given it back."""
+        if self.device.type != "cuda":
+            return None
+        import torch
+
+        return int(torch.cuda.current_stream(self.device).cuda_stream)
+
+    def free_bytes(self) -> int | None:
+        if self.device.type != "cuda":
+            return _native.available_memory()
+        import torch
+
+        reusable = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(torch.cuda.mem_get_info(self.device)[0] + reusable)
+
+    def empty(self, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+        import torch
+
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def part(self, array: torch.Tensor, dim: int, start: int, stop: int) -> torch.Tensor:
+        return array.narrow(dim, start, stop - start)
+
+    def copy(self, array: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        return array.clone(memory_format=torch.contiguous_format)
+
+    def convert(self, array: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        return array.to(dtype)
+
+
+class _TorchMemory:
+    def __init__(self, memory: torch.Tensor) -> None:
+        self._memory = memory
+        self.nbytes = memory.nbytes
+        self._typed: dict[torch.dtype, tuple[torch.Tensor, int]] = {}
+
+    def view(self, at: int, dtype: torch.dtype, shape: tuple[int, ...],
+             strides: tuple[int, ...] | None) -> torch.Tensor:
+        size = dtype.itemsize
+        if at % size != 0:  # The format aligns nothing.
+            return self._copy(at, dtype, shape, strides)
+        typed = self._typed.get(dtype)
+        if typed is None:
+            viewed = self._memory[:self.nbytes // size * size].view(dtype)
+            typed = self._typed[dtype] = viewed, int(viewed.storage_offset())
+        # One call for each of what may be many thousands.
+        return typed[0].as_strided(shape, _strides(shape) if strides is None else strides, typed[1] + at // size)
+
+    def _copy(self, at: int, dtype: torch.dtype, shape: tuple[int, ...],
+              strides: tuple[int, ...] | None) -> torch.Tensor:
+        there = _strides(shape) if strides is None else strides
+        span = sum((extent - 1) * stride for extent, stride in zip(shape, there)) + 1 if all(shape) else 0
+        copied = self._memory[at:at + span * dtype.itemsize].clone().view(dtype)
+        return copied.as_strided(shape, there)
+
+    def bytes(self, begin: int, end: int) -> torch.Tensor:
+        return self._memory[begin:end]
+
+
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) == 1:
+        return (1,)
+    if len(shape) == 2:
+        return (shape[1] or 1, 1)
+    strides, stride = [1] * len(shape), 1
+    for i in range(len(shape) - 1, -1, -1):
+        strides[i] = stride
+        stride *= max(shape[i], 1)
+    return tuple(strides)
+
+
+class NumpyArrays:
+    """Without torch. What numpy has no type for comes by those of the package ml_dtypes, where it is installed."""
+
+    device = "cpu"
+
+    def dtype_of(self, tensor: Tensor) -> numpy.dtype[Any]:
+        known = _numpy_dtype(tensor.dtype)
+        if known is None:
+            raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is {tensor.dtype}, which numpy cannot hold: "
+                               "install ml_dtypes, or load it with torch")
+        return known
+
+    def item_bytes(self, dtype: numpy.dtype[Any]) -> int:
+        return dtype.itemsize
+
+    def is_converted(self, dtype: numpy.dtype[Any], wanted: Any) -> bool:
+        return wanted is not None and (dtype.kind == "f" or "float" in dtype.name) and dtype != wanted
+
+    def memory(self, nbytes: int, page: int) -> _NumpyMemory:
+        import numpy
+
+        memory = numpy.empty(nbytes + page, numpy.uint8)
+        address = memory.ctypes.data
+        _native.advise_large_pages(address, memory.nbytes)
+        start = -address % page
+        return _NumpyMemory(memory[start:start + nbytes])
+
+    def stream(self) -> None:
+        return None
+
+    def free_bytes(self) -> int | None:
+        return _native.available_memory()
+
+    def empty(self, dtype: numpy.dtype[Any], shape: tuple[int, ...]) -> Any:
+        import numpy
+
+        return numpy.empty(shape, dtype)
+
+    def part(self, array: Any, dim: int, start: int, stop: int) -> Any:
+        return array[(slice(None),) * dim + (slice(start, stop),)]
+
+    def copy(self, array: Any) -> Any:
+        return array.copy()
+
+    def convert(self, array: Any, dtype: Any) -> Any:
+        return array.astype(dtype)
+
+
+@cache
+def _numpy_dtype(name: str) -> numpy.dtype[Any] | None:
+    import numpy
+
+    ours = DTYPES.get(name) or OTHERS.get(name, "")
+    if name == "F4" or not ours:
+        return None
+    try:
+        return numpy.dtype(ours)
+    except TypeError:
+        pass
+    try:
+        more = importlib.import_module("ml_dtypes")
+    except ImportError:
+        return None
+    known = getattr(more, ours, None)
+    return None if known is None else numpy.dtype(known)
+
+
+class _NumpyMemory:
+    def __init__(self, memory: Any) -> None:
+        self._memory = memory
+        self.nbytes = memory.nbytes
+
+    def view(self, at: int, dtype: numpy.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Any:
+        import numpy
+
+        if 0 in shape:
+            return numpy.empty(shape, dtype)
+        steps = None if strides is None else [stride * dtype.itemsize for stride in strides]
+        array: Any = numpy.ndarray(shape, dtype, self._memory, at, steps)
+        return array if array.flags.aligned else array.copy()
+
+    def bytes(self, begin: int, end: int) -> Any:
+        return self._memory[begin:end]

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""In place of `safetensors.numpy`: without torch.
+
+bfloat16 and the small floating-point types come as those of the package ml_dtypes, where it is installed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from penstock.sessions import Session
+from penstock.weights.headers import Weights
+from penstock.weights.loaders import save_file
+
+if TYPE_CHECKING:
+    import numpy
+
+__all__ = ["load_file", "save_file"]
+
+
+def load_file(filename: str | os.PathLike[str], *,
+              session: Session | None = None) -> dict[str, numpy.ndarray[Any, Any]]:
+    """All arrays of a file, by name."""
+    loaded = Weights([filename]).plan(framework="np", session=session).load()
+    return dict(sorted(loaded.items()))

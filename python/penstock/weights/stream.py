@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The reading of a plan: some ranges are under way while the tensors of others are handed out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from penstock import _native
+from penstock.sessions import default_session
+from penstock.weights.arrays import Memory
+from penstock.weights.headers import WeightsError
+from penstock.weights.plan import AHEAD, PAGE, Item, Plan, Progress, Run, Whole, memory_of, share_of_run
+
+
+class _Reading:
+    """A run that is under way. It lies in memory as in its file: each byte at the same place of a page."""
+
+    def __init__(self, run: Run, base: int, memory: Memory, begin: int, end: int, number: int | None) -> None:
+        self.run, self.base, self.memory = run, base, memory
+        self.begin, self.end = begin, end  # What is read here, in the file.
+        self.number = number               # None where nothing is.
+
+
+def stream(plan: Plan, on_progress: Callable[[Progress], None] | None, *, is_kept: bool) -> Iterator[tuple[str, Any]]:
+    """is_kept: the caller keeps all tensors, which must fit."""
+    shortage = plan.shortage() if is_kept else None
+    if plan.exchange is not None:
+        plan.exchange.agree(plan.runs, shortage)
+    if shortage is not None:
+        raise MemoryError(shortage)
+    return _Stream(plan, on_progress).tensors()
+
+
+class _Stream:
+    def __init__(self, plan: Plan, on_progress: Callable[[Progress], None] | None) -> None:
+        self._plan, self._on_progress = plan, on_progress
+        session = plan.session or default_session()
+        self._ranges = _native.Ranges(session._native, max(min(AHEAD, len(plan.runs)), 1))
+        self._wholes: dict[str, tuple[Any, int]] = {}  # By name: the array, and the pieces that are not there yet.
+        self._began = time.monotonic()
+        plan.progress = Progress(plan.bytes_from_storage)
+
+    def tensors(self) -> Iterator[tuple[str, Any]]:
+        runs = iter(self._plan.runs)
+        exchange = self._plan.exchange
+        try:
+            ahead = deque(self._begin(run) for run in islice(runs, AHEAD))
+            while ahead:
+                reading = ahead.popleft()
+                self._finish(reading)
+                yield from self._cut(reading)
+                del reading
+                ahead.extend(self._begin(run) for run in islice(runs, 1))
+        finally:
+            if exchange is not None:
+                exchange.leave()
+            self._ranges.close()
+
+    def _begin(self, run: Run) -> _Reading:
+        plan = self._plan
+        base, nbytes = memory_of(run, plan.exchange)
+        begin, end = share_of_run(run, plan.exchange)
+        memory = plan.arrays.memory(nbytes, PAGE)
+        reading = _Reading(run, base, memory, begin, end, None)
+        if begin < end:
+            reading.number = self._ranges.begin(os.fsencode(run.file), plan.identities[run.file],
+                                                memory.bytes(begin - base, end - base), begin, plan.arrays.stream())
+        return reading
+
+    def _finish(self, reading: _Reading) -> None:
+        exchange = self._plan.exchange
+        if exchange is None or not reading.run.is_together:
+            self._wait(reading)
+        else:
+            with exchange.attempt(str(reading.run.file)):
+                self._wait(reading)
+            exchange.gather(reading.memory.bytes(0, reading.memory.nbytes))
+        if self._on_progress is not None:
+            self._on_progress(self._plan.progress)
+
+    def _wait(self, reading: _Reading) -> None:
+        report = None
+        if reading.number is not None:
+            report = self._ranges.wait(reading.number)
+            wanted, file = reading.end - reading.begin, reading.run.file
+            if report is None:
+                raise WeightsError(f"{file}: it was cut, changed or replaced after its header was read: open it anew")
+            if report.bytes != wanted:
+                raise WeightsError(f"{file}: it was cut while it was read: expected {wanted} bytes at "
+                                   f"{reading.begin}, there were {report.bytes}")
+        self._plan.progress.count(report, time.monotonic() - self._began)
+
+    def _cut(self, reading: _Reading) -> Iterator[tuple[str, Any]]:
+        plan, base, view = self._plan, reading.base, reading.memory.view
+        arrays, dtype_of = plan.arrays, plan.arrays.dtype_of
+        for item in reading.run.items:
+            tensor, dtype = item.tensor, dtype_of(item.tensor)
+            array = view(item.begin - base, dtype, item.rows, tensor.strides)
+            if item.whole is not None:
+                complete = self._place(item, item.whole, self._part(item, array), dtype)
+                if complete is not None:
+                    yield complete
+                continue
+            if item.part is not None:
+                array = self._part(item, array)
+            if arrays.is_converted(dtype, plan.dtype):
+                array = arrays.convert(array, plan.dtype)
+            elif item.part is not None:
+                array = arrays.copy(array)  # So that the memory of what nobody wants can go.
+            yield tensor.name, array
+
+    def _part(self, item: Item, array: Any) -> Any:
+        if item.part is None:
+            return array
+        return self._plan.arrays.part(array, item.part.dim, item.part.start, item.part.stop)
+
+    def _place(self, item: Item, whole: Whole, piece: Any, dtype: Any) -> tuple[str, Any] | None:
+        """Puts a piece where it belongs. The tensor, if it was the last one."""
+        name, arrays, wanted = whole.tensor.name, self._plan.arrays, self._plan.dtype
+        if name not in self._wholes:
+            made = arrays.empty(wanted if arrays.is_converted(dtype, wanted) else dtype, whole.shape)
+            self._wholes[name] = made, whole.pieces
+        array, left = self._wholes[name]
+        if 0 not in piece.shape:
+            array[tuple(slice(at, at + extent) for at, extent in zip(item.at, piece.shape))] = piece
+        self._wholes[name] = array, left - 1
+        if left > 1:
+            return None
+        del self._wholes[name]
+        return name, array

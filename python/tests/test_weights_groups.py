@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Ranks that load a model together: what each gets, what they read, and what the others see when one fails."""
+
+import multiprocessing
+import traceback
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import penstock
+from penstock import weights
+from penstock.weights import plan as plans
+
+SECONDS_MAX = 60
+
+
+def run_ranks(world, folder, function):
+    """What function(rank) returned, or the exception it ended with, in a process of its own for each rank."""
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe(duplex=False) for _ in range(world)]
+    children = [context.Process(target=run_rank, args=(rank, world, folder, function, pipes[rank][1]))
+                for rank in range(world)]
+    for child in children:
+        child.start()
+    said = []
+    for receiver, _ in pipes:
+        said.append(receiver.recv() if receiver.poll(SECONDS_MAX) else TimeoutError("the rank said nothing"))
+    for child in children:
+        child.join(5)
+        if child.is_alive():
+            child.kill()
+    return said
+
+
+def run_rank(rank, world, folder, function, pipe):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=world)
+    try:
+        pipe.send(function(rank))
+    except Exception as error:
+        traceback.print_exc()
+        pipe.send(error)
+
+
+SHAPES = {"a.column": (24, 96), "b.row": (40, 96), "c.norm": (96,), "d.scalar": (), "e.empty": (0, 6),
+          "f.cube": (6, 12, 10), "g.odd": (7, 5)}
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch):
+    monkeypatch.setattr(plans, "RUN_BYTES", 3 * 4096)
+    tensors = {name: torch.randn(shape) for name, shape in SHAPES.items()}
+    weights.save_file(tensors, tmp_path / "model")
+    return tmp_path, tensors
+
+
+def parts_of(rank, world):
+    return {"a.column": weights.Part.of_rank(24, 0, rank, world), "b.row": weights.Part.of_rank(96, 1, rank, world),
+            "f.cube": weights.Part.of_rank(12, -2, rank, world)}
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_each_rank_gets_its_parts_and_everything_is_read_once(model, world):
+    folder, tensors = model
+
+    def load(rank):
+        with penstock.Session(device="host") as session:
+            plan = weights.Weights(folder / "model").plan(parts=parts_of(rank, world), session=session,
+                                                          group=torch.distributed.group.WORLD)
+            loaded = plan.load()
+            read = sum(row["read_bytes"] for row in session.counters())
+            assert plan.progress.bytes_done == plan.bytes_from_storage == read
+        return {name: tensor.tolist() for name, tensor in loaded.items()}, read
+
+    said = run_ranks(world, folder, load)
+    for rank, (loaded, _) in enumerate(said):
+        for name, tensor in tensors.items():
+            part = parts_of(rank, world).get(name)
+            expected = tensor if part is None else tensor.narrow(part.dim, part.start, part.stop - part.start)
+            assert loaded[name] == expected.tolist()
+    needed = weights.Weights(folder / "model").nbytes
+    assert needed <= sum(read for _, read in said) <= 1.05 * needed
+
+
+def test_a_rank_whose_file_was_cut_makes_all_of_them_fail(model):
+    folder, _ = model
+
+    def load(rank):
+        plan = weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD)
+        torch.distributed.barrier()
+        if rank == 1:
+            plan.identities = {file: (0, 0, 0, 0) for file in plan.identities}
+        return list(plan)
+
+    said = run_ranks(3, folder, load)
+    assert all(isinstance(each, weights.WeightsError) for each in said)
+    assert "replaced" in str(said[1])
+    assert "rank 1 of the group failed or left" in str(said[0]) and "rank 1" in str(said[2])
+
+
+def test_a_rank_that_leaves_keeps_nobody_waiting(model):
+    folder, _ = model
+
+    def load(rank):
+        for number, _ in enumerate(weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD)):
+            if rank == 0 and number == 1:
+                return "left"
+
+    said = run_ranks(2, folder, load)
+    assert said[0] == "left" and "rank 0 of the group failed or left" in str(said[1])
+
+
+def test_a_rank_without_memory_makes_all_of_them_fail_before_the_first_byte(model):
+    folder, _ = model
+
+    def load(rank):
+        plan = weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD)
+        if rank == 1:
+            plan.arrays.free_bytes = lambda: 1
+        plan.load()
+
+    said = run_ranks(2, folder, load)
+    assert isinstance(said[1], MemoryError)
+    assert isinstance(said[0], weights.WeightsError) and "rank 1 of the group cannot load" in str(said[0])
+
+
+def test_ranks_that_want_different_tensors_are_told(model):
+    folder, _ = model
+
+    def load(rank):
+        names = ["[bc].*", f"{'fg'[rank]}.*"]
+        weights.Weights(folder / "model").plan(names, group=torch.distributed.group.WORLD).load()
+
+    said = run_ranks(2, folder, load)
+    assert all(isinstance(each, weights.WeightsError) and "different tensors" in str(each) for each in said)
