@@ -12,6 +12,7 @@
 #include "python/native/report.h"
 #include "python/native/requests.h"
 #include "python/native/session.h"
+#include "python/native/torch_pool.h"
 #include "python/native/weights.h"
 
 namespace nb = nanobind;
@@ -37,6 +38,7 @@ NB_MODULE(_native, module) {
   bind_file(module);
   bind_requests(module);
   bind_ranges(module);
+  bind_torch_pool(module);
   bind_weights(module);
   nb::class_<Pointer>(
       module, "Pointer",

@@ -30,12 +30,13 @@ from penstock.errors import (
 )
 from penstock.files import File, NewFile
 from penstock.futures import Future
+from penstock.pools import memory_pool
 from penstock.sessions import Session, default_session
 
 __all__ = [
     "BadSettingError", "CanceledError", "ClosedError", "DeviceError", "DeviceMemory", "File", "Future", "LimitError",
     "NewFile", "PathRefusedError", "PenstockError", "Pointer", "Report", "Session", "TimedOutError", "UnsupportedError",
-    "check", "create", "default_session", "engine", "explain", "open", "read", "settings", "write",
+    "check", "create", "default_session", "engine", "explain", "memory_pool", "open", "read", "settings", "write",
 ]
 __version__ = "0.1.0"
 
