@@ -25,6 +25,26 @@ DTYPES = {
 OTHERS = {"C128": "complex128"}  # In torch's files alone.
 
 
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of what lies row by row, in elements."""
+    if len(shape) == 1:  # Of many thousands of tensors nearly all have one or two dimensions.
+        return (1,)
+    if len(shape) == 2:
+        return (shape[1] or 1, 1)
+    strides, stride = [1] * len(shape), 1
+    for i in range(len(shape) - 1, -1, -1):
+        strides[i] = stride
+        stride *= max(shape[i], 1)
+    return tuple(strides)
+
+
+def span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first of an array to its last."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
 class Memory(Protocol):
     """Bytes of which arrays are views."""
 
@@ -170,29 +190,16 @@ class _TorchMemory:
             viewed = self._memory[:self.nbytes // size * size].view(dtype)
             typed = self._typed[dtype] = viewed, int(viewed.storage_offset())
         # One call for each of what may be many thousands.
-        return typed[0].as_strided(shape, _strides(shape) if strides is None else strides, typed[1] + at // size)
+        return typed[0].as_strided(shape, row_major(shape) if strides is None else strides, typed[1] + at // size)
 
     def _copy(self, at: int, dtype: torch.dtype, shape: tuple[int, ...],
               strides: tuple[int, ...] | None) -> torch.Tensor:
-        there = _strides(shape) if strides is None else strides
-        span = sum((extent - 1) * stride for extent, stride in zip(shape, there)) + 1 if all(shape) else 0
-        copied = self._memory[at:at + span * dtype.itemsize].clone().view(dtype)
+        there = row_major(shape) if strides is None else strides
+        copied = self._memory[at:at + span(shape, there) * dtype.itemsize].clone().view(dtype)
         return copied.as_strided(shape, there)
 
     def bytes(self, begin: int, end: int) -> torch.Tensor:
         return self._memory[begin:end]
-
-
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    if len(shape) == 1:
-        return (1,)
-    if len(shape) == 2:
-        return (shape[1] or 1, 1)
-    strides, stride = [1] * len(shape), 1
-    for i in range(len(shape) - 1, -1, -1):
-        strides[i] = stride
-        stride *= max(shape[i], 1)
-    return tuple(strides)
 
 
 class NumpyArrays:

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Pickles, read without running anything that they name.
+
+A small machine of its own carries out the instructions that describe data. What a pickle names is looked up in a table
+of stand-ins, and nothing else can be called, made or changed; Python's own unpickler imports what it is told to, and
+sizes its memo by what a file says. Work and memory are bounded by the pickle's size.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from penstock.weights.headers import WeightsError
+
+PICKLE_BYTES_MAX = 100_000_000
+STEPS_MAX = 50_000_000  # One byte can make an object of a hundred: this bounds memory, too.
+KEY_INTEGER_MAX = 1 << 60  # Larger ones have equal hashes at will.
+
+
+class UnknownGlobal(WeightsError):
+    """The pickle wants something that is not in the table."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the pickle asks for {name}, which is no plain data")
+        self.name = name
+
+
+class Stand:
+    """In place of a function or class that a pickle calls."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+class Kind:
+    """In place of a class of which a pickle makes objects without calling it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Made:
+    """An object of a Kind, with the state that the pickle gives it."""
+
+    __slots__ = ("kind", "state")
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.state: Any = None
+
+    def field(self, name: str) -> Any:
+        if not isinstance(self.state, dict) or name not in self.state:
+            raise WeightsError(f"{self.kind.name} lacks the field {name!r}")
+        return self.state[name]
+
+
+def read_pickle(data: bytes, table: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None) -> Any:
+    """What a pickle describes. `table` has stand-ins by "module.name", `persistent` is asked for persistent ids.
+
+    Raises WeightsError for whatever is no plain data or makes no sense.
+    """
+    if len(data) > PICKLE_BYTES_MAX:
+        raise WeightsError(f"a pickle of {len(data)} bytes is not believed: {PICKLE_BYTES_MAX} are expected at most")
+    machine = _Machine(data, table, persistent)
+    try:
+        return machine.run()
+    except WeightsError:
+        raise
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError, RecursionError,
+            struct.error) as error:
+        raise WeightsError(f"the pickle makes no sense at its byte {machine.at}: {error}") from None
+
+
+class _Machine:
+    def __init__(self, data: bytes, table: Mapping[str, Any], persistent: Callable[[Any], Any] | None) -> None:
+        self.data, self.at = data, 0
+        self._table, self._persistent = table, persistent
+        self.stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, Any] = {}
+        self._copies_left = 4 * len(data) + 1000  # What calls may copy in all, in elements and bytes.
+
+    def run(self) -> Any:
+        steps = _STEPS
+        for _ in range(STEPS_MAX):
+            code = self.data[self.at]
+            self.at += 1
+            if code == _STOP:
+                return self.stack.pop()
+            step = steps.get(code)
+            if step is None:
+                raise WeightsError(f"the pickle has the instruction {code:#04x} at its byte {self.at - 1}: one of "
+                                   "protocol 2 to 5 that describes plain data is expected")
+            step(self)
+        raise WeightsError(f"a pickle of over {STEPS_MAX} instructions is not believed")
+
+    def take(self, size: int) -> bytes:
+        piece = self.data[self.at:self.at + size]
+        if len(piece) != size:
+            raise WeightsError("the pickle ends early")
+        self.at += size
+        return piece
+
+    def skip(self, size: int) -> None:
+        """The protocol's number and the frames' sizes say nothing that is needed."""
+        self.take(size)
+
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "little")
+
+    def line(self) -> str:
+        end = self.data.index(b"\n", self.at)
+        line = self.data[self.at:end].decode()
+        self.at = end + 1
+        return line
+
+    def since_mark(self) -> list[Any]:
+        mark = self._marks.pop()
+        items = self.stack[mark:]
+        del self.stack[mark:]
+        return items
+
+    def drop(self) -> None:
+        self.stack.pop()
+
+    def drop_since_mark(self) -> None:
+        self.since_mark()
+
+    def mark(self) -> None:
+        self._marks.append(len(self.stack))
+
+    def put(self, index: int) -> None:
+        self._memo[index] = self.stack[-1]
+
+    def memoize(self) -> None:
+        self._memo[len(self._memo)] = self.stack[-1]
+
+    def get(self, index: int) -> None:
+        self.stack.append(self._memo[index])
+
+    def named(self, module: str, name: str) -> None:
+        full = f"{module}.{name}"
+        if full not in self._table:
+            raise UnknownGlobal(full[:200])
+        self.stack.append(self._table[full])
+
+    def global_line(self) -> None:
+        self.named(self.line(), self.line())
+
+    def global_of_stack(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise WeightsError("the pickle names something by what is no text")
+        self.named(module, name)
+
+    def reduce(self) -> None:
+        arguments, stand = self.stack.pop(), self.stack.pop()
+        if not isinstance(stand, Stand) or type(arguments) is not tuple:
+            raise WeightsError("the pickle calls what cannot be called")
+        self._copies_left -= sum(len(each) for each in arguments if hasattr(each, "__len__"))
+        if self._copies_left < 0:
+            raise WeightsError("the pickle copies the same over and over")
+        self.stack.append(stand.function(*arguments))
+
+    def new(self) -> None:
+        arguments, kind = self.stack.pop(), self.stack.pop()
+        if not isinstance(kind, Kind) or arguments != ():
+            raise WeightsError("the pickle makes an object of what is no class")
+        self.stack.append(Made(kind))
+
+    def build(self) -> None:
+        state, thing = self.stack.pop(), self.stack[-1]
+        if type(thing) is Made and thing.state is None:
+            thing.state = state
+        elif type(thing) is OrderedDict and type(state) is dict:
+            # What a module's state_dict says of its versions.
+            for name, value in state.items():
+                if not isinstance(name, str) or hasattr(OrderedDict, name):
+                    raise WeightsError("the pickle gives a dict an attribute that hides one of its own")
+                setattr(thing, name, value)
+        else:
+            raise WeightsError("the pickle changes an object that has no state")
+
+    def persistent_id(self) -> None:
+        if self._persistent is None:
+            raise WeightsError("the pickle refers to what lies beside it, where nothing does")
+        self.stack.append(self._persistent(self.stack.pop()))
+
+    def append(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not list:
+            raise WeightsError("the pickle appends to what is no list")
+        target.extend(items)
+
+    def add(self) -> None:
+        items, target = self.since_mark(), self.stack[-1]
+        if type(target) is not set:
+            raise WeightsError("the pickle adds to what is no set")
+        target.update(map(checked_key, items))
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) not in (dict, OrderedDict) or len(items) % 2 != 0:
+            raise WeightsError("the pickle sets items of what is no dict")
+        for i in range(0, len(items), 2):
+            target[checked_key(items[i])] = items[i + 1]
+
+    def tuple_of(self, count: int) -> None:
+        if len(self.stack) < count:
+            raise WeightsError("the pickle takes more than there is")
+        self.stack[-count:] = [tuple(self.stack[-count:])]
+
+
+def checked_key(key: Any) -> Any:
+    """A key whose hash is quick to make, and hard to make equal to others'."""
+    for each in key if type(key) is tuple and len(key) <= 64 else (key,):
+        if not isinstance(each, (str, int, float, bytes, Made, type(None))):
+            raise WeightsError(f"the pickle has a key of type {type(each).__name__}: text or a number is expected")
+        if isinstance(each, int) and abs(each) >= KEY_INTEGER_MAX:
+            raise WeightsError("the pickle has a key of over 2^60")
+    return key
+
+
+def key_set(items: Iterable[Any] = ()) -> set[Any]:
+    return set(map(checked_key, items))
+
+
+def ordered_dict(pairs: Iterable[Any] = ()) -> OrderedDict[Any, Any]:
+    return OrderedDict((checked_key(key), value) for key, value in pairs)
+
+
+def encoded(text: str, encoding: str = "latin1") -> bytes:
+    """How older protocols write bytes."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise WeightsError("the pickle encodes what is not written as bytes are")
+    return text.encode("latin1")
+
+
+def plain_bytes(kind: type) -> Callable[..., Any]:
+    def make(content: bytes = b"") -> Any:
+        if not isinstance(content, bytes):  # A number would ask for so many bytes.
+            raise WeightsError("the pickle makes bytes of what are none")
+        return kind(content)
+    return make
+
+
+def _complex(real: float, imaginary: float) -> complex:
+    return complex(float(real), float(imaginary))
+
+
+def _frozen(items: Iterable[Any] = ()) -> frozenset[Any]:
+    return frozenset(key_set(items))
+
+
+_BUILTINS: dict[str, Callable[..., Any]] = {
+    "set": key_set, "frozenset": _frozen, "bytearray": plain_bytes(bytearray), "bytes": plain_bytes(bytes),
+    "complex": _complex, "slice": slice,
+}
+
+PLAIN: dict[str, Any] = {
+    "collections.OrderedDict": Stand(ordered_dict),
+    "_codecs.encode": Stand(encoded),
+    **{f"{module}.{name}": Stand(function) for module in ("builtins", "__builtin__")
+       for name, function in _BUILTINS.items()},
+}
+
+
+def _pusher(make: Callable[[_Machine], Any]) -> Callable[[_Machine], None]:
+    return lambda machine: machine.stack.append(make(machine))
+
+
+_STOP = ord(".")
+_STEPS: dict[int, Callable[[_Machine], None]] = {
+    0x80: lambda machine: machine.skip(1),
+    0x95: lambda machine: machine.skip(8),
+    ord("N"): lambda machine: machine.stack.append(None),
+    0x88: lambda machine: machine.stack.append(True),
+    0x89: lambda machine: machine.stack.append(False),
+    ord("J"): _pusher(lambda machine: int.from_bytes(machine.take(4), "little", signed=True)),
+    ord("K"): _pusher(lambda machine: machine.byte()),
+    ord("M"): _pusher(lambda machine: machine.number(2)),
+    0x8a: _pusher(lambda machine: int.from_bytes(machine.take(machine.byte()), "little", signed=True)),
+    ord("G"): _pusher(lambda machine: struct.unpack(">d", machine.take(8))[0]),
+    ord("X"): _pusher(lambda machine: machine.take(machine.number(4)).decode()),
+    0x8c: _pusher(lambda machine: machine.take(machine.byte()).decode()),
+    0x8d: _pusher(lambda machine: machine.take(machine.number(8)).decode()),
+    ord("B"): _pusher(lambda machine: machine.take(machine.number(4))),
+    ord("C"): _pusher(lambda machine: machine.take(machine.byte())),
+    0x8e: _pusher(lambda machine: machine.take(machine.number(8))),
+    0x96: _pusher(lambda machine: bytearray(machine.take(machine.number(8)))),
+    ord(")"): lambda machine: machine.stack.append(()),
+    ord("t"): _pusher(lambda machine: tuple(machine.since_mark())),
+    0x85: lambda machine: machine.tuple_of(1),
+    0x86: lambda machine: machine.tuple_of(2),
+    0x87: lambda machine: machine.tuple_of(3),
+    ord("]"): lambda machine: machine.stack.append([]),
+    ord("a"): lambda machine: machine.append([machine.stack.pop()]),
+    ord("e"): lambda machine: machine.append(machine.since_mark()),
+    ord("}"): lambda machine: machine.stack.append({}),
+    ord("s"): lambda machine: machine.set_items([machine.stack.pop(), machine.stack.pop()][::-1]),
+    ord("u"): lambda machine: machine.set_items(machine.since_mark()),
+    0x8f: lambda machine: machine.stack.append(set()),
+    0x90: _Machine.add,
+    0x91: _pusher(lambda machine: _frozen(machine.since_mark())),
+    ord("("): _Machine.mark,
+    ord("0"): _Machine.drop,
+    ord("1"): _Machine.drop_since_mark,
+    ord("2"): lambda machine: machine.stack.append(machine.stack[-1]),
+    ord("q"): lambda machine: machine.put(machine.byte()),
+    ord("r"): lambda machine: machine.put(machine.number(4)),
+    0x94: _Machine.memoize,
+    ord("h"): lambda machine: machine.get(machine.byte()),
+    ord("j"): lambda machine: machine.get(machine.number(4)),
+    ord("c"): _Machine.global_line,
+    0x93: _Machine.global_of_stack,
+    ord("R"): _Machine.reduce,
+    0x81: _Machine.new,
+    ord("b"): _Machine.build,
+    ord("Q"): _Machine.persistent_id,
+}
