@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""python -m penstock: what this machine can do, and Penstock's libcufile in front of NVIDIA's for a program.
+"""python -m penstock: what this machine can do, Penstock's libcufile in front of NVIDIA's for a program, conversions.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage; `run` ends as the program does.
 """
@@ -15,10 +15,13 @@ from collections.abc import Sequence
 import penstock
 from penstock import launcher
 
+SHARD_BYTES = 5_000_000_000
+
 EPILOG = """Examples:
   python -m penstock check                       devices, paths and settings of this process
   python -m penstock explain model.safetensors   how the file would be read into GPU memory, and why so
   python -m penstock run python train.py         the program's cuFile calls go to Penstock
+  python -m penstock convert model.pt model/     a checkpoint of torch, written anew as safetensors
 Exit codes: 0 done, 1 failed, 2 wrong usage; run ends as the program does."""
 
 
@@ -37,7 +40,23 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                               usage="python -m penstock run [--quiet] COMMAND [ARGUMENT ...]")
     run.add_argument("--quiet", action="store_true", help="tell nothing on standard error, but for failures")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="COMMAND")
+    convert = commands.add_parser("convert", help="write a checkpoint of torch anew as safetensors",
+                                  description="Nothing in the checkpoint is executed; what is no tensor is left out.")
+    convert.add_argument("source", metavar="SOURCE", help="a file of torch.save, or a folder: sharded, or of "
+                         "torch.distributed.checkpoint")
+    convert.add_argument("destination", metavar="DESTINATION", help="a file, if its name ends with .safetensors, or a "
+                         "folder, which gets several files and their index where one would be too large")
+    convert.add_argument("--shard-bytes", type=positive, default=SHARD_BYTES, metavar="N",
+                         help="the most tensor bytes of one file; so much memory is needed [%(default)s]")
+    convert.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args(arguments)
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise ValueError
+    return number
 
 
 def verdict_line(verdict: dict[str, object]) -> str:
@@ -77,6 +96,32 @@ def print_explain(file: str, device: int, as_json: bool) -> int:
     return 0
 
 
+def print_conversion(source: str, destination: str, shard_bytes: int, as_json: bool) -> int:
+    from penstock import weights
+
+    is_watched = sys.stderr.isatty()
+
+    def show(progress: weights.Progress) -> None:
+        print(f"\r{progress.bytes_done} of {progress.bytes_total} bytes read, {progress.gb_per_s:.2f} GB/s ", end="",
+              file=sys.stderr, flush=True)
+
+    try:
+        done = weights.convert(source, destination, shard_bytes=shard_bytes, on_progress=show if is_watched else None)
+    finally:
+        if is_watched:
+            print(file=sys.stderr)
+    if as_json:
+        print(json.dumps({"files": [str(file) for file in done.files], "tensors": done.tensors, "bytes": done.nbytes,
+                          "left_out": done.left_out}, indent=1))
+        return 0
+    print(f"{done.tensors} tensors, {done.nbytes} bytes, in {len(done.files)} files:")
+    for file in done.files:
+        print(f"  {file}")
+    if done.left_out:
+        print(f"left out, since they are no tensors: {len(done.left_out)} values, as {done.left_out[0]!r}")
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     said = parse(arguments)
     try:
@@ -84,8 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return print_check(penstock.check(), said.json)
         if said.command == "explain":
             return print_explain(said.file, said.device, said.json)
+        if said.command == "convert":
+            return print_conversion(said.source, said.destination, said.shard_bytes, said.json)
         return launcher.run(said.program, quiet=said.quiet)
-    except (OSError, ValueError, ImportError) as error:
+    except (OSError, ValueError, ImportError, MemoryError) as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Weights of models: safetensors files, one or several, read into tensors of torch at the speed of the link.
+"""Weights of models: files of safetensors and of torch.save, and checkpoints of torch.distributed, one file or many.
+
+They are read into tensors of torch at the speed of the link.
 
     from penstock import weights
     tensors = weights.load_file("model.safetensors", device="cuda")
@@ -8,14 +10,17 @@
 
 Tensors are planned first: names, parts of tensors, dtype and device. Then neighbours in a file are read as one range,
 several ranges at a time, straight into memory of the device; tensors are views of it. Headers are checked by the rules
-of the format before anything else is believed. What will not fit is refused before the first byte.
+of the format before anything else is believed, and nothing that a file names is executed. What will not fit is refused
+before the first byte.
 """
 
+from penstock.weights.conversion import Conversion, convert
 from penstock.weights.headers import INDEX, Part, Tensor, Weights, WeightsError
 from penstock.weights.loaders import Slice, load_file, load_model, safe_open, save_file
 from penstock.weights.plan import Plan, Progress
+from penstock.weights.torch_load import load_torch
 
 __all__ = [
-    "INDEX", "Part", "Plan", "Progress", "Slice", "Tensor", "Weights", "WeightsError", "load_file", "load_model",
-    "safe_open", "save_file",
+    "INDEX", "Conversion", "Part", "Plan", "Progress", "Slice", "Tensor", "Weights", "WeightsError", "convert",
+    "load_file", "load_model", "load_torch", "safe_open", "save_file",
 ]

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from penstock.weights.plan import Plan
 
 INDEX = "model.safetensors.index.json"
+TORCH_INDEX = "pytorch_model.bin.index.json"
+CHECKPOINT = ".metadata"        # What torch.distributed.checkpoint says of a folder.
+SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which pieces of tensors are in it.
 INDEX_BYTES_MAX = 100_000_000
 
 
@@ -88,36 +91,82 @@ class Part:
 
 
 class Weights:
-    """What is in a model's files; only headers are read.
+    """What is in a model's files; only headers are read, and nothing in them is executed.
 
-    paths: a safetensors file, several, a folder, or the index of a sharded model (model.safetensors.index.json). Raises
+    paths: a file of safetensors or torch.save, several, the index of a sharded model (model.safetensors.index.json,
+    pytorch_model.bin.index.json), a folder with these, or a folder of torch.distributed.checkpoint. `objects` has what
+    is no tensor: of torch.save's files values by name (dtypes and devices as text), of checkpoints names alone. Raises
     WeightsError for what the format forbids, and for an index that does not agree with its files.
     """
 
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
         self.tensors: dict[str, Tensor] = {}
+        self.objects: dict[str, Any] = {}
         self.metadata: dict[str, str] = {}
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
+        self._pieces: dict[str, list[Chunk]] = {}
         named, self.files = _files_of(paths)
         with collecting_paused():
-            for file in self.files:
-                self._add(file)
+            self._add_all()
         for name, place in named.items():
             if name not in self.tensors or self.tensors[name].file != place:
                 raise WeightsError(f"{place}: it lacks tensor {name!r}, which the index says it has")
 
+    def _add_all(self) -> None:
+        if [file.name for file in self.files] == [CHECKPOINT]:
+            self._add_checkpoint(self.files[0].parent)
+        else:
+            for file in self.files:
+                self._add(file)
+        self._assemble()
+
+    def _add_checkpoint(self, folder: Path) -> None:
+        from penstock.weights.dcp import Checkpoint
+
+        found = Checkpoint(folder)
+        self.tensors, self.objects = found.tensors, dict.fromkeys(found.objects)
+        self.files, self.identities = found.files, found.identities
+
     def _add(self, file: Path) -> None:
+        from penstock.weights.torch_files import is_torch_file, read_torch_file
+
         with open(file, "rb") as opened:
-            self.identities[file] = identity_of(opened.fileno())
+            fd = opened.fileno()
+            self.identities[file] = identity_of(fd)
+            if is_torch_file(file, fd):
+                tensors, objects = read_torch_file(file, fd)
+                self.objects.update(objects)
+                for tensor in tensors.values():
+                    self._add_tensor(tensor)
+                return
             try:
-                _, tensors, metadata = _native.read_safetensors_header(opened.fileno())
+                _, described, metadata = _native.read_safetensors_header(fd)
             except ValueError as error:
                 raise WeightsError(f"{file}: {error}") from None
-        for name, dtype, shape, begin, end in tensors:
-            if name in self.tensors:
-                raise WeightsError(f"{file}: tensor {name!r} is in {self.tensors[name].file}, too")
-            self.tensors[name] = Tensor(name, file, dtype, shape, begin, end - begin)
+        sharding = metadata.pop(SHARDING, "{}")
+        pieces = _pieces_of(file, sharding) if len(self.files) > 1 else {}  # Alone, a rank's file has what it has.
+        for name, dtype, shape, begin, end in described:
+            tensor = Tensor(name, file, dtype, shape, begin, end - begin)
+            if name in pieces:
+                self._pieces.setdefault(name, []).append(Chunk(pieces[name], tensor))
+            else:
+                self._add_tensor(tensor)
         self.metadata.update(metadata)
+
+    def _add_tensor(self, tensor: Tensor) -> None:
+        if tensor.name in self.tensors:
+            raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is in {self.tensors[tensor.name].file}, too")
+        self.tensors[tensor.name] = tensor
+
+    def _assemble(self) -> None:
+        """Puts together what ranks have saved into files of their own, whose shapes nothing says but the pieces."""
+        from penstock.weights.dcp import assembled
+
+        for name, chunks in self._pieces.items():
+            ends = [[a + size for a, size in zip(chunk.at, chunk.piece.shape, strict=False)] for chunk in chunks]
+            if len({len(chunk.at) for chunk in chunks}) != 1:
+                raise WeightsError(f"{chunks[0].piece.file}: the pieces of tensor {name!r} differ in dimensions")
+            self._add_tensor(assembled(name, tuple(map(max, *ends)) if len(ends) > 1 else tuple(ends[0]), chunks))
 
     @property
     def nbytes(self) -> int:
@@ -175,16 +224,37 @@ def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         return {}, [Path(path) for path in paths]
     path = Path(paths)
     if path.is_dir():
-        if not (path / INDEX).exists():
-            files = sorted(path.glob("*.safetensors"))
-            if not files:
-                raise WeightsError(f"{path}: no safetensors file is in this folder")
-            return {}, files
-        path = path / INDEX
+        for index in (INDEX, CHECKPOINT, TORCH_INDEX):
+            if (path / index).exists():
+                path = path / index
+                break
+        else:
+            return {}, _files_in(path)
     if path.suffix != ".json":
         return {}, [path]
     named = _read_index(path)
     return named, sorted(set(named.values()))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Those of the first kind that there is. Beside models lie other files of torch.save, as training_args.bin."""
+    for pattern in ("*.safetensors", "pytorch_model*.bin", "*.bin", "*.pt", "*.pth"):
+        files = sorted(folder.glob(pattern))
+        if files:
+            return files
+    raise WeightsError(f"{folder}: no safetensors file is in this folder, no file of torch.save (*.bin, *.pt, *.pth) "
+                       f"and no {CHECKPOINT} of torch.distributed.checkpoint")
+
+
+def _pieces_of(file: Path, sharding: str) -> dict[str, tuple[int, ...]]:
+    """Where the tensors of a file begin in the whole ones."""
+    try:
+        told = {str(name): tuple(said["saved_offsets"]) for name, said in json.loads(sharding).items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        told = {"": (-1,)}
+    if not all(type(number) is int and number >= 0 for at in told.values() for number in at):
+        raise WeightsError(f"{file}: {SHARDING} makes no sense: expected saved_offsets for each tensor")
+    return told
 
 
 def _read_index(path: Path) -> dict[str, Path]:

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints of torch into safetensors files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import _native
+from penstock.sessions import Session, default_session
+from penstock.weights.arrays import DTYPES
+from penstock.weights.headers import INDEX, Tensor, Weights, WeightsError
+from penstock.weights.loaders import save_file
+from penstock.weights.plan import Plan, Progress
+from penstock.weights.torch_files import SIZES
+
+SHARD_BYTES = 5_000_000_000
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was written, and the names of what is no tensor and was left out."""
+
+    files: list[Path]
+    tensors: int
+    nbytes: int
+    left_out: list[str]
+
+
+def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], destination: str | os.PathLike[str], *,
+            shard_bytes: int = SHARD_BYTES, session: Session | None = None,
+            on_progress: Callable[[Progress], None] | None = None) -> Conversion:
+    """Writes whatever `Weights` reads as safetensors.
+
+    destination: a file, if its name ends with .safetensors, or else a folder, which gets model.safetensors or, beyond
+    shard_bytes, several files and their index. One shard is in memory at a time. Tensors that share memory are written
+    once for each name. Files appear when they are whole, the index last, and a failure leaves none of them.
+    """
+    weights, target = Weights(source), Path(destination)
+    shards = list(_shards_of(weights.tensors.values(), shard_bytes))
+    names = _file_names(target, len(shards), shard_bytes)
+    plans = [Plan([(tensor, None) for tensor in shard], "cpu", None, session, weights.identities) for shard in shards]
+    metadata = {"format": "pt", **weights.metadata}
+    progress = Progress(sum(plan.bytes_from_storage for plan in plans))
+    written: list[Path] = []
+    try:
+        for name, shard, plan in zip(names, shards, plans, strict=True):
+            _check_memory(shard)
+            _write(plan, name, metadata, session, _counter(progress, on_progress))
+            written.append(name)
+        if len(names) > 1:
+            written.append(_write_index(target / INDEX, names, shards, session))
+    except BaseException:
+        for file in written:
+            file.unlink(missing_ok=True)
+        raise
+    return Conversion(written, len(weights.tensors), sum(map(_nbytes, weights.tensors.values())), list(weights.objects))
+
+
+def _nbytes(tensor: Tensor) -> int:
+    """Row by row, as the format has it."""
+    return math.prod(tensor.shape) * SIZES[tensor.dtype] // (2 if tensor.dtype == "F4" else 1)
+
+
+def _shards_of(tensors: Iterable[Tensor], shard_bytes: int) -> Iterator[list[Tensor]]:
+    """At least one, perhaps of nothing."""
+    shard: list[Tensor] = []
+    filled = 0
+    for tensor in tensors:
+        if tensor.dtype not in DTYPES:
+            raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is {tensor.dtype}, for which safetensors has no "
+                               "dtype")
+        if shard and filled + _nbytes(tensor) > shard_bytes:
+            yield shard
+            shard, filled = [], 0
+        shard.append(tensor)
+        filled += _nbytes(tensor)
+    yield shard
+
+
+def _file_names(target: Path, count: int, shard_bytes: int) -> list[Path]:
+    if target.suffix == SUFFIX and not target.is_dir():
+        if count > 1:
+            raise WeightsError(f"{target}: the tensors take {count} files of {shard_bytes} bytes: name a folder, or "
+                               "allow larger files")
+        return [target]
+    target.mkdir(parents=True, exist_ok=True)
+    if (target / INDEX).exists() or any(target.glob(f"model*{SUFFIX}")):
+        raise WeightsError(f"{target}: a model is in this folder already: name another, or remove it")
+    if count == 1:
+        return [target / f"model{SUFFIX}"]
+    return [target / f"model-{i + 1:05}-of-{count:05}{SUFFIX}" for i in range(count)]
+
+
+def _check_memory(shard: list[Tensor]) -> None:
+    """The plan checks what it reads. A tensor may be larger row by row: an expanded one repeats a few bytes."""
+    wanted, free = sum(_nbytes(tensor) for tensor in shard if tensor.strides is not None), _native.available_memory()
+    if free is not None and wanted > free:
+        raise MemoryError(f"the tensors from {shard[0].name!r} to {shard[-1].name!r} take {wanted} bytes row by row, "
+                          f"of which {free} are free: nothing of them was written")
+
+
+def _write(plan: Plan, file: Path, metadata: Mapping[str, str], session: Session | None,
+           on_progress: Callable[[Progress], None]) -> None:
+    tensors = {name: tensor.contiguous() for name, tensor in plan.load(on_progress).items()}
+    save_file(tensors, file, metadata, session=session)
+
+
+def _counter(whole: Progress, on_progress: Callable[[Progress], None] | None) -> Callable[[Progress], None]:
+    """Adds what a plan has done to the whole."""
+    before, seconds, paths = whole.bytes_done, whole.seconds, dict(whole.bytes_by_path)
+
+    def count(progress: Progress) -> None:
+        whole.bytes_done, whole.seconds = before + progress.bytes_done, seconds + progress.seconds
+        whole.bytes_by_path = {path: paths.get(path, 0) + progress.bytes_by_path.get(path, 0)
+                               for path in {**paths, **progress.bytes_by_path}}
+        if on_progress is not None:
+            on_progress(whole)
+    return count
+
+
+def _write_index(path: Path, files: list[Path], shards: list[list[Tensor]], session: Session | None) -> Path:
+    placed = {tensor.name: file.name for file, shard in zip(files, shards, strict=True) for tensor in shard}
+    total = sum(_nbytes(tensor) for shard in shards for tensor in shard)
+    text = json.dumps({"metadata": {"total_size": total}, "weight_map": placed}, indent=2) + "\n"
+    with (session or default_session()).create(os.fspath(path), replace=True) as file:
+        file.write(text.encode())
+    return path
