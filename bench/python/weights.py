@@ -87,16 +87,24 @@ def by_runai(paths, device):
     return tensors
 
 
-def by_instanttensor(paths, device):
+def by_instanttensor(paths, device, **options):
     from instanttensor import safe_open
 
-    with safe_open([str(path) for path in paths], framework="pt", device=str(device)) as opened:
+    with safe_open([str(path) for path in paths], framework="pt", device=str(device), **options) as opened:
         return dict(opened.tensors())
+
+
+def by_instanttensor_buffered(paths, device):
+    """By the page cache, where it reads past it else."""
+    from instanttensor import BackendPolicy
+
+    return by_instanttensor(paths, device, backend=BackendPolicy.BUFFERED)
 
 
 SIDES = {
     "penstock.weights": ours, "plain read": plain_read, "safetensors": by_safetensors,
     "fastsafetensors": by_fastsafetensors, "Run:ai": by_runai, "InstantTensor": by_instanttensor,
+    "InstantTensor buffered": by_instanttensor_buffered,
 }
 
 
@@ -176,9 +184,9 @@ def main():
     for side, samples in rates.items():
         median = statistics.median(samples)
         spread = f"[{min(samples):.2f} {max(samples):.2f}]"
-        print(f"{side:18} {median:7.2f} GB/s {spread}, first / this {first / median:.2f}")
+        print(f"{side:22} {median:7.2f} GB/s {spread}, first / this {first / median:.2f}")
     for side, why in left_out.items():
-        print(f"{side:18} left out: {why.splitlines()[0] if why else ''}")
+        print(f"{side:22} left out: {why.splitlines()[0] if why else ''}")
     print(f"paths of the first: {plan.progress.bytes_by_path}")
     if said.json:
         said.json.write_text(json.dumps({"bytes": total, "rates": rates, "left_out": left_out,

@@ -9,6 +9,7 @@ import gc
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ TORCH_INDEX = "pytorch_model.bin.index.json"
 CHECKPOINT = ".metadata"        # What torch.distributed.checkpoint says of a folder.
 SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which pieces of tensors are in it.
 INDEX_BYTES_MAX = 100_000_000
+HEADERS_AT_ONCE = 8
 
 
 class WeightsError(ValueError):
@@ -115,9 +117,12 @@ class Weights:
     def _add_all(self) -> None:
         if [file.name for file in self.files] == [CHECKPOINT]:
             self._add_checkpoint(self.files[0].parent)
+        elif len(self.files) == 1:
+            self._add(self.files[0], _read_header(self.files[0]))
         else:
-            for file in self.files:
-                self._add(file)
+            with ThreadPoolExecutor(min(len(self.files), HEADERS_AT_ONCE), "penstock-headers") as threads:
+                for file, header in zip(self.files, threads.map(_read_header, self.files), strict=True):
+                    self._add(file, header)
         self._assemble()
 
     def _add_checkpoint(self, folder: Path) -> None:
@@ -127,31 +132,16 @@ class Weights:
         self.tensors, self.objects = found.tensors, dict.fromkeys(found.objects)
         self.files, self.identities = found.files, found.identities
 
-    def _add(self, file: Path) -> None:
-        from penstock.weights.torch_files import is_torch_file, read_torch_file
-
-        with open(file, "rb") as opened:
-            fd = opened.fileno()
-            self.identities[file] = identity_of(fd)
-            if is_torch_file(file, fd):
-                tensors, objects = read_torch_file(file, fd)
-                self.objects.update(objects)
-                for tensor in tensors.values():
-                    self._add_tensor(tensor)
-                return
-            try:
-                _, described, metadata = _native.read_safetensors_header(fd)
-            except ValueError as error:
-                raise WeightsError(f"{file}: {error}") from None
-        sharding = metadata.pop(SHARDING, "{}")
-        pieces = _pieces_of(file, sharding) if len(self.files) > 1 else {}  # Alone, a rank's file has what it has.
-        for name, dtype, shape, begin, end in described:
-            tensor = Tensor(name, file, dtype, shape, begin, end - begin)
-            if name in pieces:
-                self._pieces.setdefault(name, []).append(Chunk(pieces[name], tensor))
+    def _add(self, file: Path, header: _Header) -> None:
+        self.identities[file] = header.identity
+        self.objects.update(header.objects)
+        pieces = header.pieces if len(self.files) > 1 else {}  # Alone, a rank's file has what it has.
+        for tensor in header.tensors:
+            if tensor.name in pieces:
+                self._pieces.setdefault(tensor.name, []).append(Chunk(pieces[tensor.name], tensor))
             else:
                 self._add_tensor(tensor)
-        self.metadata.update(metadata)
+        self.metadata.update(header.metadata)
 
     def _add_tensor(self, tensor: Tensor) -> None:
         if tensor.name in self.tensors:
@@ -194,8 +184,9 @@ class Weights:
         from penstock.weights.plan import Plan
 
         shares: dict[str, Part] = {}
+        by_name = {tensor.name: tensor for tensor in chosen}
         for pattern, part in (parts or {}).items():
-            matching = _matching(chosen, pattern)
+            matching = _matching(by_name, pattern)
             if not matching:
                 raise WeightsError(f"parts: none of the tensors is called {pattern!r}")
             shares.update({tensor.name: part for tensor in matching})
@@ -207,15 +198,17 @@ class Weights:
     def _named(self, patterns: Iterable[str]) -> list[Tensor]:
         found: dict[str, Tensor] = {}
         for pattern in patterns:
-            matching = _matching(self.tensors.values(), pattern)
+            matching = _matching(self.tensors, pattern)
             if not matching:
                 raise WeightsError(f"no tensor is called {pattern!r}")
             found.update({tensor.name: tensor for tensor in matching})
         return list(found.values())
 
 
-def _matching(tensors: Iterable[Tensor], pattern: str) -> list[Tensor]:
-    return [tensor for tensor in tensors if tensor.name == pattern or fnmatch.fnmatchcase(tensor.name, pattern)]
+def _matching(tensors: Mapping[str, Tensor], pattern: str) -> list[Tensor]:
+    if pattern in tensors:
+        return [tensors[pattern]]
+    return [tensor for name, tensor in tensors.items() if fnmatch.fnmatchcase(name, pattern)]
 
 
 def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[dict[str, Path], list[Path]]:
@@ -244,6 +237,34 @@ def _files_in(folder: Path) -> list[Path]:
             return files
     raise WeightsError(f"{folder}: no safetensors file is in this folder, no file of torch.save (*.bin, *.pt, *.pth) "
                        f"and no {CHECKPOINT} of torch.distributed.checkpoint")
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What one file says: `pieces` tells of its tensors where they begin in whole ones, where they are pieces."""
+
+    identity: tuple[int, int, int, int]
+    tensors: list[Tensor]
+    metadata: dict[str, str]
+    objects: dict[str, Any]
+    pieces: dict[str, tuple[int, ...]]
+
+
+def _read_header(file: Path) -> _Header:
+    from penstock.weights.torch_files import is_torch_file, read_torch_file
+
+    with open(file, "rb") as opened:
+        fd = opened.fileno()
+        identity = identity_of(fd)
+        if is_torch_file(file, fd):
+            named, objects = read_torch_file(file, fd)
+            return _Header(identity, list(named.values()), {}, objects, {})
+        try:
+            _, described, metadata = _native.read_safetensors_header(fd)
+        except ValueError as error:
+            raise WeightsError(f"{file}: {error}") from None
+    tensors = [Tensor(name, file, dtype, shape, begin, end - begin) for name, dtype, shape, begin, end in described]
+    return _Header(identity, tensors, metadata, {}, _pieces_of(file, metadata.pop(SHARDING, "{}")))
 
 
 def _pieces_of(file: Path, sharding: str) -> dict[str, tuple[int, ...]]:

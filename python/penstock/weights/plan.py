@@ -222,7 +222,7 @@ class Plan:
                     views = True
             if views:
                 kept += memory_of(run, self.exchange)[1] + PAGE
-        under_way = max((memory_of(run, self.exchange)[1] + PAGE for run in self.runs), default=0) * AHEAD
+        under_way = max((memory_of(run, self.exchange)[1] + PAGE for run in self.runs), default=0) * (AHEAD + 1)
         return copied + sum(whole.values()) + kept + (under_way if copied or whole else 0)
 
     def _bytes_copied(self, tensor: Tensor, shape: tuple[int, ...]) -> int:
@@ -264,7 +264,8 @@ class Plan:
         """All tensors by name. Raises MemoryError before the first byte where they will not fit."""
         from penstock.weights.stream import stream
 
-        return dict(stream(self, on_progress, is_kept=True))
+        with collecting_paused():
+            return dict(stream(self, on_progress, is_kept=True))
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return self.stream()

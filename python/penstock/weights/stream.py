@@ -54,9 +54,9 @@ class _Stream:
             while ahead:
                 reading = ahead.popleft()
                 self._finish(reading)
+                ahead.extend(self._begin(run) for run in islice(runs, 1))
                 yield from self._cut(reading)
                 del reading
-                ahead.extend(self._begin(run) for run in islice(runs, 1))
         finally:
             if exchange is not None:
                 exchange.leave()
