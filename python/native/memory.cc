@@ -22,13 +22,42 @@ constexpr const char* kNotContiguous =
     "the memory is not contiguous: pass tensor.contiguous() or a copy, since one request moves one range of memory";
 constexpr const char* kReadOnly = "the memory is read-only, and a read from a file writes to it: pass a writable one";
 
-// An attribute, or nothing; other failures than a missing attribute go on.
-nb::object attribute(nb::handle object, const char* name) {
-  PyObject* const found = PyObject_GetAttrString(object.ptr(), name);
+// What torch's tensors are asked at every call, as Python keeps names: making them takes as long as asking.
+struct TorchNames {
+  PyObject* data_ptr = PyUnicode_InternFromString("data_ptr");
+  PyObject* is_conj = PyUnicode_InternFromString("is_conj");
+  PyObject* is_contiguous = PyUnicode_InternFromString("is_contiguous");
+  PyObject* is_cpu = PyUnicode_InternFromString("is_cpu");
+  PyObject* is_cuda = PyUnicode_InternFromString("is_cuda");
+  PyObject* is_neg = PyUnicode_InternFromString("is_neg");
+  PyObject* nbytes = PyUnicode_InternFromString("nbytes");
+};
+
+const TorchNames& torch_names() {
+  static const TorchNames names;
+  return names;
+}
+
+// What was found, or nothing where the attribute is missing; other failures go on.
+nb::object found_or_missing(PyObject* found) {
   if (found != nullptr) return nb::steal(found);
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
   PyErr_Clear();
   return {};
+}
+
+nb::object attribute(nb::handle object, PyObject* name) {
+  return found_or_missing(PyObject_GetAttr(object.ptr(), name));
+}
+
+nb::object attribute(nb::handle object, const char* name) {
+  return found_or_missing(PyObject_GetAttrString(object.ptr(), name));
+}
+
+// What a method without arguments returns.
+nb::object call(nb::handle object, PyObject* name) {
+  PyObject* const self = object.ptr();
+  return found_or_missing(PyObject_VectorcallMethod(name, &self, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
 }
 
 std::uint64_t number_of(nb::handle object) {
@@ -45,18 +74,18 @@ bool is_true(nb::handle object) {
 
 // What a caller passes as `stream`.
 StreamOrder order_of(nb::handle stream) {
+  if (PyLong_Check(stream.ptr())) {
+    const long long number = PyLong_AsLongLong(stream.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (number == -1) return {};
+    return {true, static_cast<std::uint64_t>(number)};
+  }
   if (nb::object number = attribute(stream, "cuda_stream")) return {true, number_of(number)};
   if (nb::object protocol = attribute(stream, "__cuda_stream__")) {
     const nb::object pair = protocol();  // (version, number)
     return {true, number_of(nb::object(pair[1]))};
   }
-  if (!PyLong_Check(stream.ptr())) {
-    raise_type_error("stream is neither None, -1, a number nor an object with cuda_stream or __cuda_stream__");
-  }
-  const long long number = PyLong_AsLongLong(stream.ptr());
-  if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  if (number == -1) return {};
-  return {true, static_cast<std::uint64_t>(number)};
+  raise_type_error("stream is neither None, -1, a number nor an object with cuda_stream or __cuda_stream__");
 }
 
 // The bytes of a shape, of items of this size.
@@ -157,20 +186,22 @@ bool Memory::take_pointer(nb::handle object) {
 }
 
 bool Memory::take_torch(nb::handle object, nb::handle stream) {
-  const nb::object data_ptr = attribute(object, "data_ptr");
-  if (!data_ptr) return false;
-  const nb::object is_contiguous = attribute(object, "is_contiguous"), is_cuda = attribute(object, "is_cuda");
-  if (!is_contiguous || !is_cuda) return false;
-  if (!is_true(is_contiguous())) raise_value_error(kNotContiguous);
-  if (is_true(object.attr("is_conj")()) || is_true(object.attr("is_neg")())) {
+  const TorchNames& names = torch_names();
+  const nb::object is_cuda = attribute(object, names.is_cuda);
+  if (!is_cuda) return false;
+  const nb::object is_contiguous = call(object, names.is_contiguous), data_ptr = call(object, names.data_ptr);
+  const nb::object is_conj = call(object, names.is_conj), is_neg = call(object, names.is_neg);
+  if (!is_contiguous || !data_ptr || !is_conj || !is_neg) return false;
+  if (!is_true(is_contiguous)) raise_value_error(kNotContiguous);
+  if (is_true(is_conj) || is_true(is_neg)) {
     raise_value_error(
         "the tensor is conjugated or negated when it is looked at, which its bytes are not: pass "
         "tensor.resolve_conj().resolve_neg()");
   }
-  data_ = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(number_of(data_ptr())));
-  size_ = number_of(object.attr("nbytes"));
+  data_ = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(number_of(data_ptr)));
+  size_ = number_of(attribute(object, names.nbytes));
   is_device_ = is_true(is_cuda);
-  if (!is_device_ && nb::cast<std::string>(object.attr("device").attr("type")) != "cpu") {
+  if (!is_device_ && !is_true(attribute(object, names.is_cpu))) {
     raise_type_error("the tensor is neither in the memory of the CPU nor in that of a CUDA device");
   }
   if (is_device_ && stream.is_none()) {
