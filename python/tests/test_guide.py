@@ -2,6 +2,7 @@
 
 """What README and guide show of Python, runs: the blocks of a page, in their order, as one program."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -33,3 +34,19 @@ def test_they_say_what_the_guide_says(tmp_path):
     lines = run(PAGES["python.md"], tmp_path)
     assert lines[0].startswith("4000000 bytes by path host; not by p2pdma")
     assert lines[2] == "4000" and lines[-1] == "4000 4000000"
+
+
+@pytest.mark.parametrize("module", ["penstock", "penstock.weights"])
+def test_the_reference_has_every_name(module):
+    if module == "penstock.weights":
+        pytest.importorskip("torch", reason="torch is not installed")
+    page = (ROOT / "docs/reference/python.md").read_text()
+    told = set(re.findall(r"[A-Za-z_]+", " ".join(re.findall(r"`([^`]+)`", page))))
+    assert set(importlib.import_module(module).__all__) - told == set()
+
+
+def test_the_tests_that_the_reference_names_are_there():
+    page = (ROOT / "docs/reference/python.md").read_text()
+    names = set(re.findall(r"`(test_\w+)`", page))
+    assert len(names) >= 8
+    assert [name for name in sorted(names) if not (ROOT / f"python/tests/{name}.py").exists()] == []
