@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,6 +24,9 @@ DTYPES = {
     "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F4": "float4_e2m1fn_x2",
 }
 OTHERS = {"C128": "complex128"}  # In torch's files alone.
+SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "F64": 8,
+         "I64": 8, "U64": 8, "C64": 8, "C128": 16, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1,
+         "F8_E5M2FNUZ": 1, "F4": 1}  # Of what torch calls an element: two of F4.
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -76,13 +80,18 @@ class Arrays(Protocol):
     def convert(self, array: Any, dtype: Any) -> Any: ...
 
 
-_NAMES = {ours: name for name, ours in DTYPES.items()}
+NAMES = {ours: name for name, ours in {**DTYPES, **OTHERS}.items()}  # And the other way round.
+
+
+def nbytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+    """Of a tensor that lies row by row."""
+    return math.prod(shape) * SIZES[dtype] // (2 if dtype == "F4" else 1)
 
 
 def described(name: str, array: Any) -> tuple[str, str, list[int]]:
     """(name, dtype, shape) as the format writes them, of a tensor or a numpy array. Raises WeightsError."""
-    dtype = _NAMES.get(getattr(array.dtype, "name", str(array.dtype)).removeprefix("torch."))
-    if dtype is None:
+    dtype = NAMES.get(getattr(array.dtype, "name", str(array.dtype)).removeprefix("torch."))
+    if dtype is None or dtype in OTHERS:
         raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
     if not getattr(array.dtype, "isnative", True):
         raise WeightsError(f"tensor {name!r}: {array.dtype!r} is big-endian: pass array.astype({array.dtype.name!r})")

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ from pathlib import Path
 
 from penstock import _native
 from penstock.sessions import Session, default_session
-from penstock.weights.arrays import DTYPES
+from penstock.weights.arrays import DTYPES, nbytes_of
 from penstock.weights.headers import INDEX, Tensor, Weights, WeightsError
 from penstock.weights.loaders import save_file
 from penstock.weights.plan import Plan, Progress
-from penstock.weights.torch_files import SIZES
 
 SHARD_BYTES = 5_000_000_000
 SUFFIX = ".safetensors"
@@ -65,7 +63,7 @@ def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], d
 
 def _nbytes(tensor: Tensor) -> int:
     """Row by row, as the format has it."""
-    return math.prod(tensor.shape) * SIZES[tensor.dtype] // (2 if tensor.dtype == "F4" else 1)
+    return nbytes_of(tensor.dtype, tensor.shape)
 
 
 def _shards_of(tensors: Iterable[Tensor], shard_bytes: int) -> Iterator[list[Tensor]]:

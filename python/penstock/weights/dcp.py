@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.weights.arrays import NAMES
 from penstock.weights.headers import Chunk, Tensor, WeightsError, identity_of
 from penstock.weights.pickles import PICKLE_BYTES_MAX, PLAIN, Kind, Made, Stand, read_pickle
-from penstock.weights.torch_files import NAMES, Dtype, TorchFile, View, checked_size
+from penstock.weights.torch_files import Dtype, TorchFile, View, checked_size
 from penstock.weights.zips import SIGNATURE
 
 METADATA = ".metadata"

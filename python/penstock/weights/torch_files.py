@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.weights.arrays import DTYPES, OTHERS, row_major, span
+from penstock.weights.arrays import NAMES, SIZES, row_major, span
 from penstock.weights.headers import Tensor, WeightsError
 from penstock.weights.pickles import PICKLE_BYTES_MAX, PLAIN, Made, Stand, UnknownGlobal, read_pickle
 from penstock.weights.zips import Window, Zip
@@ -25,10 +25,6 @@ DIMENSIONS_MAX = 64
 ELEMENTS_MAX = 1 << 62
 NAMES_MAX = 50_000_000  # Characters, in all: dicts that share their parts can have many more names than bytes.
 
-NAMES = {torchs: name for name, torchs in {**DTYPES, **OTHERS}.items()}
-SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "F64": 8,
-         "I64": 8, "U64": 8, "C64": 8, "C128": 16, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1,
-         "F8_E5M2FNUZ": 1, "F4": 1}  # Of what torch calls an element: two of F4.
 STORAGES = {"Double": "F64", "Float": "F32", "Half": "F16", "Long": "I64", "Int": "I32", "Short": "I16", "Char": "I8",
             "Byte": "U8", "Bool": "BOOL", "BFloat16": "BF16", "ComplexDouble": "C128", "ComplexFloat": "C64"}
 

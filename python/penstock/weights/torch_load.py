@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.sessions import Session
+from penstock.weights.arrays import SIZES
 from penstock.weights.headers import Tensor, WeightsError, identity_of
 from penstock.weights.plan import Plan
-from penstock.weights.torch_files import DEPTH_MAX, SIZES, Device, Dtype, Size, Storage, TorchFile, View, is_torch_file
+from penstock.weights.torch_files import DEPTH_MAX, Device, Dtype, Size, Storage, TorchFile, View, is_torch_file
 
 if TYPE_CHECKING:
     import torch
