@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "python/native/checksum.h"
 #include "python/native/engine.h"
 #include "python/native/file.h"
 #include "python/native/memory.h"
@@ -34,6 +35,7 @@ nb::dict describe_engine() {
 NB_MODULE(_native, module) {
   using namespace penstock::python;
   bind_report(module);
+  bind_checksum(module);
   bind_session(module);
   bind_file(module);
   bind_requests(module);

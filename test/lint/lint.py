@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "storage": "base core",
     "plan": "base core",
     "weights": "base",
+    "checksum": "base",
     "device": "base core storage",
     "topology": "base core",
     "settings": "base core device",
@@ -40,7 +41,7 @@ MAY_INCLUDE = {
     "tools": "tools/common tools/* base include",
     "bench": "base include model device/cuda/cuda_api.h",
     "examples": "include",
-    "python": "base include weights",
+    "python": "base include checksum weights",
 }
 
 GETENV_HOME = "src/base/environment.cc"

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// CRC32C (the Castagnoli polynomial, as iSCSI and ext4 use it: RFC 3720, appendix B.4) of bytes in host memory: by the
+// processor's instruction where it has one, at some bytes a cycle. The checksums of two pieces give that of both
+// together, so that any number of threads may share the work.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace penstock::core {
+
+// Of `bytes` behind others whose checksum is `before`; of nothing it is 0.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
+// Of two pieces together: `second` is the checksum of the `second_bytes` behind the first.
+std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
+
+// The same as crc32c(), by tables alone: what machines without the instruction do.
+std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
+}  // namespace penstock::core
