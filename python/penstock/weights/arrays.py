@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -74,6 +75,7 @@ class Arrays(Protocol):
     def memory(self, nbytes: int, page: int) -> Memory: ...
     def stream(self) -> int | None: ...
     def free_bytes(self) -> int | None: ...
+    def on_host(self, content: Any) -> Any: ...
     def empty(self, dtype: Any, shape: tuple[int, ...]) -> Any: ...
     def part(self, array: Any, dim: int, start: int, stop: int) -> Any: ...
     def copy(self, array: Any) -> Any: ...
@@ -88,17 +90,29 @@ def nbytes_of(dtype: str, shape: tuple[int, ...]) -> int:
     return math.prod(shape) * SIZES[dtype] // (2 if dtype == "F4" else 1)
 
 
-def described(name: str, array: Any) -> tuple[str, str, list[int]]:
-    """(name, dtype, shape) as the format writes them, of a tensor or a numpy array. Raises WeightsError."""
+def format_dtype(name: str, array: Any) -> str:
+    """What the format calls the dtype of a tensor or a numpy array, or OTHERS do. Raises WeightsError."""
     dtype = NAMES.get(getattr(array.dtype, "name", str(array.dtype)).removeprefix("torch."))
-    if dtype is None or dtype in OTHERS:
+    if dtype is None:
         raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
     if not getattr(array.dtype, "isnative", True):
         raise WeightsError(f"tensor {name!r}: {array.dtype!r} is big-endian: pass array.astype({array.dtype.name!r})")
+    return dtype
+
+
+def format_shape(dtype: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Of F4, torch counts bytes, and the format the elements, two in each."""
+    return (*shape[:-1], shape[-1] * 2) if dtype == "F4" and shape else tuple(shape)
+
+
+def described(name: str, array: Any) -> tuple[str, str, list[int]]:
+    """(name, dtype, shape) as the format writes them, of a tensor or a numpy array. Raises WeightsError."""
+    dtype = format_dtype(name, array)
+    if dtype in OTHERS:
+        raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
     if not (array.is_contiguous() if hasattr(array, "is_contiguous") else array.flags.c_contiguous):
         raise WeightsError(f"tensor {name!r} is not contiguous: pass tensor.contiguous(), or a copy of the array")
-    shape = list(array.shape)
-    return name, dtype, [*shape[:-1], shape[-1] * 2] if dtype == "F4" else shape
+    return name, dtype, list(format_shape(dtype, array.shape))
 
 
 def raw_bytes(array: Any) -> Any:
@@ -165,6 +179,9 @@ class TorchArrays:
 
         reusable = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return int(torch.cuda.mem_get_info(self.device)[0] + reusable)
+
+    def on_host(self, content: torch.Tensor) -> torch.Tensor:
+        return content.cpu()
 
     def empty(self, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
         import torch
@@ -243,6 +260,9 @@ class NumpyArrays:
 
     def free_bytes(self) -> int | None:
         return _native.available_memory()
+
+    def on_host(self, content: Any) -> Any:
+        return content
 
     def empty(self, dtype: numpy.dtype[Any], shape: tuple[int, ...]) -> Any:
         import numpy

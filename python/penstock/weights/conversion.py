@@ -43,7 +43,8 @@ def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], d
     weights, target = Weights(source), Path(destination)
     shards = list(_shards_of(weights.tensors.values(), shard_bytes))
     names = _file_names(target, len(shards), shard_bytes)
-    plans = [Plan([(tensor, None) for tensor in shard], "cpu", None, session, weights.identities) for shard in shards]
+    plans = [Plan([(tensor, None) for tensor in shard], "cpu", None, session, weights.identities, check=weights.check)
+             for shard in shards]
     metadata = {"format": "pt", **weights.metadata}
     progress = Progress(sum(plan.bytes_from_storage for plan in plans))
     written: list[Path] = []

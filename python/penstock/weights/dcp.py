@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.weights.arrays import NAMES
+from penstock.weights.arrays import NAMES, format_shape
 from penstock.weights.headers import Chunk, Tensor, WeightsError, identity_of
 from penstock.weights.pickles import PICKLE_BYTES_MAX, PLAIN, Kind, Made, Stand, read_pickle
 from penstock.weights.torch_files import Dtype, TorchFile, View, checked_size
@@ -115,18 +115,13 @@ class Checkpoint:
         chunks = []
         for at, shape in saved.chunks:
             piece = pieces[saved.name, at]
-            expected = _in_elements(saved.dtype, shape)
+            expected = format_shape(saved.dtype, shape)
             if piece.shape != expected or piece.dtype != saved.dtype:
                 raise WeightsError(f"{piece.file}: a chunk of {saved.name!r} is {piece.dtype} {list(piece.shape)}, and "
                                    f"{saved.dtype} {list(expected)} is expected: the files are of different "
                                    "checkpoints")
-            chunks.append(Chunk(_in_elements(saved.dtype, at), piece))
-        return assembled(saved.name, _in_elements(saved.dtype, saved.shape), chunks)
-
-
-def _in_elements(dtype: str, numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """torch counts bytes of F4, which hold two elements each."""
-    return (*numbers[:-1], numbers[-1] * 2) if dtype == "F4" and numbers else numbers
+            chunks.append(Chunk(format_shape(saved.dtype, at), piece))
+        return assembled(saved.name, format_shape(saved.dtype, saved.shape), chunks)
 
 
 def _read_piece(file: Path, fd: int, place: Place, name: str) -> Tensor:

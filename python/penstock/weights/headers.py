@@ -8,7 +8,7 @@ import fnmatch
 import gc
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 INDEX = "model.safetensors.index.json"
 TORCH_INDEX = "pytorch_model.bin.index.json"
 CHECKPOINT = ".metadata"        # What torch.distributed.checkpoint says of a folder.
+OURS = "checkpoint.json"        # What penstock.checkpoint does.
 SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which pieces of tensors are in it.
 INDEX_BYTES_MAX = 100_000_000
 HEADERS_AT_ONCE = 8
@@ -96,9 +97,10 @@ class Weights:
     """What is in a model's files; only headers are read, and nothing in them is executed.
 
     paths: a file of safetensors or torch.save, several, the index of a sharded model (model.safetensors.index.json,
-    pytorch_model.bin.index.json), a folder with these, or a folder of torch.distributed.checkpoint. `objects` has what
-    is no tensor: of torch.save's files values by name (dtypes and devices as text), of checkpoints names alone. Raises
-    WeightsError for what the format forbids, and for an index that does not agree with its files.
+    pytorch_model.bin.index.json), a folder with these, or a checkpoint's folder, of torch.distributed.checkpoint or of
+    penstock.checkpoint. `objects` has what is no tensor: of torch.save's files values by name (dtypes and devices as
+    text), of checkpoints names alone. Raises WeightsError for what the format forbids, and for an index that does not
+    agree with its files.
     """
 
     def __init__(self, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> None:
@@ -106,6 +108,7 @@ class Weights:
         self.objects: dict[str, Any] = {}
         self.metadata: dict[str, str] = {}
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
+        self.check: Callable[[Tensor, Any], None] | None = None  # Of a tensor or chunk, and its bytes in host memory.
         self._pieces: dict[str, list[Chunk]] = {}
         named, self.files = _files_of(paths)
         with collecting_paused():
@@ -117,6 +120,8 @@ class Weights:
     def _add_all(self) -> None:
         if [file.name for file in self.files] == [CHECKPOINT]:
             self._add_checkpoint(self.files[0].parent)
+        elif [file.name for file in self.files] == [OURS]:
+            self._add_ours(self.files[0].parent)
         elif len(self.files) == 1:
             self._add(self.files[0], _read_header(self.files[0]))
         else:
@@ -130,6 +135,13 @@ class Weights:
 
         found = Checkpoint(folder)
         self.tensors, self.objects = found.tensors, dict.fromkeys(found.objects)
+        self.files, self.identities = found.files, found.identities
+
+    def _add_ours(self, folder: Path) -> None:
+        from penstock.checkpoint.sources import Source
+
+        found = Source(folder)
+        self.tensors, self.objects, self.check = found.tensors, found.objects, found.check
         self.files, self.identities = found.files, found.identities
 
     def _add(self, file: Path, header: _Header) -> None:
@@ -193,7 +205,7 @@ class Weights:
         pairs = [(tensor, shares.get(tensor.name)) for tensor in chosen]
         exchange = None if group is None else Exchange(group, device)
         return Plan(pairs, device, dtype, session, self.identities, framework=framework, exchange=exchange,
-                    budget=budget)
+                    budget=budget, check=self.check)
 
     def _named(self, patterns: Iterable[str]) -> list[Tensor]:
         found: dict[str, Tensor] = {}
@@ -217,13 +229,13 @@ def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         return {}, [Path(path) for path in paths]
     path = Path(paths)
     if path.is_dir():
-        for index in (INDEX, CHECKPOINT, TORCH_INDEX):
+        for index in (OURS, INDEX, CHECKPOINT, TORCH_INDEX):
             if (path / index).exists():
                 path = path / index
                 break
         else:
             return {}, _files_in(path)
-    if path.suffix != ".json":
+    if path.suffix != ".json" or path.name == OURS:
         return {}, [path]
     named = _read_index(path)
     return named, sorted(set(named.values()))

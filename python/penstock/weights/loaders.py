@@ -57,7 +57,7 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
     place = device if device is not None else targets[common[0]].device
     chosen = [(weights.tensors[name], None) for name in common]
     with torch.no_grad():
-        for name, tensor in Plan(chosen, place, None, session, weights.identities):
+        for name, tensor in Plan(chosen, place, None, session, weights.identities, check=weights.check):
             targets[name].copy_(tensor)
     return missing, unexpected
 

@@ -178,10 +178,11 @@ class Plan:
 
     def __init__(self, wanted: Iterable[tuple[Tensor, Part | None]], device: Any, dtype: Any, session: Session | None,
                  identities: Mapping[Path, tuple[int, int, int, int]], *, framework: str = "pt",
-                 exchange: Exchange | None = None, budget: int | None = None) -> None:
+                 exchange: Exchange | None = None, budget: int | None = None,
+                 check: Callable[[Tensor, Any], None] | None = None) -> None:
         self.arrays: Arrays = arrays_of(framework, device)
         self.device, self.dtype = self.arrays.device, dtype
-        self.session, self.identities, self.exchange = session, identities, exchange
+        self.session, self.identities, self.exchange, self.check = session, identities, exchange, check
         with collecting_paused():
             self.runs = self._plan_runs(wanted, budget)
         self.bytes_from_storage = sum(self._bytes_read(run) for run in self.runs)

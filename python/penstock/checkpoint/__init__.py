@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints that are whole after any crash, and checked.
+
+    from penstock import checkpoint
+    checkpoint.save({"model": model.state_dict(), "step": 100}, "checkpoints/step-100")
+    state = checkpoint.load(checkpoint.latest("checkpoints"), device="cuda")
+
+With torch.distributed.checkpoint: `dcp.save(state, storage_writer=checkpoint.Writer(folder))` and
+`dcp.load(state, storage_reader=checkpoint.Reader(folder))`, in `penstock.checkpoint.distributed`.
+
+A checkpoint is a folder with checkpoint.json and data files; the format is in docs/reference/checkpoint-format.md.
+"""
+
+from penstock.checkpoint.generations import Verified, latest, remove, retain, verify
+from penstock.checkpoint.layout import CheckpointError
+from penstock.checkpoint.states import load, load_into, save
+
+__all__ = ["CheckpointError", "Verified", "latest", "load", "load_into", "remove", "retain", "save", "verify"]

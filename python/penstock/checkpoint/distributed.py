@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Storage for torch.distributed.checkpoint:
+
+    dcp.save(state, storage_writer=Writer("checkpoints/step-100"))
+    dcp.load(state, storage_reader=Reader("checkpoints/step-100"))
+
+Each rank writes data files of its own, and reads the bytes that it wants, whatever the number of ranks was. Rank 0
+publishes checkpoint.json when all of them have flushed theirs: until then the folder has what it had before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import metadata as dcp
+from torch.distributed.checkpoint.planner import (
+    LoadItemType, LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType,
+)
+from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
+
+from penstock.checkpoint.generations import check_sums, make_folder, new_save_id, publish, read_layout
+from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor
+from penstock.checkpoint.storing import Content, check_room, store
+from penstock.sessions import Session, default_session
+from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
+from penstock.weights.headers import Part, Tensor, Weights, WeightsError
+from penstock.weights.plan import Plan
+
+__all__ = ["Reader", "Writer"]
+
+
+@dataclass(frozen=True)
+class _Prefix:
+    """What rank 0 tells each of them before they write."""
+
+    save_id: str
+    rank: int
+
+
+class Writer(StorageWriter):
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another. durable: all of it is on the
+    disk when the save returns."""
+
+    def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
+        super().__init__()
+        self._path, self._session, self._durable = Path(path), session, durable
+        self._save_id = ""
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id:
+            self._path = Path(checkpoint_id)
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("use_collectives") is False:
+            raise CheckpointError("use_collectives=False has each rank publish for itself, which is no whole "
+                                  "checkpoint: leave it out")
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        make_folder(self._path)
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        check_room(self._path, sum(_nbytes_of(item) for plan in plans for item in plan.items))
+        self._save_id = new_save_id()  # Torch does not say otherwise that another save begins.
+        return [dataclasses.replace(plan, storage_data=_Prefix(self._save_id, rank)) for rank, plan in enumerate(plans)]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
+        prefix: _Prefix = plan.storage_data
+        contents = [_content_of(item, planner) for item in plan.items]
+        extents = store(self._path, f"{prefix.save_id}-{prefix.rank}", contents, session=self._session,
+                        durable=self._durable)
+        done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
+        done.set_result([WriteResult(index=item.index, size_in_bytes=extent.nbytes, storage_data=extent)
+                         for item, extent in zip(plan.items, extents, strict=True)])
+        return done
+
+    def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:
+        written = {result.index: result.storage_data for results_of_one in results for result in results_of_one}
+        layout = Layout(self._save_id)
+        for name, told in metadata.state_dict_metadata.items():
+            if isinstance(told, dcp.TensorStorageMetadata):
+                layout.tensors[name] = _saved_tensor(name, told, written)
+            else:
+                layout.objects[name] = written[dcp.MetadataIndex(name)]
+        for extent in written.values():
+            layout.files[extent.file] = max(layout.files.get(extent.file, 0), extent.offset + extent.nbytes)
+        layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
+        publish(self._path, layout, self._session)
+
+    def storage_meta(self) -> dcp.StorageMeta | None:
+        return dcp.StorageMeta(checkpoint_id=str(self._path))
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return "://" not in str(checkpoint_id)
+
+
+def _format_dtype(name: str, dtype: torch.dtype) -> str:
+    known = NAMES.get(str(dtype).removeprefix("torch."))
+    if known is None:
+        raise CheckpointError(f"tensor {name!r} is of {dtype}, which the format has not")
+    return known
+
+
+def _nbytes_of(item: WriteItem) -> int:
+    """Of the chunk, and not of the whole tensor, which torch's own sizes mean."""
+    if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
+        return 0
+    dtype = _format_dtype(item.index.fqn, item.tensor_data.properties.dtype)
+    return nbytes_of(dtype, format_shape(dtype, item.tensor_data.chunk.sizes))
+
+
+def _content_of(item: WriteItem, planner: SavePlanner) -> Content:
+    if item.type == WriteItemType.BYTE_IO:
+        content: Any = planner.resolve_data(item)
+        text = content.getbuffer()
+        return Content(item.index.fqn, text.nbytes, lambda: text)
+    # Late, so that no more of what the planner makes is alive than what is written.
+    return Content(item.index.fqn, _nbytes_of(item), lambda: planner.resolve_data(item))
+
+
+def _saved_tensor(name: str, told: dcp.TensorStorageMetadata, written: dict[dcp.MetadataIndex, Extent]) -> SavedTensor:
+    dtype = _format_dtype(name, told.properties.dtype)
+    chunks = [Chunk(format_shape(dtype, chunk.offsets), format_shape(dtype, chunk.sizes),
+                    written[dcp.MetadataIndex(name, chunk.offsets)])
+              for chunk in told.chunks if 0 not in chunk.sizes or 0 in told.size]  # Of none, a rank may say so.
+    return SavedTensor(dtype, format_shape(dtype, told.size), tuple(chunks[:1] if 0 in told.size else chunks))
+
+
+class Reader(StorageReader):
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.load` names another. Checksums of all that is read
+    whole are compared; those of pieces that are read in part cannot be."""
+
+    def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None) -> None:
+        super().__init__()
+        self._path, self._session = Path(path), session
+        self._layout: Layout | None = None
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id:
+            self._path = Path(checkpoint_id)
+        self._layout = None
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
+        layout = read_layout(self._path)
+        told: dict[str, Any] = {name: _told_of(tensor) for name, tensor in layout.tensors.items()}
+        told |= {name: dcp.BytesStorageMetadata() for name in layout.objects}
+        places: dict[dcp.MetadataIndex, Any] = {
+            dcp.MetadataIndex(name, torch.Size(_torch_shape(tensor.dtype, chunk.at))): (name, chunk)
+            for name, tensor in layout.tensors.items() for chunk in tensor.chunks}
+        places |= {dcp.MetadataIndex(name): extent for name, extent in layout.objects.items()}
+        paths = {name: tuple(path) for name, path in layout.paths.items()}
+        return dcp.Metadata(told, paths or None, places, dcp.StorageMeta(save_id=layout.save_id))
+
+    def set_up_storage_reader(self, metadata: dcp.Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        self._places: dict[dcp.MetadataIndex, Any] = metadata.storage_data
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
+        source = Weights(self._path)
+        by_device: dict[torch.device, list[tuple[ReadItem, torch.Tensor]]] = {}
+        for item in plan.items:
+            if item.type == LoadItemType.BYTE_IO:
+                planner.load_bytes(item, io.BytesIO(self._object(item)))
+            else:
+                target = planner.resolve_tensor(item).detach()
+                by_device.setdefault(target.device, []).append((item, target))
+        for device, items in by_device.items():
+            self._read(source, device, items, planner)
+        done: torch.futures.Future[None] = torch.futures.Future()
+        done.set_result(None)
+        return done
+
+    def _object(self, item: ReadItem) -> bytes:
+        extent: Extent = self._places[dcp.MetadataIndex(item.storage_index.fqn)]
+        content = bytearray(extent.nbytes)
+        with (self._session or default_session()).open(self._path / extent.file) as file:
+            if file.read(content, extent.offset).bytes != extent.nbytes:
+                raise CheckpointError(f"{self._path / extent.file}: it was cut")
+        check_sums(self._path, item.storage_index.fqn, extent, 0, content)
+        return bytes(content)
+
+    def _read(self, source: Weights, device: torch.device, items: list[tuple[ReadItem, torch.Tensor]],
+              planner: LoadPlanner) -> None:
+        """By rows of stored chunks, of which the columns that are wanted are copied to where they go."""
+        pairs, wanted = [], {}
+        for i, (item, target) in enumerate(items):
+            name, chunk = self._places[item.storage_index]
+            unique = name if name not in wanted else f"{name} (piece {i})"
+            tensor = Tensor(unique, self._path / chunk.extent.file, source.tensors[name].dtype, chunk.shape,
+                            chunk.extent.offset, chunk.extent.nbytes)
+            pairs.append((tensor, _rows_of(item, tensor)))
+            wanted[unique] = item, target
+        plan = Plan(pairs, device, None, self._session, source.identities, check=source.check)
+        try:
+            for unique, array in plan:
+                item, target = wanted[unique]
+                for dim, (begin, size) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
+                    if dim > 0:
+                        array = array.narrow(dim, begin, size)
+                target.copy_(array)
+                planner.commit_tensor(item, target)
+        except WeightsError as error:
+            raise CheckpointError(str(error)) from None
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return (Path(checkpoint_id) / "checkpoint.json").is_file()
+
+
+def _rows_of(item: ReadItem, tensor: Tensor) -> Part | None:
+    if not tensor.shape or tensor.nbytes == 0 or (len(tensor.shape) == 1 and tensor.dtype == "F4"):
+        return None
+    begin, size = item.storage_offsets[0], item.lengths[0]
+    return None if size == tensor.shape[0] else Part(0, begin, begin + size)
+
+
+def _told_of(tensor: SavedTensor) -> dcp.TensorStorageMetadata:
+    dtype = getattr(torch, DTYPES.get(tensor.dtype) or OTHERS[tensor.dtype])
+    return dcp.TensorStorageMetadata(
+        properties=dcp.TensorProperties(dtype=dtype), size=torch.Size(_torch_shape(tensor.dtype, tensor.shape)),
+        chunks=[dcp.ChunkStorageMetadata(torch.Size(_torch_shape(tensor.dtype, chunk.at)),
+                                         torch.Size(_torch_shape(tensor.dtype, chunk.shape)))
+                for chunk in tensor.chunks])
+
+
+def _torch_shape(dtype: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-1], shape[-1] // 2) if dtype == "F4" and shape else shape

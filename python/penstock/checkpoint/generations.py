@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints of one folder and of many: publishing, the newest, checking, removing.
+
+A checkpoint is there from the moment at which checkpoint.json has its name. Data files are flushed before, and have
+names that no other save has: so what was there before stays whole until then, and a crash leaves one or the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import _native
+from penstock.checkpoint.layout import NAME, NBYTES_MAX, PIECE_BYTES, CheckpointError, Extent, Layout, decode, encode
+from penstock.sessions import Session, default_session
+
+VERIFIED = "verified.json"
+VERIFIED_BYTES_MAX = 1000
+READERS = 4
+
+
+def new_save_id() -> str:
+    """Later ones sort behind earlier ones, and no two are the same."""
+    return f"{time.time_ns():020}-{secrets.token_hex(4)}"
+
+
+def make_folder(folder: Path) -> None:
+    """So that it is there after a crash, too: who made it before may not have flushed its name."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing or [folder]:
+        _flush(each.parent)
+
+
+def read_layout(folder: Path) -> Layout:
+    """Raises CheckpointError, and FileNotFoundError where there is no checkpoint."""
+    path = folder / NAME
+    with open(path, "rb") as opened:
+        text = opened.read(NBYTES_MAX + 1)
+    if len(text) > NBYTES_MAX:
+        raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
+    try:
+        return decode(text)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def publish(folder: Path, layout: Layout, session: Session | None = None) -> None:
+    """From here on it is the folder's checkpoint. Then removes what earlier saves have left there."""
+    with (session or default_session()).create(folder / NAME, replace=True) as file:
+        file.write(encode(layout))
+    _remove(path for path in folder.glob("*.data") if path.name not in layout.files)
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was looked at: tensors and objects, and their bytes."""
+
+    names: int
+    nbytes: int
+
+
+def verify(folder: str | os.PathLike[str], *, session: Session | None = None) -> Verified:
+    """Reads a checkpoint whole and compares every checksum; then notes that it did, for `retain`.
+
+    Raises CheckpointError that names the file, the tensor and the piece of 16 MiB in which the first difference is.
+    """
+    place = Path(folder)
+    layout = read_layout(place)
+    extents = list(layout.extents())
+    with ThreadPoolExecutor(READERS, "penstock-verify") as threads:
+        for done in [threads.submit(_check, session or default_session(), place, name, extent)
+                     for name, extent in sorted(extents, key=lambda each: (each[1].file, each[1].offset))]:
+            done.result()
+    with (session or default_session()).create(place / VERIFIED, replace=True) as file:
+        file.write(json.dumps({"save_id": layout.save_id}).encode())
+    return Verified(len(layout.tensors) + len(layout.objects), layout.nbytes)
+
+
+def _check(session: Session, folder: Path, name: str, extent: Extent) -> None:
+    memory = bytearray(min(extent.nbytes, PIECE_BYTES))
+    with session.open(folder / extent.file) as file:
+        for i, expected in enumerate(extent.crc32c):
+            at = i * PIECE_BYTES
+            size = min(PIECE_BYTES, extent.nbytes - at)
+            report = file.read(memory, extent.offset + at, size=size)
+            if report.bytes != size:
+                raise CheckpointError(f"{folder / extent.file}: it ends at {extent.offset + at + report.bytes}, and "
+                                      f"{name!r} goes to {extent.offset + extent.nbytes}: it was cut")
+            check_sums(folder, name, extent, at, memoryview(memory)[:size])
+
+
+def check_sums(folder: Path, name: str, extent: Extent, at: int, content: object) -> None:
+    """Compares what lies `at` bytes, a multiple of 16 MiB, behind an extent's begin."""
+    first = at // PIECE_BYTES
+    for i, found in enumerate(_native.crc32c(content, PIECE_BYTES)):
+        if found != extent.crc32c[first + i]:
+            begin = extent.offset + (first + i) * PIECE_BYTES
+            end = min(begin + PIECE_BYTES, extent.offset + extent.nbytes)
+            raise CheckpointError(f"{folder / extent.file}: the checksum of {name!r} is wrong between bytes {begin} "
+                                  f"and {end}: expected {extent.crc32c[first + i]:08x}, found {found:08x}. Load an "
+                                  "older checkpoint")
+
+
+def is_verified(folder: Path, layout: Layout) -> bool:
+    try:
+        with open(folder / VERIFIED, "rb") as opened:
+            said = json.loads(opened.read(VERIFIED_BYTES_MAX))
+    except (OSError, ValueError):
+        return False
+    return isinstance(said, dict) and said.get("save_id") == layout.save_id
+
+
+def _known(root: Path) -> list[tuple[str, Path, Layout]]:
+    """The checkpoints in a folder of them, oldest first. What is none is left out, and so is one that is damaged."""
+    found = []
+    for place in root.iterdir() if root.is_dir() else ():
+        try:
+            layout = read_layout(place)
+        except (OSError, CheckpointError):
+            continue
+        if all(_has_size(place / name, size) for name, size in layout.files.items()):
+            found.append((layout.save_id, place, layout))
+    return sorted(found, key=lambda each: (each[0], str(each[1])))
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size >= size
+    except OSError:
+        return False
+
+
+def latest(root: str | os.PathLike[str]) -> Path | None:
+    """The newest whole checkpoint among the folders in `root`, by when its save began; None where there is none.
+
+    Checksums of the data are not looked at: `verify` does that.
+    """
+    found = _known(Path(root))
+    return found[-1][1] if found else None
+
+
+def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
+    """Removes all but the newest `keep` checkpoints, and never the newest that was verified. Those that are gone."""
+    if keep < 1:
+        raise ValueError(f"keep is {keep}: expected 1 at least")
+    found = _known(Path(root))
+    kept = {place for _, place, _ in found[-keep:]}
+    kept |= {place for _, place, layout in found if is_verified(place, layout)} and {
+        max((each for each in found if is_verified(each[1], each[2])), key=lambda each: each[0])[1]}
+    gone = [place for _, place, _ in found if place not in kept]
+    for place in gone:
+        remove(place)
+    return gone
+
+
+def remove(folder: str | os.PathLike[str]) -> None:
+    """First it is no checkpoint any more; then its files go. What else is in the folder stays, and so does the folder
+    then."""
+    place = Path(folder)
+    layout = read_layout(place)
+    (place / NAME).unlink()
+    _flush(place)
+    _remove([place / VERIFIED, *(place / name for name in layout.files)])
+    try:
+        place.rmdir()
+    except OSError:
+        return
+    _flush(place.parent)
+
+
+def _flush(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a checkpoint's folder holds: checkpoint.json, and the data files that it names.
+
+The format has a page of its own, docs/reference/checkpoint-format.md. Nothing in it is executed when it is read, and
+nothing that it says is believed before it is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock import _native
+from penstock.weights import headers
+from penstock.weights.arrays import SIZES, nbytes_of
+from penstock.weights.dcp import assembled
+
+NAME = "checkpoint.json"
+VERSION = 1
+PIECE_BYTES = 16 << 20       # What one checksum covers.
+ALIGNMENT = 4096             # Where chunks begin in their files, so that direct I/O needs no copy.
+NBYTES_MAX = 1 << 31         # Of checkpoint.json.
+ELEMENTS_MAX = 1 << 62
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.data")
+HEAD = re.compile(rb'\{"penstock\.checkpoint":(\d{1,9}),"crc32c":"([0-9a-f]{8})","body":')
+TAIL = b"}\n"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is none, is damaged, or does not have what is asked for."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Bytes of a data file, and the CRC32C of each 16 MiB of them."""
+
+    file: str
+    offset: int
+    nbytes: int
+    crc32c: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a tensor: where its first element is in the whole, its shape, and where it lies row by row."""
+
+    at: tuple[int, ...]
+    shape: tuple[int, ...]
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class SavedTensor:
+    """dtype and shape as safetensors writes them; "C128" for what that lacks."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass
+class Layout:
+    """All that checkpoint.json says. `files` has the size of each data file."""
+
+    save_id: str
+    files: dict[str, int] = field(default_factory=dict)
+    tensors: dict[str, SavedTensor] = field(default_factory=dict)
+    objects: dict[str, Extent] = field(default_factory=dict)
+    tree: Any = None                                                # Of a state that was saved by itself.
+    paths: dict[str, list[str | int]] = field(default_factory=dict)  # Of torch's planner: the keys behind each name.
+
+    def extents(self) -> Iterator[tuple[str, Extent]]:
+        """Each with the name of what lies there."""
+        for name, tensor in self.tensors.items():
+            for chunk in tensor.chunks:
+                yield name, chunk.extent
+        yield from self.objects.items()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(extent.nbytes for _, extent in self.extents())
+
+
+def checksum(content: bytes) -> int:
+    return (_native.crc32c(content, len(content)) or [0])[0] if content else 0
+
+
+def encode(layout: Layout) -> bytes:
+    body = json.dumps({
+        "save_id": layout.save_id, "piece_bytes": PIECE_BYTES, "files": layout.files,
+        "tensors": {name: {"dtype": tensor.dtype, "shape": tensor.shape, "chunks": [
+            {"at": chunk.at, "shape": chunk.shape, **_extent(chunk.extent)} for chunk in tensor.chunks]}
+            for name, tensor in layout.tensors.items()},
+        "objects": {name: _extent(extent) for name, extent in layout.objects.items()},
+        "tree": layout.tree, "paths": layout.paths,
+    }, separators=(",", ":"), allow_nan=True).encode()
+    head = f'{{"penstock.checkpoint":{VERSION},"crc32c":"{checksum(body):08x}","body":'
+    return head.encode() + body + TAIL
+
+
+def _extent(extent: Extent) -> dict[str, Any]:
+    return {"file": extent.file, "offset": extent.offset, "nbytes": extent.nbytes,
+            "crc32c": [f"{crc:08x}" for crc in extent.crc32c]}
+
+
+def decode(text: bytes) -> Layout:
+    """Raises CheckpointError, without the file's name, for what is not as `encode` writes it."""
+    head = HEAD.match(text)
+    if head is None:
+        raise CheckpointError("this is no checkpoint of Penstock's, or its first bytes are damaged")
+    if int(head[1]) != VERSION:
+        raise CheckpointError(f"it has version {int(head[1])} of the format: this release reads version {VERSION}")
+    body = text[head.end():-len(TAIL)]
+    if not text.endswith(TAIL) or f"{checksum(body):08x}".encode() != head[2]:
+        raise CheckpointError("its checksum does not fit what it says: it is damaged, or was written in part")
+    try:
+        said = json.loads(body)
+        layout = Layout(_text(said["save_id"]), tree=said["tree"])
+        if said["piece_bytes"] != PIECE_BYTES:
+            raise CheckpointError(f"checksums cover {said['piece_bytes']!r} bytes: expected {PIECE_BYTES}")
+        layout.files = {_file_name(name): _count(nbytes) for name, nbytes in said["files"].items()}
+        layout.tensors = {name: _read_tensor(name, each, layout.files) for name, each in said["tensors"].items()}
+        layout.objects = {name: _read_extent(name, each, layout.files) for name, each in said["objects"].items()}
+        layout.paths = {name: [_key(key) for key in keys] for name, keys in said["paths"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"what it says makes no sense ({type(error).__name__}: {str(error)[:100]})") from None
+    return layout
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200:
+        raise CheckpointError("a name is no text of at most 200 characters")
+    return value
+
+
+def _key(value: Any) -> str | int:
+    if type(value) not in (str, int):
+        raise CheckpointError("a key is neither text nor a number")
+    return value  # type: ignore[no-any-return]
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= ELEMENTS_MAX:
+        raise CheckpointError(f"{str(value)[:50]} is no count")
+    return value
+
+
+def _counts(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, list) or len(values) > 64:
+        raise CheckpointError("a shape is no list of at most 64 counts")
+    return tuple(map(_count, values))
+
+
+def _file_name(name: Any) -> str:
+    if not isinstance(name, str) or FILE_NAME.fullmatch(name) is None:
+        raise CheckpointError(f"{str(name)[:100]!r} is no name of a data file in this folder")
+    return name
+
+
+def _read_extent(name: str, said: Any, files: dict[str, int]) -> Extent:
+    file, offset, nbytes = _file_name(said["file"]), _count(said["offset"]), _count(said["nbytes"])
+    if file not in files or offset + nbytes > files[file]:
+        raise CheckpointError(f"{name!r} is said to be at {offset} of {file}, which has no {nbytes} bytes there")
+    crcs = said["crc32c"]
+    if not isinstance(crcs, list) or len(crcs) != (nbytes + PIECE_BYTES - 1) // PIECE_BYTES:
+        raise CheckpointError(f"{name!r} of {nbytes} bytes has not one checksum for each {PIECE_BYTES}")
+    return Extent(file, offset, nbytes, tuple(int(crc, 16) for crc in crcs))
+
+
+def _read_tensor(name: str, said: Any, files: dict[str, int]) -> SavedTensor:
+    dtype, shape = said["dtype"], _counts(said["shape"])
+    if dtype not in SIZES:
+        raise CheckpointError(f"tensor {name!r} is of {str(dtype)[:20]!r}, which is no dtype")
+    chunks = tuple(Chunk(_counts(each["at"]), _counts(each["shape"]), _read_extent(name, each, files))
+                   for each in said["chunks"])
+    for chunk in chunks:
+        if chunk.extent.nbytes != nbytes_of(dtype, chunk.shape):
+            raise CheckpointError(f"a chunk of {name!r} of shape {list(chunk.shape)} has {chunk.extent.nbytes} bytes")
+    return SavedTensor(dtype, shape, chunks)
+
+
+def tensors_of(layout: Layout, folder: Path) -> dict[str, headers.Tensor]:
+    """As `Weights` has them. Raises WeightsError where the chunks of one do not fill it exactly."""
+    found = {}
+    for name, tensor in layout.tensors.items():
+        chunks = [headers.Chunk(chunk.at, headers.Tensor(name, folder / chunk.extent.file, tensor.dtype, chunk.shape,
+                                                         chunk.extent.offset, chunk.extent.nbytes))
+                  for chunk in tensor.chunks]
+        found[name] = assembled(name, tensor.shape, chunks)
+    return found

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A checkpoint as `penstock.weights` reads it: tensors and where they lie, and how their bytes are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.generations import check_sums, read_layout
+from penstock.checkpoint.layout import CheckpointError, Extent, tensors_of
+from penstock.weights.headers import Tensor, WeightsError, identity_of
+
+
+class Source:
+    def __init__(self, folder: Path) -> None:
+        try:
+            layout = read_layout(folder)
+            self.tensors = tensors_of(layout, folder)
+        except CheckpointError as error:
+            raise WeightsError(str(error)) from None
+        self.objects: dict[str, Any] = dict.fromkeys(layout.objects)
+        self.files = sorted(folder / name for name in layout.files)
+        self.identities = {}
+        self._folder = folder
+        self._extents: dict[tuple[str, int], Extent] = {(extent.file, extent.offset): extent
+                                                        for _, extent in layout.extents() if extent.nbytes > 0}
+        for file in self.files:
+            with open(file, "rb", buffering=0) as opened:
+                self.identities[file] = identity_of(opened.fileno())
+            if self.identities[file][2] < layout.files[file.name]:
+                raise WeightsError(f"{file}: it has {self.identities[file][2]} bytes, and {layout.files[file.name]} "
+                                   "are expected: it was cut. Load an older checkpoint")
+
+    def check(self, tensor: Tensor, content: Any) -> None:
+        extent = self._extents.get((tensor.file.name, tensor.offset))
+        if extent is not None and extent.nbytes == tensor.nbytes:
+            try:
+                check_sums(self._folder, tensor.name, extent, 0, content)
+            except CheckpointError as error:
+                raise WeightsError(str(error)) from None

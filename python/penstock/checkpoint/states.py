@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A state of one process, saved and loaded by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout
+from penstock.checkpoint.layout import CheckpointError, Chunk, Layout, SavedTensor, encode
+from penstock.checkpoint.storing import Content, check_room, store
+from penstock.checkpoint.trees import put_together, taken_apart
+from penstock.sessions import Session
+from penstock.weights.arrays import format_dtype, format_shape, nbytes_of
+from penstock.weights.headers import Weights, WeightsError
+from penstock.weights.plan import Progress
+
+
+def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
+    """Saves a state: dicts, lists and tuples of tensors (of torch or numpy, on any device) and plain data.
+
+    The folder is made; a checkpoint that is in it is replaced when the new one is whole. durable: it is on the disk
+    when this returns. Raises CheckpointError for what is no plain data, and OSError (ENOSPC) before the first byte
+    where it does not fit.
+    """
+    place = Path(folder)
+    tree, tensors = taken_apart(state)
+    layout = Layout(new_save_id(), tree=tree)
+    contents, described = [], {}
+    for name, tensor in tensors.items():
+        dtype = format_dtype(name, tensor)
+        shape = format_shape(dtype, tensor.shape)
+        described[name] = dtype, shape
+        contents.append(Content(name, nbytes_of(dtype, shape), partial(tensors.get, name)))
+    make_folder(place)
+    check_room(place, sum(content.nbytes for content in contents) + len(encode(layout)))
+    extents = store(place, f"{layout.save_id}-0", contents, session=session, durable=durable)
+    for (name, (dtype, shape)), extent in zip(described.items(), extents, strict=True):
+        layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
+        layout.files[extent.file] = max(layout.files.get(extent.file, 0), extent.offset + extent.nbytes)
+    publish(place, layout, session)
+
+
+def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str = "pt", session: Session | None = None,
+         on_progress: Callable[[Progress], None] | None = None) -> Any:
+    """The state that `save` was given, with its tensors on the device. framework: "pt", or "np" for arrays of numpy.
+
+    Every checksum is compared. Raises CheckpointError that names file, tensor and piece where one is wrong, and
+    MemoryError before the first byte where the tensors do not fit.
+    """
+    place = Path(folder)
+    layout = read_layout(place)
+    if layout.tree is None and layout.tensors:
+        raise CheckpointError(f"{place}: it was saved by torch.distributed.checkpoint: load it with Reader, or its "
+                              "tensors with penstock.weights")
+    with _as_checkpoint_error():
+        plan = Weights(place).plan(device=device, framework=framework, session=session)
+        return put_together(layout.tree, plan.load(on_progress))
+
+
+def load_into(tensors: dict[str, Any], folder: str | os.PathLike[str], *, session: Session | None = None) -> None:
+    """Copies into tensors that are there, by their names in the checkpoint. Those that it lacks are a CheckpointError
+    before anything is read."""
+    place = Path(folder)
+    with _as_checkpoint_error():
+        _fill(tensors, Weights(place), place, session)
+
+
+def _fill(tensors: dict[str, Any], found: Weights, place: Path, session: Session | None) -> None:
+    lacking = sorted(set(tensors) - set(found.tensors))
+    if lacking:
+        raise CheckpointError(f"{place}: it lacks {lacking[:5]}")
+    for name, target in tensors.items():
+        if tuple(target.shape) != found.tensors[name].shape:
+            raise CheckpointError(f"{place}: tensor {name!r} is {list(found.tensors[name].shape)}, and "
+                                  f"{list(target.shape)} where it is to go")
+    if not tensors:
+        return
+    device = next(iter(tensors.values())).device
+    for name, tensor in found.plan(list(tensors), device=device, session=session):
+        tensors[name].detach().copy_(tensor)
+
+
+@contextmanager
+def _as_checkpoint_error() -> Iterator[None]:
+    try:
+        yield
+    except WeightsError as error:
+        raise CheckpointError(str(error)) from None

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A state as JSON, with its tensors apart: dicts, lists, tuples, text, numbers, bytes, None. Never a pickle."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.checkpoint.layout import CheckpointError
+
+DEPTH_MAX = 100
+TENSOR, TUPLE, ITEMS, BYTES = "$tensor", "$tuple", "$items", "$bytes"
+
+
+def taken_apart(state: Any) -> tuple[Any, dict[str, Any]]:
+    """The tree, and its tensors by their names: keys joined by dots. A tensor that is there twice is kept once."""
+    tensors: dict[str, Any] = {}
+    known: dict[tuple[Any, ...], str] = {}
+
+    def name_of(path: tuple[str, ...], tensor: Any) -> str:
+        identity = _identity(tensor)
+        if identity in known:
+            return known[identity]
+        wanted = name = ".".join(path) or "tensor"
+        number = 2
+        while name in tensors:
+            name, number = f"{wanted}#{number}", number + 1
+        tensors[name] = tensor
+        known[identity] = name
+        return name
+
+    def walk(value: Any, path: tuple[str, ...]) -> Any:
+        if len(path) > DEPTH_MAX:
+            raise CheckpointError(f"the state is nested over {DEPTH_MAX} deep at {'.'.join(path)[:100]!r}, or contains "
+                                  "itself")
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return {TENSOR: name_of(path, value)}
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, (bytes, bytearray)):
+            return {BYTES: base64.b64encode(value).decode()}
+        if isinstance(value, Mapping):
+            pairs = [(key, walk(each, (*path, str(key)))) for key, each in value.items()]
+            if all(isinstance(key, str) and not key.startswith("$") for key, _ in pairs):
+                return dict(pairs)
+            return {ITEMS: [[walk(key, path), each] for key, each in pairs]}
+        if isinstance(value, (list, tuple)):
+            items = [walk(each, (*path, str(i))) for i, each in enumerate(value)]
+            return items if isinstance(value, list) else {TUPLE: items}
+        raise CheckpointError(f"{'.'.join(path) or 'the state'} is of type {type(value).__name__}, which is not saved: "
+                              "pass its state_dict, or plain data")
+
+    return walk(state, ()), tensors
+
+
+def put_together(tree: Any, tensors: Mapping[str, Any], depth: int = 0) -> Any:
+    """The state that was taken apart. Raises CheckpointError for what makes no sense."""
+    if depth > 3 * DEPTH_MAX:
+        raise CheckpointError("its state is nested too deep")
+    if isinstance(tree, list):
+        return [put_together(each, tensors, depth + 1) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if len(tree) == 1:
+        kind, content = next(iter(tree.items()))
+        if kind == TENSOR:
+            if content not in tensors:
+                raise CheckpointError(f"its state names tensor {str(content)[:100]!r}, which it does not have")
+            return tensors[content]
+        if kind == TUPLE and isinstance(content, list):
+            return tuple(put_together(each, tensors, depth + 1) for each in content)
+        if kind == BYTES and isinstance(content, str):
+            return base64.b64decode(content)
+        if kind == ITEMS and isinstance(content, list):
+            return {put_together(key, tensors, depth + 1): put_together(each, tensors, depth + 1)
+                    for key, each in content}
+    return {key: put_together(each, tensors, depth + 1) for key, each in tree.items()}
+
+
+def _identity(tensor: Any) -> tuple[Any, ...]:
+    if hasattr(tensor, "data_ptr"):
+        if tensor.numel() == 0:
+            return (id(tensor),)
+        return (str(tensor.device), tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype))
+    return (id(tensor),)
