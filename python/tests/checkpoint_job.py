@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One rank of a job that saves and loads by torch.distributed.checkpoint, for test_checkpoint_distributed.py."""
+
+import traceback
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+from penstock.checkpoint.distributed import Reader, Writer
+
+
+def full(name, number):
+    generator = torch.Generator().manual_seed(number * 100 + name)
+    return torch.randn(11 + name, 8, generator=generator)
+
+
+def state_of(mesh, number):
+    placements = [Shard(0), Shard(1), Replicate(), Shard(0), Shard(1)]
+    sharded = {f"p{i}": distribute_tensor(full(i, number), mesh, [placements[i]]) for i in range(5)}
+    # As an optimizer has it: a tensor with fewer rows than there are ranks, counters, plain objects.
+    small = distribute_tensor(torch.full((1, 8), float(number)), mesh, [Shard(0)])
+    return {"model": sharded, "small": small, "step": torch.tensor(float(number)), "rng": b"x" * number,
+            "epoch": number}
+
+
+def check(state, number):
+    for i in range(5):
+        assert torch.equal(state["model"][f"p{i}"].full_tensor(), full(i, number)), f"p{i} of {number}"
+    assert torch.equal(state["small"].full_tensor(), torch.full((1, 8), float(number)))
+    assert state["step"].item() == number and state["rng"] == b"x" * number and state["epoch"] == number
+
+
+def run_rank(rank, world, rendezvous, steps, tell):
+    """steps: (what, folder), one after the other; `tell` gets a line of text for each that is done."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
+    mesh = init_device_mesh("cpu", (world,))
+    try:
+        for number, (step, folder) in enumerate(steps, 1):
+            STEPS[step](mesh, number, folder, tell)
+    except BaseException:
+        traceback.print_exc()
+        tell("failed")
+        raise
+
+
+def save(mesh, number, folder, tell):
+    dcp.save(state_of(mesh, number), storage_writer=Writer(folder))
+    tell(f"saved {number}")
+
+
+def save_async(mesh, number, folder, tell):
+    dcp.async_save(state_of(mesh, number), storage_writer=Writer(folder)).result()
+    tell(f"saved {number}")
+
+
+def save_stock(mesh, number, folder, tell):
+    dcp.save(state_of(mesh, number), storage_writer=dcp.FileSystemWriter(folder))
+    tell(f"saved {number}")
+
+
+def load(mesh, number, folder, tell):
+    state = state_of(mesh, 0)
+    dcp.load(state, storage_reader=Reader(folder))
+    check(state, state["epoch"])
+    tell(f"loaded {state['epoch']}")
+
+
+def save_forever(mesh, number, folder, tell):
+    for again in range(1, 1_000_000):
+        tell(f"saving {again}")
+        save(mesh, again, folder, tell)
+
+
+STEPS = {"save": save, "save-async": save_async, "save-stock": save_stock, "load": load, "save-forever": save_forever}
