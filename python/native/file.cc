@@ -204,8 +204,12 @@ void bind_file(nb::module_& module) {
   using Session = std::shared_ptr<SessionHandle>;
   nb::class_<File>(module, "File")
       .def(nb::init<Session, int>(), nb::arg("session"), nb::arg("fd"))
-      .def(nb::init<Session, std::string, std::uint32_t, std::uint32_t>(), nb::arg("session"), nb::arg("name"),
-           nb::arg("mode"), nb::arg("flags"))
+      .def(
+          "__init__",
+          [](File* file, Session session, const nb::bytes& name, std::uint32_t mode, std::uint32_t flags) {
+            new (file) File(std::move(session), std::string(name.c_str(), name.size()), mode, flags);
+          },
+          nb::arg("session"), nb::arg("name"), nb::arg("mode"), nb::arg("flags"))
       .def("close", &File::close)
       .def_prop_ro("closed", &File::is_closed)
       .def("read", &transfer<PENSTOCK_READ>, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(),

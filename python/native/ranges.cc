@@ -86,8 +86,13 @@ Ranges::~Ranges() {
   close();
 }
 
+void Ranges::check_is_own() const {
+  if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "read on by what the parent has begun")));
+}
+
+// At the end of the process nothing is waited for; in a forked child there is nobody to wait for.
 void Ranges::close() {
-  if (::getpid() != process_) return;
+  if (is_ending() || ::getpid() != process_) return;
   std::vector<std::thread> threads;
   {
     const NoGil no_gil;
@@ -171,6 +176,7 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
 
 std::uint64_t Ranges::begin(const nb::bytes& path, const Identity& identity, nb::handle memory, std::int64_t offset,
                             nb::handle stream) {
+  check_is_own();
   auto range = std::make_unique<Range>(
       Range{open(path.c_str(), identity), Memory(memory, Memory::Access::writable, stream), offset});
   std::uint64_t number = 0;
@@ -188,6 +194,7 @@ std::uint64_t Ranges::begin(const nb::bytes& path, const Identity& identity, nb:
 }
 
 std::optional<Report> Ranges::wait(std::uint64_t number) {
+  check_is_own();
   std::unique_ptr<Range> range;
   {
     const NoGil no_gil;

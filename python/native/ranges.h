@@ -43,7 +43,8 @@ class Ranges {
   // Waits for the range's end. Its Report; nothing where the file is not the one that it was. Raises what the read
   // failed with. Once for each range.
   std::optional<Report> wait(std::uint64_t number);
-  // Waits for the ranges that have begun, and drops the others.
+  // Waits for the ranges that have begun, and drops the others. Not at the end of the process, nor in a forked child,
+  // where the two above raise ClosedError.
   void close();
 
  private:
@@ -51,6 +52,7 @@ class Ranges {
   struct Range;
   struct State;  // Outlives this where the process ends, or in a forked child.
 
+  void check_is_own() const;
   std::shared_ptr<Opened> open(const char* path, const Identity& identity);
   static void run(State& state);
   static void read(Range& range);

@@ -6,8 +6,10 @@
 #include <nanobind/stl/vector.h>
 #include <sys/types.h>
 
-#include <atomic>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "python/native/cuda.h"
@@ -23,22 +25,56 @@ struct Source {
   std::vector<std::uint32_t> ordinals;  // In the session, by torch's number of the device.
 };
 
-// Set once and never freed: torch gives memory back when the process ends.
-std::atomic<const Source*> source{nullptr};
+// Never freed: torch gives memory back when the process ends.
+struct Pools {
+  std::mutex mutex;
+  std::shared_ptr<const Source> source;  // That of new memory.
+  // Whose each piece is: one of a session that was closed must not be taken for one of the next.
+  std::unordered_map<void*, std::shared_ptr<const Source>> pieces;
+};
 
-const Source* source_of(int device) {
-  const Source* const found = source.load(std::memory_order_acquire);
-  const bool is_known = found != nullptr && device >= 0 && static_cast<std::size_t>(device) < found->ordinals.size();
-  return is_known && !found->session->is_closed() && !is_ending() ? found : nullptr;
+Pools& pools() {
+  static Pools* const all = new Pools;
+  return *all;
 }
 
 // Whether pools take memory of this session from now on: of one alone in a process, until it is closed.
 bool set_pool_session(std::shared_ptr<SessionHandle> session, std::vector<std::uint32_t> ordinals) {
-  const Source* const known = source.load(std::memory_order_acquire);
+  const std::scoped_lock lock(pools().mutex);
+  std::shared_ptr<const Source>& known = pools().source;
   if (known != nullptr && known->session == session) return true;
   if (known != nullptr && !known->session->is_closed()) return false;
-  source.store(new Source{std::move(session), std::move(ordinals)}, std::memory_order_release);
+  known = std::make_shared<const Source>(Source{std::move(session), std::move(ordinals)});
   return true;
+}
+
+void* allocate(std::uint64_t size, int device) {
+  const std::scoped_lock lock(pools().mutex);
+  const std::shared_ptr<const Source> source = pools().source;
+  const bool is_known = source != nullptr && device >= 0 && static_cast<std::size_t>(device) < source->ordinals.size();
+  if (!is_known || source->session->is_closed() || is_ending()) return nullptr;
+  void* memory = nullptr;
+  const SessionHandle& session = *source->session;
+  const std::uint32_t ordinal = source->ordinals[static_cast<std::size_t>(device)];
+  if (session.engine().device_alloc(session.raw(), ordinal, size, &memory).code != 0) return nullptr;
+  pools().pieces[memory] = source;
+  return memory;
+}
+
+void release(void* memory, int device, std::uint64_t stream) {
+  std::shared_ptr<const Source> source;
+  {
+    const std::scoped_lock lock(pools().mutex);
+    const auto found = pools().pieces.find(memory);
+    if (found == pools().pieces.end()) return;
+    source = std::move(found->second);
+    pools().pieces.erase(found);
+  }
+  if (source->session->is_closed() || is_ending()) return;  // It went with its session.
+  // Kernels may still use it: taking its mapping away would not wait for them.
+  (void)wait_for_stream(stream, memory);
+  const SessionHandle& session = *source->session;
+  (void)session.engine().device_free(session.raw(), source->ordinals[static_cast<std::size_t>(device)], memory);
 }
 
 }  // namespace
@@ -49,25 +85,14 @@ void bind_torch_pool(nb::module_& module) { module.def("set_pool_session", &set_
 
 extern "C" {
 
+// Where there is none, torch says that the memory is out.
 __attribute__((visibility("default"))) void* penstock_torch_alloc(ssize_t size, int device, void* /*stream*/) {
-  const penstock::python::Source* const source = penstock::python::source_of(device);
-  if (source == nullptr || size <= 0) return nullptr;
-  void* memory = nullptr;
-  const std::uint32_t ordinal = source->ordinals[static_cast<std::size_t>(device)];
-  const penstock::python::SessionHandle& session = *source->session;
-  const penstock_status status =
-      session.engine().device_alloc(session.raw(), ordinal, static_cast<std::uint64_t>(size), &memory);
-  return status.code == 0 ? memory : nullptr;  // Torch says that the memory is out.
+  return size > 0 ? penstock::python::allocate(static_cast<std::uint64_t>(size), device) : nullptr;
 }
 
 __attribute__((visibility("default"))) void penstock_torch_free(void* memory, ssize_t /*size*/, int device,
                                                                 void* stream) {
-  const penstock::python::Source* const source = penstock::python::source_of(device);
-  if (source == nullptr || memory == nullptr) return;  // It went with its session.
-  const penstock::python::SessionHandle& session = *source->session;
-  // Kernels may still use it: taking its mapping away would not wait for them.
-  (void)penstock::python::wait_for_stream(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(stream)), memory);
-  (void)session.engine().device_free(session.raw(), source->ordinals[static_cast<std::size_t>(device)], memory);
+  penstock::python::release(memory, device, static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(stream)));
 }
 
 }  // extern "C"

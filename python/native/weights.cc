@@ -130,10 +130,12 @@ nb::object available_memory() {
   return room.total > 0 ? nb::object(nb::int_(room.available)) : nb::none();
 }
 
-// Large pages for memory that is filled for the first time: a fault for every 2 MiB in place of every 4 KiB.
+// Large pages for memory that is filled for the first time: a fault for every 2 MiB in place of every 4 KiB. Only of
+// whole ones: each advice for a piece of a mapping makes mappings of its own, of which a process may have 65,530.
 void advise_large_pages(std::uint64_t address, std::uint64_t size) {
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t begin = (address + page - 1) / page * page, end = (address + size) / page * page;
+  constexpr std::uint64_t kLargePage = 2 << 20;
+  const std::uint64_t begin = (address + kLargePage - 1) / kLargePage * kLargePage;
+  const std::uint64_t end = (address + size) / kLargePage * kLargePage;
   if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 

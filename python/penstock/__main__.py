@@ -44,8 +44,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                                   description="Nothing in the checkpoint is executed; what is no tensor is left out.")
     convert.add_argument("source", metavar="SOURCE", help="a file of torch.save, or a folder: sharded, or of "
                          "torch.distributed.checkpoint")
-    convert.add_argument("destination", metavar="DESTINATION", help="a file, if its name ends with .safetensors, or a "
-                         "folder, which gets several files and their index where one would be too large")
+    convert.add_argument("destination", metavar="DESTINATION", help="a file, if its name ends with .safetensors, "
+                         "which is replaced, or a folder without a model, which gets several files and their index "
+                         "where one would be too large")
     convert.add_argument("--shard-bytes", type=positive, default=SHARD_BYTES, metavar="N",
                          help="the most tensor bytes of one file; so much memory is needed [%(default)s]")
     convert.add_argument("--json", action="store_true", help="print JSON")

@@ -61,12 +61,12 @@ class Session:
         finally:
             os.close(fd)
 
-    def create(self, name: str | os.PathLike[str], *, replace: bool = False, mode: int = 0o666) -> NewFile:
+    def create(self, name: str | bytes | os.PathLike[Any], *, replace: bool = False, mode: int = 0o666) -> NewFile:
         """A new file that appears under `name` only when it is published, as a whole: see `NewFile`.
 
         replace: publishing replaces a file of that name; without it, it fails where there is one. mode: as of open(2).
         """
-        return self._adopt(NewFile(self._native, os.fspath(name), mode, 1 if replace else 0))
+        return self._adopt(NewFile(self._native, os.fsencode(name), mode, 1 if replace else 0))
 
     def _adopt(self, file: AnyFile) -> AnyFile:
         file._owner = self

@@ -243,3 +243,17 @@ def test_flipped_bytes_of_pickles_end_in_a_tree_or_an_error():
         except weights.WeightsError:
             pass
     assert 0 < read < 20_000
+
+
+def test_keys_of_one_hash_are_refused(tmp_path):
+    """-1 and -2 have the same: tuples of them would take time by the square of their number."""
+    pairs = b"".join(b"(" + b"".join(number(-1 - (i >> bit & 1)) for bit in range(14)) + b"tN" for i in range(16_000))
+    began = time.monotonic()
+    refused(write(tmp_path / "file", b"\x80\x02}(" + pairs + b"u."), "below 0 in a tuple")
+    assert time.monotonic() - began < 10
+
+
+def test_more_containers_than_a_checkpoint_has_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.weights.pickles.CONTAINERS_MAX", 1000)
+    refused(write(tmp_path / "file", b"\x80\x02" + b"\x8f" * 260 + b"."), "over 1000 lists")
+    refused(write(tmp_path / "file", b"\x80\x02" + b"]" * 1100 + b"."), "over 1000 lists")

@@ -373,3 +373,23 @@ def test_the_command_converts(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["convert", "--shard-bytes", "0", "a", "b"])
     assert ended.value.code == 2
+
+
+def test_a_conversion_that_ends_early_leaves_nothing_of_its_own(tmp_path, monkeypatch):
+    torch.save({f"{i}": torch.full((1000,), float(i)) for i in range(6)}, tmp_path / "model.pt")
+    from penstock.weights import conversion
+
+    write, done = conversion._write, []
+
+    def interrupted(*arguments):
+        write(*arguments)
+        done.append(arguments[1])
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(conversion, "_write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        weights.convert(tmp_path / "model.pt", tmp_path / "out", shard_bytes=8000)
+    assert len(done) == 2 and list((tmp_path / "out").iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        weights.convert(tmp_path / "model.pt", tmp_path / "nowhere" / "out.safetensors")

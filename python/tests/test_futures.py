@@ -192,6 +192,28 @@ def test_an_interpreter_may_end_with_requests_under_way(held_file):
     assert (done.returncode, done.stdout, done.stderr) == (0, "under way\n", "")
 
 
+LOAD_AND_EXIT = """
+import sys
+from penstock import Session, weights
+session = Session(device="host", io_uring="off")
+plan = weights.Weights(sys.argv[1]).plan(framework="np", session=session)
+tensors = iter(plan)
+import threading
+threading.Thread(target=lambda: next(tensors), daemon=True).start()  # Which begins to read.
+threading.Event().wait(0.3)
+print("under way", flush=True)
+"""
+
+
+def test_an_interpreter_may_end_while_weights_are_read(held_file):
+    pytest.importorskip("numpy", reason="numpy is not installed")
+    header = b'{"a":{"dtype":"U8","shape":[64],"data_offsets":[0,64]}}'
+    held_file.path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(64))
+    command = [sys.executable, "-c", LOAD_AND_EXIT, held_file.path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SOON)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "under way\n", "")
+
+
 def test_a_forked_child_has_a_session_of_its_own(session, path, content):
     file = session.open(path)
     file.read_async(bytearray(16)).result(SOON)

@@ -47,6 +47,20 @@ def test_what_cannot_be_had_is_nothing(calls):
     calls.penstock_torch_free(left, 1 << 20, 0, None)
 
 
+def test_memory_of_a_closed_session_is_not_given_back_to_the_next(calls):
+    with penstock.Session(device="host") as first:
+        assert _native.set_pool_session(first._native, [0])
+        left = calls.penstock_torch_alloc(1 << 20, 0, None)
+    with penstock.Session(device="host") as second:
+        assert _native.set_pool_session(second._native, [0])
+        pieces = [calls.penstock_torch_alloc(1 << 20, 0, None) for _ in range(4)]
+        if left not in pieces:
+            calls.penstock_torch_free(left, 1 << 20, 0, None)
+        for piece in pieces:
+            ctypes.memset(piece, 5, 1 << 20)
+            calls.penstock_torch_free(piece, 1 << 20, 0, None)
+
+
 def test_one_session_at_a_time_has_pools():
     with penstock.Session(device="host") as first, penstock.Session(device="host") as second:
         assert _native.set_pool_session(first._native, [0])

@@ -90,9 +90,10 @@ def test_a_rank_whose_file_was_cut_makes_all_of_them_fail(model):
     def load(rank):
         plan = weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD)
         torch.distributed.barrier()
+        tensors = plan.stream()
         if rank == 1:
             plan.identities = {file: (0, 0, 0, 0) for file in plan.identities}
-        return list(plan)
+        return list(tensors)
 
     said = run_ranks(3, folder, load)
     assert all(isinstance(each, weights.WeightsError) for each in said)
@@ -135,3 +136,68 @@ def test_ranks_that_want_different_tensors_are_told(model):
 
     said = run_ranks(2, folder, load)
     assert all(isinstance(each, weights.WeightsError) and "different tensors" in str(each) for each in said)
+
+
+def test_ranks_with_other_files_are_told(model):
+    folder, tensors = model
+    (folder / "other").mkdir()
+    weights.save_file({name: tensor + 1 for name, tensor in tensors.items()}, folder / "other" / "model")
+
+    def load(rank):
+        place = folder / "other" / "model" if rank == 1 else folder / "model"
+        weights.Weights(place).plan(group=torch.distributed.group.WORLD).load()
+
+    said = run_ranks(2, folder, load)
+    assert all(isinstance(each, weights.WeightsError) and "other files" in str(each) for each in said)
+
+
+def test_a_rank_that_drops_its_iteration_before_it_began_keeps_nobody_waiting(model):
+    folder, _ = model
+
+    def load(rank):
+        tensors = iter(weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD))
+        if rank == 0:
+            del tensors
+            return "dropped"
+        return list(tensors)
+
+    said = run_ranks(2, folder, load)
+    assert said[0] == "dropped" and "rank 0 of the group failed or left" in str(said[1])
+
+
+def test_two_iterations_of_one_plan_end_apart(model):
+    folder, _ = model
+
+    def load(rank):
+        plan = weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD)
+        first, second = iter(plan), iter(plan)
+        for number, _ in enumerate(zip(first, second)):
+            if rank == 0 and number == 1:
+                return "left"
+
+    said = run_ranks(2, folder, load)
+    assert said[0] == "left" and "rank 0 of the group failed or left" in str(said[1])
+
+
+def test_a_session_that_is_closed_on_one_rank_makes_all_of_them_fail(model):
+    folder, _ = model
+
+    def load(rank):
+        session = penstock.Session(device="host")
+        plan = weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD, session=session)
+        if rank == 1:
+            session.close()
+        plan.load()
+
+    said = run_ranks(2, folder, load)
+    assert isinstance(said[1], penstock.ClosedError) and "rank 1 of the group failed or left" in str(said[0])
+
+
+def test_arrays_of_numpy_are_not_exchanged(model):
+    folder, _ = model
+
+    def load(rank):
+        weights.Weights(folder / "model").plan(group=torch.distributed.group.WORLD, framework="np")
+
+    said = run_ranks(1, folder, load)
+    assert "exchange tensors of torch" in str(said[0])

@@ -70,6 +70,9 @@ class Arrays(Protocol):
     def dtype_of(self, tensor: Tensor) -> Any:
         """Raises WeightsError where the framework has no such type."""
 
+    def dtype_named(self, wanted: Any) -> Any:
+        """What to convert to, as the framework has it; None for nothing. Raises WeightsError for what is no dtype."""
+
     def item_bytes(self, dtype: Any) -> int: ...
     def is_converted(self, dtype: Any, wanted: Any) -> bool: ...
     def memory(self, nbytes: int, page: int) -> Memory: ...
@@ -92,6 +95,9 @@ def nbytes_of(dtype: str, shape: tuple[int, ...]) -> int:
 
 def format_dtype(name: str, array: Any) -> str:
     """What the format calls the dtype of a tensor or a numpy array, or OTHERS do. Raises WeightsError."""
+    if not hasattr(array, "dtype") or hasattr(array, "mask"):
+        raise WeightsError(f"tensor {name!r} is of type {type(array).__name__}: expected a tensor, or an array without "
+                           "a mask")
     dtype = NAMES.get(getattr(array.dtype, "name", str(array.dtype)).removeprefix("torch."))
     if dtype is None:
         raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
@@ -149,11 +155,20 @@ class TorchArrays:
         self._dtypes[tensor.dtype] = known
         return known
 
+    def dtype_named(self, wanted: Any) -> torch.dtype | None:
+        import torch
+
+        found = getattr(torch, wanted, None) if isinstance(wanted, str) else wanted
+        if found is not None and not isinstance(found, torch.dtype) or (found is None) != (wanted is None):
+            raise WeightsError(f"dtype {wanted!r}: expected one of torch, as torch.bfloat16")
+        return found
+
     def item_bytes(self, dtype: torch.dtype) -> int:
         return dtype.itemsize
 
     def is_converted(self, dtype: torch.dtype, wanted: torch.dtype | None) -> bool:
-        return wanted is not None and dtype.is_floating_point and dtype != wanted
+        # Two elements a byte are converted by nobody: such tensors go with scales of their own.
+        return wanted is not None and dtype.is_floating_point and dtype != wanted and "float4" not in str(dtype)
 
     def memory(self, nbytes: int, page: int) -> _TorchMemory:
         import torch
@@ -239,6 +254,14 @@ class NumpyArrays:
             raise WeightsError(f"{tensor.file}: tensor {tensor.name!r} is {tensor.dtype}, which numpy cannot hold: "
                                "install ml_dtypes, or load it with torch")
         return known
+
+    def dtype_named(self, wanted: Any) -> numpy.dtype[Any] | None:
+        import numpy
+
+        try:
+            return None if wanted is None else numpy.dtype(wanted)
+        except TypeError:
+            raise WeightsError(f"dtype {wanted!r}: expected one of numpy, as 'float32'") from None
 
     def item_bytes(self, dtype: numpy.dtype[Any]) -> int:
         return dtype.itemsize

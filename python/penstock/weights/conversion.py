@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +39,8 @@ def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], d
 
     destination: a file, if its name ends with .safetensors, or else a folder, which gets model.safetensors or, beyond
     shard_bytes, several files and their index. One shard is in memory at a time. Tensors that share memory are written
-    once for each name. Files appear when they are whole, the index last, and a failure leaves none of them.
+    once for each name. Files appear when they are whole, the index last, and a failure leaves none of them; a file that
+    is there already is replaced.
     """
     weights, target = Weights(source), Path(destination)
     shards = list(_shards_of(weights.tensors.values(), shard_bytes))
@@ -51,15 +53,16 @@ def convert(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], d
     try:
         for name, shard, plan in zip(names, shards, plans, strict=True):
             _check_memory(shard)
+            if not name.exists():  # One that was there before is replaced, or stays.
+                written.append(name)
             _write(plan, name, metadata, session, _counter(progress, on_progress))
-            written.append(name)
-        if len(names) > 1:
-            written.append(_write_index(target / INDEX, names, shards, session))
+        index = [_write_index(target / INDEX, names, shards, session)] if len(names) > 1 else []
     except BaseException:
         for file in written:
             file.unlink(missing_ok=True)
         raise
-    return Conversion(written, len(weights.tensors), sum(map(_nbytes, weights.tensors.values())), list(weights.objects))
+    return Conversion([*names, *index], len(weights.tensors), sum(map(_nbytes, weights.tensors.values())),
+                      list(weights.objects))
 
 
 def _nbytes(tensor: Tensor) -> int:
@@ -85,13 +88,16 @@ def _shards_of(tensors: Iterable[Tensor], shard_bytes: int) -> Iterator[list[Ten
 
 def _file_names(target: Path, count: int, shard_bytes: int) -> list[Path]:
     if target.suffix == SUFFIX and not target.is_dir():
+        if not target.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
         if count > 1:
             raise WeightsError(f"{target}: the tensors take {count} files of {shard_bytes} bytes: name a folder, or "
                                "allow larger files")
         return [target]
     target.mkdir(parents=True, exist_ok=True)
     if (target / INDEX).exists() or any(target.glob(f"model*{SUFFIX}")):
-        raise WeightsError(f"{target}: a model is in this folder already: name another, or remove it")
+        raise WeightsError(f"{target}: a model is in this folder already, or part of one, as a conversion leaves it "
+                           "that is killed: name another folder, or remove it")
     if count == 1:
         return [target / f"model{SUFFIX}"]
     return [target / f"model-{i + 1:05}-of-{count:05}{SUFFIX}" for i in range(count)]
@@ -108,7 +114,10 @@ def _check_memory(shard: list[Tensor]) -> None:
 def _write(plan: Plan, file: Path, metadata: Mapping[str, str], session: Session | None,
            on_progress: Callable[[Progress], None]) -> None:
     tensors = {name: tensor.contiguous() for name, tensor in plan.load(on_progress).items()}
-    save_file(tensors, file, metadata, session=session)
+    try:
+        save_file(tensors, file, metadata, session=session)
+    except OSError as error:
+        raise OSError(error.errno, f"{file}: {error}") from error
 
 
 def _counter(whole: Progress, on_progress: Callable[[Progress], None] | None) -> Callable[[Progress], None]:

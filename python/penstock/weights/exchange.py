@@ -3,21 +3,25 @@
 """Ranks that load a model together: each reads a share of what several of them want, and they exchange the shares.
 
 Every rank makes the same plan but for its parts, and iterates over it to the end. A rank that fails, or leaves, says so
-before the next exchange: then all of them raise, and none waits for ever. One that is killed is noticed by the group's
-own time limit.
+before the next exchange: then all of them raise, and none waits for ever. One that is killed, or that never comes to
+load, is noticed by the group's own time limit.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+import platform
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.weights.headers import WeightsError
 
 if TYPE_CHECKING:
-    from penstock.weights.plan import Run
+    from penstock.weights.plan import Plan, Run
 
 _FINE, _FAILED = 0, 1
 
@@ -29,25 +33,50 @@ class Exchange:
         import torch
         import torch.distributed
 
-        self._group, self._device = group, torch.device(device)
+        self.group, self.device = group, torch.device(device)
         self.rank = torch.distributed.get_rank(group)
         self.world = torch.distributed.get_world_size(group)
-        self._left = 0  # Exchanges that are still to come.
 
-    def agree(self, runs: Iterable[Run], problem: str | None) -> None:
+    def agree(self, plan: Plan, problem: str | None) -> Turn:
         """Raises on every rank where one has a problem, or where they would exchange different things."""
+        import torch
         import torch.distributed
 
-        together = [run for run in runs if run.is_together]
+        together = [run for run in plan.runs if run.is_together]
         said: list[Any] = [None] * self.world
-        torch.distributed.all_gather_object(said, (_digest(together), problem), self._group)
-        for rank, (_, theirs) in enumerate(said):
-            if theirs is not None and rank != self.rank:
+        turn = None
+        try:
+            turn = Turn(self, len(together))
+        except Exception as error:  # The device's: whatever it is, the others must not wait for this one.
+            problem = problem or f"{type(error).__name__}: {error}"
+        own = (_digest(plan, together), platform.node(), _identities(together, plan.identities), problem)
+        torch.distributed.all_gather_object(said, own, self.group)
+        for rank, (_, _, _, theirs) in enumerate(said):
+            if theirs is not None and (rank != self.rank or turn is None):
                 raise WeightsError(f"rank {rank} of the group cannot load: {theirs}")
-        if any(digest != said[0][0] for digest, _ in said):
-            raise WeightsError("the ranks of the group want different tensors: each must plan the same names, files "
-                               "and budget, and parts of the same dimensions")
-        self._left = len(together) if problem is None else 0
+        if any(digest != own[0] for digest, _, _, _ in said):
+            raise WeightsError("the ranks of the group want different tensors: each must plan the same names, files, "
+                               "dtype, device and budget, and parts of the same dimensions")
+        for rank, (_, host, identities, _) in enumerate(said):
+            # Other hosts have copies of their own, of which only sizes and layout can be compared.
+            if host == own[1] and identities != own[2]:
+                raise WeightsError(f"rank {rank} of the group has other files than rank {self.rank}, by inode or time "
+                                   "of change: load the same ones")
+        assert turn is not None
+        if problem is not None:
+            turn.left = 0
+        return turn
+
+
+class Turn:
+    """The exchanges of one iteration over a plan."""
+
+    def __init__(self, exchange: Exchange, left: int) -> None:
+        import torch
+
+        self._exchange, self._pid, self.left = exchange, os.getpid(), left
+        self._said = torch.empty(exchange.world, dtype=torch.int32, device=exchange.device)
+        self._own = [torch.tensor([status], dtype=torch.int32, device=exchange.device) for status in (_FINE, _FAILED)]
 
     @contextmanager
     def attempt(self, what: str) -> Iterator[None]:
@@ -57,34 +86,32 @@ class Exchange:
         except BaseException:
             self.leave()
             raise
-        self._left -= 1
+        self.left -= 1
         failed = [rank for rank, status in enumerate(self._tell(_FINE)) if status != _FINE]
         if failed:
-            self._left = 0
+            self.left = 0
             raise WeightsError(f"{what}: rank {failed[0]} of the group failed or left before its share was there")
 
     def gather(self, memory: Any) -> None:
         """The memory has as many bytes for each rank; this one's are there already."""
-        share = memory.numel() // self.world
-        _all_gather(memory, memory[self.rank * share:(self.rank + 1) * share], self._group)
+        share = memory.numel() // self._exchange.world
+        own = memory[self._exchange.rank * share:(self._exchange.rank + 1) * share]
+        _all_gather(memory, own, self._exchange.group)
 
     def leave(self) -> None:
-        """Tells the others that this rank exchanges nothing any more. Does nothing at the end."""
-        if self._left > 0:
-            self._left = 0
+        """Tells the others that this rank exchanges nothing any more. Does nothing at the end, nor in a forked child,
+        to which the group does not belong."""
+        if self.left > 0 and os.getpid() == self._pid and not sys.is_finalizing():
+            self.left = 0
             self._tell(_FAILED)
 
     def _tell(self, status: int) -> list[int]:
-        import torch
-
-        said = torch.empty(self.world, dtype=torch.int32, device=self._device)
-        own = torch.tensor([status], dtype=torch.int32, device=self._device)
         try:
-            _all_gather(said, own, self._group)
+            _all_gather(self._said, self._own[status], self._exchange.group)
         except BaseException:
-            self._left = 0  # The group is broken: nobody is left to be told.
+            self.left = 0  # The group is broken: nobody is left to be told.
             raise
-        return [int(each) for each in said.tolist()]
+        return [int(each) for each in self._said.tolist()]
 
 
 def _all_gather(all_ranks: Any, own: Any, group: Any) -> None:
@@ -95,10 +122,16 @@ def _all_gather(all_ranks: Any, own: Any, group: Any) -> None:
     gather(all_ranks, own, group)
 
 
-def _digest(runs: Iterable[Run]) -> str:
-    digest = hashlib.sha256()
+def _digest(plan: Plan, runs: Iterable[Run]) -> str:
+    digest = hashlib.sha256(f"{plan.device.type} {plan.dtype}\n".encode())
     for run in runs:
-        digest.update(f"{run.begin} {run.end}\n".encode())
+        digest.update(f"{run.file.name!r} {plan.identities[run.file][2]} {run.begin} {run.end}\n".encode())
         for item in run.items:
-            digest.update(f"{item.tensor.name} {item.begin} {item.end}\n".encode())
+            tensor = item.tensor
+            digest.update(f"{tensor.name!r} {tensor.dtype} {tensor.shape} {item.begin} {item.end}\n".encode())
     return digest.hexdigest()
+
+
+def _identities(runs: Iterable[Run], known: Mapping[Path, tuple[int, int, int, int]]) -> list[tuple[int, ...]]:
+    """Inode, size and time of change: containers may number the same device differently."""
+    return [known[file][1:] for file in dict.fromkeys(run.file for run in runs)]

@@ -8,6 +8,7 @@ import fnmatch
 import gc
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ TORCH_INDEX = "pytorch_model.bin.index.json"
 CHECKPOINT = ".metadata"        # What torch.distributed.checkpoint says of a folder.
 OURS = "checkpoint.json"        # What penstock.checkpoint does.
 SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which pieces of tensors are in it.
+SHARD = re.compile(r"-\d{5}-of-(\d{5})\.\w+$")  # As the second of three files is called.
 INDEX_BYTES_MAX = 100_000_000
 HEADERS_AT_ONCE = 8
 
@@ -192,6 +194,8 @@ class Weights:
         """
         wanted = [names] if isinstance(names, str) else names
         chosen = list(self.tensors.values()) if wanted is None else self._named(wanted)
+        if group is not None and framework not in ("pt", "torch", "pytorch"):
+            raise WeightsError(f"framework {framework!r}: ranks that load together exchange tensors of torch, 'pt'")
         from penstock.weights.exchange import Exchange
         from penstock.weights.plan import Plan
 
@@ -226,7 +230,10 @@ def _matching(tensors: Mapping[str, Tensor], pattern: str) -> list[Tensor]:
 def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[dict[str, Path], list[Path]]:
     """What an index says of names, and the files."""
     if not isinstance(paths, (str, os.PathLike)):
-        return {}, [Path(path) for path in paths]
+        files = [Path(path) for path in paths]
+        if not files:
+            raise WeightsError("no file is named: expected one at least")
+        return {}, files
     path = Path(paths)
     if path.is_dir():
         for index in (OURS, INDEX, CHECKPOINT, TORCH_INDEX):
@@ -243,12 +250,22 @@ def _files_of(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
 
 def _files_in(folder: Path) -> list[Path]:
     """Those of the first kind that there is. Beside models lie other files of torch.save, as training_args.bin."""
-    for pattern in ("*.safetensors", "pytorch_model*.bin", "*.bin", "*.pt", "*.pth"):
-        files = sorted(folder.glob(pattern))
+    for pattern in ("model.safetensors", "*.safetensors", "pytorch_model*.bin", "*.bin", "*.pt", "*.pth"):
+        files = sorted(path for path in folder.glob(pattern) if path.is_file())
         if files:
+            _check_complete(files)
             return files
     raise WeightsError(f"{folder}: no safetensors file is in this folder, no file of torch.save (*.bin, *.pt, *.pth) "
                        f"and no {CHECKPOINT} of torch.distributed.checkpoint")
+
+
+def _check_complete(files: list[Path]) -> None:
+    """Of a sharded model the names tell how many files it has: where the index is missing, some may be, too."""
+    for match in filter(None, (SHARD.search(file.name) for file in files)):
+        count = sum(1 for file in files if file.name.endswith(match[0][6:]))
+        if count < int(match[1]):
+            raise WeightsError(f"{files[0].parent}: of {int(match[1])} files as {match.string!r} there are {count}, "
+                               "and no index: it was copied or written in part")
 
 
 @dataclass(frozen=True)
@@ -290,6 +307,14 @@ def _pieces_of(file: Path, sharding: str) -> dict[str, tuple[int, ...]]:
     return told
 
 
+def _is_encodable(path: Path) -> bool:
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _read_index(path: Path) -> dict[str, Path]:
     if path.stat().st_size > INDEX_BYTES_MAX:
         raise WeightsError(f"{path}: an index of over {INDEX_BYTES_MAX} bytes is not believed")
@@ -298,7 +323,11 @@ def _read_index(path: Path) -> dict[str, Path]:
         named = {str(name): path.parent / file for name, file in placed.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WeightsError(f"{path}: expected a JSON object whose weight_map names a file for each tensor") from None
+    if not named:
+        raise WeightsError(f"{path}: its weight_map is empty")
     for name, file in named.items():
+        if not _is_encodable(file):
+            raise WeightsError(f"{path}: tensor {name!r} is said to be in {str(file)!r}, which is no name of a file")
         if file.parent != path.parent or file.name in ("", "..") or "\0" in file.name:
             raise WeightsError(f"{path}: tensor {name!r} is said to be in {str(file)!r}, no file of this folder")
     return named

@@ -17,7 +17,9 @@ from typing import Any
 from penstock.weights.headers import WeightsError
 
 PICKLE_BYTES_MAX = 100_000_000
-STEPS_MAX = 50_000_000  # One byte can make an object of a hundred: this bounds memory, too.
+STEPS_MAX = 50_000_000
+CONTAINERS_MAX = 10_000_000  # One byte can make a dict of 64 bytes, and a set of 216, which counts as four.
+SET = 4
 KEY_INTEGER_MAX = 1 << 60  # Larger ones have equal hashes at will.
 
 
@@ -82,6 +84,7 @@ class _Machine:
         self.stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
+        self._containers_left = CONTAINERS_MAX
         self._copies_left = 4 * len(data) + 1000  # What calls may copy in all, in elements and bytes.
 
     def run(self) -> Any:
@@ -168,7 +171,7 @@ class _Machine:
         self._copies_left -= sum(len(each) for each in arguments if hasattr(each, "__len__"))
         if self._copies_left < 0:
             raise WeightsError("the pickle copies the same over and over")
-        self.stack.append(stand.function(*arguments))
+        self.contain(stand.function(*arguments), SET)
 
     def new(self) -> None:
         arguments, kind = self.stack.pop(), self.stack.pop()
@@ -213,19 +216,30 @@ class _Machine:
         for i in range(0, len(items), 2):
             target[checked_key(items[i])] = items[i + 1]
 
+    def contain(self, made: Any, weight: int = 1) -> None:
+        self._containers_left -= weight
+        if self._containers_left < 0:
+            raise WeightsError(f"a pickle of over {CONTAINERS_MAX} lists, dicts and tuples is not believed")
+        self.stack.append(made)
+
     def tuple_of(self, count: int) -> None:
         if len(self.stack) < count:
             raise WeightsError("the pickle takes more than there is")
-        self.stack[-count:] = [tuple(self.stack[-count:])]
+        made = tuple(self.stack[-count:])
+        del self.stack[-count:]
+        self.contain(made)
 
 
 def checked_key(key: Any) -> Any:
     """A key whose hash is quick to make, and hard to make equal to others'."""
-    for each in key if type(key) is tuple and len(key) <= 64 else (key,):
+    is_tuple = type(key) is tuple and len(key) <= 64
+    for each in key if is_tuple else (key,):
         if not isinstance(each, (str, int, float, bytes, Made, type(None))):
             raise WeightsError(f"the pickle has a key of type {type(each).__name__}: text or a number is expected")
         if isinstance(each, int) and abs(each) >= KEY_INTEGER_MAX:
             raise WeightsError("the pickle has a key of over 2^60")
+        if is_tuple and isinstance(each, (int, float)) and not each >= 0:  # -1 and -2 have one hash, tuples 2^n.
+            raise WeightsError("the pickle has a key with a number below 0 in a tuple")
     return key
 
 
@@ -297,19 +311,19 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     0x8e: _pusher(lambda machine: machine.take(machine.number(8))),
     0x96: _pusher(lambda machine: bytearray(machine.take(machine.number(8)))),
     ord(")"): lambda machine: machine.stack.append(()),
-    ord("t"): _pusher(lambda machine: tuple(machine.since_mark())),
+    ord("t"): lambda machine: machine.contain(tuple(machine.since_mark())),
     0x85: lambda machine: machine.tuple_of(1),
     0x86: lambda machine: machine.tuple_of(2),
     0x87: lambda machine: machine.tuple_of(3),
-    ord("]"): lambda machine: machine.stack.append([]),
+    ord("]"): lambda machine: machine.contain([]),
     ord("a"): lambda machine: machine.append([machine.stack.pop()]),
     ord("e"): lambda machine: machine.append(machine.since_mark()),
-    ord("}"): lambda machine: machine.stack.append({}),
+    ord("}"): lambda machine: machine.contain({}),
     ord("s"): lambda machine: machine.set_items([machine.stack.pop(), machine.stack.pop()][::-1]),
     ord("u"): lambda machine: machine.set_items(machine.since_mark()),
-    0x8f: lambda machine: machine.stack.append(set()),
+    0x8f: lambda machine: machine.contain(set(), SET),
     0x90: _Machine.add,
-    0x91: _pusher(lambda machine: _frozen(machine.since_mark())),
+    0x91: lambda machine: machine.contain(_frozen(machine.since_mark()), SET),
     ord("("): _Machine.mark,
     ord("0"): _Machine.drop,
     ord("1"): _Machine.drop_since_mark,

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -18,6 +19,7 @@ from penstock.weights.headers import Part, Tensor, WeightsError, collecting_paus
 
 if TYPE_CHECKING:
     from penstock.weights.exchange import Exchange
+    from penstock.weights.stream import Stream
 
 RUN_BYTES = 256 << 20   # The most that one request reads, unless a single tensor is larger.
 GAP_BYTES = 64 << 10    # What nobody wants between two tensors is read along, up to this,
@@ -75,7 +77,7 @@ def items_of(tensor: Tensor, part: Part | None) -> list[Item]:
     return _pieces_of(tensor, share) if tensor.chunks else [_item_of(tensor, share)]
 
 
-def _in_units(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
+def in_units(dtype: str, extents: tuple[int, ...]) -> tuple[int, ...]:
     """As frameworks count: of F4 two elements are one."""
     return (*extents[:-1], extents[-1] // 2) if dtype == "F4" and extents else extents
 
@@ -96,7 +98,7 @@ def _checked(tensor: Tensor, part: Part) -> Part:
 
 
 def _item_of(tensor: Tensor, part: Part | None) -> Item:
-    begin, end, shape = tensor.offset, tensor.offset + tensor.nbytes, _in_units(tensor.dtype, tensor.shape)
+    begin, end, shape = tensor.offset, tensor.offset + tensor.nbytes, in_units(tensor.dtype, tensor.shape)
     if part is None:
         return Item(tensor, None, begin, end, shape)
     if part.dim > 0 or tensor.strides is not None or shape[0] == 0 or tensor.nbytes % shape[0] != 0:
@@ -108,13 +110,13 @@ def _item_of(tensor: Tensor, part: Part | None) -> Item:
 
 def _pieces_of(tensor: Tensor, part: Part | None) -> list[Item]:
     """The pieces that the part meets; where it is empty, an empty one."""
-    shape, found = list(_in_units(tensor.dtype, tensor.shape)), []
+    shape, found = list(in_units(tensor.dtype, tensor.shape)), []
     if part is not None:
         shape[part.dim] = part.stop - part.start
     for chunk in tensor.chunks:
-        at, share = list(_in_units(tensor.dtype, chunk.at)), None
+        at, share = list(in_units(tensor.dtype, chunk.at)), None
         if part is not None:
-            extent = _in_units(tensor.dtype, chunk.piece.shape)[part.dim]
+            extent = in_units(tensor.dtype, chunk.piece.shape)[part.dim]
             share = Part(part.dim, max(part.start - at[part.dim], 0), min(part.stop - at[part.dim], extent))
             if share.start >= share.stop:
                 continue
@@ -181,7 +183,7 @@ class Plan:
                  exchange: Exchange | None = None, budget: int | None = None,
                  check: Callable[[Tensor, Any], None] | None = None) -> None:
         self.arrays: Arrays = arrays_of(framework, device)
-        self.device, self.dtype = self.arrays.device, dtype
+        self.device, self.dtype = self.arrays.device, self.arrays.dtype_named(dtype)
         self.session, self.identities, self.exchange, self.check = session, identities, exchange, check
         with collecting_paused():
             self.runs = self._plan_runs(wanted, budget)
@@ -263,22 +265,22 @@ class Plan:
 
     def load(self, on_progress: Callable[[Progress], None] | None = None) -> dict[str, Any]:
         """All tensors by name. Raises MemoryError before the first byte where they will not fit."""
-        from penstock.weights.stream import stream
+        from penstock.weights.stream import Stream
 
-        with collecting_paused():
-            return dict(stream(self, on_progress, is_kept=True))
+        with collecting_paused(), closing(Stream(self, on_progress, is_kept=True)) as tensors:
+            return dict(tensors)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         return self.stream()
 
-    def stream(self, on_progress: Callable[[Progress], None] | None = None) -> Iterator[tuple[str, Any]]:
+    def stream(self, on_progress: Callable[[Progress], None] | None = None) -> Stream:
         """(name, tensor), in the order of the files, while further ones are read: three requests at most.
 
         on_progress is called after each request.
         """
-        from penstock.weights.stream import stream
+        from penstock.weights.stream import Stream
 
-        return stream(self, on_progress, is_kept=False)
+        return Stream(self, on_progress, is_kept=False)
 
 
 def _is_strided(tensor: Tensor, part: Part) -> bool:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from typing import Any
 
 from penstock import _native
 from penstock.sessions import default_session
 from penstock.weights.arrays import Memory
+from penstock.weights.exchange import Turn
 from penstock.weights.headers import WeightsError
 from penstock.weights.plan import AHEAD, PAGE, Item, Plan, Progress, Run, Whole, memory_of, share_of_run
 
@@ -27,28 +28,54 @@ class _Reading:
         self.number = number               # None where nothing is.
 
 
-def stream(plan: Plan, on_progress: Callable[[Progress], None] | None, *, is_kept: bool) -> Iterator[tuple[str, Any]]:
-    """is_kept: the caller keeps all tensors, which must fit."""
-    shortage = plan.shortage() if is_kept else None
-    if plan.exchange is not None:
-        plan.exchange.agree(plan.runs, shortage)
-    if shortage is not None:
-        raise MemoryError(shortage)
-    return _Stream(plan, on_progress).tensors()
+class Stream:
+    """An iterator of (name, tensor). Close it where it is not iterated to its end: then the other ranks of a group are
+    told, and what is under way is waited for. It is closed when it goes.
+
+    is_kept: the caller keeps all tensors, which must fit.
+    """
+
+    def __init__(self, plan: Plan, on_progress: Callable[[Progress], None] | None, *, is_kept: bool) -> None:
+        try:
+            shortage = plan.shortage() if is_kept else None
+            if shortage is not None:
+                raise MemoryError(shortage)
+            self._reader = _Reader(plan, on_progress)
+        except Exception as error:
+            if plan.exchange is not None:
+                plan.exchange.agree(plan, f"{type(error).__name__}: {error}")
+            raise
+        if plan.exchange is not None:
+            self._reader.turn = plan.exchange.agree(plan, None)
+        self._tensors = self._reader.tensors()  # Which knows nothing of this, so that this goes when nobody has it.
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> tuple[str, Any]:
+        return next(self._tensors)
+
+    def close(self) -> None:
+        self._tensors.close()
+        self._reader.end()  # One that never began has no end of its own.
+
+    def __del__(self) -> None:
+        if hasattr(self, "_tensors"):
+            self.close()
 
 
-class _Stream:
+class _Reader:
     def __init__(self, plan: Plan, on_progress: Callable[[Progress], None] | None) -> None:
         self._plan, self._on_progress = plan, on_progress
+        self.turn: Turn | None = None
         session = plan.session or default_session()
         self._ranges = _native.Ranges(session._native, max(min(AHEAD, len(plan.runs)), 1))
         self._wholes: dict[str, tuple[Any, int]] = {}  # By name: the array, and the pieces that are not there yet.
         self._began = time.monotonic()
-        plan.progress = Progress(plan.bytes_from_storage)
+        self._progress = plan.progress = Progress(plan.bytes_from_storage)
 
-    def tensors(self) -> Iterator[tuple[str, Any]]:
+    def tensors(self) -> Generator[tuple[str, Any], None, None]:
         runs = iter(self._plan.runs)
-        exchange = self._plan.exchange
         try:
             ahead = deque(self._begin(run) for run in islice(runs, AHEAD))
             while ahead:
@@ -58,8 +85,13 @@ class _Stream:
                 yield from self._cut(reading)
                 del reading
         finally:
-            if exchange is not None:
-                exchange.leave()
+            self.end()
+
+    def end(self) -> None:
+        try:
+            if self.turn is not None:
+                self.turn.leave()
+        finally:
             self._ranges.close()
 
     def _begin(self, run: Run) -> _Reading:
@@ -74,15 +106,14 @@ class _Stream:
         return reading
 
     def _finish(self, reading: _Reading) -> None:
-        exchange = self._plan.exchange
-        if exchange is None or not reading.run.is_together:
+        if self.turn is None or not reading.run.is_together:
             self._wait(reading)
         else:
-            with exchange.attempt(str(reading.run.file)):
+            with self.turn.attempt(str(reading.run.file)):
                 self._wait(reading)
-            exchange.gather(reading.memory.bytes(0, reading.memory.nbytes))
+            self.turn.gather(reading.memory.bytes(0, reading.memory.nbytes))
         if self._on_progress is not None:
-            self._on_progress(self._plan.progress)
+            self._on_progress(self._progress)
 
     def _wait(self, reading: _Reading) -> None:
         report = None
@@ -94,7 +125,7 @@ class _Stream:
             if report.bytes != wanted:
                 raise WeightsError(f"{file}: it was cut while it was read: expected {wanted} bytes at "
                                    f"{reading.begin}, there were {report.bytes}")
-        self._plan.progress.count(report, time.monotonic() - self._began)
+        self._progress.count(report, time.monotonic() - self._began)
 
     def _cut(self, reading: _Reading) -> Iterator[tuple[str, Any]]:
         plan, base, view = self._plan, reading.base, reading.memory.view

@@ -281,8 +281,8 @@ class _Walk:
             raise self._too_deep()
         for key, value in _children(tree):
             if not isinstance(key, (str, int)):
-                raise WeightsError(f"{self._where}: tensors are kept by a key of type {type(key).__name__}: text or a "
-                                   "number is expected")
+                raise WeightsError(f"{self._where}: tensors are kept by a key of type {type(key).__name__}: text or an "
+                                   "integer is expected")
             name = f"{before}{key}"
             self._names_left -= len(name) + 1
             if self._names_left < 0:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def load_torch(path: str | os.PathLike[str], device: Any = "cpu", *, session: Session | None = None) -> Any:
-    """In place of `torch.load(path, map_location=device, weights_only=True)`: the same objects, nothing executed.
+    """In place of `torch.load(path, map_location=device, weights_only=True)`: nothing is executed.
+
+    Gives dicts, lists, tuples, sets, text, bytes, numbers, dtypes, devices, sizes, tensors and parameters as they were.
 
     Tensors that shared a storage share memory again. Neighbours in the file share a piece of memory besides, of
     256 MiB at most: clone a tensor that is to outlive the others. Raises WeightsError for what is no plain data, and
