@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import penstock
 from penstock import checkpoint, weights
-from penstock.checkpoint import generations, layout, storing
+from penstock.checkpoint import generations, layout, restoring, storing, windows
 from penstock.weights import arrays
 
 DTYPES = [name for name in {**arrays.DTYPES, **arrays.OTHERS}.values() if hasattr(torch, name)]
@@ -77,7 +77,7 @@ def test_tensors_that_are_one_stay_one_and_are_written_once(tmp_path):
 
 def test_a_large_state_goes_to_several_files_in_pieces(tmp_path, monkeypatch, device):
     monkeypatch.setattr(storing, "FILE_BYTES_MIN", 1 << 16)
-    for module in (layout, storing, generations):
+    for module in (layout, storing, generations, restoring, windows):
         monkeypatch.setattr(module, "PIECE_BYTES", 1 << 15)
     tensors = {f"{i}": random_tensor(torch.uint8, 30_000 * (i + 1) + i).to(device) for i in range(12)}
     checkpoint.save(tensors, tmp_path / "a")
@@ -181,11 +181,11 @@ def changed(content, change):
     (lambda said: said["tensors"]["a"]["chunks"][0].update(offset=-1), "no count"),
     (lambda said: said["tensors"]["a"]["chunks"][0].update(nbytes=1 << 62), "said to be at"),
     (lambda said: said["tensors"]["a"]["chunks"][0].update(shape=[4]), "has 12 bytes"),
-    (lambda said: said["tensors"]["a"]["chunks"][0].update(at=[1]), "do not fill"),
     (lambda said: said["tensors"]["a"]["chunks"][0].update(crc32c=[]), "one checksum"),
+    (lambda said: said["tensors"]["a"]["chunks"][0].update(at=[1]), "do not fill"),
     (lambda said: said["tensors"]["a"].update(dtype="F33"), "no dtype"),
     (lambda said: said["tensors"]["a"].update(shape=[1 << 62, 8]), "do not fill"),
-    (lambda said: said["tensors"]["a"].update(chunks=[]), "no chunks"),
+    (lambda said: said["tensors"]["a"].update(chunks=[]), "do not fill"),
     (lambda said: said.update(tree={"$tensor": "b"}), "names tensor 'b'"),
     (lambda said: said.pop("files"), "makes no sense"),
     (lambda said: said.update(tensors=[]), "makes no sense"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,11 +29,12 @@ from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, W
 
 from penstock.checkpoint.generations import check_sums, make_folder, new_save_id, publish, read_layout
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor
+from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.storing import Content, check_room, store
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
 from penstock.weights.headers import Part, Tensor, Weights, WeightsError
-from penstock.weights.plan import Plan
+from penstock.weights.plan import Plan, in_units
 
 __all__ = ["Reader", "Writer"]
 
@@ -64,7 +66,7 @@ class Writer(StorageWriter):
                                   "checkpoint: leave it out")
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        make_folder(self._path)
+        make_folder(self._path, durable=self._durable)
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
@@ -93,7 +95,7 @@ class Writer(StorageWriter):
         for extent in written.values():
             layout.files[extent.file] = max(layout.files.get(extent.file, 0), extent.offset + extent.nbytes)
         layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
-        publish(self._path, layout, self._session)
+        publish(self._path, layout, self._session, durable=self._durable)
 
     def storage_meta(self) -> dcp.StorageMeta | None:
         return dcp.StorageMeta(checkpoint_id=str(self._path))
@@ -136,8 +138,8 @@ def _saved_tensor(name: str, told: dcp.TensorStorageMetadata, written: dict[dcp.
 
 
 class Reader(StorageReader):
-    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.load` names another. Checksums of all that is read
-    whole are compared; those of pieces that are read in part cannot be."""
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.load` names another. Checksums cover 16 MiB: where
+    less of that is read, they cannot be compared."""
 
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None) -> None:
         super().__init__()
@@ -154,7 +156,7 @@ class Reader(StorageReader):
         told: dict[str, Any] = {name: _told_of(tensor) for name, tensor in layout.tensors.items()}
         told |= {name: dcp.BytesStorageMetadata() for name in layout.objects}
         places: dict[dcp.MetadataIndex, Any] = {
-            dcp.MetadataIndex(name, torch.Size(_torch_shape(tensor.dtype, chunk.at))): (name, chunk)
+            dcp.MetadataIndex(name, torch.Size(in_units(tensor.dtype, chunk.at))): (name, chunk)
             for name, tensor in layout.tensors.items() for chunk in tensor.chunks}
         places |= {dcp.MetadataIndex(name): extent for name, extent in layout.objects.items()}
         paths = {name: tuple(path) for name, path in layout.paths.items()}
@@ -170,19 +172,37 @@ class Reader(StorageReader):
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
-        source = Weights(self._path)
-        by_device: dict[torch.device, list[tuple[ReadItem, torch.Tensor]]] = {}
+        filled: list[Wanted] = []   # Whole rows, which go where they belong.
+        cut: list[tuple[ReadItem, torch.Tensor]] = []
+        targets = []
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 planner.load_bytes(item, io.BytesIO(self._object(item)))
+                continue
+            target = planner.resolve_tensor(item).detach()
+            targets.append((item, target))
+            name, chunk = self._places[item.storage_index]
+            rows = _rows_of(item, chunk, self._layout_of(name).dtype)
+            if rows is not None and target.is_contiguous():
+                filled.append(Wanted(name, chunk.extent, rows, target))
             else:
-                target = planner.resolve_tensor(item).detach()
-                by_device.setdefault(target.device, []).append((item, target))
+                cut.append((item, target))
+        restore(self._path, filled, self._session)
+        by_device: dict[torch.device, list[tuple[ReadItem, torch.Tensor]]] = {}
+        for item, target in cut:
+            by_device.setdefault(target.device, []).append((item, target))
         for device, items in by_device.items():
-            self._read(source, device, items, planner)
+            self._read_cut(device, items)
+        for item, target in targets:
+            planner.commit_tensor(item, target)
         done: torch.futures.Future[None] = torch.futures.Future()
         done.set_result(None)
         return done
+
+    def _layout_of(self, name: str) -> SavedTensor:
+        if self._layout is None:
+            self._layout = read_layout(self._path)
+        return self._layout.tensors[name]
 
     def _object(self, item: ReadItem) -> bytes:
         extent: Extent = self._places[dcp.MetadataIndex(item.storage_index.fqn)]
@@ -193,16 +213,16 @@ class Reader(StorageReader):
         check_sums(self._path, item.storage_index.fqn, extent, 0, content)
         return bytes(content)
 
-    def _read(self, source: Weights, device: torch.device, items: list[tuple[ReadItem, torch.Tensor]],
-              planner: LoadPlanner) -> None:
+    def _read_cut(self, device: torch.device, items: list[tuple[ReadItem, torch.Tensor]]) -> None:
         """By rows of stored chunks, of which the columns that are wanted are copied to where they go."""
+        source = Weights(self._path)
         pairs, wanted = [], {}
         for i, (item, target) in enumerate(items):
             name, chunk = self._places[item.storage_index]
             unique = name if name not in wanted else f"{name} (piece {i})"
-            tensor = Tensor(unique, self._path / chunk.extent.file, source.tensors[name].dtype, chunk.shape,
+            tensor = Tensor(unique, self._path / chunk.extent.file, self._layout_of(name).dtype, chunk.shape,
                             chunk.extent.offset, chunk.extent.nbytes)
-            pairs.append((tensor, _rows_of(item, tensor)))
+            pairs.append((tensor, _row_part(item, tensor)))
             wanted[unique] = item, target
         plan = Plan(pairs, device, None, self._session, source.identities, check=source.check)
         try:
@@ -212,7 +232,6 @@ class Reader(StorageReader):
                     if dim > 0:
                         array = array.narrow(dim, begin, size)
                 target.copy_(array)
-                planner.commit_tensor(item, target)
         except WeightsError as error:
             raise CheckpointError(str(error)) from None
 
@@ -221,21 +240,24 @@ class Reader(StorageReader):
         return (Path(checkpoint_id) / "checkpoint.json").is_file()
 
 
-def _rows_of(item: ReadItem, tensor: Tensor) -> Part | None:
-    if not tensor.shape or tensor.nbytes == 0 or (len(tensor.shape) == 1 and tensor.dtype == "F4"):
+def _rows_of(item: ReadItem, chunk: Chunk, dtype: str) -> int | None:
+    """Where in the chunk's bytes the rows begin that an item wants; None where it does not want them whole."""
+    shape = in_units(dtype, chunk.shape)
+    if tuple(item.lengths[1:]) != shape[1:]:
         return None
-    begin, size = item.storage_offsets[0], item.lengths[0]
+    return item.storage_offsets[0] * math.prod(shape[1:]) * SIZES[dtype] if shape else 0
+
+
+def _row_part(item: ReadItem, tensor: Tensor) -> Part | None:
+    unit = 2 if tensor.dtype == "F4" and len(tensor.shape) == 1 else 1
+    begin, size = item.storage_offsets[0] * unit, item.lengths[0] * unit
     return None if size == tensor.shape[0] else Part(0, begin, begin + size)
 
 
 def _told_of(tensor: SavedTensor) -> dcp.TensorStorageMetadata:
     dtype = getattr(torch, DTYPES.get(tensor.dtype) or OTHERS[tensor.dtype])
     return dcp.TensorStorageMetadata(
-        properties=dcp.TensorProperties(dtype=dtype), size=torch.Size(_torch_shape(tensor.dtype, tensor.shape)),
-        chunks=[dcp.ChunkStorageMetadata(torch.Size(_torch_shape(tensor.dtype, chunk.at)),
-                                         torch.Size(_torch_shape(tensor.dtype, chunk.shape)))
+        properties=dcp.TensorProperties(dtype=dtype), size=torch.Size(in_units(tensor.dtype, tensor.shape)),
+        chunks=[dcp.ChunkStorageMetadata(torch.Size(in_units(tensor.dtype, chunk.at)),
+                                         torch.Size(in_units(tensor.dtype, chunk.shape)))
                 for chunk in tensor.chunks])
-
-
-def _torch_shape(dtype: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (*shape[:-1], shape[-1] // 2) if dtype == "F4" and shape else shape

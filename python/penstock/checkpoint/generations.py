@@ -31,11 +31,11 @@ def new_save_id() -> str:
     return f"{time.time_ns():020}-{secrets.token_hex(4)}"
 
 
-def make_folder(folder: Path) -> None:
-    """So that it is there after a crash, too: who made it before may not have flushed its name."""
+def make_folder(folder: Path, *, durable: bool = True) -> None:
+    """durable: it is there after a crash, too. Who made it before may not have flushed its name."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for each in missing or [folder]:
+    for each in (missing or [folder]) if durable else ():
         _flush(each.parent)
 
 
@@ -52,10 +52,15 @@ def read_layout(folder: Path) -> Layout:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def publish(folder: Path, layout: Layout, session: Session | None = None) -> None:
+def publish(folder: Path, layout: Layout, session: Session | None = None, *, durable: bool = True) -> None:
     """From here on it is the folder's checkpoint. Then removes what earlier saves have left there."""
-    with (session or default_session()).create(folder / NAME, replace=True) as file:
-        file.write(encode(layout))
+    if durable:
+        with (session or default_session()).create(folder / NAME, replace=True) as file:
+            file.write(encode(layout))
+    else:
+        temporary = folder / f".{layout.save_id}"
+        temporary.write_bytes(encode(layout))
+        temporary.rename(folder / NAME)
     _remove(path for path in folder.glob("*.data") if path.name not in layout.files)
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout
-from penstock.checkpoint.layout import CheckpointError, Chunk, Layout, SavedTensor, encode
+from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, encode
+from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.storing import Content, check_room, store
 from penstock.checkpoint.trees import put_together, taken_apart
 from penstock.sessions import Session
-from penstock.weights.arrays import format_dtype, format_shape, nbytes_of
-from penstock.weights.headers import Weights, WeightsError
-from penstock.weights.plan import Progress
+from penstock.weights.arrays import Arrays, arrays_of, format_dtype, format_shape, nbytes_of
+from penstock.weights.headers import Tensor, Weights, WeightsError
+from penstock.weights.plan import Progress, in_units
 
 
 def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
@@ -37,13 +38,13 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
         shape = format_shape(dtype, tensor.shape)
         described[name] = dtype, shape
         contents.append(Content(name, nbytes_of(dtype, shape), partial(tensors.get, name)))
-    make_folder(place)
+    make_folder(place, durable=durable)
     check_room(place, sum(content.nbytes for content in contents) + len(encode(layout)))
     extents = store(place, f"{layout.save_id}-0", contents, session=session, durable=durable)
     for (name, (dtype, shape)), extent in zip(described.items(), extents, strict=True):
         layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
         layout.files[extent.file] = max(layout.files.get(extent.file, 0), extent.offset + extent.nbytes)
-    publish(place, layout, session)
+    publish(place, layout, session, durable=durable)
 
 
 def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str = "pt", session: Session | None = None,
@@ -58,9 +59,27 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
     if layout.tree is None and layout.tensors:
         raise CheckpointError(f"{place}: it was saved by torch.distributed.checkpoint: load it with Reader, or its "
                               "tensors with penstock.weights")
-    with _as_checkpoint_error():
-        plan = Weights(place).plan(device=device, framework=framework, session=session)
-        return put_together(layout.tree, plan.load(on_progress))
+    made = _made_for(place, layout, arrays_of(framework, device))
+    restore(place, [Wanted(name, layout.tensors[name].chunks[0].extent, 0, array) for name, array in made.items()],
+            session, on_progress)
+    return put_together(layout.tree, made)
+
+
+def _made_for(place: Path, layout: Layout, arrays: Arrays) -> dict[str, Any]:
+    """Memory for each tensor, in one chunk each as `save` writes them."""
+    for name, tensor in layout.tensors.items():
+        if [(chunk.at, chunk.shape) for chunk in tensor.chunks] != [((0,) * len(tensor.shape), tensor.shape)]:
+            raise CheckpointError(f"{place / NAME}: tensor {name!r} of shape {list(tensor.shape)}: its chunks do not "
+                                  "fill it")
+    wanted, free = layout.nbytes, arrays.free_bytes()
+    if free is not None and wanted > free:
+        raise MemoryError(f"the tensors take {wanted} bytes on {arrays.device}, of which {free} are free: nothing was "
+                          "read. Load to another device, or some of them with penstock.weights")
+    made = {}
+    for name, tensor in layout.tensors.items():
+        there = Tensor(name, Path(NAME), tensor.dtype, tensor.shape, 0, 0)
+        made[name] = arrays.empty(arrays.dtype_of(there), in_units(tensor.dtype, tensor.shape))
+    return made
 
 
 def load_into(tensors: dict[str, Any], folder: str | os.PathLike[str], *, session: Session | None = None) -> None:

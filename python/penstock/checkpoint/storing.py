@@ -13,14 +13,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock import _native
 from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, CheckpointError, Extent
+from penstock.checkpoint.windows import Window, bytes_of, order_of_gpus
 from penstock.sessions import Session, default_session
-
-if TYPE_CHECKING:
-    import torch
 
 FILES_MAX = 8           # Of a rank: on an H200's machine eight wrote five times what one does.
 FILE_BYTES_MIN = 32 << 20
@@ -65,15 +63,14 @@ def store(folder: Path, prefix: str, contents: Sequence[Content], *, session: Se
     files = _placed(prefix, contents)
     extents: list[Extent | None] = [None] * len(contents)
     session = session or default_session()
-    ready = _ready_event()
+    ready = order_of_gpus()
 
     def write(file: _File) -> None:
-        with _Window(ready) as window:
-            opened = session.create(folder / file.name) if durable else session.open(folder / file.name, "x")
-            with opened:
-                for which, content, offset in file.contents:
-                    sums = _write(opened, window, content, offset)
-                    extents[which] = Extent(file.name, offset, content.nbytes, tuple(sums))
+        window = Window(ready)
+        with session.create(folder / file.name) if durable else session.open(folder / file.name, "x") as opened:
+            for which, content, offset in file.contents:
+                sums = _write(opened, window, content, offset)
+                extents[which] = Extent(file.name, offset, content.nbytes, tuple(sums))
 
     try:
         with ThreadPoolExecutor(max(len(files), 1), "penstock-checkpoint") as threads:
@@ -98,69 +95,16 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
     return files
 
 
-def _write(file: Any, window: _Window, content: Content, offset: int) -> list[int]:
+def _write(file: Any, window: Window, content: Content, offset: int) -> list[int]:
     """In pieces, each with its checksum."""
-    found = _bytes_of(content.resolve())
+    found = bytes_of(content.resolve())
     size = found.nbytes
     if size != content.nbytes:
         raise CheckpointError(f"{content.name!r} has {size} bytes, and {content.nbytes} were planned: it changed "
                               "while it was saved")
     sums = []
     for at in range(0, size, PIECE_BYTES):
-        piece = window.on_host(found[at:at + PIECE_BYTES])
+        piece = window.taken(found[at:at + PIECE_BYTES])
         sums += _native.crc32c(piece, PIECE_BYTES)
         file.write(piece, offset + at)
     return sums
-
-
-def _bytes_of(found: Any) -> Any:
-    if not hasattr(found, "data_ptr"):
-        view = memoryview(found)
-        return view.cast("B") if view.nbytes else memoryview(b"")  # Of nothing no cast is allowed.
-    import torch
-
-    return found.detach().contiguous().reshape(-1).view(torch.uint8)
-
-
-def _ready_event() -> Any:
-    """What GPUs have been told to do when the save is asked for, and is part of the state."""
-    import sys
-
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
-        return None
-    event = torch.cuda.Event()
-    event.record()
-    return event
-
-
-class _Window:
-    """Pinned host memory through which a thread's bytes of a GPU come, made when there are some."""
-
-    def __init__(self, ready: Any) -> None:
-        self._ready = ready
-        self._memory: torch.Tensor | None = None
-        self._streams: dict[Any, Any] = {}
-
-    def __enter__(self) -> _Window:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._memory = None
-
-    def on_host(self, piece: Any) -> Any:
-        if not getattr(piece, "is_cuda", False):
-            return piece
-        import torch
-
-        if self._memory is None:
-            self._memory = torch.empty(PIECE_BYTES, dtype=torch.uint8, pin_memory=True)
-        stream = self._streams.get(piece.device)
-        if stream is None:
-            stream = self._streams[piece.device] = torch.cuda.Stream(piece.device)  # type: ignore[no-untyped-call]
-            stream.wait_event(self._ready)
-        there = self._memory[:piece.numel()]
-        with torch.cuda.stream(stream):
-            there.copy_(piece, non_blocking=True)
-        stream.synchronize()
-        return there

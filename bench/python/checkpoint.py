@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+
+"""Saving and loading by torch.distributed.checkpoint: penstock.checkpoint beside torch's own files, and plain writes.
+
+    checkpoint.py FOLDER [--device cuda] [--gib 8] [--tensors 64] [--pairs 3] [--durable]
+
+One rank. The sides take turns, so that all meet the same machine; the first turn of each does not count, and each saves
+over what it saved before. Without --durable nobody flushes. A figure is 10^9 bytes a second, the median of the turns
+with the lowest and highest behind it.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+
+import penstock
+from penstock.checkpoint.distributed import Reader, Writer
+
+FILES = 8
+
+
+def state_of(total, tensors, device):
+    rows = max(total // tensors // 8192, 1)
+    return {f"layer.{i:05}.weight": torch.randint(0, 256, (rows, 8192), dtype=torch.uint8, device=device)
+            .view(torch.bfloat16) for i in range(tensors)}
+
+
+def plain_write(state, folder, durable):
+    """Every eighth tensor into one of eight files, each by a thread, without checksums."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    tensors = list(state.values())
+
+    def write(which):
+        with penstock.open(folder / f"{which}", "x") as file:
+            at = 0
+            for tensor in tensors[which::FILES]:
+                at += file.write(tensor, at).bytes
+            if durable:
+                file.sync()
+
+    with ThreadPoolExecutor(FILES) as threads:
+        list(threads.map(write, range(FILES)))
+
+
+def savers(durable):
+    def ours(state, folder):
+        dcp.save(state, storage_writer=Writer(folder, durable=durable), no_dist=True)
+
+    def stock(threads):
+        def save(state, folder):
+            writer = dcp.FileSystemWriter(folder, single_file_per_rank=threads == 1, thread_count=threads,
+                                          sync_files=durable)
+            dcp.save(state, storage_writer=writer, no_dist=True)
+        return save
+
+    def plain(state, folder):
+        plain_write(state, folder, durable)
+
+    return {"penstock.checkpoint": ours, "plain writes, 8 files": plain, "FileSystemWriter": stock(1),
+            "FileSystemWriter, 8 threads": stock(8)}
+
+
+def loaders(base):
+    def by(reader):
+        def load(state, _):
+            dcp.load(state, storage_reader=reader(), no_dist=True)
+        return load
+
+    return {"penstock.checkpoint": by(lambda: Reader(base / "penstock.checkpoint")),
+            "FileSystemReader": by(lambda: dcp.FileSystemReader(base / "FileSystemWriter"))}
+
+
+def compare(what, sides, state, base, pairs):
+    total = sum(tensor.nbytes for tensor in state.values())
+    rates = {side: [] for side in sides}
+    for number in range(pairs + 1):
+        print(f"{what}, turn {number} of {pairs}", file=sys.stderr)
+        for side in rates if number % 2 == 0 else reversed(rates):
+            torch.cuda.synchronize() if torch.cuda.is_available() else None
+            begin = time.perf_counter()
+            sides[side](state, base / side)
+            torch.cuda.synchronize() if torch.cuda.is_available() else None
+            if number > 0:
+                rates[side].append(total / 1e9 / (time.perf_counter() - begin))
+    first = statistics.median(next(iter(rates.values())))
+    for side, samples in rates.items():
+        median = statistics.median(samples)
+        print(f"{what}: {side:28} {median:7.2f} GB/s [{min(samples):.2f} {max(samples):.2f}], "
+              f"first / this {first / median:.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--gib", type=float, default=8)
+    parser.add_argument("--tensors", type=int, default=64)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--durable", action="store_true")
+    said = parser.parse_args()
+    warnings.simplefilter("ignore")
+    base = said.folder / "penstock-bench-checkpoint"
+    base.mkdir(parents=True)
+    try:
+        state = state_of(int(said.gib * 2**30), said.tensors, said.device)
+        gpu = torch.cuda.get_device_name() if said.device != "cpu" else "no GPU"
+        print(f"{datetime.now(timezone.utc):%F}, {gpu}, {os.cpu_count()} CPUs, Linux {platform.release()}: "
+              f"{said.gib} GiB in {said.tensors} tensors, {'durable' if said.durable else 'not flushed'}")
+        compare("save", savers(said.durable), state, base, said.pairs)
+        before = {name: tensor.clone() for name, tensor in state.items()}
+        compare("load", loaders(base), state, base, said.pairs)
+        for name, tensor in state.items():
+            assert torch.equal(tensor.view(torch.int16), before[name].view(torch.int16)), name
+    finally:
+        shutil.rmtree(base)
+
+
+if __name__ == "__main__":
+    main()
