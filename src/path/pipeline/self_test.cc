@@ -3,6 +3,7 @@
 #include "path/pipeline/self_test.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <random>
 
 #include "base/align.h"
@@ -47,9 +49,10 @@ void fill(std::byte* memory, std::size_t size, std::uint64_t seed) {
   }
 }
 
+// Not of std::random_device, which throws, and with GCC 12 asks for glibc 2.36.
 std::uint64_t fresh_seed() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
+  std::uint64_t seed;
+  return ::getrandom(&seed, sizeof seed, 0) == sizeof seed ? seed : static_cast<std::uint64_t>(::time(nullptr));
 }
 
 class Tester {
