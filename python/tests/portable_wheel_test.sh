@@ -3,9 +3,9 @@
 
 # portable_wheel_test.sh PYTHON SOURCE WORK
 #
-# The wheel for other machines, made by scripts/make_wheel of the archive of sources that wheel_test.sh has left in WORK,
-# in its build folder: what is in it, what it needs, what it tells of this machine; then, installed by pip into a new
-# environment far from the tree, that it works: tests of the package, the launcher and the tool.
+# The wheel for other machines, made by scripts/make_wheel of the archive of sources that wheel_test.sh has left in
+# WORK, in its build folder: what is in it, what it needs, what it tells of this machine; then, installed by pip into a
+# new environment far from the tree, that it works: tests of the package, the launcher and the tool.
 set -euo pipefail
 
 python=$1 source=$2 work=$3/portable_wheel left=$3/wheel
@@ -38,7 +38,8 @@ wheel=$("${sources[0]}/scripts/make_wheel" --python "$python" "$work" -Ccmake.bu
 diff <(cd "$source/python/penstock" && find . -name '*.py' -o -name '*.pyi' -o -name py.typed | sort) \
   <(cd "$work/content/penstock" && find . -name '*.py' -o -name '*.pyi' -o -name py.typed | sort) ||
   fail "it has not the Python files of the tree"
-[ "$(cd "$work/content/penstock/lib" && echo *)" = "libcufile.so.0 libpenstock.so.0.1" ] || fail "penstock/lib is not as it was"
+libraries=$(cd "$work/content/penstock/lib" && echo *)
+[ "$libraries" = "libcufile.so.0 libpenstock.so.0.1" ] || fail "in penstock/lib is: $libraries"
 cmp "$source/LICENSE" "$work"/content/*.dist-info/licenses/LICENSE
 
 # What is linked needs the C library and the compiler's, searches nowhere, and names no folder of the build.
