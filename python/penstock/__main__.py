@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -123,16 +124,25 @@ def print_conversion(source: str, destination: str, shard_bytes: int, as_json: b
     return 0
 
 
+def run(said: argparse.Namespace) -> int:
+    if said.command == "check":
+        return print_check(penstock.check(), said.json)
+    if said.command == "explain":
+        return print_explain(said.file, said.device, said.json)
+    if said.command == "convert":
+        return print_conversion(said.source, said.destination, said.shard_bytes, said.json)
+    return launcher.run(said.program, quiet=said.quiet)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     said = parse(arguments)
     try:
-        if said.command == "check":
-            return print_check(penstock.check(), said.json)
-        if said.command == "explain":
-            return print_explain(said.file, said.device, said.json)
-        if said.command == "convert":
-            return print_conversion(said.source, said.destination, said.shard_bytes, said.json)
-        return launcher.run(said.program, quiet=said.quiet)
+        code = run(said)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # Whoever reads has seen enough. What is left to print must not be tried at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (OSError, ValueError, ImportError, MemoryError) as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1

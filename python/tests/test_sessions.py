@@ -157,6 +157,12 @@ raise SystemExit(3)
 """
 
 
+def test_whoever_reads_a_command_may_stop(path):
+    command = f"{sys.executable} -m penstock check; echo $? >&2"
+    done = subprocess.run(["bash", "-c", f"({command}) | head -c 1"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "P", "0\n")
+
+
 def test_run_puts_our_library_in_front_and_proves_it():
     done = run_python("-m", "penstock", "run", sys.executable, "-c", USES_CUFILE, PENSTOCK_DEVICE="host")
     assert done.returncode == 3
