@@ -13,26 +13,14 @@ import penstock
 from penstock import checkpoint, weights
 from penstock.checkpoint import generations, layout, restoring, storing, windows
 from penstock.weights import arrays
+from tensors import DEVICES, random_tensor, raw
 
 DTYPES = [name for name in {**arrays.DTYPES, **arrays.OTHERS}.values() if hasattr(torch, name)]
-DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
 @pytest.fixture(params=DEVICES)
 def device(request):
     return request.param
-
-
-def random_tensor(dtype, *shape):
-    if dtype == torch.bool:
-        return torch.randint(0, 2, shape, dtype=torch.uint8).bool()
-    size = torch.empty(0, dtype=dtype).element_size()
-    return torch.randint(0, 256, (torch.Size(shape).numel() * size,), dtype=torch.uint8).view(dtype).view(shape)
-
-
-def raw(tensor):
-    flat = tensor.detach().cpu().contiguous().flatten()
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
 def same(left, right):

@@ -19,6 +19,7 @@ import penstock
 from checkpoint_job import run_rank
 from penstock import checkpoint, weights
 from penstock.checkpoint.distributed import Reader, Writer
+from tensors import raw
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 SECONDS_MAX = 120
@@ -59,11 +60,6 @@ def run(world, tmp_path, *steps):
         rank.process.join(SECONDS_MAX)
     assert [rank.process.exitcode for rank in ranks] == [0] * world, said
     return said
-
-
-def raw(tensor):
-    flat = tensor.contiguous().flatten()
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
 @pytest.fixture(scope="module")

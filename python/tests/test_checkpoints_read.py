@@ -20,26 +20,14 @@ import safetensors.torch
 from penstock import weights
 from penstock.__main__ import main
 from penstock.weights import arrays, dcp, headers
+from tensors import DEVICES, random_tensor, raw
 
 NAMES = [name for name in {**arrays.DTYPES, **arrays.OTHERS}.values() if hasattr(torch, name)]
-DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
 @pytest.fixture(params=DEVICES)
 def device(request):
     return request.param
-
-
-def random_tensor(dtype, *shape):
-    if dtype == torch.bool:
-        return torch.randint(0, 2, shape, dtype=torch.uint8).bool()
-    size = torch.empty(0, dtype=dtype).element_size()
-    return torch.randint(0, 256, (torch.Size(shape).numel() * size,), dtype=torch.uint8).view(dtype).view(shape)
-
-
-def raw(tensor):
-    flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().flatten()
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
 def is_same(left, right):

@@ -13,27 +13,14 @@ rival = pytest.importorskip("safetensors.torch", reason="safetensors is not inst
 import penstock
 from penstock import weights
 from penstock.weights import arrays, headers, plan as plans
+from tensors import DEVICES, random_tensor, raw
 
 DTYPES = [getattr(torch, name) for name in arrays.DTYPES.values() if hasattr(torch, name) and "float4" not in name]
-DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 
 
 @pytest.fixture(params=DEVICES)
 def device(request):
     return request.param
-
-
-def random_tensor(dtype, *shape):
-    size = torch.empty(0, dtype=dtype).element_size()
-    count = torch.Size(shape).numel()
-    if dtype == torch.bool:
-        return torch.randint(0, 2, shape, dtype=torch.uint8).bool()
-    return torch.randint(0, 256, (count * size,), dtype=torch.uint8).view(dtype).view(shape)
-
-
-def raw(tensor):
-    flat = tensor.detach().cpu().contiguous().flatten()
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
 def same(left, right):

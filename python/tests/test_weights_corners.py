@@ -14,16 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import penstock
 from penstock import weights
 from penstock.weights import plan as plans
-
-
-def random_tensor(dtype, *shape):
-    size = torch.empty(0, dtype=dtype).element_size()
-    return torch.randint(0, 256, (torch.Size(shape).numel() * size,), dtype=torch.uint8).view(dtype).view(shape)
-
-
-def raw(tensor):
-    flat = tensor.detach().cpu().contiguous().flatten()
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+from tensors import random_tensor, raw
 
 
 def test_a_forked_child_is_told_that_an_iteration_is_its_parents(tmp_path, monkeypatch):
