@@ -4,6 +4,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -262,3 +263,23 @@ def test_a_session_of_its_own_moves_the_bytes(tmp_path):
 def test_without_a_flush_it_is_read_all_the_same(tmp_path):
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a", durable=False)
     assert same(checkpoint.load(tmp_path / "a"), {"a": torch.ones(3)})
+
+
+def test_two_saves_to_one_folder_at_a_time_leave_one_of_them_whole(tmp_path):
+    def save(number):
+        for _ in range(20):
+            checkpoint.save({"n": number, "a": torch.full((2000,), float(number))}, tmp_path / "a")
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(save, range(3)))
+    loaded = checkpoint.load(tmp_path / "a")
+    assert set(loaded["a"].tolist()) == {float(loaded["n"])}
+
+
+def test_what_a_save_that_never_ended_has_left_goes_when_it_is_old(tmp_path):
+    (tmp_path / "a").mkdir()
+    for name in ("old.data", "new.data"):
+        (tmp_path / "a" / name).write_text("left")
+    os.utime(tmp_path / "a" / "old.data", (1, 1))
+    checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
+    assert not (tmp_path / "a" / "old.data").exists() and (tmp_path / "a" / "new.data").exists()

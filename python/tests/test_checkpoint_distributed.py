@@ -180,3 +180,13 @@ def test_whoever_is_killed_the_newest_whole_one_is_there(tmp_path):
         assert max(numbers(lines, "saved")) <= numbers(said, "loaded")[0] <= max(numbers(lines, "saving"))
         assert checkpoint.latest(tmp_path) is not None
         checkpoint.verify(folder)
+
+
+def test_plans_that_the_planner_keeps_serve_every_save(tmp_path):
+    for number in (1, 2, 3):
+        planner = dcp.DefaultSavePlanner(enable_plan_caching=True)
+        dcp.save({"w": torch.full((4,), float(number))}, storage_writer=Writer(tmp_path / "a"), planner=planner,
+                 no_dist=True)
+        state = {"w": torch.zeros(4)}
+        dcp.load(state, storage_reader=Reader(tmp_path / "a"), no_dist=True)
+        assert state["w"].tolist() == [number] * 4

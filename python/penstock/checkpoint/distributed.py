@@ -11,12 +11,10 @@ publishes checkpoint.json when all of them have flushed theirs: until then the f
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +37,6 @@ from penstock.weights.plan import Plan, in_units
 __all__ = ["Reader", "Writer"]
 
 
-@dataclass(frozen=True)
-class _Prefix:
-    """What rank 0 tells each of them before they write."""
-
-    save_id: str
-    rank: int
-
-
 class Writer(StorageWriter):
     """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another. durable: all of it is on the
     disk when the save returns."""
@@ -54,7 +44,6 @@ class Writer(StorageWriter):
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
         super().__init__()
         self._path, self._session, self._durable = Path(path), session, durable
-        self._save_id = ""
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
@@ -71,14 +60,13 @@ class Writer(StorageWriter):
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         check_room(self._path, sum(_nbytes_of(item) for plan in plans for item in plan.items))
-        self._save_id = new_save_id()  # Torch does not say otherwise that another save begins.
-        return [dataclasses.replace(plan, storage_data=_Prefix(self._save_id, rank)) for rank, plan in enumerate(plans)]
+        return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
-        prefix: _Prefix = plan.storage_data
+        # Of this rank and this save alone. A planner that keeps plans gives those of an earlier save again.
+        rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         contents = [_content_of(item, planner) for item in plan.items]
-        extents = store(self._path, f"{prefix.save_id}-{prefix.rank}", contents, session=self._session,
-                        durable=self._durable)
+        extents = store(self._path, f"{new_save_id()}-{rank}", contents, session=self._session, durable=self._durable)
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
         done.set_result([WriteResult(index=item.index, size_in_bytes=extent.nbytes, storage_data=extent)
                          for item, extent in zip(plan.items, extents, strict=True)])
@@ -86,7 +74,7 @@ class Writer(StorageWriter):
 
     def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:
         written = {result.index: result.storage_data for results_of_one in results for result in results_of_one}
-        layout = Layout(self._save_id)
+        layout = Layout(new_save_id())
         for name, told in metadata.state_dict_metadata.items():
             if isinstance(told, dcp.TensorStorageMetadata):
                 layout.tensors[name] = _saved_tensor(name, told, written)

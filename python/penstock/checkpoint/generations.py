@@ -24,6 +24,7 @@ from penstock.sessions import Session, default_session
 VERIFIED = "verified.json"
 VERIFIED_BYTES_MAX = 1000
 READERS = 4
+ABANDONED_S = 3600  # Since a data file was last written that no checkpoint names: its save has ended badly.
 
 
 def new_save_id() -> str:
@@ -53,7 +54,9 @@ def read_layout(folder: Path) -> Layout:
 
 
 def publish(folder: Path, layout: Layout, session: Session | None = None, *, durable: bool = True) -> None:
-    """From here on it is the folder's checkpoint. Then removes what earlier saves have left there."""
+    """From here on it is the folder's checkpoint. Then removes the data files of the one before, and what saves that
+    never ended have left there; not those of a save that goes on at the same time."""
+    earlier = _files_of_checkpoint(folder)
     if durable:
         with (session or default_session()).create(folder / NAME, replace=True) as file:
             file.write(encode(layout))
@@ -61,7 +64,23 @@ def publish(folder: Path, layout: Layout, session: Session | None = None, *, dur
         temporary = folder / f".{layout.save_id}"
         temporary.write_bytes(encode(layout))
         temporary.rename(folder / NAME)
-    _remove(path for path in folder.glob("*.data") if path.name not in layout.files)
+    _remove(path for path in folder.glob("*.data") if path.name not in layout.files
+            and (path.name in earlier or _age(path) > ABANDONED_S))
+
+
+def _age(path: Path) -> float:
+    """Seconds since it was written; of what is gone none."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0
+
+
+def _files_of_checkpoint(folder: Path) -> set[str]:
+    try:
+        return set(read_layout(folder).files)
+    except (OSError, CheckpointError):
+        return set()
 
 
 def _remove(paths: Iterable[Path]) -> None:
