@@ -173,7 +173,7 @@ def changed(content, change):
     (lambda said: said["tensors"]["a"]["chunks"][0].update(crc32c=[]), "one checksum"),
     (lambda said: said["tensors"]["a"]["chunks"][0].update(at=[1]), "do not fill"),
     (lambda said: said["tensors"]["a"].update(dtype="F33"), "no dtype"),
-    (lambda said: said["tensors"]["a"].update(shape=[1 << 62, 8]), "do not fill"),
+    (lambda said: said["tensors"]["a"].update(shape=[1 << 62, 8]), "makes no sense"),
     (lambda said: said["tensors"]["a"].update(chunks=[]), "do not fill"),
     (lambda said: said.update(tree={"$tensor": "b"}), "names tensor 'b'"),
     (lambda said: said.pop("files"), "makes no sense"),

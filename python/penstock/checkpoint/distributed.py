@@ -11,6 +11,7 @@ publishes checkpoint.json when all of them have flushed theirs: until then the f
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 import os
@@ -28,10 +29,11 @@ from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, W
 from penstock.checkpoint.generations import check_sums, make_folder, new_save_id, publish, read_layout
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor
 from penstock.checkpoint.restoring import Wanted, restore
+from penstock.checkpoint.sources import Source
 from penstock.checkpoint.storing import Content, check_room, store
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
-from penstock.weights.headers import Part, Tensor, Weights, WeightsError
+from penstock.weights.headers import Part, Tensor, WeightsError
 from penstock.weights.plan import Plan, in_units
 
 __all__ = ["Reader", "Writer"]
@@ -132,15 +134,14 @@ class Reader(StorageReader):
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None) -> None:
         super().__init__()
         self._path, self._session = Path(path), session
-        self._layout: Layout | None = None
+        self._layout = Layout("")  # As read_metadata() found it: another save may come meanwhile.
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
             self._path = Path(checkpoint_id)
-        self._layout = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
-        layout = read_layout(self._path)
+        layout = self._layout = read_layout(self._path)
         told: dict[str, Any] = {name: _told_of(tensor) for name, tensor in layout.tensors.items()}
         told |= {name: dcp.BytesStorageMetadata() for name in layout.objects}
         places: dict[dcp.MetadataIndex, Any] = {
@@ -154,9 +155,11 @@ class Reader(StorageReader):
         self._places: dict[dcp.MetadataIndex, Any] = metadata.storage_data
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        return plan
+        return dataclasses.replace(plan, storage_data=self._layout.save_id)
 
     def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        if any(plan.storage_data != self._layout.save_id for plan in plans):
+            raise CheckpointError(f"{self._path}: it was saved anew while ranks began to load it: load it again")
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
@@ -170,8 +173,8 @@ class Reader(StorageReader):
             target = planner.resolve_tensor(item).detach()
             targets.append((item, target))
             name, chunk = self._places[item.storage_index]
-            rows = _rows_of(item, chunk, self._layout_of(name).dtype)
-            if rows is not None and target.is_contiguous():
+            rows = _rows_of(item, chunk, self._layout.tensors[name].dtype)
+            if rows is not None and _is_plain(target, _torch_dtype(self._layout.tensors[name].dtype)):
                 filled.append(Wanted(name, chunk.extent, rows, target))
             else:
                 cut.append((item, target))
@@ -187,11 +190,6 @@ class Reader(StorageReader):
         done.set_result(None)
         return done
 
-    def _layout_of(self, name: str) -> SavedTensor:
-        if self._layout is None:
-            self._layout = read_layout(self._path)
-        return self._layout.tensors[name]
-
     def _object(self, item: ReadItem) -> bytes:
         extent: Extent = self._places[dcp.MetadataIndex(item.storage_index.fqn)]
         content = bytearray(extent.nbytes)
@@ -203,12 +201,12 @@ class Reader(StorageReader):
 
     def _read_cut(self, device: torch.device, items: list[tuple[ReadItem, torch.Tensor]]) -> None:
         """By rows of stored chunks, of which the columns that are wanted are copied to where they go."""
-        source = Weights(self._path)
+        source = Source(self._path, self._layout)
         pairs, wanted = [], {}
         for i, (item, target) in enumerate(items):
             name, chunk = self._places[item.storage_index]
             unique = name if name not in wanted else f"{name} (piece {i})"
-            tensor = Tensor(unique, self._path / chunk.extent.file, self._layout_of(name).dtype, chunk.shape,
+            tensor = Tensor(unique, self._path / chunk.extent.file, self._layout.tensors[name].dtype, chunk.shape,
                             chunk.extent.offset, chunk.extent.nbytes)
             pairs.append((tensor, _row_part(item, tensor)))
             wanted[unique] = item, target
@@ -236,16 +234,27 @@ def _rows_of(item: ReadItem, chunk: Chunk, dtype: str) -> int | None:
     return item.storage_offsets[0] * math.prod(shape[1:]) * SIZES[dtype] if shape else 0
 
 
+def _is_plain(target: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether the bytes of a file are the target's as they are."""
+    return target.dtype == dtype and target.is_contiguous() and not target.is_conj() and not target.is_neg()
+
+
+def _torch_dtype(dtype: str) -> torch.dtype:
+    return getattr(torch, DTYPES.get(dtype) or OTHERS[dtype])  # type: ignore[no-any-return]
+
+
 def _row_part(item: ReadItem, tensor: Tensor) -> Part | None:
+    if not tensor.shape:
+        return None
     unit = 2 if tensor.dtype == "F4" and len(tensor.shape) == 1 else 1
     begin, size = item.storage_offsets[0] * unit, item.lengths[0] * unit
     return None if size == tensor.shape[0] else Part(0, begin, begin + size)
 
 
 def _told_of(tensor: SavedTensor) -> dcp.TensorStorageMetadata:
-    dtype = getattr(torch, DTYPES.get(tensor.dtype) or OTHERS[tensor.dtype])
     return dcp.TensorStorageMetadata(
-        properties=dcp.TensorProperties(dtype=dtype), size=torch.Size(in_units(tensor.dtype, tensor.shape)),
+        properties=dcp.TensorProperties(dtype=_torch_dtype(tensor.dtype)),
+        size=torch.Size(in_units(tensor.dtype, tensor.shape)),
         chunks=[dcp.ChunkStorageMetadata(torch.Size(in_units(tensor.dtype, chunk.at)),
                                          torch.Size(in_units(tensor.dtype, chunk.shape)))
                 for chunk in tensor.chunks])

@@ -8,9 +8,11 @@ names that no other save has: so what was there before stays whole until then, a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,11 +42,22 @@ def make_folder(folder: Path, *, durable: bool = True) -> None:
         _flush(each.parent)
 
 
+def is_regular(path: Path) -> bool:
+    """A pipe would have whoever opens it wait. Raises FileNotFoundError."""
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+def _content_of(path: Path, at_most: int) -> bytes:
+    if not is_regular(path):
+        raise CheckpointError(f"{path}: this is no regular file")
+    with open(path, "rb") as opened:
+        return opened.read(at_most)
+
+
 def read_layout(folder: Path) -> Layout:
     """Raises CheckpointError, and FileNotFoundError where there is no checkpoint."""
     path = folder / NAME
-    with open(path, "rb") as opened:
-        text = opened.read(NBYTES_MAX + 1)
+    text = _content_of(path, NBYTES_MAX + 1)
     if len(text) > NBYTES_MAX:
         raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
     try:
@@ -57,6 +70,25 @@ def publish(folder: Path, layout: Layout, session: Session | None = None, *, dur
     """From here on it is the folder's checkpoint. Then removes the data files of the one before, and what saves that
     never ended have left there; not those of a save that goes on at the same time."""
     earlier = _files_of_checkpoint(folder)
+    try:
+        _give_name(folder, layout, session, durable)
+    except BaseException:
+        _remove(folder / name for name in layout.files)
+        raise
+    _remove(path for path in folder.glob("*.data") if path.name in earlier - layout.files.keys())
+    remove_abandoned(folder)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Data files that no checkpoint names, of saves that ended badly."""
+    named = _files_of_checkpoint(folder)
+    _remove(path for path in folder.glob("*.data") if path.name not in named and _age(path) > ABANDONED_S)
+
+
+def _give_name(folder: Path, layout: Layout, session: Session | None, durable: bool) -> None:
+    gone = [name for name, size in layout.files.items() if not _has_size(folder / name, size)]
+    if gone:
+        raise CheckpointError(f"{folder / gone[0]}: it was removed or cut before the save ended: save again")
     if durable:
         with (session or default_session()).create(folder / NAME, replace=True) as file:
             file.write(encode(layout))
@@ -64,8 +96,6 @@ def publish(folder: Path, layout: Layout, session: Session | None = None, *, dur
         temporary = folder / f".{layout.save_id}"
         temporary.write_bytes(encode(layout))
         temporary.rename(folder / NAME)
-    _remove(path for path in folder.glob("*.data") if path.name not in layout.files
-            and (path.name in earlier or _age(path) > ABANDONED_S))
 
 
 def _age(path: Path) -> float:
@@ -84,8 +114,10 @@ def _files_of_checkpoint(folder: Path) -> set[str]:
 
 
 def _remove(paths: Iterable[Path]) -> None:
+    """As many as can be: what is left costs room alone."""
     for path in paths:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 @dataclass(frozen=True)
@@ -115,6 +147,8 @@ def verify(folder: str | os.PathLike[str], *, session: Session | None = None) ->
 
 def _check(session: Session, folder: Path, name: str, extent: Extent) -> None:
     memory = bytearray(min(extent.nbytes, PIECE_BYTES))
+    if not is_regular(folder / extent.file):
+        raise CheckpointError(f"{folder / extent.file}: this is no regular file")
     with session.open(folder / extent.file) as file:
         for i, expected in enumerate(extent.crc32c):
             at = i * PIECE_BYTES
@@ -140,9 +174,8 @@ def check_sums(folder: Path, name: str, extent: Extent, at: int, content: object
 
 def is_verified(folder: Path, layout: Layout) -> bool:
     try:
-        with open(folder / VERIFIED, "rb") as opened:
-            said = json.loads(opened.read(VERIFIED_BYTES_MAX))
-    except (OSError, ValueError):
+        said = json.loads(_content_of(folder / VERIFIED, VERIFIED_BYTES_MAX))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(said, dict) and said.get("save_id") == layout.save_id
 
@@ -162,7 +195,7 @@ def _known(root: Path) -> list[tuple[str, Path, Layout]]:
 
 def _has_size(path: Path, size: int) -> bool:
     try:
-        return path.stat().st_size >= size
+        return is_regular(path) and path.stat().st_size >= size
     except OSError:
         return False
 
@@ -185,24 +218,30 @@ def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
     kept |= {place for _, place, layout in found if is_verified(place, layout)} and {
         max((each for each in found if is_verified(each[1], each[2])), key=lambda each: each[0])[1]}
     gone = [place for _, place, _ in found if place not in kept]
-    for place in gone:
-        remove(place)
-    return gone
+    ids = {place: save_id for save_id, place, _ in found}
+    return [place for place in gone if _remove_checkpoint(place, ids[place])]
 
 
 def remove(folder: str | os.PathLike[str]) -> None:
     """First it is no checkpoint any more; then its files go. What else is in the folder stays, and so does the folder
     then."""
-    place = Path(folder)
+    _remove_checkpoint(Path(folder), None)
+
+
+def _remove_checkpoint(place: Path, expected: str | None) -> bool:
+    """expected: the save that is meant; one that came since is left."""
     layout = read_layout(place)
+    if expected is not None and layout.save_id != expected:
+        return False
     (place / NAME).unlink()
     _flush(place)
     _remove([place / VERIFIED, *(place / name for name in layout.files)])
     try:
         place.rmdir()
+        _flush(place.parent)
     except OSError:
-        return
-    _flush(place.parent)
+        pass  # Others have something in it.
+    return True
 
 
 def _flush(folder: Path) -> None:

@@ -9,6 +9,7 @@ nothing that it says is believed before it is checked.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ ALIGNMENT = 4096             # Where chunks begin in their files, so that direct
 NBYTES_MAX = 1 << 31         # Of checkpoint.json.
 ELEMENTS_MAX = 1 << 62
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.data")
+CRC = re.compile(r"[0-9a-f]{8}")
 HEAD = re.compile(rb'\{"penstock\.checkpoint":(\d{1,9}),"crc32c":"([0-9a-f]{8})","body":')
 TAIL = b"}\n"
 
@@ -171,12 +173,16 @@ def _read_extent(name: str, said: Any, files: dict[str, int]) -> Extent:
     crcs = said["crc32c"]
     if not isinstance(crcs, list) or len(crcs) != (nbytes + PIECE_BYTES - 1) // PIECE_BYTES:
         raise CheckpointError(f"{name!r} of {nbytes} bytes has not one checksum for each {PIECE_BYTES}")
+    if not all(isinstance(crc, str) and CRC.fullmatch(crc) for crc in crcs):
+        raise CheckpointError(f"a checksum of {name!r} is not eight hexadecimal digits")
     return Extent(file, offset, nbytes, tuple(int(crc, 16) for crc in crcs))
 
 
 def _read_tensor(name: str, said: Any, files: dict[str, int]) -> SavedTensor:
     dtype, shape = said["dtype"], _counts(said["shape"])
-    if dtype not in SIZES:
+    if math.prod(max(extent, 1) for extent in shape) > ELEMENTS_MAX or (dtype == "F4" and not shape):
+        raise CheckpointError(f"tensor {name!r} has a shape that makes no sense")
+    if not isinstance(dtype, str) or dtype not in SIZES:
         raise CheckpointError(f"tensor {name!r} is of {str(dtype)[:20]!r}, which is no dtype")
     chunks = tuple(Chunk(_counts(each["at"]), _counts(each["shape"]), _read_extent(name, each, files))
                    for each in said["chunks"])

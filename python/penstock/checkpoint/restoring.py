@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock._native import Report
-from penstock.checkpoint.generations import check_sums
+from penstock.checkpoint.generations import check_sums, is_regular
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent
 from penstock.checkpoint.windows import Window, bytes_of, order_of_gpus
 from penstock.files import File
@@ -51,6 +51,8 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
     try:
         for piece in pieces:
             if piece.extent.file not in files:
+                if not is_regular(folder / piece.extent.file):
+                    raise CheckpointError(f"{folder / piece.extent.file}: this is no regular file")
                 files[piece.extent.file] = session.open(folder / piece.extent.file)
         count = max(1, min(THREADS, len(pieces)))
         with ThreadPoolExecutor(count, "penstock-checkpoint") as threads:
@@ -65,6 +67,8 @@ def _pieces_of(wanted: Wanted) -> Iterable[Wanted]:
     target = bytes_of(wanted.target)
     end = wanted.begin + target.nbytes
     at = wanted.begin
+    if end > wanted.extent.nbytes:
+        raise CheckpointError(f"{wanted.name!r} has {wanted.extent.nbytes} bytes, and {end} are wanted")
     while at < end:
         stop = min(end, at // PIECE_BYTES * PIECE_BYTES + PIECE_BYTES)
         yield Wanted(wanted.name, wanted.extent, at, target[at - wanted.begin:stop - wanted.begin])

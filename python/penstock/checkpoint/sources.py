@@ -7,15 +7,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import check_sums, read_layout
-from penstock.checkpoint.layout import CheckpointError, Extent, tensors_of
+from penstock.checkpoint.generations import check_sums, is_regular, read_layout
+from penstock.checkpoint.layout import CheckpointError, Extent, Layout, tensors_of
 from penstock.weights.headers import Tensor, WeightsError, identity_of
 
 
 class Source:
-    def __init__(self, folder: Path) -> None:
+    """layout: where it was read already."""
+
+    def __init__(self, folder: Path, layout: Layout | None = None) -> None:
         try:
-            layout = read_layout(folder)
+            layout = layout or read_layout(folder)
             self.tensors = tensors_of(layout, folder)
         except CheckpointError as error:
             raise WeightsError(str(error)) from None
@@ -26,6 +28,8 @@ class Source:
         self._extents: dict[tuple[str, int], Extent] = {(extent.file, extent.offset): extent
                                                         for _, extent in layout.extents() if extent.nbytes > 0}
         for file in self.files:
+            if not is_regular(file):
+                raise WeightsError(f"{file}: this is no regular file")
             with open(file, "rb", buffering=0) as opened:
                 self.identities[file] = identity_of(opened.fileno())
             if self.identities[file][2] < layout.files[file.name]:

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout
+from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout, remove_abandoned
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, encode
 from penstock.checkpoint.restoring import Wanted, restore
-from penstock.checkpoint.storing import Content, check_room, store
+from penstock.checkpoint.storing import Content, check_room, room_of, store
 from penstock.checkpoint.trees import put_together, taken_apart
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of, format_dtype, format_shape, nbytes_of
@@ -34,12 +34,14 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
     layout = Layout(new_save_id(), tree=tree)
     contents, described = [], {}
     for name, tensor in tensors.items():
-        dtype = format_dtype(name, tensor)
+        with _as_checkpoint_error():
+            dtype = format_dtype(name, tensor)
         shape = format_shape(dtype, tensor.shape)
         described[name] = dtype, shape
         contents.append(Content(name, nbytes_of(dtype, shape), partial(tensors.get, name)))
     make_folder(place, durable=durable)
-    check_room(place, sum(content.nbytes for content in contents) + len(encode(layout)))
+    remove_abandoned(place)
+    check_room(place, sum(room_of(content) for content in contents) + len(encode(layout)))
     extents = store(place, f"{layout.save_id}-0", contents, session=session, durable=durable)
     for (name, (dtype, shape)), extent in zip(described.items(), extents, strict=True):
         layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
@@ -56,13 +58,16 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
     """
     place = Path(folder)
     layout = read_layout(place)
-    if layout.tree is None and layout.tensors:
+    if layout.tree is None and (layout.tensors or layout.objects):
         raise CheckpointError(f"{place}: it was saved by torch.distributed.checkpoint: load it with Reader, or its "
                               "tensors with penstock.weights")
     made = _made_for(place, layout, arrays_of(framework, device))
     restore(place, [Wanted(name, layout.tensors[name].chunks[0].extent, 0, array) for name, array in made.items()],
             session, on_progress)
-    return put_together(layout.tree, made)
+    try:
+        return put_together(layout.tree, made)
+    except (TypeError, ValueError, CheckpointError) as error:
+        raise CheckpointError(f"{place / NAME}: its state makes no sense: {error}") from None
 
 
 def _made_for(place: Path, layout: Layout, arrays: Arrays) -> dict[str, Any]:
@@ -95,7 +100,7 @@ def _fill(tensors: dict[str, Any], found: Weights, place: Path, session: Session
     if lacking:
         raise CheckpointError(f"{place}: it lacks {lacking[:5]}")
     for name, target in tensors.items():
-        if tuple(target.shape) != found.tensors[name].shape:
+        if tuple(target.shape) != in_units(found.tensors[name].dtype, found.tensors[name].shape):
             raise CheckpointError(f"{place}: tensor {name!r} is {list(found.tensors[name].shape)}, and "
                                   f"{list(target.shape)} where it is to go")
     if not tensors:

@@ -43,6 +43,14 @@ class _File:
     contents: list[tuple[int, Content, int]]  # (which, what, where in the file).
 
 
+DESCRIPTION_BYTES = 400  # Of a tensor in checkpoint.json, about.
+
+
+def room_of(content: Content) -> int:
+    """On the disk."""
+    return (content.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + len(content.name) + DESCRIPTION_BYTES
+
+
 def check_room(folder: Path, nbytes: int) -> None:
     """Raises OSError (ENOSPC) where the file system has fewer bytes free."""
     import errno

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from penstock.checkpoint.layout import CheckpointError
+from penstock.weights.headers import WeightsError
+from penstock.weights.pickles import checked_key
 
 DEPTH_MAX = 100
 TENSOR, TUPLE, ITEMS, BYTES = "$tensor", "$tuple", "$items", "$bytes"
@@ -20,6 +23,7 @@ def taken_apart(state: Any) -> tuple[Any, dict[str, Any]]:
     known: dict[tuple[Any, ...], str] = {}
 
     def name_of(path: tuple[str, ...], tensor: Any) -> str:
+        _check_memory(".".join(path) or "the state", tensor)
         identity = _identity(tensor)
         if identity in known:
             return known[identity]
@@ -35,6 +39,7 @@ def taken_apart(state: Any) -> tuple[Any, dict[str, Any]]:
         if len(path) > DEPTH_MAX:
             raise CheckpointError(f"the state is nested over {DEPTH_MAX} deep at {'.'.join(path)[:100]!r}, or contains "
                                   "itself")
+        value = _plain_number(value)
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return {TENSOR: name_of(path, value)}
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -45,7 +50,7 @@ def taken_apart(state: Any) -> tuple[Any, dict[str, Any]]:
             pairs = [(key, walk(each, (*path, str(key)))) for key, each in value.items()]
             if all(isinstance(key, str) and not key.startswith("$") for key, _ in pairs):
                 return dict(pairs)
-            return {ITEMS: [[walk(key, path), each] for key, each in pairs]}
+            return {ITEMS: [[walk(_checked_key(_plain_number(key)), path), each] for key, each in pairs]}
         if isinstance(value, (list, tuple)):
             items = [walk(each, (*path, str(i))) for i, each in enumerate(value)]
             return items if isinstance(value, list) else {TUPLE: items}
@@ -66,7 +71,7 @@ def put_together(tree: Any, tensors: Mapping[str, Any], depth: int = 0) -> Any:
     if len(tree) == 1:
         kind, content = next(iter(tree.items()))
         if kind == TENSOR:
-            if content not in tensors:
+            if not isinstance(content, str) or content not in tensors:
                 raise CheckpointError(f"its state names tensor {str(content)[:100]!r}, which it does not have")
             return tensors[content]
         if kind == TUPLE and isinstance(content, list):
@@ -74,14 +79,46 @@ def put_together(tree: Any, tensors: Mapping[str, Any], depth: int = 0) -> Any:
         if kind == BYTES and isinstance(content, str):
             return base64.b64decode(content)
         if kind == ITEMS and isinstance(content, list):
-            return {put_together(key, tensors, depth + 1): put_together(each, tensors, depth + 1)
+            return {_checked_key(put_together(key, {}, depth + 1)): put_together(each, tensors, depth + 1)
                     for key, each in content}
     return {key: put_together(each, tensors, depth + 1) for key, each in tree.items()}
+
+
+def _plain_number(value: Any) -> Any:
+    """numpy's numbers are numbers."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+
+
+def _checked_key(key: Any) -> Any:
+    """One that a dict finds quickly: a file may have been made so that it does not."""
+    try:
+        return checked_key(key)
+    except WeightsError as error:
+        raise CheckpointError(f"a dict of the state: {str(error).removeprefix('the pickle ')}") from None
+
+
+def _check_memory(name: str, tensor: Any) -> None:
+    """Tensors that are made of others, or stand for some, have no bytes of their own."""
+    if not hasattr(tensor, "data_ptr"):
+        return
+    has_memory = str(tensor.layout) == "torch.strided" and not tensor.is_nested
+    has_memory = has_memory and not hasattr(tensor, "device_mesh") and not hasattr(tensor, "fake_mode")
+    if has_memory:
+        try:
+            has_memory = tensor.numel() == 0 or tensor.data_ptr() != 0
+        except RuntimeError:
+            has_memory = False
+    if not has_memory or tensor.is_meta:
+        raise CheckpointError(f"{name} is a {type(tensor).__name__} on {tensor.device}, {tensor.layout}, without "
+                              "memory of its own: save a plain tensor, or distributed ones by "
+                              "torch.distributed.checkpoint with Writer")
 
 
 def _identity(tensor: Any) -> tuple[Any, ...]:
     if hasattr(tensor, "data_ptr"):
         if tensor.numel() == 0:
             return (id(tensor),)
-        return (str(tensor.device), tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype))
+        return (str(tensor.device), tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype),
+                tensor.is_conj(), tensor.is_neg())
     return (id(tensor),)

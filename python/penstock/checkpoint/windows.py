@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 def bytes_of(found: Any) -> Any:
     """Of what lies row by row; of a tensor that does not, those of a copy."""
+    if hasattr(found, "__array_interface__") and not hasattr(found, "data_ptr"):
+        return (found if found.flags.c_contiguous else found.copy()).reshape(-1).view("u1")
     if not hasattr(found, "data_ptr"):
-        view = memoryview(found)
-        return view.cast("B") if view.nbytes else memoryview(b"")  # Of nothing no cast is allowed.
+        return memoryview(found).cast("B")
     import torch
 
-    return found.detach().contiguous().reshape(-1).view(torch.uint8)
+    return found.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
 
 
 def order_of_gpus() -> Any:
@@ -41,12 +42,14 @@ class Window:
     def __init__(self, ready: Any) -> None:
         self._ready = ready
         self._memory: torch.Tensor | None = None
+        self._plain = bytearray(PIECE_BYTES)
         self._streams: dict[Any, Any] = {}
 
     def taken(self, piece: Any) -> Any:
-        """The piece's bytes in host memory, until the next call."""
+        """A copy of the piece's bytes in host memory, until the next call: the program may change its own meanwhile."""
         if not getattr(piece, "is_cuda", False):
-            return piece
+            self._plain[:piece.nbytes] = memoryview(piece.numpy() if hasattr(piece, "numpy") else piece)
+            return memoryview(self._plain)[:piece.nbytes]
         there = self._memory_for(piece)
         self._copy(there, piece, piece.device)
         return there

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints of odd states, of hostile files, and while others save."""
+
+import os
+import signal
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+
+import torch.distributed.checkpoint as dcp
+
+from penstock import checkpoint
+from penstock.checkpoint import generations, layout
+from penstock.checkpoint.distributed import Reader, Writer
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
+
+@pytest.fixture(autouse=True)
+def soon():
+    """A test that waits for ever fails."""
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+
+
+def test_a_target_of_another_dtype_gets_the_values_and_not_the_bytes(tmp_path):
+    dcp.save({"a": torch.arange(12.0).view(3, 4), "n": torch.tensor(3.0)}, storage_writer=Writer(tmp_path / "a"),
+             no_dist=True)
+    for dtype in (torch.bfloat16, torch.float64, torch.int64):
+        state = {"a": torch.zeros(3, 4, dtype=dtype), "n": torch.zeros((), dtype=dtype)}
+        dcp.load(state, storage_reader=Reader(tmp_path / "a"), no_dist=True)
+        assert state["a"].tolist() == torch.arange(12.0).view(3, 4).tolist() and state["n"].item() == 3
+
+
+def test_what_is_conjugated_or_negated_on_access_is_saved_so(tmp_path):
+    plain = torch.complex(torch.arange(6.0), torch.ones(6))
+    state = {"x": plain, "c": plain.conj(), "i": plain.conj().imag}
+    checkpoint.save(state, tmp_path / "a")
+    loaded = checkpoint.load(tmp_path / "a")
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in state.items())
+
+
+def tensors_without_memory():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        fake = torch.zeros(3)
+    return [torch.zeros(3, device="meta"), torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr(), fake]
+
+
+def test_tensors_without_memory_of_their_own_are_refused_by_name(tmp_path):
+    for tensor in tensors_without_memory():
+        with pytest.raises(checkpoint.CheckpointError, match="model.w is a .* without memory"):
+            checkpoint.save({"model": {"w": tensor}}, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_numbers_of_numpy_are_numbers_and_arrays_lie_as_they_like(tmp_path):
+    array = numpy.arange(24, dtype=numpy.float32).reshape(4, 6)
+    state = {numpy.int64(0): "zero", "n": numpy.float64(2.5), "turned": array.T, "some": array[:, ::2]}
+    checkpoint.save(state, tmp_path / "a")
+    loaded = checkpoint.load(tmp_path / "a", framework="np")
+    assert loaded[0] == "zero" and loaded["n"] == 2.5
+    assert loaded["turned"].tolist() == array.T.tolist() and loaded["some"].tolist() == array[:, ::2].tolist()
+
+
+@pytest.mark.parametrize("name", ["checkpoint.json", "verified.json", "data"])
+def test_pipes_in_the_place_of_files_keep_nobody_waiting(tmp_path, name):
+    checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
+    checkpoint.verify(tmp_path / "a")
+    path = next((tmp_path / "a").glob("*.data")) if name == "data" else tmp_path / "a" / name
+    path.unlink()
+    os.mkfifo(path)
+    if name == "verified.json":
+        assert checkpoint.retain(tmp_path, 1) == []
+        return
+    for use in (checkpoint.load, checkpoint.verify):
+        with pytest.raises(checkpoint.CheckpointError, match="no regular file"):
+            use(tmp_path / "a")
+    assert checkpoint.latest(tmp_path) is None
+
+
+def test_a_reader_keeps_to_the_checkpoint_whose_metadata_it_read(tmp_path):
+    dcp.save({"a": torch.arange(8.0)}, storage_writer=Writer(tmp_path / "a"), no_dist=True)
+    reader = Reader(tmp_path / "a")
+    read_metadata, saved = reader.read_metadata, []
+
+    def and_then_another_save(*arguments, **options):
+        told = read_metadata(*arguments, **options)
+        if not saved:
+            saved.append(True)
+            later = {"a": torch.arange(8, dtype=torch.float64) + 100}
+            dcp.save(later, storage_writer=Writer(tmp_path / "a"), no_dist=True)
+        return told
+
+    reader.read_metadata = and_then_another_save
+    state = {"a": torch.zeros(8)}
+    with pytest.raises(dcp.CheckpointException):  # Its files are gone.
+        dcp.load(state, storage_reader=reader, no_dist=True)
+    assert state["a"].tolist() == [0.0] * 8
+
+
+def test_a_checkpoint_that_came_meanwhile_is_not_removed_for_an_older_one(tmp_path, monkeypatch):
+    for name in ("s1", "s2"):
+        checkpoint.save({"n": name}, tmp_path / name)
+    known = generations._known
+
+    def and_then_another_save(root):
+        found = known(root)
+        checkpoint.save({"n": "new"}, tmp_path / "s1")
+        return found
+
+    monkeypatch.setattr(generations, "_known", and_then_another_save)
+    assert checkpoint.retain(tmp_path, 1) == []
+    assert checkpoint.load(tmp_path / "s1") == {"n": "new"}
+
+
+def test_a_save_whose_files_were_taken_away_does_not_become_the_checkpoint(tmp_path, monkeypatch):
+    checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
+    give_name = generations._give_name
+
+    def after_removing(folder, told, session, durable):
+        (folder / next(iter(told.files))).unlink()
+        give_name(folder, told, session, durable)
+
+    monkeypatch.setattr(generations, "_give_name", after_removing)
+    with pytest.raises(checkpoint.CheckpointError, match="removed or cut before the save ended"):
+        checkpoint.save({"a": torch.zeros(3)}, tmp_path / "a")
+    assert checkpoint.load(tmp_path / "a")["a"].tolist() == [1.0] * 3
+    assert len(list((tmp_path / "a").glob("*.data"))) == 1
+
+
+def test_a_tree_that_makes_no_sense_is_refused(tmp_path):
+    for tree in ({"$tensor": []}, {"$items": [1]}, {"$items": [[1, 2, 3]]}, {"$items": [[[1], 2]]}, {"$bytes": "abc"},
+                 {"$items": [[{"$tuple": [-1, -2]}, 1]]}, {"$items": [[1 << 61, 1]]}):
+        path = tmp_path / layout.NAME
+        path.write_bytes(layout.encode(layout.Layout("1", tree=tree)))
+        with pytest.raises(checkpoint.CheckpointError, match="checkpoint.json: its state makes no sense"):
+            checkpoint.load(tmp_path)
+
+
+def test_deep_notes_of_a_verification_are_none(tmp_path):
+    checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
+    (tmp_path / "a" / "verified.json").write_text("[" * 999)
+    assert checkpoint.retain(tmp_path, 1) == []
