@@ -93,6 +93,8 @@ int open_at(const char* name, int folder, const char* path, int flags, mode_t mo
   const bool was_there = !may_make || inode_at(folder, path) != "0";
   const int fd = next<int (*)(int, const char*, int, mode_t)>(name)(folder, path, flags, mode);
   const int error = errno;
+  const bool is_new = (flags & O_TMPFILE) == O_TMPFILE || !was_there;
+  if (fd >= 0 && is_new) put("new " + inode_of(fd) + "\n");  // Numbers come again when files are gone.
   if (fd >= 0 && !was_there) put("name " + place_of(folder, path) + " " + inode_of(fd) + "\n");
   errno = error;
   return fd;

@@ -68,33 +68,40 @@ class Moment:
     kept: dict[int, int] = field(default_factory=lambda: defaultdict(int))       # How many of these were flushed.
     folders: set = field(default_factory=set)
     mark: str = ""
+    made: int = 0
 
 
 def moments(record):
     """After each thing that was written down. It is one and the same object, which goes on."""
-    moment = Moment()
+    moment, known = Moment(), {}
     content, at = record.read_bytes(), 0
     while at < len(content):
         end = content.index(b"\n", at)
         what, *words = content[at:end].decode().split(" ")
         at = end + 1
+        if what in ("new", "folder"):  # The numbers of inodes come again; below 0 each is one thing alone.
+            moment.made += 1
+            known[int(words[-1])] = -moment.made
+        if what == "new":
+            continue
         if what == "write":
-            inode, offset, size = map(int, words)
+            inode, offset, size = known.get(int(words[0]), int(words[0])), int(words[1]), int(words[2])
             moment.writes[inode].append((offset, content[at:at + size]))
             at += size
         elif what == "flush":
-            inode = int(words[0])
+            inode = known.get(int(words[0]), int(words[0]))
             moment.flushed[inode], moment.kept[inode] = len(moment.writes[inode]), len(moment.names[inode])
         elif what in ("name", "folder"):
-            folder, name, inode = int(words[0]), words[1], int(words[2])
+            folder, name = known.get(int(words[0]), int(words[0])), words[1]
+            inode = known.get(int(words[2]), int(words[2]))
             moment.names[folder].append(("add", name, inode))
             if what == "folder":
                 moment.folders.add(inode)
         elif what == "remove":
-            moment.names[int(words[0])].append(("remove", words[1], 0))
+            moment.names[known.get(int(words[0]), int(words[0]))].append(("remove", words[1], 0))
         elif what == "rename":
             assert words[0] == words[2], "a rename within one folder was expected"
-            moment.names[int(words[0])].append(("rename", words[1], words[3]))
+            moment.names[known.get(int(words[0]), int(words[0]))].append(("rename", words[1], words[3]))
         else:
             assert what == "mark"
             moment.mark = words[0]
