@@ -13,7 +13,7 @@ numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 import torch.distributed.checkpoint as dcp
 
 from penstock import checkpoint
-from penstock.checkpoint import generations, layout
+from penstock.checkpoint import generations, layout, windows
 from penstock.checkpoint.distributed import Reader, Writer
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -141,6 +141,12 @@ def test_a_tree_that_makes_no_sense_is_refused(tmp_path):
         path.write_bytes(layout.encode(layout.Layout("1", tree=tree)))
         with pytest.raises(checkpoint.CheckpointError, match="checkpoint.json: its state makes no sense"):
             checkpoint.load(tmp_path)
+
+
+def test_objects_without_bytes_are_objects(tmp_path):
+    checkpoint.save({"raw": b"", "a": numpy.zeros((0, 3))}, tmp_path / "a")
+    assert checkpoint.load(tmp_path / "a")["raw"] == b""
+    assert bytes(windows.bytes_of(bytearray())) == b""
 
 
 def test_deep_notes_of_a_verification_are_none(tmp_path):

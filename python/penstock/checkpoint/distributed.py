@@ -26,12 +26,12 @@ from torch.distributed.checkpoint.planner import (
 )
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from penstock.checkpoint.generations import check_sums, make_folder, new_save_id, publish, read_layout
+from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source
 from penstock.checkpoint.storing import Content, check_room, store
-from penstock.sessions import Session, default_session
+from penstock.sessions import Session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
 from penstock.weights.headers import Part, Tensor, WeightsError
 from penstock.weights.plan import Plan, in_units
@@ -83,7 +83,7 @@ class Writer(StorageWriter):
             else:
                 layout.objects[name] = written[dcp.MetadataIndex(name)]
         for extent in written.values():
-            layout.files[extent.file] = max(layout.files.get(extent.file, 0), extent.offset + extent.nbytes)
+            layout.count_file(extent)
         layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
         publish(self._path, layout, self._session, durable=self._durable)
 
@@ -193,10 +193,7 @@ class Reader(StorageReader):
     def _object(self, item: ReadItem) -> bytes:
         extent: Extent = self._places[dcp.MetadataIndex(item.storage_index.fqn)]
         content = bytearray(extent.nbytes)
-        with (self._session or default_session()).open(self._path / extent.file) as file:
-            if file.read(content, extent.offset).bytes != extent.nbytes:
-                raise CheckpointError(f"{self._path / extent.file}: it was cut")
-        check_sums(self._path, item.storage_index.fqn, extent, 0, content)
+        restore(self._path, [Wanted(item.storage_index.fqn, extent, 0, content)], self._session)
         return bytes(content)
 
     def _read_cut(self, device: torch.device, items: list[tuple[ReadItem, torch.Tensor]]) -> None:

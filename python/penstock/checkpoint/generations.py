@@ -75,14 +75,15 @@ def publish(folder: Path, layout: Layout, session: Session | None = None, *, dur
     except BaseException:
         _remove(folder / name for name in layout.files)
         raise
-    _remove(path for path in folder.glob("*.data") if path.name in earlier - layout.files.keys())
-    remove_abandoned(folder)
+    _remove(path for path in folder.glob("*.data") if path.name not in layout.files
+            and (path.name in earlier or _age(path) > ABANDONED_S))
 
 
 def remove_abandoned(folder: Path) -> None:
     """Data files that no checkpoint names, of saves that ended badly."""
-    named = _files_of_checkpoint(folder)
-    _remove(path for path in folder.glob("*.data") if path.name not in named and _age(path) > ABANDONED_S)
+    old = [path for path in folder.glob("*.data") if _age(path) > ABANDONED_S]
+    named = _files_of_checkpoint(folder) if old else set()
+    _remove(path for path in old if path.name not in named)
 
 
 def _give_name(folder: Path, layout: Layout, session: Session | None, durable: bool) -> None:
@@ -215,8 +216,7 @@ def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
         raise ValueError(f"keep is {keep}: expected 1 at least")
     found = _known(Path(root))
     kept = {place for _, place, _ in found[-keep:]}
-    kept |= {place for _, place, layout in found if is_verified(place, layout)} and {
-        max((each for each in found if is_verified(each[1], each[2])), key=lambda each: each[0])[1]}
+    kept |= set([place for _, place, layout in found if is_verified(place, layout)][-1:])
     gone = [place for _, place, _ in found if place not in kept]
     ids = {place: save_id for save_id, place, _ in found}
     return [place for place in gone if _remove_checkpoint(place, ids[place])]

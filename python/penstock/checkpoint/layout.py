@@ -76,6 +76,10 @@ class Layout:
     tree: Any = None                                                # Of a state that was saved by itself.
     paths: dict[str, list[str | int]] = field(default_factory=dict)  # Of torch's planner: the keys behind each name.
 
+    def count_file(self, extent: Extent) -> None:
+        """A file is as long as what lies in it."""
+        self.files[extent.file] = max(self.files.get(extent.file, 0), extent.offset + extent.nbytes)
+
     def extents(self) -> Iterator[tuple[str, Extent]]:
         """Each with the name of what lies there."""
         for name, tensor in self.tensors.items():

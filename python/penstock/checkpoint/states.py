@@ -45,7 +45,7 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
     extents = store(place, f"{layout.save_id}-0", contents, session=session, durable=durable)
     for (name, (dtype, shape)), extent in zip(described.items(), extents, strict=True):
         layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
-        layout.files[extent.file] = max(layout.files.get(extent.file, 0), extent.offset + extent.nbytes)
+        layout.count_file(extent)
     publish(place, layout, session, durable=durable)
 
 

@@ -46,9 +46,13 @@ class _File:
 DESCRIPTION_BYTES = 400  # Of a tensor in checkpoint.json, about.
 
 
+def _aligned(nbytes: int) -> int:
+    return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
 def room_of(content: Content) -> int:
     """On the disk."""
-    return (content.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + len(content.name) + DESCRIPTION_BYTES
+    return _aligned(content.nbytes) + len(content.name) + DESCRIPTION_BYTES
 
 
 def check_room(folder: Path, nbytes: int) -> None:
@@ -99,7 +103,7 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
     for which in sorted(range(len(contents)), key=lambda i: -contents[i].nbytes):
         file = min(files, key=lambda each: each.nbytes)
         file.contents.append((which, contents[which], file.nbytes if contents[which].nbytes else 0))
-        file.nbytes += (contents[which].nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        file.nbytes += _aligned(contents[which].nbytes)
     return files
 
 

@@ -20,7 +20,8 @@ def bytes_of(found: Any) -> Any:
     if hasattr(found, "__array_interface__") and not hasattr(found, "data_ptr"):
         return (found if found.flags.c_contiguous else found.copy()).reshape(-1).view("u1")
     if not hasattr(found, "data_ptr"):
-        return memoryview(found).cast("B")
+        view = memoryview(found)
+        return view.cast("B") if view.nbytes else memoryview(b"")  # Of nothing no cast is allowed.
     import torch
 
     return found.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
@@ -37,17 +38,19 @@ def order_of_gpus() -> Any:
 
 
 class Window:
-    """16 MiB of one thread, made when bytes of a GPU come by."""
+    """16 MiB of one thread, made when they are needed: pinned for the bytes of a GPU."""
 
     def __init__(self, ready: Any) -> None:
         self._ready = ready
         self._memory: torch.Tensor | None = None
-        self._plain = bytearray(PIECE_BYTES)
+        self._plain: bytearray | None = None
         self._streams: dict[Any, Any] = {}
 
     def taken(self, piece: Any) -> Any:
         """A copy of the piece's bytes in host memory, until the next call: the program may change its own meanwhile."""
         if not getattr(piece, "is_cuda", False):
+            if self._plain is None:
+                self._plain = bytearray(PIECE_BYTES)
             self._plain[:piece.nbytes] = memoryview(piece.numpy() if hasattr(piece, "numpy") else piece)
             return memoryview(self._plain)[:piece.nbytes]
         there = self._memory_for(piece)
