@@ -316,6 +316,16 @@ penstock_status penstock_file_sync(penstock_file* file);
 penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size);
 penstock_status penstock_buffer_deregister(penstock_session* session, const void* base);
 
+/* ---- Checksums ----------------------------------------------------------------------------------------------- */
+
+/* CRC32C (RFC 3720, appendix B.4) of each `piece_bytes` of memory, the last of what is left: `sums` has room for all of
+ * them, which is size / piece_bytes, rounded up. Of a device's memory the device makes them, where it can; else the
+ * bytes are copied to the host. No stream is waited for: what writes the memory is to be over. */
+penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
+                                uint32_t* sums);
+/* Of two pieces of memory together: `second` is the checksum of the second_bytes behind the first. */
+uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
+
 /* ---- Transfers ---------------------------------------------------------------------------------------------- */
 
 /* Move `size` bytes between the file, from file_offset on, and memory, from base + buffer_offset on. A read that meets

@@ -393,6 +393,10 @@ class Session : public Owned<penstock_session, penstock_session_close> {
     if (!status) return status;
     return DeviceMemory(std::move(*session), ordinal, memory, size);
   }
+  // CRC32C of each `piece_bytes` of memory, of the host or of a device; `sums` has room for one of each.
+  Status crc32c(const void* memory, std::uint64_t size, std::uint64_t piece_bytes, std::uint32_t* sums) {
+    return penstock_crc32c(raw(), memory, size, piece_bytes, sums);
+  }
 
   Result<File> file(int fd) const {
     penstock_file* file = nullptr;

@@ -26,6 +26,7 @@ Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Config& confi
   opened->session_ =
       std::make_unique<Session>(config, std::make_unique<PosixStorage>(config.io_uring), std::move(devices->devices));
   opened->frontends_ = std::make_unique<Frontends>(*opened->session_);
+  opened->checksums_ = std::make_unique<Checksums>(opened->session_->devices());
   opened->gate_.open();
   return opened;
 }
@@ -33,6 +34,7 @@ Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Config& confi
 GuardedSession::~GuardedSession() {
   if (!is_inherited() && !closed_) close();
   // Their threads, rings and contexts are the parent's.
+  (void)checksums_.release();
   (void)frontends_.release();
   (void)session_.release();
   for (auto& [device, queue] : copies_) (void)queue.release();
@@ -45,6 +47,7 @@ void GuardedSession::close() {
     const MutexLock lock(copies_mutex_);
     copies_.clear();
   }
+  checksums_.reset();
   frontends_.reset();
   session_.reset();
   closed_ = true;

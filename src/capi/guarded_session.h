@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "capi/gate.h"
+#include "frontend/checksums.h"
 #include "frontend/frontends.h"
 #include "session/session.h"
 #include "settings/settings.h"
@@ -64,6 +65,7 @@ class GuardedSession {
   // Blocking copies between device memory, which decides the device, and host memory. For who is inside.
   Status upload(void* device_memory, const void* host, std::uint64_t size);
   Status download(void* host, const void* device_memory, std::uint64_t size);
+  Checksums& checksums() { return *checksums_; }
 
  private:
   GuardedSession() = default;
@@ -78,6 +80,7 @@ class GuardedSession {
   std::string device_reason_;  // Why there is no GPU; empty where there is.
   std::unique_ptr<Session> session_;
   std::unique_ptr<Frontends> frontends_;
+  std::unique_ptr<Checksums> checksums_;
   Mutex copies_mutex_;
   std::map<Device*, std::unique_ptr<CopyQueue>> copies_ GUARDED_BY(copies_mutex_);
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "capi/call.h"
+#include "checksum/crc32c.h"
 
 namespace core = penstock::core;
 
@@ -126,6 +127,26 @@ penstock_status penstock_device_download(penstock_session* session, void* host, 
     if (host == nullptr) return failure(Code::invalid_argument, kStep);
     return session->guarded->download(host, device_memory, size);
   });
+}
+
+// ---- Checksums -----------------------------------------------------------------------------------------------------
+
+penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
+                                uint32_t* sums) {
+  constexpr const char* kStep = "make checksums";
+  return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
+    if (size == 0) return core::success();
+    if (memory == nullptr || sums == nullptr || piece_bytes == 0) return failure(Code::invalid_argument, kStep);
+    const std::uint64_t count = (size - 1) / piece_bytes + 1;
+    if (size > SIZE_MAX / 2 || reinterpret_cast<std::uintptr_t>(memory) > UINTPTR_MAX - size) {
+      return failure(Code::invalid_argument, kStep);
+    }
+    return session->guarded->checksums().make(memory, size, piece_bytes, {sums, count});
+  });
+}
+
+uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes) {
+  return core::crc32c_combine(first, second, second_bytes);
 }
 
 // ---- Buffers -------------------------------------------------------------------------------------------------------

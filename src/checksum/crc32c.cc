@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A checksum is a polynomial over bits, kept with its highest power in the lowest bit. What comes in front of n more
-// bytes is multiplied by x^8n; so pieces that were looked at apart, each from zero, are added up.
 #include "checksum/crc32c.h"
 
 #include <array>
 #include <cstring>
+
+#include "checksum/polynomial.h"
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -16,30 +16,9 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0x82f63b78;  // Without its highest power.
-constexpr std::uint32_t kOne = 0x80000000;         // x^0.
-
-constexpr std::uint32_t times_x(std::uint32_t value) { return value & 1 ? (value >> 1) ^ kPolynomial : value >> 1; }
-
-constexpr std::uint32_t multiply(std::uint32_t left, std::uint32_t right) {
-  std::uint32_t product = 0;
-  for (std::uint32_t bit = kOne; bit != 0; bit >>= 1) {
-    if (left & bit) product ^= right;
-    right = times_x(right);
-  }
-  return product;
-}
-
-// x^8n: what stands for n bytes more.
-constexpr std::uint32_t shift_of(std::uint64_t bytes) {
-  std::uint32_t power = kOne, square = kOne;
-  for (int i = 0; i < 8; ++i) square = times_x(square);
-  for (; bytes != 0; bytes >>= 1) {
-    if (bytes & 1) power = multiply(power, square);
-    square = multiply(square, square);
-  }
-  return power;
-}
+using polynomial::multiply;
+using polynomial::shift_of;
+using polynomial::times_x;
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
@@ -102,29 +81,8 @@ bool has_instruction() { return true; }
 // The instruction takes three cycles, and one can begin in each: three lanes keep it busy.
 constexpr std::size_t kLane = 4096;
 
-struct ShiftTable {
-  std::array<std::array<std::uint32_t, 256>, 4> rows{};
-  std::uint32_t operator()(std::uint32_t crc) const {
-    return rows[0][crc & 0xff] ^ rows[1][(crc >> 8) & 0xff] ^ rows[2][(crc >> 16) & 0xff] ^ rows[3][crc >> 24];
-  }
-};
-
-constexpr ShiftTable shift_table(std::uint64_t bytes) {
-  ShiftTable table;
-  const std::uint32_t factor = shift_of(bytes);
-  for (std::uint32_t row = 0; row < 4; ++row) {
-    // The products of single bits; those of all others are their sums.
-    for (std::uint32_t bit = 0; bit < 8; ++bit) {
-      table.rows[row][std::size_t{1} << bit] = multiply(factor, std::uint32_t{1} << (8 * row + bit));
-    }
-    for (std::size_t byte = 1; byte < 256; ++byte) {
-      const std::size_t lowest = byte & (~byte + 1);
-      table.rows[row][byte] = table.rows[row][lowest] ^ table.rows[row][byte ^ lowest];
-    }
-  }
-  return table;
-}
-constexpr ShiftTable kOneLane = shift_table(kLane), kTwoLanes = shift_table(2 * kLane);
+constexpr polynomial::Products kOneLane = polynomial::products_of(shift_of(kLane));
+constexpr polynomial::Products kTwoLanes = polynomial::products_of(shift_of(2 * kLane));
 
 PENSTOCK_CRC_TARGET std::uint32_t add_by_instruction(std::uint32_t crc, const std::byte* bytes, std::size_t size) {
   for (; size >= 3 * kLane; bytes += 3 * kLane, size -= 3 * kLane) {
@@ -165,6 +123,12 @@ std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t b
 
 std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
   return multiply(shift_of(second_bytes), first) ^ second;
+}
+
+std::uint32_t crc32c_of_blocks(std::span<const std::uint32_t> sums, std::uint32_t before) {
+  static constexpr polynomial::Products kBlock = polynomial::products_of(shift_of(kCrc32cBlock));
+  for (const std::uint32_t sum : sums) before = kBlock(before) ^ sum;
+  return before;
 }
 
 }  // namespace penstock::core

@@ -17,6 +17,10 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0)
 // Of two pieces together: `second` is the checksum of the `second_bytes` behind the first.
 std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
 
+// Of blocks of so many bytes, one behind the other, whose checksums are `sums`, behind what gave `before`.
+inline constexpr std::size_t kCrc32cBlock = 64u << 10;
+std::uint32_t crc32c_of_blocks(std::span<const std::uint32_t> sums, std::uint32_t before = 0);
+
 // The same as crc32c(), by tables alone: what machines without the instruction do.
 std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t before = 0);
 

@@ -79,5 +79,16 @@ TEST(Crc32c, EverySingleBitCounts) {
   }
 }
 
+TEST(Crc32c, OfBlocksIsThatOfAllTheirBytes) {
+  const std::vector<std::byte> bytes = random_bytes(100 + 5 * kCrc32cBlock);
+  const std::span<const std::byte> all(bytes);
+  std::vector<std::uint32_t> sums;
+  for (std::size_t at = 100; at < all.size(); at += kCrc32cBlock) sums.push_back(crc32c(all.subspan(at, kCrc32cBlock)));
+
+  EXPECT_EQ(crc32c_of_blocks(sums), crc32c(all.subspan(100)));
+  EXPECT_EQ(crc32c_of_blocks(sums, crc32c(all.first(100))), crc32c(all));
+  EXPECT_EQ(crc32c_of_blocks({}, 7), 7u);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -79,6 +79,12 @@ class CopyQueue {
   virtual Status copy_many(std::span<const Copy> copies, Direction direction);
   // One copy from start to end, the shortest way. Uses marker 0.
   virtual Status copy_and_wait(const Copy& copy, Direction direction);
+  // CRC32C of `sums.size()` blocks of kCrc32cBlock bytes, one behind the other, by the device, in order with the
+  // copies. All of it is memory of this device, by its facts. `sums` is page-locked. Fails with `unsupported`, and has
+  // queued nothing, where that cannot be, or had better not be now: then copy, and let the CPU make them.
+  virtual Status checksum(const void* /*device_address*/, std::span<std::uint32_t> /*sums*/) {
+    return failure(Code::unsupported, "make checksums on the device");
+  }
   // Recording a marker again moves it behind everything queued so far.
   virtual Status record(unsigned marker) = 0;
   // True once everything queued before the marker's last record() is done. Does not block.

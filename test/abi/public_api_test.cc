@@ -69,6 +69,39 @@ TEST_F(PublicApiTest, ATransferTellsItsPathAndWhyNoBetterOne) {
   EXPECT_EQ((*counters)[0].write_bytes, 1u << 20);
 }
 
+TEST_F(PublicApiTest, ChecksumsOfADevicesMemoryAreThoseOfTheBytes) {
+  auto session = Session::open(on_host());
+  auto memory = session->allocate(0, 1 << 20);
+  std::string bytes(300'000, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 >> 3);
+  ASSERT_TRUE(memory->upload(7, bytes.data(), bytes.size()));
+
+  std::uint32_t on_device[3] = {}, on_host[3] = {}, of_all = 0;
+  ASSERT_TRUE(session->crc32c(memory->data() + 7, bytes.size(), 131072, on_device));
+  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), 131072, on_host));
+  ASSERT_TRUE(session->crc32c(bytes.data(), bytes.size(), bytes.size(), &of_all));
+
+  EXPECT_EQ(std::memcmp(on_device, on_host, sizeof on_host), 0);
+  const std::uint32_t two = penstock_crc32c_combine(on_host[0], on_host[1], 131072);
+  EXPECT_EQ(penstock_crc32c_combine(two, on_host[2], bytes.size() - 262144), of_all);
+  std::uint32_t known = 0;
+  ASSERT_TRUE(session->crc32c("123456789", 9, 9, &known));
+  EXPECT_EQ(known, 0xe3069283u);
+}
+
+TEST_F(PublicApiTest, ChecksumsOfNothingAreNoneAndOfNonsenseAnError) {
+  auto session = Session::open(on_host());
+  std::uint32_t sum = 5;
+  const char byte = 1;
+
+  EXPECT_TRUE(session->crc32c(nullptr, 0, 0, nullptr));
+  EXPECT_FALSE(session->crc32c(nullptr, 1, 1, &sum));
+  EXPECT_FALSE(session->crc32c(&byte, 1, 0, &sum));
+  EXPECT_FALSE(session->crc32c(&byte, 1, 1, nullptr));
+  EXPECT_FALSE(session->crc32c(&byte, UINT64_MAX, 1 << 20, &sum));
+  EXPECT_EQ(sum, 5u);
+}
+
 TEST_F(PublicApiTest, ExplainingNamesEveryPathInOrder) {
   auto session = Session::open(on_host());
   auto file = session->file(fd_);

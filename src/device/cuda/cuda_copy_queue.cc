@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/invariant.h"
+#include "device/cuda/checksum_kernel.h"
 #include "device/cuda/scatter_kernel.h"
 
 namespace penstock::core {
@@ -108,6 +109,22 @@ Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
     const CUresult result = queue(copy, direction);
     return result == CUDA_SUCCESS ? drain() : result;
   });
+}
+
+// Held streams keep every kernel waiting, once they are a few.
+Status CudaCopyQueue::checksum(const void* device_address, std::span<std::uint32_t> sums) {
+  constexpr const char* kStep = "make checksums on the GPU";
+  if (is_any_cuda_stream_busy(api_)) return failure(Code::unsupported, kStep);
+  const ContextScope scope(api_, device_.context());
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  const CUfunction kernel = device_.checksum_kernel().function();
+  if (kernel == nullptr) return failure(Code::unsupported, kStep);
+  CUdeviceptr memory = address_of(device_address), there = address_of(sums.data());
+  void* parameters[] = {&memory, &there};
+  ends_with_signal_ = false;
+  return cuda_status(api_.cuLaunchKernel(kernel, static_cast<unsigned>(sums.size()), 1, 1, kChecksumThreads, 1, 1, 0,
+                                         stream_, parameters, nullptr),
+                     kStep);
 }
 
 // Without an event there is one call less to the driver, and the GPU has less to do.

@@ -10,6 +10,7 @@
 
 #include "base/invariant.h"
 #include "base/log.h"
+#include "device/cuda/checksum_kernel.h"
 #include "device/cuda/cuda_allocation.h"
 #include "device/cuda/cuda_copy_queue.h"
 
@@ -46,7 +47,8 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
 
 CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
     : set_(set), ordinal_(ordinal), context_(context), primary_(primary),
-      facts_(gather_facts(set.api(), ordinal, set.terms())), scatter_(set.api(), static_cast<int>(ordinal)) {}
+      facts_(gather_facts(set.api(), ordinal, set.terms())), scatter_(set.api(), static_cast<int>(ordinal)),
+      checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text) {}
 
 const CudaApi& CudaDevice::api() const { return set_.api(); }
 

@@ -55,6 +55,7 @@ class CudaDevice final : public Device {
   unsigned ordinal() const { return ordinal_; }
   // Of the copy queues.
   CudaScatter& scatter() { return scatter_; }
+  CudaKernel& checksum_kernel() { return checksum_kernel_; }
   bool alive() const { return core::is_alive(api(), context_); }
 
  private:
@@ -66,6 +67,7 @@ class CudaDevice final : public Device {
   const bool primary_;
   DeviceFacts facts_;
   CudaScatter scatter_;
+  CudaKernel checksum_kernel_;
 };
 
 class CudaDeviceSet final : public DeviceSet {

@@ -12,6 +12,10 @@ namespace penstock::core {
 
 using namespace cuda;
 
+CudaScatter::CudaScatter(const CudaApi& api, int ordinal)
+    : api_(api), ordinal_(ordinal), kernel_(api, ordinal, kScatterKernelName, [] { return kScatterKernel; }),
+      signals_(api) {}
+
 bool CudaScatter::Range::holds(const void* memory, std::size_t size) const {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   return address >= begin && address <= end && size <= end - address;
@@ -28,34 +32,6 @@ CudaScatter::Range CudaScatter::find(const void* memory, bool on_device) const {
   return {found.base, found.base + found.size};
 }
 
-CUfunction CudaScatter::load() const {
-  const bool complete = api_.cuModuleLoadData != nullptr && api_.cuModuleGetFunction != nullptr &&
-                        api_.cuLaunchKernel != nullptr && api_.cuDeviceGetAttribute != nullptr;
-  CUdevice device = 0;
-  if (!complete || api_.cuDeviceGet(&device, ordinal_) != CUDA_SUCCESS) return nullptr;
-  int same_address = 0;
-  const CUresult asked =
-      api_.cuDeviceGetAttribute(&same_address, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, device);
-  if (asked != CUDA_SUCCESS || same_address == 0) return nullptr;
-  CUmodule module = nullptr;
-  CUfunction found = nullptr;
-  if (api_.cuModuleLoadData(&module, kScatterKernel) != CUDA_SUCCESS) return nullptr;
-  return api_.cuModuleGetFunction(&found, module, kScatterKernelName) == CUDA_SUCCESS ? found : nullptr;
-}
-
-// Loading waits for every stream that is held, so it is done only where we hold none; and not by two threads at once.
-CUfunction CudaScatter::function(CUstream stream) {
-  if (tried_.load(std::memory_order_acquire)) return function_.load(std::memory_order_relaxed);
-  if (!loading_.try_lock()) return nullptr;
-  const MutexLock lock(loading_, std::adopt_lock);
-  if (tried_.load(std::memory_order_relaxed)) return nullptr;
-  const CUfunction found = load();
-  if (found != nullptr) (void)signals_.open(stream);
-  function_.store(found, std::memory_order_relaxed);
-  tried_.store(true, std::memory_order_release);
-  return function_.load(std::memory_order_relaxed);
-}
-
 bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Direction direction,
                          CudaSignals::Signal*& signal, std::uint32_t number) {
   if (copies.size() < kPiecesMin || copies.size() > ScatterList::kPiecesMax) return false;
@@ -63,7 +39,7 @@ bool CudaScatter::launch(CUstream stream, std::span<const Copy> copies, Directio
   for (const Copy& copy : copies) size_max = std::max(size_max, copy.size);
   // Held streams keep every kernel waiting, once they are a few; copies get past them.
   if (size_max > kPieceBytesMax || is_any_cuda_stream_busy(api_)) return false;
-  const CUfunction kernel = function(stream);
+  const CUfunction kernel = kernel_.function([&] { (void)signals_.open(stream); });
   if (kernel == nullptr) return false;
 
   ScatterList list = {};

@@ -5,10 +5,9 @@
 // to load the kernel, once, which nobody waits for.
 #pragma once
 
-#include <atomic>
 #include <span>
 
-#include "base/mutex.h"
+#include "device/cuda/cuda_kernel.h"
 #include "device/cuda/cuda_signals.h"
 #include "device/device.h"
 
@@ -21,7 +20,7 @@ class CudaScatter {
   // Fewer than this are queued one by one in the time that a launch takes.
   static constexpr std::size_t kPiecesMin = 4;
 
-  CudaScatter(const cuda::CudaApi& api, int ordinal) : api_(api), ordinal_(ordinal), signals_(api) {}
+  CudaScatter(const cuda::CudaApi& api, int ordinal);
 
   // False: nothing was queued. The context is the current one, and at most ScatterList::kPiecesMax copies are given.
   // `signal` is one that the stream has, or is given one, where there is one; it has the number when they are over.
@@ -37,14 +36,10 @@ class CudaScatter {
   };
 
   Range find(const void* memory, bool on_device) const;
-  cuda::CUfunction function(cuda::CUstream stream);
-  cuda::CUfunction load() const;
 
   const cuda::CudaApi& api_;
   const int ordinal_;
-  Mutex loading_;  // So that one thread loads.
-  std::atomic<bool> tried_{false};
-  std::atomic<cuda::CUfunction> function_{nullptr};
+  CudaKernel kernel_;
   CudaSignals signals_;
 };
 

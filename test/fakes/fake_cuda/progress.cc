@@ -10,7 +10,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
+#include "checksum/crc32c.h"
 #include "fakes/fake_cuda/world.h"
 
 namespace penstock::fake_cuda {
@@ -55,6 +57,14 @@ void do_work(const Work& work) {
   for (const ScatterPiece& piece : work.pieces) {
     if (!is_reached(piece.to, piece.size) || !is_reached(piece.from, piece.size)) std::abort();
     std::memcpy(pointer(piece.to), pointer(piece.from), piece.size);
+  }
+  if (work.kind == Work::Kind::checksum) {
+    if (!is_reached(work.from, work.size) || !is_reached(work.to, work.size / core::kCrc32cBlock * 4)) std::abort();
+    const std::span<const std::byte> all(static_cast<const std::byte*>(pointer(work.from)), work.size);
+    auto* sum = static_cast<std::uint32_t*>(pointer(work.to));
+    for (std::size_t at = 0; at < all.size(); at += core::kCrc32cBlock) {
+      *sum++ = core::crc32c(all.subspan(at, core::kCrc32cBlock));
+    }
   }
   const auto write = [](CUdeviceptr to, std::uint64_t value) {
     std::atomic_ref(*static_cast<std::uint32_t*>(pointer(to))).store(static_cast<std::uint32_t>(value));

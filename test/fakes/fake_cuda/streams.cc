@@ -3,7 +3,9 @@
 // Streams, events, kernels, and what is queued on them.
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
+#include "checksum/crc32c.h"
 #include "fakes/fake_cuda/world.h"
 
 namespace penstock::core::cuda {
@@ -50,6 +52,7 @@ CUresult queue_word(Work::Kind kind, CUstream stream, CUdeviceptr word, std::uin
 CUmod_st module;
 CUfunc_st copy_kernel;
 CUfunc_st scatter_kernel;
+CUfunc_st checksum_kernel;
 
 CUresult launch_scatter(unsigned pieces, CUstream stream, void** parameters) {
   const auto* all = static_cast<const ScatterList*>(parameters[0])->pieces;
@@ -58,6 +61,16 @@ CUresult launch_scatter(unsigned pieces, CUstream stream, void** parameters) {
   ++world().scatters;
   return enqueue(stream, std::move(work));
 }
+
+CUresult launch_checksum(unsigned blocks, CUstream stream, void** parameters) {
+  const auto at = [&](int i) { return *static_cast<CUdeviceptr*>(parameters[i]); };
+  ++world().checksums;
+  const std::size_t size = blocks * core::kCrc32cBlock;
+  return enqueue(stream, {.kind = Work::Kind::checksum, .to = at(1), .from = at(0), .size = size});
+}
+
+const std::pair<const char*, CUfunction> kKernels[] = {
+    {kScatterKernelName, &scatter_kernel}, {"penstock_copy", &copy_kernel}, {"penstock_crc32c", &checksum_kernel}};
 
 }  // namespace
 }  // namespace penstock::fake_cuda
@@ -127,6 +140,7 @@ CALL(fake_cuda_refuse_modules, int refused) {
   const std::unique_lock lock(world().mutex); world().modules_refused = refused != 0; return 0;
 }
 CALL(fake_cuda_scatters) { const std::unique_lock lock(world().mutex); return world().scatters; }
+CALL(fake_cuda_checksums) { const std::unique_lock lock(world().mutex); return world().checksums; }
 CALL(cuModuleLoadData, CUmodule* made, const void* image) {
   ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
   if (world().modules_refused) return kNotSupported;
@@ -134,13 +148,15 @@ CALL(cuModuleLoadData, CUmodule* made, const void* image) {
   return std::strstr(static_cast<const char*>(image), ".version") != nullptr ? 0 : 218;  // Invalid PTX.
 }
 CALL(cuModuleGetFunction, CUfunction* function, CUmodule, const char* name) {
-  ENTER; *function = std::strcmp(name, kScatterKernelName) == 0 ? &scatter_kernel : &copy_kernel;
-  return *function == &scatter_kernel || std::strcmp(name, "penstock_copy") == 0 ? 0 : kNotFound;
+  ENTER;
+  for (const auto& [known, kernel] : kKernels) if (std::strcmp(name, known) == 0) { *function = kernel; return 0; }
+  return kNotFound;
 }
 CALL(cuLaunchKernel, CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
      unsigned, CUstream stream, void** parameters, void**) {
   ENTER; if (blocks == 0 || threads == 0 || threads > 1024) return CUDA_ERROR_INVALID_VALUE;
   if (function == &scatter_kernel) return launch_scatter(blocks, stream, parameters);
+  if (function == &checksum_kernel) return launch_checksum(blocks, stream, parameters);
   const CUdeviceptr descriptor = *static_cast<CUdeviceptr*>(parameters[0]);
   REQUIRE(find(descriptor) == world().blocks.end() ? CUDA_ERROR_INVALID_VALUE : 0);
   return enqueue(stream, {.kind = Work::Kind::kernel, .from = descriptor});

@@ -16,7 +16,8 @@
 // Built with PENSTOCK_FAKE_CUDA_11 it lacks what drivers before CUDA 12 lack. The variable PENSTOCK_FAKE_CUDA_INIT
 // gives the result of cuInit; PENSTOCK_FAKE_CUDA_WORDS=0 refuses to wait for words; fake_cuda_shut_down() is what the
 // end of the process does to a real driver; fake_cuda_fail_at(n) lets the nth piece of work from now on be refused;
-// fake_cuda_refuse_modules(1) lets no module load; fake_cuda_scatters() counts kernels for many small copies;
+// fake_cuda_refuse_modules(1) lets no module load; fake_cuda_scatters() counts kernels for many small copies,
+// fake_cuda_checksums() those for checksums;
 // fake_cuda_virtual_things() counts what cuMemCreate, cuMemAddressReserve and cuMemMap made and nobody has undone.
 #pragma once
 
@@ -51,7 +52,7 @@ struct Owned {
 };
 
 struct Work {
-  enum class Kind { nothing, copy, fill, scatter, call, wait, write, kernel };
+  enum class Kind { nothing, copy, fill, scatter, checksum, call, wait, write, kernel };
   Kind kind = Kind::nothing;
   CUdeviceptr to = 0;
   CUdeviceptr from = 0;
@@ -64,7 +65,7 @@ struct Work {
   std::vector<std::pair<CUstream, std::size_t>> after = {};  // Streams, and how far they must be.
 
   bool goes_by_itself() const { return kind >= Kind::call; }
-  bool is_kernel() const { return kind == Kind::kernel || kind == Kind::scatter; }
+  bool is_kernel() const { return kind == Kind::kernel || kind == Kind::scatter || kind == Kind::checksum; }
 };
 
 struct CUstream_st {
@@ -128,6 +129,7 @@ struct World {
   int fail_at = 0;
   bool modules_refused = false;
   int scatters = 0;        // Launches of the kernel for many small copies.
+  int checksums = 0;       // And of the one that makes checksums.
   int virtual_things = 0;  // Allocations, reservations and mappings of cuMemCreate and its kin that are alive.
 };
 

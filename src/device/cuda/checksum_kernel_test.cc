@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Checksums by the GPU against those of the CPU, on the real driver where there is a GPU, and on test/fakes/fake_cuda.
+#include "device/cuda/checksum_kernel.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "checksum/crc32c.h"
+#include "device/cuda/cuda_device.h"
+#include "device/pinned_block.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kRealDriver = "libcuda.so.1";
+constexpr const char* kFake12 = PENSTOCK_FAKE_CUDA;
+constexpr const char* kFake11 = PENSTOCK_FAKE_CUDA_11;
+constexpr std::size_t kBlocks = 40;
+constexpr std::size_t kRoom = (kBlocks + 1) * kCrc32cBlock;
+
+class ChecksumKernelTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    std::string why_not;
+    auto opened = CudaDeviceSet::open(&why_not, GetParam());
+    if (!opened.ok() && GetParam() == kRealDriver) GTEST_SKIP() << "no GPU to test on: " << why_not;
+    ASSERT_TRUE(opened.ok()) << why_not;
+    devices_ = std::move(opened.value());
+    device_ = devices_->device(0).value();
+    memory_ = static_cast<std::byte*>(device_->allocate(kRoom).value());
+    pinned_ = std::move(PinnedBlock::open(device_, 1u << 20).value());
+    queue_ = std::move(device_->open_copy_queue(1).value());
+  }
+  void TearDown() override {
+    if (devices_ == nullptr) return;
+    queue_.reset();
+    device_->release(memory_);
+  }
+
+  void fill(const std::vector<std::byte>& bytes) {
+    ASSERT_TRUE(finish_copies(*queue_, queue_->copy_to_device(memory_, bytes.data(), bytes.size())).ok());
+  }
+  std::span<std::uint32_t> sums(std::size_t count) const {
+    return {reinterpret_cast<std::uint32_t*>(pinned_.data()), count};
+  }
+  bool refuse_modules(bool refused) const {
+    void* const driver = ::dlopen(GetParam(), RTLD_NOW | RTLD_LOCAL);
+    const auto call = reinterpret_cast<int (*)(int)>(::dlsym(driver, "fake_cuda_refuse_modules"));
+    return call != nullptr && call(refused) == 0;
+  }
+
+  std::unique_ptr<CudaDeviceSet> devices_;
+  Device* device_ = nullptr;
+  std::byte* memory_ = nullptr;
+  PinnedBlock pinned_;
+  std::unique_ptr<CopyQueue> queue_;
+};
+
+TEST_P(ChecksumKernelTest, OfEveryBlockAtEveryAlignmentIsTheOneOfTheCpu) {
+  std::vector<std::byte> bytes(kRoom);
+  std::mt19937 random(5);
+  std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<std::byte>(random()); });
+  fill(bytes);
+
+  for (const std::size_t at : {0, 1, 2, 4, 8, 15, 16, 4096, 65535}) {
+    std::fill(sums(kBlocks).begin(), sums(kBlocks).end(), 1);
+    ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(memory_ + at, sums(kBlocks))).ok());
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      const std::span<const std::byte> block(bytes.data() + at + i * kCrc32cBlock, kCrc32cBlock);
+      ASSERT_EQ(sums(kBlocks)[i], crc32c(block)) << "block " << i << " from " << at;
+    }
+  }
+}
+
+TEST_P(ChecksumKernelTest, OneBitAnywhereChangesThem) {
+  const std::vector<std::byte> zeros(kCrc32cBlock);
+  fill(zeros);
+  ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(memory_, sums(1))).ok());
+  EXPECT_EQ(sums(1)[0], crc32c(zeros));
+
+  for (std::size_t at = 3; at < kCrc32cBlock; at += 4099) {
+    std::vector<std::byte> one = zeros;
+    one[at] = std::byte{0x10};
+    fill(one);
+    ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(memory_, sums(1))).ok());
+    EXPECT_EQ(sums(1)[0], crc32c(one)) << at;
+  }
+}
+
+TEST_P(ChecksumKernelTest, ADriverThatLoadsNoKernelSaysSo) {
+  if (!refuse_modules(true)) GTEST_SKIP() << "only the stand-in for the driver can refuse";
+  std::string why_not;
+  auto others = std::move(CudaDeviceSet::open(&why_not, GetParam()).value());
+  auto queue = std::move(others->device(0).value()->open_copy_queue(1).value());
+
+  const Status queued = queue->checksum(memory_, sums(1));
+
+  refuse_modules(false);
+  EXPECT_TRUE(queued.is(Code::unsupported)) << describe(queued);
+}
+
+std::string name_of(const testing::TestParamInfo<const char*>& info) {
+  return info.param == kRealDriver ? "gpu" : info.param == kFake11 ? "fake_11" : "fake_12";
+}
+INSTANTIATE_TEST_SUITE_P(Drivers, ChecksumKernelTest, testing::Values(kRealDriver, kFake12, kFake11), name_of);
+
+}  // namespace
+}  // namespace penstock::core

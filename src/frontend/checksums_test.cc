@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Checksums of memory of every kind: by the stand-in for a GPU, by test/fakes/fake_cuda, and by the CPU.
+#include "frontend/checksums.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "checksum/crc32c.h"
+#include "device/cuda/cuda_device.h"
+#include "device/host/host_device.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kRoom = 3u << 20;
+
+std::vector<std::byte> noise() {
+  std::vector<std::byte> bytes(kRoom);
+  std::mt19937 random(11);
+  std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<std::byte>(random()); });
+  return bytes;
+}
+
+// What the checksums are to be, by the CPU.
+std::vector<std::uint32_t> expected(std::span<const std::byte> bytes, std::size_t piece_bytes) {
+  std::vector<std::uint32_t> sums;
+  for (std::size_t at = 0; at < bytes.size(); at += piece_bytes) {
+    sums.push_back(crc32c(bytes.subspan(at, std::min(piece_bytes, bytes.size() - at))));
+  }
+  return sums;
+}
+
+class ChecksumsWorld : public testing::Test {
+ protected:
+  void use(DeviceSet& devices) {
+    checksums_ = std::make_unique<Checksums>(devices);
+    device_ = devices.device(0).value();
+    memory_ = static_cast<std::byte*>(device_->allocate(kRoom).value());
+    auto queue = std::move(device_->open_copy_queue(1).value());
+    ASSERT_TRUE(finish_copies(*queue, queue->copy_to_device(memory_, bytes_.data(), kRoom)).ok());
+  }
+  void TearDown() override {
+    checksums_.reset();
+    if (device_ != nullptr) device_->release(memory_);
+  }
+  void expect_those_of_the_bytes(std::size_t at, std::size_t size, std::size_t piece_bytes) {
+    const std::vector<std::uint32_t> wanted = expected(std::span(bytes_).subspan(at, size), piece_bytes);
+    std::vector<std::uint32_t> sums(wanted.size(), 7);
+    const Status status = checksums_->make(memory_ + at, size, piece_bytes, sums);
+    ASSERT_TRUE(status.ok()) << describe(status);
+    EXPECT_EQ(sums, wanted) << size << " bytes from " << at << " in pieces of " << piece_bytes;
+  }
+  void expect_all_right() {
+    for (const std::size_t at : {0, 3, 16}) {
+      for (const std::size_t size : {1, 65535, 65536, 65537, 1000003, 3000000}) {
+        for (const std::size_t piece : {1000, 65536, 100000, 1 << 20, 16 << 20}) {
+          if (size / piece < 100) expect_those_of_the_bytes(at, size, piece);
+        }
+      }
+    }
+  }
+
+  HostDeviceSet stand_ins_;
+  const std::vector<std::byte> bytes_ = noise();
+  std::unique_ptr<Checksums> checksums_;
+  Device* device_ = nullptr;
+  std::byte* memory_ = nullptr;
+};
+
+TEST_F(ChecksumsWorld, ADeviceThatMakesNoneHasItsBytesCopied) {
+  use(stand_ins_);
+  expect_all_right();
+}
+
+TEST_F(ChecksumsWorld, HostMemoryIsLookedAtWhereItIs) {
+  Checksums checksums(stand_ins_);
+  std::vector<std::uint32_t> sums(3);
+  ASSERT_TRUE(checksums.make(bytes_.data() + 1, 2'500'000, 1 << 20, sums).ok());
+  EXPECT_EQ(sums, expected(std::span(bytes_).subspan(1, 2'500'000), 1 << 20));
+}
+
+class ChecksumsOfAGpu : public ChecksumsWorld {
+ protected:
+  void SetUp() override {
+    std::string why_not;
+    devices_ = std::move(CudaDeviceSet::open(&why_not, PENSTOCK_FAKE_CUDA).value());
+    use(*devices_);
+  }
+  void TearDown() override {
+    ChecksumsWorld::TearDown();
+    devices_.reset();
+  }
+  template <typename... Arguments>
+  static int driver(const char* name, Arguments... arguments) {
+    void* const library = ::dlopen(PENSTOCK_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+    return reinterpret_cast<int (*)(Arguments...)>(::dlsym(library, name))(arguments...);
+  }
+  std::unique_ptr<CudaDeviceSet> devices_;
+};
+
+TEST_F(ChecksumsOfAGpu, WholeBlocksAreMadeByTheGpu) {
+  const int before = driver("fake_cuda_checksums");
+  expect_all_right();
+  EXPECT_GT(driver("fake_cuda_checksums"), before);
+}
+
+TEST_F(ChecksumsOfAGpu, MemoryThatEndsTooSoonFailsAndNoKernelReadsIt) {
+  const int before = driver("fake_cuda_checksums");
+  std::uint32_t sum = 0;
+  EXPECT_FALSE(checksums_->make(memory_ + kRoom - 65536, 131072, 131072, {&sum, 1}).ok());
+  EXPECT_EQ(driver("fake_cuda_checksums"), before);
+}
+
+TEST_F(ChecksumsOfAGpu, ThreadsDoNotDisturbEachOther) {
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      for (int turn = 0; turn < 5; ++turn) expect_those_of_the_bytes(i * 1000, 1'000'000, 300'000);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace penstock::core
