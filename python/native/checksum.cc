@@ -2,10 +2,7 @@
 
 #include "python/native/checksum.h"
 
-#include <nanobind/stl/vector.h>
-
 #include <algorithm>
-#include <vector>
 
 #include "checksum/crc32c.h"
 #include "python/native/failure.h"
@@ -17,23 +14,37 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
-// Of each `piece_bytes` of the buffer, the last perhaps of fewer; of nothing there is none.
-std::vector<std::uint32_t> crc32c(nb::handle buffer, std::uint64_t piece_bytes) {
-  const Memory memory(buffer, Memory::Access::read_only, nb::int_(-1));
-  if (memory.is_device() && !memory.is_bare()) raise_type_error("the memory is a device's: copy it to the host first");
+std::vector<std::uint32_t> room_for(const Memory& memory, std::uint64_t piece_bytes) {
   if (piece_bytes == 0) raise_value_error("piece_bytes is 0: expected the bytes that one checksum covers");
-  std::vector<std::uint32_t> sums;
-  const NoGil no_gil;
-  for (std::uint64_t at = 0; at < memory.size(); at += piece_bytes) {
-    sums.push_back(core::crc32c({memory.data() + at, std::min(piece_bytes, memory.size() - at)}));
-  }
-  return sums;
+  return std::vector<std::uint32_t>(memory.size() / piece_bytes + (memory.size() % piece_bytes != 0));
 }
 
 }  // namespace
 
-void bind_checksum(nb::module_& module) {
-  module.def("crc32c", &crc32c, nb::arg("buffer").none(), nb::arg("piece_bytes"));
+std::vector<std::uint32_t> crc32c(nb::handle object, std::uint64_t piece_bytes) {
+  const Memory memory(object, Memory::Access::read_only, nb::int_(-1));
+  if (memory.is_device() && !memory.is_bare()) raise_type_error("the memory is a device's: a session is needed");
+  std::vector<std::uint32_t> sums = room_for(memory, piece_bytes);
+  const NoGil no_gil;
+  for (std::uint64_t i = 0; i < sums.size(); ++i) {
+    const std::uint64_t at = i * piece_bytes;
+    sums[i] = core::crc32c({memory.data() + at, std::min(piece_bytes, memory.size() - at)});
+  }
+  return sums;
+}
+
+std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nb::handle object, std::uint64_t piece_bytes,
+                                     nb::handle stream) {
+  const Memory memory(object, Memory::Access::read_only, stream);
+  std::vector<std::uint32_t> sums = room_for(memory, piece_bytes);
+  penstock_status status{};
+  {
+    const NoGil no_gil;
+    wait_for_order(memory);
+    status = session.engine().crc32c(session.raw(), memory.data(), memory.size(), piece_bytes, sums.data());
+  }
+  check(status);
+  return sums;
 }
 
 }  // namespace penstock::python

@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// CRC32C of what Python has in host memory.
+// CRC32C of what Python has in host memory, or in a device's.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
+#include <vector>
+
+#include "python/native/session.h"
+
 namespace penstock::python {
 
-void bind_checksum(nanobind::module_& module);
+// Of each `piece_bytes` of the object's memory, the last perhaps of fewer; of nothing there is none. In host memory
+// without a session.
+std::vector<std::uint32_t> crc32c(nanobind::handle object, std::uint64_t piece_bytes);
+std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nanobind::handle object, std::uint64_t piece_bytes,
+                                     nanobind::handle stream);
 
 }  // namespace penstock::python

@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "python/native/checksum.h"
 #include "python/native/engine.h"
 #include "python/native/file.h"
 #include "python/native/memory.h"
@@ -35,7 +34,6 @@ nb::dict describe_engine() {
 NB_MODULE(_native, module) {
   using namespace penstock::python;
   bind_report(module);
-  bind_checksum(module);
   bind_session(module);
   bind_file(module);
   bind_requests(module);

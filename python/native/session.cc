@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "penstock/penstock.hpp"
+#include "python/native/checksum.h"
 #include "python/native/device_memory.h"
 #include "python/native/failure.h"
 #include "python/native/no_gil.h"
@@ -202,10 +203,13 @@ void bind_session(nb::module_& module) {
       .def("setting", &setting_of)
       .def("outlook", &outlook_of)
       .def("counters", &counters_of)
-      .def("allocate", [](const Handle& session, std::uint64_t size, std::uint32_t device) {
-        check_open(*session);
-        return std::make_unique<DeviceMemory>(session, device, size);
-      });
+      .def("allocate",
+           [](const Handle& session, std::uint64_t size, std::uint32_t device) {
+             check_open(*session);
+             return std::make_unique<DeviceMemory>(session, device, size);
+           })
+      .def("crc32c", &crc32c_by, nb::arg("buffer").none(), nb::arg("piece_bytes"),
+           nb::arg("stream").none() = nb::none());
   nb::class_<DeviceMemory>(module, "DeviceMemory",
                            "Memory of one of a session's devices. Valid until it is deleted or the session is closed.")
       .def_prop_ro("address",
@@ -217,6 +221,7 @@ void bind_session(nb::module_& module) {
            "Copy host memory (bytes, an array) to `offset`. Returns when the copy is done.")
       .def("download", &DeviceMemory::download, nb::arg("offset") = 0, nb::arg("size") = -1,
            "`size` bytes from `offset` on (-1: to the end), as bytes.");
+  module.def("crc32c", &crc32c, nb::arg("buffer").none(), nb::arg("piece_bytes"));
   module.def("settings", &settings_there_are, "All settings there are: a list of dicts.");
 }
 

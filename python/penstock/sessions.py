@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from types import TracebackType
 from typing import Any, TypeVar
@@ -61,12 +62,14 @@ class Session:
         finally:
             os.close(fd)
 
-    def create(self, name: str | bytes | os.PathLike[Any], *, replace: bool = False, mode: int = 0o666) -> NewFile:
+    def create(self, name: str | bytes | os.PathLike[Any], *, replace: bool = False, mode: int = 0o666,
+               direct: bool = False) -> NewFile:
         """A new file that appears under `name` only when it is published, as a whole: see `NewFile`.
 
         replace: publishing replaces a file of that name; without it, it fails where there is one. mode: as of open(2).
+        direct: with O_DIRECT, if the file system allows it.
         """
-        return self._adopt(NewFile(self._native, os.fsencode(name), mode, 1 if replace else 0))
+        return self._adopt(NewFile(self._native, os.fsencode(name), mode, replace | direct << 1))
 
     def _adopt(self, file: AnyFile) -> AnyFile:
         file._owner = self
@@ -115,6 +118,12 @@ class Session:
     def allocate(self, size: int, device: int = 0) -> _native.DeviceMemory:
         """`size` bytes of a device's memory, for programs without torch or cupy."""
         return self._native.allocate(size, device)
+
+    def crc32c(self, buffer: Any, piece_bytes: int = 0, *, stream: Any = None) -> list[int]:
+        """CRC32C (RFC 3720) of each `piece_bytes` of memory, of the host or of a GPU, the last of what is left; 0: one
+        of all of it. Of nothing there is none. A GPU makes those of its own memory, after `stream`: see `File.read()`.
+        """
+        return self._native.crc32c(buffer, piece_bytes or sys.maxsize, stream)
 
     # ---- Its end ----
 

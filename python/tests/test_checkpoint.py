@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import penstock
 from penstock import checkpoint, weights
-from penstock.checkpoint import generations, layout, restoring, storing, windows
+from penstock.checkpoint import generations, layout, restoring, storing
 from penstock.weights import arrays
 from tensors import DEVICES, random_tensor, raw
 
@@ -66,7 +66,7 @@ def test_tensors_that_are_one_stay_one_and_are_written_once(tmp_path):
 
 def test_a_large_state_goes_to_several_files_in_pieces(tmp_path, monkeypatch, device):
     monkeypatch.setattr(storing, "FILE_BYTES_MIN", 1 << 16)
-    for module in (layout, storing, generations, restoring, windows):
+    for module in (layout, storing, generations, restoring):
         monkeypatch.setattr(module, "PIECE_BYTES", 1 << 15)
     tensors = {f"{i}": random_tensor(torch.uint8, 30_000 * (i + 1) + i).to(device) for i in range(12)}
     checkpoint.save(tensors, tmp_path / "a")

@@ -12,8 +12,9 @@ numpy = pytest.importorskip("numpy", reason="numpy is not installed")
 
 import torch.distributed.checkpoint as dcp
 
+import penstock
 from penstock import checkpoint
-from penstock.checkpoint import generations, layout, windows
+from penstock.checkpoint import generations, layout, memory
 from penstock.checkpoint.distributed import Reader, Writer
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
@@ -104,6 +105,36 @@ def test_a_reader_keeps_to_the_checkpoint_whose_metadata_it_read(tmp_path):
     assert state["a"].tolist() == [0.0] * 8
 
 
+def test_a_tensor_that_changes_while_it_is_saved_is_told_and_nothing_is_left(tmp_path, monkeypatch):
+    tensor, write = torch.zeros(1000), penstock.File.write
+
+    def change(file, buffer, *arguments):
+        report = write(file, buffer, *arguments)
+        tensor[7] = 1
+        return report
+
+    monkeypatch.setattr(penstock.files.NewFile, "write", change, raising=False)
+    with pytest.raises(checkpoint.CheckpointError, match="'a.b' changed while it was saved"):
+        checkpoint.save({"a": {"b": tensor}}, tmp_path / "x")
+    assert not list((tmp_path / "x").iterdir())
+
+
+def test_a_save_tells_its_bytes_their_paths_and_how_far_it_is(tmp_path):
+    seen = []
+    done = checkpoint.save({"a": torch.ones(1000)}, tmp_path / "x",
+                           on_progress=lambda each: seen.append(each.bytes_done))
+    assert done.bytes_done == done.bytes_total == seen[-1] == 4000
+    assert sum(done.bytes_by_path.values()) == 4000 and done.seconds > 0
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_save_by_direct_io_is_what_any_other_is(tmp_path, durable):
+    tensors = {f"{i}": torch.randn(10_000 * i + i) for i in range(4)}
+    checkpoint.save(tensors, tmp_path / "x", direct=True, durable=durable)
+    loaded = checkpoint.load(tmp_path / "x")
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+
+
 def test_a_checkpoint_that_came_meanwhile_is_not_removed_for_an_older_one(tmp_path, monkeypatch):
     for name in ("s1", "s2"):
         checkpoint.save({"n": name}, tmp_path / name)
@@ -146,7 +177,7 @@ def test_a_tree_that_makes_no_sense_is_refused(tmp_path):
 def test_objects_without_bytes_are_objects(tmp_path):
     checkpoint.save({"raw": b"", "a": numpy.zeros((0, 3))}, tmp_path / "a")
     assert checkpoint.load(tmp_path / "a")["raw"] == b""
-    assert bytes(windows.bytes_of(bytearray())) == b""
+    assert bytes(memory.bytes_of(bytearray())) == b""
 
 
 def test_deep_notes_of_a_verification_are_none(tmp_path):

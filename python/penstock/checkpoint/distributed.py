@@ -34,18 +34,21 @@ from penstock.checkpoint.storing import Content, check_room, store
 from penstock.sessions import Session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
 from penstock.weights.headers import Part, Tensor, WeightsError
-from penstock.weights.plan import Plan, in_units
+from penstock.weights.plan import Plan, Progress, in_units
 
 __all__ = ["Reader", "Writer"]
 
 
 class Writer(StorageWriter):
     """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another. durable: all of it is on the
-    disk when the save returns."""
+    disk when the save returns. direct: it is written by O_DIRECT; None: where a GPU's bytes go straight to the drive
+    then. `progress` has what this rank wrote at last, and by which paths."""
 
-    def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,
+                 direct: bool | None = None) -> None:
         super().__init__()
-        self._path, self._session, self._durable = Path(path), session, durable
+        self._path, self._session, self._durable, self._direct = Path(path), session, durable, direct
+        self.progress = Progress(0)
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id:
@@ -68,10 +71,12 @@ class Writer(StorageWriter):
         # Of this rank and this save alone. A planner that keeps plans gives those of an earlier save again.
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         contents = [_content_of(item, planner) for item in plan.items]
-        extents = store(self._path, f"{new_save_id()}-{rank}", contents, session=self._session, durable=self._durable)
+        stored = store(self._path, f"{new_save_id()}-{rank}", contents, session=self._session, durable=self._durable,
+                       direct=self._direct)
+        self.progress = stored.progress
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
         done.set_result([WriteResult(index=item.index, size_in_bytes=extent.nbytes, storage_data=extent)
-                         for item, extent in zip(plan.items, extents, strict=True)])
+                         for item, extent in zip(plan.items, stored.extents, strict=True)])
         return done
 
     def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:

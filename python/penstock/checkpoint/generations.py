@@ -19,13 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock import _native
 from penstock.checkpoint.layout import NAME, NBYTES_MAX, PIECE_BYTES, CheckpointError, Extent, Layout, decode, encode
 from penstock.sessions import Session, default_session
 
 VERIFIED = "verified.json"
 VERIFIED_BYTES_MAX = 1000
 READERS = 4
+REMOVERS = 8
 ABANDONED_S = 3600  # Since a data file was last written that no checkpoint names: its save has ended badly.
 
 
@@ -115,10 +115,13 @@ def _files_of_checkpoint(folder: Path) -> set[str]:
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """As many as can be: what is left costs room alone."""
-    for path in paths:
+    """As many as can be: what is left costs room alone. By threads, for to free a file's pages takes its time."""
+    def unlink(path: Path) -> None:
         with contextlib.suppress(OSError):
             path.unlink()
+
+    with ThreadPoolExecutor(REMOVERS, "penstock-remove") as threads:
+        list(threads.map(unlink, paths))
 
 
 @dataclass(frozen=True)
@@ -158,13 +161,13 @@ def _check(session: Session, folder: Path, name: str, extent: Extent) -> None:
             if report.bytes != size:
                 raise CheckpointError(f"{folder / extent.file}: it ends at {extent.offset + at + report.bytes}, and "
                                       f"{name!r} goes to {extent.offset + extent.nbytes}: it was cut")
-            check_sums(folder, name, extent, at, memoryview(memory)[:size])
+            check_sums(folder, name, extent, at, session.crc32c(memoryview(memory)[:size]))
 
 
-def check_sums(folder: Path, name: str, extent: Extent, at: int, content: object) -> None:
-    """Compares what lies `at` bytes, a multiple of 16 MiB, behind an extent's begin."""
+def check_sums(folder: Path, name: str, extent: Extent, at: int, sums: list[int]) -> None:
+    """Compares those of what lies `at` bytes, a multiple of 16 MiB, behind an extent's begin."""
     first = at // PIECE_BYTES
-    for i, found in enumerate(_native.crc32c(content, PIECE_BYTES)):
+    for i, found in enumerate(sums):
         if found != extent.crc32c[first + i]:
             begin = extent.offset + (first + i) * PIECE_BYTES
             end = min(begin + PIECE_BYTES, extent.offset + extent.nbytes)

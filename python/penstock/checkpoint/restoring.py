@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bytes of data files into memory that is there, by a few threads, each piece of 16 MiB with its checksum compared.
+"""Bytes of data files into memory that is there, by a few threads, and the checksum of each 16 MiB compared.
 
-Bytes for a GPU come through pinned host memory, where their checksums are made.
+Of a GPU too: they go where they belong by the best path that the session has, and the GPU makes their checksums there.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock._native import Report
 from penstock.checkpoint.generations import check_sums, is_regular
-from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent
-from penstock.checkpoint.windows import Window, bytes_of, order_of_gpus
+from penstock.checkpoint.layout import PIECE_BYTES, REQUEST_BYTES, CheckpointError, Extent
+from penstock.checkpoint.memory import Order, bytes_of
+from penstock.checkpoint.progress import OnProgress, Shared
 from penstock.files import File
 from penstock.sessions import Session, default_session
-from penstock.weights.plan import Progress
 
-THREADS = 8
+THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Wanted:
 
 
 def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = None,
-            on_progress: Callable[[Progress], None] | None = None) -> None:
+            on_progress: OnProgress | None = None) -> None:
     """Raises CheckpointError, with the file's name, for what was cut and for a wrong checksum.
 
     Checksums cover pieces of 16 MiB from an extent's begin: of those that are wanted in part none is compared.
@@ -45,8 +42,8 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
     session = session or default_session()
     pieces = sorted((piece for each in wanted for piece in _pieces_of(each)),
                     key=lambda piece: (piece.extent.file, piece.extent.offset + piece.begin))
-    ready = order_of_gpus()
-    told = _Told(sum(piece.target.nbytes for piece in pieces), on_progress)
+    order = Order()
+    told = Shared(sum(piece.target.nbytes for piece in pieces), on_progress)
     files: dict[str, File] = {}
     try:
         for piece in pieces:
@@ -56,7 +53,8 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
                 files[piece.extent.file] = session.open(folder / piece.extent.file)
         count = max(1, min(THREADS, len(pieces)))
         with ThreadPoolExecutor(count, "penstock-checkpoint") as threads:
-            for done in [threads.submit(_read_all, folder, files, pieces[i::count], ready, told) for i in range(count)]:
+            shares = [pieces[i::count] for i in range(count)]
+            for done in [threads.submit(_read_all, session, folder, files, share, order, told) for share in shares]:
                 done.result()
     finally:
         for file in files.values():
@@ -70,37 +68,30 @@ def _pieces_of(wanted: Wanted) -> Iterable[Wanted]:
     if end > wanted.extent.nbytes:
         raise CheckpointError(f"{wanted.name!r} has {wanted.extent.nbytes} bytes, and {end} are wanted")
     while at < end:
-        stop = min(end, at // PIECE_BYTES * PIECE_BYTES + PIECE_BYTES)
+        stop = min(end, at // PIECE_BYTES * PIECE_BYTES + REQUEST_BYTES)
         yield Wanted(wanted.name, wanted.extent, at, target[at - wanted.begin:stop - wanted.begin])
         at = stop
 
 
-class _Told:
-    """How far all threads are together."""
-
-    def __init__(self, total: int, on_progress: Callable[[Progress], None] | None) -> None:
-        self._progress, self._on_progress = Progress(total), on_progress
-        self._lock, self._began = threading.Lock(), time.monotonic()
-
-    def count(self, report: Report) -> None:
-        if self._on_progress is not None:
-            with self._lock:
-                self._progress.count(report, time.monotonic() - self._began)
-                self._on_progress(self._progress)
-
-
-def _read_all(folder: Path, files: dict[str, File], pieces: list[Wanted], ready: Any, told: _Told) -> None:
-    window = Window(ready)
+def _read_all(session: Session, folder: Path, files: dict[str, File], pieces: list[Wanted], order: Order,
+              told: Shared) -> None:
+    order.come_behind()
     for piece in pieces:
         extent, size = piece.extent, piece.target.nbytes
-        with window.filled(piece.target) as memory:
-            report = files[extent.file].read(memory, extent.offset + piece.begin, size=size)
-            if report.bytes != size:
-                end = extent.offset + piece.begin + report.bytes
-                raise CheckpointError(f"{folder / extent.file}: it ends at {end}, and {piece.name!r} goes to "
-                                      f"{extent.offset + extent.nbytes}: it was cut")
-            is_whole = piece.begin % PIECE_BYTES == 0 and piece.begin + size == min(extent.nbytes,
-                                                                                    piece.begin + PIECE_BYTES)
-            if is_whole:
-                check_sums(folder, piece.name, extent, piece.begin, memory)
+        report = files[extent.file].read(piece.target, extent.offset + piece.begin, size=size)
+        if report.bytes != size:
+            end = extent.offset + piece.begin + report.bytes
+            raise CheckpointError(f"{folder / extent.file}: it ends at {end}, and {piece.name!r} goes to "
+                                  f"{extent.offset + extent.nbytes}: it was cut")
+        _compare(session, folder, piece)
         told.count(report)
+
+
+def _compare(session: Session, folder: Path, wanted: Wanted) -> None:
+    """Of what a checksum covers, where all of it is there."""
+    end = wanted.begin + wanted.target.nbytes
+    first = -(-wanted.begin // PIECE_BYTES) * PIECE_BYTES
+    last = end if end == wanted.extent.nbytes else end // PIECE_BYTES * PIECE_BYTES
+    if first < last:
+        sums = session.crc32c(wanted.target[first - wanted.begin:last - wanted.begin], PIECE_BYTES)
+        check_sums(folder, wanted.name, wanted.extent, first, sums)

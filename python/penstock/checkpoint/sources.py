@@ -7,8 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from penstock import _native
 from penstock.checkpoint.generations import check_sums, is_regular, read_layout
-from penstock.checkpoint.layout import CheckpointError, Extent, Layout, tensors_of
+from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout, tensors_of
 from penstock.weights.headers import Tensor, WeightsError, identity_of
 
 
@@ -40,6 +41,6 @@ class Source:
         extent = self._extents.get((tensor.file.name, tensor.offset))
         if extent is not None and extent.nbytes == tensor.nbytes:
             try:
-                check_sums(self._folder, tensor.name, extent, 0, content)
+                check_sums(self._folder, tensor.name, extent, 0, _native.crc32c(content, PIECE_BYTES))
             except CheckpointError as error:
                 raise WeightsError(str(error)) from None

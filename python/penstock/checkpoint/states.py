@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout, remove_abandoned
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, encode
+from penstock.checkpoint.progress import OnProgress
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.storing import Content, check_room, room_of, store
 from penstock.checkpoint.trees import put_together, taken_apart
@@ -22,12 +23,16 @@ from penstock.weights.headers import Tensor, Weights, WeightsError
 from penstock.weights.plan import Progress, in_units
 
 
-def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
+def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,
+         direct: bool | None = None, on_progress: OnProgress | None = None) -> Progress:
     """Saves a state: dicts, lists and tuples of tensors (of torch or numpy, on any device) and plain data.
 
     The folder is made; a checkpoint that is in it is replaced when the new one is whole. durable: it is on the disk
-    when this returns. Raises CheckpointError for what is no plain data, and OSError (ENOSPC) before the first byte
-    where it does not fit.
+    when this returns. direct: it is written by O_DIRECT; None: where a GPU's bytes go straight to the drive then.
+    Returns how many bytes went by which paths.
+
+    Raises CheckpointError for what is no plain data, and for a tensor that changes meanwhile, and OSError (ENOSPC)
+    before the first byte where it does not fit.
     """
     place = Path(folder)
     tree, tensors = taken_apart(state)
@@ -42,15 +47,17 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
     make_folder(place, durable=durable)
     remove_abandoned(place)
     check_room(place, sum(room_of(content) for content in contents) + len(encode(layout)))
-    extents = store(place, f"{layout.save_id}-0", contents, session=session, durable=durable)
-    for (name, (dtype, shape)), extent in zip(described.items(), extents, strict=True):
+    stored = store(place, f"{layout.save_id}-0", contents, session=session, durable=durable, direct=direct,
+                   on_progress=on_progress)
+    for (name, (dtype, shape)), extent in zip(described.items(), stored.extents, strict=True):
         layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
         layout.count_file(extent)
     publish(place, layout, session, durable=durable)
+    return stored.progress
 
 
 def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str = "pt", session: Session | None = None,
-         on_progress: Callable[[Progress], None] | None = None) -> Any:
+         on_progress: OnProgress | None = None) -> Any:
     """The state that `save` was given, with its tensors on the device. framework: "pt", or "np" for arrays of numpy.
 
     Every checksum is compared. Raises CheckpointError that names file, tensor and piece where one is wrong, and

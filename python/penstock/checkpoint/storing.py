@@ -2,8 +2,8 @@
 
 """The data files of one rank: what goes where, and the writing of it, each file by a thread of its own.
 
-One file is bound by its inode's lock, so that a rank writes several. Checksums are made of host memory, so that bytes
-of a GPU come there in pieces of 16 MiB, of which each thread has one.
+One file is bound by its inode's lock, so that a rank writes several. Bytes go from where they are, of a GPU too, by the
+best path that the session has; their checksums are made before and after, so that what changed meanwhile is told.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock import _native
-from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, CheckpointError, Extent
-from penstock.checkpoint.windows import Window, bytes_of, order_of_gpus
+from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, REQUEST_BYTES, CheckpointError, Extent
+from penstock.checkpoint.memory import Order, bytes_of
+from penstock.checkpoint.progress import OnProgress, Shared
+from penstock.files import File
 from penstock.sessions import Session, default_session
+from penstock.weights.plan import Progress
 
 FILES_MAX = 8           # Of a rank: on an H200's machine eight wrote five times what one does.
 FILE_BYTES_MIN = 32 << 20
@@ -66,22 +68,37 @@ def check_room(folder: Path, nbytes: int) -> None:
                       "written. Remove older checkpoints, or name another folder", str(folder))
 
 
-def store(folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
-          durable: bool = True) -> list[Extent]:
-    """Writes the contents to new files whose names begin with `prefix`. Where each is, in the order given.
+DIRECT_PATHS = ("p2pdma", "vendor")
 
-    durable: the files are on the disk when it returns. A failure leaves none of them, so far as they can be removed.
+
+@dataclass
+class Stored:
+    """Where each content is, in the order in which they were given, and what it took."""
+
+    extents: list[Extent]
+    progress: Progress
+
+
+def store(folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
+          durable: bool = True, direct: bool | None = None, on_progress: OnProgress | None = None) -> Stored:
+    """Writes the contents to new files whose names begin with `prefix`.
+
+    durable: the files are on the disk when it returns. direct: by O_DIRECT; None: where a GPU's bytes go straight to
+    the drive then. A failure leaves none of the files, so far as they can be removed.
     """
-    files = _placed(prefix, contents)
-    extents: list[Extent | None] = [None] * len(contents)
     session = session or default_session()
-    ready = order_of_gpus()
+    if direct is None:
+        direct = durable and any(each["path"] in DIRECT_PATHS and each["usable"] for each in session.outlook())
+    files, order = _placed(prefix, contents), Order()
+    extents: list[Extent | None] = [None] * len(contents)
+    told = Shared(sum(content.nbytes for content in contents), on_progress)
 
     def write(file: _File) -> None:
-        window = Window(ready)
-        with session.create(folder / file.name) if durable else session.open(folder / file.name, "x") as opened:
+        order.come_behind()
+        place = folder / file.name
+        with session.create(place, direct=direct) if durable else session.open(place, "x", direct=direct) as opened:
             for which, content, offset in file.contents:
-                sums = _write(opened, window, content, offset)
+                sums = _write(session, opened, content, offset, told)
                 extents[which] = Extent(file.name, offset, content.nbytes, tuple(sums))
 
     try:
@@ -92,7 +109,8 @@ def store(folder: Path, prefix: str, contents: Sequence[Content], *, session: Se
         for file in files:
             (folder / file.name).unlink(missing_ok=True)
         raise
-    return [extent for extent in extents if extent is not None]
+    told.count()
+    return Stored([extent for extent in extents if extent is not None], told.progress)
 
 
 def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
@@ -107,16 +125,19 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
     return files
 
 
-def _write(file: Any, window: Window, content: Content, offset: int) -> list[int]:
-    """In pieces, each with its checksum."""
+def _write(session: Session, file: File, content: Content, offset: int, told: Shared) -> list[int]:
+    """The checksums of its pieces."""
     found = bytes_of(content.resolve())
-    size = found.nbytes
-    if size != content.nbytes:
-        raise CheckpointError(f"{content.name!r} has {size} bytes, and {content.nbytes} were planned: it changed "
-                              "while it was saved")
+    if found.nbytes != content.nbytes:
+        raise CheckpointError(f"{content.name!r} has {found.nbytes} bytes, and {content.nbytes} were planned: it "
+                              "changed while it was saved")
     sums = []
-    for at in range(0, size, PIECE_BYTES):
-        piece = window.taken(found[at:at + PIECE_BYTES])
-        sums += _native.crc32c(piece, PIECE_BYTES)
-        file.write(piece, offset + at)
+    for at in range(0, content.nbytes, REQUEST_BYTES):
+        part = found[at:at + REQUEST_BYTES]
+        before = session.crc32c(part, PIECE_BYTES)
+        told.count(file.write(part, offset + at))
+        if session.crc32c(part, PIECE_BYTES) != before:
+            raise CheckpointError(f"{content.name!r} changed while it was saved: let nothing write to it meanwhile, or "
+                                  "save a copy")
+        sums += before
     return sums
