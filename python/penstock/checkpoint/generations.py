@@ -209,8 +209,13 @@ def latest(root: str | os.PathLike[str]) -> Path | None:
 
     Checksums of the data are not looked at: `verify` does that.
     """
-    found = _known(Path(root))
-    return found[-1][1] if found else None
+    found = whole(root)
+    return found[-1] if found else None
+
+
+def whole(root: str | os.PathLike[str]) -> list[Path]:
+    """All that `latest` looks at, the newest last."""
+    return [place for _, place, _ in _known(Path(root))]
 
 
 def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:

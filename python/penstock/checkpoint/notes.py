@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Small files of JSON beside checkpoints: published whole, and read as what a stranger may have written."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.layout import CheckpointError
+from penstock.sessions import default_session
+
+NBYTES_MAX = 1 << 16
+
+
+def publish_note(path: Path, said: dict[str, Any]) -> None:
+    """The file has what it had before, or all of this, and it is on the disk."""
+    with default_session().create(path, replace=True) as file:
+        file.write(json.dumps(said).encode())
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """Raises CheckpointError for what is no object of JSON in a regular file of 64 KiB, and FileNotFoundError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # A pipe would have whoever opens it wait.
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise CheckpointError(f"{path}: this is no regular file")
+        with open(fd, "rb", closefd=False) as opened:
+            text = opened.read(NBYTES_MAX + 1)
+    finally:
+        os.close(fd)
+    if len(text) > NBYTES_MAX:
+        raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise CheckpointError(f"{path}: it is no object of JSON: it is damaged, or was written by something else")
+    return said
