@@ -9,7 +9,7 @@
                 print(guard.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}))
                 break
 
-and in the next process `resume("checkpoints")`.
+and in the next process `resume("checkpoints")`. The guide is docs/guide/preemption.md.
 """
 
 from __future__ import annotations
