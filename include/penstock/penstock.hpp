@@ -179,6 +179,7 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
     return outcome;
   }
   Status sync() const { return penstock_file_sync(raw()); }
+  Status advise(std::uint32_t advice) const { return penstock_file_advise(raw(), advice); }
   Status publish() const { return penstock_file_publish(raw()); }
 
   // To be submitted to a queue, or passed to functions of penstock.h.

@@ -34,7 +34,7 @@ namespace penstock::python {
           CALL(file_publish) CALL(file_sync) CALL(buffer_register) CALL(buffer_deregister) CALL(read) CALL(write)      \
               CALL(transfer) CALL(queue_open) CALL(queue_close) CALL(queue_submit) CALL(queue_reap) CALL(queue_cancel) \
                   CALL(queue_eventfd) CALL(stream_read) CALL(stream_write) CALL(explain) CALL(path_outlook)            \
-                      CALL(counters) CALL(crc32c)
+                      CALL(counters) CALL(crc32c) CALL(file_advise)
 
 struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;

@@ -175,6 +175,11 @@ void File::sync() const {
   check(status);
 }
 
+void File::advise_read_once() const {
+  const std::shared_ptr<FileHandle> file = use();
+  check(file->engine().file_advise(file->raw(), PENSTOCK_ADVICE_READ_ONCE));
+}
+
 void File::publish() const {
   const std::shared_ptr<FileHandle> file = use();
   penstock_status status{};
@@ -229,6 +234,7 @@ void bind_file(nb::module_& module) {
           nb::arg("write"), nb::arg("buffer").none(), nb::arg("offset"), nb::arg("size"), nb::arg("device"))
       .def("info", &File::info)
       .def("sync", &File::sync)
+      .def("advise_read_once", &File::advise_read_once)
       .def("publish", &File::publish);
 }
 

@@ -35,6 +35,7 @@ class File {
                          std::uint32_t device) const;
   nanobind::dict info() const;
   void sync() const;
+  void advise_read_once() const;
   void publish() const;
 
  private:

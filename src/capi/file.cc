@@ -138,6 +138,14 @@ penstock_status penstock_file_sync(penstock_file* file) {
                       [&](const GuardedSession::Use& use) -> Status { return use->sync_file(file->id); });
 }
 
+penstock_status penstock_file_advise(penstock_file* file, uint32_t advice) {
+  constexpr const char* kStep = "advise on the file";
+  return session_call(kStep, file, [&](const GuardedSession::Use& use) -> Status {
+    if (advice != PENSTOCK_ADVICE_READ_ONCE) return failure(Code::invalid_argument, kStep);
+    return use->advise_read_once(file->id);
+  });
+}
+
 void penstock_file_deregister(penstock_file* file) {
   return core::boundary(
       [&] {

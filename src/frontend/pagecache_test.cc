@@ -96,6 +96,16 @@ TEST_F(PagecacheTest, WhereCpuCountsAWholeCachedFileIsFetchedFromThePageCacheAtO
   expect_content(read(77, 50'000), content_.substr(77, 50'000), PathId::pagecache);
 }
 
+TEST_F(PagecacheTest, AFileThatIsReadOnceIsBouncedWhateverThePolicy) {
+  open(Policy::cpu);
+  ASSERT_TRUE(session_->advise_read_once(file_).ok());
+
+  expect_content(read(0, kSize), content_, PathId::bounce);
+
+  EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::read_once, Op::read).bytes, kSize);
+  EXPECT_FALSE(session_->advise_read_once(file_ + 1000).ok());
+}
+
 TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
   open(Policy::cpu);
   expect_content(read(0, kSize), content_, PathId::pagecache);

@@ -124,6 +124,14 @@ Status Session::sync_file(std::uint64_t handle) {
   return status;
 }
 
+Status Session::advise_read_once(std::uint64_t handle) {
+  File* const file = files_.pin(handle);
+  if (file == nullptr) return failure(Code::not_registered, "advise on the file");
+  file->note_read_once();
+  files_.unpin(handle);
+  return success();
+}
+
 // ---- Requests ------------------------------------------------------------------------------------------------------
 
 // A registered base bounds the request by its registration; any other address by its allocation, where that is known.

@@ -59,6 +59,8 @@ class Session {
   Result<FileFacts> file_facts(std::uint64_t file);
   // Returns when what was written to the file would survive a loss of power.
   Status sync_file(std::uint64_t file);
+  // Before its first request.
+  Status advise_read_once(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   // True in a forked child: then every request is refused with `closed`, and the session must be leaked, since its

@@ -52,6 +52,9 @@ class File {
   UserspaceFile* userspace() const { return userspace_.get(); }
   // True where the user's own descriptor does direct I/O.
   bool prefers_direct() const { return own_way_ == Way::direct; }
+  // The program reads no byte of it again.
+  void note_read_once() { read_once_.store(true, std::memory_order_relaxed); }
+  bool is_read_once() const { return read_once_.load(std::memory_order_relaxed); }
   // A write that failed has left blocks behind the file's end, which were asked for on its behalf.
   void note_blocks_behind_end() { blocks_behind_end_.store(true, std::memory_order_relaxed); }
   // Gives them back where it can (storage.h); nothing of the file's is under way.
@@ -76,6 +79,7 @@ class File {
   std::atomic<int> second_error_{0};  // or the errno that it could not be opened with.
   std::atomic<bool> direct_refused_{false};
   std::atomic<bool> blocks_behind_end_{false};
+  std::atomic<bool> read_once_{false};
   mutable std::array<std::atomic<std::uintptr_t>, kPathCount> slots_{};
 };
 

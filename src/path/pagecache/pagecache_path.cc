@@ -58,6 +58,7 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
     return refuse(pagecache_reason::file_system_pages);
   }
   if (file.prefers_direct()) return refuse(pagecache_reason::opened_direct);
+  if (op == Op::read && file.is_read_once()) return refuse(pagecache_reason::read_once);
   std::atomic<std::uint8_t>& known = can_register_[static_cast<unsigned>(memory.device->facts().ordinal) % kDevicesMax];
   if (known.load(std::memory_order_relaxed) == 0) known.store(memory.device->can_register_pages() ? 2 : 1);
   if (known.load(std::memory_order_relaxed) == 1) return refuse(pagecache_reason::no_page_registration);

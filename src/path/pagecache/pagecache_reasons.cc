@@ -24,6 +24,8 @@ constexpr ReasonText kTexts[] = {
      "the page-cache path writes only to files in memory (tmpfs, hugetlbfs), within their size, and by descriptors "
      "that may read, too",
      "give the file its size first (ftruncate), and open it for reading and writing"},
+    {"read_once", "the program said that it reads the file once, and then registering its pages does not pay",
+     "leave that out (once=True, PENSTOCK_ADVICE_READ_ONCE) for a file that is read again"},
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ inline constexpr Reason file_system_pages{kFirstPagecacheReason + 3};
 inline constexpr Reason opened_direct{kFirstPagecacheReason + 4};
 inline constexpr Reason registration_cache_off{kFirstPagecacheReason + 5};
 inline constexpr Reason reads_only{kFirstPagecacheReason + 6};
+inline constexpr Reason read_once{kFirstPagecacheReason + 7};
 }  // namespace pagecache_reason
 
 ReasonRange pagecache_reasons();

@@ -143,6 +143,7 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_OPENED_DIRECT = 172,          /* the descriptor has O_DIRECT */
   PENSTOCK_REASON_REGISTRATION_CACHE_OFF = 173, /* settings switch the registration cache or the page cache off */
   PENSTOCK_REASON_READS_ONLY = 174,             /* the path cannot write to this file */
+  PENSTOCK_REASON_READ_ONCE = 175,              /* the program said that it reads the file once */
   PENSTOCK_REASON_VENDOR_LIBRARY_MISSING = 176, /* NVIDIA's library cannot be found */
   PENSTOCK_REASON_VENDOR_IS_OURSELVES = 177,    /* the file named as NVIDIA's library is Penstock's */
   PENSTOCK_REASON_VENDOR_INCOMPLETE = 178,      /* NVIDIA's library could not be loaded, or lacks a call */
@@ -311,16 +312,21 @@ penstock_status penstock_file_publish(penstock_file* file);
 /* When this has succeeded, what was written before survives a power failure. */
 penstock_status penstock_file_sync(penstock_file* file);
 
+typedef enum penstock_advice {
+  PENSTOCK_ADVICE_READ_ONCE = 1 /* no byte is read again: what pays with time alone is not done for this file */
+} penstock_advice;
+
+/* To be called before the file's first request. advice: of penstock_advice. */
+penstock_status penstock_file_advise(penstock_file* file, uint32_t advice);
+
 /* Registering memory is optional. It saves requests whose base is exactly `base` from asking the driver what the memory
  * is, and they must stay within `size` (else PENSTOCK_OUT_OF_RANGE). Deregister a buffer before its memory is freed. */
 penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size);
 penstock_status penstock_buffer_deregister(penstock_session* session, const void* base);
 
 /* ---- Checksums ----------------------------------------------------------------------------------------------- */
-
-/* CRC32C (RFC 3720, appendix B.4) of each `piece_bytes` of memory, the last of what is left: `sums` has room for all of
- * them, which is size / piece_bytes, rounded up. Of a device's memory the device makes them, where it can; else the
- * bytes are copied to the host. No stream is waited for: what writes the memory is to be over. */
+/* CRC32C (RFC 3720, appendix B.4) of each `piece_bytes` of memory, the last of what is left; `sums` has room for all.
+ * A device makes those of its memory, where it can. No stream is waited for: what writes the memory is to be over. */
 penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
                                 uint32_t* sums);
 /* Of two pieces of memory together: `second` is the checksum of the second_bytes behind the first. */
