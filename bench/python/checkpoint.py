@@ -5,9 +5,10 @@
 
     checkpoint.py FOLDER [--device cuda] [--gib 8] [--tensors 64] [--pairs 3] [--durable]
 
-One rank. The sides take turns, so that all meet the same machine, with nothing to be written; the first turn of each does
-not count, and each saves over what it saved before. Without --durable nobody flushes. A figure is 10^9 bytes a second, the median of the turns
-with the lowest and highest behind it.
+One rank. The sides take turns, so that all meet the same machine, with nothing left to be written or removed; the
+first turn of each does not count, and each saves over what it saved before. Without --durable nobody flushes. A figure
+is 10^9 bytes a second, the median of the turns with the lowest and highest behind it. Then saves behind a trainer: how
+long it stood still.
 """
 
 import argparse
@@ -26,9 +27,10 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 import penstock
+from penstock.checkpoint import Saver, generations
 from penstock.checkpoint.distributed import Reader, Writer
 
-FILES = 8
+FILES = 16
 
 
 def state_of(total, tensors, device):
@@ -38,7 +40,7 @@ def state_of(total, tensors, device):
 
 
 def plain_write(state, folder, durable):
-    """Every eighth tensor into one of eight new files, each by a thread, without checksums."""
+    """Into as many new files as `penstock.checkpoint` has, each by a thread, without checksums."""
     folder.mkdir(exist_ok=True)
     tensors = list(state.values())
 
@@ -61,8 +63,8 @@ class WithoutChecksums:
     def __getattr__(self, name):
         return getattr(penstock.default_session(), name)
 
-    def crc32c(self, buffer):
-        return [0]
+    def crc32c(self, buffer, piece_bytes):
+        return [0] * -(-buffer.nbytes // piece_bytes)
 
 
 def savers(durable):
@@ -85,7 +87,7 @@ def savers(durable):
     sides = {"penstock.checkpoint": ours(), "without checksums": ours(WithoutChecksums())}
     if durable:
         sides["by direct I/O"] = ours(direct=True)
-    return {**sides, "plain writes, 8 files": plain, "FileSystemWriter": stock(1),
+    return {**sides, "plain writes, 16 files": plain, "FileSystemWriter": stock(1),
             "FileSystemWriter, 8 threads": stock(8)}
 
 
@@ -107,6 +109,7 @@ def compare(what, sides, state, base, pairs):
         print(f"{what}, turn {number} of {pairs}", file=sys.stderr)
         for side in rates if number % 2 == 0 else reversed(rates):
             torch.cuda.synchronize() if torch.cuda.is_available() else None
+            generations.wait_for_removals()
             os.sync()  # What others left to be written would hold up who comes next.
             begin = time.perf_counter()
             sides[side](state, base / side)
@@ -118,6 +121,35 @@ def compare(what, sides, state, base, pairs):
         median = statistics.median(samples)
         print(f"{what}: {side:28} {median:7.2f} GB/s [{min(samples):.2f} {max(samples):.2f}], "
               f"first / this {first / median:.2f}", flush=True)
+
+
+def behind(state, base, pairs, durable):
+    """Beside them: a copy to pinned memory by torch, and the writing alone."""
+    total = sum(tensor.nbytes for tensor in state.values())
+    pinned = torch.empty(next(iter(state.values())).shape, dtype=torch.bfloat16, pin_memory=True)
+    for staging in ("staged", "windowed"):
+        stopped, whole, copies = [], [], []
+        with Saver(staging, durable=durable) as saver:
+            for number in range(pairs + 1):
+                generations.wait_for_removals()
+                os.sync()
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                saving = saver.save(state, base / staging)
+                progress = saving.result()
+                if number > 0:
+                    stopped.append(saving.stopped_s)
+                    whole.append(time.perf_counter() - begin)
+                begin = time.perf_counter()
+                for tensor in state.values():
+                    pinned.copy_(tensor, non_blocking=True)
+                torch.cuda.synchronize()
+                copies.append(time.perf_counter() - begin)
+        stood = statistics.median(stopped)
+        print(f"{staging}: the trainer stood still {stood:.2f} s [{min(stopped):.2f} {max(stopped):.2f}] of "
+              f"{statistics.median(whole):.2f} s, {total / 1e9 / stood:.1f} GB/s; {saving.staged_bytes} bytes staged, "
+              f"{progress.bytes_done - progress.bytes_direct} in the page cache; a copy to pinned memory takes "
+              f"{statistics.median(copies):.2f} s, the files were written at {progress.gb_per_s:.1f} GB/s", flush=True)
 
 
 def main():
@@ -140,6 +172,8 @@ def main():
         compare("save", savers(said.durable), state, base, said.pairs)
         before = {name: tensor.clone() for name, tensor in state.items()}
         compare("load", loaders(base), state, base, said.pairs)
+        if said.device != "cpu":
+            behind(state, base, said.pairs, said.durable)
         for name, tensor in state.items():
             assert torch.equal(tensor.view(torch.int16), before[name].view(torch.int16)), name
     finally:

@@ -41,9 +41,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def open(file: str | bytes | os.PathLike[Any] | int, mode: str = "r", *, direct: bool = False) -> File:
+def open(file: str | bytes | os.PathLike[Any] | int, mode: str = "r", *, direct: bool = False,
+         once: bool = False) -> File:
     """`Session.open()` of the default session."""
-    return default_session().open(file, mode, direct=direct)
+    return default_session().open(file, mode, direct=direct, once=once)
 
 
 def create(name: str | os.PathLike[str], *, replace: bool = False, mode: int = 0o666) -> NewFile:

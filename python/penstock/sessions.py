@@ -44,23 +44,30 @@ class Session:
 
     # ---- Files ----
 
-    def open(self, file: str | bytes | os.PathLike[Any] | int, mode: str = "r", *, direct: bool = False) -> File:
+    def open(self, file: str | bytes | os.PathLike[Any] | int, mode: str = "r", *, direct: bool = False,
+             once: bool = False) -> File:
         """Opens a file, or takes a descriptor (which the caller may close at any time).
 
         mode: "r", "r+" (read and write), "w" (create or empty, read and write) or "x" (create, it must not exist). Of
         a descriptor the mode does not matter. direct: open it with O_DIRECT. Not needed for direct I/O, which the
         library chooses by itself; it keeps the library from using the page cache where it can.
+        once: no byte is read again, so that registering the file's pages with a GPU would not pay.
         Raises what `os.open()` raises, and PenstockError.
         """
         if isinstance(file, int):
-            return self._adopt(File(self._native, file))
+            return self._advised(File(self._native, file), once)
         if mode not in _MODES:
             raise ValueError(f"mode {mode!r}: expected 'r', 'r+', 'w' or 'x'")
         fd = os.open(file, _MODES[mode] | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o666)
         try:
-            return self._adopt(File(self._native, fd))
+            return self._advised(File(self._native, fd), once)
         finally:
             os.close(fd)
+
+    def _advised(self, file: File, once: bool) -> File:
+        if once:
+            file.advise_read_once()
+        return self._adopt(file)
 
     def create(self, name: str | bytes | os.PathLike[Any], *, replace: bool = False, mode: int = 0o666,
                direct: bool = False) -> NewFile:

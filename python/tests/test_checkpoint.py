@@ -68,7 +68,7 @@ def test_a_large_state_goes_to_several_files_in_pieces(tmp_path, monkeypatch, de
     monkeypatch.setattr(storing, "FILE_BYTES_MIN", 1 << 16)
     for module in (layout, storing, generations, restoring):
         monkeypatch.setattr(module, "PIECE_BYTES", 1 << 15)
-    tensors = {f"{i}": random_tensor(torch.uint8, 30_000 * (i + 1) + i).to(device) for i in range(12)}
+    tensors = {f"{i}": random_tensor(torch.uint8, 30_000 * (i + 1) + i).to(device) for i in range(40)}
     checkpoint.save(tensors, tmp_path / "a")
     files = list((tmp_path / "a").glob("*.data"))
     assert len(files) == storing.FILES_MAX
@@ -282,4 +282,5 @@ def test_what_a_save_that_never_ended_has_left_goes_when_it_is_old(tmp_path):
         (tmp_path / "a" / name).write_text("left")
     os.utime(tmp_path / "a" / "old.data", (1, 1))
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
+    generations.wait_for_removals()
     assert not (tmp_path / "a" / "old.data").exists() and (tmp_path / "a" / "new.data").exists()

@@ -96,6 +96,7 @@ def test_a_reader_keeps_to_the_checkpoint_whose_metadata_it_read(tmp_path):
             saved.append(True)
             later = {"a": torch.arange(8, dtype=torch.float64) + 100}
             dcp.save(later, storage_writer=Writer(tmp_path / "a"), no_dist=True)
+            generations.wait_for_removals()
         return told
 
     reader.read_metadata = and_then_another_save

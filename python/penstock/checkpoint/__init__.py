@@ -14,6 +14,10 @@ A checkpoint is a folder with checkpoint.json and data files; the format is in d
 
 from penstock.checkpoint.generations import Verified, latest, remove, retain, verify
 from penstock.checkpoint.layout import CheckpointError
+from penstock.checkpoint.staging import Saver, Saving
 from penstock.checkpoint.states import load, load_into, save
 
-__all__ = ["CheckpointError", "Verified", "latest", "load", "load_into", "remove", "retain", "save", "verify"]
+__all__ = [
+    "CheckpointError", "Saver", "Saving", "Verified", "latest", "load", "load_into", "remove", "retain", "save",
+    "verify",
+]

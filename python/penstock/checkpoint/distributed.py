@@ -30,7 +30,7 @@ from penstock.checkpoint.generations import make_folder, new_save_id, publish, r
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source
-from penstock.checkpoint.storing import Content, check_room, store
+from penstock.checkpoint.storing import Content, Storing, check_room
 from penstock.sessions import Session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
 from penstock.weights.headers import Part, Tensor, WeightsError
@@ -71,8 +71,10 @@ class Writer(StorageWriter):
         # Of this rank and this save alone. A planner that keeps plans gives those of an earlier save again.
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         contents = [_content_of(item, planner) for item in plan.items]
-        stored = store(self._path, f"{new_save_id()}-{rank}", contents, session=self._session, durable=self._durable,
-                       direct=self._direct)
+        storing = Storing(self._path, f"{new_save_id()}-{rank}", contents, session=self._session,
+                          durable=self._durable, direct=self._direct)
+        storing.write()
+        stored = storing.finish()
         self.progress = stored.progress
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
         done.set_result([WriteResult(index=item.index, size_in_bytes=extent.nbytes, storage_data=extent)

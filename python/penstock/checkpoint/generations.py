@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import stat
+import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -67,16 +68,16 @@ def read_layout(folder: Path) -> Layout:
 
 
 def publish(folder: Path, layout: Layout, session: Session | None = None, *, durable: bool = True) -> None:
-    """From here on it is the folder's checkpoint. Then removes the data files of the one before, and what saves that
-    never ended have left there; not those of a save that goes on at the same time."""
+    """From here on it is the folder's checkpoint. The data files of the one before, and what saves that never ended
+    have left there, are removed behind the caller's back; not those of a save that goes on at the same time."""
     earlier = _files_of_checkpoint(folder)
     try:
         _give_name(folder, layout, session, durable)
     except BaseException:
         _remove(folder / name for name in layout.files)
         raise
-    _remove(path for path in folder.glob("*.data") if path.name not in layout.files
-            and (path.name in earlier or _age(path) > ABANDONED_S))
+    _remove_behind([path for path in folder.glob("*.data") if path.name not in layout.files
+                    and (path.name in earlier or _age(path) > ABANDONED_S)])
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -122,6 +123,25 @@ def _remove(paths: Iterable[Path]) -> None:
 
     with ThreadPoolExecutor(REMOVERS, "penstock-remove") as threads:
         list(threads.map(unlink, paths))
+
+
+_removals: list[threading.Thread] = []
+
+
+def _remove_behind(paths: list[Path]) -> None:
+    """Where freed blocks are discarded at once, to remove gigabytes takes seconds. A process waits for it at its
+    end."""
+    if paths:
+        thread = threading.Thread(target=_remove, args=(paths,), name="penstock-remove")
+        _removals[:] = [each for each in _removals if each.is_alive()] + [thread]
+        thread.start()
+
+
+def wait_for_removals() -> None:
+    """Until what this process removes is gone, and its room is free."""
+    for thread in list(_removals):
+        with contextlib.suppress(RuntimeError):  # One that another thread has not started yet.
+            thread.join()
 
 
 @dataclass(frozen=True)

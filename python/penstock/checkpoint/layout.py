@@ -24,7 +24,7 @@ from penstock.weights.dcp import assembled
 NAME = "checkpoint.json"
 VERSION = 1
 PIECE_BYTES = 16 << 20       # What one checksum covers.
-REQUEST_BYTES = 256 << 20    # The most that one request reads or writes: a multiple of the former.
+REQUEST_BYTES = 128 << 20    # Of a GPU's memory, the most that one request moves: a multiple of the former.
 ALIGNMENT = 4096             # Where chunks begin in their files, so that direct I/O needs no copy.
 NBYTES_MAX = 1 << 31         # Of checkpoint.json.
 ELEMENTS_MAX = 1 << 62

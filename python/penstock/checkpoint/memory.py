@@ -7,6 +7,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from penstock.checkpoint.layout import PIECE_BYTES, REQUEST_BYTES
+
 
 def bytes_of(found: Any) -> Any:
     """Of what lies row by row; of a tensor that does not, those of a copy."""
@@ -18,6 +20,11 @@ def bytes_of(found: Any) -> Any:
     import torch
 
     return found.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+
+
+def request_bytes(found: Any) -> int:
+    """The most that one request is to move: of host memory what caches hold until its checksum is made."""
+    return REQUEST_BYTES if getattr(found, "is_cuda", False) else PIECE_BYTES
 
 
 class Order:

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.generations import check_sums, is_regular
-from penstock.checkpoint.layout import PIECE_BYTES, REQUEST_BYTES, CheckpointError, Extent
-from penstock.checkpoint.memory import Order, bytes_of
+from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent
+from penstock.checkpoint.memory import Order, bytes_of, request_bytes
 from penstock.checkpoint.progress import OnProgress, Shared
 from penstock.files import File
 from penstock.sessions import Session, default_session
 
-THREADS = 4
+THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def restore(folder: Path, wanted: Iterable[Wanted], session: Session | None = No
             if piece.extent.file not in files:
                 if not is_regular(folder / piece.extent.file):
                     raise CheckpointError(f"{folder / piece.extent.file}: this is no regular file")
-                files[piece.extent.file] = session.open(folder / piece.extent.file)
+                files[piece.extent.file] = session.open(folder / piece.extent.file, once=True)
         count = max(1, min(THREADS, len(pieces)))
         with ThreadPoolExecutor(count, "penstock-checkpoint") as threads:
             shares = [pieces[i::count] for i in range(count)]
@@ -68,7 +68,7 @@ def _pieces_of(wanted: Wanted) -> Iterable[Wanted]:
     if end > wanted.extent.nbytes:
         raise CheckpointError(f"{wanted.name!r} has {wanted.extent.nbytes} bytes, and {end} are wanted")
     while at < end:
-        stop = min(end, at // PIECE_BYTES * PIECE_BYTES + REQUEST_BYTES)
+        stop = min(end, at // PIECE_BYTES * PIECE_BYTES + request_bytes(target))
         yield Wanted(wanted.name, wanted.extent, at, target[at - wanted.begin:stop - wanted.begin])
         at = stop
 

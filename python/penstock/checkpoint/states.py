@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from penstock.checkpoint.generations import make_folder, new_save_id, publish, r
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, encode
 from penstock.checkpoint.progress import OnProgress
 from penstock.checkpoint.restoring import Wanted, restore
-from penstock.checkpoint.storing import Content, check_room, room_of, store
+from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.checkpoint.trees import put_together, taken_apart
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of, format_dtype, format_shape, nbytes_of
@@ -34,26 +34,50 @@ def save(state: Any, folder: str | os.PathLike[str], *, session: Session | None 
     Raises CheckpointError for what is no plain data, and for a tensor that changes meanwhile, and OSError (ENOSPC)
     before the first byte where it does not fit.
     """
-    place = Path(folder)
     tree, tensors = taken_apart(state)
-    layout = Layout(new_save_id(), tree=tree)
-    contents, described = [], {}
-    for name, tensor in tensors.items():
-        with _as_checkpoint_error():
-            dtype = format_dtype(name, tensor)
-        shape = format_shape(dtype, tensor.shape)
-        described[name] = dtype, shape
-        contents.append(Content(name, nbytes_of(dtype, shape), partial(tensors.get, name)))
-    make_folder(place, durable=durable)
-    remove_abandoned(place)
-    check_room(place, sum(room_of(content) for content in contents) + len(encode(layout)))
-    stored = store(place, f"{layout.save_id}-0", contents, session=session, durable=durable, direct=direct,
-                   on_progress=on_progress)
-    for (name, (dtype, shape)), extent in zip(described.items(), stored.extents, strict=True):
-        layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
-        layout.count_file(extent)
-    publish(place, layout, session, durable=durable)
-    return stored.progress
+    return Save(tree, tensors, Path(folder), tensors, session=session, durable=durable, direct=direct,
+                on_progress=on_progress).whole()
+
+
+class Save:
+    """A save in two steps: the bytes to their files, and then all of it to the disk and under its name.
+
+    tensors: what the tree names; sources: what has their bytes, which may be copies.
+    """
+
+    def __init__(self, tree: Any, tensors: Mapping[str, Any], folder: Path, sources: Mapping[str, Any], *,
+                 session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None) -> None:
+        self._folder, self._session, self._durable = folder, session, durable
+        self._layout = Layout(new_save_id(), tree=tree)
+        self._described = {name: _described(name, tensor) for name, tensor in tensors.items()}
+        contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name))
+                    for name, (dtype, shape) in self._described.items()]
+        make_folder(folder, durable=durable)
+        remove_abandoned(folder)
+        check_room(folder, sum(room_of(content) for content in contents) + len(encode(self._layout)))
+        self._storing = Storing(folder, f"{self._layout.save_id}-0", contents, session=session, durable=durable,
+                                direct=direct, on_progress=on_progress)
+
+    def write(self) -> None:
+        self._storing.write()
+
+    def finish(self) -> Progress:
+        stored = self._storing.finish()
+        for (name, (dtype, shape)), extent in zip(self._described.items(), stored.extents, strict=True):
+            self._layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
+            self._layout.count_file(extent)
+        publish(self._folder, self._layout, self._session, durable=self._durable)
+        return stored.progress
+
+    def whole(self) -> Progress:
+        self.write()
+        return self.finish()
+
+
+def _described(name: str, tensor: Any) -> tuple[str, tuple[int, ...]]:
+    with _as_checkpoint_error():
+        dtype = format_dtype(name, tensor)
+    return dtype, format_shape(dtype, tensor.shape)
 
 
 def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str = "pt", session: Session | None = None,

@@ -8,6 +8,7 @@ best path that the session has; their checksums are made before and after, so th
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, REQUEST_BYTES, CheckpointError, Extent
-from penstock.checkpoint.memory import Order, bytes_of
+from penstock.checkpoint.generations import wait_for_removals
+from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, CheckpointError, Extent
+from penstock.checkpoint.memory import Order, bytes_of, request_bytes
 from penstock.checkpoint.progress import OnProgress, Shared
-from penstock.files import File
+from penstock.files import File, NewFile
 from penstock.sessions import Session, default_session
 from penstock.weights.plan import Progress
 
-FILES_MAX = 8           # Of a rank: on an H200's machine eight wrote five times what one does.
+FILES_MAX = 16          # Of a rank: on an H200's machine sixteen wrote six times what one does.
 FILE_BYTES_MIN = 32 << 20
 
 
@@ -59,10 +61,9 @@ def room_of(content: Content) -> int:
 
 def check_room(folder: Path, nbytes: int) -> None:
     """Raises OSError (ENOSPC) where the file system has fewer bytes free."""
-    import errno
-
-    facts = os.statvfs(folder)
-    free = facts.f_bavail * facts.f_frsize
+    if nbytes > _free(folder):
+        wait_for_removals()
+    free = _free(folder)
     if nbytes > free:
         raise OSError(errno.ENOSPC, f"the checkpoint takes {nbytes} bytes, of which {free} are free: nothing was "
                       "written. Remove older checkpoints, or name another folder", str(folder))
@@ -79,38 +80,66 @@ class Stored:
     progress: Progress
 
 
-def store(folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
-          durable: bool = True, direct: bool | None = None, on_progress: OnProgress | None = None) -> Stored:
-    """Writes the contents to new files whose names begin with `prefix`.
+def _free(folder: Path) -> int:
+    facts = os.statvfs(folder)
+    return facts.f_bavail * facts.f_frsize
 
-    durable: the files are on the disk when it returns. direct: by O_DIRECT; None: where a GPU's bytes go straight to
-    the drive then. A failure leaves none of the files, so far as they can be removed.
+
+class Storing:
+    """Writes the contents to new files whose names begin with `prefix`; a failure leaves none of them.
+
+    durable: the files are on the disk when finish() returns. direct: by O_DIRECT; None: where a GPU's bytes go straight
+    to the drive then. To be made by the thread after whose work on GPUs the bytes count.
     """
-    session = session or default_session()
-    if direct is None:
-        direct = durable and any(each["path"] in DIRECT_PATHS and each["usable"] for each in session.outlook())
-    files, order = _placed(prefix, contents), Order()
-    extents: list[Extent | None] = [None] * len(contents)
-    told = Shared(sum(content.nbytes for content in contents), on_progress)
 
-    def write(file: _File) -> None:
-        order.come_behind()
-        place = folder / file.name
-        with session.create(place, direct=direct) if durable else session.open(place, "x", direct=direct) as opened:
-            for which, content, offset in file.contents:
-                sums = _write(session, opened, content, offset, told)
-                extents[which] = Extent(file.name, offset, content.nbytes, tuple(sums))
+    def __init__(self, folder: Path, prefix: str, contents: Sequence[Content], *, session: Session | None = None,
+                 durable: bool = True, direct: bool | None = None, on_progress: OnProgress | None = None) -> None:
+        self._folder, self._durable = folder, durable
+        self._session = session or default_session()
+        if direct is None:
+            outlook = self._session.outlook() if durable else []
+            direct = any(each["path"] in DIRECT_PATHS and each["usable"] for each in outlook)
+        self._direct, self._order = direct, Order()
+        self._files, self._opened = _placed(prefix, contents), dict[str, File]()
+        self._extents: list[Extent | None] = [None] * len(contents)
+        self._told = Shared(sum(content.nbytes for content in contents), on_progress)
 
-    try:
-        with ThreadPoolExecutor(max(len(files), 1), "penstock-checkpoint") as threads:
-            for done in [threads.submit(write, file) for file in files]:
-                done.result()
-    except BaseException:
-        for file in files:
-            (folder / file.name).unlink(missing_ok=True)
-        raise
-    told.count()
-    return Stored([extent for extent in extents if extent is not None], told.progress)
+    def write(self) -> None:
+        """From here on the contents may change."""
+        self._by_threads(self._write)
+
+    def finish(self) -> Stored:
+        """The files have their names."""
+        self._by_threads(self._publish)
+        self._told.count()
+        return Stored([extent for extent in self._extents if extent is not None], self._told.progress)
+
+    def _by_threads(self, work: Callable[[_File], None]) -> None:
+        try:
+            with ThreadPoolExecutor(max(len(self._files), 1), "penstock-checkpoint") as threads:
+                for done in [threads.submit(work, file) for file in self._files]:
+                    done.result()
+        except BaseException:
+            for file in self._files:
+                if file.name in self._opened:
+                    self._opened[file.name].close()
+                (self._folder / file.name).unlink(missing_ok=True)
+            raise
+
+    def _write(self, file: _File) -> None:
+        self._order.come_behind()
+        place = self._folder / file.name
+        opened = self._opened[file.name] = (self._session.create(place, direct=self._direct) if self._durable
+                                            else self._session.open(place, "x", direct=self._direct))
+        for which, content, offset in file.contents:
+            sums = _write(self._session, opened, content, offset, self._told)
+            self._extents[which] = Extent(file.name, offset, content.nbytes, tuple(sums))
+
+    def _publish(self, file: _File) -> None:
+        opened = self._opened[file.name]
+        if isinstance(opened, NewFile):
+            opened.publish()
+        opened.close()
 
 
 def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
@@ -131,9 +160,9 @@ def _write(session: Session, file: File, content: Content, offset: int, told: Sh
     if found.nbytes != content.nbytes:
         raise CheckpointError(f"{content.name!r} has {found.nbytes} bytes, and {content.nbytes} were planned: it "
                               "changed while it was saved")
-    sums = []
-    for at in range(0, content.nbytes, REQUEST_BYTES):
-        part = found[at:at + REQUEST_BYTES]
+    sums, step = [], request_bytes(found)
+    for at in range(0, content.nbytes, step):
+        part = found[at:at + step]
         before = session.crc32c(part, PIECE_BYTES)
         told.count(file.write(part, offset + at))
         if session.crc32c(part, PIECE_BYTES) != before:

@@ -30,12 +30,14 @@ PAGE = 4096             # Memory is laid out as the file is, so that direct I/O 
 
 @dataclass
 class Progress:
-    """How far a plan is: bytes read and to read, seconds since it began, and bytes by the paths they took."""
+    """How far a plan or a save is: bytes moved and to move, seconds since it began, bytes by the paths they took, and
+    how many of them went around the page cache, by direct I/O."""
 
     bytes_total: int
     bytes_done: int = 0
     seconds: float = 0.0
     bytes_by_path: dict[str, int] = field(default_factory=dict)
+    bytes_direct: int = 0
 
     @property
     def gb_per_s(self) -> float:
@@ -47,6 +49,7 @@ class Progress:
         if report is None:
             return
         self.bytes_done += report.bytes
+        self.bytes_direct += report.direct_bytes
         for path, moved in report.bytes_by_path.items():
             self.bytes_by_path[path] = self.bytes_by_path.get(path, 0) + moved
 

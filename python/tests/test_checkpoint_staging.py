@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Saves that go on behind a trainer: what they save, how long it stands still, and what becomes of failures."""
+
+import errno
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from penstock import checkpoint, files
+from penstock.checkpoint import storing
+from tensors import DEVICES, raw
+
+STAGINGS = ["staged", "windowed"]
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    return request.param
+
+
+def state_on(device):
+    torch.manual_seed(3)
+    return {"w": torch.randn(1000, 33, device=device), "turned": torch.randn(40, 7, device=device).t(), "n": 1,
+            "half": torch.ones(5, dtype=torch.bfloat16, device=device), "none": torch.zeros(0, 2, device=device)}
+
+
+def copy_of(state):
+    return {name: value.clone() if hasattr(value, "clone") else value for name, value in state.items()}
+
+
+def change(state):
+    for value in state.values():
+        if hasattr(value, "fill_"):
+            value.fill_(7)
+
+
+@pytest.mark.parametrize("staging", STAGINGS)
+def test_the_trainer_may_change_the_state_as_soon_as_save_returns(staging, device, tmp_path):
+    with checkpoint.Saver(staging) as saver:
+        for number in range(3):
+            state = state_on(device)
+            expected = copy_of(state)
+            saving = saver.save(state, tmp_path / f"{number}")
+            change(state)
+            del expected["n"]
+            assert saving.result(60).bytes_done == sum(value.nbytes for value in expected.values())
+            loaded = checkpoint.load(tmp_path / f"{number}", device=device)
+            assert loaded["n"] == 1 and all(raw(loaded[name]) == raw(expected[name]) for name in expected)
+
+
+def test_a_staged_save_needs_its_thread_and_not_the_trainers(tmp_path, monkeypatch):
+    """Whoever writes is held up until the trainer has gone on."""
+    goes_on, write = threading.Event(), storing.Storing.write
+
+    def held_up(self):
+        assert goes_on.wait(60)
+        write(self)
+
+    monkeypatch.setattr(storing.Storing, "write", held_up)
+    with checkpoint.Saver() as saver:
+        saving = saver.save(state_on("cpu"), tmp_path / "a")
+        assert not saving.done() and not (tmp_path / "a" / "checkpoint.json").exists()
+        goes_on.set()
+        saving.result(60)
+    assert checkpoint.verify(tmp_path / "a").names == 4
+
+
+def test_a_windowed_save_leaves_flushing_for_later_and_copies_nothing(tmp_path, monkeypatch):
+    goes_on, publish = threading.Event(), files.NewFile.publish
+
+    def held_up(self):
+        assert goes_on.wait(60)
+        publish(self)
+
+    monkeypatch.setattr(files.NewFile, "publish", held_up)
+    with checkpoint.Saver("windowed") as saver:
+        saving = saver.save(state_on("cpu"), tmp_path / "a")
+        assert not saving.done() and saving.staged_bytes == 0
+        goes_on.set()
+        saving.result(60)
+    assert checkpoint.latest(tmp_path) == tmp_path / "a"
+
+
+def test_the_copy_of_the_state_is_made_once_and_kept(device, tmp_path):
+    with checkpoint.Saver() as saver:
+        first = saver.save(state_on(device), tmp_path / "a")
+        memory = {name: id(copy) for name, copy in saver._copies.items()}
+        second = saver.save(state_on(device), tmp_path / "b")
+        assert {name: id(copy) for name, copy in saver._copies.items()} == memory
+        assert first.staged_bytes == second.staged_bytes == 1000 * 33 * 4 + 40 * 7 * 4 + 10
+
+
+def fail(self):
+    raise OSError(errno.EIO, "the drive is gone")
+
+
+@pytest.mark.parametrize("ask", ["result", "next save", "close"])
+def test_a_failure_is_told_once_to_who_asks_first(ask, tmp_path, monkeypatch):
+    saver = checkpoint.Saver()
+    with monkeypatch.context() as patched:
+        patched.setattr(storing.Storing, "write", fail)
+        saving = saver.save(state_on("cpu"), tmp_path / "a")
+        with pytest.raises(OSError, match="the drive is gone"):
+            if ask == "result":
+                saving.result(60)
+            elif ask == "next save":
+                saver.save(state_on("cpu"), tmp_path / "b")
+            else:
+                saver.close()
+    if ask != "close":
+        saver.save(state_on("cpu"), tmp_path / "c").result(60)
+        saver.close()
+        assert checkpoint.latest(tmp_path) == tmp_path / "c"
+
+
+def test_a_windowed_save_that_cannot_be_written_is_told_at_once_and_leaves_the_older_one(tmp_path, monkeypatch):
+    with checkpoint.Saver("windowed") as saver:
+        saver.save(state_on("cpu"), tmp_path / "a").result(60)
+        monkeypatch.setattr(storing.Storing, "_write", lambda self, file: fail(self))
+        with pytest.raises(OSError, match="the drive is gone"):
+            saver.save(state_on("cpu"), tmp_path / "a")
+    assert checkpoint.verify(tmp_path / "a").names == 4
+
+
+def test_what_is_not_known_is_refused():
+    with pytest.raises(ValueError, match="staging is 'fast': expected one of staged, windowed"):
+        checkpoint.Saver("fast")
