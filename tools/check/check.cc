@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock check [--root DIR] [--json]`. Exit code 0: the bounce path is usable. 1: it is not, or the environment's
-// settings or cuFile's configuration make no sense. 2: wrong usage.
+// `penstock check [--root DIR | --deepspeed FILE] [--json]`. Exit code 0: the bounce path is usable. 1: it is not, or
+// the environment's settings or cuFile's configuration make no sense. 2: wrong usage.
 #include "tools/check/check.h"
 
 #include <memory>
 #include <vector>
 
+#include "tools/check/deepspeed.h"
 #include "tools/check/report.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
@@ -22,16 +23,19 @@ constexpr const char* kExamples =
     "  penstock check                      this machine\n"
     "  penstock check --json               the same for a program\n"
     "  penstock check --root captured/     a captured machine (scripts/capture-machine, scripts/machine-tree unpack)\n"
+    "  penstock check --deepspeed ds_config.json    what DeepSpeed and Penstock make of a configuration\n"
     "Exit code: 0 if the bounce path is usable, 1 if it is not or a setting (of the environment, of cufile.json) "
     "makes\n"
-    "no sense, 2 wrong usage.";
+    "no sense, 2 wrong usage. With --deepspeed: 0 if no finding is an error, 1 if one is or FILE cannot be read.";
 
 struct CheckSettings {
-  std::string root;  // A captured machine; "" for this one.
+  std::string root;       // A captured machine; "" for this one.
+  std::string deepspeed;  // A configuration to check instead; "" for none.
   bool json = false;
 };
 
 int run_check(const CheckSettings& settings) {
+  if (!settings.deepspeed.empty()) return check_deepspeed(settings.deepspeed, settings.json);
   const Machine machine = read_machine(open_machine_root(settings.root), settings.root);
   const std::vector<PathReport> paths = report_paths(machine);
   const bool can_open = !machine.cufile.must_refuse && (!machine.probe || machine.probe->environment_error.empty());
@@ -45,7 +49,11 @@ int run_check(const CheckSettings& settings) {
 
 void add_check(CommandLine& command) {
   auto settings = std::make_shared<CheckSettings>();
-  command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
+  const Option root = command.option("--root", settings->root, "Read the captured machine in DIR instead of this one");
+  Option(root).value_name("DIR");
+  command.option("--deepspeed", settings->deepspeed, "Check the DeepSpeed configuration in FILE instead of the machine")
+      .value_name("FILE")
+      .excludes(root);
   command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_check(*settings); });
