@@ -51,6 +51,15 @@ class Examples(unittest.TestCase):
         self.assertEqual((self.folder / "checkpoint").read_bytes(), bytes([42]) * (2 << 20))
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["checkpoint", "data"])
 
+    def test_checksums_are_written_beside_the_bytes_or_apart_and_compared(self):
+        self.assertEqual(self.succeed("checksums", "beside", "33"), "3 checksums are right\n")
+        self.assertEqual((self.folder / "beside").stat().st_size, (33 << 20) + 12)
+        self.assertEqual(self.succeed("checksums", "apart", "33", "apart"), "3 checksums are right\n")
+        sums = (self.folder / "apart.crc32c").read_bytes()
+        self.assertEqual((self.folder / "beside").read_bytes()[33 << 20:], sums)
+        self.assertEqual(sums[:4], sums[4:8])  # Of equal bytes.
+        self.assertNotEqual(sums[:4], sums[8:])
+
     def test_a_queue_reads_every_byte_once(self):
         self.assertEqual(self.succeed("read_queue", "data"), f"{SIZE} bytes, up to 16 reads in flight\n")
 
