@@ -106,6 +106,31 @@ def test_a_reader_keeps_to_the_checkpoint_whose_metadata_it_read(tmp_path):
     assert state["a"].tolist() == [0.0] * 8
 
 
+@pytest.mark.parametrize("by", ["itself", "torch"])
+def test_a_save_after_the_clock_was_put_back_is_still_the_latest(by, tmp_path, monkeypatch):
+    checkpoint.save({"a": torch.ones(3)}, tmp_path / "z")
+    now = generations.time.time_ns()
+    monkeypatch.setattr(generations.time, "time_ns", lambda: now - 10**15)
+    if by == "itself":
+        checkpoint.save({"a": torch.zeros(3)}, tmp_path / "b")
+    else:
+        dcp.save({"a": torch.zeros(3)}, storage_writer=Writer(tmp_path / "b"), no_dist=True)
+    assert checkpoint.latest(tmp_path) == tmp_path / "b"
+    checkpoint.save({"a": torch.zeros(3)}, tmp_path / "a")
+    assert checkpoint.retain(tmp_path, 1) == [tmp_path / "z", tmp_path / "b"]
+
+
+def test_what_a_killed_save_left_in_a_folder_of_its_own_goes_with_the_old_checkpoints(tmp_path):
+    checkpoint.save({"a": torch.ones(3)}, tmp_path / "good")
+    for name, age in (("killed", 1), ("goes on", None)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part.data").write_text("left")
+        if age is not None:
+            os.utime(tmp_path / name / "part.data", (age, age))
+    assert checkpoint.retain(tmp_path, 1) == []
+    assert sorted(os.listdir(tmp_path)) == ["goes on", "good"]
+
+
 def test_a_tensor_that_changes_while_it_is_saved_is_told_and_nothing_is_left(tmp_path, monkeypatch):
     tensor, write = torch.zeros(1000), penstock.File.write
 

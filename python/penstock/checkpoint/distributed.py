@@ -26,11 +26,11 @@ from torch.distributed.checkpoint.planner import (
 )
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout
+from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout, remove_abandoned
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source
-from penstock.checkpoint.storing import Content, Storing, check_room
+from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.sessions import Session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
 from penstock.weights.headers import Part, Tensor, WeightsError
@@ -64,14 +64,15 @@ class Writer(StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        check_room(self._path, sum(_nbytes_of(item) for plan in plans for item in plan.items))
+        remove_abandoned(self._path)
+        check_room(self._path, sum(room_of(item.index.fqn, _nbytes_of(item)) for plan in plans for item in plan.items))
         return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
         # Of this rank and this save alone. A planner that keeps plans gives those of an earlier save again.
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         contents = [_content_of(item, planner) for item in plan.items]
-        storing = Storing(self._path, f"{new_save_id()}-{rank}", contents, session=self._session,
+        storing = Storing(self._path, f"{new_save_id(self._path)}-{rank}", contents, session=self._session,
                           durable=self._durable, direct=self._direct)
         storing.write()
         stored = storing.finish()
@@ -83,7 +84,9 @@ class Writer(StorageWriter):
 
     def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:
         written = {result.index: result.storage_data for results_of_one in results for result in results_of_one}
-        layout = Layout(new_save_id())
+        # The latest of the ranks', which names of files tell whoever saves next.
+        ids = ["-".join(extent.file.split("-")[:2]) for extent in written.values()]
+        layout = Layout(max(ids, default=new_save_id(self._path)))
         for name, told in metadata.state_dict_metadata.items():
             if isinstance(told, dcp.TensorStorageMetadata):
                 layout.tensors[name] = _saved_tensor(name, told, written)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import stat
 import threading
@@ -27,12 +28,15 @@ VERIFIED = "verified.json"
 VERIFIED_BYTES_MAX = 1000
 READERS = 4
 REMOVERS = 8
+SAVE_ID = re.compile(r"(0[0-9]{19})-")  # Until the year 2286.
 ABANDONED_S = 3600  # Since a data file was last written that no checkpoint names: its save has ended badly.
 
 
-def new_save_id() -> str:
-    """Later ones sort behind earlier ones, and no two are the same."""
-    return f"{time.time_ns():020}-{secrets.token_hex(4)}"
+def new_save_id(folder: Path) -> str:
+    """Later ones sort behind earlier ones, and no two are the same; also where a clock was put back since the saves
+    that `folder` and its neighbours have, by the names of their files."""
+    known = [int(found[1]) for path in folder.parent.glob("*/*.data") if (found := SAVE_ID.match(path.name))]
+    return f"{max([time.time_ns(), *(number + 1 for number in known)]):020}-{secrets.token_hex(4)}"
 
 
 def make_folder(folder: Path, *, durable: bool = True) -> None:
@@ -85,6 +89,14 @@ def remove_abandoned(folder: Path) -> None:
     old = [path for path in folder.glob("*.data") if _age(path) > ABANDONED_S]
     named = _files_of_checkpoint(folder) if old else set()
     _remove(path for path in old if path.name not in named)
+
+
+def _remove_left(place: Path) -> None:
+    """And the folder, where nothing else is in it."""
+    if place.is_dir() and any(place.glob("*.data")):
+        remove_abandoned(place)
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
 
 def _give_name(folder: Path, layout: Layout, session: Session | None, durable: bool) -> None:
@@ -239,9 +251,13 @@ def whole(root: str | os.PathLike[str]) -> list[Path]:
 
 
 def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
-    """Removes all but the newest `keep` checkpoints, and never the newest that was verified. Those that are gone."""
+    """Removes all but the newest `keep` checkpoints, and never the newest that was verified. Those that are gone.
+
+    With them goes what saves that ended badly an hour ago or more have left."""
     if keep < 1:
         raise ValueError(f"keep is {keep}: expected 1 at least")
+    for place in Path(root).iterdir() if Path(root).is_dir() else ():
+        _remove_left(place)
     found = _known(Path(root))
     kept = {place for _, place, _ in found[-keep:]}
     kept |= set([place for _, place, layout in found if is_verified(place, layout)][-1:])

@@ -48,13 +48,14 @@ class Save:
     def __init__(self, tree: Any, tensors: Mapping[str, Any], folder: Path, sources: Mapping[str, Any], *,
                  session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None) -> None:
         self._folder, self._session, self._durable = folder, session, durable
-        self._layout = Layout(new_save_id(), tree=tree)
+        self._layout = Layout(new_save_id(folder), tree=tree)
         self._described = {name: _described(name, tensor) for name, tensor in tensors.items()}
         contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name))
                     for name, (dtype, shape) in self._described.items()]
         make_folder(folder, durable=durable)
         remove_abandoned(folder)
-        check_room(folder, sum(room_of(content) for content in contents) + len(encode(self._layout)))
+        room = sum(room_of(content.name, content.nbytes) for content in contents)
+        check_room(folder, room + len(encode(self._layout)))
         self._storing = Storing(folder, f"{self._layout.save_id}-0", contents, session=session, durable=durable,
                                 direct=direct, on_progress=on_progress)
 

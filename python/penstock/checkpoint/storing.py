@@ -54,9 +54,9 @@ def _aligned(nbytes: int) -> int:
     return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
 
-def room_of(content: Content) -> int:
+def room_of(name: str, nbytes: int) -> int:
     """On the disk."""
-    return _aligned(content.nbytes) + len(content.name) + DESCRIPTION_BYTES
+    return _aligned(nbytes) + len(name) + DESCRIPTION_BYTES
 
 
 def check_room(folder: Path, nbytes: int) -> None:
