@@ -11,6 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from penstock.checkpoint.distributed import Reader, Writer
+from penstock.checkpoint.safetensors import SafetensorsWriter
 
 
 def full(name, number):
@@ -70,10 +71,42 @@ def load(mesh, number, folder, tell):
     tell(f"loaded {state['epoch']}")
 
 
+def tensors_of(mesh, number):
+    """What safetensors can hold of a state, with a share that not every rank has, and odd names."""
+    state = state_of(mesh, number)
+    odd = {'a "b"/\\.ä\n': torch.full((3,), float(number)), "": torch.tensor([number]), "$": torch.zeros(0, 4)}
+    return {"model": state["model"], "small": state["small"], "step": state["step"], "odd": odd,
+            "none": distribute_tensor(torch.zeros(0, 6), mesh, [Shard(1)])}
+
+
+def save_safetensors(mesh, number, folder, tell):
+    dcp.save(tensors_of(mesh, number), storage_writer=SafetensorsWriter(folder))
+    tell(f"saved {number}")
+
+
+def load_stock_safetensors(mesh, number, folder, tell):
+    """By torch's own reader."""
+    state = tensors_of(mesh, 0)
+    dcp.load(state, storage_reader=dcp.HuggingFaceStorageReader(str(folder)))
+    number = int(state["step"].item())
+    check({**state, "rng": b"x" * number, "epoch": number}, number)
+    assert {key: value.tolist() for key, value in state["odd"].items()} == {
+        'a "b"/\\.ä\n': [number] * 3, "": [number], "$": []}
+    tell(f"loaded {number}")
+
+
+def save_safetensors_forever(mesh, number, folder, tell):
+    for again in range(1, 1_000_000):
+        tell(f"saving {again}")
+        save_safetensors(mesh, again, folder, tell)
+
+
 def save_forever(mesh, number, folder, tell):
     for again in range(1, 1_000_000):
         tell(f"saving {again}")
         save(mesh, again, folder, tell)
 
 
-STEPS = {"save": save, "save-async": save_async, "save-stock": save_stock, "load": load, "save-forever": save_forever}
+STEPS = {"save": save, "save-async": save_async, "save-stock": save_stock, "load": load, "save-forever": save_forever,
+         "save-safetensors": save_safetensors, "load-stock-safetensors": load_stock_safetensors,
+         "save-safetensors-forever": save_safetensors_forever}

@@ -39,7 +39,8 @@ def test_they_say_what_the_guide_says(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["penstock", "penstock.weights", "penstock.checkpoint",
-                                    "penstock.checkpoint.distributed", "penstock.checkpoint.preemption"])
+                                    "penstock.checkpoint.distributed",
+                                    "penstock.checkpoint.safetensors", "penstock.checkpoint.preemption"])
 def test_the_reference_has_every_name(module):
     if module != "penstock":
         pytest.importorskip("torch", reason="torch is not installed")

@@ -28,7 +28,7 @@ REQUEST_BYTES = 128 << 20    # Of a GPU's memory, the most that one request move
 ALIGNMENT = 4096             # Where chunks begin in their files, so that direct I/O needs no copy.
 NBYTES_MAX = 1 << 31         # Of checkpoint.json.
 ELEMENTS_MAX = 1 << 62
-FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.data")
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.(data|safetensors)")
 CRC = re.compile(r"[0-9a-f]{8}")
 HEAD = re.compile(rb'\{"penstock\.checkpoint":(\d{1,9}),"crc32c":"([0-9a-f]{8})","body":')
 TAIL = b"}\n"
@@ -68,7 +68,7 @@ class SavedTensor:
 
 @dataclass
 class Layout:
-    """All that checkpoint.json says. `files` has the size of each data file."""
+    """All that checkpoint.json says. `files` has the size of each data file, `headers` what safetensors begin with."""
 
     save_id: str
     files: dict[str, int] = field(default_factory=dict)
@@ -76,6 +76,7 @@ class Layout:
     objects: dict[str, Extent] = field(default_factory=dict)
     tree: Any = None                                                # Of a state that was saved by itself.
     paths: dict[str, list[str | int]] = field(default_factory=dict)  # Of torch's planner: the keys behind each name.
+    headers: dict[str, Extent] = field(default_factory=dict)
 
     def count_file(self, extent: Extent) -> None:
         """A file is as long as what lies in it."""
@@ -87,6 +88,8 @@ class Layout:
             for chunk in tensor.chunks:
                 yield name, chunk.extent
         yield from self.objects.items()
+        for extent in self.headers.values():
+            yield "header", extent
 
     @property
     def nbytes(self) -> int:
@@ -105,6 +108,7 @@ def encode(layout: Layout) -> bytes:
             for name, tensor in layout.tensors.items()},
         "objects": {name: _extent(extent) for name, extent in layout.objects.items()},
         "tree": layout.tree, "paths": layout.paths,
+        **({"headers": {name: _extent(extent) for name, extent in layout.headers.items()}} if layout.headers else {}),
     }, separators=(",", ":"), allow_nan=True).encode()
     head = f'{{"penstock.checkpoint":{VERSION},"crc32c":"{checksum(body):08x}","body":'
     return head.encode() + body + TAIL
@@ -134,6 +138,8 @@ def decode(text: bytes) -> Layout:
         layout.tensors = {name: _read_tensor(name, each, layout.files) for name, each in said["tensors"].items()}
         layout.objects = {name: _read_extent(name, each, layout.files) for name, each in said["objects"].items()}
         layout.paths = {name: [_key(key) for key in keys] for name, keys in said["paths"].items()}
+        layout.headers = {name: _read_extent(name, each, layout.files)
+                          for name, each in said.get("headers", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, CheckpointError):
             raise

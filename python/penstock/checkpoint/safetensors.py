@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints whose data files are safetensors, for whoever reads those:
+
+    dcp.save(model.state_dict(), storage_writer=SafetensorsWriter("checkpoints/step-100"))
+
+Torch's HuggingFaceStorageReader and consolidate_safetensors_files, safetensors and `penstock.weights` read them. With
+checkpoint.json beside them they are checkpoints of Penstock's like any other: Reader, verify, latest, drain.
+
+Ranks write into a hidden folder beside the target. Rank 0 gives the files their names and the folder its own, in one
+step, which also replaces a checkpoint that is there: stock readers never see a part of one, or a mixture.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch.distributed.checkpoint import metadata as dcp
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem, WriteItemType
+from torch.distributed.checkpoint.storage import WriteResult
+
+from penstock import _native
+from penstock.checkpoint.distributed import Writer, _content_of, _format_dtype, _nbytes_of, _saved_tensor
+from penstock.checkpoint.generations import make_folder, new_save_id, publish
+from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout
+from penstock.checkpoint.memory import Order
+from penstock.checkpoint.progress import Shared
+from penstock.checkpoint.stock import check_replaceable, index_of, put_in_place, sweep
+from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, _write, check_room
+from penstock.files import File
+from penstock.sessions import Session, default_session
+from penstock.weights.arrays import OTHERS, format_shape
+from penstock.weights.headers import INDEX, SHARDING
+from penstock.weights.plan import PAGE
+
+__all__ = ["SafetensorsWriter"]
+
+FORMAT = {"format": "pt", "DCP_VERSION": "1.0"}  # What torch's own writer says beside SHARDING.
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Where a chunk is, and what its file begins with."""
+
+    extent: Extent
+    header: Extent
+
+
+class SafetensorsWriter(Writer):
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another. durable: all of it is on the
+    disk when the save returns. A checkpoint that is there is replaced, where the folder has nothing else.
+
+    Tensors alone: objects and dtypes that safetensors lacks are refused by name before the first byte."""
+
+    def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
+        super().__init__(path, session=session, durable=durable)
+
+    @property
+    def _target(self) -> Path:
+        return Path(os.path.realpath(self._path))  # What a link leads to has the neighbours that it is replaced by.
+
+    @property
+    def _staging(self) -> Path:
+        return self._target.with_name(f".{self._target.name}.saving")
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        for item in plan.items:
+            _check(item)
+        make_folder(self._staging, durable=self._durable)
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        check_replaceable(self._target, self._staging)
+        check_room(self._staging, sum(_nbytes_of(item) for plan in plans for item in plan.items))
+        return plans
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
+        rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+        prefix, files, order = f"{new_save_id()}-{rank}", _files_of(plan.items), Order()
+        told = Shared(sum(_nbytes_of(item) for items in files for item in items), None)
+        self.progress = told.progress
+        names = [f"{prefix}-{i}" for i in range(len(files))]
+
+        def write(name: str, items: list[WriteItem]) -> dict[dcp.MetadataIndex, Piece]:
+            order.come_behind()
+            return self._write_file(name, items, planner, told)
+
+        pieces: dict[dcp.MetadataIndex, Piece] = {}
+        try:
+            with ThreadPoolExecutor(max(len(files), 1), "penstock-checkpoint") as threads:
+                for written in [threads.submit(write, *pair) for pair in zip(names, files, strict=True)]:
+                    pieces |= written.result()
+        except BaseException:
+            for name in names:
+                (self._staging / name).unlink(missing_ok=True)
+            raise
+        told.count()
+        done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
+        done.set_result([WriteResult(index=item.index, size_in_bytes=_nbytes_of(item),
+                                     storage_data=pieces.get(item.index)) for item in plan.items])
+        return done
+
+    def _write_file(self, name: str, items: list[WriteItem], planner: SavePlanner,
+                    told: Shared) -> dict[dcp.MetadataIndex, Piece]:
+        session, place = self._session or default_session(), self._staging / name
+        header, offsets = _header_of(items)
+        head = Extent(name, 0, len(header), tuple(_native.crc32c(header, PIECE_BYTES)))
+        by_name = {item.index.fqn: item for item in items}
+        opened: File = session.create(place) if self._durable else session.open(place, "x")
+        pieces = {}
+        with opened:
+            opened.write(header)
+            for each, begin, _ in offsets:
+                content = _content_of(by_name[each], planner)
+                sums = _write(session, opened, content, begin, told)
+                pieces[by_name[each].index] = Piece(Extent(name, begin, content.nbytes, tuple(sums)), head)
+        return pieces
+
+    def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:
+        ranks: dict[str, int] = {}  # Of each file, beginning with 1.
+        pieces: dict[dcp.MetadataIndex, Piece] = {}
+        for rank, results_of_one in enumerate(results, 1):
+            found = {result.index: result.storage_data for result in results_of_one if result.storage_data}
+            ranks |= {file: rank for file in sorted({piece.extent.file for piece in found.values()})}
+            pieces |= found
+        if not pieces:
+            raise CheckpointError(f"{self._path}: no tensor is in what is to be saved")
+        names = _last_names(ranks, is_model=index_of(_layout_of(metadata, pieces)) is not None)
+        layout = _layout_of(metadata, {index: Piece(replace(piece.extent, file=names[piece.extent.file]),
+                                                    replace(piece.header, file=names[piece.header.file]))
+                                       for index, piece in pieces.items()})
+        whole = self._staging / layout.save_id
+        whole.mkdir()
+        for file, name in names.items():
+            (self._staging / file).rename(whole / name)
+        if (index := index_of(layout)) is not None:
+            session = self._session or default_session()
+            with session.create(whole / INDEX) if self._durable else session.open(whole / INDEX, "x") as opened:
+                opened.write(index)
+        publish(whole, layout, self._session, durable=self._durable)
+        put_in_place(whole, self._target, durable=self._durable)
+        sweep(self._staging)
+
+
+def _check(item: WriteItem) -> None:
+    """Raises CheckpointError for what safetensors cannot hold."""
+    name = item.index.fqn
+    if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
+        raise CheckpointError(f"{name!r} is no tensor, which safetensors cannot hold: leave it out of what is saved, "
+                              "make it a tensor, or save with Writer")
+    if _format_dtype(name, item.tensor_data.properties.dtype) in OTHERS:
+        raise CheckpointError(f"tensor {name!r} is of {item.tensor_data.properties.dtype}, which safetensors has not: "
+                              "convert it, or save with Writer")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise CheckpointError(f"tensor {name!r}: UTF-8 cannot write its name: rename it") from None
+
+
+def _files_of(items: Iterable[WriteItem]) -> list[list[WriteItem]]:
+    """What goes into which file: the largest first, each into the one that has least, and has none of its name. A share
+    of nothing goes nowhere, but for that of a tensor which is nothing."""
+    wanted = [item for item in items
+              if item.tensor_data and (0 not in item.tensor_data.chunk.sizes or 0 in item.tensor_data.size)]
+    total = sum(map(_nbytes_of, wanted))
+    files: list[dict[str, WriteItem]] = [{} for _ in range(max(1, min(FILES_MAX, total // FILE_BYTES_MIN)))]
+    filled = [0] * len(files)
+    for item in sorted(wanted, key=_nbytes_of, reverse=True):
+        free = [i for i, file in enumerate(files) if item.index.fqn not in file]
+        if not free:
+            free = [len(files)]
+            files.append({})
+            filled.append(0)
+        chosen = min(free, key=filled.__getitem__)
+        files[chosen][item.index.fqn] = item
+        filled[chosen] += _nbytes_of(item)
+    return [list(file.values()) for file in files if file]
+
+
+def _header_of(items: list[WriteItem]) -> tuple[bytes, list[tuple[str, int, int]]]:
+    described, offsets = [], {}
+    for item in items:
+        assert item.tensor_data is not None
+        name, chunk = item.index.fqn, item.tensor_data.chunk
+        dtype = _format_dtype(name, item.tensor_data.properties.dtype)
+        described.append((name, dtype, list(format_shape(dtype, chunk.sizes))))
+        offsets[name] = {"saved_offsets": list(format_shape(dtype, chunk.offsets))}
+    try:
+        return _native.make_safetensors_header(described, {**FORMAT, SHARDING: json.dumps(offsets)}, PAGE)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def _layout_of(metadata: dcp.Metadata, pieces: dict[dcp.MetadataIndex, Piece]) -> Layout:
+    extents = {index: piece.extent for index, piece in pieces.items()}
+    layout = Layout(new_save_id(), headers={piece.header.file: piece.header for piece in pieces.values()})
+    for name, told in metadata.state_dict_metadata.items():
+        assert isinstance(told, dcp.TensorStorageMetadata)
+        layout.tensors[name] = _saved_tensor(name, told, extents)
+    for extent in (*extents.values(), *layout.headers.values()):
+        layout.count_file(extent)
+    layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
+    return layout
+
+
+def _last_names(ranks: dict[str, int], *, is_model: bool) -> dict[str, str]:
+    """As torch's writer has them, numbered through, so that one that is missing is noticed without an index."""
+    return {file: f"{'' if is_model else f'shard-{rank:05}-'}model-{i:05}-of-{len(ranks):05}.safetensors"
+            for i, (file, rank) in enumerate(ranks.items(), 1)}
