@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""python -m penstock: what this machine can do, Penstock's libcufile in front of NVIDIA's for a program, conversions.
+"""python -m penstock: what this machine can do, Penstock's libcufile in front of NVIDIA's for a program, conversions,
+checkpoints.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage; `run` ends as the program does.
 """
@@ -14,7 +15,8 @@ import sys
 from collections.abc import Sequence
 
 import penstock
-from penstock import launcher
+from penstock import checkpoint_commands, launcher
+from penstock.terminal import positive, progress_shown
 
 SHARD_BYTES = 5_000_000_000
 
@@ -23,6 +25,7 @@ EPILOG = """Examples:
   python -m penstock explain model.safetensors   how the file would be read into GPU memory, and why so
   python -m penstock run python train.py         the program's cuFile calls go to Penstock
   python -m penstock convert model.pt model/     a checkpoint of torch, written anew as safetensors
+  python -m penstock checkpoint drain /local/step-100 --to /shared/checkpoints
 Exit codes: 0 done, 1 failed, 2 wrong usage; run ends as the program does."""
 
 
@@ -51,14 +54,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     convert.add_argument("--shard-bytes", type=positive, default=SHARD_BYTES, metavar="N",
                          help="the most tensor bytes of one file; so much memory is needed [%(default)s]")
     convert.add_argument("--json", action="store_true", help="print JSON")
+    checkpoint_commands.add_to(commands)
     return parser.parse_args(arguments)
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise ValueError
-    return number
 
 
 def verdict_line(verdict: dict[str, object]) -> str:
@@ -101,17 +98,8 @@ def print_explain(file: str, device: int, as_json: bool) -> int:
 def print_conversion(source: str, destination: str, shard_bytes: int, as_json: bool) -> int:
     from penstock import weights
 
-    is_watched = sys.stderr.isatty()
-
-    def show(progress: weights.Progress) -> None:
-        print(f"\r{progress.bytes_done} of {progress.bytes_total} bytes read, {progress.gb_per_s:.2f} GB/s ", end="",
-              file=sys.stderr, flush=True)
-
-    try:
-        done = weights.convert(source, destination, shard_bytes=shard_bytes, on_progress=show if is_watched else None)
-    finally:
-        if is_watched:
-            print(file=sys.stderr)
+    with progress_shown("read") as show:
+        done = weights.convert(source, destination, shard_bytes=shard_bytes, on_progress=show)
     if as_json:
         print(json.dumps({"files": [str(file) for file in done.files], "tensors": done.tensors, "bytes": done.nbytes,
                           "left_out": done.left_out}, indent=1))
@@ -131,6 +119,8 @@ def run(said: argparse.Namespace) -> int:
         return print_explain(said.file, said.device, said.json)
     if said.command == "convert":
         return print_conversion(said.source, said.destination, said.shard_bytes, said.json)
+    if said.command == "checkpoint":
+        return checkpoint_commands.run(said)
     return launcher.run(said.program, quiet=said.quiet)
 
 

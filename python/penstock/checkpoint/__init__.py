@@ -12,12 +12,13 @@ With torch.distributed.checkpoint: `dcp.save(state, storage_writer=checkpoint.Wr
 A checkpoint is a folder with checkpoint.json and data files; the format is in docs/reference/checkpoint-format.md.
 """
 
+from penstock.checkpoint.draining import drain
 from penstock.checkpoint.generations import Verified, latest, remove, retain, verify
 from penstock.checkpoint.layout import CheckpointError
 from penstock.checkpoint.staging import Saver, Saving
 from penstock.checkpoint.states import load, load_into, save
 
 __all__ = [
-    "CheckpointError", "Saver", "Saving", "Verified", "latest", "load", "load_into", "remove", "retain", "save",
+    "CheckpointError", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into", "remove", "retain", "save",
     "verify",
 ]

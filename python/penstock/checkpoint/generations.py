@@ -23,6 +23,7 @@ from pathlib import Path
 
 from penstock.checkpoint.layout import NAME, NBYTES_MAX, PIECE_BYTES, CheckpointError, Extent, Layout, decode, encode
 from penstock.sessions import Session, default_session
+from penstock.weights.headers import INDEX
 
 VERIFIED = "verified.json"
 VERIFIED_BYTES_MAX = 1000
@@ -80,8 +81,8 @@ def publish(folder: Path, layout: Layout, session: Session | None = None, *, dur
     except BaseException:
         _remove(folder / name for name in layout.files)
         raise
-    _remove_behind([path for path in folder.glob("*.data") if path.name not in layout.files
-                    and (path.name in earlier or _age(path) > ABANDONED_S)])
+    old = {path.name for path in folder.glob("*.data") if _age(path) > ABANDONED_S}
+    _remove_behind([folder / name for name in (earlier | old) - set(layout.files)])
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -122,9 +123,14 @@ def _age(path: Path) -> float:
 
 def _files_of_checkpoint(folder: Path) -> set[str]:
     try:
-        return set(read_layout(folder).files)
+        return _names_of(read_layout(folder))
     except (OSError, CheckpointError):
         return set()
+
+
+def _names_of(layout: Layout) -> set[str]:
+    """Of files that are there for this checkpoint alone, but for checkpoint.json."""
+    return {*layout.files, *([INDEX] if layout.headers else [])}
 
 
 def _remove(paths: Iterable[Path]) -> None:
@@ -279,7 +285,7 @@ def _remove_checkpoint(place: Path, expected: str | None) -> bool:
         return False
     (place / NAME).unlink()
     _flush(place)
-    _remove([place / VERIFIED, *(place / name for name in layout.files)])
+    _remove([place / VERIFIED, *(place / name for name in _names_of(layout))])
     try:
         place.rmdir()
         _flush(place.parent)

@@ -32,7 +32,7 @@ from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Lay
 from penstock.checkpoint.memory import Order
 from penstock.checkpoint.progress import Shared
 from penstock.checkpoint.stock import check_replaceable, index_of, put_in_place, sweep
-from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, _write, check_room
+from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, _write, check_room, room_of
 from penstock.files import File
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import OTHERS, format_shape
@@ -77,12 +77,12 @@ class SafetensorsWriter(Writer):
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         check_replaceable(self._target, self._staging)
-        check_room(self._staging, sum(_nbytes_of(item) for plan in plans for item in plan.items))
+        check_room(self._staging, sum(room_of(item.index.fqn, _nbytes_of(item)) for plan in plans for item in plan.items))
         return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        prefix, files, order = f"{new_save_id()}-{rank}", _files_of(plan.items), Order()
+        prefix, files, order = f"{new_save_id(self._target)}-{rank}", _files_of(plan.items), Order()
         told = Shared(sum(_nbytes_of(item) for items in files for item in items), None)
         self.progress = told.progress
         names = [f"{prefix}-{i}" for i in range(len(files))]
@@ -131,8 +131,9 @@ class SafetensorsWriter(Writer):
             pieces |= found
         if not pieces:
             raise CheckpointError(f"{self._path}: no tensor is in what is to be saved")
-        names = _last_names(ranks, is_model=index_of(_layout_of(metadata, pieces)) is not None)
-        layout = _layout_of(metadata, {index: Piece(replace(piece.extent, file=names[piece.extent.file]),
+        save_id = new_save_id(self._target)
+        names = _last_names(ranks, is_model=index_of(_layout_of(save_id, metadata, pieces)) is not None)
+        layout = _layout_of(save_id, metadata, {index: Piece(replace(piece.extent, file=names[piece.extent.file]),
                                                     replace(piece.header, file=names[piece.header.file]))
                                        for index, piece in pieces.items()})
         whole = self._staging / layout.save_id
@@ -197,9 +198,9 @@ def _header_of(items: list[WriteItem]) -> tuple[bytes, list[tuple[str, int, int]
         raise CheckpointError(str(error)) from None
 
 
-def _layout_of(metadata: dcp.Metadata, pieces: dict[dcp.MetadataIndex, Piece]) -> Layout:
+def _layout_of(save_id: str, metadata: dcp.Metadata, pieces: dict[dcp.MetadataIndex, Piece]) -> Layout:
     extents = {index: piece.extent for index, piece in pieces.items()}
-    layout = Layout(new_save_id(), headers={piece.header.file: piece.header for piece in pieces.values()})
+    layout = Layout(save_id, headers={piece.header.file: piece.header for piece in pieces.values()})
     for name, told in metadata.state_dict_metadata.items():
         assert isinstance(told, dcp.TensorStorageMetadata)
         layout.tensors[name] = _saved_tensor(name, told, extents)

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints from the drives of a node to storage that others share, compared with their checksums on the way."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from penstock.checkpoint.generations import make_folder, read_layout, remove_abandoned
+from penstock.checkpoint.layout import NAME, PIECE_BYTES, CheckpointError, Extent, Layout, encode
+from penstock.checkpoint.progress import OnProgress, Shared
+from penstock.checkpoint.restoring import Wanted, restore
+from penstock.checkpoint.stock import index_of
+from penstock.checkpoint.storing import check_room
+from penstock.sessions import Session, default_session
+from penstock.weights.headers import INDEX
+
+FILES_AT_ONCE = 4
+BATCH_BYTES = 64 << 20  # What is in memory of each file at a time.
+
+AnyPath = str | os.PathLike[str]
+
+
+def drain(folder: AnyPath | Iterable[AnyPath], to: AnyPath, *, session: Session | None = None,
+          on_progress: OnProgress | None = None) -> Path:
+    """Copies a checkpoint into the folder `to`, under its own name, and returns where it is then.
+
+    folder: where it is; of a save by several nodes to drives of their own all of the folders, one of which has
+    checkpoint.json. Every checksum is compared on the way. checkpoint.json comes last, so that `latest(to)` finds it
+    when it is whole and on the disk. What is there already, by size and checksum, is left: a call after one that was
+    killed goes on.
+
+    Raises CheckpointError that names what is damaged or missing, or where another checkpoint has the name, and OSError
+    (ENOSPC) before the first byte where it does not fit.
+    """
+    session = session or default_session()
+    folders = [Path(each) for each in ([folder] if isinstance(folder, (str, os.PathLike)) else folder)]
+    home, layout = _find(folders)
+    target = Path(to) / home.resolve().name
+    is_there = _check_target(target, folders, layout)
+    sources = {file: _source_of(file, size, folders) for file, size in layout.files.items()}
+    extents: dict[str, list[tuple[str, Extent]]] = {file: [] for file in layout.files}
+    for name, extent in layout.extents():
+        extents[extent.file].append((name, extent))
+    lacking = [file for file in layout.files if not _is_whole(session, target, file, layout.files[file], extents[file])]
+    make_folder(Path(to))
+    check_room(Path(to), sum(layout.files[file] for file in lacking) + len(encode(layout)))
+    make_folder(target)
+    told = Shared(sum(extent.nbytes for file in lacking for _, extent in extents[file]), on_progress)
+    with ThreadPoolExecutor(FILES_AT_ONCE, "penstock-drain") as threads:
+        copies = [threads.submit(_copy, session, sources[file], target, file, layout.files[file], extents[file], told)
+                  for file in lacking]
+        try:
+            for copied in copies:
+                copied.result()
+        except BaseException:
+            for copied in copies:
+                copied.cancel()
+            raise
+    _publish(session, target, layout, is_there)
+    return target
+
+
+def _find(folders: list[Path]) -> tuple[Path, Layout]:
+    """The folder that says what the checkpoint is."""
+    found = [each for each in folders if (each / NAME).exists()]
+    if not found:
+        raise CheckpointError(f"there is no {NAME} in {', '.join(map(str, folders)) or 'no folder'}: no save has ended "
+                              "there, or rank 0 saved to another folder: name that, too")
+    layouts = [read_layout(each) for each in found]
+    for place, layout in zip(found[1:], layouts[1:], strict=True):
+        if layout.save_id != layouts[0].save_id:
+            raise CheckpointError(f"{found[0]} and {place} have different checkpoints: drain them one by one")
+    return found[0], layouts[0]
+
+
+def _check_target(target: Path, folders: list[Path], layout: Layout) -> bool:
+    """Whether the checkpoint is published there. Raises CheckpointError where something else is."""
+    for each in folders:
+        if target.exists() and target.samefile(each):
+            raise CheckpointError(f"{target}: this is what would be copied: name another folder for it to go to")
+    try:
+        there = read_layout(target)
+    except FileNotFoundError:
+        return False
+    if encode(there) != encode(layout):
+        raise CheckpointError(f"{target}: another checkpoint has this name, of save {there.save_id}, and "
+                              f"{layout.save_id} is to come: remove that one, or name another folder")
+    return True
+
+
+def _source_of(file: str, size: int, folders: list[Path]) -> Path:
+    """The folder that has a data file. Each rank writes to one of them alone."""
+    sizes = {each: _size_of(each / file) for each in folders}
+    for folder, found in sizes.items():
+        if found is not None and found >= size:
+            return folder
+    for folder, found in sizes.items():
+        if found is not None:
+            raise CheckpointError(f"{folder / file}: it has {found} bytes, and {size} are expected: it was cut. Drain "
+                                  "an older checkpoint")
+    raise CheckpointError(f"{file} is part of the checkpoint, and in none of {', '.join(map(str, folders))}: name the "
+                          "folders of all nodes that saved it")
+
+
+def _size_of(path: Path) -> int | None:
+    """Of a regular file, not of what a link leads to: None where there is none."""
+    try:
+        facts = path.lstat()
+    except OSError:
+        return None
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+
+
+def _batches(extents: list[tuple[str, Extent]]) -> Iterator[list[tuple[str, Extent, int, int]]]:
+    """(name, extent, begin, size) of what is read together. Pieces begin where checksums do."""
+    batch: list[tuple[str, Extent, int, int]] = []
+    nbytes = 0
+    for name, extent in sorted(extents, key=lambda each: each[1].offset):
+        for begin in range(0, extent.nbytes, PIECE_BYTES):
+            size = min(PIECE_BYTES, extent.nbytes - begin)
+            if batch and nbytes + size > BATCH_BYTES:
+                yield batch
+                batch, nbytes = [], 0
+            batch.append((name, extent, begin, size))
+            nbytes += size
+    if batch:
+        yield batch
+
+
+def _contents(session: Session, folder: Path, extents: list[tuple[str, Extent]]) -> Iterator[tuple[int, memoryview]]:
+    """What lies where, of one file. Raises CheckpointError where a checksum is wrong."""
+    for batch in _batches(extents):
+        memory, at, wanted = memoryview(bytearray(sum(size for *_, size in batch))), 0, []
+        for name, extent, begin, size in batch:
+            wanted.append(Wanted(name, extent, begin, memory[at:at + size]))
+            at += size
+        restore(folder, wanted, session)
+        for each in wanted:
+            yield each.extent.offset + each.begin, each.target
+
+
+def _is_whole(session: Session, target: Path, file: str, size: int, extents: list[tuple[str, Extent]]) -> bool:
+    """Raises CheckpointError where what has the name is no file that could be replaced."""
+    found = _size_of(target / file)
+    if found is None and os.path.lexists(target / file):
+        raise CheckpointError(f"{target / file}: this is no regular file: remove it, and drain again")
+    if found != size:
+        return False
+    try:
+        for _ in _contents(session, target, extents):
+            pass
+    except CheckpointError:
+        return False
+    return True
+
+
+def _copy(session: Session, folder: Path, target: Path, file: str, size: int, extents: list[tuple[str, Extent]],
+          told: Shared) -> None:
+    with session.create(target / file, replace=True) as opened:
+        for offset, content in _contents(session, folder, extents):
+            told.count(opened.write(content, offset))
+        if size > max((extent.offset + extent.nbytes for _, extent in extents), default=0):
+            opened.write(b"\0", size - 1)  # Nothing names what lies there; the size is part of the checkpoint.
+
+
+def _publish(session: Session, target: Path, layout: Layout, is_there: bool) -> None:
+    index = index_of(layout)
+    if index is not None:
+        with session.create(target / INDEX, replace=True) as file:
+            file.write(index)
+    if not is_there:
+        with session.create(target / NAME) as file:
+            file.write(encode(layout))
+    remove_abandoned(target)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""python -m penstock checkpoint: verify, latest, retain, drain."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from penstock.terminal import positive, progress_shown
+
+EPILOG = """Examples:
+  python -m penstock checkpoint verify checkpoints/step-100
+  python -m penstock checkpoint latest checkpoints          its folder; exit code 1 where there is none
+  python -m penstock checkpoint retain checkpoints --keep 3
+  python -m penstock checkpoint drain /local/step-100 --to /shared/checkpoints
+Exit codes: 0 done, 1 failed, 2 wrong usage."""
+
+
+def add_to(commands: Any) -> None:
+    """commands: what argparse's add_subparsers() gives."""
+    parser = commands.add_parser("checkpoint", help="check checkpoints, find the newest, remove old ones, copy them",
+                                 description="Checkpoints that penstock.checkpoint has saved.", epilog=EPILOG,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
+    verify = actions.add_parser("verify", help="read all of a checkpoint and compare every checksum",
+                                description="Notes in its folder that it is good, for retain.")
+    verify.add_argument("folder", metavar="FOLDER")
+    latest = actions.add_parser("latest", help="print the newest whole checkpoint among the folders in one")
+    latest.add_argument("root", metavar="ROOT")
+    retain = actions.add_parser("retain", help="remove all but the newest checkpoints",
+                                description="The newest that was verified is never removed.")
+    retain.add_argument("root", metavar="ROOT")
+    retain.add_argument("--keep", type=positive, required=True, metavar="N", help="how many stay")
+    drain = actions.add_parser("drain", help="copy a checkpoint to shared storage, checked on the way",
+                               description="It is found there when it is whole. What is there already is left: after "
+                               "a failure, give the command again.")
+    drain.add_argument("folders", nargs="+", metavar="FOLDER", help="the checkpoint's, or those of all nodes that "
+                       "saved it to drives of their own")
+    drain.add_argument("--to", required=True, metavar="ROOT", help="where it gets a folder of its own name")
+    for each in (verify, latest, retain, drain):
+        each.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(said: argparse.Namespace) -> int:
+    """Raises what the calls of penstock.checkpoint raise."""
+    from penstock import checkpoint
+
+    if said.action == "verify":
+        done = checkpoint.verify(said.folder)
+        return _print(said.json, {"folder": said.folder, "names": done.names, "bytes": done.nbytes},
+                      f"{said.folder}: {done.names} tensors and objects, {done.nbytes} bytes: every checksum is right")
+    if said.action == "latest":
+        found = checkpoint.latest(said.root)
+        if found is None:
+            print(f"penstock: {said.root}: no whole checkpoint is among the folders in it", file=sys.stderr)
+            return 1
+        return _print(said.json, {"folder": str(found)}, str(found))
+    if said.action == "retain":
+        gone = [str(each) for each in checkpoint.retain(said.root, said.keep)]
+        return _print(said.json, {"removed": gone}, "\n".join(f"removed {each}" for each in gone) or "removed nothing")
+    with progress_shown("copied") as show:
+        target = checkpoint.drain(said.folders, said.to, on_progress=show)
+    return _print(said.json, {"folder": str(target)}, f"{target} is whole, checked and on the disk")
+
+
+def _print(as_json: bool, told: dict[str, object], text: str) -> int:
+    print(json.dumps(told, indent=1) if as_json else text)
+    return 0
