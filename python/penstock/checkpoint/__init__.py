@@ -19,6 +19,6 @@ from penstock.checkpoint.staging import Saver, Saving
 from penstock.checkpoint.states import load, load_into, save
 
 __all__ = [
-    "CheckpointError", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into", "remove", "retain", "save",
-    "verify",
+    "CheckpointError", "Saver", "Saving", "Verified", "drain", "latest", "load", "load_into", "remove", "retain",
+    "save", "verify",
 ]

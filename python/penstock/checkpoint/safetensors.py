@@ -77,7 +77,8 @@ class SafetensorsWriter(Writer):
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         check_replaceable(self._target, self._staging)
-        check_room(self._staging, sum(room_of(item.index.fqn, _nbytes_of(item)) for plan in plans for item in plan.items))
+        items = [item for plan in plans for item in plan.items]
+        check_room(self._staging, sum(room_of(item.index.fqn, _nbytes_of(item)) for item in items))
         return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
