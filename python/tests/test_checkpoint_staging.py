@@ -3,6 +3,7 @@
 """Saves that go on behind a trainer: what they save, how long it stands still, and what becomes of failures."""
 
 import errno
+import pickle
 import threading
 
 import pytest
@@ -11,7 +12,11 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from penstock import checkpoint, files
 from penstock.checkpoint import storing
+from penstock.checkpoint.distributed import Reader
+from penstock.checkpoint.windowed import WindowedWriter
 from tensors import DEVICES, raw
+
+import torch.distributed.checkpoint as dcp
 
 STAGINGS = ["staged", "windowed"]
 
@@ -128,3 +133,39 @@ def test_a_windowed_save_that_cannot_be_written_is_told_at_once_and_leaves_the_o
 def test_what_is_not_known_is_refused():
     with pytest.raises(ValueError, match="staging is 'fast': expected one of staged, windowed"):
         checkpoint.Saver("fast")
+
+
+def test_torchs_async_save_returns_when_the_state_may_change_and_flushes_later(tmp_path, monkeypatch):
+    goes_on, publish = threading.Event(), files.NewFile.publish
+
+    def held_up(self):
+        assert goes_on.wait(60)
+        publish(self)
+
+    monkeypatch.setattr(files.NewFile, "publish", held_up)
+    state = {"a": torch.arange(100_000.0), "b": {"c": torch.ones(5)}}
+    writer = WindowedWriter(tmp_path / "a")
+    future = dcp.async_save(state, storage_writer=writer, no_dist=True)
+    state["a"].zero_()
+    assert not future.done() and writer.stopped_s > 0
+    goes_on.set()
+    future.result(60)
+    loaded = {"a": torch.zeros(100_000), "b": {"c": torch.zeros(5)}}
+    dcp.load(loaded, storage_reader=Reader(tmp_path / "a"), no_dist=True)
+    assert torch.equal(loaded["a"], torch.arange(100_000.0))
+
+
+def test_an_async_save_that_fails_before_it_writes_keeps_nobody_waiting(tmp_path):
+    class Failing(dcp.DefaultSavePlanner):
+        def create_local_plan(self):
+            raise RuntimeError("no plan")
+
+    writer = WindowedWriter(tmp_path / "a")
+    future = dcp.async_save({"a": torch.ones(3)}, storage_writer=writer, planner=Failing(), no_dist=True)
+    with pytest.raises(BaseException, match="no plan"):
+        future.result(60)
+
+
+def test_another_process_is_refused_a_state_that_it_cannot_read(tmp_path):
+    with pytest.raises(checkpoint.CheckpointError, match="AsyncCheckpointerType.THREAD"):
+        pickle.dumps(WindowedWriter(tmp_path / "a"))

@@ -75,12 +75,16 @@ class Writer(StorageWriter):
         storing = Storing(self._path, f"{new_save_id(self._path)}-{rank}", contents, session=self._session,
                           durable=self._durable, direct=self._direct)
         storing.write()
+        self._on_written()
         stored = storing.finish()
         self.progress = stored.progress
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
         done.set_result([WriteResult(index=item.index, size_in_bytes=extent.nbytes, storage_data=extent)
                          for item, extent in zip(plan.items, stored.extents, strict=True)])
         return done
+
+    def _on_written(self) -> None:
+        """The state may change."""
 
     def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:
         written = {result.index: result.storage_data for results_of_one in results for result in results_of_one}

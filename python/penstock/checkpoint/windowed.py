@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""`dcp.async_save` without a copy of the state:
+
+    writer = WindowedWriter("checkpoints/step-100")
+    future = dcp.async_save(state, storage_writer=writer)       # returns when the state may change
+    print(writer.stopped_s)
+
+The trainer stands still until its files are written, through the session's own bounce buffers; flushing them and
+publishing the checkpoint go on behind it. With a copy: BlockingAsyncStager(cache_staged_state_dict=True) of torch.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from torch.distributed.checkpoint.staging import AsyncStager
+
+from penstock.checkpoint.distributed import Writer
+from penstock.checkpoint.layout import CheckpointError
+
+__all__ = ["WindowedWriter"]
+
+POLL_S = 0.02
+EXECUTOR = "AsyncCheckpointExecutor"  # As torch names the thread that saves, which ends with the save.
+
+
+class WindowedWriter(Writer, AsyncStager):
+    """A Writer that is torch's AsyncStager, too. stopped_s: how long the trainer stood still for the last save."""
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        super().__init__(path, **options)
+        self.stopped_s = 0.0
+        self._began = 0.0
+        self._taken = threading.Event()
+
+    def stage(self, state_dict: Any) -> Any:
+        """Of torch's AsyncStager: the state as it is."""
+        self._began = time.monotonic()
+        self._taken.clear()
+        return state_dict
+
+    def synchronize_staging(self) -> None:
+        """Waits until the bytes are in the files, or the save has failed, which its future tells."""
+        while not self._taken.wait(POLL_S) and any(each.name.startswith(EXECUTOR) for each in threading.enumerate()):
+            pass
+        self.stopped_s = time.monotonic() - self._began
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+    def _on_written(self) -> None:
+        self._taken.set()
+
+    def __getstate__(self) -> Any:
+        raise CheckpointError("WindowedWriter reads the state where it is, which another process cannot: use "
+                              "AsyncCheckpointerType.THREAD, or Writer")
