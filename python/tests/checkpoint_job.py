@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One rank of a job that saves and loads by torch.distributed.checkpoint, for test_checkpoint_distributed.py."""
+"""What ranks of a job do (ranks.py) that saves and loads by torch.distributed.checkpoint."""
 
-import traceback
+import itertools
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
+from penstock import checkpoint
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
 
@@ -35,20 +35,6 @@ def check(state, number):
     assert state["step"].item() == number and state["rng"] == b"x" * number and state["epoch"] == number
 
 
-def run_rank(rank, world, rendezvous, steps, tell):
-    """steps: (what, folder), one after the other; `tell` gets a line of text for each that is done."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world)
-    mesh = init_device_mesh("cpu", (world,))
-    try:
-        for number, (step, folder) in enumerate(steps, 1):
-            STEPS[step](mesh, number, folder, tell)
-    except BaseException:
-        traceback.print_exc()
-        tell("failed")
-        raise
-
-
 def save(mesh, number, folder, tell):
     dcp.save(state_of(mesh, number), storage_writer=Writer(folder))
     tell(f"saved {number}")
@@ -69,6 +55,7 @@ def load(mesh, number, folder, tell):
     dcp.load(state, storage_reader=Reader(folder))
     check(state, state["epoch"])
     tell(f"loaded {state['epoch']}")
+    return state["epoch"]
 
 
 def tensors_of(mesh, number):
@@ -101,12 +88,13 @@ def save_safetensors_forever(mesh, number, folder, tell):
         save_safetensors(mesh, again, folder, tell)
 
 
-def save_forever(mesh, number, folder, tell):
-    for again in range(1, 1_000_000):
+def go_on(mesh, number, root, keep, tell):
+    """Loads what is newest in the root, and saves on from there for ever. keep: how many checkpoints; of one, each
+    save is to the same folder."""
+    newest = checkpoint.latest(root)
+    last = 0 if newest is None else load(mesh, number, newest, tell)
+    for again in itertools.count(last + 1):
         tell(f"saving {again}")
-        save(mesh, again, folder, tell)
-
-
-STEPS = {"save": save, "save-async": save_async, "save-stock": save_stock, "load": load, "save-forever": save_forever,
-         "save-safetensors": save_safetensors, "load-stock-safetensors": load_stock_safetensors,
-         "save-safetensors-forever": save_safetensors_forever}
+        save(mesh, again, root / ("same" if keep == 1 else f"step-{again}"), tell)
+        if dist.get_rank() == 0 and keep > 1:
+            checkpoint.retain(root, keep)

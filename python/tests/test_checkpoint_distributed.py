@@ -2,11 +2,7 @@
 
 """penstock.checkpoint under torch.distributed.checkpoint: other numbers of ranks, kills, and what is told of damage."""
 
-import contextlib
-import multiprocessing
 import os
-import random
-import time
 
 import pytest
 
@@ -15,64 +11,29 @@ pytest.importorskip("numpy", reason="numpy is not installed, which torch.distrib
 
 import torch.distributed.checkpoint as dcp
 
+import checkpoint_job
 import penstock
-from checkpoint_job import run_rank
 from penstock import checkpoint, weights
 from penstock.checkpoint.distributed import Reader, Writer
+from ranks import run
+from stress_checkpoints import kill_again_and_again
 from tensors import raw
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-SECONDS_MAX = 120
 KILLS = 20
-
-
-class Rank:
-    """A process of its own, and the lines that it tells."""
-
-    def __init__(self, rank, world, rendezvous, steps):
-        context = multiprocessing.get_context("fork")
-        self.lines, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=run_rank, args=(rank, world, rendezvous, steps, sender.send))
-        self.process.start()
-        sender.close()
-
-    def line(self):
-        assert self.lines.poll(SECONDS_MAX), "the rank says nothing"
-        return self.lines.recv()
-
-    def rest(self):
-        lines = []
-        with contextlib.suppress(EOFError):
-            while self.lines.poll(SECONDS_MAX):
-                lines.append(self.lines.recv())
-        return lines
-
-
-def start(world, tmp_path, *steps):
-    rendezvous = tmp_path / f"ranks-{random.randrange(1 << 60)}"
-    return [Rank(rank, world, rendezvous, steps) for rank in range(world)]
-
-
-def run(world, tmp_path, *steps):
-    ranks = start(world, tmp_path, *steps)
-    said = [rank.rest() for rank in ranks]
-    for rank in ranks:
-        rank.process.join(SECONDS_MAX)
-    assert [rank.process.exitcode for rank in ranks] == [0] * world, said
-    return said
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """By four ranks."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    run(4, folder, ("save", folder / "first"), ("save", folder / "second"))
+    run(4, folder, (checkpoint_job.save, folder / "first"), (checkpoint_job.save, folder / "second"))
     return folder
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5])
 def test_any_number_of_ranks_loads_what_four_have_saved(saved, tmp_path, world):
-    for said in run(world, tmp_path, ("load", saved / "first"), ("load", saved / "second")):
+    for said in run(world, tmp_path, (checkpoint_job.load, saved / "first"), (checkpoint_job.load, saved / "second")):
         assert said == ["loaded 1", "loaded 2"]
 
 
@@ -99,7 +60,7 @@ def test_fewer_bytes_are_read_than_stock_reads(tmp_path):
 
 
 def test_saving_in_the_background_saves_the_same(tmp_path):
-    said = run(2, tmp_path, ("save-async", tmp_path / "a"), ("load", tmp_path / "a"))
+    said = run(2, tmp_path, (checkpoint_job.save_async, tmp_path / "a"), (checkpoint_job.load, tmp_path / "a"))
     assert said == [["saved 1", "loaded 1"]] * 2
 
 
@@ -140,7 +101,7 @@ def test_damage_is_told_by_name_where_stock_says_nothing(tmp_path, damage):
 
 
 def test_stock_checkpoints_are_read_and_become_ours(tmp_path):
-    run(2, tmp_path, ("save-stock", tmp_path / "stock"))
+    run(2, tmp_path, (checkpoint_job.save_stock, tmp_path / "stock"))
     tensors = weights.Weights(tmp_path / "stock").plan().load()
     checkpoint.save(tensors, tmp_path / "ours")
     loaded = checkpoint.load(tmp_path / "ours")
@@ -157,29 +118,11 @@ def test_a_save_that_will_not_fit_is_refused_on_every_rank(tmp_path, monkeypatch
     assert list((tmp_path / "a").iterdir()) == []
 
 
-def numbers(lines, what):
-    return [int(line.removeprefix(f"{what} ")) for line in lines if line.startswith(f"{what} ")]
-
-
 def test_whoever_is_killed_the_newest_whole_one_is_there(tmp_path):
-    """A random rank is killed at a random moment, again and again, while all of them save to one folder."""
-    chance = random.Random(11)
-    for turn in range(KILLS):
-        folder = tmp_path / f"turn-{turn}"
-        ranks = start(3, tmp_path, ("save-forever", folder))
-        lines = [ranks[0].line() for _ in range(4 + turn % 3)]
-        time.sleep(chance.random() * 0.02)
-        chance.choice(ranks).process.kill()
-        time.sleep(chance.random() * 0.05)
-        for rank in ranks:
-            rank.process.kill()
-        for rank in ranks:
-            lines += rank.rest()
-            rank.process.join()
-        (said,) = run(1, tmp_path, ("load", folder))
-        assert max(numbers(lines, "saved")) <= numbers(said, "loaded")[0] <= max(numbers(lines, "saving"))
-        assert checkpoint.latest(tmp_path) is not None
-        checkpoint.verify(folder)
+    """A random rank is killed at a random moment, again and again; `./dev stress` does it thousands of times."""
+    kill_again_and_again(tmp_path, KILLS, seed=11)
+    for root in tmp_path.glob("keep-*"):
+        checkpoint.verify(checkpoint.latest(root))
 
 
 def test_plans_that_the_planner_keeps_serve_every_save(tmp_path):

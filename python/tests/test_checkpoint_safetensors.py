@@ -21,6 +21,7 @@ from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
 from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
 
+import checkpoint_job
 from checkpoint_job import full
 from penstock import checkpoint, weights
 from penstock.checkpoint import safetensors as module
@@ -28,8 +29,8 @@ from penstock.checkpoint import stock
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from penstock.weights import arrays
+from ranks import run, start
 from tensors import DEVICES, random_tensor, raw
-from test_checkpoint_distributed import numbers, run, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 DTYPES = [name for name in arrays.DTYPES.values() if hasattr(torch, name) and name != "float4_e2m1fn_x2"]
@@ -61,7 +62,7 @@ def state():
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def by_ranks(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
-    run(request.param, folder, ("save-safetensors", folder / "a"))
+    run(request.param, folder, (checkpoint_job.save_safetensors, folder / "a"))
     return folder / "a", request.param
 
 
@@ -98,7 +99,7 @@ def test_one_process_leaves_a_sharded_model_that_everybody_reads(state, tmp_path
 def test_torchs_reader_reads_what_ranks_saved_into_plain_and_distributed_tensors(by_ranks, tmp_path):
     folder, _ = by_ranks
     for world in (1, 3):
-        for said in run(world, tmp_path, ("load-stock-safetensors", folder)):
+        for said in run(world, tmp_path, (checkpoint_job.load_stock_safetensors, folder)):
             assert said == ["loaded 1"]
     whole = {f"model.p{i}": full(i, 1) for i in range(5)}
     assert is_same(load(whole, dcp.HuggingFaceStorageReader(str(folder))), whole)
@@ -118,7 +119,7 @@ def test_what_ranks_saved_is_consolidated_and_read_by_weights(by_ranks, tmp_path
 
 
 def test_a_shard_that_is_missing_is_noticed(tmp_path):
-    run(2, tmp_path, ("save-safetensors", tmp_path / "a"))
+    run(2, tmp_path, (checkpoint_job.save_safetensors, tmp_path / "a"))
     (tmp_path / "a" / "checkpoint.json").unlink()
     (tmp_path / "a" / "shard-00002-model-00002-of-00002.safetensors").unlink()
     with pytest.raises(weights.WeightsError, match="of 2 files"):
@@ -234,12 +235,16 @@ def test_several_chunks_of_one_tensor_on_a_rank_go_to_several_files(tmp_path):
         assert is_same(load({"w": tensor}, reader), {"w": tensor})
 
 
+def numbers(lines, what):
+    return [int(line.removeprefix(f"{what} ")) for line in lines if line.startswith(f"{what} ")]
+
+
 def test_whoever_is_killed_stock_readers_have_the_old_one_or_the_new_one(tmp_path):
     chance = random.Random(5)
     for turn in range(KILLS):
         folder = tmp_path / f"turn-{turn}"
-        ranks = start(2, tmp_path, ("save-safetensors-forever", folder))
-        lines = [ranks[0].line() for _ in range(4 + turn % 3)]
+        ranks = start(2, tmp_path, (checkpoint_job.save_safetensors_forever, folder))
+        lines = [ranks[0].next() for _ in range(4 + turn % 3)]
         time.sleep(chance.random() * 0.02)
         chance.choice(ranks).process.kill()
         for rank in ranks:
@@ -247,7 +252,7 @@ def test_whoever_is_killed_stock_readers_have_the_old_one_or_the_new_one(tmp_pat
         for rank in ranks:
             lines += rank.rest()
             rank.process.join()
-        (said,) = run(1, tmp_path, ("load-stock-safetensors", folder))
+        (said,) = run(1, tmp_path, (checkpoint_job.load_stock_safetensors, folder))
         assert max(numbers(lines, "saved")) <= numbers(said, "loaded")[0] <= max(numbers(lines, "saving"))
         checkpoint.verify(folder)
         save({"w": torch.ones(2)}, folder)
