@@ -15,7 +15,8 @@ import dataclasses
 import io
 import math
 import os
-from collections.abc import Iterator
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,41 +40,64 @@ from penstock.weights.plan import Plan, Progress, in_units
 __all__ = ["Reader", "Writer"]
 
 
+class _Save(threading.local):
+    """Of a Writer, what the save of this thread is about: one thread does all of a save."""
+
+    named: Path | None = None  # By `checkpoint_id`, which torch tells before, where there is one.
+    folder = Path()
+
+
 class Writer(StorageWriter):
-    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another. durable: all of it is on the
-    disk when the save returns. direct: it is written by O_DIRECT; None: where a GPU's bytes go straight to the drive
-    then. `progress` has what this rank wrote at last, and by which paths."""
+    """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another for that save. durable: all of it
+    is on the disk when the save returns. direct: it is written by O_DIRECT; None: where a GPU's bytes go straight to
+    the drive then. `progress` has what this rank wrote at last, and by which paths. One Writer may serve several saves
+    at a time, and goes to another process where it has no session of its own."""
 
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,
                  direct: bool | None = None) -> None:
         super().__init__()
-        self._path, self._session, self._durable, self._direct = Path(path), session, durable, direct
+        self._given, self._session, self._durable, self._direct = Path(path), session, durable, direct
+        self._save = _Save()
         self.progress = Progress(0)
 
+    @property
+    def _folder(self) -> Path:
+        return self._save.folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._session is not None:
+            raise CheckpointError("this Writer was given a session, which belongs to this process, so that async_save "
+                                  "cannot save in another: give it none, or use AsyncCheckpointerType.THREAD")
+        return partial(type(self), durable=self._durable, direct=self._direct), (self._given,)
+
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        if checkpoint_id:
-            self._path = Path(checkpoint_id)
+        self._save.named = Path(checkpoint_id) if checkpoint_id else None
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        self._save.folder, self._save.named = self._save.named or self._given, None
         if kwargs.get("use_collectives") is False:
             raise CheckpointError("use_collectives=False has each rank publish for itself, which is no whole "
                                   "checkpoint: leave it out")
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        make_folder(self._path, durable=self._durable)
+        for item in plan.items:
+            nbytes_of_item(item)  # So that a dtype is refused by our sentence: planners stumble over some.
+        make_folder(self._folder, durable=self._durable)
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        remove_abandoned(self._path)
-        check_room(self._path, sum(room_of(item.index.fqn, _nbytes_of(item)) for plan in plans for item in plan.items))
+        remove_abandoned(self._folder)
+        items = [item for plan in plans for item in plan.items]
+        check_room(self._folder, sum(room_of(item.index.fqn, nbytes_of_item(item)) for item in items))
         return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
         # Of this rank and this save alone. A planner that keeps plans gives those of an earlier save again.
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        contents = [_content_of(item, planner) for item in plan.items]
-        storing = Storing(self._path, f"{new_save_id(self._path)}-{rank}", contents, session=self._session,
-                          durable=self._durable, direct=self._direct)
+        contents = [content_of(item, planner) for item in plan.items]
+        prefix = f"{new_save_id(self._folder)}-{rank}"
+        storing = Storing(self._folder, prefix, contents, session=self._session, durable=self._durable,
+                          direct=self._direct)
         storing.write()
         self._on_written()
         stored = storing.finish()
@@ -90,51 +114,54 @@ class Writer(StorageWriter):
         written = {result.index: result.storage_data for results_of_one in results for result in results_of_one}
         # The latest of the ranks', which names of files tell whoever saves next.
         ids = ["-".join(extent.file.split("-")[:2]) for extent in written.values()]
-        layout = Layout(max(ids, default=new_save_id(self._path)))
+        layout = Layout(max(ids, default=new_save_id(self._folder)))
         for name, told in metadata.state_dict_metadata.items():
             if isinstance(told, dcp.TensorStorageMetadata):
-                layout.tensors[name] = _saved_tensor(name, told, written)
+                layout.tensors[name] = saved_tensor(name, told, written)
             else:
                 layout.objects[name] = written[dcp.MetadataIndex(name)]
         for extent in written.values():
             layout.count_file(extent)
         layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
-        publish(self._path, layout, self._session, durable=self._durable)
+        publish(self._folder, layout, self._session, durable=self._durable)
 
     def storage_meta(self) -> dcp.StorageMeta | None:
-        return dcp.StorageMeta(checkpoint_id=str(self._path))
+        return dcp.StorageMeta(checkpoint_id=str(self._save.named or self._given))
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
         return "://" not in str(checkpoint_id)
 
 
-def _format_dtype(name: str, dtype: torch.dtype) -> str:
+def name_of_dtype(name: str, dtype: torch.dtype) -> str:
     known = NAMES.get(str(dtype).removeprefix("torch."))
     if known is None:
         raise CheckpointError(f"tensor {name!r} is of {dtype}, which the format has not")
     return known
 
 
-def _nbytes_of(item: WriteItem) -> int:
+def nbytes_of_item(item: WriteItem) -> int:
     """Of the chunk, and not of the whole tensor, which torch's own sizes mean."""
     if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
         return 0
-    dtype = _format_dtype(item.index.fqn, item.tensor_data.properties.dtype)
-    return nbytes_of(dtype, format_shape(dtype, item.tensor_data.chunk.sizes))
+    dtype, sizes = name_of_dtype(item.index.fqn, item.tensor_data.properties.dtype), item.tensor_data.chunk.sizes
+    if dtype == "F4" and not sizes:
+        raise CheckpointError(f"tensor {item.index.fqn!r} of {DTYPES[dtype]} has no dimensions, and the format counts "
+                              "pairs of elements in the last: save it with shape [1]")
+    return nbytes_of(dtype, format_shape(dtype, sizes))
 
 
-def _content_of(item: WriteItem, planner: SavePlanner) -> Content:
+def content_of(item: WriteItem, planner: SavePlanner) -> Content:
     if item.type == WriteItemType.BYTE_IO:
         content: Any = planner.resolve_data(item)
         text = content.getbuffer()
         return Content(item.index.fqn, text.nbytes, lambda: text)
     # Late, so that no more of what the planner makes is alive than what is written.
-    return Content(item.index.fqn, _nbytes_of(item), lambda: planner.resolve_data(item))
+    return Content(item.index.fqn, nbytes_of_item(item), lambda: planner.resolve_data(item))
 
 
-def _saved_tensor(name: str, told: dcp.TensorStorageMetadata, written: dict[dcp.MetadataIndex, Extent]) -> SavedTensor:
-    dtype = _format_dtype(name, told.properties.dtype)
+def saved_tensor(name: str, told: dcp.TensorStorageMetadata, written: dict[dcp.MetadataIndex, Extent]) -> SavedTensor:
+    dtype = name_of_dtype(name, told.properties.dtype)
     chunks = [Chunk(format_shape(dtype, chunk.offsets), format_shape(dtype, chunk.sizes),
                     written[dcp.MetadataIndex(name, chunk.offsets)])
               for chunk in told.chunks if 0 not in chunk.sizes or 0 in told.size]  # Of none, a rank may say so.
@@ -154,7 +181,8 @@ class Reader(StorageReader):
         if checkpoint_id:
             self._path = Path(checkpoint_id)
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
+    # torch asks again, for one rank, what takes `kwargs` by that name, and then tells the same error twice.
+    def read_metadata(self, *args: Any, **others: Any) -> dcp.Metadata:
         layout = self._layout = read_layout(self._path)
         told: dict[str, Any] = {name: _told_of(tensor) for name, tensor in layout.tensors.items()}
         told |= {name: dcp.BytesStorageMetadata() for name in layout.objects}
@@ -214,9 +242,11 @@ class Reader(StorageReader):
         """By rows of stored chunks, of which the columns that are wanted are copied to where they go."""
         source = Source(self._path, self._layout)
         pairs, wanted = [], {}
-        for i, (item, target) in enumerate(items):
+        for item, target in items:
             name, chunk = self._places[item.storage_index]
-            unique = name if name not in wanted else f"{name} (piece {i})"
+            unique = name
+            while unique in wanted:
+                unique += " again"
             tensor = Tensor(unique, self._path / chunk.extent.file, self._layout.tensors[name].dtype, chunk.shape,
                             chunk.extent.offset, chunk.extent.nbytes)
             pairs.append((tensor, _row_part(item, tensor)))

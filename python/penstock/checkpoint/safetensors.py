@@ -26,13 +26,13 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import WriteResult
 
 from penstock import _native
-from penstock.checkpoint.distributed import Writer, _content_of, _format_dtype, _nbytes_of, _saved_tensor
+from penstock.checkpoint.distributed import Writer, content_of, name_of_dtype, nbytes_of_item, saved_tensor
 from penstock.checkpoint.generations import make_folder, new_save_id, publish
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout
 from penstock.checkpoint.memory import Order
 from penstock.checkpoint.progress import Shared
 from penstock.checkpoint.stock import check_replaceable, index_of, put_in_place, sweep
-from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, _write, check_room, room_of
+from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, check_room, goes_direct, room_of, write_content
 from penstock.files import File
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import OTHERS, format_shape
@@ -58,12 +58,9 @@ class SafetensorsWriter(Writer):
 
     Tensors alone: objects and dtypes that safetensors lacks are refused by name before the first byte."""
 
-    def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True) -> None:
-        super().__init__(path, session=session, durable=durable)
-
     @property
     def _target(self) -> Path:
-        return Path(os.path.realpath(self._path))  # What a link leads to has the neighbours that it is replaced by.
+        return Path(os.path.realpath(self._folder))  # What a link leads to has the neighbours that it is replaced by.
 
     @property
     def _staging(self) -> Path:
@@ -78,13 +75,13 @@ class SafetensorsWriter(Writer):
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         check_replaceable(self._target, self._staging)
         items = [item for plan in plans for item in plan.items]
-        check_room(self._staging, sum(room_of(item.index.fqn, _nbytes_of(item)) for item in items))
+        check_room(self._staging, sum(room_of(item.index.fqn, nbytes_of_item(item)) for item in items))
         return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         prefix, files, order = f"{new_save_id(self._target)}-{rank}", _files_of(plan.items), Order()
-        told = Shared(sum(_nbytes_of(item) for items in files for item in items), None)
+        told = Shared(sum(nbytes_of_item(item) for items in files for item in items), None)
         self.progress = told.progress
         names = [f"{prefix}-{i}" for i in range(len(files))]
 
@@ -103,7 +100,7 @@ class SafetensorsWriter(Writer):
             raise
         told.count()
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
-        done.set_result([WriteResult(index=item.index, size_in_bytes=_nbytes_of(item),
+        done.set_result([WriteResult(index=item.index, size_in_bytes=nbytes_of_item(item),
                                      storage_data=pieces.get(item.index)) for item in plan.items])
         return done
 
@@ -113,13 +110,15 @@ class SafetensorsWriter(Writer):
         header, offsets = _header_of(items)
         head = Extent(name, 0, len(header), tuple(_native.crc32c(header, PIECE_BYTES)))
         by_name = {item.index.fqn: item for item in items}
-        opened: File = session.create(place) if self._durable else session.open(place, "x")
+        direct = goes_direct(session, self._durable, self._direct)
+        opened: File = (session.create(place, direct=direct) if self._durable
+                        else session.open(place, "x", direct=direct))
         pieces = {}
         with opened:
             opened.write(header)
             for each, begin, _ in offsets:
-                content = _content_of(by_name[each], planner)
-                sums = _write(session, opened, content, begin, told)
+                content = content_of(by_name[each], planner)
+                sums = write_content(session, opened, content, begin, told)
                 pieces[by_name[each].index] = Piece(Extent(name, begin, content.nbytes, tuple(sums)), head)
         return pieces
 
@@ -131,7 +130,7 @@ class SafetensorsWriter(Writer):
             ranks |= {file: rank for file in sorted({piece.extent.file for piece in found.values()})}
             pieces |= found
         if not pieces:
-            raise CheckpointError(f"{self._path}: no tensor is in what is to be saved")
+            raise CheckpointError(f"{self._folder}: no tensor is in what is to be saved")
         save_id = new_save_id(self._target)
         names = _last_names(ranks, is_model=index_of(_layout_of(save_id, metadata, pieces)) is not None)
         layout = _layout_of(save_id, metadata, {index: Piece(replace(piece.extent, file=names[piece.extent.file]),
@@ -156,7 +155,7 @@ def _check(item: WriteItem) -> None:
     if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
         raise CheckpointError(f"{name!r} is no tensor, which safetensors cannot hold: leave it out of what is saved, "
                               "make it a tensor, or save with Writer")
-    if _format_dtype(name, item.tensor_data.properties.dtype) in OTHERS:
+    if name_of_dtype(name, item.tensor_data.properties.dtype) in OTHERS:
         raise CheckpointError(f"tensor {name!r} is of {item.tensor_data.properties.dtype}, which safetensors has not: "
                               "convert it, or save with Writer")
     try:
@@ -170,10 +169,10 @@ def _files_of(items: Iterable[WriteItem]) -> list[list[WriteItem]]:
     of nothing goes nowhere, but for that of a tensor which is nothing."""
     wanted = [item for item in items
               if item.tensor_data and (0 not in item.tensor_data.chunk.sizes or 0 in item.tensor_data.size)]
-    total = sum(map(_nbytes_of, wanted))
+    total = sum(map(nbytes_of_item, wanted))
     files: list[dict[str, WriteItem]] = [{} for _ in range(max(1, min(FILES_MAX, total // FILE_BYTES_MIN)))]
     filled = [0] * len(files)
-    for item in sorted(wanted, key=_nbytes_of, reverse=True):
+    for item in sorted(wanted, key=nbytes_of_item, reverse=True):
         free = [i for i, file in enumerate(files) if item.index.fqn not in file]
         if not free:
             free = [len(files)]
@@ -181,7 +180,7 @@ def _files_of(items: Iterable[WriteItem]) -> list[list[WriteItem]]:
             filled.append(0)
         chosen = min(free, key=filled.__getitem__)
         files[chosen][item.index.fqn] = item
-        filled[chosen] += _nbytes_of(item)
+        filled[chosen] += nbytes_of_item(item)
     return [list(file.values()) for file in files if file]
 
 
@@ -190,7 +189,7 @@ def _header_of(items: list[WriteItem]) -> tuple[bytes, list[tuple[str, int, int]
     for item in items:
         assert item.tensor_data is not None
         name, chunk = item.index.fqn, item.tensor_data.chunk
-        dtype = _format_dtype(name, item.tensor_data.properties.dtype)
+        dtype = name_of_dtype(name, item.tensor_data.properties.dtype)
         described.append((name, dtype, list(format_shape(dtype, chunk.sizes))))
         offsets[name] = {"saved_offsets": list(format_shape(dtype, chunk.offsets))}
     try:
@@ -204,7 +203,7 @@ def _layout_of(save_id: str, metadata: dcp.Metadata, pieces: dict[dcp.MetadataIn
     layout = Layout(save_id, headers={piece.header.file: piece.header for piece in pieces.values()})
     for name, told in metadata.state_dict_metadata.items():
         assert isinstance(told, dcp.TensorStorageMetadata)
-        layout.tensors[name] = _saved_tensor(name, told, extents)
+        layout.tensors[name] = saved_tensor(name, told, extents)
     for extent in (*extents.values(), *layout.headers.values()):
         layout.count_file(extent)
     layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}

@@ -85,6 +85,13 @@ def _free(folder: Path) -> int:
     return facts.f_bavail * facts.f_frsize
 
 
+def goes_direct(session: Session, durable: bool, wanted: bool | None) -> bool:
+    """Whether files are opened with O_DIRECT."""
+    if wanted is not None:
+        return wanted
+    return durable and any(each["path"] in DIRECT_PATHS and each["usable"] for each in session.outlook())
+
+
 class Storing:
     """Writes the contents to new files whose names begin with `prefix`; a failure leaves none of them.
 
@@ -96,10 +103,7 @@ class Storing:
                  durable: bool = True, direct: bool | None = None, on_progress: OnProgress | None = None) -> None:
         self._folder, self._durable = folder, durable
         self._session = session or default_session()
-        if direct is None:
-            outlook = self._session.outlook() if durable else []
-            direct = any(each["path"] in DIRECT_PATHS and each["usable"] for each in outlook)
-        self._direct, self._order = direct, Order()
+        self._direct, self._order = goes_direct(self._session, durable, direct), Order()
         self._files, self._opened = _placed(prefix, contents), dict[str, File]()
         self._extents: list[Extent | None] = [None] * len(contents)
         self._told = Shared(sum(content.nbytes for content in contents), on_progress)
@@ -132,7 +136,7 @@ class Storing:
         opened = self._opened[file.name] = (self._session.create(place, direct=self._direct) if self._durable
                                             else self._session.open(place, "x", direct=self._direct))
         for which, content, offset in file.contents:
-            sums = _write(self._session, opened, content, offset, self._told)
+            sums = write_content(self._session, opened, content, offset, self._told)
             self._extents[which] = Extent(file.name, offset, content.nbytes, tuple(sums))
 
     def _publish(self, file: _File) -> None:
@@ -154,7 +158,7 @@ def _placed(prefix: str, contents: Sequence[Content]) -> list[_File]:
     return files
 
 
-def _write(session: Session, file: File, content: Content, offset: int, told: Shared) -> list[int]:
+def write_content(session: Session, file: File, content: Content, offset: int, told: Shared) -> list[int]:
     """The checksums of its pieces."""
     found = bytes_of(content.resolve())
     if found.nbytes != content.nbytes:

@@ -55,6 +55,6 @@ class WindowedWriter(Writer, AsyncStager):
     def _on_written(self) -> None:
         self._taken.set()
 
-    def __getstate__(self) -> Any:
+    def __reduce__(self) -> Any:
         raise CheckpointError("WindowedWriter reads the state where it is, which another process cannot: use "
                               "AsyncCheckpointerType.THREAD, or Writer")
