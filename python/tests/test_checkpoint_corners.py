@@ -131,6 +131,13 @@ def test_what_a_killed_save_left_in_a_folder_of_its_own_goes_with_the_old_checkp
     assert sorted(os.listdir(tmp_path)) == ["goes on", "good"]
 
 
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no float4")
+def test_pairs_without_dimensions_are_refused_in_a_sentence(tmp_path):
+    with pytest.raises(checkpoint.CheckpointError, match=r"'a' of float4_e2m1fn_x2 has no dimensions.*shape \[1\]"):
+        checkpoint.save({"a": torch.zeros((), dtype=torch.uint8).view(torch.float4_e2m1fn_x2)}, tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_tensor_that_changes_while_it_is_saved_is_told_and_nothing_is_left(tmp_path, monkeypatch):
     tensor, write = torch.zeros(1000), penstock.File.write
 

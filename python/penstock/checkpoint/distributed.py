@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
 from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout, remove_abandoned
-from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor
+from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor, check_shape
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
@@ -145,9 +145,7 @@ def nbytes_of_item(item: WriteItem) -> int:
     if item.type == WriteItemType.BYTE_IO or item.tensor_data is None:
         return 0
     dtype, sizes = name_of_dtype(item.index.fqn, item.tensor_data.properties.dtype), item.tensor_data.chunk.sizes
-    if dtype == "F4" and not sizes:
-        raise CheckpointError(f"tensor {item.index.fqn!r} of {DTYPES[dtype]} has no dimensions, and the format counts "
-                              "pairs of elements in the last: save it with shape [1]")
+    check_shape(item.index.fqn, dtype, tuple(sizes))
     return nbytes_of(dtype, format_shape(dtype, sizes))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock import _native
 from penstock.weights import headers
-from penstock.weights.arrays import SIZES, nbytes_of
+from penstock.weights.arrays import DTYPES, SIZES, nbytes_of
 from penstock.weights.dcp import assembled
 
 NAME = "checkpoint.json"
@@ -98,6 +98,13 @@ class Layout:
 
 def checksum(content: bytes) -> int:
     return (_native.crc32c(content, len(content)) or [0])[0] if content else 0
+
+
+def check_shape(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    """Raises CheckpointError for what the format cannot say."""
+    if dtype == "F4" and not shape:
+        raise CheckpointError(f"tensor {name!r} of {DTYPES[dtype]} has no dimensions, and the format counts pairs of "
+                              "elements in the last: save it with shape [1]")
 
 
 def encode(layout: Layout) -> bytes:

@@ -83,20 +83,20 @@ class SafetensorsWriter(Writer):
         prefix, files, order = f"{new_save_id(self._target)}-{rank}", _files_of(plan.items), Order()
         told = Shared(sum(nbytes_of_item(item) for items in files for item in items), None)
         self.progress = told.progress
-        names = [f"{prefix}-{i}" for i in range(len(files))]
+        places = [self._staging / f"{prefix}-{i}" for i in range(len(files))]
 
-        def write(name: str, items: list[WriteItem]) -> dict[dcp.MetadataIndex, Piece]:
+        def write(place: Path, items: list[WriteItem]) -> dict[dcp.MetadataIndex, Piece]:
             order.come_behind()
-            return self._write_file(name, items, planner, told)
+            return self._write_file(place, items, planner, told)
 
         pieces: dict[dcp.MetadataIndex, Piece] = {}
         try:
             with ThreadPoolExecutor(max(len(files), 1), "penstock-checkpoint") as threads:
-                for written in [threads.submit(write, *pair) for pair in zip(names, files, strict=True)]:
+                for written in [threads.submit(write, *pair) for pair in zip(places, files, strict=True)]:
                     pieces |= written.result()
         except BaseException:
-            for name in names:
-                (self._staging / name).unlink(missing_ok=True)
+            for place in places:
+                place.unlink(missing_ok=True)
             raise
         told.count()
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
@@ -104,11 +104,11 @@ class SafetensorsWriter(Writer):
                                      storage_data=pieces.get(item.index)) for item in plan.items])
         return done
 
-    def _write_file(self, name: str, items: list[WriteItem], planner: SavePlanner,
+    def _write_file(self, place: Path, items: list[WriteItem], planner: SavePlanner,
                     told: Shared) -> dict[dcp.MetadataIndex, Piece]:
-        session, place = self._session or default_session(), self._staging / name
+        session = self._session or default_session()
         header, offsets = _header_of(items)
-        head = Extent(name, 0, len(header), tuple(_native.crc32c(header, PIECE_BYTES)))
+        head = Extent(place.name, 0, len(header), tuple(_native.crc32c(header, PIECE_BYTES)))
         by_name = {item.index.fqn: item for item in items}
         direct = goes_direct(session, self._durable, self._direct)
         opened: File = (session.create(place, direct=direct) if self._durable
@@ -119,7 +119,7 @@ class SafetensorsWriter(Writer):
             for each, begin, _ in offsets:
                 content = content_of(by_name[each], planner)
                 sums = write_content(session, opened, content, begin, told)
-                pieces[by_name[each].index] = Piece(Extent(name, begin, content.nbytes, tuple(sums)), head)
+                pieces[by_name[each].index] = Piece(Extent(place.name, begin, content.nbytes, tuple(sums)), head)
         return pieces
 
     def finish(self, metadata: dcp.Metadata, results: list[list[WriteResult]]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout, remove_abandoned
-from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, encode
+from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, check_shape, encode
 from penstock.checkpoint.progress import OnProgress
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
@@ -78,6 +78,7 @@ class Save:
 def _described(name: str, tensor: Any) -> tuple[str, tuple[int, ...]]:
     with _as_checkpoint_error():
         dtype = format_dtype(name, tensor)
+    check_shape(name, dtype, tuple(tensor.shape))
     return dtype, format_shape(dtype, tensor.shape)
 
 
