@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "settings/counting_reader.h"
 #include "settings/names.h"
 #include "settings/settings.h"
 #include "settings/words.h"
@@ -15,30 +16,6 @@ namespace penstock::core {
 namespace {
 
 constexpr std::size_t kNestingMax = 32;
-
-// Counts the lines that the parser has read.
-struct Reader {
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  const char* at = nullptr;
-  int* line = nullptr;
-
-  reference operator*() const { return *at; }
-  Reader& operator++() {
-    if (*at++ == '\n') ++*line;
-    return *this;
-  }
-  Reader operator++(int) {
-    const Reader before = *this;
-    ++*this;
-    return before;
-  }
-  friend bool operator==(const Reader& a, const Reader& b) { return a.at == b.at; }
-};
 
 // "allow_compat_mode" (section "properties")
 std::string quoted(Setting setting) {
@@ -278,8 +255,8 @@ LoadedSettings parse_settings(std::string_view text, std::string_view file_name,
   loaded.file = file_name;
   int line = 1;
   Taker taker(loaded, file_name, named_by_user, line);
-  (void)nlohmann::json::sax_parse(Reader{text.data(), &line}, Reader{text.data() + text.size(), &line}, &taker,
-                                  nlohmann::json::input_format_t::json, true, true);
+  (void)nlohmann::json::sax_parse(CountingReader{text.data(), &line}, CountingReader{text.data() + text.size(), &line},
+                                  &taker, nlohmann::json::input_format_t::json, true, true);
   return loaded;
 }
 

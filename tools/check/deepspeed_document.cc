@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "settings/counting_reader.h"
 #include "settings/words.h"
 
 namespace penstock::tools {
@@ -25,25 +26,6 @@ int column_at(std::string_view text, std::size_t position) {
   const std::string_view before = text.substr(0, std::min(position, text.size()));
   return 1 + static_cast<int>(before.size() - (before.rfind('\n') + 1));
 }
-
-// Counts the lines that the parser has read.
-struct Reader {
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  const char* at = nullptr;
-  int* line = nullptr;
-
-  reference operator*() const { return *at; }
-  Reader& operator++() {
-    if (*at++ == '\n') ++*line;
-    return *this;
-  }
-  friend bool operator==(const Reader& a, const Reader& b) { return a.at == b.at; }
-};
 
 // Takes the parser's events before a tree is made of them. A false answer ends the parsing.
 class Taker {
@@ -125,8 +107,8 @@ DeepSpeedDocument parse_deepspeed(std::string_view text) {
   }
   int line = 1;
   Taker taker(document, text, line);
-  const bool is_whole =
-      nlohmann::json::sax_parse(Reader{text.data(), &line}, Reader{text.data() + text.size(), &line}, &taker);
+  const bool is_whole = nlohmann::json::sax_parse(core::CountingReader{text.data(), &line},
+                                                  core::CountingReader{text.data() + text.size(), &line}, &taker);
   if (is_whole) document.root = DeepSpeedValue::parse(text, nullptr, false);
   return document;
 }
