@@ -3,6 +3,7 @@
 """Saves that go on behind a trainer: what they save, how long it stands still, and what becomes of failures."""
 
 import errno
+import os
 import pickle
 import threading
 
@@ -128,6 +129,19 @@ def test_a_windowed_save_that_cannot_be_written_is_told_at_once_and_leaves_the_o
         with pytest.raises(OSError, match="the drive is gone"):
             saver.save(state_on("cpu"), tmp_path / "a")
     assert checkpoint.verify(tmp_path / "a").names == 4
+
+
+def test_a_forked_child_is_told_to_make_a_saver_of_its_own(tmp_path):
+    with checkpoint.Saver() as saver:
+        saver.save(state_on("cpu"), tmp_path / "a").result(60)
+        child = os.fork()
+        if child == 0:
+            try:
+                saver.save(state_on("cpu"), tmp_path / "b")
+            except RuntimeError as error:
+                os._exit(7 if "make another one here" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_what_is_not_known_is_refused():

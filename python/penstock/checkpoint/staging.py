@@ -66,10 +66,14 @@ class Saver:
         self._copies: dict[str, Any] = {}
         self._thread = ThreadPoolExecutor(1, "penstock-saver")
         self._last: Saving | None = None
+        self._pid = os.getpid()
 
     def save(self, state: Any, folder: str | os.PathLike[str], on_progress: OnProgress | None = None) -> Saving:
         """As `checkpoint.save()`; returns when the trainer may change the state. Waits for the save before, and raises
         what that failed with unless its `result()` has."""
+        if os.getpid() != self._pid:
+            raise RuntimeError("this Saver belongs to the process that this one was forked from, and so does its "
+                               "thread: make another one here")
         began = time.monotonic()
         if self._last is not None:
             self._last._tell()
