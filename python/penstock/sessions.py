@@ -130,6 +130,8 @@ class Session:
         """CRC32C (RFC 3720) of each `piece_bytes` of memory, of the host or of a GPU, the last of what is left; 0: one
         of all of it. Of nothing there is none. A GPU makes those of its own memory, after `stream`: see `File.read()`.
         """
+        if piece_bytes < 0:
+            raise ValueError(f"piece_bytes is {piece_bytes}: expected the bytes that one checksum covers, or 0")
         return self._native.crc32c(buffer, piece_bytes or sys.maxsize, stream)
 
     # ---- Its end ----

@@ -178,3 +178,16 @@ def test_run_puts_our_library_in_front_and_proves_it():
 
 def test_the_library_that_is_put_in_front_is_there():
     assert Path(launcher.library()).exists()
+
+
+def test_checksums_of_any_memory_are_those_of_its_bytes():
+    with penstock.Session(device="host") as session:
+        content = bytes(range(256)) * 1000
+        memory = session.allocate(len(content))
+        memory.upload(content)
+        assert session.crc32c(b"123456789") == [0xE3069283]
+        assert session.crc32c(memory) == session.crc32c(content) and session.crc32c(b"") == []
+        pieces = session.crc32c(memory, 100_000)
+        assert len(pieces) == 3 and pieces[1] == session.crc32c(content[100_000:200_000])[0]
+        with pytest.raises(ValueError, match="piece_bytes is -1: expected"):
+            session.crc32c(content, -1)
