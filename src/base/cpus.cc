@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -50,25 +51,42 @@ std::string read_small_file(const std::string& path) {
   return text;
 }
 
-// Where this process is in the second version's hierarchy: "/pod/container", "" at its top or where there is none.
-std::string cgroup_of(const std::string& root) {
+// "4:cpu,cpuacct:/pod/container", of a controller of the first version: its list and what stands behind it; of the
+// second version, which has no controllers here: "0::/pod/container".
+bool is_of(std::string_view line, std::string_view controller) {
+  const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+  if (second == std::string_view::npos || !line.substr(second + 1).starts_with('/')) return false;
+  std::string_view list = line.substr(first + 1, second - first - 1);
+  if (controller.empty()) return list.empty() && line.starts_with("0:");
+  for (std::size_t comma = 0; comma != std::string_view::npos; list.remove_prefix(std::min(comma + 1, list.size()))) {
+    comma = list.find(',');
+    if (list.substr(0, comma) == controller) return true;
+  }
+  return false;
+}
+
+// Where this process is in a hierarchy: "/pod/container", "" at its top or where there is none.
+std::string cgroup_of(const std::string& root, std::string_view controller) {
   const std::string text = read_small_file(root + "/proc/self/cgroup");
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
     const std::string line = text.substr(start, end - start);
     start = end + 1;
-    if (!line.starts_with("0::/") || line.find("..") != std::string::npos) continue;
-    return line.size() == 4 ? "" : line.substr(3);
+    if (!is_of(line, controller) || line.find("..") != std::string::npos) continue;
+    const std::string group = line.substr(line.find('/'));
+    return group == "/" ? "" : group;
   }
   return "";
 }
 
-// Calls `look` with every group's folder, from this process's up to the top; ends early where it returns false.
+// Calls `look` with every group's folder, from this process's up to the top; ends early where it returns false. Of the
+// second version, or of a controller of the first.
 template <typename Look>
-void for_each_cgroup(const std::string& root, Look look) {
-  std::string group = cgroup_of(root);
+void for_each_cgroup(const std::string& root, std::string_view controller, Look look) {
+  std::string group = cgroup_of(root, controller);
+  const std::string top = root + "/sys/fs/cgroup" + (controller.empty() ? "" : "/") + std::string(controller);
   for (unsigned depth = 0; depth < kCgroupDepthMax; ++depth) {
-    if (!look(root + "/sys/fs/cgroup" + group) || group.empty()) return;
+    if (!look(top + group) || group.empty()) return;
     group.resize(group.rfind('/'));
   }
 }
@@ -76,26 +94,33 @@ void for_each_cgroup(const std::string& root, Look look) {
 // What all ranks have together, so far as can be told.
 CpuSet cpus_of_all(const std::string& root) {
   CpuSet cpus;
-  for_each_cgroup(root, [&](const std::string& folder) {
+  for_each_cgroup(root, "", [&](const std::string& folder) {
     cpus = parse_cpu_list(read_first_line(folder + "/cpuset.cpus.effective"));
     return cpus.none();
   });
   return cpus.any() ? cpus : parse_cpu_list(read_first_line(root + "/sys/devices/system/cpu/online"));
 }
 
-// "50000 100000": microseconds of CPU in microseconds; "max 100000" where there is no limit.
-std::optional<std::uint64_t> parse_quota(std::string_view text) {
-  const std::size_t blank = text.find(' ');
-  if (blank == std::string_view::npos) return std::nullopt;
-  const auto quota = parse_number(text.substr(0, blank)), period = parse_number(text.substr(blank + 1));
-  if (!quota || !period || *quota == 0 || *period == 0) return std::nullopt;
-  return *quota / *period + (*quota % *period != 0 ? 1 : 0);
+// "50000" and "100000": microseconds of CPU in microseconds; "max" or "-1" where there is no limit.
+double parse_quota(std::string_view quota, std::string_view period) {
+  const auto used = parse_number(quota), of = parse_number(period);
+  if (!used || !of || *used == 0 || *of == 0) return kCpusMax;
+  return static_cast<double>(*used) / static_cast<double>(*of);
 }
 
-std::uint64_t quota_of_all(const std::string& root) {
-  std::uint64_t least = kCpusMax;
-  for_each_cgroup(root, [&](const std::string& folder) {
-    least = std::min(least, parse_quota(read_first_line(folder + "/cpu.max")).value_or(kCpusMax));
+// CPUs, and parts of one.
+double quota_of_all(const std::string& root) {
+  double least = kCpusMax;
+  for_each_cgroup(root, "", [&](const std::string& folder) {
+    const std::string text = read_first_line(folder + "/cpu.max");
+    const std::size_t blank = std::min(text.find(' '), text.size());
+    const std::string period = blank < text.size() ? text.substr(blank + 1) : "";
+    least = std::min(least, parse_quota(text.substr(0, blank), period));
+    return true;
+  });
+  for_each_cgroup(root, "cpu", [&](const std::string& folder) {
+    const std::string quota = read_first_line(folder + "/cpu.cfs_quota_us");
+    least = std::min(least, parse_quota(quota, read_first_line(folder + "/cpu.cfs_period_us")));
     return true;
   });
   return least;
@@ -154,9 +179,15 @@ unsigned ranks_on_host(Environment environment) {
 unsigned fair_share_of_cpus(const std::string& root, const CpuSet& allowed, unsigned ranks) {
   const CpuSet all = cpus_of_all(root);
   const std::uint64_t total = all.any() ? all.count() : allowed.count();
+  const auto quota = static_cast<std::uint64_t>(std::ceil(quota_of_all(root)));
   const std::uint64_t share =
-      std::min({std::uint64_t{allowed.any() ? allowed.count() : total}, total / ranks, quota_of_all(root) / ranks});
+      std::min({std::uint64_t{allowed.any() ? allowed.count() : total}, total / ranks, quota / ranks});
   return static_cast<unsigned>(std::max<std::uint64_t>(share, 1));
+}
+
+double cpu_limit(const std::string& root, const CpuSet& allowed) {
+  const double most = allowed.any() ? static_cast<double>(allowed.count()) : kCpusMax;
+  return std::min(most, quota_of_all(root));
 }
 
 }  // namespace penstock::core

@@ -35,4 +35,7 @@ unsigned ranks_on_host(Environment environment);
 // them all. `root` is "" for the machine itself.
 unsigned fair_share_of_cpus(const std::string& root, const CpuSet& allowed, unsigned ranks);
 
+// CPUs' worth of time that the process may use at most, all of its threads together: a quota may be a part of one.
+double cpu_limit(const std::string& root, const CpuSet& allowed);
+
 }  // namespace penstock::core

@@ -103,6 +103,28 @@ TEST_F(CpusTest, TheSmallestQuotaAboveCounts) {
   EXPECT_EQ(share("0-127", 1), 1u);
 }
 
+TEST_F(CpusTest, AQuotaMayBeAPartOfACpu) {
+  const CpuSet four = parse_cpu_list("0-3");
+  EXPECT_DOUBLE_EQ(cpu_limit(root_, four), 4);
+
+  put("/proc/self/cgroup", "0::/pod\n");
+  put("/sys/fs/cgroup/pod/cpu.max", "150000 100000\n");
+  EXPECT_DOUBLE_EQ(cpu_limit(root_, four), 1.5);
+}
+
+TEST_F(CpusTest, TheFirstVersionsQuotaCountsToo) {
+  put("/sys/devices/system/cpu/online", "0-127\n");
+  put("/proc/self/cgroup", "5:cpuset:/other\n4:cpu,cpuacct:/pod/container\n0::/\n");
+  put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+  put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(share("0-127", 1), 128u);
+
+  put("/sys/fs/cgroup/cpu/pod/container/cpu.cfs_quota_us", "250000\n");
+  put("/sys/fs/cgroup/cpu/pod/container/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(share("0-127", 1), 3u);
+  EXPECT_DOUBLE_EQ(cpu_limit(root_, parse_cpu_list("0-127")), 2.5);
+}
+
 TEST_F(CpusTest, WhatMakesNoSenseIsAsIfItWereNotThere) {
   put("/sys/devices/system/cpu/online", "all of them");
   put("/proc/self/cgroup", "0::/../../etc\n0::/a/b/c\nnonsense");
