@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdio>
 #include <ctime>
 #include <iterator>
 #include <utility>
 
+#include "base/new_file.h"
 #include "base/unique_fd.h"
 
 namespace penstock::core {
@@ -29,12 +29,6 @@ struct Kept {
   const Kept* earlier = nullptr;
 };
 std::atomic<const Kept*> current{nullptr};
-
-std::string absolute(const std::string& path) {
-  char directory[PATH_MAX];
-  if (path.empty() || path.starts_with('/') || ::getcwd(directory, sizeof directory) == nullptr) return path;
-  return std::string(directory) + "/" + path;
-}
 
 std::string line_of(LogLevel level, std::string_view text, std::string_view file, int line) {
   timespec now{};
@@ -84,7 +78,7 @@ std::optional<LogLevel> log_level_named(std::string_view name) {
 }
 
 void log_to(LogTarget target) {
-  target.path = absolute(target.path);
+  target.path = absolute_path(target.path);
   const Kept* earlier = current.load();
   if (earlier != nullptr && earlier->target == target) return;
   auto* const kept = new Kept{std::move(target)};
@@ -114,6 +108,7 @@ void log(LogLevel level, std::string_view text, const char* file, int line) {
   const bool is_full =
       target.bytes_max > 0 && static_cast<std::uint64_t>(facts.st_size) + whole.size() > target.bytes_max;
   if (is_full && ::ftruncate(fd.get(), 0) != 0) return;
+  if (!is_within_file_size_limit((is_full ? 0 : static_cast<std::uint64_t>(facts.st_size)) + whole.size())) return;
   (void)!::write(fd.get(), whole.data(), whole.size());
 }
 

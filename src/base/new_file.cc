@@ -4,11 +4,13 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cinttypes>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 
@@ -36,7 +38,7 @@ bool is_replaceable(int folder_fd, const std::string& name) {
 }  // namespace
 
 Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& path, const Options& options) {
-  std::unique_ptr<NewFile> file(new NewFile(options.watcher));
+  std::unique_ptr<NewFile> file(new NewFile(options));
   if (const Status status = file->open(path, options); !status.ok()) return status;
   return file;
 }
@@ -136,23 +138,48 @@ Status NewFile::give_final_name(bool replace) {
 }
 
 Status NewFile::publish(bool replace) {
-  if (::fsync(fd_.get()) != 0) return os_failure(errno, "flush the file");
+  if (is_flushed_ && ::fsync(fd_.get()) != 0) return os_failure(errno, "flush the file");
   if (!is_published_) {
     if (const Status status = give_final_name(replace); !status.ok()) return status;
     is_published_ = true;
   }
+  if (!is_flushed_) return success();
   // Some file systems do not know how to flush a folder.
   return ::fsync(folder_fd_.get()) == 0 || errno == EINVAL ? success() : os_failure(errno, "flush the folder");
 }
 
-Status publish_file(const std::string& path, std::string_view content) {
-  Result<std::unique_ptr<NewFile>> file = NewFile::create(path, {});
+std::string absolute_path(const std::string& path) {
+  char directory[PATH_MAX];
+  if (path.empty() || path.starts_with('/') || ::getcwd(directory, sizeof directory) == nullptr) return path;
+  return std::string(directory) + "/" + path;
+}
+
+bool is_within_file_size_limit(std::uint64_t size) {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= size;
+}
+
+namespace {
+
+Status publish_with(const std::string& path, std::string_view content, mode_t mode, bool is_flushed) {
+  if (!is_within_file_size_limit(content.size())) return os_failure(EFBIG, "write the file");
+  Result<std::unique_ptr<NewFile>> file = NewFile::create(path, {.is_flushed = is_flushed});
   if (!file.ok()) return file.status();
   if (!write_all((*file)->fd(), content)) return os_failure(errno, "write the file");
   // Whatever the umask is.
-  if (::fchmod((*file)->fd(), 0644) != 0) return os_failure(errno, "set the file's mode");
+  if (::fchmod((*file)->fd(), mode) != 0) return os_failure(errno, "set the file's mode");
   const Status status = (*file)->publish(true);
   return (*file)->is_published() ? success() : status;
+}
+
+}  // namespace
+
+Status publish_file(const std::string& path, std::string_view content) {
+  return publish_with(path, content, 0644, true);
+}
+
+Status publish_private_file(const std::string& path, std::string_view content) {
+  return publish_with(path, content, 0600, false);
 }
 
 }  // namespace penstock::core

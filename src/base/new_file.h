@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -36,6 +37,7 @@ class NewFile {
     mode_t mode = 0600;                // As of open(2): less the umask.
     int flags = 0;                     // Added to O_RDWR: O_DIRECT.
     bool needs_name = false;           // From the start, for whoever opens it once more by its name.
+    bool is_flushed = true;            // When it is published: what nobody needs after a loss of power need not be.
     TemporaryName* watcher = nullptr;  // Outlives the file.
   };
 
@@ -47,15 +49,15 @@ class NewFile {
 
   int fd() const { return fd_.get(); }
 
-  // Writes the file down, gives it its name, writes that down. Fails, with nothing changed under the name, where there
-  // is such a file and it is not to be replaced, where it is a pipe or a device, which nobody wants replaced, and for
-  // whatever else stands in the way; then it may be tried again. Where only the folder could not be written down, the
-  // file has its name all the same, as is_published() says, and a second call writes the folder down.
+  // Writes the file down, gives it its name, writes that down (is_flushed). Fails, with nothing changed under the name,
+  // where there is such a file and it is not to be replaced, where it is a pipe or a device, which nobody wants
+  // replaced, and for whatever else stands in the way; then it may be tried again. Where only the folder could not be
+  // written down, the file has its name all the same, as is_published() says, and a second call writes the folder down.
   Status publish(bool replace);
   bool is_published() const { return is_published_; }
 
  private:
-  explicit NewFile(TemporaryName* watcher) : watcher_(watcher) {}
+  explicit NewFile(const Options& options) : watcher_(options.watcher), is_flushed_(options.is_flushed) {}
   Status open(const std::string& path, const Options& options);
   bool open_nameless(const Options& options);
   Status open_named(const Options& options);
@@ -68,6 +70,7 @@ class NewFile {
   Status replace_final_name();
 
   TemporaryName* const watcher_;
+  const bool is_flushed_;
   UniqueFd folder_fd_;
   UniqueFd fd_;
   std::string name_;       // In the folder, in the end.
@@ -77,5 +80,12 @@ class NewFile {
 
 // Makes or replaces a file of this content, readable for all.
 Status publish_file(const std::string& path, std::string_view content);
+// The same for its owner alone, and not written down.
+Status publish_private_file(const std::string& path, std::string_view content);
+
+// Of the directory in which the process is now.
+std::string absolute_path(const std::string& path);
+// Making a file larger than the process's limit would not only fail: its signal ends the program.
+bool is_within_file_size_limit(std::uint64_t size);
 
 }  // namespace penstock::core

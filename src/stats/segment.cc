@@ -4,11 +4,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 
+#include "base/new_file.h"
 #include "base/shortage.h"
 
 namespace penstock::core {
@@ -24,12 +24,6 @@ int make_memfd(const char* name) {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   const int fd = ::memfd_create(name, kFlags | kNoExecSeal);
   return fd >= 0 || errno != EINVAL ? fd : ::memfd_create(name, kFlags);
-}
-
-// Growing a memfd beyond the file-size limit would not only fail: its signal ends the program.
-bool is_within_file_size_limit(std::size_t size) {
-  rlimit limit{};
-  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= size;
 }
 
 }  // namespace
