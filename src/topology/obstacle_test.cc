@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 
+#include "core/p2pdma_needs.h"
+
 namespace penstock::core {
 namespace {
 
@@ -24,6 +26,17 @@ TEST(ObstacleTest, EachHasACodeOneSentenceAndARemedy) {
     EXPECT_STREQ(obstacle_text(text.obstacle).code, text.code);
   }
   EXPECT_GT(codes.size(), 50u);
+}
+
+TEST(ObstacleTest, VersionsInSentencesAreThoseThatAreJudgedBy) {
+  const auto names = [](Obstacle obstacle, const auto& version) {
+    const std::string number = std::to_string(version.major) + "." + std::to_string(version.minor);
+    return std::string(obstacle_text(obstacle).sentence).find(number) != std::string::npos;
+  };
+  EXPECT_TRUE(names(Obstacle::kernel_too_old, kP2pdmaKernel));
+  EXPECT_TRUE(names(Obstacle::driver_no_export, kP2pdmaDriver));
+  EXPECT_TRUE(names(Obstacle::driver_too_old_for_kernel, kP2pdmaDriverOfNewPages));
+  EXPECT_TRUE(names(Obstacle::driver_too_old_for_kernel, kP2pdmaKernelOfNewPages));
 }
 
 TEST(ObstacleTest, ANumberThatIsNoneIsUnknown) {

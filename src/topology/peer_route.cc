@@ -9,13 +9,9 @@
 namespace penstock::core {
 namespace {
 
-constexpr KernelVersion kKernelMin{6, 2};
 constexpr KernelVersion kKernelFaulty{6, 16};
-constexpr KernelVersion kKernelOfNewPages{6, 15};   // Pages handed out with another count than the driver expects.
 constexpr KernelVersion kKernelOfStacks{7, 2};      // md and NVMe multipath were seen to pass device pages on.
 constexpr KernelVersion kKernelOfBridgeList{7, 3};  // The last one whose list of host bridges is known here.
-constexpr DriverVersion kDriverOfExport{565, 57};
-constexpr DriverVersion kDriverOfNewPages{595, 44};
 constexpr std::uint64_t kLargeBarMin = std::uint64_t{1} << 30;
 
 Finding certain(Obstacle obstacle, std::string subject = "") {
@@ -36,9 +32,10 @@ Findings driver_findings(const PeerMachine& machine, const PciDevice& gpu) {
   Findings findings;
   const std::string subject = "driver " + driver.version_text;
   const bool is_known = driver.version.major != 0;
-  if (is_known && driver.version < kDriverOfExport) {
+  if (is_known && driver.version < kP2pdmaDriver) {
     findings.push_back(certain(Obstacle::driver_no_export, subject));
-  } else if (is_known && driver.version < kDriverOfNewPages && machine.platform.kernel >= kKernelOfNewPages) {
+  } else if (is_known && driver.version < kP2pdmaDriverOfNewPages &&
+             machine.platform.kernel >= kP2pdmaKernelOfNewPages) {
     findings.push_back(certain(Obstacle::driver_too_old_for_kernel, subject));
   }
   const auto& nodes = driver.device_nodes;
@@ -266,7 +263,7 @@ Findings kernel_findings(const PeerMachine& machine) {
   }
   const KernelVersion kernel = machine.platform.kernel;
   const std::string subject = "Linux " + machine.platform.kernel_release;
-  if (kernel.major != 0 && kernel < kKernelMin) findings.push_back(certain(Obstacle::kernel_too_old, subject));
+  if (kernel.major != 0 && kernel < kP2pdmaKernel) findings.push_back(certain(Obstacle::kernel_too_old, subject));
   if (kernel == kKernelFaulty) findings.push_back(certain(Obstacle::kernel_6_16, subject));
   return findings;
 }

@@ -12,16 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "core/p2pdma_needs.h"
 #include "topology/root.h"
 #include "topology/tristate.h"
 
 namespace penstock::core {
-
-struct KernelVersion {
-  int major = 0;  // 0 where unknown.
-  int minor = 0;
-  friend auto operator<=>(const KernelVersion&, const KernelVersion&) = default;
-};
 
 struct Platform {
   std::string kernel_release;  // "6.18.44-generic"
@@ -74,12 +69,6 @@ struct Iommu {
   std::vector<int> identity_group_numbers;  // Sorted.
 };
 Iommu read_iommu(const Root& root);
-
-struct DriverVersion {
-  int major = 0;  // 0 where unknown.
-  int minor = 0;
-  friend auto operator<=>(const DriverVersion&, const DriverVersion&) = default;
-};
 
 struct NvidiaDriver {
   bool is_loaded = false;

@@ -49,8 +49,8 @@ void describe_machine() {
   say("kernel", kernel.release);
   say("driver", first_line("/proc/driver/nvidia/version"));
   const NvidiaVersions versions = NvidiaVersions::read();
-  say("versions as read", std::to_string(versions.driver_major) + "." + std::to_string(versions.driver_minor) + " on " +
-                              std::to_string(versions.kernel_major) + "." + std::to_string(versions.kernel_minor));
+  say("versions as read", std::to_string(versions.driver.major) + "." + std::to_string(versions.driver.minor) + " on " +
+                              std::to_string(versions.kernel.major) + "." + std::to_string(versions.kernel.minor));
   for (const char* node : {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"}) {
     const bool is_usable = ::access(node, R_OK | W_OK) == 0;
     say(node, is_usable ? "readable and writable" : std::strerror(errno));

@@ -16,10 +16,7 @@ namespace {
 constexpr const char* kControlNode = "/dev/nvidiactl";
 constexpr const char* kUvmNode = "/dev/nvidia-uvm";
 
-constexpr int kOldestDriver = 565;  // 565.57.01 is the first with UVM_ALLOC_DEVICE_P2P.
-constexpr int kOldestMinor = 57;
 constexpr int kNewestDriver = 595;  // The newest branch whose interface was read.
-constexpr int kFirstDriverForLateKernels = 595;
 
 // Our own names for imported objects; RM's choices begin at 0xcaf00000.
 constexpr Handle kFirstHandle = 0x50000000;
@@ -110,10 +107,8 @@ Status NvidiaExport::check_versions() {
   };
   if (const Status status = require(api_.has_virtual_memory(), kCalls); !status.ok()) return status;
 
-  const NvidiaVersions& is = setup_.versions;
-  const bool is_late_enough =
-      is.driver_major > kOldestDriver || (is.driver_major == kOldestDriver && is.driver_minor >= kOldestMinor);
-  return require(is_late_enough && is.driver_major <= kNewestDriver, kDriver);
+  const DriverVersion& driver = setup_.versions.driver;
+  return require(driver >= kP2pdmaDriver && driver.major <= kNewestDriver, kDriver);
 }
 
 Status NvidiaExport::register_gpu() {
@@ -242,15 +237,14 @@ Status NvidiaExport::ensure_device(std::uint32_t instance) {
   return success();
 }
 
-// From 6.15 on the kernel hands out free peer pages with no reference. Drivers before 595 take them for used ones,
+// From 6.15 on the kernel hands out free peer pages with no reference. Older drivers take them for used ones,
 // refuse, and never give back the memory (kernel-open/nvidia-uvm/uvm_va_range_device_p2p.c). So these are shown none:
 // what they say to that tells whether the machine makes peer pages at all.
 Status NvidiaExport::ask_for_pages(const Export& made) {
   constexpr const char* kName = "make peer pages of GPU memory";
   constexpr const char* kKernel = "make peer pages with this version of NVIDIA's driver on this kernel";
   const NvidiaVersions& is = setup_.versions;
-  const bool has_late_kernel = is.kernel_major > 6 || (is.kernel_major == 6 && is.kernel_minor >= 15);
-  const bool would_keep_it = has_late_kernel && is.driver_major < kFirstDriverForLateKernels;
+  const bool would_keep_it = is.kernel >= kP2pdmaKernelOfNewPages && is.driver < kP2pdmaDriverOfNewPages;
 
   UvmAllocDeviceP2p pages = {.base = number(made.reserved), .length = made.size, .uuid = uuid_};
   pages.rm_fd = rm_fd_;

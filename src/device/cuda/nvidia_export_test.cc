@@ -26,7 +26,7 @@ using namespace cuda;
 using namespace nvidia;
 
 constexpr std::size_t kMiB = 1 << 20;
-constexpr NvidiaVersions kKnown = {595, 45, 6, 18};
+constexpr NvidiaVersions kKnown = {{595, 45}, {6, 18}};
 
 class NvidiaExportTest : public testing::Test {
  protected:
@@ -390,20 +390,22 @@ TEST_F(NvidiaExportTest, ADriverWithLongerStructuresOverwritesNothingAndIsNotBel
 
 TEST_F(NvidiaExportTest, UnknownDriversAreNotAsked) {
   for (const NvidiaVersions& versions :
-       {NvidiaVersions{0, 0, 6, 8}, {550, 163, 6, 8}, {565, 56, 6, 8}, {596, 1, 6, 8}}) {
-    EXPECT_TRUE(open(versions).is(Code::unsupported)) << versions.driver_major;
+       {NvidiaVersions{{0, 0}, {6, 8}}, {{550, 163}, {6, 8}}, {{565, 56}, {6, 8}}, {{596, 1}, {6, 8}}}) {
+    EXPECT_TRUE(open(versions).is(Code::unsupported)) << versions.driver.major;
     EXPECT_TRUE(kernel_.journal.empty());
   }
-  for (const NvidiaVersions& versions : {NvidiaVersions{565, 57, 6, 8}, {580, 65, 6, 14}, {595, 44, 7, 3}}) {
-    ASSERT_TRUE(open(versions).ok()) << versions.driver_major;
-    EXPECT_TRUE(export_->allocate(kMiB).ok()) << versions.driver_major;
+  for (const NvidiaVersions& versions :
+       {NvidiaVersions{{565, 57}, {6, 8}}, {{580, 65}, {6, 14}}, {{595, 44}, {7, 3}}}) {
+    ASSERT_TRUE(open(versions).ok()) << versions.driver.major;
+    EXPECT_TRUE(export_->allocate(kMiB).ok()) << versions.driver.major;
     export_.reset();
   }
 }
 
 TEST_F(NvidiaExportTest, ADriverThatWouldKeepTheMemoryOnThisKernelIsShownNone) {
   for (const RmStatus status : {NV_OK, NV_ERR_NOT_SUPPORTED}) {
-    for (const NvidiaVersions& versions : {NvidiaVersions{580, 159, 6, 18}, {590, 48, 7, 0}, {565, 57, 6, 15}}) {
+    for (const NvidiaVersions& versions :
+         {NvidiaVersions{{580, 159}, {6, 18}}, {{590, 48}, {7, 0}}, {{565, 57}, {6, 15}}}) {
       kernel_ = {};
       kernel_.refusing = "pages";
       kernel_.with = status;

@@ -108,10 +108,10 @@ NvidiaKernel& NvidiaKernel::real() {
 
 NvidiaVersions NvidiaVersions::read(const std::string& root) {
   NvidiaVersions versions;
-  if (!read_pair(read_text(root + "/sys/module/nvidia/version"), versions.driver_major, versions.driver_minor)) {
-    read_pair(read_text(root + "/proc/driver/nvidia/version"), versions.driver_major, versions.driver_minor);
+  if (!read_pair(read_text(root + "/sys/module/nvidia/version"), versions.driver.major, versions.driver.minor)) {
+    read_pair(read_text(root + "/proc/driver/nvidia/version"), versions.driver.major, versions.driver.minor);
   }
-  read_pair(read_text(root + "/proc/sys/kernel/osrelease"), versions.kernel_major, versions.kernel_minor);
+  read_pair(read_text(root + "/proc/sys/kernel/osrelease"), versions.kernel.major, versions.kernel.minor);
   return versions;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "core/p2pdma_needs.h"
 #include "device/cuda/nvidia_ioctl.h"
 
 namespace penstock::core {
@@ -31,10 +32,8 @@ class NvidiaKernel {
 };
 
 struct NvidiaVersions {
-  int driver_major = 0;  // 580.159.04: 580 and 159; 0 where there is no driver.
-  int driver_minor = 0;
-  int kernel_major = 0;
-  int kernel_minor = 0;
+  DriverVersion driver;  // 580.159.04: 580 and 159; 0 where there is no driver.
+  KernelVersion kernel;
 
   // From /proc and /sys below `root`; "" is the machine itself.
   static NvidiaVersions read(const std::string& root = "");

@@ -35,21 +35,21 @@ TEST_F(NvidiaVersionsTest, AreReadFromTheModuleOrElseTheBanner) {
   put("/proc/driver/nvidia/version",
       "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  565.57.01  Release Build\nGCC version: 12.2.0\n");
   const NvidiaVersions banner = NvidiaVersions::read(root_);
-  EXPECT_EQ(banner.driver_major, 565);
-  EXPECT_EQ(banner.driver_minor, 57);
-  EXPECT_EQ(banner.kernel_major, 6);
-  EXPECT_EQ(banner.kernel_minor, 18);
+  EXPECT_EQ(banner.driver.major, 565);
+  EXPECT_EQ(banner.driver.minor, 57);
+  EXPECT_EQ(banner.kernel.major, 6);
+  EXPECT_EQ(banner.kernel.minor, 18);
   put("/sys/module/nvidia/version", "580.159.04\n");
-  EXPECT_EQ(NvidiaVersions::read(root_).driver_major, 580);
-  EXPECT_EQ(NvidiaVersions::read(root_).driver_minor, 159);
+  EXPECT_EQ(NvidiaVersions::read(root_).driver.major, 580);
+  EXPECT_EQ(NvidiaVersions::read(root_).driver.minor, 159);
 }
 
 TEST_F(NvidiaVersionsTest, AreZeroWhereThereIsNoneOrNonsense) {
-  EXPECT_EQ(NvidiaVersions::read(root_).driver_major, 0);
+  EXPECT_EQ(NvidiaVersions::read(root_).driver.major, 0);
   put("/sys/module/nvidia/version", std::string(5000, '9'));
   put("/proc/driver/nvidia/version", std::string("\0x.y 12. .5", 11));
-  EXPECT_EQ(NvidiaVersions::read(root_).driver_major, 0);
-  EXPECT_EQ(NvidiaVersions::read(root_).kernel_major, 0);
+  EXPECT_EQ(NvidiaVersions::read(root_).driver.major, 0);
+  EXPECT_EQ(NvidiaVersions::read(root_).kernel.major, 0);
 }
 
 TEST(NvidiaKernelTest, TheRealOneAnswersWithErrnosAndMapsAtTheOffsetOfTheAddress) {
