@@ -185,8 +185,13 @@ MountTable MountTable::parse(std::string_view mountinfo) {
   return MountTable(std::move(mounts));
 }
 
+// Under another root, such as the host's in a container, "self" is still this process: its init sees that root's
+// mounts.
 MountTable MountTable::read(const Root& root) {
-  return parse(root.read("/proc/self/mountinfo", kTextBytesMax).value_or(std::string()));
+  std::optional<std::string> text;
+  if (!root.is_machine()) text = root.read("/proc/1/mountinfo", kTextBytesMax);
+  if (!text) text = root.read("/proc/self/mountinfo", kTextBytesMax);
+  return parse(text.value_or(std::string()));
 }
 
 const Mount* MountTable::find(std::string_view path) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The mounts a process sees, from /proc/self/mountinfo: which file system a path or a file's st_dev is on.
+// The mounts a process sees, from its mountinfo in /proc: which file system a path or a file's st_dev is on.
 //
 // Looking up is lexical: resolve links first. A path is looked up as the kernel walks it, so a mount hidden under a
 // later one is never the answer. Which block device is under a mount is mount_device()'s to say, since btrfs and

@@ -153,6 +153,15 @@ TEST(MountsTest, NetworkFileSystemsHaveNoDevice) {
   EXPECT_EQ(mount_device(root, table, *models), std::nullopt);
 }
 
+TEST(MountsTest, UnderAnotherRootItsInitTellsTheMountsRatherThanThisProcess) {
+  TestTree tree;
+  tree.put("/proc/self/mountinfo", "1 0 0:50 / / rw - overlay overlay rw\n");
+  EXPECT_EQ(MountTable::read(tree.root()).find("/")->type, "overlay");
+
+  tree.put("/proc/1/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n");
+  EXPECT_EQ(MountTable::read(tree.root()).find("/")->type, "ext4");
+}
+
 TEST(MountsTest, ThisMachinesRootAgreesWithStat) {
   const MountTable table = MountTable::read(Root::open("").value());
   const Mount* top = table.find("/");

@@ -118,6 +118,24 @@ void read_virtual_machine(const Root& root, Platform& platform) {
   platform.virtual_machine = product.starts_with(vendor) ? product : std::string(trim(vendor + " " + product));
 }
 
+// Where there is no /dev to look at, as where a container has the host's /proc and /sys alone, the driver tells the
+// numbers of its GPUs.
+std::vector<std::string> nvidia_nodes(const Root& root) {
+  std::vector<std::string> nodes;
+  for (const std::string& node : root.list("/dev")) {
+    if (node.starts_with("nvidia")) nodes.push_back(node);
+  }
+  if (root.exists("/dev")) return nodes;
+  for (const std::string& gpu : root.list("/proc/driver/nvidia/gpus")) {
+    const std::string text = root.read("/proc/driver/nvidia/gpus/" + gpu + "/information").value_or(std::string());
+    if (const auto number = parse_number<unsigned>(value_of(text, "Device Minor", ':'))) {
+      nodes.push_back("nvidia" + std::to_string(*number));
+    }
+  }
+  std::sort(nodes.begin(), nodes.end());
+  return nodes;
+}
+
 }  // namespace
 
 Platform read_platform(const Root& root) {
@@ -243,9 +261,7 @@ NvidiaDriver read_nvidia_driver(const Root& root) {
     if (key == "rmforcedisableiomapwc") driver.write_combining_off = number;
   }
   driver.has_uvm = root.exists("/sys/module/nvidia_uvm");
-  for (const std::string& node : root.list("/dev")) {
-    if (node.starts_with("nvidia")) driver.device_nodes.push_back(node);
-  }
+  driver.device_nodes = nvidia_nodes(root);
   return driver;
 }
 

@@ -100,6 +100,18 @@ TEST(PlatformTest, TheIommuIsOffPassingOrTranslating) {
   EXPECT_EQ(read_iommu(tree.root()).mode, IommuMode::unknown);
 }
 
+TEST(PlatformTest, WhereThereIsNoDevTheDriverTellsItsGpus) {
+  TestTree tree;
+  tree.put("/proc/driver/nvidia/gpus/0000:17:00.0/information", "Model: \t\t NVIDIA H100\nDevice Minor: \t 1\n")
+      .put("/proc/driver/nvidia/gpus/0000:01:00.0/information", "Device Minor: \t 0\n")
+      .put("/proc/driver/nvidia/gpus/0000:02:00.0/information", "Device Minor: none\n");
+
+  EXPECT_EQ(read_nvidia_driver(tree.root()).device_nodes, (std::vector<std::string>{"nvidia0", "nvidia1"}));
+
+  tree.put("/dev/null", "");
+  EXPECT_EQ(read_nvidia_driver(tree.root()).device_nodes, std::vector<std::string>{});
+}
+
 TEST(PlatformTest, TheDriverIsReadWithItsRegistryKeys) {
   const NvidiaDriver ready = read_nvidia_driver(captured_machine("h200-p2pdma"));
   EXPECT_TRUE(ready.is_loaded);

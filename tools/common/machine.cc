@@ -106,7 +106,8 @@ Machine read_machine(const core::Root& root, const std::string& directory) {
   machine.io_uring_disabled = core::read_io_uring_disabled(root);
   machine.locked_memory = core::read_locked_memory_limit(root);
   machine.file_systems = core::read_file_systems(root, machine);
-  machine.has_udev = !root.list("/run/udev/data").empty();
+  if (!root.list("/run/udev/data").empty()) machine.has_udev = core::Tristate::yes;
+  else if (root.exists("/etc")) machine.has_udev = core::Tristate::no;
   if (directory.empty()) {
     machine.cufile = core::load_process_settings();
     machine.probe = probe_machine();

@@ -50,10 +50,10 @@ struct Machine : core::PeerMachine {
   std::optional<int> io_uring_disabled;
   std::optional<core::LockedMemoryLimit> locked_memory;
   std::vector<core::FileSystem> file_systems;
-  std::vector<bool> is_denied;      // Of these: cuFile's configuration bars it from cuFile's direct paths.
-  bool has_udev = false;            // A udev database.
-  bool has_vendor_library = false;  // NVIDIA's libcufile.so.0 in one of its usual places.
-  core::LoadedSettings cufile;      // cuFile's configuration; of a captured machine without its environment.
+  std::vector<bool> is_denied;  // Of these: cuFile's configuration bars it from cuFile's direct paths.
+  core::Tristate has_udev = core::Tristate::unknown;  // A udev database; unknown under a root of /proc and /sys alone.
+  bool has_vendor_library = false;                    // NVIDIA's libcufile.so.0 in one of its usual places.
+  core::LoadedSettings cufile;  // cuFile's configuration; of a captured machine without its environment.
   std::optional<Probe> probe;
 
   std::vector<const core::PciDevice*> nvidia_gpus() const;

@@ -106,8 +106,8 @@ Need need_vendor_library(const Machine& machine) {
 }
 
 Need need_udev(const Machine& machine) {
-  if (machine.has_udev) return {"udev_database", Tristate::yes, "/run/udev/data", ""};
-  return {"udev_database", Tristate::no, "no /run/udev/data: NVIDIA's library refuses every file",
+  if (machine.has_udev == Tristate::yes) return {"udev_database", Tristate::yes, "/run/udev/data", ""};
+  return {"udev_database", machine.has_udev, "no /run/udev/data: NVIDIA's library refuses every file",
           "Run udevd, or mount the host's /run/udev into the container, read-only."};
 }
 
