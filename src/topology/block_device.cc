@@ -40,14 +40,6 @@ BlockKind kind_by_name(std::string_view name) {
   return BlockKind::unknown;
 }
 
-NvmeTransport transport_by_name(std::string_view name) {
-  for (const NvmeTransport transport :
-       {NvmeTransport::pcie, NvmeTransport::rdma, NvmeTransport::tcp, NvmeTransport::fc, NvmeTransport::loop}) {
-    if (name == nvme_transport_name(transport)) return transport;
-  }
-  return NvmeTransport::unknown;
-}
-
 // "nvme3", not "nvme3n1" nor "nvme-subsys3".
 bool is_controller_name(std::string_view name) {
   return name.starts_with("nvme") && name.size() > 4 &&
@@ -105,14 +97,14 @@ class StackReader {
   std::string read_nvme(const std::string& directory, BlockDevice& device) const {
     const std::string owner = directory + "/device";
     if (root_.exists(owner + "/transport")) {
-      device.transport = transport_by_name(root_.read_line(owner + "/transport"));
+      device.transport = nvme_transport_by_name(root_.read_line(owner + "/transport"));
       return owner;
     }
     device.transport = NvmeTransport::unknown;
     std::string first;
     for (const std::string& name : root_.list(owner)) {
       if (!is_controller_name(name)) continue;
-      const NvmeTransport transport = transport_by_name(root_.read_line(owner + "/" + name + "/transport"));
+      const NvmeTransport transport = nvme_transport_by_name(root_.read_line(owner + "/" + name + "/transport"));
       device.transport = first.empty() ? transport : std::max(device.transport, transport);
       if (first.empty()) first = owner + "/" + name;
     }
@@ -184,6 +176,14 @@ const char* nvme_transport_name(NvmeTransport transport) {
     case NvmeTransport::unknown: return "unknown";
   }
   return "unknown";
+}
+
+NvmeTransport nvme_transport_by_name(std::string_view name) {
+  for (const NvmeTransport transport :
+       {NvmeTransport::pcie, NvmeTransport::rdma, NvmeTransport::tcp, NvmeTransport::fc, NvmeTransport::loop}) {
+    if (name == nvme_transport_name(transport)) return transport;
+  }
+  return NvmeTransport::unknown;
 }
 
 std::optional<BlockDevice> read_block_device(const Root& root, const MountTable& mounts, DeviceNumber number) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "topology/mounts.h"
@@ -36,6 +37,7 @@ const char* block_kind_name(BlockKind kind);
 
 enum class NvmeTransport : std::uint8_t { none, pcie, rdma, tcp, fc, loop, unknown };
 const char* nvme_transport_name(NvmeTransport transport);
+NvmeTransport nvme_transport_by_name(std::string_view name);  // As the kernel writes it.
 
 struct BlockDevice {
   DeviceNumber number;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The RDMA devices of a machine, from /sys/class/infiniband, and what their network interfaces tell.
+//
+// For whoever judges a fabric. It reads, and judges nothing. The kernel's files do not tell the MTU of a port: on
+// Ethernet it follows from the interface's, on InfiniBand only a verbs call has it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/root.h"
+
+namespace penstock::core {
+
+constexpr unsigned kRdmaMtuMost = 4096;  // The largest that the InfiniBand specification has.
+
+struct NetworkInterface {
+  std::string name;
+  unsigned mtu = 0;         // Bytes; 0 where unknown.
+  std::optional<bool> ecn;  // RoCE's congestion control, for any priority; drivers of NVIDIA's OFED alone tell it.
+};
+
+struct RdmaPort {
+  unsigned number = 0;
+  std::string state;       // "ACTIVE", "DOWN", "INIT", "ARMED"; "" where unknown.
+  std::string link_layer;  // "Ethernet", "InfiniBand"
+  std::string rate;        // "100 Gb/sec (4X EDR)"
+  unsigned gids = 0;       // That are set.
+  unsigned typed_gids = 0;
+  unsigned roce_v2_gids = 0;
+  std::vector<NetworkInterface> interfaces;  // On Ethernet.
+
+  bool is_active() const { return state == "ACTIVE"; }
+  bool is_ethernet() const { return link_layer == "Ethernet"; }
+};
+
+struct RdmaDevice {
+  std::string name;         // "mlx5_0"
+  std::string pci_address;  // "" of a device made by software (rxe, siw).
+  std::vector<RdmaPort> ports;
+};
+
+std::vector<RdmaDevice> read_rdma_devices(const Root& root);
+
+// The MTU that RoCE takes on an interface: the largest of 256, 512, ... 4096 that fits with its headers; 0 for none.
+unsigned rdma_mtu_on(unsigned interface_mtu);
+// What an interface needs for kRdmaMtuMost.
+constexpr unsigned kInterfaceMtuForMost = 4192;
+
+}  // namespace penstock::core
