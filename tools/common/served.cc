@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "topology/nvidia_fs_storage.h"
+
 namespace penstock::tools {
 namespace {
 
@@ -25,41 +27,13 @@ constexpr NetworkType kNetworkTypes[] = {{"lustre", "lustre"},  {"lustre", "lnet
                                          {"beegfs", "beegfs"},  {"scatefs", "scatefs"}, {"virtiofs", "virtiofs"},
                                          {"wekafs", "wekafsio"}};
 
-std::string_view module_of(const core::BlockDevice& drive) {
-  if (drive.kind == core::BlockKind::scsi) return "scsi_mod";
-  if (drive.kind != core::BlockKind::nvme) return "";
-  if (drive.transport == core::NvmeTransport::pcie) return "nvme";
-  return drive.transport == core::NvmeTransport::rdma ? "nvme_rdma" : "";
-}
-
-// Of all drives below: an array with one of another kind is of none.
-bool is_on(const core::BlockDevice& device, std::string_view module) {
-  if (device.slaves.empty()) return module_of(device) == module;
-  return std::all_of(device.slaves.begin(), device.slaves.end(),
-                     [&](const core::BlockDevice& below) { return is_on(below, module); });
-}
-
-bool is_nfs_over_rdma(const core::FileSystem& one) {
-  return std::any_of(one.findings.begin(), one.findings.end(),
-                     [](const core::Finding& finding) { return finding.obstacle == core::Obstacle::nfs_rdma; });
-}
-
-// Of local file systems nvidia-fs knows two, and no device mapper under them.
-bool is_taken_by_nvidia_fs(const core::FileSystem& one) {
-  if (!one.stack) return true;
-  const bool is_known = one.mount.type == "ext4" || one.mount.type == "xfs";
-  return is_known && one.stack->kind != core::BlockKind::dm && one.stack->kind != core::BlockKind::loop &&
-         one.direct_io.has != core::Tristate::no;
-}
-
 }  // namespace
 
 std::span<const StorageKind> storage_kinds() { return kStorageKinds; }
 
 bool is_of_kind(const core::FileSystem& file_system, const StorageKind& kind) {
   const std::string_view module(kind.module);
-  if (file_system.stack) return is_on(*file_system.stack, module);
-  if (module == "rpcrdma") return is_nfs_over_rdma(file_system);
+  if (file_system.stack || module == "rpcrdma") return core::nvidia_fs_driver(file_system) == module;
   return std::any_of(std::begin(kNetworkTypes), std::end(kNetworkTypes), [&](const NetworkType& known) {
     return known.type == file_system.mount.type && known.module == module;
   });
@@ -96,7 +70,7 @@ std::vector<Served> served_places(const Machine& machine, const std::vector<Path
     const auto is_served = [&](const StorageKind& kind) {
       return is_of_kind(one, kind) && may_use_nvidia_fs(machine, paths, kind);
     };
-    if (is_taken_by_nvidia_fs(one) && std::any_of(std::begin(kStorageKinds), std::end(kStorageKinds), is_served)) {
+    if (core::nvidia_fs_takes(one) && std::any_of(std::begin(kStorageKinds), std::end(kStorageKinds), is_served)) {
       place.paths.push_back(PENSTOCK_PATH_VENDOR);
     }
     if (is_usable(paths, PENSTOCK_PATH_BOUNCE)) place.paths.push_back(PENSTOCK_PATH_BOUNCE);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What storage nvidia-fs and cuFile take, as far as is known of them: for whoever judges a file system by it, as
+// gdscheck, `penstock check` and `penstock k8s` do. Pure; a look proves no path.
+#pragma once
+
+#include <string_view>
+
+#include "topology/file_system.h"
+
+namespace penstock::core {
+
+// cuFile looks for these words among an ext4 mount's options, which a default mount does not show.
+constexpr std::string_view kOrderedData = "data=ordered";
+
+bool is_nfs_over_rdma(const FileSystem& storage);
+
+// The name by which the driver of all drives below, or of NFS, registers with nvidia-fs: "nvme", "nvme_rdma",
+// "scsi_mod", "rpcrdma". "" where none can, where drives differ, and for other file systems of a network.
+std::string_view nvidia_fs_driver(const FileSystem& storage);
+
+// Of local file systems nvidia-fs takes two, and no device mapper or loop device under them.
+bool nvidia_fs_takes(const FileSystem& storage);
+
+}  // namespace penstock::core
