@@ -178,6 +178,36 @@ bool Root::contains(std::string_view path, std::span<const std::string_view> nee
   return false;
 }
 
+std::vector<std::string> Root::lines_with(std::string_view path, std::span<const std::string_view> needles,
+                                          std::size_t size_max, std::size_t lines_max) const {
+  std::vector<std::string> lines;
+  const UniqueFd fd = open_file(path, S_IFREG);
+  if (!fd.valid()) return lines;
+  std::string line;
+  const auto end_line = [&] {
+    const auto occurs = [&](std::string_view needle) { return line.find(needle) != std::string::npos; };
+    if (std::any_of(needles.begin(), needles.end(), occurs)) lines.push_back(line);
+    line.clear();
+  };
+  char block[64 << 10];
+  for (std::size_t total = 0; total < size_max && lines.size() < lines_max;) {
+    const ssize_t got = read_some(fd.get(), block, std::min(sizeof block, size_max - total));
+    if (got <= 0) break;
+    total += static_cast<std::size_t>(got);
+    std::string_view rest(block, static_cast<std::size_t>(got));
+    while (!rest.empty() && lines.size() < lines_max) {
+      const std::size_t end = rest.find('\n');
+      const std::string_view piece = rest.substr(0, end);
+      line.append(piece.substr(0, kLineBytesMax - std::min(line.size(), kLineBytesMax)));
+      if (end == std::string_view::npos) break;
+      end_line();
+      rest.remove_prefix(end + 1);
+    }
+  }
+  if (lines.size() < lines_max) end_line();
+  return lines;
+}
+
 bool Root::exists(std::string_view path) const { return walk(path, true).has_value(); }
 
 std::vector<std::string> Root::list(std::string_view path) const {

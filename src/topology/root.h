@@ -27,6 +27,7 @@ class Root {
   enum class Resolver : std::uint8_t { kernel, steps };
 
   static constexpr std::size_t kReadBytesMax = 64 << 10;
+  static constexpr std::size_t kLineBytesMax = 1024;
   static constexpr std::size_t kEntriesMax = 16384;
   static constexpr unsigned kLinksMax = 40;
   static constexpr unsigned kDepthMax = 64;
@@ -45,6 +46,11 @@ class Root {
   // Whether one of the needles (of at most 64 bytes) occurs in the first size_max bytes; false also where the file
   // cannot be read.
   bool contains(std::string_view path, std::span<const std::string_view> needles, std::size_t size_max) const;
+
+  // The lines, at most lines_max and each cut to kLineBytesMax, of the first size_max bytes in which one of the needles
+  // occurs. Nothing where the file cannot be read.
+  std::vector<std::string> lines_with(std::string_view path, std::span<const std::string_view> needles,
+                                      std::size_t size_max, std::size_t lines_max) const;
 
   bool exists(std::string_view path) const;
   // Sorted names, at most kEntriesMax, without "." and "..".

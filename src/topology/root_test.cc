@@ -127,6 +127,19 @@ TEST_P(RootTest, AHugeFileCostsNoMoreThanTheLimit) {
   EXPECT_EQ(root().read_line("/huge").size(), 4096u);
 }
 
+TEST_P(RootTest, LinesAreFoundWhereverBlocksAreCut) {
+  constexpr std::string_view kNeedles[] = {"needle"};
+  for (const std::size_t before : {0, 10, 65530, 65531, 65535, 65536, 200'000}) {
+    tree_.put("/lines", std::string(before, '-') + "\na needle\nhay\nneedles");
+    EXPECT_EQ(root().lines_with("/lines", kNeedles, 1 << 20, 10), (std::vector<std::string>{"a needle", "needles"}))
+        << before;
+    EXPECT_EQ(root().lines_with("/lines", kNeedles, 1 << 20, 1), std::vector<std::string>{"a needle"}) << before;
+  }
+  tree_.put("/long", "needle" + std::string(1 << 20, 'x'));
+  EXPECT_EQ(root().lines_with("/long", kNeedles, 1 << 20, 10).at(0).size(), Root::kLineBytesMax);
+  EXPECT_TRUE(root().lines_with("/none", kNeedles, 1 << 20, 10).empty());
+}
+
 TEST_P(RootTest, ADeepPathIsRefusedOrReadAndNeverCrashes) {
   std::string path;
   for (unsigned i = 0; i < Root::kDepthMax + 20; ++i) path += "/d";
