@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
@@ -165,8 +166,11 @@ TEST(DirectFileTest, ARequestIsAlignedAndInsideOrSaysSo) {
 
 class OpenFileTest : public testing::Test {
  protected:
-  OpenFileTest() : fd_(::open("penstock-direct-file", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {
-    ::unlink("penstock-direct-file");
+  // A name of its own: tests run at once, each as a process.
+  OpenFileTest() {
+    char name[] = "penstock-direct-file-XXXXXX";
+    fd_ = UniqueFd(::mkostemp(name, O_CLOEXEC));
+    ::unlink(name);
   }
   UniqueFd fd_;
 };
