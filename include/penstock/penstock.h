@@ -259,8 +259,7 @@ typedef struct penstock_device_info {
 } penstock_device_info;
 
 penstock_status penstock_device_get(penstock_session* session, uint32_t ordinal, penstock_device_info* info);
-/* Memory of a device, for programs that have no other way to allocate it, and its end. Free it before the session is
- * closed. */
+/* Memory of a device, for programs that have no other way to allocate it. Free it before the session is closed. */
 penstock_status penstock_device_alloc(penstock_session* session, uint32_t ordinal, uint64_t size, void** memory);
 penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal, void* memory);
 /* Copy between device memory and host memory, and return when the copy is done. */
@@ -329,6 +328,9 @@ penstock_status penstock_buffer_deregister(penstock_session* session, const void
  * A device makes those of its memory, where it can. No stream is waited for: what writes the memory is to be over. */
 penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
                                 uint32_t* sums);
+/* The same of pieces wherever they lie: sums[i] is that of pieces[i]. A device looks at all of its pieces together. */
+penstock_status penstock_crc32c_vector(penstock_session* session, const struct iovec* pieces, uint32_t count,
+                                       uint32_t* sums);
 /* Of two pieces of memory together: `second` is the checksum of the second_bytes behind the first. */
 uint32_t penstock_crc32c_combine(uint32_t first, uint32_t second, uint64_t second_bytes);
 
@@ -361,8 +363,7 @@ typedef struct penstock_request {
   uint64_t deadline_ns; /* by CLOCK_MONOTONIC; if it has not begun by then it ends with PENSTOCK_TIMED_OUT; 0: none */
 } penstock_request;
 
-/* As penstock_read() or penstock_write(), also for vectored requests. It begins at once, so it has no use for the
- * deadline. */
+/* As penstock_read() or penstock_write(), also for vectored requests. It begins at once: its deadline is ignored. */
 penstock_status penstock_transfer(const penstock_request* request, penstock_report* report);
 
 /* ---- Queues: many requests in flight ------------------------------------------------------------------------ */
@@ -413,8 +414,7 @@ penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* 
 /* Cancels the requests with this cookie that have not begun: they end with PENSTOCK_CANCELED, and are reaped like all
  * others. Requests that have begun go on. *canceled (may be NULL): how many were canceled. */
 penstock_status penstock_queue_cancel(penstock_queue* queue, uint64_t cookie, uint32_t* canceled);
-/* A descriptor that poll(2) and epoll(7) find readable while there is something to reap. It belongs to the queue:
- * neither read nor close it. */
+/* A descriptor that poll(2) finds readable while there is something to reap. Neither read nor close it. */
 penstock_status penstock_queue_eventfd(penstock_queue* queue, int* fd);
 
 /* ---- Streams ------------------------------------------------------------------------------------------------ */

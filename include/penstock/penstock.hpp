@@ -398,6 +398,9 @@ class Session : public Owned<penstock_session, penstock_session_close> {
   Status crc32c(const void* memory, std::uint64_t size, std::uint64_t piece_bytes, std::uint32_t* sums) {
     return penstock_crc32c(raw(), memory, size, piece_bytes, sums);
   }
+  Status crc32c(const struct iovec* pieces, std::uint32_t count, std::uint32_t* sums) {
+    return penstock_crc32c_vector(raw(), pieces, count, sums);
+  }
 
   Result<File> file(int fd) const {
     penstock_file* file = nullptr;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The C API's sessions, their devices and buffers.
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "capi/call.h"
 #include "checksum/crc32c.h"
@@ -131,17 +133,33 @@ penstock_status penstock_device_download(penstock_session* session, void* host, 
 
 // ---- Checksums -----------------------------------------------------------------------------------------------------
 
+static bool is_memory(const void* memory, std::uint64_t size) {
+  if (size == 0) return true;
+  return memory != nullptr && size <= SIZE_MAX / 2 && reinterpret_cast<std::uintptr_t>(memory) <= UINTPTR_MAX - size;
+}
+
 penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
                                 uint32_t* sums) {
   constexpr const char* kStep = "make checksums";
   return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
     if (size == 0) return core::success();
-    if (memory == nullptr || sums == nullptr || piece_bytes == 0) return failure(Code::invalid_argument, kStep);
+    if (!is_memory(memory, size) || sums == nullptr || piece_bytes == 0) return failure(Code::invalid_argument, kStep);
     const std::uint64_t count = (size - 1) / piece_bytes + 1;
-    if (size > SIZE_MAX / 2 || reinterpret_cast<std::uintptr_t>(memory) > UINTPTR_MAX - size) {
+    return session->guarded->checksums().make(memory, size, piece_bytes, {sums, count});
+  });
+}
+
+penstock_status penstock_crc32c_vector(penstock_session* session, const struct iovec* pieces, uint32_t count,
+                                       uint32_t* sums) {
+  constexpr const char* kStep = "make checksums";
+  return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
+    if (count == 0) return core::success();
+    if (pieces == nullptr || sums == nullptr) return failure(Code::invalid_argument, kStep);
+    const std::span all(pieces, count);
+    if (!std::all_of(all.begin(), all.end(), [](const iovec& one) { return is_memory(one.iov_base, one.iov_len); })) {
       return failure(Code::invalid_argument, kStep);
     }
-    return session->guarded->checksums().make(memory, size, piece_bytes, {sums, count});
+    return session->guarded->checksums().make(all, {sums, count});
   });
 }
 

@@ -125,10 +125,12 @@ std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uin
   return multiply(shift_of(second_bytes), first) ^ second;
 }
 
-std::uint32_t crc32c_of_blocks(std::span<const std::uint32_t> sums, std::uint32_t before) {
-  static constexpr polynomial::Products kBlock = polynomial::products_of(shift_of(kCrc32cBlock));
-  for (const std::uint32_t sum : sums) before = kBlock(before) ^ sum;
-  return before;
+std::uint32_t Crc32cCombiner::operator()(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  if (second_bytes != bytes_) shift_ = shift_of(bytes_ = second_bytes);
+  return multiply(shift_, first) ^ second;
 }
+
+// A checksum begins with all bits set in front of the bytes, and has all turned over in the end.
+std::uint32_t crc32c_of_zeros(std::uint64_t bytes) { return ~multiply(shift_of(bytes), ~0u); }
 
 }  // namespace penstock::core

@@ -17,9 +17,17 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0)
 // Of two pieces together: `second` is the checksum of the `second_bytes` behind the first.
 std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
 
-// Of blocks of so many bytes, one behind the other, whose checksums are `sums`, behind what gave `before`.
-inline constexpr std::size_t kCrc32cBlock = 64u << 10;
-std::uint32_t crc32c_of_blocks(std::span<const std::uint32_t> sums, std::uint32_t before = 0);
+// The same for many pieces: one as large as the one before costs less.
+class Crc32cCombiner {
+ public:
+  std::uint32_t operator()(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
+
+ private:
+  std::uint64_t bytes_ = 0;
+  std::uint32_t shift_ = 0x80000000;  // What stands for so many.
+};
+
+std::uint32_t crc32c_of_zeros(std::uint64_t bytes);
 
 // The same as crc32c(), by tables alone: what machines without the instruction do.
 std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t before = 0);

@@ -79,15 +79,25 @@ TEST(Crc32c, EverySingleBitCounts) {
   }
 }
 
-TEST(Crc32c, OfBlocksIsThatOfAllTheirBytes) {
-  const std::vector<std::byte> bytes = random_bytes(100 + 5 * kCrc32cBlock);
-  const std::span<const std::byte> all(bytes);
-  std::vector<std::uint32_t> sums;
-  for (std::size_t at = 100; at < all.size(); at += kCrc32cBlock) sums.push_back(crc32c(all.subspan(at, kCrc32cBlock)));
+TEST(Crc32c, ManyPiecesAreCombined) {
+  const std::vector<std::byte> bytes = random_bytes(50'000);
+  std::span<const std::byte> rest(bytes);
+  Crc32cCombiner combine;
+  std::uint32_t sum = 0;
+  for (const std::size_t size : {0, 100, 4096, 4096, 4096, 1, 1, 0, 37'610}) {
+    sum = combine(sum, crc32c(rest.first(size)), size);
+    rest = rest.subspan(size);
+  }
 
-  EXPECT_EQ(crc32c_of_blocks(sums), crc32c(all.subspan(100)));
-  EXPECT_EQ(crc32c_of_blocks(sums, crc32c(all.first(100))), crc32c(all));
-  EXPECT_EQ(crc32c_of_blocks({}, 7), 7u);
+  EXPECT_TRUE(rest.empty());
+  EXPECT_EQ(sum, crc32c(bytes));
+}
+
+TEST(Crc32c, OfZerosIsKnownWithoutLookingAtAny) {
+  const std::vector<std::byte> zeros(65'536);
+  for (const std::size_t size : {0, 1, 32, 4096, 65'535, 65'536}) {
+    EXPECT_EQ(crc32c_of_zeros(size), crc32c(std::span(zeros).first(size))) << size;
+  }
 }
 
 }  // namespace

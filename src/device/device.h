@@ -66,6 +66,14 @@ struct Copy {
   bool locked = false;  // Host memory that was registered with this very device, and still is: nobody need ask.
 };
 
+// Device memory and its CRC32C: up to kBytesMax, which one multiprocessor looks at, wherever they begin.
+struct ChecksumBlock {
+  static constexpr std::uint32_t kBytesMax = 64u << 10;
+  const void* address = nullptr;
+  std::uint32_t bytes = 0;
+  std::uint32_t sum = 0;
+};
+
 // One stream of the library's own with a fixed number of markers. Used by one thread at a time, any thread; the
 // caller's current CUDA context is left as it was. Copies run in order. Nothing is reported complete, and no host
 // memory may be reused, before a marker recorded after the copy has been reached. Destroying it waits for its copies.
@@ -79,10 +87,10 @@ class CopyQueue {
   virtual Status copy_many(std::span<const Copy> copies, Direction direction);
   // One copy from start to end, the shortest way. Uses marker 0.
   virtual Status copy_and_wait(const Copy& copy, Direction direction);
-  // CRC32C of `sums.size()` blocks of kCrc32cBlock bytes, one behind the other, by the device, in order with the
-  // copies. All of it is memory of this device, by its facts. `sums` is page-locked. Fails with `unsupported`, and has
-  // queued nothing, where that cannot be, or had better not be now: then copy, and let the CPU make them.
-  virtual Status checksum(const void* /*device_address*/, std::span<std::uint32_t> /*sums*/) {
+  // The checksum of each block, by the device, in order with the copies. The array is page-locked; what its blocks name
+  // is memory of this device, by its facts. Fails with `unsupported`, and has queued nothing, where that cannot be, or
+  // had better not be now: then copy, and let the CPU make them.
+  virtual Status checksum(std::span<ChecksumBlock> /*blocks*/) {
     return failure(Code::unsupported, "make checksums on the device");
   }
   // Recording a marker again moves it behind everything queued so far.

@@ -5,13 +5,16 @@
 #include <algorithm>
 
 #include "checksum/crc32c.h"
+#include "device/pinned_block.h"
 
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kSumsMax = 16384;  // Of one launch, which so makes those of 1 GiB.
-constexpr std::size_t kSumsBytes = kSumsMax * sizeof(std::uint32_t);
+constexpr std::size_t kBlocksMax = 16384;  // Of one launch, which so looks at 1 GiB.
+constexpr std::size_t kBlocksBytes = kBlocksMax * sizeof(ChecksumBlock);
 constexpr std::size_t kCopyBytes = 1u << 20;
+
+using Bytes = std::span<const std::byte>;
 
 // A launch takes less time than to sleep and wake up.
 Status finish(CopyQueue& copies, Status queued) {
@@ -21,71 +24,158 @@ Status finish(CopyQueue& copies, Status queued) {
 
 }  // namespace
 
-Status Checksums::make(const void* memory, std::uint64_t size, std::uint64_t piece_bytes,
-                       std::span<std::uint32_t> sums) {
-  const auto* const begin = static_cast<const std::byte*>(memory);
-  const auto each_piece = [&](auto&& add) {
-    Status status;
-    for (std::size_t i = 0; status.ok() && i < sums.size(); ++i) {
-      const std::uint64_t at = i * piece_bytes;
-      status = add(std::span(begin + at, std::min(piece_bytes, size - at)), sums[i] = 0);
-    }
-    return status;
-  };
-  if (sums.empty()) return success();
-  const PointerFacts facts = devices_.describe(memory);
-  if (!facts.needs_device()) {
-    return each_piece([](std::span<const std::byte> piece, std::uint32_t& sum) {
+struct Checksums::Desk {
+  Device* device = nullptr;
+  PinnedBlock memory;  // Blocks, and bytes behind them.
+  std::unique_ptr<CopyQueue> copies;
+  std::vector<std::uint32_t*> sums;  // Of which each block is a part.
+
+  std::span<ChecksumBlock> blocks() const { return {reinterpret_cast<ChecksumBlock*>(memory.data()), sums.size()}; }
+  std::byte* copied() const { return memory.data() + kBlocksBytes; }
+};
+
+// The pieces of one call, one after the other. A device's blocks are gathered, and looked at together.
+class Checksums::Work {
+ public:
+  explicit Work(Checksums& checksums) : checksums_(checksums) {}
+
+  Status add(Bytes piece, std::uint32_t& sum) {
+    sum = 0;
+    if (piece.empty()) return success();
+    if (!is_inside(piece)) facts_ = checksums_.devices_.describe(piece.data());
+    if (!facts_.needs_device()) {
       sum = crc32c(piece);
       return success();
-    });
+    }
+    if (const Status status = sit_at(facts_.device); !status.ok()) return status;
+    // A kernel that reads what is not there takes the program's context with it; a copy fails.
+    if (facts_.kind == MemoryKind::device && (is_inside(piece) || is_all_of_device(piece))) {
+      return add_blocks(piece, sum);
+    }
+    return add_copied(piece, sum);
   }
-  if (facts.device == nullptr) return failure(Code::no_device, "make checksums of device memory");
-  Result<std::unique_ptr<Desk>> desk = take(*facts.device);
-  if (!desk.ok()) return desk.status();
-  // A kernel that reads what is not there takes the program's context with it; a copy fails.
-  const bool by_device = facts.kind == MemoryKind::device && is_all_of(*facts.device, begin, size);
-  const Status status = each_piece([&](std::span<const std::byte> piece, std::uint32_t& sum) {
-    return by_device ? add_by_device(**desk, piece, sum) : add_copied(**desk, piece, sum);
-  });
-  if (status.ok()) give_back(std::move(*desk));
-  return status;
+
+  // To be called when all have been added. Without it, or after a failure, the stream is not used again.
+  Status end() {
+    if (desk_ == nullptr) return success();
+    const Status status = look();
+    if (status.ok()) checksums_.give_back(std::move(desk_));
+    return status;
+  }
+
+ private:
+  // The allocation of the piece before, which most pieces share.
+  bool is_inside(Bytes piece) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(piece.data());
+    return at >= facts_.base && at - facts_.base < facts_.size && piece.size() <= facts_.size - (at - facts_.base);
+  }
+
+  bool is_all_of_device(Bytes piece) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(piece.data());
+    for (std::uint64_t at = 0; at < piece.size();) {
+      const PointerFacts facts = checksums_.devices_.describe(piece.data() + at);
+      const std::uint64_t end = facts.base + facts.size, here = begin + at;
+      if (facts.kind != MemoryKind::device || facts.device != facts_.device || end <= here) return false;
+      at += end - here;
+    }
+    return true;
+  }
+
+  Status sit_at(Device* device) {
+    if (device == nullptr) return failure(Code::no_device, "make checksums of device memory");
+    if (desk_ != nullptr && desk_->device == device) return success();
+    if (const Status status = end(); !status.ok()) return status;
+    Result<std::unique_ptr<Desk>> desk = checksums_.take(*device);
+    if (!desk.ok()) return desk.status();
+    desk_ = std::move(*desk);
+    return success();
+  }
+
+  Status add_blocks(Bytes piece, std::uint32_t& sum) {
+    while (!piece.empty()) {
+      if (desk_->sums.size() == kBlocksMax) {
+        if (const Status status = look(); !status.ok()) return status;
+      }
+      const auto bytes = std::min<std::size_t>(piece.size(), ChecksumBlock::kBytesMax);
+      desk_->sums.push_back(&sum);
+      desk_->blocks().back() = {piece.data(), static_cast<std::uint32_t>(bytes), 0};
+      piece = piece.subspan(bytes);
+    }
+    return success();
+  }
+
+  // By the device, or by the CPU where that cannot be now.
+  Status look() {
+    const std::span<ChecksumBlock> blocks = desk_->blocks();
+    if (blocks.empty()) return success();
+    const Status queued = desk_->copies->checksum(blocks);
+    const Status status = queued.is(Code::unsupported) ? look_at_copies(blocks) : finish(*desk_->copies, queued);
+    if (!status.ok()) return status;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      std::uint32_t& sum = *desk_->sums[i];
+      sum = combine_(sum, blocks[i].sum, blocks[i].bytes);
+    }
+    desk_->sums.clear();
+    return status;
+  }
+
+  Status look_at_copies(std::span<ChecksumBlock> blocks) {
+    constexpr std::size_t kTogether = kCopyBytes / ChecksumBlock::kBytesMax;
+    Copy copies[kTogether];
+    while (!blocks.empty()) {
+      const std::span<ChecksumBlock> some = blocks.first(std::min(blocks.size(), kTogether));
+      blocks = blocks.subspan(some.size());
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        std::byte* const copy = desk_->copied() + i * ChecksumBlock::kBytesMax;
+        copies[i] = {const_cast<void*>(some[i].address), copy, some[i].bytes, true};
+      }
+      const Status queued = desk_->copies->copy_many({copies, some.size()}, Direction::to_host);
+      if (const Status status = finish(*desk_->copies, queued); !status.ok()) return status;
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        some[i].sum = crc32c({static_cast<const std::byte*>(copies[i].host), some[i].bytes});
+      }
+    }
+    return success();
+  }
+
+  Status add_copied(Bytes piece, std::uint32_t& sum) {
+    while (!piece.empty()) {
+      const std::size_t size = std::min(piece.size(), kCopyBytes);
+      const Copy wanted{const_cast<std::byte*>(piece.data()), desk_->copied(), size, true};
+      if (const Status status = desk_->copies->copy_and_wait(wanted, Direction::to_host); !status.ok()) return status;
+      sum = crc32c({desk_->copied(), size}, sum);
+      piece = piece.subspan(size);
+    }
+    return success();
+  }
+
+  Checksums& checksums_;
+  std::unique_ptr<Desk> desk_;
+  PointerFacts facts_;
+  Crc32cCombiner combine_;
+};
+
+Checksums::Checksums(DeviceSet& devices) : devices_(devices) {}
+Checksums::~Checksums() = default;
+
+Status Checksums::make(const void* memory, std::uint64_t size, std::uint64_t piece_bytes,
+                       std::span<std::uint32_t> sums) {
+  Work work(*this);
+  Status status;
+  for (std::size_t i = 0; status.ok() && i < sums.size(); ++i) {
+    const std::uint64_t at = i * piece_bytes;
+    status = work.add({static_cast<const std::byte*>(memory) + at, std::min(piece_bytes, size - at)}, sums[i]);
+  }
+  return status.ok() ? work.end() : status;
 }
 
-bool Checksums::is_all_of(Device& device, const std::byte* memory, std::uint64_t size) const {
-  for (std::uint64_t at = 0; at < size;) {
-    const PointerFacts facts = devices_.describe(memory + at);
-    const std::uint64_t end = facts.base + facts.size, here = reinterpret_cast<std::uintptr_t>(memory) + at;
-    if (facts.kind != MemoryKind::device || facts.device != &device || end <= here) return false;
-    at += end - here;
+Status Checksums::make(std::span<const iovec> pieces, std::span<std::uint32_t> sums) {
+  Work work(*this);
+  Status status;
+  for (std::size_t i = 0; status.ok() && i < pieces.size(); ++i) {
+    status = work.add({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len}, sums[i]);
   }
-  return true;
-}
-
-// Blocks by the device, and what is left of them, or all where it cannot, by the CPU.
-Status Checksums::add_by_device(Desk& desk, std::span<const std::byte> piece, std::uint32_t& sum) {
-  auto* const words = reinterpret_cast<std::uint32_t*>(desk.memory.data());
-  while (piece.size() >= kCrc32cBlock) {
-    const std::span<std::uint32_t> sums(words, std::min(piece.size() / kCrc32cBlock, kSumsMax));
-    const Status queued = desk.copies->checksum(piece.data(), sums);
-    if (queued.is(Code::unsupported)) break;
-    if (const Status done = finish(*desk.copies, queued); !done.ok()) return done;
-    sum = crc32c_of_blocks(sums, sum);
-    piece = piece.subspan(sums.size() * kCrc32cBlock);
-  }
-  return add_copied(desk, piece, sum);
-}
-
-Status Checksums::add_copied(Desk& desk, std::span<const std::byte> piece, std::uint32_t& sum) {
-  std::byte* const copy = desk.memory.data() + kSumsBytes;
-  while (!piece.empty()) {
-    const std::size_t size = std::min(piece.size(), kCopyBytes);
-    const Copy wanted{const_cast<std::byte*>(piece.data()), copy, size, true};
-    if (const Status status = desk.copies->copy_and_wait(wanted, Direction::to_host); !status.ok()) return status;
-    sum = crc32c({copy, size}, sum);
-    piece = piece.subspan(size);
-  }
-  return success();
+  return status.ok() ? work.end() : status;
 }
 
 Result<std::unique_ptr<Checksums::Desk>> Checksums::take(Device& device) {
@@ -101,7 +191,8 @@ Result<std::unique_ptr<Checksums::Desk>> Checksums::take(Device& device) {
   }
   auto desk = std::make_unique<Desk>();
   desk->device = &device;
-  Result<PinnedBlock> memory = PinnedBlock::open(&device, kSumsBytes + kCopyBytes);
+  desk->sums.reserve(kBlocksMax);
+  Result<PinnedBlock> memory = PinnedBlock::open(&device, kBlocksBytes + kCopyBytes);
   if (!memory.ok()) return memory.status();
   desk->memory = std::move(*memory);
   Result<std::unique_ptr<CopyQueue>> copies = device.open_copy_queue(1);

@@ -56,6 +56,26 @@ class ChecksumsWorld : public testing::Test {
     ASSERT_TRUE(status.ok()) << describe(status);
     EXPECT_EQ(sums, wanted) << size << " bytes from " << at << " in pieces of " << piece_bytes;
   }
+  // Of pieces here and there, in the memory and in the host's, in one call.
+  void expect_those_of_scattered_pieces() {
+    std::mt19937 random(3);
+    std::vector<iovec> pieces;
+    std::vector<std::uint32_t> wanted;
+    for (int i = 0; i < 300; ++i) {
+      const std::size_t size = i % 7 == 0 ? 0 : i % 5 == 0 ? random() % 200'000 : 1 + random() % 20 * 4096;
+      const std::size_t at = random() % (kRoom - size);
+      const bool is_host = i % 11 == 0;
+      const std::byte* const memory = is_host ? bytes_.data() : memory_;
+      pieces.push_back({const_cast<std::byte*>(memory) + at, size});
+      wanted.push_back(crc32c(std::span(bytes_).subspan(at, size)));
+    }
+    std::vector<std::uint32_t> sums(pieces.size(), 7);
+
+    const Status status = checksums_->make(pieces, sums);
+
+    ASSERT_TRUE(status.ok()) << describe(status);
+    EXPECT_EQ(sums, wanted);
+  }
   void expect_all_right() {
     for (const std::size_t at : {0, 3, 16}) {
       for (const std::size_t size : {1, 65535, 65536, 65537, 1000003, 3000000}) {
@@ -76,6 +96,11 @@ class ChecksumsWorld : public testing::Test {
 TEST_F(ChecksumsWorld, ADeviceThatMakesNoneHasItsBytesCopied) {
   use(stand_ins_);
   expect_all_right();
+}
+
+TEST_F(ChecksumsWorld, PiecesMayLieAnywhere) {
+  use(stand_ins_);
+  expect_those_of_scattered_pieces();
 }
 
 TEST_F(ChecksumsWorld, HostMemoryIsLookedAtWhereItIs) {
@@ -104,10 +129,16 @@ class ChecksumsOfAGpu : public ChecksumsWorld {
   std::unique_ptr<CudaDeviceSet> devices_;
 };
 
-TEST_F(ChecksumsOfAGpu, WholeBlocksAreMadeByTheGpu) {
+TEST_F(ChecksumsOfAGpu, OfEverySizeAreMadeByTheGpu) {
   const int before = driver("fake_cuda_checksums");
   expect_all_right();
   EXPECT_GT(driver("fake_cuda_checksums"), before);
+}
+
+TEST_F(ChecksumsOfAGpu, ManyPiecesTakeOneLaunch) {
+  const int before = driver("fake_cuda_checksums");
+  expect_those_of_scattered_pieces();
+  EXPECT_EQ(driver("fake_cuda_checksums"), before + 1);
 }
 
 TEST_F(ChecksumsOfAGpu, MemoryThatEndsTooSoonFailsAndNoKernelReadsIt) {

@@ -84,7 +84,12 @@ TEST_F(PublicApiTest, ChecksumsOfADevicesMemoryAreThoseOfTheBytes) {
   EXPECT_EQ(std::memcmp(on_device, on_host, sizeof on_host), 0);
   const std::uint32_t two = penstock_crc32c_combine(on_host[0], on_host[1], 131072);
   EXPECT_EQ(penstock_crc32c_combine(two, on_host[2], bytes.size() - 262144), of_all);
-  std::uint32_t known = 0;
+  const iovec pieces[] = {{memory->data() + 7, 131072}, {nullptr, 0}, {bytes.data() + 131072, 131072}};
+  std::uint32_t of_pieces[] = {1, 1, 1}, known = 0;
+  ASSERT_TRUE(session->crc32c(pieces, 3, of_pieces));
+  EXPECT_EQ(of_pieces[0], on_host[0]);
+  EXPECT_EQ(of_pieces[1], 0u);
+  EXPECT_EQ(of_pieces[2], on_host[1]);
   ASSERT_TRUE(session->crc32c("123456789", 9, 9, &known));
   EXPECT_EQ(known, 0xe3069283u);
 }
@@ -99,6 +104,13 @@ TEST_F(PublicApiTest, ChecksumsOfNothingAreNoneAndOfNonsenseAnError) {
   EXPECT_FALSE(session->crc32c(&byte, 1, 0, &sum));
   EXPECT_FALSE(session->crc32c(&byte, 1, 1, nullptr));
   EXPECT_FALSE(session->crc32c(&byte, UINT64_MAX, 1 << 20, &sum));
+  char other = 1;
+  const iovec nowhere{nullptr, 1}, endless{&other, SIZE_MAX}, right{&other, 1};
+  EXPECT_TRUE(session->crc32c(nullptr, 0, nullptr));
+  EXPECT_FALSE(session->crc32c(nullptr, 1, &sum));
+  EXPECT_FALSE(session->crc32c(&nowhere, 1, &sum));
+  EXPECT_FALSE(session->crc32c(&endless, 1, &sum));
+  EXPECT_FALSE(session->crc32c(&right, 1, nullptr));
   EXPECT_EQ(sum, 5u);
 }
 

@@ -8,15 +8,16 @@
 #include <span>
 #include <vector>
 
-#include "checksum/crc32c.h"
 #include "checksum/polynomial.h"
+#include "device/device.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr unsigned kWords = 4;  // That a thread reads of a row.
 constexpr std::size_t kRowBytes = 4 * kWords * kChecksumThreads;
-static_assert(kCrc32cBlock == 16 * kRowBytes);  // As the loop below counts.
+static_assert(kRowBytes == 4096);  // As the text below counts, and ChecksumBlock by sixteens.
+static_assert(sizeof(ChecksumBlock) == 16 && offsetof(ChecksumBlock, bytes) == 8 && offsetof(ChecksumBlock, sum) == 12);
 
 constexpr char kHead[] = R"ptx(
 .version 7.0
@@ -25,14 +26,16 @@ constexpr char kHead[] = R"ptx(
 )ptx";
 
 constexpr char kBegin[] = R"ptx(
-.visible .entry penstock_crc32c(.param .u64 memory, .param .u64 sums)
+.visible .entry penstock_crc32c(.param .u64 blocks)
 {
   .shared .align 4 .b8 table[4096];   // Products of x^(8 * 4096) with each byte of a word.
   .shared .align 4 .b8 parts[32];     // Of eight warps.
+  .shared .align 16 .b8 block[16];
   .reg .pred %odd, %q;
-  .reg .b32 %t, %rows, %base, %i, %v, %mask, %sum;
+  .reg .b32 %t, %rows, %base, %i, %v, %mask, %sum, %seed;
+  .reg .b32 %before;                  // Bytes of this thread's sixteen that lie before the block, if above 0.
   .reg .b32 %s<4>, %w<4>, %b<4>, %x<4>;
-  .reg .b64 %p, %a;
+  .reg .b64 %p, %a, %e;
   mov.u32 %t, %tid.x;
   mov.u32 %base, table;
   mad.lo.u32 %i, %t, 4, %base;
@@ -46,32 +49,53 @@ constexpr char kBegin[] = R"ptx(
   st.shared.u32 [%i+2048], %v;
   ld.global.u32 %v, [%a+3072];
   st.shared.u32 [%i+3072], %v;
-  bar.sync 0;
-  ld.param.u64 %p, [memory];
-  cvta.to.global.u64 %p, %p;
+  ld.param.u64 %e, [blocks];
+  cvta.to.global.u64 %e, %e;
   mov.u32 %i, %ctaid.x;
-  mad.wide.u32 %p, %i, 65536, %p;
+  mad.wide.u32 %e, %i, 16, %e;
+  mov.u32 %seed, 0;
+  setp.ne.u32 %q, %t, 0;
+  @%q bra LOADED;
+  ld.global.v4.u32 {%w0, %w1, %w2, %seed}, [%e];
+  st.shared.u32 [block], %w0;
+  st.shared.u32 [block+4], %w1;
+  st.shared.u32 [block+8], %w2;
+LOADED:
+  bar.sync 0;
+  ld.shared.u64 %p, [block];
+  cvta.to.global.u64 %p, %p;
+  ld.shared.u32 %v, [block+8];
+  add.u32 %rows, %v, 4095;
+  shr.u32 %rows, %rows, 12;
+  shl.b32 %before, %rows, 12;
+  sub.u32 %before, %before, %v;
+  cvt.u64.u32 %a, %before;
+  sub.u64 %p, %p, %a;
   mad.wide.u32 %p, %t, 16, %p;
-  and.b64 %a, %p, 15;
-  setp.ne.u64 %odd, %a, 0;
+  shl.b32 %i, %t, 4;
+  sub.s32 %before, %before, %i;
   mov.u32 %s0, 0;
   mov.u32 %s1, 0;
   mov.u32 %s2, 0;
   mov.u32 %s3, 0;
-  mov.u32 %rows, 16;
 ROW:
+  and.b64 %a, %p, 15;
+  setp.ne.u64 %odd, %a, 0;
+  setp.gt.s32 %q, %before, 0;
+  or.pred %odd, %odd, %q;
   @%odd bra BYTES;
   ld.global.v4.u32 {%w0, %w1, %w2, %w3}, [%p];
   bra STEP;
 BYTES:
 )ptx";
 
-// Of word $, whose first byte is at +@.
-constexpr char kBytesOfWord[] = R"ptx(  ld.global.u8 %b0, [%p+@0];
-  ld.global.u8 %b1, [%p+@1];
-  ld.global.u8 %b2, [%p+@2];
-  ld.global.u8 %b3, [%p+@3];
-  bfi.b32 %b0, %b1, %b0, 8, 8;
+// Byte $ of its word, which is byte # of sixteen.
+constexpr char kByte[] = R"ptx(  setp.le.s32 %q, %before, #;
+  mov.u32 %b$, 0;
+  @%q ld.global.u8 %b$, [%p+#];
+)ptx";
+
+constexpr char kWordOfBytes[] = R"ptx(  bfi.b32 %b0, %b1, %b0, 8, 8;
   bfi.b32 %b2, %b3, %b2, 8, 8;
   bfi.b32 %w$, %b2, %b0, 16, 16;
 )ptx";
@@ -94,7 +118,8 @@ constexpr char kStepOfWord[] = R"ptx(  and.b32 %x0, %s$, 255;
   xor.b32 %s$, %x0, %w$;
 )ptx";
 
-constexpr char kAfterRow[] = R"ptx(  add.u64 %p, %p, 4096;
+constexpr char kAfterRow[] = R"ptx(  mov.u32 %before, 0;
+  add.u64 %p, %p, 4096;
   sub.u32 %rows, %rows, 1;
   setp.ne.u32 %q, %rows, 0;
   @%q bra ROW;
@@ -134,7 +159,7 @@ TOGETHER:
   bar.sync 0;
   setp.ne.u32 %q, %t, 0;
   @%q bra DONE;
-  mov.u32 %sum, $;                    // What the checksum's beginning and end make of it.
+  mov.u32 %sum, %seed;
   mov.u32 %i, parts;
   ld.shared.u32 %v, [%i];
   xor.b32 %sum, %sum, %v;
@@ -152,11 +177,7 @@ TOGETHER:
   xor.b32 %sum, %sum, %v;
   ld.shared.u32 %v, [%i+28];
   xor.b32 %sum, %sum, %v;
-  ld.param.u64 %p, [sums];
-  cvta.to.global.u64 %p, %p;
-  mov.u32 %i, %ctaid.x;
-  mad.wide.u32 %p, %i, 4, %p;
-  st.global.u32 [%p], %sum;
+  st.global.u32 [%e+12], %sum;
 DONE:
   ret;
 }
@@ -169,15 +190,12 @@ std::string filled(std::string text, char mark, const std::string& value) {
   return text;
 }
 
-std::string of_word(const char* text, unsigned word) { return filled(text, '$', std::to_string(word)); }
+std::string numbered(const char* text, unsigned number) { return filled(text, '$', std::to_string(number)); }
 
 std::string bytes_of_word(unsigned word) {
-  std::string text = of_word(kBytesOfWord, word);
-  for (unsigned byte = 0; byte < 4; ++byte) {
-    const std::string mark = "@" + std::to_string(byte);
-    text.replace(text.find(mark), mark.size(), std::to_string(4 * word + byte));
-  }
-  return text;
+  std::string text;
+  for (unsigned byte = 0; byte < 4; ++byte) text += filled(numbered(kByte, byte), '#', std::to_string(4 * word + byte));
+  return text + numbered(kWordOfBytes, word);
 }
 
 std::string array(const char* name, std::span<const std::uint32_t> values) {
@@ -203,12 +221,11 @@ std::string checksum_kernel_text() {
   std::string text = kHead + tables() + kBegin;
   for (unsigned word = 0; word < kWords; ++word) text += bytes_of_word(word);
   text += "STEP:\n";
-  for (unsigned word = 0; word < kWords; ++word) text += of_word(kStepOfWord, word);
+  for (unsigned word = 0; word < kWords; ++word) text += numbered(kStepOfWord, word);
   text += kAfterRow;
-  for (unsigned word = 0; word < kWords; ++word) text += of_word(kProductOfWord, word);
+  for (unsigned word = 0; word < kWords; ++word) text += numbered(kProductOfWord, word);
   for (const char* distance : {"16", "8", "4", "2", "1"}) text += filled(kAcrossLanes, '@', distance);
-  const std::vector<std::byte> zeros(kCrc32cBlock);
-  return text + filled(kEnd, '$', std::to_string(crc32c(zeros)));
+  return text + kEnd;
 }
 
 }  // namespace penstock::core

@@ -20,8 +20,8 @@ namespace {
 constexpr const char* kRealDriver = "libcuda.so.1";
 constexpr const char* kFake12 = PENSTOCK_FAKE_CUDA;
 constexpr const char* kFake11 = PENSTOCK_FAKE_CUDA_11;
-constexpr std::size_t kBlocks = 40;
-constexpr std::size_t kRoom = (kBlocks + 1) * kCrc32cBlock;
+constexpr std::size_t kBlockBytes = ChecksumBlock::kBytesMax;
+constexpr std::size_t kRoom = 41 * kBlockBytes;
 
 class ChecksumKernelTest : public testing::TestWithParam<const char*> {
  protected:
@@ -45,8 +45,13 @@ class ChecksumKernelTest : public testing::TestWithParam<const char*> {
   void fill(const std::vector<std::byte>& bytes) {
     ASSERT_TRUE(finish_copies(*queue_, queue_->copy_to_device(memory_, bytes.data(), bytes.size())).ok());
   }
-  std::span<std::uint32_t> sums(std::size_t count) const {
-    return {reinterpret_cast<std::uint32_t*>(pinned_.data()), count};
+  std::span<ChecksumBlock> blocks(std::size_t count) const {
+    return {reinterpret_cast<ChecksumBlock*>(pinned_.data()), count};
+  }
+  std::uint32_t sum_of(std::size_t at, std::uint32_t bytes) const {
+    blocks(1)[0] = {memory_ + at, bytes, 1};
+    EXPECT_TRUE(finish_copies(*queue_, queue_->checksum(blocks(1))).ok());
+    return blocks(1)[0].sum;
   }
   bool refuse_modules(bool refused) const {
     void* const driver = ::dlopen(GetParam(), RTLD_NOW | RTLD_LOCAL);
@@ -61,34 +66,40 @@ class ChecksumKernelTest : public testing::TestWithParam<const char*> {
   std::unique_ptr<CopyQueue> queue_;
 };
 
-TEST_P(ChecksumKernelTest, OfEveryBlockAtEveryAlignmentIsTheOneOfTheCpu) {
+// What lies before and behind a block is other than zero, so that a kernel that took it in would be found out.
+TEST_P(ChecksumKernelTest, OfBlocksOfEverySizeAtEveryAlignmentIsTheOneOfTheCpu) {
   std::vector<std::byte> bytes(kRoom);
   std::mt19937 random(5);
   std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<std::byte>(random()); });
   fill(bytes);
-
+  std::vector<std::pair<std::size_t, std::uint32_t>> where;
   for (const std::size_t at : {0, 1, 2, 4, 8, 15, 16, 4096, 65535}) {
-    std::fill(sums(kBlocks).begin(), sums(kBlocks).end(), 1);
-    ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(memory_ + at, sums(kBlocks))).ok());
-    for (std::size_t i = 0; i < kBlocks; ++i) {
-      const std::span<const std::byte> block(bytes.data() + at + i * kCrc32cBlock, kCrc32cBlock);
-      ASSERT_EQ(sums(kBlocks)[i], crc32c(block)) << "block " << i << " from " << at;
+    for (const std::uint32_t size : {1,    2,    15,    16,    17,    31,    33,    4079,  4080,  4095,  4096, 4097,
+                                     4112, 6144, 16384, 18432, 20481, 61440, 61441, 65519, 65520, 65535, 65536}) {
+      where.emplace_back(at + where.size() % 40 * kBlockBytes, size);
     }
+  }
+  for (std::size_t i = 0; i < where.size(); ++i)
+    blocks(where.size())[i] = {memory_ + where[i].first, where[i].second, 1};
+
+  ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(blocks(where.size()))).ok());
+
+  for (std::size_t i = 0; i < where.size(); ++i) {
+    const auto [at, size] = where[i];
+    ASSERT_EQ(blocks(where.size())[i].sum, crc32c(std::span(bytes).subspan(at, size))) << size << " bytes from " << at;
   }
 }
 
 TEST_P(ChecksumKernelTest, OneBitAnywhereChangesThem) {
-  const std::vector<std::byte> zeros(kCrc32cBlock);
+  const std::vector<std::byte> zeros(kBlockBytes);
   fill(zeros);
-  ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(memory_, sums(1))).ok());
-  EXPECT_EQ(sums(1)[0], crc32c(zeros));
+  EXPECT_EQ(sum_of(0, kBlockBytes), crc32c(zeros));
 
-  for (std::size_t at = 3; at < kCrc32cBlock; at += 4099) {
+  for (std::size_t at = 3; at < kBlockBytes; at += 4099) {
     std::vector<std::byte> one = zeros;
     one[at] = std::byte{0x10};
     fill(one);
-    ASSERT_TRUE(finish_copies(*queue_, queue_->checksum(memory_, sums(1))).ok());
-    EXPECT_EQ(sums(1)[0], crc32c(one)) << at;
+    EXPECT_EQ(sum_of(0, kBlockBytes), crc32c(one)) << at;
   }
 }
 
@@ -98,7 +109,7 @@ TEST_P(ChecksumKernelTest, ADriverThatLoadsNoKernelSaysSo) {
   auto others = std::move(CudaDeviceSet::open(&why_not, GetParam()).value());
   auto queue = std::move(others->device(0).value()->open_copy_queue(1).value());
 
-  const Status queued = queue->checksum(memory_, sums(1));
+  const Status queued = queue->checksum(blocks(1));
 
   refuse_modules(false);
   EXPECT_TRUE(queued.is(Code::unsupported)) << describe(queued);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/invariant.h"
+#include "checksum/crc32c.h"
 #include "device/cuda/checksum_kernel.h"
 #include "device/cuda/scatter_kernel.h"
 
@@ -112,17 +113,22 @@ Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
 }
 
 // Held streams keep every kernel waiting, once they are a few.
-Status CudaCopyQueue::checksum(const void* device_address, std::span<std::uint32_t> sums) {
+Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
   constexpr const char* kStep = "make checksums on the GPU";
   if (is_any_cuda_stream_busy(api_)) return failure(Code::unsupported, kStep);
   const ContextScope scope(api_, device_.context());
   if (!scope.entered()) return cuda_status(scope.result(), kStep);
   const CUfunction kernel = device_.checksum_kernel().function();
   if (kernel == nullptr) return failure(Code::unsupported, kStep);
-  CUdeviceptr memory = address_of(device_address), there = address_of(sums.data());
-  void* parameters[] = {&memory, &there};
+  std::uint32_t bytes = 0, seed = 0;
+  for (ChecksumBlock& block : blocks) {
+    if (block.bytes != bytes) seed = crc32c_of_zeros(bytes = block.bytes);
+    block.sum = seed;
+  }
+  CUdeviceptr there = address_of(blocks.data());
+  void* parameters[] = {&there};
   ends_with_signal_ = false;
-  return cuda_status(api_.cuLaunchKernel(kernel, static_cast<unsigned>(sums.size()), 1, 1, kChecksumThreads, 1, 1, 0,
+  return cuda_status(api_.cuLaunchKernel(kernel, static_cast<unsigned>(blocks.size()), 1, 1, kChecksumThreads, 1, 1, 0,
                                          stream_, parameters, nullptr),
                      kStep);
 }

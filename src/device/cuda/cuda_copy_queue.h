@@ -22,7 +22,7 @@ class CudaCopyQueue final : public CopyQueue {
   // By one kernel where the copies are small and it can be had.
   Status copy_many(std::span<const Copy> copies, Direction direction) override;
   Status copy_and_wait(const Copy& copy, Direction direction) override;
-  Status checksum(const void* device_address, std::span<std::uint32_t> sums) override;
+  Status checksum(std::span<ChecksumBlock> blocks) override;
   Status record(unsigned marker) override;
   Result<bool> reached(unsigned marker) override;
   Status wait(unsigned marker, bool spin) override;

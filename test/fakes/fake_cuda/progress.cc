@@ -13,6 +13,7 @@
 #include <span>
 
 #include "checksum/crc32c.h"
+#include "device/device.h"
 #include "fakes/fake_cuda/world.h"
 
 namespace penstock::fake_cuda {
@@ -59,11 +60,13 @@ void do_work(const Work& work) {
     std::memcpy(pointer(piece.to), pointer(piece.from), piece.size);
   }
   if (work.kind == Work::Kind::checksum) {
-    if (!is_reached(work.from, work.size) || !is_reached(work.to, work.size / core::kCrc32cBlock * 4)) std::abort();
-    const std::span<const std::byte> all(static_cast<const std::byte*>(pointer(work.from)), work.size);
-    auto* sum = static_cast<std::uint32_t*>(pointer(work.to));
-    for (std::size_t at = 0; at < all.size(); at += core::kCrc32cBlock) {
-      *sum++ = core::crc32c(all.subspan(at, core::kCrc32cBlock));
+    if (!is_reached(work.to, work.size)) std::abort();
+    const std::span blocks(static_cast<core::ChecksumBlock*>(pointer(work.to)),
+                           work.size / sizeof(core::ChecksumBlock));
+    for (core::ChecksumBlock& block : blocks) {
+      if (!is_reached(reinterpret_cast<CUdeviceptr>(block.address), block.bytes)) std::abort();
+      const std::span<const std::byte> bytes(static_cast<const std::byte*>(block.address), block.bytes);
+      block.sum ^= core::crc32c(bytes) ^ core::crc32c_of_zeros(bytes.size());  // As the kernel does.
     }
   }
   const auto write = [](CUdeviceptr to, std::uint64_t value) {

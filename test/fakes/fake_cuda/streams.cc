@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "checksum/crc32c.h"
+#include "device/device.h"
 #include "fakes/fake_cuda/world.h"
 
 namespace penstock::core::cuda {
@@ -63,10 +63,9 @@ CUresult launch_scatter(unsigned pieces, CUstream stream, void** parameters) {
 }
 
 CUresult launch_checksum(unsigned blocks, CUstream stream, void** parameters) {
-  const auto at = [&](int i) { return *static_cast<CUdeviceptr*>(parameters[i]); };
   ++world().checksums;
-  const std::size_t size = blocks * core::kCrc32cBlock;
-  return enqueue(stream, {.kind = Work::Kind::checksum, .to = at(1), .from = at(0), .size = size});
+  const auto at = *static_cast<CUdeviceptr*>(parameters[0]);
+  return enqueue(stream, {.kind = Work::Kind::checksum, .to = at, .size = blocks * sizeof(core::ChecksumBlock)});
 }
 
 const std::pair<const char*, CUfunction> kKernels[] = {
