@@ -118,8 +118,10 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
     if (!created.ok()) return created.status();
     const Status status = register_with(use, (*created)->fd(), *handle);
     handle->unpublished->file = std::move(*created);
-    if (status.ok()) *file = handle.release();
-    return status;
+    if (!status.ok()) return status;
+    (void)use->advise_flushed_later(handle->id);  // By publish.
+    *file = handle.release();
+    return success();
   });
 }
 

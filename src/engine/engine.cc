@@ -52,6 +52,7 @@ Outcome Engine::move(Routed& routed) {
   // A path may ask for larger chunks than others get.
   const Plan plan = Router::plan(routed, small ? chunk : operation_max_.load(std::memory_order_relaxed));
   Outcome outcome = small ? move_small(routed, plan, (*pools)->small) : move_large(routed, plan, (*pools)->large);
+  if (routed.input.op == Op::write) routed.input.file->note_written(outcome.report.bytes);
   count(outcome.report, routed.input.op);
   return outcome;
 }

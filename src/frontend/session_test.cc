@@ -95,6 +95,25 @@ TEST_F(SessionTest, ALargeRequestWhoseRingsBreakIsAnError) {
   EXPECT_LT(outcome.report.bytes, 16u << 20);
 }
 
+TEST_F(SessionTest, StorageBeginsWithAFileThatIsFlushedLaterWhileMoreIsWritten) {
+  Session& session = open(std::make_unique<FakeStorage>());
+  storage_->content.resize(32 << 20);
+  const std::uint64_t file = *session.register_file(FakeStorage::kUserFd);
+  void* const from = memory(6 << 20);
+  ASSERT_TRUE(transfer(session, {Op::write, file, from, 6 << 20, 0, 0}).status.ok());
+  ASSERT_TRUE(transfer(session, {Op::write, file, from, 6 << 20, 6 << 20, 0}).status.ok());
+  EXPECT_EQ(storage_->flushes_started, 0u) << "nobody said so";
+  ASSERT_TRUE(session.advise_flushed_later(file).ok());
+
+  ASSERT_TRUE(transfer(session, {Op::write, file, from, 6 << 20, 0, 0}).status.ok());
+  EXPECT_EQ(storage_->flushes_started, 0u) << "for a few bytes it is not worth it";
+  ASSERT_TRUE(transfer(session, {Op::read, file, from, 6 << 20, 0, 0}).status.ok());
+  ASSERT_TRUE(transfer(session, {Op::write, file, from, 4096, 6 << 20, 0}).status.ok());
+  EXPECT_EQ(storage_->flushes_started, 0u) << "what is read is not flushed";
+  ASSERT_TRUE(transfer(session, {Op::write, file, from, 6 << 20, 7 << 20, 0}).status.ok());
+  EXPECT_EQ(storage_->flushes_started, 1u);
+}
+
 // To wait for the file it looked again and again, and asked every client at each look.
 TEST_F(SessionTest, DeregisteringAFileAsksClientsOnceAndWaitsForThoseWhoHaveItPinned) {
   class CountingClient final : public Client {

@@ -124,10 +124,14 @@ Status Session::sync_file(std::uint64_t handle) {
   return status;
 }
 
-Status Session::advise_read_once(std::uint64_t handle) {
+Status Session::advise_read_once(std::uint64_t handle) { return advise(handle, &File::note_read_once); }
+
+Status Session::advise_flushed_later(std::uint64_t handle) { return advise(handle, &File::note_flushed_later); }
+
+Status Session::advise(std::uint64_t handle, void (File::*note)()) {
   File* const file = files_.pin(handle);
   if (file == nullptr) return failure(Code::not_registered, "advise on the file");
-  file->note_read_once();
+  (file->*note)();
   files_.unpin(handle);
   return success();
 }

@@ -59,8 +59,9 @@ class Session {
   Result<FileFacts> file_facts(std::uint64_t file);
   // Returns when what was written to the file would survive a loss of power.
   Status sync_file(std::uint64_t file);
-  // Before its first request.
+  // Before its first request: what file.h says of note_read_once() and note_flushed_later().
   Status advise_read_once(std::uint64_t file);
+  Status advise_flushed_later(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
   // True in a forked child: then every request is refused with `closed`, and the session must be leaked, since its
@@ -89,6 +90,7 @@ class Session {
 
  private:
   Status find_memory(const RawRequest& request, PointerFacts& memory);
+  Status advise(std::uint64_t file, void (File::*note)());
   void release_blocks_of_idle(File& file);
 
   const std::uint32_t forks_ = fork_count();

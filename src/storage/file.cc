@@ -14,6 +14,9 @@ std::uint64_t next_id() {
   return ++last;
 }
 
+// Between two times that storage is told to begin: each looks for all pages of the file that are to be written.
+constexpr std::uint64_t kFlushBytes = 8u << 20;
+
 // Errors that the next attempt may not meet.
 bool passes(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN || error == EINTR;
@@ -41,6 +44,12 @@ void File::release_blocks_behind_end() {
   if (!blocks_behind_end_.load(std::memory_order_relaxed) || !has_its_descriptors()) return;
   close_second();
   if (storage_.release_blocks_behind_end(own_.get())) blocks_behind_end_.store(false, std::memory_order_relaxed);
+}
+
+void File::start_flush_after(std::uint64_t bytes) {
+  if (unflushed_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kFlushBytes) return;
+  unflushed_.store(0, std::memory_order_relaxed);
+  storage_.start_flush(own_.get());
 }
 
 Result<std::unique_ptr<File>> File::open(Storage& storage, int fd) {

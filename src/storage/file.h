@@ -55,6 +55,11 @@ class File {
   // The program reads no byte of it again.
   void note_read_once() { read_once_.store(true, std::memory_order_relaxed); }
   bool is_read_once() const { return read_once_.load(std::memory_order_relaxed); }
+  // Will be flushed when all is written: so storage begins with what is there while more comes.
+  void note_flushed_later() { flushed_later_.store(true, std::memory_order_relaxed); }
+  void note_written(std::uint64_t bytes) {
+    if (flushed_later_.load(std::memory_order_relaxed)) start_flush_after(bytes);
+  }
   // A write that failed has left blocks behind the file's end, which were asked for on its behalf.
   void note_blocks_behind_end() { blocks_behind_end_.store(true, std::memory_order_relaxed); }
   // Gives them back where it can (storage.h); nothing of the file's is under way.
@@ -67,6 +72,7 @@ class File {
   File(Storage& storage, const FileFacts& facts, UniqueFd own);
   Result<int> open_second();
   void close_second();
+  void start_flush_after(std::uint64_t bytes);
   bool is_ours(int fd) const { return storage_.is_descriptor_of(fd, facts_); }
 
   Storage& storage_;
@@ -80,6 +86,8 @@ class File {
   std::atomic<bool> direct_refused_{false};
   std::atomic<bool> blocks_behind_end_{false};
   std::atomic<bool> read_once_{false};
+  std::atomic<bool> flushed_later_{false};
+  std::atomic<std::uint64_t> unflushed_{0};  // Bytes written since storage was last told to begin.
   mutable std::array<std::atomic<std::uintptr_t>, kPathCount> slots_{};
 };
 

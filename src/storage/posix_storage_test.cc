@@ -132,6 +132,18 @@ TEST_F(PosixStorageTest, AFileKeepsWorkingWhenTheUserClosesTheirDescriptor) {
   EXPECT_EQ(std::string(text, 7), "weights");
 }
 
+TEST_F(PosixStorageTest, AFlushThatWasStartedHarmsNoFileAndNoneThatCannotBeFlushed) {
+  const UniqueFd pipe(::open("/dev/null", O_WRONLY));
+
+  storage_.start_flush(fd_.get());
+  storage_.start_flush(pipe.get());
+  storage_.start_flush(-1);
+
+  char text[7];
+  EXPECT_EQ(*storage_.read(fd_.get(), text, 7, 0), 7u);
+  EXPECT_EQ(std::string(text, 7), "weights");
+}
+
 TEST_F(PosixStorageTest, PreallocationLeavesTheSizeAlone) {
   constexpr std::uint64_t kSize = 8 << 20;
   ASSERT_EQ(::ftruncate(fd_.get(), 5000), 0);

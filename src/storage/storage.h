@@ -37,6 +37,8 @@ class Storage {
   virtual Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) = 0;
   // Returns when storage has what the page cache holds of the range. No promise about a loss of power.
   virtual Status flush(int /*fd*/, std::uint64_t /*offset*/, std::uint64_t /*size*/) { return success(); }
+  // Has storage begin to take what the page cache holds of the file. A wish, and no promise.
+  virtual void start_flush(int /*fd*/) {}
   // Returns when all of the file, and what is needed to find it, would survive a loss of power.
   virtual Status sync(int /*fd*/) { return success(); }
   // Whether two descriptors share one open file, so far as the kernel tells; true where it does not.

@@ -60,6 +60,7 @@ class FakeStorage : public Storage {
   std::vector<Access> accesses;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> flushes;  // Offset and size.
   int flush_error = 0;
+  std::atomic<unsigned> flushes_started{0};
   std::atomic<unsigned> rings_opened{0};
   bool descriptors_lost = false;
 
@@ -114,6 +115,7 @@ class FakeStorage : public Storage {
     flushes.emplace_back(offset, size);
     return flush_error == 0 ? success() : os_failure(flush_error, "flush as scripted");
   }
+  void start_flush(int) override { ++flushes_started; }
   bool is_same_open_file(int, int) override { return true; }
   bool is_resident(int, std::uint64_t, std::uint64_t) override { return resident; }
   bool is_data(int, std::uint64_t offset, std::uint64_t size) override { return !hole(offset, size); }
