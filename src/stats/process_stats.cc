@@ -40,8 +40,8 @@ std::optional<Number> number_of(std::string_view text) {
 
 // What the process calls itself: the last number of "NSpid:", which has one for every PID namespace around it. Our own
 // name for it where the kernel does not say.
-std::int64_t own_name_of(pid_t pid) {
-  const UniqueFd fd(::open(("/proc/" + std::to_string(pid) + "/status").c_str(), O_RDONLY | O_CLOEXEC));
+std::int64_t own_name_of(pid_t pid, int folder) {
+  const UniqueFd fd(::openat(folder, "status", O_RDONLY | O_CLOEXEC));
   char text[4096];
   const ssize_t size = fd.valid() ? ::read(fd.get(), text, sizeof text) : 0;
   std::string_view status(text, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
@@ -54,8 +54,8 @@ std::int64_t own_name_of(pid_t pid) {
 
 class Look {
  public:
-  Look(pid_t pid, SegmentReader& reader, LookBudget& budget)
-      : reader_(reader), budget_(budget), own_name_(own_name_of(pid)) {
+  Look(pid_t pid, int folder, SegmentReader& reader, LookBudget& budget)
+      : reader_(reader), budget_(budget), own_name_(own_name_of(pid, folder)) {
     process_.pid = pid;
   }
 
@@ -65,7 +65,9 @@ class Look {
     while (const dirent* entry = ::readdir(folder)) {
       process_.is_cut_short = !budget_.take(&LookLimits::descriptors, 1);
       if (process_.is_cut_short) break;
-      if (is_segment(fd, entry->d_name)) take_in(fd, entry->d_name);
+      const Descriptor descriptor = descriptor_of(fd, entry->d_name);
+      if (descriptor == Descriptor::forbidden) return os_failure(EACCES, kStep);
+      if (descriptor == Descriptor::segment) take_in(fd, entry->d_name);
       errno = 0;
     }
     if (errno != 0) return os_failure(errno, kStep);
@@ -101,10 +103,17 @@ class Look {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-Result<ProcessStats> look_at(pid_t pid, SegmentReader& reader, LookBudget budget) {
-  const Folder folder(::opendir(("/proc/" + std::to_string(pid) + "/fd").c_str()));
-  if (folder == nullptr) return os_failure(errno, kStep);
-  return Look(pid, reader, budget).at(folder.get());
+// Of a process, by its folder in /proc.
+Result<ProcessStats> look_at(pid_t pid, int folder, SegmentReader& reader, LookBudget budget) {
+  UniqueFd fd(::openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const Folder descriptors(fd.valid() ? ::fdopendir(fd.get()) : nullptr);
+  if (descriptors == nullptr) return os_failure(errno, kStep);
+  (void)fd.release();  // The directory stream's from here on.
+  return Look(pid, folder, reader, budget).at(descriptors.get());
+}
+
+UniqueFd folder_of(int proc, const char* name) {
+  return UniqueFd(::openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
 bool has_any(const ProcessStats& process) {
@@ -115,28 +124,45 @@ bool has_any(const ProcessStats& process) {
 
 Result<ProcessStats> stats_of_process(pid_t pid) {
   SegmentReader reader;
-  return look_at(pid, reader, LookBudget(kProcessLimits));
+  const UniqueFd folder = folder_of(AT_FDCWD, ("/proc/" + std::to_string(pid)).c_str());
+  if (!folder.valid()) return os_failure(errno, kStep);
+  return look_at(pid, folder.get(), reader, LookBudget(kProcessLimits));
+}
+
+Result<LookResult> look_at_processes(const LookSettings& settings, const VisitProcess& visit) {
+  LookResult result;
+  SegmentReader reader;
+  LookBudget budget(settings.machine);
+  const Folder proc(::opendir(settings.proc.c_str()));
+  if (proc == nullptr) return os_failure(errno, "list the processes");
+  while (const dirent* entry = ::readdir(proc.get())) {
+    const std::optional<pid_t> pid = number_of<pid_t>(entry->d_name);
+    if (!pid) continue;
+    if (!budget.take(&LookLimits::processes, 1)) {
+      ++result.not_looked_at;
+      continue;
+    }
+    const UniqueFd folder = folder_of(::dirfd(proc.get()), entry->d_name);
+    if (!folder.valid()) continue;  // Gone.
+    const Result<ProcessStats> process = look_at(*pid, folder.get(), reader, LookBudget(settings.process, &budget));
+    if (!process.ok()) {
+      result.hidden += process.status().is_errno(EACCES) || process.status().is_errno(EPERM) ? 1 : 0;
+      continue;
+    }
+    ++result.looked_at;
+    if (has_any(*process)) visit(*process, folder.get());
+    else result.not_looked_at += process->is_cut_short ? 1 : 0;
+  }
+  return result;
 }
 
 AllStats stats_of_all_processes() {
   AllStats all;
-  SegmentReader reader;
-  LookBudget budget(kMachineLimits);
-  const Folder folder(::opendir("/proc"));
-  while (const dirent* entry = folder != nullptr ? ::readdir(folder.get()) : nullptr) {
-    const std::optional<pid_t> pid = number_of<pid_t>(entry->d_name);
-    if (!pid) continue;
-    if (!budget.take(&LookLimits::processes, 1)) {
-      ++all.not_looked_at;
-      continue;
-    }
-    Result<ProcessStats> process = look_at(*pid, reader, LookBudget(kProcessLimits, &budget));
-    if (!process.ok()) {
-      all.hidden += process.status().is_errno(EACCES) || process.status().is_errno(EPERM) ? 1 : 0;
-      continue;
-    }
-    if (has_any(*process)) all.processes.push_back(std::move(*process));
-    else all.not_looked_at += process->is_cut_short ? 1 : 0;
+  const Result<LookResult> result =
+      look_at_processes({}, [&](const ProcessStats& process, int) { all.processes.push_back(process); });
+  if (result.ok()) {
+    all.hidden = result->hidden;
+    all.not_looked_at = result->not_looked_at;
   }
   std::sort(all.processes.begin(), all.processes.end(),
             [](const ProcessStats& a, const ProcessStats& b) { return a.pid < b.pid; });

@@ -7,9 +7,12 @@
 
 #include <sys/types.h>
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "stats/look_budget.h"
 #include "stats/reader.h"
 
 namespace penstock::core {
@@ -27,10 +30,26 @@ struct ProcessStats {
 // open session has none.
 Result<ProcessStats> stats_of_process(pid_t pid);
 
+// A look at all processes: where they are, and what it may cost.
+struct LookSettings {
+  std::string proc = "/proc";  // Or where the host's is mounted.
+  LookLimits process = kProcessLimits;
+  LookLimits machine = kMachineLimits;
+};
+struct LookResult {
+  unsigned looked_at = 0;      // Processes, whether or not they have a session.
+  unsigned hidden = 0;         // Processes that are not ours to look at.
+  unsigned not_looked_at = 0;  // Processes that were left out for a limit, wholly or from a descriptor on.
+};
+// Calls `visit` for each process that has any statistics, with its folder in /proc, which stays the same process's
+// whatever becomes of its number. Keeps nothing. Fails where there is no such /proc.
+using VisitProcess = std::function<void(const ProcessStats& process, int folder)>;
+Result<LookResult> look_at_processes(const LookSettings& settings, const VisitProcess& visit);
+
 struct AllStats {
   std::vector<ProcessStats> processes;  // Those that have any.
-  unsigned hidden = 0;                  // Processes that are not ours to look at.
-  unsigned not_looked_at = 0;           // Processes that were left out for a limit, wholly or from a descriptor on.
+  unsigned hidden = 0;                  // As of LookResult.
+  unsigned not_looked_at = 0;
 };
 AllStats stats_of_all_processes();
 

@@ -4,9 +4,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -218,6 +221,47 @@ TEST(ProcessStatsTest, InheritedSegmentsAreNotReadAndKeepNothingOfItsOwnOut) {
 
   EXPECT_EQ(process.sessions.size(), 1u);
   EXPECT_EQ(process.not_read, 0u);
+}
+
+TEST(ProcessStatsTest, ALookAtAllVisitsProcessesWithTheirFolders) {
+  const Other other([] { (new Counters)->add(PathId::host, Reason::none, Op::read, 5); });
+  unsigned visits = 0;
+  std::string name;
+
+  const Result<LookResult> result = look_at_processes({}, [&](const ProcessStats& process, int folder) {
+    if (process.pid != other.pid()) return;
+    ++visits;
+    const UniqueFd comm(::openat(folder, "comm", O_RDONLY | O_CLOEXEC));
+    char text[64];
+    name.assign(text, static_cast<std::size_t>(std::max<ssize_t>(::read(comm.get(), text, sizeof text), 0)));
+  });
+
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(visits, 1u);
+  EXPECT_EQ(name, "penstock_stats_\n");
+  EXPECT_GE(result->looked_at, 2u);
+}
+
+TEST(ProcessStatsTest, ALookWhereThereAreNoProcessesFails) {
+  EXPECT_TRUE(look_at_processes({.proc = "/nowhere"}, [](const ProcessStats&, int) {}).status().is_errno(ENOENT));
+}
+
+// Its folder of descriptors is open to us; what is behind them is not.
+TEST(ProcessStatsTest, AProcessOfOurUserWithMoreCapabilitiesIsNotOursToLookAt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give capabilities away";
+  const Other other([] { new Counters; });
+  const pid_t child = ::fork();
+  if (child == 0) {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    const __user_cap_data_struct none[2] = {};
+    if (::syscall(SYS_capset, &header, none) != 0) ::_exit(2);
+    const bool is_refused = stats_of_process(other.pid()).status().is_errno(EACCES);
+    const Result<LookResult> all = look_at_processes({}, [](const ProcessStats&, int) {});
+    ::_exit(is_refused && all.ok() && all->hidden > 0 ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(LookBudgetTest, WhatAPartSpendsIsSpentOfTheWhole) {

@@ -44,11 +44,13 @@ std::uint64_t memory_of(const StatsSnapshot& snapshot) {
 
 }  // namespace
 
-bool is_segment(int folder, const char* name) {
+Descriptor descriptor_of(int folder, const char* name) {
   static const std::string wanted = std::string("/memfd:") + kStatsName + " (deleted)";
   char target[64];
   const ssize_t size = ::readlinkat(folder, name, target, sizeof target);
-  return size > 0 && std::string_view(target, static_cast<std::size_t>(size)) == wanted;
+  if (size < 0 && (errno == EACCES || errno == EPERM)) return Descriptor::forbidden;
+  const bool is_segment = size > 0 && std::string_view(target, static_cast<std::size_t>(size)) == wanted;
+  return is_segment ? Descriptor::segment : Descriptor::other;
 }
 
 // Whatever stands behind the name: a file that only looks like a segment, say a pipe, must not block us.

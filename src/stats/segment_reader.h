@@ -16,7 +16,10 @@
 
 namespace penstock::core {
 
-bool is_segment(int folder, const char* name);
+// What a name in /proc/PID/fd is. The folder of a process with our user is open to us even where its descriptors, for
+// the capabilities that it has, are not.
+enum class Descriptor { segment, other, forbidden };
+Descriptor descriptor_of(int folder, const char* name);
 
 class SegmentReader {
  public:
