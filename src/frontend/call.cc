@@ -3,6 +3,7 @@
 #include "frontend/call.h"
 
 #include "base/shortage.h"
+#include "stats/usage.h"
 
 namespace penstock::core {
 namespace {
@@ -24,11 +25,21 @@ Outcome transfer_pinned(Session& session, const RawRequest& request, File* file)
 
 }  // namespace
 
-Outcome transfer(Session& session, const RawRequest& request) {
+Outcome transfer_uncounted(Session& session, const RawRequest& request) {
   File* const file = session.pin_file(request.file);
   const auto no_room = [&] { return Outcome{failure(Code::out_of_memory, transfer_step(request.op)), {}}; };
   Outcome outcome = unless_short_of_memory([&] { return transfer_pinned(session, request, file); }, no_room);
   if (file != nullptr) session.unpin_file(request.file);
+  return outcome;
+}
+
+Outcome transfer_counted(Session& session, const RawRequest& request) {
+  File* const file = session.pin_file(request.file);
+  if (file == nullptr) return transfer_uncounted(session, request);
+  const std::uint64_t began = file->usage()->begin();
+  const Outcome outcome = transfer_uncounted(session, request);
+  file->usage()->end(request.op, outcome.report.bytes, !outcome.status.ok(), began);
+  session.unpin_file(request.file);
   return outcome;
 }
 

@@ -10,6 +10,7 @@
 #include "base/align.h"
 #include "base/page_size.h"
 #include "base/shortage.h"
+#include "stats/usage.h"
 
 namespace penstock::core {
 namespace {
@@ -142,6 +143,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   free_.pop_back();
   pending_[index] = {.handle = request.file,
                      .cookie = cookie,
+                     .began = file->usage() != nullptr ? file->usage()->begin() : 0,
                      .input = routed.input,
                      .report = routed.report,
                      .progress = progress_of(routed.input)};
@@ -211,6 +213,9 @@ void Queue::complete(std::uint32_t index) {
   Pending& pending = pending_[index];
   pending.progress.tell(pending.report);
   if (pending.input.size > 0) session_->engine().count(pending.report, pending.input.op);
+  if (FileUsage* const usage = pending.input.file->usage()) {
+    usage->end(pending.input.op, pending.report.bytes, !pending.progress.status().ok(), pending.began);
+  }
   session_->unpin_file(pending.handle);
   done_.push_back(index);
 }

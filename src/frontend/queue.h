@@ -48,6 +48,7 @@ class Queue final : public ChannelHolder, private Client {
   struct Pending {
     std::uint64_t handle = 0;  // Of the pinned file.
     std::uint64_t cookie = 0;
+    std::uint64_t began = 0;  // For a report, where one was asked for.
     TransferInput input;
     Report report;
     Progress progress;

@@ -19,6 +19,7 @@
 namespace penstock::core {
 
 class Settings;
+class Usage;
 
 // What matters where more speed costs more CPU.
 enum class Policy : std::uint8_t { throughput, balanced, cpu };
@@ -48,6 +49,7 @@ struct Config {
   std::string scratch;         // What may be overwritten in self-tests of its storage: a path, or empty.
   std::string root = "/";      // Where paths look for /proc and /sys. Tests have machines of their own.
   Denylist denylist;
+  Usage* usage = nullptr;  // Where files are counted for a report; null: nowhere. Outlives the session.
 };
 
 // What of it paths go by, and what the engine does.

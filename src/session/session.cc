@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/shortage.h"
+#include "stats/usage.h"
 
 namespace penstock::core {
 namespace {
@@ -21,6 +22,11 @@ Session::Session(const Config& config, std::unique_ptr<Storage> storage, std::un
 }
 
 Session::~Session() {
+  stop();
+  for (const std::uint64_t file : files_.handles()) (void)deregister_file(file);
+}
+
+void Session::stop() {
   while (true) {
     Client* client = nullptr;
     {
@@ -31,7 +37,6 @@ Session::~Session() {
     }
     client->stop();
   }
-  for (const std::uint64_t file : files_.handles()) (void)deregister_file(file);
 }
 
 void Session::add(Client* client) {
@@ -56,13 +61,16 @@ Result<std::uint64_t> Session::register_file(int fd) {
       return failure(Code::denied, "register the file");
     (*file)->deny_direct_paths();
   }
+  if (config_.usage != nullptr) (*file)->count_in(config_.usage->file_of(fd));
   const File& opened = **file;
   return descriptors_.add(fd, opened, [&] { return files_.insert(std::move(*file)); });
 }
 
 Result<std::uint64_t> Session::register_file(std::unique_ptr<UserspaceFile> file) {
   if (is_inherited()) return failure(Code::closed, "register the file");
-  return files_.insert(File::open(*storage_, std::move(file)));
+  std::unique_ptr<File> opened = File::open(*storage_, std::move(file));
+  if (config_.usage != nullptr) opened->count_in(config_.usage->file_named("files of a file system in user space"));
+  return files_.insert(std::move(opened));
 }
 
 Status Session::deregister_file(std::uint64_t handle) {

@@ -49,8 +49,9 @@ class Client {
 class Session {
  public:
   Session(const Config& config, std::unique_ptr<Storage> storage, std::unique_ptr<DeviceSet> devices);
-  // Stops its clients.
-  ~Session();
+  ~Session();  // stop() comes first.
+  // Stops its clients, whose requests have all been counted then.
+  void stop();
 
   Result<std::uint64_t> register_file(int fd);
   Result<std::uint64_t> register_file(std::unique_ptr<UserspaceFile> file);

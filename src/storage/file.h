@@ -18,6 +18,8 @@
 
 namespace penstock::core {
 
+class FileUsage;  // Of stats/.
+
 class File {
  public:
   static Result<std::unique_ptr<File>> open(Storage& storage, int fd);
@@ -28,6 +30,9 @@ class File {
   const FileFacts& facts() const { return facts_; }
   // Before anybody else knows of the file.
   void deny_direct_paths() { facts_.denied = true; }
+  void count_in(FileUsage& usage) { usage_ = &usage; }
+  // Where front ends count its requests for a report; null where nobody wants one.
+  FileUsage* usage() const { return usage_; }
   // Unlike a descriptor's number, never used again for another file.
   std::uint64_t id() const { return id_; }
   // The duplicate of the user's.
@@ -77,6 +82,7 @@ class File {
 
   Storage& storage_;
   FileFacts facts_;
+  FileUsage* usage_ = nullptr;
   const std::uint64_t id_;
   UniqueFd own_;
   const Way own_way_;

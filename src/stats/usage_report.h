@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a process tells of its sessions, where a report is asked for (the setting penstock.report): for people, and as
+// JSON. Pure; who gathers and writes it is capi/process_report.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/io.h"
+#include "core/paths.h"
+#include "core/reason.h"
+#include "stats/counters.h"
+#include "stats/usage.h"
+
+namespace penstock::core {
+
+constexpr std::size_t kReportFilesMax = 64;      // The largest by bytes; the rest is summed up.
+constexpr std::size_t kReportTextFilesMax = 16;  // Of these, for people: those that took longest.
+
+struct UsageReport {
+  struct Moved {
+    PathId path = PathId::bounce;
+    Reason reason = Reason::none;
+    Op op = Op::read;
+    Count count;
+  };
+
+  std::int64_t pid = 0;
+  std::string program;
+  std::string library;            // The file whose calls the program's came to.
+  std::uint64_t nanoseconds = 0;  // Since the first session opened.
+  std::uint64_t busy_ns = 0;      // Of these, while at least one request was under way.
+  unsigned sessions = 0;          // That were opened.
+  unsigned sessions_open = 0;     // Still, when the process ended.
+  std::vector<Moved> ways;
+  std::vector<Usage::File> files;
+  FileSums others;  // Of files without a row.
+  std::uint64_t others_opened = 0;
+};
+
+// Adds what was counted, if anything was.
+void add_ways(std::vector<UsageReport::Moved>& ways, const Counters& counters);
+
+std::string report_text(const UsageReport& report);  // Lines, fit for a terminal.
+std::string report_json(const UsageReport& report);
+
+}  // namespace penstock::core
