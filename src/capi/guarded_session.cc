@@ -23,10 +23,15 @@ Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Config& confi
   opened->settings_ = settings;
   opened->device_kinds_ = std::move(devices->kinds);
   opened->device_reason_ = std::move(devices->why_no_gpu);
-  opened->session_ =
-      std::make_unique<Session>(config, std::make_unique<PosixStorage>(config.io_uring), std::move(devices->devices));
+  ProcessReport* const report = ProcessReport::to(settings.text("penstock.report"));
+  Config with_usage = config;
+  if (report != nullptr) with_usage.usage = &report->usage();
+  opened->session_ = std::make_unique<Session>(with_usage, std::make_unique<PosixStorage>(config.io_uring),
+                                               std::move(devices->devices));
   opened->frontends_ = std::make_unique<Frontends>(*opened->session_);
   opened->checksums_ = std::make_unique<Checksums>(opened->session_->devices());
+  if (report != nullptr) report->session_opened(opened->session_->counters());
+  opened->report_ = report;  // Which is to be told of its end from here on.
   opened->gate_.open();
   return opened;
 }
@@ -49,6 +54,10 @@ void GuardedSession::close() {
   }
   checksums_.reset();
   frontends_.reset();
+  if (report_ != nullptr) {
+    session_->stop();
+    report_->session_closed(session_->counters());
+  }
   session_.reset();
   closed_ = true;
   closed_.notify_all();

@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "capi/gate.h"
+#include "capi/process_report.h"
 #include "frontend/checksums.h"
 #include "frontend/frontends.h"
 #include "session/session.h"
@@ -78,6 +79,7 @@ class GuardedSession {
   Settings settings_;
   std::string device_kinds_;
   std::string device_reason_;  // Why there is no GPU; empty where there is.
+  ProcessReport* report_ = nullptr;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Frontends> frontends_;
   std::unique_ptr<Checksums> checksums_;

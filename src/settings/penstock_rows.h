@@ -65,6 +65,11 @@ constexpr SettingRow kPenstockRows[] = {
      .otherwise = "where the CUDA toolkit has it",
      .meaning = "the file of NVIDIA's library", .form = "an absolute path", .absolute = true,
      .variable = "PENSTOCK_VENDOR_LIBRARY"},
+    {.key = "penstock.report", .kind = SettingKind::text, .initial = "",
+     .meaning = "where a process tells, whenever its last session closes and when it exits, what it moved, by which "
+                "paths and why, of which files and in what time; in a file's name %p is the process's number, and a "
+                "name that ends in .json asks for JSON",
+     .form = "stderr or a file", .variable = "PENSTOCK_REPORT"},
     // clang-format on
 };
 

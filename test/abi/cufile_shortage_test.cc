@@ -56,6 +56,7 @@ class ShortageTest : public testing::Test {
     GTEST_SKIP() << "the sanitizer's own allocation functions are in use";
 #endif
     ::setenv("PENSTOCK_DEVICE", "host", 1);
+    ::setenv("PENSTOCK_REPORT", report_.c_str(), 1);  // Wants memory, too.
     std::string name = testing::TempDir() + "penstock_shortage_XXXXXX";
     fd_ = ::mkstemp(name.data());
     ASSERT_GE(fd_, 0);
@@ -63,6 +64,7 @@ class ShortageTest : public testing::Test {
     ASSERT_EQ(::ftruncate(fd_, kAll), 0);
   }
   void TearDown() override {
+    ::unlink(report_.c_str());
     if (fd_ >= 0) ::close(fd_);
   }
 
@@ -106,6 +108,7 @@ class ShortageTest : public testing::Test {
     return good;
   }
 
+  const std::string report_ = testing::TempDir() + "penstock-shortage.json";
   int fd_ = -1;
 };
 
