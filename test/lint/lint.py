@@ -76,6 +76,8 @@ MAY_SLEEP = ("test/fakes/waiting.h", "test/fakes/fake_vendor/", "test/conformanc
 FUNCTION = re.compile(r"(?:  )?(?!namespace\b|class\b|struct\b|enum\b|union\b|extern\b|(?:static |inline )?const)"
                       r"[A-Za-z~][^=]*\)(?: const| override| noexcept)* \{$")
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.MULTILINE)
+TYPE = re.compile(r"^(?:struct|class|enum class) (\w+)(?: final)?(?: : [^;{]*)? ?\{", re.MULTILINE)
 LICENCE = re.compile(r"(?://|#| \*) SPDX-License-Identifier: Apache-2\.0\n?")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
 
@@ -241,6 +243,19 @@ def check_headers(tree):
             tree.report(name, 1, "header", "no #pragma once or include guard")
 
 
+def check_type_names(tree):
+    """Two types of one name in one namespace are linked as one, and then memory is corrupted."""
+    first = {}
+    for name in sorted(tree.of(HEADERS)):
+        text = without_comments_and_strings(tree.text[name])
+        space = NAMESPACE.search(text)
+        for match in TYPE.finditer(text) if space and name.startswith(("src/", "tools/", "model/")) else ():
+            other = first.setdefault((space[1], match[1]), name)
+            if other != name:
+                tree.report(name, text[:match.start()].count("\n") + 1, "types",
+                            f"{space[1]}::{match[1]} is also a type of {other}")
+
+
 def is_code(name, text):
     return Path(name).suffix in CODE or Path(name).name == "CMakeLists.txt" or text.startswith("#!")
 
@@ -294,7 +309,7 @@ def check_words(tree):
 
 
 RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal, check_waiting,
-         check_headers, check_licences, check_sizes, check_words]
+         check_headers, check_type_names, check_licences, check_sizes, check_words]
 
 
 def lint(root):

@@ -159,6 +159,12 @@ class LintTest(unittest.TestCase):
         self.expect({"src/base/text.h": "#pragma once\n// Text.\n"}, "src/base/text.h:1 header")
         self.expect({"src/base/text.h": f"// {LICENCE}\n\n#pragma once\n"}, "src/base/text.h:1 header")
 
+    def test_two_types_of_one_name_are_found(self):
+        header = "// {}.\n#pragma once\nnamespace {} {{\nstruct Thing;\nstruct Thing {{\n"
+        one = {"src/base/one.h": header.format("One", "penstock::core")}
+        self.expect({**one, "src/base/two.h": header.format("Two", "penstock::core")}, "src/base/two.h:5 types")
+        self.expect({**one, "src/base/two.h": header.format("Two", "penstock::core::two")})
+
     def test_files_without_a_licence_are_found(self):
         self.expect({"src/base/text.cc": "int f();  // SPDX-License-Identifier: MIT\n"}, "src/base/text.cc:1 licence")
         self.expect({"scripts/go": "#!/bin/sh\n# SPDX\n"}, "scripts/go:1 licence")
