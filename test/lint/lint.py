@@ -35,6 +35,7 @@ MAY_INCLUDE = {
     "capi": "base checksum core settings plan storage device topology path stats engine session frontend include",
     "cufile": "base core settings plan storage device topology path stats engine session frontend capi include",
     "include": "",
+    "kv": "base checksum include",
     "model": "base topology",
     "tools/common": "base settings topology stats include core/paths.h device/cuda/cuda_api.h",
     "tools/*": "tools/common base settings topology stats include model bench",

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a store has on its drive: a slab of slots, each with a header of its own in front of its payload, and a journal
+// of records that tells which slots hold what. The header is the truth, and the journal a hint: whoever reads a slot
+// believes its header and the checksum of its payload, and nothing else. All numbers are little-endian.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+
+namespace penstock::kv {
+
+static_assert(std::endian::native == std::endian::little, "a store of this machine would not be read by others");
+
+constexpr std::uint32_t kFormatVersion = 1;
+constexpr std::size_t kHeaderBytes = 4096;  // So that the payload behind it is aligned for direct I/O.
+constexpr std::size_t kSlotAlign = 4096;
+constexpr std::size_t kRecordBytes = 64;
+
+// 16 bytes that nobody can steer: a keyed hash of whatever names a chunk (penstock.kv makes them by BLAKE2b).
+using Name = std::array<std::byte, 16>;
+
+struct NameHash {
+  std::size_t operator()(const Name& name) const {
+    std::uint64_t words[2];
+    std::memcpy(words, name.data(), sizeof words);
+    return words[0] ^ std::rotl(words[1], 32);
+  }
+};
+
+// Where a chunk lies, and what proves that it is the one.
+struct Chunk {
+  Name key{};
+  std::uint64_t slot = 0;        // Offset of its header in the slab.
+  std::uint64_t slot_bytes = 0;  // Header, payload, and what the slot's class has beyond.
+  std::uint64_t bytes = 0;       // Of the payload.
+  std::uint64_t generation = 0;  // Higher than all that the journal had told of.
+  std::uint32_t crc = 0;         // CRC32C of the payload.
+  float cost = 0;                // What it takes to make it anew, in seconds; 0: not told.
+};
+
+// The header of the chunk's slot, in the store of this name. `page` has kHeaderBytes.
+void encode_header(const Chunk& chunk, const Name& store, std::span<std::byte> page);
+// Whether that page is the header of exactly this chunk.
+bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::byte> page);
+// The generation of whatever chunk that page is the header of, at this slot of that store; nothing where it is none.
+std::optional<std::uint64_t> generation_of(std::uint64_t slot, const Name& store, std::span<const std::byte> page);
+
+enum class RecordKind : std::uint8_t {
+  store = 1,  // The first record: `key` names the store; `slot` is the time, so that no two journals begin alike.
+  put = 2,    // The chunk is in its slot, durably.
+  erase = 3,  // The chunk of this key and generation is gone.
+  closed = 4  // The writer ended in order: what the journal says is what the slab has.
+};
+
+struct Record {
+  RecordKind kind = RecordKind::put;
+  Chunk chunk;
+};
+
+using RecordBytes = std::array<std::byte, kRecordBytes>;
+RecordBytes encode_record(const Record& record);
+// Nothing where the bytes are no whole record: torn, or of another format.
+std::optional<Record> decode_record(std::span<const std::byte, kRecordBytes> bytes);
+
+}  // namespace penstock::kv

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/index.h"
+
+#include <algorithm>
+
+#include "base/invariant.h"
+
+namespace penstock::kv {
+
+Entry* Index::find(const Name& key) {
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+double Index::priority_of(const Chunk& chunk) {
+  if (eviction_ == Eviction::recent_use) return ++uses_;
+  return last_gone_ + static_cast<double>(chunk.cost) / static_cast<double>(chunk.slot_bytes);
+}
+
+void Index::join_queue(Entry& entry) { queues_[entry.chunk.slot_bytes].insert({entry.priority, entry.chunk.slot}); }
+
+void Index::leave_queue(Entry& entry) { queues_[entry.chunk.slot_bytes].erase({entry.priority, entry.chunk.slot}); }
+
+void Index::touch(Entry& entry) {
+  update(entry, [&](Entry& touched) { touched.priority = priority_of(touched.chunk); });
+}
+
+void Index::insert(const Chunk& chunk, bool is_ready) {
+  Entry& entry = entries_[chunk.key];
+  PENSTOCK_INVARIANT(entry.chunk.slot_bytes == 0);
+  entry.chunk = chunk;
+  entry.priority = priority_of(chunk);
+  entry.is_ready = is_ready;
+  by_slot_[chunk.slot] = chunk.key;
+  in_extent_[slab_.extent_of(chunk.slot)].insert(chunk.slot);
+  if (entry.may_go()) join_queue(entry);
+}
+
+bool Index::add(Chunk& chunk, const std::function<void(const Chunk&)>& gone) {
+  chunk.slot_bytes = Slab::slot_bytes_for(chunk.bytes);
+  if (chunk.bytes > slab_.payload_max()) return false;
+  chunk.slot_bytes = std::min(chunk.slot_bytes, slab_.payload_max() + kHeaderBytes);
+  std::optional<std::uint64_t> slot = slab_.take(chunk.slot_bytes);
+  if (!slot && make_room(chunk.slot_bytes, gone)) slot = slab_.take(chunk.slot_bytes);
+  if (!slot) return false;
+  chunk.slot = *slot;
+  insert(chunk, false);
+  return true;
+}
+
+bool Index::restore(const Chunk& chunk) {
+  if (find(chunk.key) != nullptr || chunk.bytes > chunk.slot_bytes - std::min(chunk.slot_bytes, kHeaderBytes))
+    return false;
+  if (!slab_.claim(chunk.slot, chunk.slot_bytes)) return false;
+  insert(chunk, true);
+  return true;
+}
+
+void Index::hide(const Name& key) {
+  const auto found = entries_.find(key);
+  PENSTOCK_INVARIANT(found != entries_.end());
+  leave_queue(found->second);
+  const std::uint64_t slot = found->second.chunk.slot;
+  by_slot_.erase(slot);
+  entries_.erase(found);
+}
+
+void Index::remove(const Name& key) {
+  const std::uint64_t slot = find(key)->chunk.slot;
+  hide(key);
+  give_back(slot);
+}
+
+void Index::give_back(std::uint64_t slot) {
+  in_extent_[slab_.extent_of(slot)].erase(slot);
+  slab_.give_back(slot);
+}
+
+void Index::evict(std::uint64_t slot, const std::function<void(const Chunk&)>& gone) {
+  const Entry& entry = entries_.at(by_slot_.at(slot));
+  last_gone_ = std::max(last_gone_, entry.priority);
+  const Chunk chunk = entry.chunk;
+  remove(chunk.key);
+  gone(chunk);
+}
+
+std::vector<std::uint64_t> Index::all_of(std::uint64_t extent) const {
+  std::vector<std::uint64_t> slots;
+  for (const std::uint64_t slot : in_extent_.at(extent)) {
+    const auto found = by_slot_.find(slot);
+    if (found == by_slot_.end() || !entries_.at(found->second).may_go()) return {};
+    slots.push_back(slot);
+  }
+  return slots;
+}
+
+// One of the same size goes, unless a whole extent of another size is older than that one: sizes that nobody puts any
+// more shall not keep their room.
+bool Index::make_room(std::uint64_t slot_bytes, const std::function<void(const Chunk&)>& gone) {
+  const Queue& own = queues_[slot_bytes];
+  std::optional<Place> victim;
+  if (!own.empty()) victim = *own.begin();
+  std::vector<std::uint64_t> older;
+  for (const auto& [bytes, queue] : queues_) {
+    if (bytes == slot_bytes || queue.empty()) continue;
+    for (const Place& place : queue) {
+      if (victim && place.first >= victim->first) break;
+      const std::vector<std::uint64_t> slots = all_of(slab_.extent_of(place.second));
+      const bool is_older = !slots.empty() && std::all_of(slots.begin(), slots.end(), [&](std::uint64_t slot) {
+        return !victim || entries_.at(by_slot_.at(slot)).priority < victim->first;
+      });
+      if (is_older) older = slots;
+      if (is_older || victim) break;  // Where nothing else would make room, each extent is looked at.
+    }
+    if (!older.empty()) break;
+  }
+  if (!older.empty()) {
+    for (const std::uint64_t slot : older) evict(slot, gone);
+    return true;
+  }
+  if (!victim) return false;
+  evict(victim->second, gone);
+  return true;
+}
+
+std::vector<Entry> Index::entries() const {
+  std::vector<Entry> all;
+  all.reserve(entries_.size());
+  for (const auto& [key, entry] : entries_) all.push_back(entry);
+  return all;
+}
+
+}  // namespace penstock::kv

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The chunks of a store in memory: which there are, where they lie, and which one goes when room is needed. Pure. Used
+// under its owner's lock.
+//
+// Each chunk has a priority, and the lowest goes first. By recent use it is the number of the last use. By cost it is
+// GreedyDual-Size (Cao and Irani, USENIX 1997): what it takes to make the chunk anew, by byte, above the priority of
+// the one that went last, so that what is dear stays longer, but not for ever.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kv/format.h"
+#include "kv/slab.h"
+
+namespace penstock::kv {
+
+enum class Eviction : std::uint8_t { recent_use, cost };
+
+struct Entry {
+  Chunk chunk;
+  double priority = 0;
+  std::uint32_t users = 0;  // Transfers of it that are under way.
+  std::uint32_t pins = 0;
+  bool is_ready = false;  // Its bytes are in its slot.
+
+  bool may_go() const { return is_ready && users == 0 && pins == 0; }
+};
+
+class Index {
+ public:
+  Index(std::uint64_t bytes, std::uint64_t extent_bytes, Eviction eviction)
+      : eviction_(eviction), slab_(bytes, extent_bytes) {}
+
+  Entry* find(const Name& key);
+  const Entry* find(const Name& key) const { return const_cast<Index*>(this)->find(key); }
+
+  // A slot for a new chunk, where others may have to go: `gone` is told of each. False, with nobody gone, where nothing
+  // that may go would make room. The entry is neither ready nor used.
+  bool add(Chunk& chunk, const std::function<void(const Chunk&)>& gone);
+  // A chunk of a journal, ready; false where its slot cannot be, or is another's. The last used is to come last.
+  bool restore(const Chunk& chunk);
+  void remove(const Name& key);
+  // Out of sight, though its slot is used still; give_back() it when the last user has gone.
+  void hide(const Name& key);
+  void give_back(std::uint64_t slot);
+
+  // Changes users, pins or is_ready, by `change`, and what follows from that.
+  template <typename Change>
+  void update(Entry& entry, const Change& change) {
+    leave_queue(entry);
+    change(entry);
+    if (entry.may_go()) join_queue(entry);
+  }
+  void touch(Entry& entry);
+
+  std::size_t count() const { return entries_.size(); }
+  const Slab& slab() const { return slab_; }
+  // In no order.
+  std::vector<Entry> entries() const;
+
+ private:
+  using Place = std::pair<double, std::uint64_t>;  // Priority and slot.
+  using Queue = std::set<Place>;
+
+  void join_queue(Entry& entry);
+  void leave_queue(Entry& entry);
+  void insert(const Chunk& chunk, bool is_ready);
+  bool make_room(std::uint64_t slot_bytes, const std::function<void(const Chunk&)>& gone);
+  void evict(std::uint64_t slot, const std::function<void(const Chunk&)>& gone);
+  // The slots of an extent in use, where all of them may go; else nothing.
+  std::vector<std::uint64_t> all_of(std::uint64_t extent) const;
+  double priority_of(const Chunk& chunk);
+
+  const Eviction eviction_;
+  Slab slab_;
+  std::unordered_map<Name, Entry, NameHash> entries_;
+  std::unordered_map<std::uint64_t, Name> by_slot_;             // Of entries_.
+  std::map<std::uint64_t, std::set<std::uint64_t>> in_extent_;  // Slots, hidden ones as well.
+  std::map<std::uint64_t, Queue> queues_;                       // By slot_bytes: what may go.
+  double last_gone_ = 0;
+  double uses_ = 0;
+};
+
+}  // namespace penstock::kv

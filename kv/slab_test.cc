@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/slab.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "kv/format.h"
+
+namespace penstock::kv {
+namespace {
+
+TEST(Slab, SlotsAreWholePagesAndAtMostA64thTooLarge) {
+  for (std::uint64_t bytes = 0; bytes < 40'000'000; bytes += 1 + bytes / 3) {
+    const std::uint64_t slot = Slab::slot_bytes_for(bytes);
+    EXPECT_EQ(slot % kSlotAlign, 0u);
+    EXPECT_GE(slot, bytes + kHeaderBytes);
+    EXPECT_LE(static_cast<double>(slot), (1 + 1.0 / 64) * static_cast<double>(bytes + kHeaderBytes) + kSlotAlign)
+        << bytes;
+  }
+}
+
+TEST(Slab, NoTwoSlotsOverlapAndAllOfItCanBeUsedAgain) {
+  Slab slab(std::uint64_t{20} << 20, 1 << 20);
+  std::mt19937 random(1);
+  std::map<std::uint64_t, std::uint64_t> used;  // Offset and size.
+  for (int i = 0; i < 20'000; ++i) {
+    const std::uint64_t bytes = Slab::slot_bytes_for(random() % 300'000);
+    if (random() % 2 == 0) {
+      const auto slot = slab.take(bytes);
+      if (!slot) continue;
+      const auto next = used.lower_bound(*slot);
+      ASSERT_TRUE(next == used.end() || *slot + bytes <= next->first);
+      ASSERT_TRUE(next == used.begin() || std::prev(next)->first + std::prev(next)->second <= *slot);
+      ASSERT_LE(*slot + bytes, slab.bytes());
+      used[*slot] = bytes;
+    } else if (!used.empty()) {
+      const auto one = std::next(used.begin(), static_cast<long>(random() % used.size()));
+      slab.give_back(one->first);
+      used.erase(one);
+    }
+  }
+  for (const auto& [slot, bytes] : used) slab.give_back(slot);
+  EXPECT_EQ(slab.used_bytes(), 0u);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(slab.take(1 << 20));
+  EXPECT_FALSE(slab.take(1 << 20));
+}
+
+TEST(Slab, WhatAJournalClaimsIsNotBelieved) {
+  Slab slab(8 << 20, 1 << 20);
+  EXPECT_TRUE(slab.claim(64 << 10, 64 << 10));
+  EXPECT_FALSE(slab.claim(64 << 10, 64 << 10));          // In use.
+  EXPECT_FALSE(slab.claim(0, 32 << 10));                 // Of another class than its extent.
+  EXPECT_FALSE(slab.claim((1 << 20) + 4096, 64 << 10));  // Between two slots.
+  EXPECT_FALSE(slab.claim(8 << 20, 64 << 10));           // Behind the end.
+  EXPECT_FALSE(slab.claim(~std::uint64_t{0}, 64 << 10));
+  EXPECT_FALSE(slab.claim(2 << 20, 0));
+  EXPECT_FALSE(slab.claim(2 << 20, ~std::uint64_t{4095}));
+  EXPECT_FALSE(slab.claim(2 << 20, 10'000));
+  EXPECT_EQ(slab.used_bytes(), 64u << 10);
+}
+
+}  // namespace
+}  // namespace penstock::kv
