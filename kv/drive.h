@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a store does with its folder on a drive: the seam between it and storage. session_drive.h moves real bytes; a
+// test's drive fails, tears and forgets them.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+
+namespace penstock::kv {
+
+// One range of the slab and the pieces of host or device memory that it is read into or written from.
+struct Transfer {
+  bool is_write = false;
+  std::uint64_t offset = 0;
+  std::span<const iovec> pieces;
+  core::Status status{};
+  std::uint64_t moved = 0;  // Bytes, from the first on.
+};
+
+std::uint64_t bytes_of(std::span<const iovec> pieces);
+
+class Drive {
+ public:
+  struct Journal {
+    std::uint64_t identity = 0;  // Another one where the journal was replaced.
+    std::vector<std::byte> bytes;
+  };
+
+  virtual ~Drive() = default;
+
+  // Of the slab. Carries all out, in any order and many at once, and returns when all have ended. Any thread.
+  virtual void transfer(std::span<Transfer> transfers) = 0;
+  // What was written to the slab before is durable.
+  virtual core::Status sync() = 0;
+  // Of each piece: as many as there is room for in `sums`.
+  virtual core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) = 0;
+
+  // What the journal has from that offset on; nothing where there is none yet.
+  virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
+  // Writes at that offset, durably. One thread at a time, as of the next.
+  virtual core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+  // In one step, durably: whoever reads finds the old journal or the new one.
+  virtual core::Status replace_journal(std::span<const std::byte> bytes) = 0;
+};
+
+// Of each chunk, whose pieces are one behind the other. The drive looks at all of them together.
+core::Result<std::vector<std::uint32_t>> checksums(Drive& drive, std::span<const std::span<const iovec>> chunks);
+
+}  // namespace penstock::kv

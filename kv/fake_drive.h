@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// For tests: a drive in memory that fails, tears, forgets what was not flushed, and lies, as a seed has it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "checksum/crc32c.h"
+#include "kv/drive.h"
+#include "kv/format.h"
+
+namespace penstock::kv {
+
+// Shares of the calls, of 1.
+struct Faults {
+  double read = 0, write = 0, sync = 0, journal = 0;  // It fails; a write has then written some of it.
+  double rot = 0;                                     // A bit of what is read is wrong.
+};
+
+class FakeDrive final : public Drive {
+ public:
+  FakeDrive(std::uint64_t slab_bytes, std::uint64_t seed) : slab_(slab_bytes), random_(seed) {}
+
+  Faults faults;
+  std::function<void()> before_read;  // Once: what others do while somebody waits for the drive.
+
+  void transfer(std::span<Transfer> transfers) override {
+    if (before_read && !transfers.empty() && !transfers[0].is_write) std::exchange(before_read, nullptr)();
+    std::vector<std::size_t> order(transfers.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random_);
+    for (const std::size_t i : order) transfers[i].is_write ? write(transfers[i]) : read(transfers[i]);
+  }
+  core::Status sync() override {
+    const bool fails = happens(faults.sync);
+    for (auto& [block, old] : unflushed_) {
+      // After a failed flush nobody knows, and a second one that succeeds says nothing of the first.
+      if (fails && happens(0.5)) std::copy(old.begin(), old.end(), slab_.begin() + static_cast<std::ptrdiff_t>(block));
+    }
+    unflushed_.clear();
+    return fails ? core::os_failure(EIO, "flush") : core::success();
+  }
+  core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) override {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      sums[i] = core::crc32c({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len});
+    }
+    return core::success();
+  }
+  core::Result<Journal> read_journal(std::uint64_t offset) override {
+    const std::size_t from = std::min<std::size_t>(offset, journal_.size());
+    return Journal{identity_, {journal_.begin() + static_cast<std::ptrdiff_t>(from), journal_.end()}};
+  }
+  core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    EXPECT_LE(offset, journal_.size());
+    const bool fails = happens(faults.journal);
+    const std::size_t count = fails ? random_() % (bytes.size() + 1) : bytes.size();
+    journal_.resize(std::max<std::size_t>(journal_.size(), offset + count));
+    std::copy_n(bytes.begin(), count, journal_.begin() + static_cast<std::ptrdiff_t>(offset));
+    return fails ? core::os_failure(ENOSPC, "write the journal") : core::success();
+  }
+  core::Status replace_journal(std::span<const std::byte> bytes) override {
+    if (happens(faults.journal)) return core::os_failure(ENOSPC, "write the journal");
+    journal_.assign(bytes.begin(), bytes.end());
+    ++identity_;
+    return core::success();
+  }
+
+  // The machine loses power: of what was not flushed some is there, some is not.
+  void lose_power() {
+    for (auto& [block, old] : unflushed_) {
+      if (happens(0.5)) std::copy(old.begin(), old.end(), slab_.begin() + static_cast<std::ptrdiff_t>(block));
+    }
+    unflushed_.clear();
+  }
+  std::vector<std::byte>& slab() { return slab_; }
+  std::vector<std::byte>& journal() { return journal_; }
+  std::mt19937_64& random() { return random_; }
+  bool happens(double share) { return share > 0 && std::uniform_real_distribution(0.0, 1.0)(random_) < share; }
+
+ private:
+  void write(Transfer& transfer) {
+    const std::uint64_t bytes = bytes_of(transfer.pieces);
+    ASSERT_LE(transfer.offset + bytes, slab_.size()) << "beyond the capacity";
+    const bool fails = happens(faults.write);
+    std::uint64_t left = fails ? random_() % (bytes + 1) : bytes, at = transfer.offset;
+    for (const iovec& piece : transfer.pieces) {
+      const std::uint64_t count = std::min<std::uint64_t>(left, piece.iov_len);
+      keep_old(at, count);
+      if (count > 0) std::memcpy(slab_.data() + at, piece.iov_base, count);
+      left -= count, at += count;
+    }
+    transfer.moved = at - transfer.offset;
+    if (fails && happens(0.5)) transfer.status = core::os_failure(EIO, "write");
+  }
+  void read(Transfer& transfer) {
+    const bool fails = happens(faults.read);
+    std::uint64_t at = transfer.offset;
+    for (const iovec& piece : transfer.pieces) {
+      ASSERT_LE(at + piece.iov_len, slab_.size());
+      if (piece.iov_len > 0) std::memcpy(piece.iov_base, slab_.data() + at, piece.iov_len);
+      at += piece.iov_len;
+    }
+    transfer.moved = fails ? random_() % (at - transfer.offset + 1) : at - transfer.offset;
+    if (fails && happens(0.5)) transfer.status = core::os_failure(EIO, "read");
+    if (happens(faults.rot) && at > transfer.offset) {
+      const iovec& piece = transfer.pieces[random_() % transfer.pieces.size()];
+      if (piece.iov_len > 0) static_cast<std::byte*>(piece.iov_base)[random_() % piece.iov_len] ^= std::byte{4};
+    }
+  }
+  void keep_old(std::uint64_t at, std::uint64_t count) {
+    constexpr std::uint64_t kBlock = 4096;
+    for (std::uint64_t block = at / kBlock * kBlock; block < at + count; block += kBlock) {
+      if (unflushed_.count(block) > 0) continue;
+      const auto first = slab_.begin() + static_cast<std::ptrdiff_t>(block);
+      unflushed_[block] = {first, first + static_cast<std::ptrdiff_t>(std::min(kBlock, slab_.size() - block))};
+    }
+  }
+
+  std::vector<std::byte> slab_, journal_;
+  std::map<std::uint64_t, std::vector<std::byte>> unflushed_;  // Blocks as they were when last flushed.
+  std::uint64_t identity_ = 1;
+  std::mt19937_64 random_;
+};
+
+}  // namespace penstock::kv

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "kv/journal.h"
+
+namespace penstock::kv {
+namespace {
+
+using core::MutexLock;
+using core::Result;
+using core::Status;
+
+constexpr std::size_t kUncommittedMost = std::size_t{1} << 20;
+constexpr std::size_t kHeadersAtOnce = 256;
+
+}  // namespace
+
+// One chunk on its way into its slot.
+struct Store::Put {
+  Request* request;
+  Chunk chunk;
+};
+
+Store::Store(Drive& drive, const StoreSettings& settings)
+    : drive_(drive), settings_(settings), index_(settings.bytes, settings.extent_bytes, settings.eviction) {}
+
+Result<std::unique_ptr<Store>> Store::open(Drive& drive, const StoreSettings& settings) {
+  if (settings.extent_bytes <= kHeaderBytes || settings.extent_bytes % kSlotAlign != 0 ||
+      settings.bytes < settings.extent_bytes) {
+    return core::failure(core::Code::invalid_argument, "open a store of at least one extent, in whole pages");
+  }
+  std::unique_ptr<Store> store(new Store(drive, settings));
+  const Status status = store->load();
+  if (!status.ok()) return status;
+  return store;
+}
+
+// Nobody else knows of the store yet.
+Status Store::load() {
+  Result<Drive::Journal> read = drive_.read_journal(0);
+  if (!read.ok()) return read.status();
+  Replay replay(settings_.name);
+  replay.add(read->bytes);
+  generation_ = replay.generation();
+  std::vector<Chunk> chunks = replay.chunks();
+  const std::size_t told = chunks.size();
+  if (!replay.is_closed()) {
+    const Status status = drop_unlike(chunks);
+    if (!status.ok()) return status;
+  }
+  // Of two in one place the newer one is right; and the newest is to be the last to go.
+  std::vector<Name> there;
+  for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
+    if (index_.restore(*chunk)) there.push_back(chunk->key);
+  }
+  for (auto key = there.rbegin(); key != there.rend(); ++key) index_.touch(*index_.find(*key));
+  dropped_at_start_ = told - there.size();
+  return rewrite_journal(false);
+}
+
+// The writer before this one did not end in order: what was overwritten since it last told the journal is no more.
+Status Store::drop_unlike(std::vector<Chunk>& chunks) {
+  const Pages pages(kHeadersAtOnce);
+  std::vector<Chunk> right;
+  for (std::size_t first = 0; first < chunks.size(); first += kHeadersAtOnce) {
+    const std::size_t count = std::min(kHeadersAtOnce, chunks.size() - first);
+    std::vector<iovec> pieces(count);
+    std::vector<Transfer> transfers(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      pieces[i] = {pages[i].data(), kHeaderBytes};
+      transfers[i] = {false, chunks[first + i].slot, {&pieces[i], 1}};
+    }
+    drive_.transfer(transfers);
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool is_whole = transfers[i].status.ok() && transfers[i].moved == kHeaderBytes;
+      if (is_whole && is_header_of(chunks[first + i], settings_.name, pages[i])) right.push_back(chunks[first + i]);
+    }
+  }
+  chunks = std::move(right);
+  return core::success();
+}
+
+bool Store::reserve(Request& request, Chunk& chunk) {
+  chunk = {request.key, 0, 0, bytes_of(request.pieces), 0, 0, request.cost};
+  const auto gone = [&](const Chunk& other) {
+    mutex_.assume_held();
+    records_.push_back({RecordKind::erase, other});
+    ++counts_.evicted;
+  };
+  if (index_.find(request.key) != nullptr) request.outcome = Outcome::present;
+  else if (chunk.bytes > index_.slab().payload_max()) request.outcome = Outcome::large;
+  else if (records_.size() >= kUncommittedMost) {
+    request.outcome = Outcome::failed;
+    request.status = core::failure(core::Code::limit, "put a chunk while so many are not committed");
+  } else if (!index_.add(chunk, gone)) request.outcome = Outcome::full;
+  else {
+    chunk.generation = ++generation_;
+    return true;
+  }
+  return false;
+}
+
+// Headers and payloads in any order: nobody looks for them before finish(), nor, after a crash, before a commit.
+void Store::write(std::span<Put> puts) {
+  const Pages pages(puts.size());
+  std::vector<iovec> headers(puts.size());
+  std::vector<Transfer> transfers;
+  std::vector<std::size_t> whose;
+  std::vector<std::span<const iovec>> payloads;
+  for (const Put& put : puts) payloads.push_back(put.request->pieces);
+  const Result<std::vector<std::uint32_t>> crcs = checksums(drive_, payloads);
+  for (std::size_t i = 0; i < puts.size(); ++i) {
+    Request& request = *puts[i].request;
+    Chunk& chunk = puts[i].chunk;
+    request.outcome = crcs.ok() ? Outcome::done : Outcome::failed;
+    request.status = crcs.status();
+    if (!crcs.ok()) continue;
+    chunk.crc = (*crcs)[i];
+    encode_header(chunk, settings_.name, pages[i]);
+    headers[i] = {pages[i].data(), kHeaderBytes};
+    transfers.push_back({true, chunk.slot, {&headers[i], 1}});
+    transfers.push_back({true, chunk.slot + kHeaderBytes, request.pieces});
+    whose.insert(whose.end(), 2, i);
+  }
+  drive_.transfer(transfers);
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    Request& request = *puts[whose[i]].request;
+    if (transfers[i].status.ok() && transfers[i].moved == bytes_of(transfers[i].pieces)) continue;
+    request.outcome = Outcome::failed;
+    request.status = transfers[i].status.ok() ? core::os_failure(EIO, "write the chunk") : transfers[i].status;
+  }
+}
+
+void Store::finish(const Put& put) {
+  const Request& request = *put.request;
+  if (request.outcome != Outcome::done) return index_.remove(request.key);
+  Entry& entry = *index_.find(request.key);
+  index_.update(entry, [&](Entry& changed) {
+    changed.chunk = put.chunk;
+    changed.is_ready = true;
+    changed.pins = request.is_pinned ? 1 : 0;
+  });
+  records_.push_back({RecordKind::put, put.chunk});
+  counts_.put_bytes += put.chunk.bytes;
+}
+
+void Store::put(std::span<Request> requests) {
+  std::vector<Put> puts;
+  puts.reserve(requests.size());
+  {
+    const MutexLock lock(mutex_);
+    for (Request& request : requests) {
+      Chunk chunk;
+      if (reserve(request, chunk)) puts.push_back({&request, chunk});
+    }
+  }
+  write(puts);
+  const MutexLock lock(mutex_);
+  for (const Put& put : puts) finish(put);
+  for (const Request& request : requests) ++counts_.puts[static_cast<unsigned>(request.outcome)];
+}
+
+void Store::get(std::span<Request> requests) {
+  std::vector<Fetch> fetches;
+  std::vector<Request*> whose;
+  {
+    const MutexLock lock(mutex_);
+    for (Request& request : requests) {
+      Entry* const entry = index_.find(request.key);
+      request.outcome = Outcome::miss;
+      if (entry == nullptr || !entry->is_ready) continue;
+      request.outcome = Outcome::unlike;
+      if (entry->chunk.bytes != bytes_of(request.pieces)) continue;
+      index_.update(*entry, [](Entry& used) { ++used.users; });
+      fetches.push_back({entry->chunk, request.pieces});
+      whose.push_back(&request);
+    }
+  }
+  fetch(drive_, settings_.name, fetches, &pace_);
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < fetches.size(); ++i) finish(*whose[i], fetches[i]);
+  for (const Request& request : requests) ++counts_.gets[static_cast<unsigned>(request.outcome)];
+}
+
+void Store::finish(Request& request, const Fetch& fetch) {
+  request.outcome = fetch.outcome;
+  request.status = fetch.status;
+  if (fetch.outcome == Outcome::done) counts_.get_bytes += fetch.chunk.bytes;
+  Entry* const entry = index_.find(request.key);
+  if (entry != nullptr && entry->is_ready && entry->chunk.generation == fetch.chunk.generation) {
+    index_.update(*entry, [](Entry& left) { --left.users; });
+    if (fetch.outcome == Outcome::done) index_.touch(*entry);
+    else if (fetch.outcome == Outcome::damaged) take_away(*entry);
+    return;
+  }
+  const auto hidden = hidden_.find(fetch.chunk.slot);
+  PENSTOCK_INVARIANT(hidden != hidden_.end());
+  if (--hidden->second > 0) return;
+  hidden_.erase(hidden);
+  index_.give_back(fetch.chunk.slot);
+}
+
+void Store::take_away(Entry& entry) {
+  const Chunk chunk = entry.chunk;
+  records_.push_back({RecordKind::erase, chunk});
+  if (entry.users == 0) return index_.remove(chunk.key);
+  hidden_[chunk.slot] = entry.users;
+  index_.hide(chunk.key);
+}
+
+bool Store::contains(const Name& key) const {
+  const MutexLock lock(mutex_);
+  const Entry* const entry = index_.find(key);
+  return entry != nullptr && entry->is_ready;
+}
+
+std::uint64_t Store::size_of(const Name& key) const {
+  const MutexLock lock(mutex_);
+  const Entry* const entry = index_.find(key);
+  return entry != nullptr && entry->is_ready ? entry->chunk.bytes : 0;
+}
+
+std::optional<double> Store::seconds_to_get(std::span<const Name> keys) const {
+  std::uint64_t bytes = 0;
+  for (const Name& key : keys) bytes += size_of(key);
+  return bytes == 0 ? 0 : pace_.seconds(bytes);
+}
+
+bool Store::erase(const Name& key) {
+  const MutexLock lock(mutex_);
+  Entry* const entry = index_.find(key);
+  if (entry == nullptr || !entry->is_ready) return false;
+  take_away(*entry);
+  return true;
+}
+
+bool Store::touch(const Name& key) {
+  const MutexLock lock(mutex_);
+  Entry* const entry = index_.find(key);
+  if (entry == nullptr || !entry->is_ready) return false;
+  index_.touch(*entry);
+  return true;
+}
+
+bool Store::pin(const Name& key) {
+  const MutexLock lock(mutex_);
+  Entry* const entry = index_.find(key);
+  if (entry == nullptr || !entry->is_ready) return false;
+  index_.update(*entry, [](Entry& pinned) { ++pinned.pins; });
+  return true;
+}
+
+bool Store::unpin(const Name& key) {
+  const MutexLock lock(mutex_);
+  Entry* const entry = index_.find(key);
+  if (entry == nullptr || entry->pins == 0) return false;
+  index_.update(*entry, [](Entry& left) { --left.pins; });
+  return true;
+}
+
+Status Store::commit() {
+  const MutexLock committing(commit_mutex_);
+  std::vector<Record> records;
+  {
+    const MutexLock lock(mutex_);
+    records.swap(records_);
+  }
+  if (records.empty()) return core::success();
+  Status status = drive_.sync();
+  const std::vector<std::byte> bytes = encode(records);
+  if (status.ok()) status = drive_.write_journal(journal_bytes_, bytes);
+  std::size_t chunks = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (!status.ok()) records_.insert(records_.begin(), records.begin(), records.end());
+    else ++counts_.commits;
+    chunks = index_.count();
+  }
+  if (!status.ok()) return status;
+  journal_bytes_ += bytes.size();
+  if (journal_bytes_ <= journal_bytes_most(chunks)) return status;
+  return rewrite_journal(false);
+}
+
+// What is not committed stays out of it: its records come later. Of many chunks the lock is held to copy them alone.
+Status Store::rewrite_journal(bool is_closed) {
+  std::vector<Entry> entries;
+  std::vector<std::uint64_t> later;
+  const auto now = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  std::vector<Record> records = {{RecordKind::store, {settings_.name, now, settings_.extent_bytes, settings_.bytes}}};
+  {
+    const MutexLock lock(mutex_);
+    entries = index_.entries();
+    for (const Record& record : records_) {
+      if (record.kind == RecordKind::put) later.push_back(record.chunk.generation);
+    }
+    records[0].chunk.generation = generation_;
+  }
+  std::sort(later.begin(), later.end());
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.priority < b.priority; });
+  for (const Entry& entry : entries) {
+    if (!entry.is_ready || std::binary_search(later.begin(), later.end(), entry.chunk.generation)) continue;
+    records.push_back({RecordKind::put, entry.chunk});
+  }
+  if (is_closed) records.push_back({RecordKind::closed, {settings_.name}});
+  const std::vector<std::byte> bytes = encode(records);
+  const Status status = drive_.replace_journal(bytes);
+  if (status.ok()) journal_bytes_ = bytes.size();
+  return status;
+}
+
+Status Store::close() {
+  const Status status = commit();
+  if (!status.ok()) return status;
+  const MutexLock committing(commit_mutex_);
+  return rewrite_journal(true);
+}
+
+State Store::state() const {
+  const MutexLock lock(mutex_);
+  return {counts_,         index_.count(),   index_.slab().used_bytes(), index_.slab().bytes(),
+          records_.size(), dropped_at_start_};
+}
+
+}  // namespace penstock::kv

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A store of chunks on one drive, as its one writer has it. A chunk is some bytes under a key; what is asked for comes
+// back as it was put, or it is a miss: never other bytes, whatever was torn, lost, cut or overwritten.
+//
+// put() writes a chunk into a free slot of the slab, where others may have to go first; commit() makes durable what was
+// put before, and only then tells the journal of it. A reader believes neither journal nor index, but the header before
+// the payload and the payload's checksum. After a crash there is what was committed, less what was overwritten since.
+//
+// Any thread. No lock is held while bytes move.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "kv/drive.h"
+#include "kv/fetch.h"
+#include "kv/format.h"
+#include "kv/index.h"
+#include "kv/outcome.h"
+
+namespace penstock::kv {
+
+struct Request {
+  Name key{};
+  std::span<const iovec> pieces;  // Of host or device memory: the payload, one piece behind the other.
+  float cost = 0;                 // put: what it takes to make it anew, in seconds.
+  Outcome outcome = Outcome::miss;
+  core::Status status{};
+  bool is_pinned = false;  // put: from the moment on that it is there, until unpin().
+};
+
+struct Counts {
+  std::uint64_t puts[kOutcomes] = {}, gets[kOutcomes] = {};
+  std::uint64_t put_bytes = 0, get_bytes = 0;
+  std::uint64_t evicted = 0;
+  std::uint64_t commits = 0;
+};
+
+struct State {
+  Counts counts;
+  std::uint64_t chunks = 0;
+  std::uint64_t used_bytes = 0;  // Of slots.
+  std::uint64_t bytes = 0;       // Of the slab.
+  std::uint64_t uncommitted = 0;
+  std::uint64_t dropped_at_start = 0;  // Of the journal's chunks: those whose slots had others, or nothing whole.
+};
+
+struct StoreSettings {
+  Name name{};  // What the chunks are of. A slab of another name is not looked into.
+  std::uint64_t bytes = 0;
+  std::uint64_t extent_bytes = std::uint64_t{64} << 20;
+  Eviction eviction = Eviction::recent_use;
+};
+
+class Store {
+ public:
+  // Takes up what the journal tells, and writes it anew. The drive outlives the store, and has no other writer.
+  static core::Result<std::unique_ptr<Store>> open(Drive& drive, const StoreSettings& settings);
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  void put(std::span<Request> requests);
+  void get(std::span<Request> requests);
+
+  bool contains(const Name& key) const EXCLUDES(mutex_);
+  // As if it had been got: it goes later. False where there is no such chunk.
+  bool touch(const Name& key) EXCLUDES(mutex_);
+  // The payload's bytes; 0 where there is none.
+  std::uint64_t size_of(const Name& key) const EXCLUDES(mutex_);
+  // How long a get of these will take, by what gets took lately; nothing as long as none was measured. Of those that
+  // are not there, no time.
+  std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);
+  bool erase(const Name& key) EXCLUDES(mutex_);
+  // A pinned chunk does not make room for others. As many unpin() as pin(). False where there is no such chunk.
+  bool pin(const Name& key) EXCLUDES(mutex_);
+  bool unpin(const Name& key) EXCLUDES(mutex_);
+
+  // Where it fails, nothing is lost: the next one tries again.
+  core::Status commit() EXCLUDES(mutex_, commit_mutex_);
+  // Commits, and says in the journal that nothing needs to be looked at again. The last call.
+  core::Status close() EXCLUDES(mutex_, commit_mutex_);
+
+  State state() const EXCLUDES(mutex_);
+
+ private:
+  struct Put;
+
+  Store(Drive& drive, const StoreSettings& settings);
+  core::Status load() NO_THREAD_SAFETY_ANALYSIS;
+  core::Status drop_unlike(std::vector<Chunk>& chunks);
+  core::Status rewrite_journal(bool is_closed) REQUIRES(commit_mutex_) EXCLUDES(mutex_);
+  bool reserve(Request& request, Chunk& chunk) REQUIRES(mutex_);
+  void write(std::span<Put> puts) EXCLUDES(mutex_);
+  void finish(const Put& put) REQUIRES(mutex_);
+  void finish(Request& request, const Fetch& fetch) REQUIRES(mutex_);
+  void take_away(Entry& entry) REQUIRES(mutex_);
+
+  Drive& drive_;
+  const StoreSettings settings_;
+  Pace pace_;
+
+  mutable core::Mutex mutex_;
+  Index index_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, std::uint32_t> hidden_ GUARDED_BY(mutex_);  // Users of slots that left the index.
+  std::vector<Record> records_ GUARDED_BY(mutex_);  // That the journal does not have yet, in order.
+  std::uint64_t generation_ GUARDED_BY(mutex_) = 0;
+  Counts counts_ GUARDED_BY(mutex_);
+  std::uint64_t dropped_at_start_ = 0;
+
+  core::Mutex commit_mutex_;
+  std::uint64_t journal_bytes_ GUARDED_BY(commit_mutex_) = 0;
+};
+
+}  // namespace penstock::kv

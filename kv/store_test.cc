@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/store.h"
+
+#include <gtest/gtest.h>
+
+#include "kv/fake_drive.h"
+#include "kv/follower.h"
+#include "kv/test_chunks.h"
+
+namespace penstock::kv {
+namespace {
+
+constexpr std::uint64_t kExtent = 256 << 10;
+constexpr std::uint64_t kSlab = 4 * kExtent;
+constexpr std::size_t kChunk = 28 << 10;  // With its header a slot of 32 KiB: 8 to an extent, 32 in all.
+
+class StoreTest : public testing::Test {
+ protected:
+  std::unique_ptr<Store> open(Eviction eviction = Eviction::recent_use, std::uint64_t name = 0) {
+    return std::move(Store::open(drive, {name_of(name), kSlab, kExtent, eviction}).value());
+  }
+  // The outcome, where it is done only if the bytes are right.
+  static Outcome look(Store& store, std::uint64_t key, std::size_t bytes = kChunk) {
+    std::vector<std::byte> memory(bytes);
+    const Outcome outcome = get(store, key, memory);
+    if (outcome == Outcome::done) {
+      EXPECT_EQ(memory, content_of(key, 0, bytes)) << key;
+    }
+    return outcome;
+  }
+  static Outcome put_whole(Store& store, std::uint64_t key, std::size_t bytes = kChunk, float cost = 0) {
+    return put(store, key, content_of(key, 0, bytes), cost);
+  }
+
+  FakeDrive drive{kSlab, 1};
+};
+
+TEST_F(StoreTest, WhatIsPutComesBackAndOtherKeysAreMisses) {
+  const auto store = open();
+  EXPECT_EQ(put_whole(*store, 1), Outcome::done);
+  EXPECT_EQ(put_whole(*store, 1), Outcome::present);
+  EXPECT_EQ(look(*store, 1), Outcome::done);
+  EXPECT_EQ(look(*store, 2), Outcome::miss);
+  EXPECT_EQ(look(*store, 1, kChunk + 1), Outcome::unlike);
+  EXPECT_EQ(store->size_of(name_of(1)), kChunk);
+  EXPECT_TRUE(store->erase(name_of(1)));
+  EXPECT_FALSE(store->erase(name_of(1)));
+  EXPECT_EQ(look(*store, 1), Outcome::miss);
+}
+
+TEST_F(StoreTest, PayloadsOfEverySizeFit) {
+  const auto store = open();
+  std::uint64_t key = 0;
+  for (const std::size_t bytes : {0u, 1u, 4095u, 4096u, 4097u, 100'000u}) {
+    EXPECT_EQ(put_whole(*store, ++key, bytes), Outcome::done) << bytes;
+    EXPECT_EQ(look(*store, key, bytes), Outcome::done) << bytes;
+  }
+  EXPECT_EQ(put_whole(*store, 90, kExtent - kHeaderBytes), Outcome::done);
+  EXPECT_EQ(look(*store, 90, kExtent - kHeaderBytes), Outcome::done);
+  EXPECT_EQ(put_whole(*store, 91, kExtent - kHeaderBytes + 1), Outcome::large);
+}
+
+TEST_F(StoreTest, PiecesAreWrittenAndReadInTheirOrder) {
+  const auto store = open();
+  std::vector<std::byte> content = content_of(1, 0, kChunk), memory(kChunk);
+  const iovec parts[] = {{content.data(), 5000}, {content.data() + 5000, 3}, {content.data() + 5003, kChunk - 5003}};
+  const iovec others[] = {{memory.data(), 1}, {memory.data() + 1, kChunk - 1}};
+  Request request{name_of(1), parts};
+  store->put({&request, 1});
+  ASSERT_EQ(request.outcome, Outcome::done);
+  request.pieces = others;
+  store->get({&request, 1});
+  EXPECT_EQ(request.outcome, Outcome::done);
+  EXPECT_EQ(memory, content);
+}
+
+TEST_F(StoreTest, TheOneThatWasUsedLongestAgoMakesRoomUnlessItIsPinned) {
+  const auto store = open();
+  for (std::uint64_t key = 0; key < 32; ++key) ASSERT_EQ(put_whole(*store, key), Outcome::done);
+  ASSERT_TRUE(store->pin(name_of(0)));
+  ASSERT_TRUE(store->touch(name_of(1)));
+  ASSERT_FALSE(store->touch(name_of(99)));
+  ASSERT_EQ(put_whole(*store, 32), Outcome::done);
+  EXPECT_EQ(look(*store, 0), Outcome::done);
+  EXPECT_EQ(look(*store, 1), Outcome::done);
+  EXPECT_EQ(look(*store, 2), Outcome::miss);
+  EXPECT_EQ(store->state().counts.evicted, 1u);
+  for (std::uint64_t key = 3; key <= 32; ++key) store->pin(name_of(key));
+  store->pin(name_of(1));
+  EXPECT_EQ(put_whole(*store, 40), Outcome::full);
+  EXPECT_TRUE(store->unpin(name_of(7)));
+  EXPECT_FALSE(store->unpin(name_of(7)));
+  EXPECT_EQ(put_whole(*store, 40), Outcome::done);
+  EXPECT_EQ(look(*store, 7), Outcome::miss);
+}
+
+TEST_F(StoreTest, ByCostWhatIsDearStaysLonger) {
+  const auto store = open(Eviction::cost);
+  for (std::uint64_t key = 0; key < 32; ++key)
+    ASSERT_EQ(put_whole(*store, key, kChunk, key < 8 ? 10 : 1), Outcome::done);
+  for (std::uint64_t key = 32; key < 56; ++key) ASSERT_EQ(put_whole(*store, key, kChunk, 1), Outcome::done);
+  for (std::uint64_t key = 0; key < 8; ++key) EXPECT_EQ(look(*store, key), Outcome::done) << key;
+  EXPECT_EQ(look(*store, 8), Outcome::miss);
+}
+
+TEST_F(StoreTest, AnotherSizeTakesOverAnExtentThatNobodyUsed) {
+  const auto store = open();
+  for (std::uint64_t key = 0; key < 32; ++key) ASSERT_EQ(put_whole(*store, key), Outcome::done);
+  for (std::uint64_t key = 100; key < 102; ++key) ASSERT_EQ(put_whole(*store, key, 100'000), Outcome::done);
+  EXPECT_EQ(look(*store, 100, 100'000), Outcome::done);
+  EXPECT_EQ(store->state().counts.evicted, 8u);
+}
+
+TEST_F(StoreTest, WhatWasCommittedIsThereAfterAPowerLossAndTheRestIsAMiss) {
+  {
+    const auto store = open();
+    for (std::uint64_t key = 0; key < 8; ++key) put_whole(*store, key);
+    ASSERT_TRUE(store->commit().ok());
+    for (std::uint64_t key = 8; key < 16; ++key) put_whole(*store, key);
+  }
+  drive.lose_power();
+  const auto store = open();
+  for (std::uint64_t key = 0; key < 8; ++key) EXPECT_EQ(look(*store, key), Outcome::done) << key;
+  for (std::uint64_t key = 8; key < 16; ++key) EXPECT_EQ(look(*store, key), Outcome::miss) << key;
+}
+
+TEST_F(StoreTest, AChunkThatIsBeingReadKeepsItsSlot) {
+  const auto store = open();
+  for (std::uint64_t key = 0; key < 32; ++key) put_whole(*store, key);
+  drive.before_read = [&] {
+    for (std::uint64_t key = 40; key < 80; ++key) put_whole(*store, key);
+  };
+  EXPECT_EQ(look(*store, 0), Outcome::done);
+  drive.before_read = [&] {
+    EXPECT_TRUE(store->erase(name_of(0)));
+    for (std::uint64_t key = 100; key < 140; ++key) put_whole(*store, key);
+    EXPECT_EQ(put_whole(*store, 0), Outcome::done);
+  };
+  EXPECT_EQ(look(*store, 0), Outcome::done);
+  EXPECT_LE(store->state().used_bytes, kSlab);
+  EXPECT_EQ(look(*store, 0), Outcome::done);
+}
+
+TEST_F(StoreTest, AReadThatEndsEarlyIsNoHitThoughTheMemoryHasTheRightBytes) {
+  const auto store = open();
+  for (std::uint64_t key = 0; key < 20; ++key) put_whole(*store, key);
+  drive.faults.read = 1;
+  for (std::uint64_t key = 0; key < 20; ++key) {
+    std::vector<std::byte> memory = content_of(key, 0, kChunk);
+    EXPECT_NE(get(*store, key, memory), Outcome::done) << key;
+  }
+}
+
+TEST_F(StoreTest, WhatWasOverwrittenBeforeAPowerLossIsNotThere) {
+  {
+    const auto store = open();
+    for (std::uint64_t key = 0; key < 32; ++key) put_whole(*store, key);
+    ASSERT_TRUE(store->commit().ok());
+    for (std::uint64_t key = 40; key < 44; ++key) put_whole(*store, key);
+  }
+  const auto store = open();
+  for (std::uint64_t key = 0; key < 4; ++key) EXPECT_FALSE(store->contains(name_of(key))) << key;
+  EXPECT_EQ(store->state().chunks, 28u);
+  EXPECT_EQ(store->state().dropped_at_start, 4u);
+}
+
+TEST_F(StoreTest, WhatWasErasedAndCommittedDoesNotComeBack) {
+  {
+    const auto store = open();
+    put_whole(*store, 1);
+    ASSERT_TRUE(store->commit().ok());
+    ASSERT_TRUE(store->erase(name_of(1)));
+    ASSERT_TRUE(store->commit().ok());
+  }
+  drive.lose_power();
+  EXPECT_FALSE(open()->contains(name_of(1)));
+}
+
+TEST_F(StoreTest, AClosedStoreIsTakenUpWithoutALookAtItsSlots) {
+  {
+    const auto store = open();
+    for (std::uint64_t key = 0; key < 8; ++key) put_whole(*store, key);
+    ASSERT_TRUE(store->close().ok());
+  }
+  drive.faults.read = 1;
+  const auto store = open();
+  EXPECT_EQ(store->state().chunks, 8u);
+  drive.faults.read = 0;
+  EXPECT_EQ(look(*store, 3), Outcome::done);
+}
+
+TEST_F(StoreTest, DamageIsAMissAndIsToldOnce) {
+  const auto store = open();
+  for (std::uint64_t key = 0; key < 3; ++key) put_whole(*store, key);
+  drive.slab()[kHeaderBytes + 77] ^= std::byte{1};  // Of the payload of the first slot that was taken.
+  drive.slab()[(32 << 10) + 40] ^= std::byte{1};    // Of the header of the second.
+  std::memcpy(&drive.slab()[64 << 10], &drive.slab()[32 << 10], 4096);  // And a header where it does not belong.
+  for (std::uint64_t key = 0; key < 3; ++key) {
+    EXPECT_EQ(look(*store, key), Outcome::damaged) << key;
+    EXPECT_EQ(look(*store, key), Outcome::miss) << key;
+  }
+  EXPECT_EQ(put_whole(*store, 0), Outcome::done);
+  EXPECT_EQ(look(*store, 0), Outcome::done);
+}
+
+TEST_F(StoreTest, AStoreOfAnotherNameIsNotLookedInto) {
+  {
+    const auto store = open();
+    put_whole(*store, 1);
+    ASSERT_TRUE(store->close().ok());
+  }
+  EXPECT_EQ(look(*open(Eviction::recent_use, 5), 1), Outcome::miss);
+}
+
+TEST_F(StoreTest, AJournalOfNonsenseIsNoChunks) {
+  {
+    const auto store = open();
+    for (std::uint64_t key = 0; key < 8; ++key) put_whole(*store, key);
+    ASSERT_TRUE(store->commit().ok());
+  }
+  const std::vector<std::byte> whole = drive.journal();
+  for (std::size_t length = 0; length < whole.size(); length += 13) {
+    drive.journal() = {whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)};
+    const auto store = open();
+    EXPECT_EQ(store->state().chunks, length < kRecordBytes ? 0 : length / kRecordBytes - 1);
+  }
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 200; ++i) {
+    drive.journal() = whole;
+    for (int j = 0; j < 4; ++j) drive.journal()[random() % whole.size()] = static_cast<std::byte>(random());
+    const auto store = open();
+    for (std::uint64_t key = 0; key < 8; ++key) look(*store, key);
+  }
+}
+
+TEST_F(StoreTest, WhenTheDriveFailsItIsSaidAndNothingIsThere) {
+  const auto store = open();
+  drive.faults.write = 1;
+  EXPECT_EQ(put_whole(*store, 1), Outcome::failed);
+  drive.faults.write = 0;
+  EXPECT_EQ(look(*store, 1), Outcome::miss);
+  EXPECT_EQ(put_whole(*store, 1), Outcome::done);
+  drive.faults.sync = 1;
+  EXPECT_FALSE(store->commit().ok());
+  drive.faults.sync = 0;
+  EXPECT_EQ(store->state().uncommitted, 1u);
+  EXPECT_TRUE(store->commit().ok());
+  EXPECT_EQ(store->state().uncommitted, 0u);
+}
+
+TEST_F(StoreTest, TheJournalIsWrittenAnewBeforeItIsLong) {
+  const auto store = open();
+  for (int i = 0; i < 40'000; ++i) {
+    put_whole(*store, 1, 1);
+    store->erase(name_of(1));
+    if (i % 100 == 0) {
+      ASSERT_TRUE(store->commit().ok());
+    }
+  }
+  ASSERT_TRUE(store->commit().ok());
+  EXPECT_LE(drive.journal().size(), journal_bytes_most(1) + 200 * kRecordBytes);
+}
+
+TEST_F(StoreTest, AFollowerSeesWhatTheWriterCommittedAndNoMore) {
+  const auto store = open();
+  Follower follower(drive, name_of(0));
+  std::vector<std::byte> memory(kChunk);
+  put_whole(*store, 1);
+  ASSERT_TRUE(follower.refresh().ok());
+  EXPECT_EQ(get(follower, 1, memory), Outcome::miss);
+  ASSERT_TRUE(store->commit().ok());
+  ASSERT_TRUE(follower.refresh().ok());
+  EXPECT_TRUE(follower.contains(name_of(1)));
+  EXPECT_EQ(get(follower, 1, memory), Outcome::done);
+  EXPECT_EQ(memory, content_of(1, 0, kChunk));
+  // Its slot gets another chunk, of which the follower has not been told.
+  store->erase(name_of(1));
+  put_whole(*store, 2);
+  EXPECT_EQ(get(follower, 1, memory), Outcome::miss);
+  EXPECT_FALSE(follower.contains(name_of(1)));
+  // The writer ends, and the next one writes the journal anew.
+  ASSERT_TRUE(store->close().ok());
+  ASSERT_TRUE(follower.refresh().ok());
+  EXPECT_EQ(get(follower, 2, memory), Outcome::done);
+  EXPECT_EQ(follower.state().chunks, 1u);
+}
+
+TEST_F(StoreTest, SettingsThatMakeNoStoreAreRefused) {
+  for (const StoreSettings& wrong : {StoreSettings{{}, 0}, StoreSettings{{}, kSlab, 4096},
+                                     StoreSettings{{}, kSlab, 10'000}, StoreSettings{{}, kExtent - 1, kExtent}}) {
+    EXPECT_FALSE(Store::open(drive, wrong).ok());
+  }
+}
+
+}  // namespace
+}  // namespace penstock::kv

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// For tests: keys, and bytes that tell which chunk they are of.
+#pragma once
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kv/store.h"
+
+namespace penstock::kv {
+
+inline Name name_of(std::uint64_t number) {
+  std::mt19937_64 random(number);
+  Name name;
+  for (std::size_t at = 0; at < name.size(); at += 8) {
+    const std::uint64_t word = random();
+    std::memcpy(name.data() + at, &word, 8);
+  }
+  return name;
+}
+
+inline std::vector<std::byte> content_of(std::uint64_t key, std::uint64_t version, std::size_t bytes) {
+  std::vector<std::byte> content(bytes);
+  std::uint64_t word = key * 0x9e3779b97f4a7c15 + version;
+  for (std::size_t at = 0; at < bytes; at += 8) {
+    word = word * 6364136223846793005 + 1442695040888963407;
+    std::memcpy(content.data() + at, &word, std::min<std::size_t>(8, bytes - at));
+  }
+  return content;
+}
+
+// One put or get of one piece of memory.
+template <typename Store, typename Call>
+Outcome ask(Store& store, Call call, std::uint64_t key, std::vector<std::byte>& memory, float cost = 0) {
+  const iovec piece{memory.data(), memory.size()};
+  Request request{name_of(key), {&piece, 1}, cost};
+  (store.*call)(std::span(&request, 1));
+  return request.outcome;
+}
+template <typename Store>
+Outcome put(Store& store, std::uint64_t key, std::vector<std::byte> content, float cost = 0) {
+  return ask(store, &Store::put, key, content, cost);
+}
+template <typename Store>
+Outcome get(Store& store, std::uint64_t key, std::vector<std::byte>& memory) {
+  return ask(store, &Store::get, key, memory);
+}
+
+}  // namespace penstock::kv
