@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/host_tier.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
+
+namespace penstock::kv {
+namespace {
+
+using core::MutexLock;
+
+constexpr std::uint64_t kBatchPages = 4096;  // 16 MiB of staging memory, or one chunk where that is larger.
+constexpr std::size_t kBatchChunks = 64;
+
+std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + kSlotAlign - 1) / kSlotAlign; }
+
+void count(std::span<const Request> requests, std::uint64_t (&outcomes)[kOutcomes], std::uint64_t& bytes) {
+  for (const Request& one : requests) {
+    ++outcomes[static_cast<unsigned>(one.outcome)];
+    if (one.outcome == Outcome::done) bytes += bytes_of(one.pieces);
+  }
+}
+
+void answer(Request& request, const Request& from) {
+  request.outcome = from.outcome;
+  request.status = from.status;
+}
+
+}  // namespace
+
+// What is on its way from memory to the drive, and how much of the queue it is.
+struct HostTier::Batch {
+  std::vector<Request> requests;
+  std::vector<iovec> pieces;
+  std::uint64_t pages = 0;
+  std::uint64_t taken = 0;
+  double seconds = 0;  // That the drive took.
+};
+
+HostTier::HostTier(Store& memory, Store& drive, Writing writing) : memory_(memory), drive_(drive) {
+  if (writing == Writing::by_thread) thread_ = std::thread([this] { run(); });
+}
+
+HostTier::~HostTier() {
+  {
+    const MutexLock lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void HostTier::run() {
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      while (queue_.empty() && !is_ending_) changed_.wait(mutex_);
+      if (is_ending_) return;
+    }
+    write_some();
+  }
+}
+
+// ---- Put
+
+void HostTier::wait_in_line(const Name& key, Held& held) {
+  held.is_waiting = true;
+  ++state_.waiting;
+  ++stood_in_line_;
+  queue_.push_back(key);
+  changed_.notify_all();
+}
+
+void HostTier::hold(const Request& request) {
+  const auto [at, is_new] = held_.try_emplace(request.key);
+  if (!is_new) memory_.unpin(request.key);  // It is held by another pin, of who came between.
+  at->second.cost = request.cost;
+  if (!at->second.is_waiting) wait_in_line(request.key, at->second);
+}
+
+void HostTier::put(std::span<Request> requests) {
+  std::vector<Request> into_memory;
+  std::vector<std::size_t> whose;
+  {
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const auto held = held_.find(requests[i].key);
+      requests[i].outcome = Outcome::present;
+      if ((held != held_.end() && held->second.is_waiting) || drive_.contains(requests[i].key)) continue;
+      into_memory.push_back(requests[i]);
+      into_memory.back().is_pinned = true;
+      whose.push_back(i);
+    }
+  }
+  memory_.put(into_memory);
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < whose.size(); ++i) {
+    const Request& one = into_memory[i];
+    answer(requests[whose[i]], one);
+    if (one.outcome == Outcome::done) hold(one);
+    // Memory has it, the drive has it no more, or never took it: so it is to be written.
+    const auto held = held_.find(one.key);
+    if (one.outcome != Outcome::present || drive_.contains(one.key)) continue;
+    if (held == held_.end() && memory_.pin(one.key)) hold(one);
+    else if (held != held_.end() && !held->second.is_waiting) wait_in_line(one.key, held->second);
+  }
+  count(requests, state_.puts, state_.put_bytes);
+}
+
+// ---- Get
+
+void HostTier::get(std::span<Request> requests) {
+  std::vector<Request> elsewhere;
+  std::vector<std::size_t> whose;
+  memory_.get(requests);
+  {
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].outcome == Outcome::done) {
+        ++state_.got_from_memory;
+        continue;
+      }
+      // It is gone, and its pin with it, unless somebody has put it again meanwhile.
+      const Name& key = requests[i].key;
+      if (requests[i].outcome == Outcome::damaged && !is_busy(key) && !memory_.contains(key)) let_go(key);
+      elsewhere.push_back(requests[i]);
+      whose.push_back(i);
+    }
+  }
+  if (!elsewhere.empty()) get_from_drive(elsewhere);
+  for (std::size_t i = 0; i < whose.size(); ++i) {
+    if (elsewhere[i].outcome != Outcome::miss) answer(requests[whose[i]], elsewhere[i]);
+  }
+  const MutexLock lock(mutex_);
+  count(requests, state_.gets, state_.got_bytes);
+}
+
+void HostTier::get_from_drive(std::span<Request> requests) {
+  const auto began = std::chrono::steady_clock::now();
+  const std::vector<Name> coming = begin_to_keep(requests);
+  drive_.get(requests);
+  keep(requests, coming);
+  std::uint64_t bytes = 0;
+  for (const Request& one : requests) {
+    if (one.outcome != Outcome::done) return;
+    bytes += bytes_of(one.pieces);
+  }
+  drive_pace_.add(bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+}
+
+// Chunks of the drive that memory is to have, too. Who erases one waits until keep() is over.
+std::vector<Name> HostTier::begin_to_keep(std::span<const Request> requests) {
+  std::vector<Name> keys;
+  const MutexLock lock(mutex_);
+  for (const Request& one : requests) {
+    if (drive_.contains(one.key) && !is_busy(one.key) && coming_.insert(one.key).second) keys.push_back(one.key);
+  }
+  return keys;
+}
+
+void HostTier::keep(std::span<const Request> got, std::span<const Name> keys) {
+  std::vector<Request> into_memory;
+  for (const Request& one : got) {
+    if (one.outcome != Outcome::done) continue;
+    const bool is_coming = std::find(keys.begin(), keys.end(), one.key) != keys.end();
+    if (is_coming) into_memory.push_back({one.key, one.pieces});
+  }
+  memory_.put(into_memory);
+  const MutexLock lock(mutex_);
+  for (const Request& one : got) state_.got_from_drive += one.outcome == Outcome::done ? 1 : 0;
+  for (const Name& key : keys) coming_.erase(key);
+  changed_.notify_all();
+}
+
+std::uint64_t HostTier::size_of(const Name& key) const {
+  const std::uint64_t bytes = memory_.size_of(key);
+  return bytes > 0 ? bytes : drive_.size_of(key);
+}
+
+std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const {
+  std::vector<Name> in_memory;
+  std::uint64_t bytes = 0;  // Of the others.
+  for (const Name& key : keys) {
+    if (memory_.contains(key)) in_memory.push_back(key);
+    else bytes += drive_.size_of(key);
+  }
+  const std::optional<double> there = memory_.seconds_to_get(in_memory);
+  if (bytes == 0 || !there) return there;
+  const std::optional<double> elsewhere = drive_pace_.seconds(bytes);
+  if (!elsewhere) return elsewhere;
+  return *there + *elsewhere;
+}
+
+// ---- Erase and pin
+
+void HostTier::let_go(const Name& key) {
+  const auto held = held_.find(key);
+  if (held == held_.end()) return;
+  if (held->second.is_waiting) --state_.waiting;  // Its place in the line says nothing any more.
+  held_.erase(held);
+}
+
+bool HostTier::erase(const Name& key) {
+  const MutexLock lock(mutex_);
+  for (bool was_there = false;;) {
+    let_go(key);
+    was_there = memory_.erase(key) || was_there;
+    was_there = drive_.erase(key) || was_there;
+    if (!is_busy(key)) return was_there;
+    changed_.wait(mutex_);
+  }
+}
+
+bool HostTier::touch(const Name& key) {
+  const bool is_in_memory = memory_.touch(key);
+  return drive_.touch(key) || is_in_memory;
+}
+
+bool HostTier::pin(const Name& key) {
+  const MutexLock lock(mutex_);
+  const auto held = held_.find(key);
+  if (held == held_.end()) {
+    if (drive_.pin(key)) return true;
+    if (!memory_.pin(key)) return false;
+  }
+  ++held_[key].pins;
+  return true;
+}
+
+bool HostTier::unpin(const Name& key) {
+  const MutexLock lock(mutex_);
+  const auto held = held_.find(key);
+  if (held == held_.end() || held->second.pins == 0) return drive_.unpin(key);
+  if (--held->second.pins > 0 || held->second.is_waiting) return true;
+  held_.erase(held);
+  memory_.unpin(key);
+  return true;
+}
+
+// ---- To the drive
+
+bool HostTier::take(Batch& batch) {
+  const MutexLock lock(mutex_);
+  while (!queue_.empty() && batch.requests.size() < kBatchChunks) {
+    const Name key = queue_.front();
+    const auto held = held_.find(key);
+    const bool is_waiting = held != held_.end() && held->second.is_waiting && under_way_.count(key) == 0;
+    const std::uint64_t bytes = memory_.size_of(key);
+    if (is_waiting && batch.pages > 0 && batch.pages + pages_for(bytes) > kBatchPages) break;
+    queue_.pop_front();
+    ++batch.taken;
+    if (!is_waiting) continue;
+    under_way_.insert(key);
+    batch.requests.push_back({key, {}, held->second.cost});
+    batch.pieces.push_back({nullptr, bytes});
+    batch.pages += pages_for(bytes);
+  }
+  return batch.taken > 0;
+}
+
+// By way of staging memory, so that the checksum is looked at before the drive gets another one.
+void HostTier::move(Batch& batch) {
+  if (!staging_ || staging_pages_ < batch.pages) {
+    staging_.reset();
+    staging_.emplace(batch.pages);
+    staging_pages_ = batch.pages;
+  }
+  std::uint64_t page = 0;
+  for (std::size_t i = 0; i < batch.requests.size(); ++i) {
+    batch.pieces[i].iov_base = (*staging_)[page].data();
+    batch.requests[i].pieces = {&batch.pieces[i], 1};
+    page += pages_for(batch.pieces[i].iov_len);
+  }
+  memory_.get(batch.requests);
+  std::vector<Request> onto_drive;
+  std::vector<std::size_t> whose;
+  for (std::size_t i = 0; i < batch.requests.size(); ++i) {
+    if (batch.requests[i].outcome != Outcome::done) continue;
+    onto_drive.push_back(batch.requests[i]);
+    whose.push_back(i);
+  }
+  const auto began = std::chrono::steady_clock::now();
+  drive_.put(onto_drive);
+  batch.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  for (std::size_t i = 0; i < whose.size(); ++i) answer(batch.requests[whose[i]], onto_drive[i]);
+}
+
+bool HostTier::write_some() {
+  Batch batch;
+  if (!take(batch)) return false;
+  try {
+    move(batch);
+  } catch (const std::bad_alloc&) {
+    for (Request& one : batch.requests) {
+      one.outcome = Outcome::failed;
+      one.status = core::failure(core::Code::out_of_memory, "bring a chunk from host memory to the drive");
+    }
+  }
+  const MutexLock lock(mutex_);
+  for (const Request& one : batch.requests) finish(one);
+  served_ += batch.taken;
+  state_.written_seconds += batch.seconds;
+  changed_.notify_all();
+  return true;
+}
+
+void HostTier::finish(const Request& request) {
+  under_way_.erase(request.key);
+  const bool is_on_drive = request.outcome == Outcome::done || request.outcome == Outcome::present;
+  if (request.outcome == Outcome::done) {
+    ++state_.written;
+    state_.written_bytes += bytes_of(request.pieces);
+  } else if (!is_on_drive) {
+    ++state_.not_written[static_cast<unsigned>(request.outcome)];
+    if (!request.status.ok()) state_.failure = request.status;
+  }
+  const auto held = held_.find(request.key);
+  if (held == held_.end()) return;  // It was erased.
+  while (is_on_drive && held->second.pins > 0 && drive_.pin(request.key)) --held->second.pins;
+  held->second.is_waiting = false;
+  --state_.waiting;
+  if (held->second.pins > 0 && memory_.contains(request.key)) return;  // It stays in memory, for its pins' sake.
+  held_.erase(held);
+  memory_.unpin(request.key);
+}
+
+void HostTier::flush() {
+  const MutexLock lock(mutex_);
+  const std::uint64_t all = stood_in_line_;
+  while (served_ < all) {
+    if (thread_.joinable()) {
+      changed_.wait(mutex_);
+      continue;
+    }
+    const core::MutexUnlock unlock(mutex_);
+    write_some();
+  }
+}
+
+core::Status HostTier::commit() {
+  flush();
+  return drive_.commit();
+}
+
+TierState HostTier::state() const {
+  const MutexLock lock(mutex_);
+  return state_;
+}
+
+}  // namespace penstock::kv
