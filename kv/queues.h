@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Many requests at once, carried out by queues of a session that are kept for the next time. The library's functions
+// come in a table, since a process may have them in one of several libraries.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "penstock/penstock.h"
+
+namespace penstock::kv {
+
+struct Library {
+  decltype(&penstock_file_register) file_register = nullptr;
+  decltype(&penstock_file_deregister) file_deregister = nullptr;
+  decltype(&penstock_file_sync) file_sync = nullptr;
+  decltype(&penstock_transfer) transfer = nullptr;
+  decltype(&penstock_queue_open) queue_open = nullptr;
+  decltype(&penstock_queue_close) queue_close = nullptr;
+  decltype(&penstock_queue_submit) queue_submit = nullptr;
+  decltype(&penstock_queue_reap) queue_reap = nullptr;
+  decltype(&penstock_crc32c_vector) crc32c_vector = nullptr;
+};
+
+core::Status status_of(const penstock_status& status);
+
+class Queues {
+ public:
+  using Ended = std::function<void(std::size_t request, const penstock_status&, const penstock_report&)>;
+
+  // The session outlives this.
+  Queues(const Library& library, penstock_session* session) : library_(library), session_(session) {}
+  ~Queues();
+  Queues(const Queues&) = delete;
+  Queues& operator=(const Queues&) = delete;
+
+  // Tells of each request when it has ended, in any order, and returns when all have. Sets their cookies. Fails where
+  // no queue can be had; then none has begun. Any thread.
+  core::Status run(std::span<penstock_request> requests, const Ended& ended) EXCLUDES(mutex_);
+
+ private:
+  core::Result<penstock_queue*> take() EXCLUDES(mutex_);
+
+  const Library library_;
+  penstock_session* const session_;
+  core::Mutex mutex_;
+  std::vector<penstock_queue*> idle_ GUARDED_BY(mutex_);
+};
+
+}  // namespace penstock::kv

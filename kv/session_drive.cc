@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/session_drive.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/new_file.h"
+#include "checksum/crc32c.h"
+
+namespace penstock::kv {
+namespace {
+
+using core::Result;
+using core::Status;
+
+constexpr mode_t kPrivate = 0600;         // Whoever reads a KV cache reads prompts.
+constexpr std::size_t kByCallerMost = 4;  // Requests: two chunks.
+constexpr std::uint64_t kJournalMost = std::uint64_t{4} << 30;
+
+core::UniqueFd open_private(const std::string& path, int flags) {
+  return core::UniqueFd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, kPrivate));
+}
+
+// Durably: a store whose folder a loss of power takes away has lost what it had committed.
+Status make_folder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0) {
+    return errno == EEXIST ? core::success() : core::os_failure(errno, "make the store's folder");
+  }
+  const core::UniqueFd parent(::open((folder + "/..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid() || fsync(parent.get()) != 0) return core::os_failure(errno, "flush the folder of the store's");
+  return core::success();
+}
+
+// At the offset, or what there is up to the end of the file.
+Result<std::size_t> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return core::os_failure(errno, "read the store's journal");
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
+Status write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t count = pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return core::os_failure(count == 0 ? EIO : errno, "write the store's journal");
+    done += static_cast<std::size_t>(count);
+  }
+  return core::success();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SessionDrive>> SessionDrive::open(const Library& library, penstock_session* session,
+                                                         const std::string& folder, Role role, std::uint64_t slab_bytes,
+                                                         bool is_direct) {
+  std::unique_ptr<SessionDrive> drive(new SessionDrive(library, session, folder, role));
+  const Status status =
+      role == Role::memory ? drive->open_memory(slab_bytes) : drive->open_files(role, slab_bytes, is_direct);
+  if (!status.ok()) return status;
+  return drive;
+}
+
+// As a file, so that a chunk's pieces are gathered and scattered by one request, whatever memory they are of. It takes
+// memory as chunks come: to reserve all of it at once has processes killed where there is less.
+Status SessionDrive::open_memory(std::uint64_t slab_bytes) {
+  const auto machine = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(getpagesize());
+  if (slab_bytes > machine) return core::os_failure(ENOMEM, "have a slab in host memory");
+  const core::UniqueFd slab(memfd_create("penstock-kv", MFD_CLOEXEC));
+  if (!slab.valid() || ftruncate(slab.get(), static_cast<off_t>(slab_bytes)) != 0)
+    return core::os_failure(errno, "have a slab in host memory");
+  return status_of(library_.file_register(session_, slab.get(), &slab_));
+}
+
+Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_direct) {
+  const bool is_writer = role == Role::writer;
+  if (is_writer) {
+    const Status status = make_folder(folder_);
+    if (!status.ok()) return status;
+    lease_ = open_private(path("lease"), O_RDWR | O_CREAT);
+    if (!lease_.valid()) return core::os_failure(errno, "open the store's lease");
+    if (flock(lease_.get(), LOCK_EX | LOCK_NB) != 0) return core::os_failure(errno, "become the store's writer");
+  }
+  const int flags = is_writer ? O_RDWR | O_CREAT : O_RDONLY;
+  core::UniqueFd slab = open_private(path("slab"), flags | (is_direct ? O_DIRECT : 0));
+  if (!slab.valid() && errno == EINVAL) slab = open_private(path("slab"), flags);  // It has no direct I/O.
+  if (!slab.valid()) return core::os_failure(errno, "open the store's slab");
+  if (is_writer) {
+    if (!core::is_within_file_size_limit(slab_bytes)) return core::os_failure(EFBIG, "give the store's slab its size");
+    const int error = posix_fallocate(slab.get(), 0, static_cast<off_t>(slab_bytes));
+    if (error != 0) return core::os_failure(error, "give the store's slab its size");
+    // It had a larger one: what lay behind is a miss.
+    if (ftruncate(slab.get(), static_cast<off_t>(slab_bytes)) != 0)
+      return core::os_failure(errno, "cut the store's slab");
+  }
+  return status_of(library_.file_register(session_, slab.get(), &slab_));
+}
+
+SessionDrive::~SessionDrive() { library_.file_deregister(slab_); }
+
+void SessionDrive::finish(Transfer& transfer, const penstock_status& status, const penstock_report& report) {
+  transfer.status = status_of(status);
+  transfer.moved = report.bytes;
+  const core::MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < std::size(bytes_by_path_); ++i) bytes_by_path_[i] += report.bytes_by_path[i];
+}
+
+std::vector<std::uint64_t> SessionDrive::bytes_by_path() const {
+  const core::MutexLock lock(mutex_);
+  return {std::begin(bytes_by_path_), std::end(bytes_by_path_)};
+}
+
+namespace {
+
+penstock_request request_of(const Transfer& transfer, penstock_file* slab) {
+  penstock_request request{};
+  request.struct_size = sizeof request;
+  request.op = transfer.is_write ? PENSTOCK_WRITE : PENSTOCK_READ;
+  request.file = slab;
+  request.file_offset = static_cast<std::int64_t>(transfer.offset);
+  if (transfer.pieces.size() == 1) {
+    request.base = transfer.pieces[0].iov_base;
+    request.size = transfer.pieces[0].iov_len;
+  } else {
+    request.vectors = transfer.pieces.data();
+    request.vector_count = static_cast<std::uint32_t>(transfer.pieces.size());
+  }
+  return request;
+}
+
+}  // namespace
+
+void SessionDrive::transfer(std::span<Transfer> transfers) {
+  std::vector<penstock_request> requests;
+  std::vector<Transfer*> whose;
+  for (Transfer& one : transfers) {
+    if (bytes_of(one.pieces) == 0) continue;
+    requests.push_back(request_of(one, slab_));
+    whose.push_back(&one);
+  }
+  if (requests.empty()) return;
+  // A copy is over before another thread would have begun it.
+  if (role_ == Role::memory && requests.size() <= kByCallerMost) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      penstock_report report{};
+      report.struct_size = sizeof report;
+      const penstock_status status = library_.transfer(&requests[i], &report);
+      finish(*whose[i], status, report);
+    }
+    return;
+  }
+  const Status status = queues_.run(requests, [&](std::size_t i, const auto& ended, const penstock_report& report) {
+    finish(*whose[i], ended, report);
+  });
+  if (status.ok()) return;
+  for (Transfer* one : whose) one->status = status;
+}
+
+Status SessionDrive::sync() {
+  if (role_ == Role::memory) return core::success();
+  return status_of(library_.file_sync(slab_));
+}
+
+Status SessionDrive::crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) {
+  const auto count = static_cast<std::uint32_t>(pieces.size());
+  return status_of(library_.crc32c_vector(session_, pieces.data(), count, sums.data()));
+}
+
+Result<Drive::Journal> SessionDrive::read_journal(std::uint64_t offset) {
+  Journal journal;
+  if (role_ == Role::memory) return journal;
+  const core::UniqueFd fd = open_private(path("journal"), O_RDONLY);
+  if (!fd.valid() && errno == ENOENT) return journal;
+  struct stat facts {};
+  if (!fd.valid() || fstat(fd.get(), &facts) != 0) return core::os_failure(errno, "open the store's journal");
+  const auto size = static_cast<std::uint64_t>(facts.st_size);
+  if (!S_ISREG(facts.st_mode) || size > kJournalMost) return core::os_failure(EFBIG, "read the store's journal");
+  // Its first record is another one each time that the journal is written anew.
+  std::byte first[kRecordBytes] = {};
+  Result<std::size_t> count = read_all(fd.get(), first, 0);
+  if (!count.ok()) return count.status();
+  journal.identity = (std::uint64_t{core::crc32c(first)} << 32) ^ facts.st_ino;
+  if (size <= offset) return journal;
+  journal.bytes.resize(size - offset);
+  count = read_all(fd.get(), journal.bytes, offset);
+  if (!count.ok()) return count.status();
+  journal.bytes.resize(*count);
+  return journal;
+}
+
+Status SessionDrive::write_journal(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (role_ == Role::memory) return core::success();
+  Status status = write_all(journal_.get(), bytes, offset);
+  if (status.ok() && fdatasync(journal_.get()) != 0) status = core::os_failure(errno, "flush the store's journal");
+  return status;
+}
+
+Status SessionDrive::replace_journal(std::span<const std::byte> bytes) {
+  if (role_ == Role::memory) return core::success();
+  core::NewFile::Options options;
+  options.mode = kPrivate;
+  Result<std::unique_ptr<core::NewFile>> file = core::NewFile::create(path("journal"), options);
+  if (!file.ok()) return file.status();
+  Status status = write_all((*file)->fd(), bytes, 0);
+  if (status.ok()) status = (*file)->publish(true);
+  if (!status.ok() && !(*file)->is_published()) return status;
+  journal_ = core::UniqueFd(fcntl((*file)->fd(), F_DUPFD_CLOEXEC, 0));
+  if (!journal_.valid()) return core::os_failure(errno, "keep the store's journal open");
+  return status;
+}
+
+}  // namespace penstock::kv

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A store's folder on a drive, its slab moved by a session of Penstock: by the most direct path that the machine allows
+// for the caller's memory. In the folder are `slab`, `journal` and `lease`: whoever writes holds a lock on the lease,
+// which the kernel takes back when the process dies, so that the next one may follow.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "kv/drive.h"
+#include "kv/format.h"
+#include "kv/queues.h"
+
+namespace penstock::kv {
+
+class SessionDrive final : public Drive {
+ public:
+  enum class Role : std::uint8_t { writer, reader, memory };
+
+  // is_direct: around the page cache, where the file system can. A writer makes what is missing, for its owner alone
+  // (0600), and gives the slab its size; it fails with EWOULDBLOCK where there is another one. A reader fails with
+  // ENOENT where there is no store yet. Memory has no folder: its slab is in host memory, at most that of the
+  // machine, nothing is durable, and it ends with this. The session outlives this.
+  static core::Result<std::unique_ptr<SessionDrive>> open(const Library& library, penstock_session* session,
+                                                          const std::string& folder, Role role,
+                                                          std::uint64_t slab_bytes, bool is_direct = true);
+  ~SessionDrive() override;
+  SessionDrive(const SessionDrive&) = delete;
+  SessionDrive& operator=(const SessionDrive&) = delete;
+
+  void transfer(std::span<Transfer> transfers) override;
+  core::Status sync() override;
+  core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) override;
+  core::Result<Journal> read_journal(std::uint64_t offset) override;
+  core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override;
+  core::Status replace_journal(std::span<const std::byte> bytes) override;
+
+  // In a forked child, which has a copy: with it the lock would last as long as the child.
+  void leave_lease() { lease_.reset(); }
+
+  // Of the bytes moved so far, by penstock_path.
+  std::vector<std::uint64_t> bytes_by_path() const;
+
+ private:
+  SessionDrive(const Library& library, penstock_session* session, std::string folder, Role role)
+      : library_(library), session_(session), folder_(std::move(folder)), role_(role), queues_(library, session) {}
+
+  core::Status open_memory(std::uint64_t slab_bytes);
+  core::Status open_files(Role role, std::uint64_t slab_bytes, bool is_direct);
+  void finish(Transfer& transfer, const penstock_status& status, const penstock_report& report);
+  std::string path(const char* name) const { return folder_ + "/" + name; }
+
+  const Library library_;
+  penstock_session* const session_;
+  const std::string folder_;
+  const Role role_;
+  core::UniqueFd lease_, journal_;
+  penstock_file* slab_ = nullptr;
+  Queues queues_;
+
+  mutable core::Mutex mutex_;
+  std::uint64_t bytes_by_path_[PENSTOCK_PATH_ROOM] GUARDED_BY(mutex_) = {};
+};
+
+}  // namespace penstock::kv

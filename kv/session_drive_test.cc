@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Stores on a real file system, with bytes moved by a real session.
+#include "kv/session_drive.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "kv/follower.h"
+#include "kv/host_tier.h"
+#include "kv/store.h"
+#include "kv/test_chunks.h"
+
+namespace penstock::kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kSlab = 32 << 20;
+constexpr std::uint64_t kExtent = 4 << 20;
+constexpr std::size_t kChunk = 100'000;
+constexpr Library kLibrary = {penstock_file_register, penstock_file_deregister, penstock_file_sync,
+                              penstock_transfer,      penstock_queue_open,      penstock_queue_close,
+                              penstock_queue_submit,  penstock_queue_reap,      penstock_crc32c_vector};
+
+class SessionDriveTest : public testing::Test {
+ protected:
+  SessionDriveTest() {
+    std::string name = (fs::temp_directory_path() / "penstock-kv-XXXXXX").string();
+    base_ = mkdtemp(name.data());
+    session_ = open_session();
+  }
+  ~SessionDriveTest() override {
+    penstock_session_close(session_);
+    fs::remove_all(base_);
+  }
+  static penstock_session* open_session() {
+    penstock_config* config = nullptr;
+    EXPECT_EQ(penstock_config_create(&config).code, 0);
+    EXPECT_EQ(penstock_config_set(config, "device", "host").code, 0);
+    penstock_session* session = nullptr;
+    EXPECT_EQ(penstock_session_open(config, &session).code, 0);
+    penstock_config_destroy(config);
+    return session;
+  }
+  core::Result<std::unique_ptr<SessionDrive>> drive(SessionDrive::Role role) const {
+    return SessionDrive::open(kLibrary, session_, folder(), role, kSlab);
+  }
+  static std::unique_ptr<Store> store(Drive& drive) {
+    return std::move(Store::open(drive, {name_of(0), kSlab, kExtent}).value());
+  }
+  std::string folder() const { return base_ + "/store"; }
+
+  std::string base_;
+  penstock_session* session_ = nullptr;
+};
+
+using Role = SessionDrive::Role;
+
+TEST_F(SessionDriveTest, ItsFilesAreTheOwnersAlone) {
+  const auto writer = std::move(drive(Role::writer).value());
+  const auto kept = store(*writer);
+  for (const auto& [name, mode] : {std::pair("", 0700u), {"/slab", 0600u}, {"/journal", 0600u}, {"/lease", 0600u}}) {
+    struct stat facts {};
+    ASSERT_EQ(stat((folder() + name).c_str(), &facts), 0) << name;
+    EXPECT_EQ(facts.st_mode & 0777, mode) << name;
+  }
+}
+
+TEST_F(SessionDriveTest, ThereIsOneWriterAndTheNextOneFollowsWhenItEnds) {
+  auto first = std::move(drive(Role::writer).value());
+  EXPECT_TRUE(drive(Role::writer).status().is_errno(EWOULDBLOCK));
+  first.reset();
+  EXPECT_TRUE(drive(Role::writer).ok());
+}
+
+TEST_F(SessionDriveTest, WithoutAStoreThereIsNothingToRead) {
+  EXPECT_TRUE(drive(Role::reader).status().is_errno(ENOENT));
+}
+
+TEST_F(SessionDriveTest, ANameThatLeadsElsewhereIsNotFollowed) {
+  fs::create_directory(folder());
+  fs::create_symlink("/dev/null", folder() + "/slab");
+  EXPECT_TRUE(drive(Role::writer).status().is_errno(ELOOP));
+}
+
+TEST_F(SessionDriveTest, DeviceMemoryInPiecesComesBack) {
+  const auto writer = std::move(drive(Role::writer).value());
+  const auto kept = store(*writer);
+  void* memory = nullptr;
+  ASSERT_EQ(penstock_device_alloc(session_, 0, 3 * kChunk, &memory).code, 0);
+  const std::vector<std::byte> content = content_of(1, 0, kChunk);
+  ASSERT_EQ(penstock_device_upload(session_, memory, content.data(), kChunk).code, 0);
+  auto* const device = static_cast<std::byte*>(memory);
+  const iovec from[] = {{device, 4096}, {device + 4096, kChunk - 4096}};
+  Request request{name_of(1), from};
+  kept->put({&request, 1});
+  ASSERT_EQ(request.outcome, Outcome::done) << core::describe(request.status);
+  const iovec into[] = {{device + 2 * kChunk, 10'000}, {device + kChunk, kChunk - 10'000}};
+  request.pieces = into;
+  kept->get({&request, 1});
+  EXPECT_EQ(request.outcome, Outcome::done) << core::describe(request.status);
+  std::vector<std::byte> back(kChunk);
+  ASSERT_EQ(penstock_device_download(session_, back.data(), device + 2 * kChunk, 10'000).code, 0);
+  ASSERT_EQ(penstock_device_download(session_, back.data() + 10'000, device + kChunk, kChunk - 10'000).code, 0);
+  EXPECT_EQ(back, content);
+  EXPECT_GT(writer->bytes_by_path()[PENSTOCK_PATH_BOUNCE], 2 * kChunk - 1);
+  penstock_device_free(session_, 0, memory);
+}
+
+TEST_F(SessionDriveTest, MorePiecesThanARequestTakesAreAFailureThatIsTold) {
+  const auto writer = std::move(drive(Role::writer).value());
+  const auto kept = store(*writer);
+  std::vector<std::byte> content = content_of(1, 0, 2000);
+  std::vector<iovec> pieces;
+  for (std::byte& one : content) pieces.push_back({&one, 1});
+  Request request{name_of(1), pieces};
+  kept->put({&request, 1});
+  EXPECT_EQ(request.outcome, Outcome::failed);
+  EXPECT_FALSE(request.status.ok());
+  EXPECT_FALSE(kept->contains(name_of(1)));
+}
+
+TEST_F(SessionDriveTest, ThreadsPutAndGetAtOnce) {
+  const auto writer = std::move(drive(Role::writer).value());
+  const auto kept = store(*writer);
+  std::vector<std::jthread> threads;
+  std::atomic<int> hits = 0;
+  for (unsigned number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      std::mt19937 random(number);
+      std::vector<std::byte> memory(kChunk);
+      for (int i = 0; i < 300; ++i) {
+        const std::uint64_t key = random() % 500;  // More than fit.
+        if (random() % 2 == 0) {
+          put(*kept, key, content_of(key, 0, kChunk));
+        } else {
+          const Outcome outcome = get(*kept, key, memory);
+          EXPECT_TRUE(outcome == Outcome::done || outcome == Outcome::miss) << "it was overwritten while it was read";
+          if (outcome != Outcome::done) continue;
+          EXPECT_EQ(memory, content_of(key, 0, kChunk));
+          ++hits;
+        }
+        if (random() % 20 == 0) {
+          EXPECT_TRUE(kept->commit().ok());
+        }
+        if (random() % 20 == 0) kept->erase(name_of(random() % 500));
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_GT(hits, 0);
+  EXPECT_LE(kept->state().used_bytes, kSlab);
+}
+
+TEST_F(SessionDriveTest, MemoryIsNoFolderAndHasABound) {
+  const auto memory = std::move(SessionDrive::open(kLibrary, session_, "", Role::memory, kSlab).value());
+  const auto kept = store(*memory);
+  for (std::uint64_t key = 0; key < 500; ++key) put(*kept, key, content_of(key, 0, kChunk));
+  ASSERT_TRUE(kept->commit().ok());
+  EXPECT_LE(kept->state().used_bytes, kSlab);
+  std::vector<std::byte> bytes(kChunk);
+  EXPECT_EQ(get(*kept, 499, bytes), Outcome::done);
+  EXPECT_EQ(bytes, content_of(499, 0, kChunk));
+  EXPECT_EQ(get(*kept, 0, bytes), Outcome::miss);
+  EXPECT_TRUE(kept->close().ok());
+  EXPECT_TRUE(fs::is_empty(base_));
+}
+
+TEST_F(SessionDriveTest, MoreMemoryThanThereIsIsRefused) {
+  const auto memory = SessionDrive::open(kLibrary, session_, "", Role::memory, std::uint64_t{1} << 50);
+  EXPECT_TRUE(memory.status().is_errno(ENOMEM)) << core::describe(memory.status());
+}
+
+TEST_F(SessionDriveTest, ThreadsUseATierOfHostMemoryBeforeTheDrive) {
+  const auto writer = std::move(drive(Role::writer).value());
+  const auto memory = std::move(SessionDrive::open(kLibrary, session_, "", Role::memory, kSlab / 4).value());
+  const auto on_drive = store(*writer);
+  const auto in_memory = std::move(Store::open(*memory, {name_of(0), kSlab / 4, kExtent}).value());
+  HostTier tier(*in_memory, *on_drive);
+  ASSERT_EQ(put(tier, 1000, content_of(1000, 0, kChunk)), Outcome::done);
+  ASSERT_TRUE(tier.pin(name_of(1000)));
+  std::vector<std::jthread> threads;
+  std::atomic<int> hits = 0;
+  for (unsigned number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      std::mt19937 random(number);
+      std::vector<std::byte> bytes(kChunk);
+      for (int i = 0; i < 300; ++i) {
+        const std::uint64_t key = random() % 500;  // More than fit.
+        if (random() % 2 == 0) put(tier, key, content_of(key, 0, kChunk));
+        else if (get(tier, key, bytes) == Outcome::done) {
+          EXPECT_EQ(bytes, content_of(key, 0, kChunk));
+          ++hits;
+        }
+        if (random() % 20 == 0) {
+          EXPECT_TRUE(tier.commit().ok());
+        }
+        if (random() % 20 == 0) tier.erase(name_of(random() % 500));
+        if (random() % 20 == 0 && tier.pin(name_of(key))) tier.unpin(name_of(key));
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_GT(hits, 0);
+  ASSERT_TRUE(tier.commit().ok());
+  EXPECT_EQ(tier.state().waiting, 0u);
+  EXPECT_LE(in_memory->state().used_bytes, kSlab / 4);
+  EXPECT_LE(on_drive->state().used_bytes, kSlab);
+  EXPECT_TRUE(on_drive->contains(name_of(1000)));
+  for (std::uint64_t key = 0; key < 500; ++key) {
+    EXPECT_FALSE(in_memory->unpin(name_of(key))) << "a pin of the tier's was left behind: of " << key;
+  }
+}
+
+// It is killed at some moment of its work; what it had committed is there for the next one, and nothing wrong.
+TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer ends a forked child that starts a thread";
+#endif
+  for (int round = 0; round < 5; ++round) {
+    int told[2];
+    ASSERT_EQ(pipe(told), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      penstock_session* const own = open_session();
+      auto theirs = SessionDrive::open(kLibrary, own, folder(), Role::writer, kSlab);
+      if (!theirs.ok()) _exit(1);
+      const auto kept = store(**theirs);
+      for (std::uint64_t key = static_cast<unsigned>(round) * 1000;; ++key) {
+        put(*kept, key, content_of(key, 0, kChunk));
+        if (key % 4 == 3 && kept->commit().ok() && write(told[1], &key, sizeof key) < 0) _exit(1);
+      }
+    }
+    close(told[1]);
+    std::uint64_t committed = 0;
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(read(told[0], &committed, sizeof committed), (ssize_t)sizeof committed);
+    kill(child, SIGKILL);
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    while (read(told[0], &committed, sizeof committed) == (ssize_t)sizeof committed) {
+    }
+    close(told[0]);
+    const auto next = std::move(drive(Role::writer).value());
+    const auto kept = store(*next);
+    std::vector<std::byte> memory(kChunk);
+    for (std::uint64_t key = committed - 19; key < committed + 100; ++key) {
+      const Outcome outcome = get(*kept, key, memory);
+      if (outcome == Outcome::done) {
+        EXPECT_EQ(memory, content_of(key, 0, kChunk));
+      }
+      EXPECT_TRUE(outcome == Outcome::done || key > committed) << key << " of " << committed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::kv
