@@ -22,8 +22,10 @@
 #include "tools/check/check.h"
 #include "tools/common/command_line.h"
 #include "tools/common/context.h"
+#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/nearest.h"
 #include "tools/common/stack_room.h"
 #include "tools/common/terminal.h"
 #include "tools/cp/cp.h"
@@ -34,6 +36,7 @@
 #include "tools/gdscheck/install_check.h"
 #include "tools/gdsio/gdsio.h"
 #include "tools/gdsio/verify.h"
+#include "tools/help/help.h"
 #include "tools/model/model.h"
 #include "tools/prepare/prepare.h"
 #include "tools/settings/settings.h"
@@ -41,12 +44,6 @@
 
 namespace penstock::tools {
 namespace {
-
-// For what help lists alone: main() takes the word itself.
-void add_help(CommandLine& command) {
-  static std::string name;
-  command.option("COMMAND", name, "");
-}
 
 struct Command {
   const char* name;
@@ -71,7 +68,7 @@ constexpr Command kCommands[] = {
     {"gdsio", "Measure with the flags and the result line of NVIDIA's gdsio", add_gdsio, true},
     {"gdsio_verify", "Read a file by cuFile and by the kernel, and compare, as NVIDIA's gdsio_verify does",
      add_gdsio_verify, true},
-    {"help", "Print the help of the tool or of a command", add_help},
+    {"help", "Explain a command, a path, a reason, a setting or an error", add_help},
 };
 
 constexpr const char* kFooter =
@@ -93,13 +90,35 @@ const Command* program_named(std::string_view path) {
   return command != nullptr && command->is_program ? command : nullptr;
 }
 
-// "help bench" is another way to say "bench --help".
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  return names;
+}
+
+// "help bench" is another way to say "bench --help", and "help PENSTOCK_POLICY" one to say "settings PENSTOCK_POLICY".
 Words without_help(Words words) {
   if (words.empty() || words[0] != "help") return words;
-  words.erase(words.begin());
-  words.resize(std::min<std::size_t>(words.size(), 1));
-  words.push_back("--help");
+  if (words.size() == 1 || words[1].starts_with('-')) return {"--help"};
+  if (command_named(words[1]) != nullptr) return {words[1], "--help"};
+  if (!topic_text(words[1]) && setting_by_any_name(words[1])) return {"settings", words[1]};
   return words;
+}
+
+[[noreturn]] void refuse_command(const std::string& word) {
+  throw Failure(fmt::format("there is no command '{}'{}{}", word, proposal(word, command_names()),
+                            nearest(word, command_names()).empty() ? "; 'penstock help' lists them" : ""),
+                kUsage);
+}
+
+// The library passes them over.
+void warn_of_misspelt_settings(const std::string& command) {
+  if (command == "check" || command == "settings") return;  // They tell it themselves.
+  for (const auto& [name, value] : environment_settings().unknown) {
+    const std::string meant = nearest_setting(name);
+    if (meant.empty()) continue;  // Perhaps the build's, or the user's own.
+    print_error("penstock: {} is not a setting of Penstock, and has no effect; did you mean {}?\n", name, meant);
+  }
 }
 
 int run_program(const Command& command, const Words& words) {
@@ -111,10 +130,10 @@ int run_program(const Command& command, const Words& words) {
 int run_penstock(const Words& words) {
   if (words.empty()) throw Failure("no command was given; 'penstock help' lists them", kUsage);
   if (!words[0].starts_with('-') && command_named(words[0]) == nullptr) {
-    throw Failure(fmt::format("there is no command '{}'; 'penstock help' lists them", words[0]), kUsage);
+    refuse_command(words[0]);
   }
   CommandLine line("penstock", "Moves file data into and out of GPU memory, and says which path it took");
-  line.version(fmt::format("penstock {}", penstock_version()));
+  line.version([] { return fmt::format("penstock {}", penstock_version()); });
   for (const Command& command : kCommands) {
     if (*command.summary == '\0') continue;
     CommandLine added = line.command(command.name, command.summary);
@@ -153,6 +172,7 @@ int run_by_name(std::string_view name, Words words) {
     program = words.empty() ? nullptr : program_named(words[0]);
     if (program != nullptr) words.erase(words.begin());
   }
+  warn_of_misspelt_settings(words.empty() ? "" : words[0]);
   if (program == nullptr) return run("penstock", words, [&] { return run_penstock(words); });
   return run(program->name, words, [&] { return run_program(*program, words); });
 }

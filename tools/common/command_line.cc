@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <type_traits>
 
 #include "tools/common/failure.h"
+#include "tools/common/nearest.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 
@@ -27,6 +29,13 @@ class HelpFormatter final : public CLI::Formatter {
     return " " + option->get_type_name() + (is_list ? " ..." : "");
   }
 
+  // A flag that takes a value only behind "=".
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    const std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    const std::size_t brace = name.find('{');
+    return brace == std::string::npos ? name : name.substr(0, brace) + "[=FILE]";
+  }
+
   std::string make_option_desc(const CLI::Option* option) const override {
     std::string text = option->get_description();
     if (option->get_required() && !option->get_positional()) text += "; required";
@@ -38,6 +47,12 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
+// CLI11 has two empty lines between groups.
+std::string without_double_gaps(std::string text) {
+  for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  return text;
+}
+
 // "penstock bench" where that command's words were wrong.
 std::string name_of_parsed(const CLI::App* app) {
   std::string name = app->get_name();
@@ -46,6 +61,42 @@ std::string name_of_parsed(const CLI::App* app) {
     name += " " + app->get_name();
   }
   return name;
+}
+
+const CLI::App* innermost(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+// Of the command whose words were wrong.
+std::vector<std::string> option_names(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app->get_subcommands(nullptr)) names.push_back(command->get_name());
+  return names;
+}
+
+// The first word that nothing takes; an option before what may have been its value.
+std::string unknown_word_text(const CLI::App* app) {
+  const std::vector<std::string> words = app->remaining(true);
+  const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
+  const auto option = std::find_if(words.begin(), words.end(), is_option);
+  if (option != words.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    return fmt::format("there is no option '{}'{}", name, proposal(name, option_names(innermost(app))));
+  }
+  const std::string word = words.empty() ? "" : words.front();
+  const std::vector<std::string> commands = command_names(innermost(app));
+  if (commands.empty()) return fmt::format("nothing takes the word '{}'", word);
+  return fmt::format("there is no command '{}'{}", word, proposal(word, commands));
 }
 
 template <typename T>
@@ -84,8 +135,18 @@ Option Option::between(int least, int most) {
   return *this;
 }
 
+Option Option::takes(int count) {
+  option_->expected(count);
+  return *this;
+}
+
 Option Option::excludes(Option other) {
   option_->excludes(other.option_);
+  return *this;
+}
+
+Option Option::needs(Option other) {
+  option_->needs(other.option_);
   return *this;
 }
 
@@ -113,6 +174,11 @@ Option CommandLine::flag(const std::string& names, bool& value, const std::strin
   return Option(app_->add_flag(names, value, help));
 }
 
+Option CommandLine::flag_or_value(const std::string& name, const std::string& otherwise, std::string& value,
+                                  const std::string& help) {
+  return Option(app_->add_flag(name + "{" + otherwise + "}", value, help));
+}
+
 template <typename T>
 Option CommandLine::option(const std::string& names, T& value, const std::string& help) {
   return Option(app_->add_option(names, value, help)->type_name(value_name_of<T>()));
@@ -124,6 +190,7 @@ template Option CommandLine::option(const std::string&, std::uint64_t&, const st
 template Option CommandLine::option(const std::string&, double&, const std::string&);
 template Option CommandLine::option(const std::string&, std::optional<int>&, const std::string&);
 template Option CommandLine::option(const std::string&, std::optional<unsigned>&, const std::string&);
+template Option CommandLine::option(const std::string&, std::optional<double>&, const std::string&);
 template Option CommandLine::option(const std::string&, std::vector<std::string>&, const std::string&);
 
 Option CommandLine::size(const std::string& names, std::uint64_t& value, const std::string& help) {
@@ -137,13 +204,23 @@ Option CommandLine::size(const std::string& names, std::uint64_t& value, const s
   return Option(app_->add_option_function<std::string>(names, read, help)->type_name("SIZE"));
 }
 
-void CommandLine::version(const std::string& text) { app_->set_version_flag("--version", text); }
+void CommandLine::group(const char* title) { app_->option_defaults()->group(title); }
+
+Option CommandLine::choice(const std::string& name, std::vector<std::string> words,
+                           std::function<void(const std::string&)> chosen, const std::string& help) {
+  return Option(app_->add_option_function<std::string>(name, std::move(chosen), help)).one_of(std::move(words));
+}
+
+Option CommandLine::version(std::function<std::string()> text) {
+  return Option(
+      app_->set_version_flag("--version", std::move(text), "Print the version and how this was built, and exit"));
+}
 
 void CommandLine::footer(const std::string& text) { app_->footer(text); }
 
 CommandLine CommandLine::command(const std::string& name, const std::string& summary) {
   app_->require_subcommand(1);
-  return {root_, app_->add_subcommand(name, summary)};
+  return {root_, app_->add_subcommand(name, summary)->fallthrough()};
 }
 
 void CommandLine::runs(std::function<int()> action) {
@@ -156,6 +233,11 @@ void CommandLine::runs_on_words(std::function<int(const std::vector<std::string>
 }
 
 void CommandLine::takes_any_words() { app_->allow_extras(); }
+
+void CommandLine::takes_program(std::vector<std::string>& words) {
+  app_->positionals_at_end();
+  app_->add_option("PROGRAM", words, "A program, and what it is called with")->type_name("WORD");
+}
 
 std::vector<std::string> CommandLine::given() const {
   std::vector<std::string> names;
@@ -174,10 +256,13 @@ int CommandLine::run(const std::vector<std::string>& words) {
   } catch (const CLI::Success& asked_for_help) {
     std::ostringstream text;
     const int exit_code = app_->exit(asked_for_help, text, text);
-    print("{}", Text(text.str()));
+    print("{}", Text(without_double_gaps(text.str())));
     return exit_code;
   } catch (const CLI::Error& error) {
-    throw Failure(fmt::format("{}; see '{} --help'", error.what(), name_of_parsed(app_)), kUsage);
+    // A word that nothing takes may be what is missing elsewhere: "model lod".
+    const std::string what = app_->remaining(true).empty() ? error.what() : unknown_word_text(app_);
+    throw Failure(fmt::format("{}{} '{} --help'", what, what.ends_with('?') ? " See" : "; see", name_of_parsed(app_)),
+                  kUsage);
   }
   return root_->chosen();
 }

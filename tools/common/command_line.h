@@ -29,7 +29,9 @@ class Option {
   Option value_name(const char* name);
   Option one_of(std::vector<std::string> words);  // These become the value's name: "read|write".
   Option between(int least, int most);            // As "1..8".
+  Option takes(int count);                        // Values of a list, no more and no fewer.
   Option excludes(Option other);
+  Option needs(Option other);
   Option one_value_each();  // Of a list: each value has the option before it.
   bool was_given() const;
 
@@ -43,14 +45,21 @@ class CommandLine {
   CommandLine(const std::string& name, const std::string& summary);
 
   Option flag(const std::string& names, bool& value, const std::string& help);
-  // T: std::string, unsigned, std::uint64_t, double, std::optional<int>, std::optional<unsigned>, or a list,
+  // Without a value it has this one; another follows "=" alone, so that the next word is none.
+  Option flag_or_value(const std::string& name, const std::string& otherwise, std::string& value,
+                       const std::string& help);
+  // T: std::string, unsigned, std::uint64_t, double, std::optional of int, unsigned or double, or a list,
   // std::vector<std::string>.
   template <typename T>
   Option option(const std::string& names, T& value, const std::string& help);
   // Reads "4096", "4k", "1M", "2GiB".
   Option size(const std::string& names, std::uint64_t& value, const std::string& help);
-  void version(const std::string& text);  // What --version prints.
-  void footer(const std::string& text);   // Of the help: examples, exit codes.
+  void group(const char* title);  // Of the options that are added from now on, in the help.
+  // One of the words, told at once; also behind the name of a command.
+  Option choice(const std::string& name, std::vector<std::string> words, std::function<void(const std::string&)> chosen,
+                const std::string& help);
+  Option version(std::function<std::string()> text);  // What --version prints.
+  void footer(const std::string& text);               // Of the help: examples, exit codes.
 
   CommandLine command(const std::string& name, const std::string& summary);  // One of which one must be given.
   // Once all words are read. The command's exit code.
@@ -59,6 +68,8 @@ class CommandLine {
   void runs_on_words(std::function<int(const std::vector<std::string>&)> action);
 
   void takes_any_words();  // Those that it does not know are passed over.
+  // From the first word on that is no option, or behind "--": a program and its arguments, which are not read.
+  void takes_program(std::vector<std::string>& words);
 
   std::vector<std::string> given() const;  // The names of the options that were given.
   bool was_given(const std::string& name) const;

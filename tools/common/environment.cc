@@ -44,6 +44,16 @@ Variables variables_for_library() {
   return all;
 }
 
+std::optional<core::Setting> setting_by_any_name(std::string_view name) {
+  for (std::size_t i = 0; i < core::kSettingCount; ++i) {
+    const core::Setting setting = core::Setting::at(i);
+    if (name == setting.key() || (!name.empty() && name == setting.row().variable)) return setting;
+  }
+  if (const std::optional<core::Setting> own = core::own_setting(name)) return own;
+  const std::optional<core::NamedSetting> other = core::setting_named(name);
+  return other ? std::optional(other->setting) : std::nullopt;
+}
+
 std::string nearest_setting(std::string_view name) {
   const std::optional<core::Setting> near = core::variable_near(name);
   return near ? near->row().variable : "";

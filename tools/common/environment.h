@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "settings/table.h"
+
 namespace penstock::tools {
 
 // Names and values, sorted.
@@ -23,6 +25,9 @@ struct EnvironmentSettings {
 EnvironmentSettings environment_settings();
 // cuFile's variables, CUFILE_..., and those that are known.
 Variables variables_for_library();
+
+// By its name, its key in cufile.json or its variable.
+std::optional<core::Setting> setting_by_any_name(std::string_view name);
 
 // The known name that was probably meant, or that it has now; "" where none is near.
 std::string nearest_setting(std::string_view name);

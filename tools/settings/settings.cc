@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "settings/names.h"
+#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/settings/listing.h"
 
@@ -32,17 +33,6 @@ struct SettingsSettings {
   bool markdown = false;
 };
 
-// By any of its names.
-std::optional<Setting> named(std::string_view name) {
-  for (std::size_t i = 0; i < core::kSettingCount; ++i) {
-    const Setting setting = Setting::at(i);
-    if (name == setting.key() || (!name.empty() && name == setting.row().variable)) return setting;
-  }
-  if (const std::optional<Setting> own = core::own_setting(name)) return own;
-  const std::optional<core::NamedSetting> other = core::setting_named(name);
-  return other ? std::optional(other->setting) : std::nullopt;
-}
-
 [[noreturn]] void refuse_name(const std::string& name) {
   std::optional<Setting> near = core::own_setting_near(name);
   if (!near) near = core::setting_near(name);
@@ -54,7 +44,7 @@ std::optional<Setting> named(std::string_view name) {
 // Penstock's own first.
 std::vector<Setting> chosen(const SettingsSettings& settings) {
   if (!settings.name.empty()) {
-    const std::optional<Setting> one = named(settings.name);
+    const std::optional<Setting> one = setting_by_any_name(settings.name);
     if (!one) refuse_name(settings.name);
     return {*one};
   }

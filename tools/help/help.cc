@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/help/help.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "penstock/penstock.h"
+#include "tools/common/failure.h"
+#include "tools/common/nearest.h"
+#include "tools/common/page.h"
+
+#define PENSTOCK_CUFILE_WITHOUT_CUDA  // Its numbers and names are all that is wanted.
+#include "cufile.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock help bench             the options of a command\n"
+    "  penstock help stand_in          what a reason means, and what to do\n"
+    "  penstock help PENSTOCK_POLICY   a setting: its value, what it takes\n"
+    "  penstock help 5030              an error of cuFile; also by its name, and errors of the system (EIO)\n"
+    "Exit code: 0 told, 2 there is no such word.";
+
+struct CufileError {
+  const char* name;
+  int number;
+  const char* sentence;
+};
+constexpr CufileError kCufileErrors[] = {
+#define CUFILE_OP(name, number, sentence) {#name, number, sentence},
+    CUFILEOP_STATUS_ENTRIES
+#undef CUFILE_OP
+};
+
+const char* path_sentence(int path) {
+  switch (path) {
+    case PENSTOCK_PATH_P2PDMA: return "the drive's DMA engine reaches the GPU's memory; no CPU, no host memory";
+    case PENSTOCK_PATH_PAGECACHE: return "the GPU's DMA engine reads the file's pages in the page cache";
+    case PENSTOCK_PATH_VENDOR: return "NVIDIA's library moves the bytes, where its module nvidia-fs serves the file";
+    case PENSTOCK_PATH_BOUNCE: return "storage to pinned host memory to the GPU, overlapped";
+    case PENSTOCK_PATH_HOST: return "storage straight into host memory; no GPU takes part";
+    case PENSTOCK_PATH_NULL: return "moves no bytes, to measure what the library itself costs; only where it is named";
+    default: return "the own calls of a file system in user space";
+  }
+}
+
+std::optional<int> number_of(std::string_view word) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc{} && end == word.data() + word.size() ? std::optional(number) : std::nullopt;
+}
+
+bool add_path(Page& page, std::string_view word) {
+  const int path = penstock_path_by_name(std::string(word).c_str());
+  if (path < 0) return false;
+  page.wrap(fmt::format("{} (a path): ", word), path_sentence(path));
+  page.wrap("  ",
+            "'penstock check' says what it needs and what this machine lacks, 'penstock explain FILE' the same "
+            "for a file.");
+  return true;
+}
+
+bool add_reason(Page& page, std::string_view word) {
+  for (std::uint32_t i = 1; i < penstock_reason_count(); ++i) {  // 0 is "none".
+    const auto reason = static_cast<std::int32_t>(i);
+    if (word.empty() || word != penstock_reason_name(reason)) continue;
+    page.wrap(fmt::format("{} (a reason): ", word), penstock_reason_sentence(reason));
+    const std::string_view remedy = penstock_reason_remedy(reason);
+    if (!remedy.empty()) page.wrap("  -> ", remedy);
+    return true;
+  }
+  return false;
+}
+
+// By its name or its number, which programs print with either sign.
+bool add_cufile_error(Page& page, std::string_view word) {
+  const std::optional<int> number = number_of(word);
+  for (const CufileError& error : kCufileErrors) {
+    if (error.number == 0 || (word != error.name && number != error.number && number != -error.number)) continue;
+    page.wrap(fmt::format("{} ({}, an error of cuFile): ", error.name, error.number), error.sentence);
+    page.wrap("  ",
+              "Of a call that failed, the log named by CUFILE_LOGFILE_PATH has the step, the cause and the remedy.");
+    return true;
+  }
+  return false;
+}
+
+bool add_errno(Page& page, std::string_view word) {
+  constexpr int kErrnoMost = 200;
+  const std::optional<int> number = number_of(word);
+  for (int error = 1; error < kErrnoMost; ++error) {
+    const char* const name = strerrorname_np(error);
+    if (name == nullptr || (word != name && number != error && number != -error)) continue;
+    page.wrap(fmt::format("{} ({}, an error of the system): ", name, error), strerrordesc_np(error));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void add_help(CommandLine& command) {
+  auto word = std::make_shared<std::string>();
+  command.option("WORD", *word, "A command, path, reason, setting, variable or error").required();
+  command.footer(kExamples);
+  command.runs([word] {
+    const auto text = topic_text(*word);
+    if (!text) {
+      throw Failure(fmt::format("'{}' is no command, path, reason, setting, variable or error{}", *word,
+                                proposal(*word, topics())),
+                    kUsage);
+    }
+    print("{}", *text);
+    return kSuccess;
+  });
+}
+
+std::optional<Text> topic_text(std::string_view word) {
+  Page page;
+  const bool is_known =
+      add_path(page, word) || add_reason(page, word) || add_cufile_error(page, word) || add_errno(page, word);
+  return is_known ? std::optional(Text(page.text())) : std::nullopt;
+}
+
+std::vector<std::string> topics() {
+  std::vector<std::string> names;
+  for (std::uint32_t i = 0; i < penstock_path_count(); ++i) {
+    names.emplace_back(penstock_path_name(static_cast<std::int32_t>(i)));
+  }
+  for (std::uint32_t i = 0; i < penstock_reason_count(); ++i) {
+    const std::string_view name = penstock_reason_name(static_cast<std::int32_t>(i));
+    if (!name.empty()) names.emplace_back(name);
+  }
+  for (const CufileError& error : kCufileErrors) names.emplace_back(error.name);
+  return names;
+}
+
+}  // namespace penstock::tools

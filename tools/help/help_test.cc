@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+class HelpTest : public Tool {
+ protected:
+  std::string told(const std::string& word) {
+    const Finished done = run({"help", word});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.out;
+  }
+};
+
+TEST_F(HelpTest, AReasonIsExplainedWithWhatToDo) {
+  const std::string text = told("stand_in");
+  EXPECT_EQ(text.find("stand_in (a reason): the device is host memory standing in for a GPU\n"), 0u) << text;
+  EXPECT_NE(text.find("-> run 'penstock check'"), std::string::npos) << text;
+}
+
+TEST_F(HelpTest, APathAVariableAndErrorsAreExplained) {
+  EXPECT_EQ(told("bounce").find("bounce (a path): storage to pinned host memory"), 0u);
+  EXPECT_EQ(told("PENSTOCK_POLICY").find("policy = "), 0u);
+  EXPECT_EQ(told("properties.allow_compat_mode").find("properties.allow_compat_mode = "), 0u);
+  const std::string error = told("5011");
+  EXPECT_EQ(error.find("CU_FILE_CUDA_DRIVER_ERROR (5011, an error of cuFile): CUDA Driver API error\n"), 0u) << error;
+  EXPECT_EQ(told("CU_FILE_CUDA_DRIVER_ERROR"), error);
+  EXPECT_EQ(told("ENOSPC").find("ENOSPC (28, an error of the system): No space left on device\n"), 0u);
+  EXPECT_EQ(told("28"), told("ENOSPC"));
+}
+
+TEST_F(HelpTest, ACommandsHelpIsTheOneItGivesItself) {
+  EXPECT_EQ(told("cp"), run({"cp", "--help"}).out);
+  EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
+}
+
+TEST_F(HelpTest, WordsWithASlipAreAnsweredWithTheNearestOne) {
+  EXPECT_EQ(
+      run({"help", "stand_inn"}).err,
+      "penstock: 'stand_inn' is no command, path, reason, setting, variable or error; did you mean 'stand_in'?\n");
+  EXPECT_EQ(run({"bnech"}).err, "penstock: there is no command 'bnech'; did you mean 'bench'?\n");
+  EXPECT_EQ(run({"quark"}).err, "penstock: there is no command 'quark'; 'penstock help' lists them\n");
+  EXPECT_EQ(run({"bench", "x", "--dpeth", "3"}).err,
+            "penstock: there is no option '--dpeth'; did you mean '--depth'? See 'penstock bench --help'\n");
+  EXPECT_EQ(run({"model", "lod"}).err,
+            "penstock: there is no command 'lod'; did you mean 'load'? See 'penstock model --help'\n");
+  EXPECT_EQ(run({"help", "quark"}).exit_code, 2);
+}
+
+TEST_F(HelpTest, AMisspeltSettingIsNamedByEveryCommandAndAnotherPrograms) {
+  const auto with = [&](const char* name, std::vector<std::string> words) {
+    return run(words, [name] { setenv(name, "3", 1); }).err;
+  };
+  EXPECT_EQ(with("PENSTOCK_WORKRES", {"help", "bounce"}),
+            "penstock: PENSTOCK_WORKRES is not a setting of Penstock, and has no effect; did you mean "
+            "PENSTOCK_WORKERS?\n");
+  EXPECT_EQ(with("PENSTOCK_SITE_NAME", {"help", "bounce"}), "");
+}
+
+}  // namespace
+}  // namespace penstock::tools
