@@ -3,6 +3,7 @@
 #include "tools/common/interrupt.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
@@ -26,6 +27,7 @@ constexpr std::size_t kStackSize = std::size_t{256} << 10;
 constexpr int kNudge = SIGURG;  // Ignored by default, and nobody else here uses it.
 
 std::atomic<int> caught_signal{0};
+std::atomic<void (*)()> tidy_at_the_end{nullptr};
 
 struct UnfinishedFiles {
   std::mutex mutex;
@@ -68,6 +70,7 @@ sigset_t only(int signal_number) {
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) == 0) timer_settime(timer, 0, &once, nullptr);
   const sigset_t set = only(signal_number);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  if (void (*const tidy)() = tidy_at_the_end) tidy();
   {
     const std::lock_guard lock(unfinished_files().mutex);
     for (const Unfinished* file : unfinished_files().all) file->remove();
@@ -139,6 +142,22 @@ bool interrupted() { return caught_signal.load(std::memory_order_relaxed) != 0; 
 void throw_if_interrupted() {
   if (interrupted()) throw Failure("interrupted");
 }
+
+// Signals are let in by ppoll(2) alone, so that none comes between the question and the wait.
+bool wait_for_input(int fd, std::chrono::steady_clock::time_point end) {
+  const std::chrono::nanoseconds left = end - std::chrono::steady_clock::now();
+  if (left.count() <= 0) return false;
+  const timespec limit{left.count() / 1'000'000'000, left.count() % 1'000'000'000};
+  pollfd input{fd, POLLIN, 0};
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool is_there = !interrupted() && ppoll(&input, 1, &limit, &before) > 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return is_there;
+}
+
+void before_forced_end(void (*tidy)()) { tidy_at_the_end = tidy; }
 
 void die_of_interrupt() {
   const int signal_number = caught_signal.load();

@@ -6,6 +6,7 @@
 // are over, that thread removes what is unfinished and ends the process by the signal.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace penstock::tools {
@@ -13,6 +14,12 @@ namespace penstock::tools {
 void catch_interrupts();  // Once, at the start, before there is another thread. What is ignored (nohup) stays ignored.
 bool interrupted();       // Cheap.
 void throw_if_interrupted();
+// Waits until there is something to read from the descriptor (-1: from none), and says whether there is. False at
+// `end`, and earlier where a signal came, be it an interruption or another one that is handled.
+bool wait_for_input(int fd, std::chrono::steady_clock::time_point end);
+// Is called before the process is ended over the command's head, by the thread that does that. Only what a signal's
+// handler may do.
+void before_forced_end(void (*tidy)());
 // Ends the process by the signal that was caught, so that a shell sees it; returns where there was none.
 void die_of_interrupt();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A page of text for people, at most a hundred columns wide.
+// A page of text for people, as wide as their terminal.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,24 +8,28 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tools/common/machine.h"
+#include "tools/common/terminal.h"
 
 namespace penstock::tools {
-
-constexpr std::size_t kColumns = 100;
 
 inline std::string cut(std::string_view text, std::size_t width) {
   if (text.size() <= width) return printable(text);
   return printable(text.substr(0, width - 3)) + "...";
 }
 
-// Lines of at most kColumns; the later lines of a long text stand under its first.
+// The later lines of a long text stand under its first.
 class Page {
  public:
-  void section(const std::string& title) { text_ += (text_.empty() ? "" : "\n") + title + "\n"; }
+  void section(const std::string& title) {
+    text_ += text_.empty() ? "" : "\n";
+    wrap("", title);
+  }
   void row(std::string_view label, const std::string& value) { wrap(fmt::format("  {:<16}", label), value); }
   void wrap(const std::string& head, std::string_view value) {
+    last_ = text_.size();
     const std::string safe = printable(value);
     std::string line = head;
     std::string_view rest = safe;
@@ -34,7 +38,7 @@ class Page {
       const std::size_t space = rest.find(' ');
       const std::string_view word = rest.substr(0, space);
       rest = space == std::string_view::npos ? std::string_view{} : rest.substr(space + 1);
-      if (!is_empty && line.size() + 1 + word.size() > kColumns) {
+      if (!is_empty && line.size() + 1 + word.size() > columns_) {
         finish(line);
         line.assign(head.size(), ' ');
         is_empty = true;
@@ -44,14 +48,39 @@ class Page {
     }
     finish(line);
   }
+  // Whole lines, as of a table.
+  void lines(std::string_view safe) { text_ += safe; }
+  // The words, as they stand in what was added last.
+  void paint(Color color, std::string_view words) {
+    const std::size_t at = text_.find(printable(words), last_);
+    if (at != std::string::npos) painted_.push_back({at, printable(words).size(), color});
+  }
+  Text shown() const {
+    Text text;
+    std::size_t done = 0;
+    for (const Painted& each : painted_) {
+      text += Text(std::string_view(text_).substr(done, each.at - done));
+      text += Text::painted(each.color, std::string_view(text_).substr(each.at, each.size));
+      done = each.at + each.size;
+    }
+    text += Text(std::string_view(text_).substr(done));
+    return text;
+  }
   const std::string& text() const { return text_; }
 
  private:
+  struct Painted {
+    std::size_t at, size;
+    Color color;
+  };
   void finish(std::string& line) {
     line.erase(line.find_last_not_of(' ') + 1);
     text_ += line + "\n";
   }
+  const std::size_t columns_ = output_columns();
   std::string text_;
+  std::size_t last_ = 0;  // Where what was added last begins.
+  std::vector<Painted> painted_;
 };
 
 }  // namespace penstock::tools

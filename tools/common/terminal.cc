@@ -2,11 +2,88 @@
 
 #include "tools/common/terminal.h"
 
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 
+#include "tools/common/interrupt.h"
+#include "tools/common/variable.h"
+
 namespace penstock::tools {
+namespace {
+
+constexpr std::size_t kColumnsElsewhere = 100, kColumnsLeast = 60, kColumnsMost = 120;
+
+bool terminal_obeys_codes() {
+  const std::string terminal = variable("TERM");
+  return output_is_terminal() && !terminal.empty() && terminal != "dumb";
+}
+
+bool colors_are_shown = false;
+
+// All at once, by write(2): a terminal's buffer of stdio would send a page in parts, and handlers of signals cannot
+// have it. False where it did not arrive.
+bool send(std::string_view codes) {
+  while (!codes.empty()) {
+    const ssize_t sent = ::write(STDOUT_FILENO, codes.data(), codes.size());
+    if (sent < 0 && errno != EINTR) return false;
+    codes.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
+  }
+  return true;
+}
+
+// Another page than that of the shell, without a cursor, where long lines end at the edge.
+constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[?7l\033[2J";
+constexpr std::string_view kLeave = "\033[?7h\033[?25h\033[?1049l";
+constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGQUIT};
+
+// Of the one screen, for handlers of signals, and for the thread that ends an interrupted process.
+struct Drawing {
+  std::atomic<bool> is_on = false;
+  bool has_keyboard = false;
+  termios before{};
+} drawing;
+
+void enter_screen() {
+  termios raw = drawing.before;
+  raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  if (drawing.has_keyboard) ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+  (void)send(kEnter);
+  drawing.is_on = true;
+}
+
+void leave_screen() {
+  if (!drawing.is_on.exchange(false)) return;
+  (void)send(kLeave);
+  if (drawing.has_keyboard) ::tcsetattr(STDIN_FILENO, TCSANOW, &drawing.before);
+}
+
+void crash(int signal_number) {
+  leave_screen();
+  ::raise(signal_number);  // Its handler is gone by now.
+}
+
+// Ctrl-Z: the shell gets its terminal, until it brings us back.
+void stop_for_a_while(int) {
+  leave_screen();
+  ::raise(SIGSTOP);
+  enter_screen();
+}
+
+void handle(int signal_number, void (*handler)(int), int flags) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  ::sigaction(signal_number, &action, nullptr);
+}
+
+}  // namespace
 
 void terminal::write_out(std::string_view safe) { std::fwrite(safe.data(), 1, safe.size(), stdout); }
 
@@ -19,5 +96,65 @@ bool flush_output() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 
 
 bool output_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 bool error_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+
+void show_colors(std::string_view when) {
+  colors_are_shown = when == "always" || (when == "auto" && terminal_obeys_codes() && variable("NO_COLOR").empty());
+}
+
+std::size_t output_columns() {
+  winsize size{};
+  if (!output_is_terminal() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return kColumnsElsewhere;
+  }
+  return std::clamp<std::size_t>(size.ws_col, kColumnsLeast, kColumnsMost);
+}
+
+Text Text::painted(Color color, std::string_view words) {
+  constexpr const char* kCodes[] = {"\033[32m", "\033[33m", "\033[31m", "\033[1m"};
+  Text text(words);
+  if (colors_are_shown) text.safe_ = kCodes[static_cast<std::size_t>(color)] + text.safe_ + "\033[0m";
+  return text;
+}
+
+bool Screen::is_possible() { return terminal_obeys_codes(); }
+
+Screen::Screen() : keyboard_(STDIN_FILENO) {
+  drawing.has_keyboard = ::tcgetattr(STDIN_FILENO, &drawing.before) == 0;
+  if (!drawing.has_keyboard) keyboard_ = -1;
+  for (const int signal_number : kCrashes) handle(signal_number, crash, static_cast<int>(SA_RESETHAND) | SA_NODEFER);
+  handle(SIGTSTP, stop_for_a_while, SA_RESTART);
+  handle(
+      SIGWINCH, [](int) {}, SA_RESTART);
+  before_forced_end(leave_screen);
+  std::fflush(stdout);
+  enter_screen();
+}
+
+Screen::~Screen() {
+  leave_screen();
+  for (const int signal_number : kCrashes) handle(signal_number, SIG_DFL, 0);
+  for (const int signal_number : {SIGTSTP, SIGWINCH}) handle(signal_number, SIG_DFL, 0);
+}
+
+Screen::Size Screen::size() const {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {80, 24};
+  return {size.ws_col, size.ws_row};
+}
+
+bool Screen::show(const std::vector<Text>& lines) {
+  const std::size_t rows = size().rows, shown = std::min(lines.size(), rows);
+  std::string page = "\033[H";
+  // Cleared before it is written: behind a line of full width the cursor stays on its last letter.
+  for (std::size_t i = 0; i < shown; ++i) page += (i == 0 ? "\033[K" : "\n\033[K") + lines[i].string();
+  return send(page + (shown < rows ? "\n\033[J" : ""));
+}
+
+char Screen::key_until(Time end) {
+  char key = 0;
+  if (!wait_for_input(keyboard_, end)) return 0;
+  if (::read(keyboard_, &key, 1) <= 0) keyboard_ = -1;
+  return key;
+}
 
 }  // namespace penstock::tools

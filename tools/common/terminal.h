@@ -7,10 +7,14 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/printable.h"
 
@@ -19,6 +23,9 @@ namespace penstock::tools {
 using core::printable;
 
 class Text;
+
+// Shown on a terminal alone, unless somebody asked for it or against it.
+enum class Color : std::uint8_t { green, yellow, red, bold };
 
 namespace terminal {
 
@@ -59,6 +66,8 @@ class Text {
     safe_ += more.safe_;
     return *this;
   }
+  // As the others, in a colour where colours are shown.
+  static Text painted(Color color, std::string_view words);
   const std::string& string() const { return safe_; }
 
  private:
@@ -80,5 +89,36 @@ bool flush_output();
 
 bool output_is_terminal();  // Of print().
 bool error_is_terminal();   // Of print_error().
+
+// "always", "never", or "auto": on a terminal that is not dumb, where NO_COLOR (no-color.org) is not set.
+void show_colors(std::string_view when);
+// For text of people: the terminal's width, within reason; 100 where the output goes elsewhere.
+std::size_t output_columns();
+
+// The whole terminal, for a page that stays and changes. What was there comes back with the end of this object, and
+// also where a signal, of a crash or of an interruption that the command does not heed, ends the process. One at a
+// time, and only where there can be one.
+class Screen {
+ public:
+  struct Size {
+    std::size_t columns, rows;
+  };
+  using Time = std::chrono::steady_clock::time_point;
+
+  static bool is_possible();  // Print() reaches a terminal with a cursor to move.
+  Screen();
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+  ~Screen();
+
+  Size size() const;  // Now.
+  // In one write. Lines that are too many or too long are cut off. False where nobody sees them any more.
+  bool show(const std::vector<Text>& lines);
+  // What was typed until `end`; 0 if nothing, also before `end`: when the size changes, and when it is interrupted.
+  char key_until(Time end);
+
+ private:
+  int keyboard_;  // -1 where nobody can type.
+};
 
 }  // namespace penstock::tools

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A variable of the environment that is neither the library's nor cuFile's: TERM, NO_COLOR, LANG.
+#pragma once
+
+#include <string>
+
+#include "base/environment.h"
+
+namespace penstock::tools {
+
+// "" where it is not set.
+inline std::string variable(const char* name) {
+  const char* const value = core::process_environment(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace penstock::tools
