@@ -41,6 +41,7 @@
 #include "tools/prepare/prepare.h"
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
+#include "tools/version/version.h"
 
 namespace penstock::tools {
 namespace {
@@ -133,7 +134,12 @@ int run_penstock(const Words& words) {
     refuse_command(words[0]);
   }
   CommandLine line("penstock", "Moves file data into and out of GPU memory, and says which path it took");
-  line.version([] { return fmt::format("penstock {}", penstock_version()); });
+  bool json = false;
+  const Option version =
+      line.version([&line] { return line.was_given("--json") ? version_json().dump(2) : version_text(); });
+  line.flag("--json", json, "With --version: print JSON").needs(version);
+  show_colors("auto");
+  line.choice("--color", {"auto", "always", "never"}, show_colors, "Whether words are coloured [auto: on a terminal]");
   for (const Command& command : kCommands) {
     if (*command.summary == '\0') continue;
     CommandLine added = line.command(command.name, command.summary);

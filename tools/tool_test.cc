@@ -26,12 +26,6 @@ using nlohmann::json;
 
 using Names = std::vector<std::string>;
 
-TEST_F(Tool, TellsItsVersion) {
-  const Finished done = run({"--version"});
-  EXPECT_EQ(done.exit_code, 0);
-  EXPECT_EQ(done.out, "penstock 0.1.0\n");
-}
-
 TEST_F(Tool, UnderASmallStackLimitItWorksOrSaysWhyNot) {
   constexpr rlim_t kSmall = 64 << 10;
   make("data", 5000);
