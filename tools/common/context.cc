@@ -82,7 +82,14 @@ std::string path_sentence(int path, int reason, int refused_path) {
 }
 
 void print_json(const Json& json, int indent) {
-  print("{}\n", Text(json.dump(indent, ' ', true, Json::error_handler_t::replace)));
+  Json versioned;
+  const bool has_version = json.contains("schema") || json.contains("$schema");  // SARIF has the latter.
+  if (json.is_object() && !has_version) {
+    versioned["schema"] = 1;
+    versioned.update(json);
+  }
+  const Json& shown = versioned.empty() ? json : versioned;
+  print("{}\n", Text(shown.dump(indent, ' ', true, Json::error_handler_t::replace)));
 }
 
 std::string refusal_text(const Session& session, const File& file, unsigned gpu, bool is_write) {

@@ -32,7 +32,8 @@ Json device_json(penstock_session* session, unsigned gpu);
 
 // "bounce, not p2pdma: the kernel was built without CONFIG_PCI_P2PDMA (kernel_no_p2pdma)"
 std::string path_sentence(int path, int reason, int refused_path);
-// To stdout, in ASCII. File names need not be text; what is none is replaced. indent -1: all in one line.
+// To stdout, in ASCII. An object that has no `schema`, the version of its form, gets the first one. File names need not
+// be text; what is none is replaced. indent -1: all in one line.
 void print_json(const Json& json, int indent = 2);
 // Where a request failed with PENSTOCK_PATH_REFUSED: which path was required and what stands in its way, to follow the
 // file's name; "" where no path refuses.

@@ -115,7 +115,7 @@ void list_examples(const std::vector<model::Example>& examples, bool json) {
     rows.push_back({{"name", one.name}, {"what", one.what}});
     if (!json) print("{:<16}{}\n", one.name, one.what);
   }
-  if (json) return print_json(rows);
+  if (json) return print_json({{"examples", rows}});
   print("{:<16}every published figure beside the model's\n", "published");
 }
 

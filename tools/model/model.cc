@@ -51,7 +51,7 @@ void print_constants(bool json) {
     table.add({std::string(one.name), fmt::format("{:g}", one.value), fmt::format("{:g}", one.low),
                fmt::format("{:g}", one.high), std::string(one.unit), std::string(one.source)});
   }
-  if (json) return print_json(rows);
+  if (json) return print_json({{"constants", rows}});
   print("{}", table.text());
 }
 
