@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "model/input.h"
 #include "model/published.h"
@@ -134,16 +135,32 @@ Plot goodput_plot(const Sheet& sheet) {
   return plot;
 }
 
-// How much of the distance from the poor path to the direct one a good host path covers too.
+// How much of the distance from the poor path to the direct one a good host path covers too. The times stand above.
 std::string who_earned_it(const CheckpointInput& input, const Constants& constants) {
   const auto seconds = [&](PathModel path) { return duration(path, input.job, input.fleet, constants).seconds; };
   const double direct = seconds(PathModel::kDirect), good = seconds(PathModel::kBounce),
                poor = seconds(PathModel::kPoor);
-  const std::string times =
-      fmt::format("Poor host path {:.4g} s, good host path {:.4g} s, direct {:.4g} s", poor, good, direct);
-  if (poor <= direct) return times + ": here the paths differ little.";
-  return fmt::format("{}: a good host path earns {:.0f} % of what the direct one does.", times,
+  if (poor <= direct) return "Poor host path, good host path and direct path: here they differ little.";
+  return fmt::format("Against a poor host path, a good one earns {:.0f} % of what the direct one does.",
                      100 * std::clamp((poor - good) / (poor - direct), 0.0, 1.0));
+}
+
+// Beside which row stands what --calibrate measured.
+std::string you_are_here(const CheckpointInput& input, const Constants& constants) {
+  const auto seconds = [&](PathModel path) { return duration(path, input.job, input.fleet, constants).seconds; };
+  const double measured = seconds(PathModel::kMeasured);
+  const auto distance = [&](PathModel path) { return std::abs(std::log(seconds(path) / measured)); };
+  constexpr PathModel kModels[] = {PathModel::kDirect, PathModel::kBounce, PathModel::kSerial, PathModel::kPoor};
+  const PathModel nearest = *std::min_element(std::begin(kModels), std::end(kModels),
+                                              [&](PathModel a, PathModel b) { return distance(a) < distance(b); });
+  return fmt::format("You are here: '{}', which is nearest to '{}' ({:.2f} times its time).",
+                     path_model_name(PathModel::kMeasured), path_model_name(nearest), measured / seconds(nearest));
+}
+
+std::vector<std::string> notes_of(const CheckpointInput& input, const Constants& constants) {
+  std::vector<std::string> notes = {who_earned_it(input, constants)};
+  if (input.fleet.measured_bytes_per_s > 0) notes.push_back(you_are_here(input, constants));
+  return notes;
 }
 
 Json inputs_json(const CheckpointInput& input) {
@@ -249,8 +266,8 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   report.sensitivities.push_back(
       sensitivity_of("hours lost, direct, training waiting", constants,
                      [&](const Constants& c) { return losses(run_of(PathModel::kDirect, false, input, c)).hours(); }));
-  report.notes = {who_earned_it(input, constants),
-                  "Where training goes on, it stands still only while the state is copied out of its way."};
+  report.notes = notes_of(input, constants);
+  report.notes.emplace_back("Where training goes on, it stands still only while the state is copied out of its way.");
   return report;
 }
 
@@ -263,7 +280,7 @@ Report load_report(const CheckpointInput& given, const Constants& constants, boo
   report.sheets = {times_sheet(input, constants)};
   if (with_published) report.sheets.push_back(published_sheet("load", constants));
   report.sensitivities = time_sensitivities(input, constants);
-  report.notes = {who_earned_it(input, constants)};
+  report.notes = notes_of(input, constants);
   return report;
 }
 

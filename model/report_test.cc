@@ -3,16 +3,11 @@
 #include "model/report.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <regex>
 
+#include "fakes/browser.h"
 #include "model/checkpoint_report.h"
 #include "model/registration_report.h"
 
@@ -62,36 +57,6 @@ TEST(Report, WhatIsNotFiniteIsNull) {
 
 // ---- In a browser --------------------------------------------------------------------------------------------------
 
-std::string output_of(const std::string& command) {
-  std::string text;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return text;
-  std::array<char, 4096> buffer;
-  for (std::size_t n = 1; n > 0;) text.append(buffer.data(), n = fread(buffer.data(), 1, buffer.size(), pipe));
-  pclose(pipe);
-  return text;
-}
-
-std::string browser() {
-  for (const char* name : {"chromium-headless-shell", "chromium", "google-chrome"}) {
-    if (!output_of(std::string("command -v ") + name).empty()) return name;
-  }
-  return "";
-}
-
-// The document after its script has run.
-std::string opened(const std::string& html) {
-  std::string folder = std::filesystem::temp_directory_path() / "penstock-page-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) return "";
-  std::ofstream(folder + "/page.html") << html;
-  const std::string dom =
-      output_of("HOME=" + folder + " timeout 120 " + browser() +
-                " --headless --no-sandbox --disable-gpu --virtual-time-budget=5000 --dump-dom file://" + folder +
-                "/page.html 2>/dev/null");
-  std::filesystem::remove_all(folder);
-  return dom;
-}
-
 // Every number that the tables of the page show, in their order.
 std::vector<double> numbers_shown(const std::string& dom, const std::string& sheet) {
   const std::size_t from = dom.find("<table data-sheet=\"" + sheet + "\"");
@@ -121,6 +86,7 @@ TEST(Page, InABrowserTheSurfaceIsDrawnAndTheTablesShowTheNumbersOfTheJson) {
   std::smatch cells;
   ASSERT_TRUE(std::regex_search(dom, cells, std::regex("<body[^>]*data-cells=\"([0-9]+)\""))) << dom.substr(0, 2000);
   EXPECT_GT(std::stoi(cells[1]), 60);
+  EXPECT_NE(dom.find(">65536</td>"), std::string::npos);  // Whole numbers are shown with all their digits.
   for (const Sheet& sheet : report.sheets) EXPECT_EQ(numbers_shown(dom, sheet.name), numbers_of(sheet)) << sheet.name;
 }
 

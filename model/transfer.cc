@@ -139,7 +139,9 @@ std::vector<GroupComparison> compare(std::span<const Measurement> measurements, 
 
 double median_error(std::span<const GroupComparison> groups, bool held_out) {
   const std::vector<double> sizes = errors(groups, held_out);
-  return sizes.empty() ? std::numeric_limits<double>::quiet_NaN() : sizes[sizes.size() / 2];
+  if (sizes.empty()) return std::numeric_limits<double>::quiet_NaN();
+  const std::size_t middle = sizes.size() / 2;
+  return sizes.size() % 2 == 1 ? sizes[middle] : (sizes[middle - 1] + sizes[middle]) / 2;
 }
 
 double largest_error(std::span<const GroupComparison> groups, bool held_out) {

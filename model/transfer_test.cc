@@ -60,6 +60,14 @@ TEST(Transfer, WhatIsHeldOutHasNoPartInTheCalibration) {
   EXPECT_NEAR(median_error(after, true), 2.0 / 3, 0.02);
 }
 
+TEST(Transfer, TheMedianOfAnEvenNumberIsBetweenTheTwoInTheMiddle) {
+  const auto off_by = [](double error) { return Comparison{{"read", "read", 1, 1, 1, 100}, 100 * (1 + error), true}; };
+  const GroupComparison four{"read", kTruth, {off_by(0.4), off_by(-0.1), off_by(0.2), off_by(0.9)}};
+  EXPECT_NEAR(median_error(std::vector{four}, true), 0.3, 1e-9);
+  const GroupComparison three{"read", kTruth, {off_by(0.4), off_by(-0.1), off_by(0.2)}};
+  EXPECT_NEAR(median_error(std::vector{three}, true), 0.2, 1e-9);
+}
+
 TEST(Transfer, TheOrderInTheFileDoesNotMatter) {
   std::vector<Measurement> all = measured(0.05);
   const auto forth = compare(all, 3, Constants());

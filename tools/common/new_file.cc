@@ -4,12 +4,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 
 namespace penstock::tools {
 namespace {
@@ -21,6 +24,21 @@ namespace {
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path();
   return folder.empty() ? "." : folder;
+}
+
+mode_t usual_mode() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+const std::string& replaceable(const std::string& path, bool overwrite) {
+  if (!overwrite && exists(path)) throw Failure(path + " exists; --overwrite replaces it", kUsage);
+  struct stat facts {};
+  if (lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISLNK(facts.st_mode)) {
+    throw Failure(path + ": it is no regular file, and --overwrite replaces only those; name another file");
+  }
+  return path;
 }
 
 }  // namespace
@@ -46,6 +64,25 @@ void NewFile::publish(bool replace) {
       fmt::format("{}: it is whole and in place, but a crash of the machine may take its name away: could not flush "
                   "the folder {}: {}; see the kernel's log",
                   path_, folder_of(path_), std::strerror(status.code)));
+}
+
+TextFile::TextFile(const std::string& path, bool overwrite)
+    : file_(replaceable(path, overwrite), 0), overwrite_(overwrite) {}
+
+void TextFile::publish(const std::string& text) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = write(file_.fd(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_errno(path(), "write the file");
+    done += static_cast<std::size_t>(count);
+  }
+  if (fchmod(file_.fd(), usual_mode()) != 0) fail_errno(path(), "set the file's mode");
+  file_.publish(overwrite_);
+}
+
+void write_file(const std::string& path, const std::string& text, bool overwrite) {
+  TextFile(path, overwrite).publish(text);
 }
 
 }  // namespace penstock::tools

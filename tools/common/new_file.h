@@ -36,4 +36,20 @@ class NewFile : private core::TemporaryName {
   std::unique_ptr<core::NewFile> file_;  // Goes first.
 };
 
+// A regular file for text that is known later: that it can be made shows at once, and it is there when it is whole.
+// Refuses to replace one unless `overwrite`.
+class TextFile {
+ public:
+  TextFile(const std::string& path, bool overwrite);
+  void publish(const std::string& text);  // Once.
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  NewFile file_;
+  const bool overwrite_;
+};
+
+// The same in one step.
+void write_file(const std::string& path, const std::string& text, bool overwrite);
+
 }  // namespace penstock::tools

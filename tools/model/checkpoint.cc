@@ -128,9 +128,11 @@ void run_checkpoint(const CheckpointSettings& settings) {
   model::CheckpointInput input = is_case ? model::example_named(examples, settings.example) : input_as_given(settings);
   input.job.is_load = settings.is_load;
   calibrate(input, settings.calibrations, constants);
-  const bool with_published = settings.example == "published";
-  deliver(settings.is_load ? model::load_report(input, constants, with_published)
-                           : model::checkpoint_report(input, constants, with_published),
+  const auto report_of = [&](const model::CheckpointInput& given, bool with_published) {
+    return settings.is_load ? model::load_report(given, constants, with_published)
+                            : model::checkpoint_report(given, constants, with_published);
+  };
+  deliver(report_of(input, settings.example == "published"), report_of(input_as_given({}), false).inputs,
           settings.output);
 }
 

@@ -17,6 +17,7 @@
 #include "model/pcie/topology_file.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/new_file.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 #include "tools/model/contention_report.h"

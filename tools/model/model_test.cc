@@ -135,6 +135,17 @@ TEST_F(Tool, AConstantThatIsSetChangesTheResult) {
   EXPECT_NEAR(seconds(halved) / seconds(usual), 2, 1e-9);
 }
 
+TEST_F(Tool, ModelTextIsForPeople) {
+  const Finished usual = run({"model", "load", "--drives", "1"});
+  EXPECT_NE(usual.out.find("\n  drives in each node: 1\n  all else by default"), std::string::npos) << usual.out;
+  EXPECT_NE(run({"model", "load"}).out.find("\n  all inputs by default"), std::string::npos);
+  EXPECT_EQ(usual.out.find("bytes_per_s"), std::string::npos) << usual.out;
+  const Finished long_one = run({"model", "load", "--example", "dataset-files"});
+  EXPECT_NE(long_one.out.find(" min "), std::string::npos) << long_one.out;
+  const json numbers = json::parse(run({"model", "load", "--drives", "1", "--json"}).out);
+  EXPECT_EQ(numbers["inputs"]["bytes"], 140e9);
+}
+
 TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
   make("data", 8 << 20);
   std::ofstream results(path("results.json"));
@@ -154,7 +165,7 @@ TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
   EXPECT_EQ(run({"model", "compare", "results.json", "--within", "0.0001"}).exit_code, 1);
 
   const Finished load = run({"model", "load", "--calibrate", "results.json"});
-  EXPECT_NE(load.out.find("measured here"), std::string::npos) << load.err;
+  EXPECT_NE(load.out.find("You are here: 'measured here', which is nearest to '"), std::string::npos) << load.out;
   EXPECT_EQ(run({"model", "registration", "--calibrate", "results.json"}).exit_code, 0);
   const Finished save = run({"model", "checkpoint", "--calibrate", "results.json"});
   EXPECT_EQ(save.exit_code, 2);

@@ -4,8 +4,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -19,6 +17,7 @@
 #include "tools/common/new_file.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
+#include "tools/model/wording.h"
 
 namespace penstock::tools {
 namespace {
@@ -26,48 +25,49 @@ namespace {
 constexpr std::size_t kInfluencesShown = 6;
 constexpr std::uint64_t kResultsSizeMost = std::uint64_t{64} << 20;
 
-std::string cell_text(const model::Json& cell) {
-  if (cell.is_null()) return "-";
-  if (cell.is_string()) return cell.get<std::string>();
-  const double value = cell.get<double>();
-  const bool is_count = value == std::floor(value) && std::abs(value) < 1e9;
-  return is_count ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
-}
-
 void print_sheet(const model::Sheet& sheet) {
   std::vector<std::string> columns;
   for (std::size_t i = 0; i < sheet.columns.size(); ++i) {
     const bool is_number =
         std::any_of(sheet.rows.begin(), sheet.rows.end(), [&](const auto& r) { return r[i].is_number(); });
-    columns.push_back((is_number ? ">" : "") + sheet.columns[i].label);
+    columns.push_back((is_number ? ">" : "") + label_for_worded(sheet.columns[i]));
   }
   Table table(columns);
   for (const auto& row : sheet.rows) {
     std::vector<std::string> cells;
-    for (const model::Json& cell : row) cells.push_back(cell_text(cell));
+    for (std::size_t i = 0; i < row.size(); ++i) cells.push_back(worded(row[i], sheet.columns[i].name));
     table.add(std::move(cells));
   }
   print("\n{}\n{}", sheet.title, table.text());
 }
 
 void print_sensitivity(const model::Sensitivity& sensitivity) {
-  print("\nWhat moves: {} ({:.4g})\n", sensitivity.result, sensitivity.value);
+  // Named as columns are: "save, direct, s".
+  const model::Column column{sensitivity.result.ends_with(", s") ? "seconds" : "", sensitivity.result};
+  const auto shown = [&](double value) { return worded(model::number(value), column.name); };
+  print("\nWhat moves: {} ({})\n", label_for_worded(column), shown(sensitivity.value));
   Table table({"constant", ">% for 1 %", ">at its low end", ">at its high end"});
   for (std::size_t i = 0; i < std::min(kInfluencesShown, sensitivity.influences.size()); ++i) {
     const model::Influence& one = sensitivity.influences[i];
-    table.add({std::string(one.constant), fmt::format("{:+.3f}", one.elasticity), fmt::format("{:.4g}", one.at_low),
-               fmt::format("{:.4g}", one.at_high)});
+    table.add(
+        {std::string(one.constant), fmt::format("{:+.3f}", one.elasticity), shown(one.at_low), shown(one.at_high)});
   }
   print("{}", table.text());
 }
 
-void print_text(const model::Report& report, bool with_sensitivity) {
-  print("{}\n", report.title);
+void print_inputs(const model::Report& report, const model::Json& defaults) {
+  bool any = false;
   for (const auto& [name, value] : report.inputs.items()) {
-    print("  {}: {}\n", name,
-          value.is_number() ? fmt::format("{:.6g}", value.get<double>())
-                            : value.dump(-1, ' ', false, model::Json::error_handler_t::replace));
+    if (defaults.contains(name) && defaults[name] == value) continue;
+    any = true;
+    print("  {}: {}\n", input_in_words(name), worded(value, name));
   }
+  print("  {} by default ('penstock model {} --help')\n", any ? "all else" : "all inputs", report.model);
+}
+
+void print_text(const model::Report& report, const model::Json& defaults, bool with_sensitivity) {
+  print("{}\n", report.title);
+  print_inputs(report, defaults);
   for (const model::Sheet& sheet : report.sheets) {
     if (!sheet.is_bulk) print_sheet(sheet);
   }
@@ -82,12 +82,6 @@ double value_of(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size() ? value : std::nan("");
-}
-
-mode_t usual_mode() {
-  const mode_t mask = umask(0);
-  umask(mask);
-  return 0666 & ~mask;
 }
 
 std::string content_of(const std::string& path) {
@@ -130,30 +124,12 @@ model::Constants constants_of(const ModelOutput& output) {
   return constants;
 }
 
-void deliver(const model::Report& report, const ModelOutput& output) {
+void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output) {
   if (!output.html.empty()) write_file(output.html, model::to_html(report), output.overwrite);
   if (output.json) return print_json(model::to_json(report));
   if (output.csv) return print("{}", Text(model::to_csv(report)));
-  print_text(report, output.sensitivity);
+  print_text(report, defaults, output.sensitivity);
   if (!output.html.empty()) print("\npage: {}\n", output.html);
-}
-
-void write_file(const std::string& path, const std::string& text, bool overwrite) {
-  if (!overwrite && exists(path)) throw Failure(path + " exists; --overwrite replaces it", kUsage);
-  struct stat facts {};
-  if (lstat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISLNK(facts.st_mode)) {
-    throw Failure(path + ": it is no regular file, and --overwrite replaces only those; name another file");
-  }
-  NewFile file(path, 0);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = write(file.fd(), text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail_errno(path, "write the file");
-    done += static_cast<std::size_t>(count);
-  }
-  if (fchmod(file.fd(), usual_mode()) != 0) fail_errno(path, "set the file's mode");
-  file.publish(overwrite);
 }
 
 std::vector<model::Measurement> read_measurements(const std::vector<std::string>& files) {

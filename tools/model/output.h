@@ -25,10 +25,8 @@ struct ModelOutput {
 void add_output_options(CommandLine& command, ModelOutput& output);
 
 model::Constants constants_of(const ModelOutput& output);
-void deliver(const model::Report& report, const ModelOutput& output);
-
-// Text as the whole content of a file that did not exist, unless it may be replaced.
-void write_file(const std::string& path, const std::string& text, bool overwrite);
+// The text leaves out the inputs that are as in `defaults`, the inputs of a report that was asked for nothing.
+void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output);
 
 std::vector<model::Measurement> read_measurements(const std::vector<std::string>& files);
 // Calibrated to all of them; none for no file.

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/model/wording.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+enum class Kind { plain, seconds, hours, bytes, bytes_per_s, money };
+
+Kind kind_of(std::string_view name) {
+  const auto ends = [&](std::string_view unit) {
+    return name == unit || (name.ends_with(unit) && name[name.size() - unit.size() - 1] == '_');
+  };
+  if (ends("bytes_per_s")) return Kind::bytes_per_s;
+  if (name.ends_with("_per_s")) return Kind::plain;
+  if (ends("s") || ends("seconds")) return Kind::seconds;
+  if (ends("hours")) return Kind::hours;
+  if (ends("bytes")) return Kind::bytes;
+  return ends("money") ? Kind::money : Kind::plain;
+}
+
+std::string duration(double seconds) {
+  if (seconds == 0) return "0 s";
+  return seconds < 1e-3 ? fmt::format("{:.3g} us", seconds * 1e6) : format_duration(seconds);
+}
+
+// Blocks are whole in binary units, models in decimal ones.
+std::string size(double bytes) {
+  constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB", "PB"};
+  const bool is_whole = bytes == std::floor(bytes) && bytes >= 0 && bytes < 0x1p63;
+  const std::string binary = is_whole ? format_size(static_cast<std::uint64_t>(bytes)) : ".";
+  if (binary.find('.') == std::string::npos) return binary;
+  std::size_t unit = 0;
+  for (; std::abs(bytes) >= 1000 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
+  return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
+}
+
+std::string plain(double value) {
+  if (value != std::floor(value) || std::abs(value) >= 1e15) return fmt::format("{:.4g}", value);
+  if (std::abs(value) < 1e9) return fmt::format("{:.0f}", value);
+  return fmt::format("{:g} billion", value / 1e9);
+}
+
+}  // namespace
+
+std::string worded(const model::Json& value, std::string_view name) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (!value.is_number()) return value.dump(-1, ' ', false, model::Json::error_handler_t::replace);
+  const double number = value.get<double>();
+  switch (kind_of(name)) {
+    case Kind::seconds: return duration(number);
+    case Kind::hours: return duration(number * 3600);
+    case Kind::bytes: return size(number);
+    case Kind::bytes_per_s: return fmt::format("{:.4g} GB/s", number / 1e9);
+    case Kind::money: return fmt::format("{:.2f}", number);
+    case Kind::plain: break;
+  }
+  return plain(number);
+}
+
+std::string label_for_worded(const model::Column& column) {
+  const Kind kind = kind_of(column.name);
+  for (const auto& [of, unit] : {std::pair{Kind::seconds, ", s"}, {Kind::hours, ", h"}, {Kind::bytes, ", B"}}) {
+    if (kind == of && column.label.ends_with(unit)) return column.label.substr(0, column.label.size() - 3);
+  }
+  return column.label;
+}
+
+std::string input_in_words(std::string_view name) {
+  constexpr std::pair<std::string_view, const char*> kWords[] = {
+      {"buffer_bytes", "bytes of one I/O"},
+      {"bytes", "size"},
+      {"checkpoints", "checkpoints in the run"},
+      {"contexts", "GPUs with a context"},
+      {"drive_bytes_per_s", "rate of a drive"},
+      {"drive_cache_bytes", "cache of a node's drives"},
+      {"drives_per_node", "drives in each node"},
+      {"fabric_bytes_per_s", "rate of shared storage"},
+      {"files", "files one after the other"},
+      {"gain", "gain asked for"},
+      {"hold_out_every", "every so many points one is left out"},
+      {"ios", "I/Os for one registration"},
+      {"link_bytes_per_s", "rate of the link"},
+      {"measured_bytes_per_s", "rate measured here"},
+      {"mtbf_s", "from one failure to the next"},
+      {"optimizer_bytes", "optimizer's state for a parameter"},
+      {"ranks", "GPUs"},
+      {"replicated", "every rank moves everything"},
+      {"restart_s", "from a failure to the load"},
+      {"run_hours", "length of the run"},
+      {"setup_s", "set-up besides"},
+      {"sharded", "each rank moves its part"},
+      {"snapshot_s", "to copy the state out of the way"},
+      {"translations", "host buffers in turn"},
+      {"weight_bytes", "a weight"},
+  };
+  const auto* found =
+      std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& one) { return one.first == name; });
+  return found == std::end(kWords) ? std::string(name) : found->second;
+}
+
+}  // namespace penstock::tools
