@@ -2,11 +2,7 @@
 
 #include "tools/check/deepspeed.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
 
 #include "tools/check/deepspeed_config.h"
 #include "tools/check/deepspeed_place.h"
@@ -16,22 +12,6 @@
 
 namespace penstock::tools {
 namespace {
-
-// Up to a byte more than is taken.
-std::string read_bounded(const std::string& path) {
-  const OpenFile file = open_file(path, O_RDONLY);
-  std::string text(kDeepSpeedBytesMax + 1, '\0');
-  std::size_t size = 0;
-  while (size < text.size()) {
-    const ssize_t got = read(file.fd.get(), text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_errno(path, "read the file");
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  text.resize(size);
-  return text;
-}
 
 std::vector<DeepSpeedFinding> findings_of(const DeepSpeedConfig& config) {
   DeepSpeedFindings findings(config);
@@ -59,7 +39,7 @@ int refuse(const std::string& file, const DeepSpeedDocument& document, bool json
 }  // namespace
 
 int check_deepspeed(const std::string& file, bool json) {
-  DeepSpeedDocument document = parse_deepspeed(read_bounded(file));
+  DeepSpeedDocument document = parse_deepspeed(read_bounded(file, kDeepSpeedBytesMax));
   if (!document.fault.empty()) return refuse(file, document, json);
   const std::vector<DeepSpeedFinding> findings = findings_of(DeepSpeedConfig(std::move(document)));
   if (json) print_json(deepspeed_json(file, findings));

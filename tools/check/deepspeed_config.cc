@@ -101,11 +101,6 @@ bool DeepSpeedConfig::has_writer() const {
   return writer != nullptr && writer->is_object();
 }
 
-const char* severity_name(Severity severity) {
-  constexpr const char* kNames[] = {"note", "warning", "error"};
-  return kNames[static_cast<std::size_t>(severity)];
-}
-
 void DeepSpeedFindings::add(Severity severity, const char* code, const std::string& key, Text text) {
   if (list_.size() >= kFindingsMax) return;
   const DeepSpeedValue* value = config_.find(key);

@@ -11,24 +11,18 @@
 
 #include "tools/check/deepspeed_document.h"
 #include "tools/check/deepspeed_keys.h"
+#include "tools/common/severity.h"
 
 namespace penstock::tools {
 
-enum class Severity : std::uint8_t {
-  note,     // Good to know.
-  warning,  // DeepSpeed runs, but not as the file reads.
-  error,    // DeepSpeed ends, or loses something.
-};
-const char* severity_name(Severity severity);  // "note", "warning", "error"
-
 struct DeepSpeedFinding {
-  Severity severity = Severity::note;
-  const char* code = "";  // Stable.
-  std::string key;        // "aio.thread_count"
-  std::string value;      // As the file has it; "" where it has none.
-  int line = 0;           // 0 where the key is not in the file.
-  int column = 0;         // 0 where the line alone is known.
-  std::string expected;   // "" where nothing else is.
+  Severity severity = Severity::note;  // A warning: DeepSpeed runs, but not as the file reads. An error: it ends.
+  const char* code = "";               // Stable.
+  std::string key;                     // "aio.thread_count"
+  std::string value;                   // As the file has it; "" where it has none.
+  int line = 0;                        // 0 where the key is not in the file.
+  int column = 0;                      // 0 where the line alone is known.
+  std::string expected;                // "" where nothing else is.
   std::string cause;
   std::string remedy;  // "" where nothing need be done.
 };

@@ -34,12 +34,8 @@ std::string deepspeed_text(const std::string& file, const std::vector<DeepSpeedF
     page.wrap("  cause:    ", finding.cause);
     if (!finding.remedy.empty()) page.wrap("  remedy:   ", finding.remedy);
   }
-  const auto counted = [&](Severity severity) {
-    const std::size_t number = count(findings, severity);
-    return fmt::format("{} {}{}", number, severity_name(severity), number == 1 ? "" : "s");
-  };
-  page.section(
-      fmt::format("{}, {}, {}", counted(Severity::error), counted(Severity::warning), counted(Severity::note)));
+  page.section(severity_summary(count(findings, Severity::error), count(findings, Severity::warning),
+                                count(findings, Severity::note)));
   return page.text();
 }
 

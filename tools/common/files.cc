@@ -57,6 +57,37 @@ OpenFile open_file(const std::string& path, int flags, mode_t mode) {
   return file;
 }
 
+std::string read_bounded(const std::string& path, std::size_t size_max) {
+  const bool is_input = path == "-";
+  const OpenFile file = is_input ? OpenFile{} : open_file(path, O_RDONLY);
+  const int fd = is_input ? STDIN_FILENO : file.fd.get();
+  std::string text;
+  constexpr std::size_t kStep = std::size_t{64} << 10;
+  while (text.size() <= size_max) {
+    const std::size_t had = text.size();
+    text.resize(std::min(had + kStep, size_max + 1));
+    const ssize_t got = read(fd, text.data() + had, text.size() - had);
+    const int error_number = errno;
+    text.resize(had + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    if (got < 0 && error_number == EINTR) continue;
+    if (got < 0) fail_errno(is_input ? "standard input" : path, "read the file", error_number);
+    if (got == 0) break;
+  }
+  return text;
+}
+
+std::size_t read_at(int fd, const std::string& path, std::span<std::byte> bytes, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_errno(path, "read the file");
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
 bool exists(const std::string& path) {
   struct stat facts {};
   return lstat(path.c_str(), &facts) == 0;

@@ -6,7 +6,9 @@
 
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -34,6 +36,12 @@ class DirectRefused : public Failure {
 // flags as of open(2); mode counts where they hold O_CREAT. O_EXCL without O_CREAT refuses a block device that is in
 // use, and is for whoever writes.
 OpenFile open_file(const std::string& path, int flags, mode_t mode = 0644);
+
+// All of a file, or its first `size_max` bytes and one more, which tells that it is larger. "-" is standard input.
+std::string read_bounded(const std::string& path, std::size_t size_max);
+
+// Fills `bytes` from the offset on, as far as the file goes. Returns how many it filled.
+std::size_t read_at(int fd, const std::string& path, std::span<std::byte> bytes, std::uint64_t offset);
 
 bool exists(const std::string& path);  // Whatever it is, also a dangling link.
 

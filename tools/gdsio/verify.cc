@@ -52,15 +52,7 @@ class FileContent final : public Content {
   void words(std::uint64_t first, std::span<std::uint64_t> out) const override {
     const auto bytes = std::as_writable_bytes(out);
     std::fill(out.begin(), out.end(), 0);
-    std::size_t done = 0;
-    while (done < bytes.size()) {
-      const auto offset = static_cast<off_t>(first * 8 + done);
-      const ssize_t count = pread(file_.fd.get(), bytes.data() + done, bytes.size() - done, offset);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail_errno(file_.path, "read the file");
-      if (count == 0) return;
-      done += static_cast<std::size_t>(count);
-    }
+    (void)read_at(file_.fd.get(), file_.path, bytes, first * 8);
   }
 
   const OpenFile& file_;
