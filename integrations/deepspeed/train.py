@@ -6,10 +6,12 @@
 - Does a run that a fresh process takes up from a checkpoint go on exactly as the one that was never interrupted?
 - Do the losses differ from those of a run without GPUDirect Storage?
 
-Each run is a process of its own. In the first one DeepSpeed compiles its operators, which takes minutes.
+Each run is a process of its own. Before the first one DeepSpeed compiles its operators, which takes minutes.
 """
 
 import argparse
+import concurrent.futures
+import contextlib
 import copy
 import dataclasses
 import importlib.util
@@ -17,16 +19,19 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "common"))
 import harness
 from training import BATCH, RESULT, VOCABULARY, WIDTH
 
-RUN_SECONDS = 400
+RUN_SECONDS = 120
+COMPILE_SECONDS = 600
 
 # As many texts on GPUDirect Storage have it, less `thread_count`, which is no key of DeepSpeed's.
 BASE = {
@@ -84,6 +89,10 @@ SCENARIOS = [
 ]
 
 
+OPERATORS = ["AsyncIOBuilder", "CPUAdamBuilder"]  # DeepSpeed's names of what the scenarios need,
+GPU_OPERATORS = ["GDSBuilder", "UtilsBuilder"]  # and of what they need besides with a GPU.
+
+
 def skip(why):
     print(f"SKIPPED deepspeed training: {why}")
     sys.exit(77)
@@ -130,9 +139,52 @@ class Trainer:
         self.directory = directory
         self.findings = 0
 
+    def mended(self):
+        """Where the repaired source of the GDS operator goes; nothing where it is taken as DeepSpeed published it."""
+        return "" if self.options.as_published or self.options.without_gds else self.directory
+
     def check(self, what, truth):
         self.findings += not truth
         print(f"{'ok    ' if truth else 'WRONG '} {what}", flush=True)
+
+    def child(self, what, seconds):
+        """Runs training.py: its lines, and None or what went wrong. One that does not end tells where it stood."""
+        log = tempfile.TemporaryFile(dir=self.directory)
+        started = time.monotonic()
+        child = subprocess.Popen([sys.executable, "-X", "faulthandler", os.path.join(HERE, "training.py"),
+                                  json.dumps(what)], env=environment(self.options, self.directory),
+                                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            status = child.wait(timeout=seconds)
+            wrong = f"it ended with {status} after {time.monotonic() - started:.0f} s" if status else None
+        except subprocess.TimeoutExpired:
+            wrong = f"it did not end in {seconds} s, and was stopped there"
+            child.send_signal(signal.SIGABRT)  # The interpreter prints where each of its threads is.
+            try:
+                child.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                wrong += ", by SIGKILL"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)  # Compilers, too.
+            child.wait()
+        log.seek(0)
+        return log.read().decode(errors="replace").splitlines(), wrong
+
+    def compile_operators(self):
+        """All at once and ahead of the runs, which would compile one after another within their time."""
+        names = OPERATORS + ([] if self.options.without_gds else GPU_OPERATORS)
+        print(f"       compiling DeepSpeed's operators: {', '.join(names)}", flush=True)
+        started = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            built = list(pool.map(lambda name: self.child({"compile": name, "mended": self.mended()},
+                                                              COMPILE_SECONDS), names))
+        for name, (lines, wrong) in zip(names, built):
+            if wrong:
+                print_tail(lines)
+            self.check(f"{name}: {wrong or 'compiled'}", not wrong)
+        print(f"       after {time.monotonic() - started:.0f} s", flush=True)
+        return not any(wrong for _, wrong in built)
 
     def run(self, scenario, name, use_gds, load=False):
         """None where the run failed, which is a finding."""
@@ -140,6 +192,7 @@ class Trainer:
         os.makedirs(os.path.join(directory, "swap"), exist_ok=True)
         middle, steps = self.options.steps // 2, self.options.steps
         spec = {"directory": directory, "library": self.options.library, "load": load,
+                "mended": self.mended(),
                 "keeps_moments": scenario.keeps_moments, "last": steps,
                 "first": middle + 1 if load else 1, "save_after": 0 if load else middle,
                 "checkpoint": os.path.join(directory, "checkpoint"),
@@ -148,19 +201,14 @@ class Trainer:
             # DeepSpeed has no fast writer for the CPU; the plain one takes the same way otherwise.
             writer = "python" if self.options.without_gds else "fast"
             json.dump(scenario.configuration(directory, use_gds, writer), file, indent=2)
-        command = [sys.executable, os.path.join(HERE, "training.py"), json.dumps(spec)]
-        log = os.path.join(self.directory, "log.txt")
-        try:
-            with open(log, "wb") as output:
-                subprocess.run(command, env=environment(self.options, self.directory), stdout=output,
-                               stderr=subprocess.STDOUT, timeout=RUN_SECONDS, check=True)
-        except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-            tail = harness.read_file(log).decode(errors="replace").splitlines()[-25:]
-            print("\n".join("       | " + line for line in tail))
-            self.check(f"{scenario.name}, {name}: {type(error).__name__}", False)
+        lines, wrong = self.child(spec, RUN_SECONDS)
+        found = next((json.loads(line[len(RESULT):]) for line in lines if line.startswith(RESULT)), None)
+        if wrong or not found:
+            print_tail(lines)
+            self.check(f"{scenario.name}, {name}, {'with' if use_gds else 'without'} GDS: "
+                       f"{wrong or 'it printed no findings'}", False)
             return None
-        lines = harness.read_file(log).decode(errors="replace").splitlines()
-        return json.loads(next(line for line in lines if line.startswith(RESULT))[len(RESULT):])
+        return found
 
     def compare(self, scenario, whole, resumed, use_gds):
         first, last = (float.fromhex(whole["losses"][at]) for at in (0, -1))
@@ -204,6 +252,10 @@ class Trainer:
         return rows
 
 
+def print_tail(lines):
+    print("\n".join("       | " + line for line in lines[-60:]), flush=True)
+
+
 def print_table(rows):
     line = "{:<15} {:<4} {:>14} {:>14} {:>14} {:>9} {:>9}  {}"
     print(line.format("part", "GDS", "init+train r", "init+train w", "save w", "loss 1", "loss end", "paths"))
@@ -220,6 +272,8 @@ def main():
     parser.add_argument("--directory", help="on the file system to test (default: a temporary directory)")
     parser.add_argument("--steps", type=int, default=20, help="20 to 50 (default: 20); half of them before the save")
     parser.add_argument("--only", choices=[one.name for one in SCENARIOS], help="one of the configurations")
+    parser.add_argument("--as-published", action="store_true",
+                        help="DeepSpeed's GDS operator without the repair of its wait(), which may never return")
     parser.add_argument("--without-gds", action="store_true", help="only what needs no GPU, on the CPU")
     options = parser.parse_args()
     if not options.without_gds and not (options.library and os.path.isfile(options.library)):
@@ -229,6 +283,9 @@ def main():
     check_needs(options)
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         trainer = Trainer(options, directory)
+        if not trainer.compile_operators():
+            print("FAILED deepspeed training: its operators cannot be compiled")
+            return 1
         rows = [row for scenario in SCENARIOS if options.only in (None, scenario.name)
                 for row in trainer.scenario(scenario)]
     print_table(rows)

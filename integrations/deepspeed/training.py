@@ -111,6 +111,8 @@ def run(spec):
     import deepspeed
 
     os.chdir(spec["directory"])  # The GDS operator writes a local_cufile.json where it stands.
+    if spec["mended"]:
+        mend_gds_operator(spec["mended"])
     meter = Meter(spec["library"], spec["directory"])
     engine = start_engine(torch, deepspeed, spec)
     found = {"version": deepspeed.__version__, "torch": torch.__version__, "losses": [], "started": meter.phase()}
@@ -134,5 +136,40 @@ def run(spec):
     engine.destroy()
 
 
+def mend_gds_operator(directory):
+    """DeepSpeed 0.19.8's gds_handle waits while it holds Python's lock (the GIL), which the thread that it waits for
+    may need to let go of a tensor: then both wait for ever. Its aio_handle gives the lock up meanwhile (DeepSpeed's
+    pull requests 7727 and 8196). So does this one, which is compiled from a changed copy of the source.
+    """
+    from deepspeed.ops.op_builder import GDSBuilder
+
+    published = GDSBuilder().deepspeed_src_path("csrc/gds/py_lib/py_ds_gds.cpp")
+    with open(published, encoding="utf-8") as file:
+        source = file.read()
+    guard = ",\n             py::call_guard<py::gil_scoped_release>())"
+    if "gil_scoped_release" in source:
+        return
+    for ending in ('"Wait for (ongoing) asynchronous operations to complete")', '"file_offset"_a = 0)'):
+        source = source.replace(ending, ending[:-1] + guard)
+    header = "deepspeed_py_gds_handle.h"
+    source = source.replace(f'"{header}"', f'"{os.path.join(os.path.dirname(published), header)}"')
+    mended = os.path.join(directory, "py_ds_gds.cpp")
+    if not os.path.exists(mended):  # Written once, it is compiled once.
+        with open(mended, "w", encoding="utf-8") as file:
+            file.write(source)
+    GDSBuilder.sources = lambda self: [*self.lib_sources(), mended]
+
+
+def compile_operator(name, directory):
+    """What a run would do when it first needs the operator, and then waits for without a word."""
+    import setuptools  # noqa: F401
+    from deepspeed.ops import op_builder
+
+    if name == "GDSBuilder" and directory:
+        mend_gds_operator(directory)
+    getattr(op_builder, name)().load(verbose=False)
+
+
 if __name__ == "__main__":
-    run(json.loads(sys.argv[1]))
+    what = json.loads(sys.argv[1])
+    compile_operator(what["compile"], what["mended"]) if "compile" in what else run(what)

@@ -114,6 +114,19 @@ void check_who_reads_gds(const DeepSpeedConfig& config, DeepSpeedFindings& findi
                {"", fmt::format("by cuFile: {}. Not by cuFile, whatever is set: {}", users, others), ""});
 }
 
+// https://github.com/deepspeedai/DeepSpeed/pull/7727 and 8196, which mended aio_handle alone.
+void check_gds_wait(const DeepSpeedConfig& config, DeepSpeedFindings& findings) {
+  if (!config.uses_gds()) return;
+  findings.add(
+      Severity::warning, "gds_wait", "aio.use_gds",
+      {"a DeepSpeed whose gds_handle gives up Python's lock while it waits",
+       "DeepSpeed 0.19.8's keeps it, and may wait for ever for a thread that needs it: with PyTorch 2.11 training "
+       "stood still at its start; no library behind cuFile can change that",
+       "Add py::call_guard<py::gil_scoped_release>() to wait, pread, pwrite, sync_pread and sync_pwrite in "
+       "csrc/gds/py_lib/py_ds_gds.cpp, as csrc/aio/py_lib/py_ds_aio.cpp has it, and compile the operator "
+       "anew; integrations/deepspeed/training.py does."});
+}
+
 void check_gds_block_size(const DeepSpeedConfig& config, DeepSpeedFindings& findings) {
   constexpr std::int64_t kUnit = 64 << 10, kMost = 16 << 20;
   const std::int64_t size = config.number("aio", "block_size");
@@ -270,6 +283,7 @@ void check_deepspeed_keys(const DeepSpeedConfig& config, DeepSpeedFindings& find
 
 void check_deepspeed_rules(const DeepSpeedConfig& config, DeepSpeedFindings& findings) {
   check_who_reads_gds(config, findings);
+  check_gds_wait(config, findings);
   check_gds_block_size(config, findings);
   check_block_size(config, findings);
   check_offload(config, findings);

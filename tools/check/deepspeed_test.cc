@@ -127,10 +127,13 @@ TEST(DeepSpeedRulesTest, GdsWithTheOptimizerSwapAloneIsWithoutEffect) {
 
 TEST(DeepSpeedRulesTest, GdsIsForTheParameterSwapOfStageThreeAndTheFastWriter) {
   const std::string swap = told(with_parameters_offloaded(R"("aio": {"use_gds": true})"));
-  EXPECT_EQ(swap, "note gds_users aio.use_gds\nnote swap_buffers zero_optimization.offload_param.buffer_size\n");
+  EXPECT_EQ(swap,
+            "warning gds_wait aio.use_gds\nnote gds_users aio.use_gds\n"
+            "note swap_buffers zero_optimization.offload_param.buffer_size\n");
   EXPECT_EQ(told(R"({"zero_optimization": {"stage": 3}, "checkpoint": {"writer": {"type": "FAST"}},
                      "aio": {"use_gds": true}})"),
-            "warning load_refused checkpoint.writer\nnote gds_users aio.use_gds\nnote launcher checkpoint.writer\n");
+            "warning gds_wait aio.use_gds\nwarning load_refused checkpoint.writer\nnote gds_users aio.use_gds\n"
+            "note launcher checkpoint.writer\n");
   EXPECT_EQ(told(R"({"zero_optimization": {"stage": 3}, "checkpoint": {"writer": {"type": "python"}},
                      "aio": {"use_gds": true}})"),
             "warning gds_without_effect aio.use_gds\nwarning load_refused checkpoint.writer\nnote launcher "
