@@ -363,5 +363,45 @@ TEST(CheckTest, AHostileTreeIsReportedAndMovesNoCursor) {
   fs::remove_all(tree);
 }
 
+TEST(CheckTest, ItEndsWithAVerdictAndWhatToChangeFirst) {
+  const std::string text = check(root_of("dgx-h100")).text;
+  const std::size_t verdict =
+      text.find("\nVerdict\n  files reach device memory by pagecache\n  for p2pdma: install NVIDIA's");
+  EXPECT_NE(verdict, std::string::npos) << text;
+  EXPECT_EQ(text.find('\033'), std::string::npos);
+}
+
+TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {
+  const std::string root = root_of("dgx-h100");
+  EXPECT_EQ(check(root + " --require pagecache").exit_code, 0);
+  EXPECT_EQ(check(root + " --require gpu").exit_code, 0);
+  const Answer refused = check(root + " --require p2pdma");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_NE(refused.text.find("required: p2pdma: not met\n"), std::string::npos);
+  EXPECT_EQ(check(root_of("firecracker-vm") + " --require gpu").exit_code, 1);
+  const json told = json::parse(check("--json --require p2pdma " + root).text, nullptr, false);
+  EXPECT_EQ(told["required"], json({{"what", "p2pdma"}, {"met", false}}));
+  EXPECT_EQ(told["usable"], true);
+  EXPECT_TRUE(check_json("dgx-h100")["required"].is_null());
+  EXPECT_EQ(check(root + " --require quark").text,
+            "penstock: --require quark: expected gpu, p2pdma, pagecache, vendor, bounce, host\n");
+}
+
+TEST(CheckTest, HowFarDrivesAreFromGpusIsATable) {
+  const std::string text = check(root_of("dgx-h100")).text;
+  EXPECT_NE(text.find("\n  drive         PCIe link   19:00.0  9b:00.0\n  0000:03:00.0  32 GT/s x4  node     apart\n"),
+            std::string::npos)
+      << text;
+  const json rows = check_json("dgx-h100")["placement"];
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_EQ(rows[2], json({{"drive", "0000:1a:00.0"}, {"gpu", "0000:19:00.0"}, {"relation", "switch"}}));
+}
+
+TEST(CheckTest, ColoursAreShownWhereTheyAreAskedFor) {
+  const std::string text = check(root_of("dgx-h100") + " --color always").text;
+  EXPECT_NE(text.find("  bounce     \033[32musable\033[0m\n"), std::string::npos) << text;
+  EXPECT_EQ(check(root_of("dgx-h100") + " --color never").text, check(root_of("dgx-h100")).text);
+}
+
 }  // namespace
 }  // namespace penstock::tools

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/common/peer_pairs.h"
 #include "tools/common/served.h"
@@ -180,7 +181,8 @@ Json paths_json(const std::vector<PathReport>& paths) {
 
 }  // namespace
 
-Json check_json(const Machine& machine, const std::vector<PathReport>& paths, bool usable) {
+Json check_json(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required,
+                bool usable) {
   Json json;
   json["schema"] = 1;
   json["version"] = penstock_version();
@@ -203,7 +205,10 @@ Json check_json(const Machine& machine, const std::vector<PathReport>& paths, bo
   json["cufile"] = cufile_json(machine.cufile);
   json["settings"] = settings_json(machine.probe);
   json["paths"] = paths_json(paths);
+  json["placement"] = placement_json(machine);
   json["usable"] = usable;
+  if (required.what.empty()) json["required"] = nullptr;
+  else json["required"] = {{"what", required.what}, {"met", required.is_met}};
   return json;
 }
 

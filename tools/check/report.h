@@ -35,7 +35,9 @@
 //                     driver closed), notes[] {severity, text}
 //   settings          null with --root; else in_force {name: value}, unknown[] (PENSTOCK_... names that nothing reads),
 //                     error (why no session opens with them, or null)
-//   usable            the exit code as a truth: the bounce path is usable, and the settings are, cuFile's as well
+//   placement[]       drive, gpu (PCI addresses), relation ("switch", "host_bridge", "node", "apart")
+//   usable            the bounce path is usable, and the settings are, cuFile's as well
+//   required          null, or {what: a path or "gpu", met}
 #pragma once
 
 #include <string>
@@ -47,8 +49,16 @@
 
 namespace penstock::tools {
 
-std::string check_text(const Machine& machine, const std::vector<PathReport>& paths);
-// usable: as the exit code tells it.
-Json check_json(const Machine& machine, const std::vector<PathReport>& paths, bool usable);
+// What --require named.
+struct Requirement {
+  std::string what;  // A path, or "gpu"; "" where nothing is required.
+  bool is_met = true;
+};
+
+bool has_gpu(const Machine& machine);  // One of NVIDIA's, that can be used as far as is known.
+
+Text check_text(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required);
+// usable: as the exit code tells it without a requirement.
+Json check_json(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required, bool usable);
 
 }  // namespace penstock::tools

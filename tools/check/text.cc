@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <string_view>
 
+#include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/common/environment.h"
 #include "tools/common/page.h"
@@ -129,8 +132,18 @@ void print_path(Page& page, const PathReport& report) {
     headline += fmt::format(" ({}): {}", penstock_reason_name(report.reason), penstock_reason_sentence(report.reason));
   }
   page.wrap(fmt::format("  {:<10} ", penstock_path_name(report.path)), headline);
+  page.paint(!report.usable     ? Color::red
+             : report.is_proven ? Color::yellow
+                                : Color::green,
+             !report.usable     ? "not usable"
+             : report.is_proven ? "may be tried"
+                                : "usable");
   for (const Need& need : report.needs) {
     page.wrap(fmt::format("    {:<8} {:<18} ", state_name(need.met), need.code), need.text);
+    page.paint(need.met == Tristate::yes  ? Color::green
+               : need.met == Tristate::no ? Color::red
+                                          : Color::yellow,
+               state_name(need.met));
     if (need.met != Tristate::yes && !need.remedy.empty()) page.wrap("             -> ", need.remedy);
     // Nothing else helps where there is no GPU; --json has the rest.
     if (need.met == Tristate::no && std::string_view(need.code) == "gpu") break;
@@ -158,14 +171,43 @@ void print_cufile(Page& page, const core::LoadedSettings& cufile) {
   if (cufile.must_refuse) page.wrap("  ", "cuFile's driver does not open with these errors: correct them");
 }
 
+// What those get who change nothing, and what they might change first.
+void print_verdict(Page& page, const Machine& machine, const std::vector<PathReport>& paths,
+                   const Requirement& required) {
+  page.section("Verdict");
+  const auto moves = [](const PathReport& report) { return report.usable && report.path != PENSTOCK_PATH_HOST; };
+  const auto best = std::find_if(paths.begin(), paths.end(), moves);
+  if (best == paths.end()) page.wrap("  ", "no path can move bytes between files and device memory");
+  else
+    page.wrap("  ", fmt::format("files reach device memory by {}{}", penstock_path_name(best->path),
+                                best->is_proven ? ", if its self-test passes" : ""));
+  if (best != paths.end()) page.paint(Color::bold, penstock_path_name(best->path));
+  if (!has_gpu(machine)) page.wrap("  ", "there is no NVIDIA GPU: host memory stands in for one");
+  std::set<std::string> told;
+  for (auto report = paths.begin(); report != best; ++report) {
+    const auto lacks = [](const Need& need) { return need.met == Tristate::no && !need.remedy.empty(); };
+    const auto need = std::find_if(report->needs.begin(), report->needs.end(), lacks);
+    if (need == report->needs.end() || !told.insert(need->remedy).second) continue;
+    page.wrap(fmt::format("  for {}: ", penstock_path_name(report->path)), need->remedy);
+  }
+  if (required.what.empty()) return;
+  page.wrap("  ", fmt::format("required: {}: {}", required.what, required.is_met ? "met" : "not met"));
+  page.paint(required.is_met ? Color::green : Color::red, required.is_met ? "met" : "not met");
+}
+
 }  // namespace
 
-std::string check_text(const Machine& machine, const std::vector<PathReport>& paths) {
+bool has_gpu(const Machine& machine) {
+  return machine.probe ? machine.probe->cuda_devices() > 0 : !machine.nvidia_gpus().empty();
+}
+
+Text check_text(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required) {
   Page page;
   page.wrap("", fmt::format("Penstock {}: {}", penstock_version(),
                             machine.root.empty() ? "this machine" : "the captured machine in " + machine.root));
   print_platform(page, machine);
   print_gpus(page, machine);
+  print_placement(page, machine);
   print_file_systems(page, machine);
   const std::vector<PeerPair> pairs = peer_pairs(machine);
   print_pairs(page, machine, pairs);
@@ -174,7 +216,8 @@ std::string check_text(const Machine& machine, const std::vector<PathReport>& pa
   print_cufile(page, machine.cufile);
   page.section("Paths, best first");
   for (const PathReport& report : paths) print_path(page, report);
-  return page.text();
+  print_verdict(page, machine, paths, required);
+  return page.shown();
 }
 
 }  // namespace penstock::tools

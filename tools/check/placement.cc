@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/check/placement.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "tools/common/table.h"
+#include "topology/distance.h"
+
+namespace penstock::tools {
+namespace {
+
+using core::PciDevice;
+
+constexpr std::size_t kGpusInATable = 8, kDrivesInATable = 32;  // For people; JSON has all.
+
+std::vector<const PciDevice*> drives_of(const Machine& machine) {
+  std::vector<const PciDevice*> drives;
+  for (const PciDevice& device : machine.pci) {
+    if (device.is_nvme()) drives.push_back(&device);
+  }
+  return drives;
+}
+
+std::vector<const PciDevice*> gpus_of(const Machine& machine) {
+  std::vector<const PciDevice*> gpus;
+  for (const PciDevice& device : machine.pci) {
+    if (device.is_gpu()) gpus.push_back(&device);
+  }
+  return gpus;
+}
+
+const char* relation_of(const PciDevice& drive, const PciDevice& gpu) {
+  return core::distance_name(core::distance_between(drive, gpu));
+}
+
+std::string link_text(const PciDevice& device) {
+  const core::PciLink &now = device.current_link, &most = device.max_link;
+  if (now.width == 0) return "unknown";
+  const std::string text = fmt::format("{:g} GT/s x{}", now.gigatransfers_per_second, now.width);
+  const bool is_full = most.width <= now.width && most.gigatransfers_per_second <= now.gigatransfers_per_second;
+  return is_full ? text : fmt::format("{} of {:g} GT/s x{}", text, most.gigatransfers_per_second, most.width);
+}
+
+}  // namespace
+
+void print_placement(Page& page, const Machine& machine) {
+  std::vector<const PciDevice*> drives = drives_of(machine), gpus = gpus_of(machine);
+  if (drives.empty() || gpus.empty()) return;
+  page.section("Drives and GPUs: switch (below one PCIe switch), host_bridge, node (NUMA), or apart");
+  const std::size_t all_drives = drives.size(), all_gpus = gpus.size();
+  drives.resize(std::min(drives.size(), kDrivesInATable));
+  gpus.resize(std::min(gpus.size(), kGpusInATable));
+  std::vector<std::string> columns = {"  drive", "PCIe link"};
+  for (const PciDevice* gpu : gpus) columns.push_back(gpu->address.substr(gpu->address.find(':') + 1));
+  Table table(columns);
+  for (const PciDevice* drive : drives) {
+    std::vector<std::string> cells = {"  " + drive->address, link_text(*drive)};
+    for (const PciDevice* gpu : gpus) cells.emplace_back(relation_of(*drive, *gpu));
+    table.add(std::move(cells));
+  }
+  page.lines(table.text().string());
+  if (all_drives > drives.size() || all_gpus > gpus.size()) {
+    page.wrap("  ", fmt::format("of {} drives and {} GPUs; --json lists them all", all_drives, all_gpus));
+  }
+}
+
+Json placement_json(const Machine& machine) {
+  Json rows = Json::array();
+  for (const PciDevice* drive : drives_of(machine)) {
+    for (const PciDevice* gpu : gpus_of(machine)) {
+      rows.push_back({{"drive", drive->address}, {"gpu", gpu->address}, {"relation", relation_of(*drive, *gpu)}});
+    }
+  }
+  return rows;
+}
+
+}  // namespace penstock::tools

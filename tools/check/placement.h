@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How far every NVMe drive is from every GPU, as the bus goes. Pure.
+#pragma once
+
+#include "tools/common/context.h"
+#include "tools/common/machine.h"
+#include "tools/common/page.h"
+
+namespace penstock::tools {
+
+// A table, drives by GPUs; nothing where either is missing.
+void print_placement(Page& page, const Machine& machine);
+// [{drive, gpu, relation}]; relation: as of core::distance_name().
+Json placement_json(const Machine& machine);
+
+}  // namespace penstock::tools
