@@ -9,7 +9,7 @@
 #include <string>
 
 #include "stats/layout.h"
-#include "tools/stats/prometheus_check.h"
+#include "tools/common/prometheus_check.h"
 
 namespace penstock::tools {
 namespace {

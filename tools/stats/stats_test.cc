@@ -24,7 +24,7 @@
 #include "stats/layout.h"
 #include "stats/look_budget.h"
 #include "stats/process_stats.h"
-#include "tools/stats/prometheus_check.h"
+#include "tools/common/prometheus_check.h"
 
 namespace penstock::tools {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads Prometheus's text format and says what is wrong with a page, as promtool would. For tests.
+// Reads Prometheus's text format, and OpenMetrics, and says what is wrong with a page, as promtool would. For tests.
 #pragma once
 
 #include <map>
@@ -15,5 +15,6 @@ struct PrometheusPage {
 };
 
 PrometheusPage parse_prometheus(const std::string& text);
+PrometheusPage parse_openmetrics(const std::string& text);
 
 }  // namespace penstock::tools

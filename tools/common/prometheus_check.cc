@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/stats/prometheus_check.h"
+#include "tools/common/prometheus_check.h"
 
 #include <cctype>
 #include <cstdlib>
@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 #include <sstream>
+
+#include "tools/common/exposition.h"
 
 namespace penstock::tools {
 namespace {
@@ -22,20 +24,15 @@ struct Sample {
 
 class Parser {
  public:
-  explicit Parser(PrometheusPage& page) : page_(page) {}
+  Parser(PrometheusPage& page, MetricFormat format) : page_(page), is_open_(format == MetricFormat::openmetrics) {}
 
   void parse(const std::string& text) {
     if (!text.empty() && text.back() != '\n') fault("the last line does not end");
+    if (is_open_ && !text.ends_with("# EOF\n")) fault("no # EOF at the end");
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
       line_ = line;
-      if (line.starts_with("# HELP ")) {
-        helped_.insert(line.substr(7, line.find(' ', 7) - 7));
-      } else if (line.starts_with("# TYPE ")) {
-        take_type(line.substr(7));
-      } else if (!line.empty() && !line.starts_with('#')) {
-        take_sample(line);
-      }
+      take_line(line);
     }
     check_histograms();
   }
@@ -43,14 +40,48 @@ class Parser {
  private:
   void fault(const std::string& what) { page_.faults.push_back(what + ": " + line_); }
 
+  void take_line(const std::string& line) {
+    if (is_ended_) return fault("something behind # EOF");
+    if (line.starts_with("# HELP ")) {
+      if (!helped_.insert(line.substr(7, line.find(' ', 7) - 7)).second) fault("a second HELP");
+    } else if (line.starts_with("# TYPE ")) {
+      take_type(line.substr(7));
+    } else if (is_open_ && line.starts_with("# UNIT ")) {
+      take_unit(line.substr(7));
+    } else if (is_open_ && line == "# EOF") {
+      is_ended_ = true;
+    } else if (is_open_ && (line.empty() || line.starts_with('#'))) {
+      fault("OpenMetrics has no such line");
+    } else if (!line.empty() && !line.starts_with('#')) {
+      take_sample(line);
+    }
+  }
+
+  // Of OpenMetrics, whose families have the names of their samples but for an ending.
+  std::string sample_name_of(const std::string& family, const std::string& type) const {
+    if (!is_open_ || (type != "counter" && type != "info")) return family;
+    return family + (type == "counter" ? "_total" : "_info");
+  }
+
   void take_type(const std::string& text) {
     const std::size_t space = text.find(' ');
-    const std::string name = text.substr(0, space);
+    const std::string family = text.substr(0, space);
     const std::string type = space == std::string::npos ? "" : text.substr(space + 1);
-    if (type != "counter" && type != "gauge" && type != "histogram") fault("unknown type");
-    if (!helped_.contains(name)) fault("no HELP");
+    const std::string name = sample_name_of(family, type);
+    if (type != "counter" && type != "gauge" && type != "histogram" && !(is_open_ && type == "info")) {
+      fault("unknown type");
+    }
+    if (!helped_.contains(family)) fault("no HELP");
     if (!types_.emplace(name, type).second) fault("a second TYPE");
     if (type == "counter" && !name.ends_with("_total")) fault("a counter's name ends with _total");
+    if (is_open_ && family.ends_with("_total")) fault("a family's name ends with _total");
+  }
+
+  void take_unit(const std::string& text) {
+    const std::size_t space = text.find(' ');
+    const std::string unit = space == std::string::npos ? "" : text.substr(space + 1);
+    if (unit.empty() || !text.substr(0, space).ends_with("_" + unit)) fault("a family's name ends with its unit");
+    if (!units_.insert(text.substr(0, space)).second) fault("a second UNIT");
   }
 
   static bool is_name(const std::string& text) {
@@ -148,8 +179,11 @@ class Parser {
   }
 
   PrometheusPage& page_;
+  const bool is_open_;  // OpenMetrics.
+  bool is_ended_ = false;
   std::string line_;
   std::set<std::string> helped_;
+  std::set<std::string> units_;
   std::map<std::string, std::string> types_;
   std::set<std::string> families_;
   std::string last_family_;
@@ -160,7 +194,13 @@ class Parser {
 
 PrometheusPage parse_prometheus(const std::string& text) {
   PrometheusPage page;
-  Parser(page).parse(text);
+  Parser(page, MetricFormat::prometheus).parse(text);
+  return page;
+}
+
+PrometheusPage parse_openmetrics(const std::string& text) {
+  PrometheusPage page;
+  Parser(page, MetricFormat::openmetrics).parse(text);
   return page;
 }
 
