@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
 #include <utility>
 
 #include "stats/look_budget.h"
@@ -12,17 +12,6 @@
 
 namespace penstock::tools {
 namespace {
-
-// As the process calls itself; it may call itself anything.
-std::string command_of(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/comm", pid));
-  std::string name;
-  std::getline(file, name);
-  for (char& letter : name) {
-    if (letter < ' ' || letter > '~') letter = '?';
-  }
-  return name;
-}
 
 std::string sentence_of_refusal(const core::Status& refusal) {
   if (refusal.ok()) return "";
@@ -74,10 +63,8 @@ ProcessView look_at(pid_t pid) {
   ProcessView view = view_of(std::move(*process));
   if (view.sessions.empty() && !view.refusal.empty()) throw Failure(fmt::format("process {}: {}", pid, view.refusal));
   if (view.sessions.empty()) {
-    throw Failure(fmt::format("process {} ({}) has no Penstock session open, or could not share its statistics; "
-                              "'penstock stats' lists the processes that do",
-                              pid, view.command),
-                  kNotApplicable);
+    const std::vector<CuFileLibrary> libraries = cufile_libraries_of(pid).value_or(std::vector<CuFileLibrary>{});
+    throw Failure(fmt::format("process {} ({}) {}", pid, view.command, sentence_of(libraries)), kNotApplicable);
   }
   return view;
 }
@@ -94,6 +81,11 @@ MachineView look_at_all() {
   machine.hidden = all.hidden;
   machine.not_looked_at = all.not_looked_at;
   for (core::ProcessStats& process : all.processes) machine.processes.push_back(view_of(std::move(process)));
+  machine.without_session = processes_with_cufile();
+  std::erase_if(machine.without_session, [&](const ProcessWithCuFile& one) {
+    return std::any_of(machine.processes.begin(), machine.processes.end(),
+                       [&](const ProcessView& process) { return process.pid == one.pid; });
+  });
   return machine;
 }
 

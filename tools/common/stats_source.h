@@ -4,13 +4,25 @@
 // one sentence where they cannot be had. Only looks.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "stats/process_stats.h"
+#include "tools/common/cufile_mappings.h"
 
 namespace penstock::tools {
+
+// Path, reason, op.
+using WayKey = std::tuple<std::string, std::string, core::Op>;
+struct WayCount {
+  std::uint64_t bytes = 0;
+  std::uint64_t operations = 0;
+};
+using Ways = std::map<WayKey, WayCount>;
 
 struct ProcessView {
   pid_t pid = 0;
@@ -28,7 +40,8 @@ std::optional<ProcessView> look_again(pid_t pid);
 struct MachineView {
   std::vector<ProcessView> processes;
   unsigned hidden = 0;
-  unsigned not_looked_at = 0;  // For a limit.
+  unsigned not_looked_at = 0;                      // For a limit.
+  std::vector<ProcessWithCuFile> without_session;  // That have a libcufile, ours or NVIDIA's.
 };
 MachineView look_at_all();
 

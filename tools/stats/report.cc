@@ -138,6 +138,29 @@ Json session_json(const core::StatsSnapshot& session) {
   return json;
 }
 
+Json libraries_json(const std::vector<CuFileLibrary>& libraries) {
+  Json rows = Json::array();
+  for (const CuFileLibrary& library : libraries) {
+    rows.push_back({{"path", library.path}, {"maker", maker_name(library.maker)}});
+  }
+  return rows;
+}
+
+// Processes that have a libcufile, and no session of ours.
+std::string others_text(const MachineView& machine) {
+  if (machine.without_session.empty()) return "";
+  Table table({">pid", "command", "libcufile without a session", "whose"});
+  for (const ProcessWithCuFile& process : machine.without_session) {
+    for (const CuFileLibrary& library : process.libraries) {
+      const char* const whose = library.maker == Maker::penstock ? "Penstock's, not used yet"
+                                : library.maker == Maker::other  ? "another's; 'penstock run' puts ours in front"
+                                                                 : "not to be seen";
+      table.add({fmt::format("{}", process.pid), process.command, library.path, whose});
+    }
+  }
+  return "\n" + table.text().string();
+}
+
 }  // namespace
 
 Ways ways_of(const ProcessView& process) {
@@ -180,7 +203,7 @@ std::string machine_text(const MachineView& machine) {
   }
   text = (machine.processes.empty() ? "no process that this user may look at has a Penstock session open\n"
                                     : table.text().string()) +
-         text;
+         others_text(machine) + text;
   if (machine.hidden > 0) {
     text += fmt::format("{} process{} of other users not looked at; run penstock as root to see all\n", machine.hidden,
                         machine.hidden == 1 ? " was" : "es were");
@@ -190,6 +213,13 @@ std::string machine_text(const MachineView& machine) {
                         machine.not_looked_at == 1 ? " was" : "es were");
   }
   return text;
+}
+
+Json other_json(const ProcessWithCuFile& process) {
+  return {{"pid", process.pid},
+          {"command", process.command},
+          {"sessions", Json::array()},
+          {"libraries", libraries_json(process.libraries)}};
 }
 
 Json process_json(const ProcessView& process) {
@@ -203,6 +233,9 @@ Json machine_json(const MachineView& machine) {
   Json json = {{"processes", Json::array()}, {"hidden_processes", machine.hidden}};
   if (machine.not_looked_at > 0) json["processes_not_looked_at"] = machine.not_looked_at;
   for (const ProcessView& process : machine.processes) json["processes"].push_back(process_json(process));
+  json["without_session"] = Json::array();
+  for (const ProcessWithCuFile& process : machine.without_session)
+    json["without_session"].push_back(other_json(process));
   return json;
 }
 

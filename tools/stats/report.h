@@ -3,24 +3,15 @@
 // Statistics as people, programs and Prometheus read them. Pure.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tools/common/stats_source.h"
 
 namespace penstock::tools {
 
-// Path, reason, op. Summed up over a process's sessions.
-using WayKey = std::tuple<std::string, std::string, core::Op>;
-struct WayCount {
-  std::uint64_t bytes = 0;
-  std::uint64_t operations = 0;
-};
-using Ways = std::map<WayKey, WayCount>;
+// Summed up over a process's sessions.
 Ways ways_of(const ProcessView& process);
 
 // What `penstock stats PID` prints. With `before`, counted `seconds` earlier, also rates; sessions that were closed
@@ -29,6 +20,7 @@ std::string process_text(const ProcessView& process, const Ways* before = nullpt
 std::string machine_text(const MachineView& machine);
 
 nlohmann::ordered_json process_json(const ProcessView& process);
+nlohmann::ordered_json other_json(const ProcessWithCuFile& process);  // Of one without a session.
 nlohmann::ordered_json machine_json(const MachineView& machine);
 
 // The text format of Prometheus, version 0.0.4.

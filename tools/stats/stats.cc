@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock stats                        all processes with a session that this user may look at\n"
+    "  penstock stats                        all processes with a session or a libcufile, NVIDIA's as well\n"
     "  penstock stats 4711                   its bytes and operations by path and reason\n"
     "  penstock stats 4711 --watch           once a second, with rates, until it ends\n"
     "  penstock stats --prometheus           for a scraper, e.g. node_exporter's textfile collector\n"
@@ -95,13 +95,26 @@ void show(const MachineView& machine, const StatsSettings& settings) {
   }
 }
 
+int show_one(pid_t pid, const StatsSettings& settings) {
+  try {
+    show(look_at(pid), settings);
+  } catch (const Failure& failure) {
+    // Programs are told whose library it has as well.
+    if (failure.exit_code() != kNotApplicable || !settings.json) throw;
+    print_json(other_json({pid, command_of(pid), cufile_libraries_of(pid).value_or(std::vector<CuFileLibrary>{})}));
+    return kNotApplicable;
+  }
+  return kSuccess;
+}
+
 void check(const StatsSettings& settings) {
   if (settings.pid && *settings.pid <= 0)
     throw Failure(fmt::format("PID {}: expected the number of a process, 1 or above", *settings.pid), kUsage);
   if (settings.json && settings.prometheus) throw Failure("--json and --prometheus exclude each other", kUsage);
   if (settings.watch && settings.prometheus)
     throw Failure("--prometheus prints once; it does not go with --watch", kUsage);
-  if (settings.watch && !settings.pid) throw Failure("--watch needs the PID of a process", kUsage);
+  if (settings.watch && !settings.pid)
+    throw Failure("--watch needs the PID of a process; 'penstock top' shows all of them", kUsage);
   if (!(settings.interval >= kIntervalMin && settings.interval <= kIntervalMax)) {
     throw Failure(fmt::format("--interval {}: expected 0.01 to 86400 seconds", settings.interval), kUsage);
   }
@@ -114,7 +127,7 @@ int run_stats(const StatsSettings& settings) {
   } else if (settings.watch) {
     watch(*settings.pid, settings);
   } else {
-    show(look_at(*settings.pid), settings);
+    return show_one(*settings.pid, settings);
   }
   return kSuccess;
 }

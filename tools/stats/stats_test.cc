@@ -230,7 +230,7 @@ TEST(StatsTest, AProcessWithoutASessionIsNotApplicable) {
   const Finished done = run({"stats", worker.name()});
 
   EXPECT_EQ(done.exit_code, 77);
-  EXPECT_NE(done.err.find("no Penstock session open"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("no session of it open"), std::string::npos) << done.err;
 }
 
 TEST(StatsTest, AProcessOfAnotherUserIsNotOursToLookAt) {
