@@ -41,6 +41,7 @@
 #include "tools/prepare/prepare.h"
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
+#include "tools/top/top.h"
 #include "tools/version/version.h"
 
 namespace penstock::tools {
@@ -60,6 +61,7 @@ constexpr Command kCommands[] = {
     {"settings", "List the library's settings: value, who set it, what it does", add_settings},
     {"demo", "Write data to a file and read it back by each path, and compare", add_demo},
     {"stats", "Show what running processes have moved, and by which paths", add_stats},
+    {"top", "Show live how fast processes move bytes, and by which paths", add_top},
     {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
     {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},
     {"gds_install_check", "Say whether the parts of GPUDirect Storage are installed", add_gds_install_check, true},

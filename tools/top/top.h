@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// `penstock top`: what all processes with a session move now, and by which paths, on a screen that stays.
+#pragma once
+
+#include "tools/common/command_line.h"
+
+namespace penstock::tools {
+
+void add_top(CommandLine& command);
+
+}  // namespace penstock::tools
