@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which extents of a file one thread of a bench visits, in which order. Sequential: the thread's own share of the
-// range, from its start, around and around. Random: whole blocks drawn uniformly from all of the range. Pure; a draw
-// costs two multiplications and allocates nothing.
+// Which extents one thread of a bench visits, in which order, of a file or of several as if they were one. Sequential:
+// the thread's own share of the range, from its start, around and around. Random: whole blocks drawn uniformly from all
+// of the range. Pure; a draw costs two multiplications and allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "tools/common/content.h"
 
@@ -15,6 +19,7 @@ namespace penstock::tools {
 struct Extent {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
+  std::size_t file = 0;  // Of several, which one.
 };
 
 struct Range {
@@ -76,6 +81,44 @@ class Extents final : public ExtentSource {
   std::uint64_t left_;
   std::uint64_t drawn_from_;
   std::uint64_t state_;
+};
+
+// Several files, one behind the other. No block reaches from one into the next.
+class FileBlocks {
+ public:
+  explicit FileBlocks(std::vector<Range> ranges) : ranges_(std::move(ranges)) {
+    for (const Range& range : ranges_) ends_.push_back(count() + range.block_count());
+  }
+  std::uint64_t count() const { return ends_.empty() ? 0 : ends_.back(); }
+  Extent block(std::uint64_t index) const {
+    const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
+    const auto file = static_cast<std::size_t>(end - ends_.begin());
+    Extent extent = ranges_[file].block(index - (file == 0 ? 0 : ends_[file - 1]));
+    extent.file = file;
+    return extent;
+  }
+
+ private:
+  std::vector<Range> ranges_;
+  std::vector<std::uint64_t> ends_;  // Behind each file's last block.
+};
+
+class FileExtents final : public ExtentSource {
+ public:
+  FileExtents(std::shared_ptr<const FileBlocks> blocks, bool is_random, bool endless, unsigned thread, unsigned threads,
+              std::uint64_t seed)
+      : blocks_(std::move(blocks)), indices_({0, blocks_->count(), 1}, is_random, endless, thread, threads, seed) {}
+
+  bool next(Extent& extent) override {
+    Extent index;
+    if (!indices_.next(index)) return false;
+    extent = blocks_->block(index.offset);
+    return true;
+  }
+
+ private:
+  std::shared_ptr<const FileBlocks> blocks_;
+  Extents indices_;  // Of blocks of one byte: their offset is a block's number.
 };
 
 }  // namespace penstock::tools

@@ -87,5 +87,24 @@ TEST(Extents, ARangeBelowOneBlockIsOneShortBlock) {
   EXPECT_EQ(all[0].size, 50u);
 }
 
+TEST(FileExtents, VisitEveryBlockOfEveryFileInOrderAndReachFromNoneIntoTheNext) {
+  const auto blocks = std::make_shared<const FileBlocks>(std::vector<Range>{{0, 25, 10}, {7, 10, 10}, {0, 1, 10}});
+  FileExtents extents(blocks, false, false, 0, 1, 1);
+  std::vector<std::vector<std::uint64_t>> seen;
+  for (Extent extent; extents.next(extent);) seen.push_back({extent.file, extent.offset, extent.size});
+  EXPECT_EQ(seen,
+            (std::vector<std::vector<std::uint64_t>>{{0, 0, 10}, {0, 10, 10}, {0, 20, 5}, {1, 7, 10}, {2, 0, 1}}));
+}
+
+TEST(FileExtents, OfSeveralThreadsShareTheBlocks) {
+  const auto blocks = std::make_shared<const FileBlocks>(std::vector<Range>{{0, 30, 10}, {0, 30, 10}});
+  std::set<std::pair<std::size_t, std::uint64_t>> seen;
+  for (unsigned thread = 0; thread < 4; ++thread) {
+    FileExtents extents(blocks, false, false, thread, 4, 1);
+    for (Extent extent; extents.next(extent);) EXPECT_TRUE(seen.emplace(extent.file, extent.offset).second);
+  }
+  EXPECT_EQ(seen.size(), 6u);
+}
+
 }  // namespace
 }  // namespace penstock::tools

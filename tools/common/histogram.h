@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace penstock::tools {
 
@@ -20,6 +21,12 @@ class Histogram {
   // The value that the fraction `quantile` (0 to 1) of all values does not exceed; 0 where there are none.
   std::uint64_t quantile(double quantile) const;
 
+  struct Bar {
+    std::uint64_t from, below, count;
+  };
+  // From the first value to the last, four to each doubling; more coarse, at most so many.
+  std::vector<Bar> bars(std::size_t most = kBuckets) const;
+
  private:
   static constexpr unsigned kLinearBits = 8;
   static constexpr std::size_t kHalf = std::size_t{1} << (kLinearBits - 1);
@@ -30,6 +37,7 @@ class Histogram {
     const unsigned shift = static_cast<unsigned>(std::bit_width(value)) - kLinearBits;
     return shift * kHalf + (value >> shift);
   }
+  static std::uint64_t begin_of(std::size_t index);
   static std::uint64_t middle_of(std::size_t index);
 
   std::array<std::uint64_t, kBuckets> buckets_{};

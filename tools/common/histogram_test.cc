@@ -68,5 +68,32 @@ TEST(Histogram, MergedHistogramsCountAsOne) {
   EXPECT_EQ(fast.quantile(0.91), 100u);
 }
 
+TEST(Histogram, BarsReachFromTheFirstValueToTheLastAndCountEachOnce) {
+  Histogram histogram;
+  for (const std::uint64_t value : {100u, 1000u, 1023u, 1024u, 100'000u}) histogram.add(value);
+  const auto bars = histogram.bars();
+  EXPECT_LE(bars.front().from, 100u);
+  EXPECT_GT(bars.back().below, 100'000u);
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < bars.size(); ++i) {
+    count += bars[i].count;
+    EXPECT_TRUE(i == 0 || bars[i].from == bars[i - 1].below);
+  }
+  EXPECT_EQ(count, 5u);
+  EXPECT_EQ(Histogram().bars().size(), 0u);
+}
+
+TEST(Histogram, FewerBarsAreCoarserAndLoseNothing) {
+  Histogram histogram;
+  for (std::uint64_t value = 1; value < 1'000'000; value *= 3) histogram.add(value);
+  const auto bars = histogram.bars(5);
+  EXPECT_LE(bars.size(), 5u);
+  std::uint64_t count = 0;
+  for (const auto& bar : bars) count += bar.count;
+  EXPECT_EQ(count, histogram.count());
+  EXPECT_LE(bars.front().from, 1u);
+  EXPECT_GT(bars.back().below, 531'441u);
+}
+
 }  // namespace
 }  // namespace penstock::tools

@@ -89,7 +89,7 @@ JobResult run_job(const Job& job) {
   settings.written = job.written;
   std::vector<Part> parts;
   for (unsigned i = 0; i < job.threads; ++i) {
-    parts.push_back({job.path, job.range.block_size, job.depth,
+    parts.push_back({{job.path}, job.range.block_size, job.depth,
                      std::make_unique<Extents>(job.range, job.is_random, job.seconds > 0, i, job.threads, job.seed),
                      [&job] { return open_transport(job); }});
   }

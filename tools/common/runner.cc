@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -30,6 +31,14 @@ std::uint64_t now_ns() {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// How long this thread was ready to run and did not.
+std::uint64_t waiting_ns() {
+  std::ifstream file("/proc/thread-self/schedstat");
+  std::uint64_t running = 0, waiting = 0;
+  file >> running >> waiting;
+  return waiting;
 }
 
 // What the threads of one run share.
@@ -53,7 +62,10 @@ class Worker {
 
   const Tally& tally() const { return tally_; }
   std::uint64_t end_ns() const { return end_ns_; }
+  std::uint64_t waited_ns() const { return waited_ns_; }
   std::uint64_t bytes_so_far() const { return bytes_so_far_.load(std::memory_order_relaxed); }
+  // Moves what was done since the last call to `interval`.
+  void take_recent(Interval& interval);
 
  private:
   struct Flight {
@@ -81,7 +93,10 @@ class Worker {
   std::vector<Flight> flights_;
   std::uint64_t deadline_ns_ = 0;
   std::uint64_t end_ns_ = 0;
+  std::uint64_t waited_ns_ = 0;
   Tally tally_;
+  std::mutex recent_mutex_;
+  Interval recent_;  // Guarded by recent_mutex_, and only kept where intervals are asked for.
   alignas(64) std::atomic<std::uint64_t> bytes_so_far_{0};
 };
 
@@ -99,8 +114,10 @@ void Worker::run() {
   shared_.ready.arrive_and_wait();
   shared_.go.arrive_and_wait();
   deadline_ns_ = settings_.seconds > 0 ? now_ns() + static_cast<std::uint64_t>(settings_.seconds * 1e9) : UINT64_MAX;
+  const std::uint64_t waited_before = waiting_ns();
   guarded([&] { loop(); });
   end_ns_ = now_ns();
+  waited_ns_ = waiting_ns() - waited_before;
   transport_.reset();
   const std::lock_guard lock(shared_.mutex);
   --shared_.running;
@@ -152,16 +169,28 @@ void Worker::finish(const Completion& done, std::uint64_t now) {
   const Flight& flight = flights_[done.cookie];
   const Extent& extent = flight.extent;
   if (const Status status(done.status); !status) {
-    throw Failure(fmt::format("{}: at offset {}: {}", part_.path, extent.offset, status.message()));
+    throw Failure(fmt::format("{}: at offset {}: {}", part_.paths[extent.file], extent.offset, status.message()));
   }
   if (done.report.bytes != extent.size) {
-    throw Failure(fmt::format("{}: at offset {}: {} of {} bytes moved: the file ends early", part_.path, extent.offset,
-                              done.report.bytes, extent.size));
+    throw Failure(fmt::format("{}: at offset {}: {} of {} bytes moved: the file ends early", part_.paths[extent.file],
+                              extent.offset, done.report.bytes, extent.size));
   }
   tally_.add(done.report, now - flight.start_ns);
+  if (settings_.on_interval) {
+    const std::lock_guard lock(recent_mutex_);
+    recent_.bytes += done.report.bytes;
+    recent_.latency_ns.add(now - flight.start_ns);
+  }
   bytes_so_far_.store(tally_.bytes, std::memory_order_relaxed);
   if (settings_.written != nullptr) settings_.written->set(extent.offset);
   if (!settings_.is_write && settings_.content != nullptr) check(extent, done.cookie);
+}
+
+void Worker::take_recent(Interval& interval) {
+  const std::lock_guard lock(recent_mutex_);
+  interval.bytes += recent_.bytes;
+  interval.latency_ns.merge(recent_.latency_ns);
+  recent_ = {};
 }
 
 void Worker::check(const Extent& extent, std::uint64_t slot) {
@@ -169,24 +198,62 @@ void Worker::check(const Extent& extent, std::uint64_t slot) {
   transport_->arena().download(slot * transport_->slot_size(), bytes);
   const auto difference = settings_.content->first_difference(bytes, extent.offset);
   if (!difference) return;
-  throw Failure(fmt::format("{}: verify: the byte at offset {} is wrong", part_.path, extent.offset + *difference));
+  throw Failure(
+      fmt::format("{}: verify: the byte at offset {} is wrong", part_.paths[extent.file], extent.offset + *difference));
 }
 
 using Workers = std::vector<std::unique_ptr<Worker>>;
 
+// Cuts the time of a run into intervals, and hands over what was done in each.
+class IntervalClock {
+ public:
+  IntervalClock(const RunSettings& settings, const Workers& workers) : settings_(settings), workers_(workers) {}
+
+  // Until the next interval ends, but no longer than the watch may sleep.
+  std::chrono::nanoseconds patience(double now) const {
+    if (!settings_.on_interval) return kWatchInterval;
+    const std::chrono::duration<double> left(std::max(0.0, begin_ + settings_.interval_seconds - now));
+    return std::min<std::chrono::nanoseconds>(kWatchInterval, std::chrono::ceil<std::chrono::nanoseconds>(left));
+  }
+  void look(double now) {
+    if (settings_.on_interval && now >= begin_ + settings_.interval_seconds) hand_over(now);
+  }
+  void end(double now) {
+    if (settings_.on_interval && now > begin_) hand_over(now);
+  }
+
+ private:
+  void hand_over(double now) {
+    Interval interval;
+    interval.begin = begin_;
+    interval.end = begin_ = now;
+    for (const auto& worker : workers_) worker->take_recent(interval);
+    settings_.on_interval(interval);
+  }
+
+  const RunSettings& settings_;
+  const Workers& workers_;
+  double begin_ = 0;
+};
+
 // Until all threads have ended: tells how far they are, and stops them at Ctrl-C.
-void watch(const RunSettings& settings, Shared& shared, const Workers& workers) {
+void watch(const RunSettings& settings, Shared& shared, const Workers& workers, std::uint64_t start) {
   Progress progress(settings.label);
-  const std::uint64_t start = now_ns();
+  IntervalClock intervals(settings, workers);
+  const auto now = [&] { return static_cast<double>(now_ns() - start) / 1e9; };
   std::unique_lock lock(shared.mutex);
-  while (!shared.ended.wait_for(lock, kWatchInterval, [&] { return shared.running == 0; })) {
+  while (!shared.ended.wait_for(lock, intervals.patience(now()), [&] { return shared.running == 0; })) {
     if (interrupted()) shared.stop = true;
     std::uint64_t bytes = 0;
     for (const auto& worker : workers) bytes += worker->bytes_so_far();
-    const double part = settings.seconds > 0 ? static_cast<double>(now_ns() - start) / 1e9 / settings.seconds
+    const double seconds = now();
+    intervals.look(seconds);
+    if (settings.observe && !settings.observe(seconds, bytes)) shared.stop = true;
+    const double part = settings.seconds > 0 ? seconds / settings.seconds
                                              : static_cast<double>(bytes) / static_cast<double>(settings.bytes_total);
     progress.update(bytes, part);
   }
+  intervals.end(now());
 }
 
 // A thread that cannot be started must not leave the others waiting for it.
@@ -218,6 +285,8 @@ void Tally::add(const penstock_report& report, std::uint64_t latency) {
   way.refused_path = report.refused_path;
   if (report.path_reason != PENSTOCK_REASON_NONE) path_reason = report.path_reason;
   latency_sum_ns += latency;
+  latency_least_ns = std::min(latency_least_ns, latency);
+  latency_most_ns = std::max(latency_most_ns, latency);
   latency_ns.add(latency);
 }
 
@@ -233,6 +302,8 @@ void Tally::merge(const Tally& other) {
   }
   if (other.path_reason != PENSTOCK_REASON_NONE) path_reason = other.path_reason;
   latency_sum_ns += other.latency_sum_ns;
+  latency_least_ns = std::min(latency_least_ns, other.latency_least_ns);
+  latency_most_ns = std::max(latency_most_ns, other.latency_most_ns);
   latency_ns.merge(other.latency_ns);
 }
 
@@ -258,7 +329,7 @@ JobResult run_parts(const RunSettings& settings, std::vector<Part> parts) {
   const double cpu_before = cpu_seconds();
   const std::uint64_t start = now_ns();
   shared.go.arrive_and_wait();
-  watch(settings, shared, workers);
+  watch(settings, shared, workers, start);
   JobResult result;
   result.cpu_seconds = cpu_seconds() - cpu_before;
   threads.clear();
@@ -267,6 +338,7 @@ JobResult run_parts(const RunSettings& settings, std::vector<Part> parts) {
   for (const auto& worker : workers) {
     result.tally.merge(worker->tally());
     end = std::max(end, worker->end_ns());
+    result.waiting_seconds = std::max(result.waiting_seconds, static_cast<double>(worker->waited_ns()) / 1e9);
   }
   result.seconds = static_cast<double>(end - start) / 1e9;
   result.was_interrupted = interrupted();

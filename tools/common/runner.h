@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -53,6 +54,8 @@ struct Tally {
   std::map<std::pair<int, int>, Chosen> chosen;  // By the path chosen and the reason that it was not a better one.
   int path_reason = PENSTOCK_REASON_NONE;        // Why the path itself was slower than it could be.
   std::uint64_t latency_sum_ns = 0;
+  std::uint64_t latency_least_ns = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t latency_most_ns = 0;
   Histogram latency_ns;
 
   void add(const penstock_report& report, std::uint64_t latency);
@@ -87,11 +90,18 @@ std::uint64_t slot_size_for(std::uint64_t bytes);
 
 // What one thread does.
 struct Part {
-  std::string path;          // Of the file, for errors.
-  std::uint64_t block_size;  // Of the largest request.
-  unsigned depth = 1;        // Requests in flight.
+  std::vector<std::string> paths;  // Of the files, for errors.
+  std::uint64_t block_size;        // Of the largest request.
+  unsigned depth = 1;              // Requests in flight.
   std::unique_ptr<ExtentSource> extents;
   std::function<std::unique_ptr<Transport>()> open;  // Called on the thread, before the clock runs.
+};
+
+// What came of one part of a run's time.
+struct Interval {
+  double begin = 0, end = 0;  // Seconds since the run began.
+  std::uint64_t bytes = 0;
+  Histogram latency_ns;  // Of all operations that ended within it.
 };
 
 // What all threads do alike.
@@ -104,12 +114,18 @@ struct RunSettings {
   bool random_fill = true;           // Of the memory, before the clock runs; otherwise one byte over and over.
   const Content* content = nullptr;  // Reads are compared with it, writes carry it; null: neither.
   BlockMap* written = nullptr;       // Blocks that a write has completed; null: not wanted.
+  // Called by the caller's thread some times a second with what was done by then. False ends the run.
+  std::function<bool(double seconds, std::uint64_t bytes)> observe;
+  // Called by the same thread with what was done in each interval of so many seconds, the last one shorter.
+  double interval_seconds = 0;
+  std::function<void(const Interval&)> on_interval;
 };
 
 struct JobResult {
   Tally tally;
   double seconds = 0;
   double cpu_seconds = 0;
+  double waiting_seconds = 0;  // For a processor, of the thread that waited longest; 0 where the kernel does not tell.
   bool was_interrupted = false;
 };
 

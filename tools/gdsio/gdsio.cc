@@ -245,7 +245,10 @@ class Run {
     for (std::size_t i = 0; i < shares_.size(); ++i) {
       const Share& share = shares_[i];
       const ThreadSetup setup = setup_of(share, is_write);
-      parts.push_back({share.file->path(), settings_.io.largest, setup.depth, extents_of(share, i),
+      parts.push_back({{share.file->path()},
+                       settings_.io.largest,
+                       setup.depth,
+                       extents_of(share, i),
                        [setup, node = share.group->numa_node] {
                          if (node) run_on_numa_node(*node);
                          if (setup.cuda != nullptr) setup.cuda->enter();

@@ -124,7 +124,7 @@ void compare(const ThreadSetup& setup, const Shape& shape, const Content& conten
   pattern.range = shape.range;
   pattern.sizes = {shape.request, shape.request, 0};
   std::vector<Part> parts;
-  parts.push_back({setup.file->path(), shape.request, setup.depth, std::make_unique<IoExtents>(pattern), [&setup] {
+  parts.push_back({{setup.file->path()}, shape.request, setup.depth, std::make_unique<IoExtents>(pattern), [&setup] {
                      if (setup.cuda != nullptr) setup.cuda->enter();
                      std::unique_ptr<Transport> transport = open_transport(setup);
                      print("address = {}\n", static_cast<const void*>(transport->arena().data()));
