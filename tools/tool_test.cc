@@ -103,6 +103,7 @@ TEST_F(Tool, WhatIsNoFileIsRefusedInOneSentence) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   for (const char* name : {"absent", ".", "pipe", "/dev/null"}) {
     for (const Names& usage : std::vector<Names>{{"explain", name}, {"bench", name}, {"cp", name, "copy"}}) {
+      if (usage == Names{"explain", "."} || usage == Names{"bench", "."}) continue;  // They go into folders.
       const Finished done = run(usage);
       EXPECT_EQ(done.exit_code, 1) << usage[0] << " " << name;
       EXPECT_TRUE(done.err.starts_with("penstock: " + std::string(name) + ": could not open the file: ")) << done.err;
@@ -131,7 +132,7 @@ TEST_F(Tool, OutputThatCannotBeWrittenIsAFailure) {
 
 TEST_F(Tool, ExplainTellsFactsVerdictsAndTheChoice) {
   make("data", 5000);
-  const Finished done = run({"explain", "data"});
+  const Finished done = run({"explain", "data", "-v"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_TRUE(done.out.starts_with("file: data\n  kind: regular file\n  file system: ")) << done.out;
   for (const char* line :
@@ -140,6 +141,67 @@ TEST_F(Tool, ExplainTellsFactsVerdictsAndTheChoice) {
         "\n  p2pdma     refused [", "\n  bounce     usable", "\nwould be used: bounce\n"}) {
     EXPECT_NE(done.out.find(line), std::string::npos) << line << "in\n" << done.out;
   }
+}
+
+TEST_F(Tool, ExplainAnswersWithTheVerdictFirstAndEachReasonOnce) {
+  make("data", 5000);
+  const Finished done = run({"explain", "data"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_TRUE(done.out.starts_with("data: a read into memory of GPU 0 goes by bounce (through pinned host memory)\n"))
+      << done.out;
+  EXPECT_NE(done.out.find("  not p2pdma, pagecache, vendor: "), std::string::npos) << done.out;
+  const std::string reason = "the device is host memory standing in for a GPU [stand_in]";
+  EXPECT_EQ(done.out.find(reason), done.out.rfind(reason)) << done.out;
+  EXPECT_NE(run({"explain", "data", "--write"}).out.find("a write from memory of GPU 0"), std::string::npos);
+}
+
+TEST_F(Tool, ExplainTakesFoldersAndSeveralFilesAndSaysWhichItCouldNotLookAt) {
+  fs::create_directories(path("model/part"));
+  make("model/one", 5000);
+  make("model/part/two", 7000);
+  make("three", 10);
+  const Finished all = run({"explain", "model", "three"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_TRUE(all.out.starts_with("3 files, ")) << all.out;
+  for (const char* name : {"\nmodel/one ", "\nmodel/part/two ", "\nthree "}) {
+    EXPECT_NE(all.out.find(name), std::string::npos) << name << " in\n" << all.out;
+  }
+  const Finished some = run({"explain", "three", "none"});
+  EXPECT_EQ(some.exit_code, 1);
+  EXPECT_NE(some.out.find("not looked at: none: "), std::string::npos) << some.out;
+  fs::create_directories(path("empty"));
+  EXPECT_EQ(run({"explain", "empty"}).exit_code, 1);
+}
+
+TEST_F(Tool, ExplainOfSeveralFilesTellsProgramsAndTheCuriousOfEach) {
+  fs::create_directories(path("model"));
+  make("model/one", 5000);
+  make("model/two", 7000);
+  const json told = json::parse(run({"explain", "model", "none", "--json"}).out);
+  ASSERT_EQ(told["files"].size(), 3u);
+  EXPECT_EQ(told["files"][1]["file"]["path"], "model/two");
+  EXPECT_EQ(told["files"][1]["would_use"], "bounce");
+  EXPECT_NE(told["files"][2]["error"].get<std::string>().find("none: "), std::string::npos);
+  const std::string text = run({"explain", "model", "-v"}).out;
+  EXPECT_NE(text.find("file: model/one\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n\nfile: model/two\n"), std::string::npos) << text;
+}
+
+TEST_F(Tool, ExplainPlansNoReadPastTheEnd) {
+  make("data", 5000);
+  const Finished done = run({"explain", "data", "--size", "1G"});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_NE(done.err.find("reach past its end"), std::string::npos) << done.err;
+  EXPECT_EQ(run({"explain", "data", "--size", "1G", "--write"}).exit_code, 0) << "a write makes it longer";
+}
+
+// It planned direct reads of what lay in the page cache, which the read then took from there.
+TEST_F(Tool, ExplainPlansAReadOfACachedFileThroughThePageCache) {
+  make("data", 32 << 20);
+  const auto plan = [&] { return json::parse(run({"explain", "data", "--json"}).out); };
+  const json cached = plan();
+  if (cached["cached_bytes"] != (32 << 20)) GTEST_SKIP() << "the kernel does not tell, or keeps no pages here";
+  EXPECT_EQ(cached["plan"]["text"].get<std::string>().find("direct"), std::string::npos) << cached["plan"];
 }
 
 TEST_F(Tool, ExplainTellsProgramsTheSame) {
@@ -171,7 +233,7 @@ TEST_F(Tool, ExplainTellsOfBlocksThatAKilledWriterLeftBehindTheEnd) {
   const auto behind = json::parse(run({"explain", "data", "--json"}).out)["file"]["allocated_behind_end"];
   if (behind == 0) GTEST_SKIP() << "the file system of the working directory does not tell extents";
 
-  const Finished done = run({"explain", "data"});
+  const Finished done = run({"explain", "data", "-v"});
 
   EXPECT_GE(behind, 8 << 20);
   EXPECT_NE(done.out.find("\n  behind its end: "), std::string::npos) << done.out;
@@ -180,7 +242,8 @@ TEST_F(Tool, ExplainTellsOfBlocksThatAKilledWriterLeftBehindTheEnd) {
 
 TEST_F(Tool, ExplainTellsWhatWasChosenAndWhy) {
   make("data", 5000);
-  const Names large{"explain", "data", "--size", "16M"};
+  make("large", 16 << 20);
+  const Names large{"explain", "large", "-v"};
   const auto environment = [] {
     setenv("PENSTOCK_POLICY", "cpu", 1);
     setenv("PENSTOCK_WORKERS", "3", 1);

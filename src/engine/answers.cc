@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "engine/engine.h"
+#include "engine/transfer.h"
 
 namespace penstock::core {
 namespace {
@@ -30,7 +31,9 @@ std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
   std::string text;
   char line[200];
   for (std::uint64_t i = 0; i < lines; ++i) {
-    text.append(line, format_chunk(plan.chunk(i), routed.input.op, line)).push_back('\n');
+    // As it would be moved now: what the page cache holds is taken from there.
+    const Chunk chunk = make_task(routed.input, plan.chunk(i)).chunk;
+    text.append(line, format_chunk(chunk, routed.input.op, line)).push_back('\n');
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
   if (!traits_of(routed.report.path).pretends) text += text_of(choice_of(routed, plan)) + '\n';

@@ -15,6 +15,7 @@
 #include "tools/common/direct_answer.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/common/residency.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 #include "topology/block_device.h"
@@ -103,21 +104,14 @@ std::string reason_text(const Verdict& verdict) {
   return text;
 }
 
-const Verdict* chosen(const std::vector<Verdict>& verdicts) {
-  for (const Verdict& verdict : verdicts) {
-    if (verdict.usable != 0) return &verdict;
-  }
-  return nullptr;
-}
-
-void print_verdicts(const ExplainSettings& settings, const std::vector<Verdict>& verdicts) {
+void print_verdicts(const ExplainSettings& settings, const Explanation& told) {
   print("paths for a {} {} {} memory, best first:\n", settings.is_write ? "write" : "read",
         settings.is_write ? "from" : "into", settings.memory);
-  for (const Verdict& verdict : verdicts) {
+  for (const Verdict& verdict : told.verdicts) {
     print("  {:<10} {}{}\n", verdict.path_name(), verdict.usable != 0 ? "usable" : "refused", reason_text(verdict));
     if (verdict.remedy()[0] != '\0') print("  {:<10} remedy: {}\n", "", verdict.remedy());
   }
-  const Verdict* best = chosen(verdicts);
+  const Verdict* best = told.chosen();
   print("would be used: {}\n", best != nullptr ? best->path_name() : "none; the request would fail");
 }
 
@@ -159,20 +153,17 @@ Json verdicts_json(const std::vector<Verdict>& verdicts) {
   return rows;
 }
 
+void check_range(const ExplainSettings& settings, const FileInfo& info) {
+  if (settings.offset <= info.size && settings.size <= info.size - settings.offset) return;
+  throw Failure(
+      fmt::format("{}: it has {}, and --offset and --size reach past its end", settings.file, format_size(info.size)),
+      kUsage);
+}
+
 std::uint64_t sample_size(const ExplainSettings& settings, const FileInfo& info) {
   if (settings.size != 0) return settings.size;
   const std::uint64_t rest = info.size > settings.offset ? info.size - settings.offset : 0;
   return std::min(rest, kSampleSize);
-}
-
-// Of so many threads.
-const char* why(const Choice& choice) {
-  switch (choice.chosen_by) {
-    case PENSTOCK_CHOSEN_BY_SIZE: return "so small that the calling thread moves it alone";
-    case PENSTOCK_CHOSEN_AT_FIRST: return "a first guess: this process has not measured enough of such requests";
-    case PENSTOCK_CHOSEN_BY_MEASUREMENT: return "the best that this process measured, by its policy";
-    default: return "follows from path, size and settings; nothing is measured for it";
-  }
 }
 
 void print_plan(const ExplainSettings& settings, const std::string& plan, std::uint64_t size,
@@ -234,74 +225,85 @@ int explain_captured(const ExplainSettings& settings) {
   return kSuccess;
 }
 
-// Of the request that is planned; nothing where no path would take it.
-struct Plan {
-  std::uint64_t size = 0;
-  std::string text;
-  std::optional<Choice> choice;
-};
-
-Plan plan_of(const ExplainSettings& settings, const File& file, std::uint64_t size, const Verdict* best,
-             const DryRun& run) {
+RequestPlan plan_of(const ExplainSettings& settings, const File& file, std::uint64_t size, const Verdict* best,
+                    const DryRun& run) {
   if (best == nullptr) return {size, "", std::nullopt};
   const auto offset = static_cast<std::int64_t>(settings.offset);
   return {size, require(file.plan(run, size, offset), settings.file),
           require(file.choose(run, size, offset), settings.file)};
 }
 
-struct Explanation {
-  FileInfo info;
-  std::vector<Verdict> verdicts;
-  DirectAnswer direct;
-  Plan plan;
-};
-
 void print_for_people(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
   const bool on_device = settings.memory == "device";
   print_file(settings, told.info, {told.direct.report.mount, told.direct.stack}, told.direct.file.allocated_behind_end);
   print("{}\n", on_device ? device_line(session, settings.gpu) : "memory: host; no device takes part");
-  print_verdicts(settings, told.verdicts);
+  print_verdicts(settings, told);
   print_plan(settings, told.plan.text, told.plan.size, told.plan.choice);
   if (on_device) print("\n{}", Text(direct_text(told.direct, question_of(settings, told.plan.size))));
 }
 
-void print_for_programs(const ExplainSettings& settings, penstock_session* session, const Explanation& told) {
-  const bool on_device = settings.memory == "device";
-  const Verdict* best = chosen(told.verdicts);
-  const Place place{told.direct.report.mount, told.direct.stack};
-  print_json({{"file", file_json(settings, told.info, place, told.direct.file.allocated_behind_end)},
-              {"operation", settings.is_write ? "write" : "read"},
-              {"memory", settings.memory},
-              {"device", on_device ? device_json(session, settings.gpu) : Json()},
-              {"paths", verdicts_json(told.verdicts)},
-              {"p2pdma", on_device ? direct_json(told.direct) : Json()},
-              {"plan", {{"offset", settings.offset}, {"size", told.plan.size}, {"text", told.plan.text}}},
-              {"choice", choice_json(told.plan.choice)},
-              {"would_use", best != nullptr ? Json(best->path_name()) : Json()}});
-}
-
 }  // namespace
 
-int explain(const ExplainSettings& settings) {
-  if (!settings.root.empty()) return explain_captured(settings);
-  Session session = open_session({});
+void print_in_full(const ExplainSettings& settings, const Session& session, const Explanation& told) {
+  print_for_people(settings, session.raw(), told);
+}
+
+Json explanation_json(const ExplainSettings& settings, const Session& session, const Explanation& told) {
   const bool on_device = settings.memory == "device";
-  if (on_device) check_gpu(session.raw(), settings.gpu);
+  const Verdict* best = told.chosen();
+  const Place place{told.direct.report.mount, told.direct.stack};
+  return {{"file", file_json(settings, told.info, place, told.direct.file.allocated_behind_end)},
+          {"cached_bytes", told.cached ? Json(*told.cached) : Json()},
+          {"operation", settings.is_write ? "write" : "read"},
+          {"memory", settings.memory},
+          {"device", on_device ? device_json(session.raw(), settings.gpu) : Json()},
+          {"paths", verdicts_json(told.verdicts)},
+          {"p2pdma", on_device ? direct_json(told.direct) : Json()},
+          {"plan", {{"offset", settings.offset}, {"size", told.plan.size}, {"text", told.plan.text}}},
+          {"choice", choice_json(told.plan.choice)},
+          {"would_use", best != nullptr ? Json(best->path_name()) : Json()}};
+}
+
+const Verdict* Explanation::chosen() const {
+  const auto found =
+      std::find_if(verdicts.begin(), verdicts.end(), [](const Verdict& each) { return each.usable != 0; });
+  return found == verdicts.end() ? nullptr : &*found;
+}
+
+const char* why(const Choice& choice) {
+  switch (choice.chosen_by) {
+    case PENSTOCK_CHOSEN_BY_SIZE: return "so small that the calling thread moves it alone";
+    case PENSTOCK_CHOSEN_AT_FIRST: return "a first guess: this process has not measured enough of such requests";
+    case PENSTOCK_CHOSEN_BY_MEASUREMENT: return "the best that this process measured, by its policy";
+    default: return "follows from path, size and settings; nothing is measured for it";
+  }
+}
+
+Explanation look_at(const ExplainSettings& settings, const Session& session) {
   const int access = settings.is_write ? O_RDWR : O_RDONLY;
   const OpenFile opened = open_file(settings.file, access | (settings.direct ? O_DIRECT : 0));
   const File file = require(session.file(opened.fd.get()), settings.file);
-  const std::optional<Arena> host = on_device ? std::nullopt : std::optional(Arena::on_host(4096));
+  const std::optional<Arena> host = settings.memory == "device" ? std::nullopt : std::optional(Arena::on_host(4096));
   const DryRun run{settings.is_write ? PENSTOCK_WRITE : PENSTOCK_READ, settings.gpu, host ? host->data() : nullptr};
   Explanation told;
   told.info = require(file.info(), settings.file);
+  if (!settings.is_write) check_range(settings, told.info);
+  told.cached = cached_bytes(opened.fd.get());
   told.verdicts = require(file.explain(run), settings.file);
   const std::uint64_t size = sample_size(settings, told.info);
   told.direct = direct_answer(settings, session.raw(), opened.fd.get(), size);
-  const Verdict* best = chosen(told.verdicts);
-  told.plan = plan_of(settings, file, size, best, run);
-  if (settings.json) print_for_programs(settings, session.raw(), told);
-  else print_for_people(settings, session.raw(), told);
-  return best != nullptr ? kSuccess : kFailed;
+  told.plan = plan_of(settings, file, size, told.chosen(), run);
+  return told;
+}
+
+int explain(const ExplainSettings& settings) {
+  if (!settings.root.empty()) return explain_captured(settings);
+  const Session session = open_session({});
+  if (settings.memory == "device") check_gpu(session.raw(), settings.gpu);
+  const Explanation told = look_at(settings, session);
+  if (settings.json) print_json(explanation_json(settings, session, told));
+  else print_in_full(settings, session, told);
+  return told.chosen() != nullptr ? kSuccess : kFailed;
 }
 
 }  // namespace penstock::tools

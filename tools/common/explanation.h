@@ -5,7 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "tools/common/direct_answer.h"
 
 namespace penstock::tools {
 
@@ -21,7 +26,34 @@ struct ExplainSettings {
   std::uint64_t size = 0;  // 0: the file from the offset on, up to kSampleSize.
 };
 
-// Prints it. The exit code: 1 where no path is usable.
+// The request that is planned; nothing where no path would take it.
+struct RequestPlan {
+  std::uint64_t size = 0;
+  std::string text;
+  std::optional<Choice> choice;
+};
+
+struct Explanation {
+  FileInfo info;
+  std::optional<std::uint64_t> cached;  // Bytes of the file in the page cache, where the kernel tells (Linux 6.5).
+  std::vector<Verdict> verdicts;        // Best first.
+  DirectAnswer direct;
+  RequestPlan plan;
+
+  const Verdict* chosen() const;  // Null where no path is usable.
+};
+
+// The session must have its GPU. Throws a Failure for a file that cannot be used, and for a read past its end.
+Explanation look_at(const ExplainSettings& settings, const Session& session);
+
+// Why so many threads take part.
+const char* why(const Choice& choice);
+
+// All of it, for people and for programs.
+void print_in_full(const ExplainSettings& settings, const Session& session, const Explanation& told);
+Json explanation_json(const ExplainSettings& settings, const Session& session, const Explanation& told);
+
+// Prints all of one file, also of a captured machine's. The exit code: 1 where no path is usable.
 int explain(const ExplainSettings& settings);
 
 }  // namespace penstock::tools

@@ -2,9 +2,17 @@
 
 #include "tools/explain/explain.h"
 
+#include <fmt/format.h>
+
 #include <memory>
+#include <vector>
 
 #include "tools/common/explanation.h"
+#include "tools/common/failure.h"
+#include "tools/common/file_list.h"
+#include "tools/common/page.h"
+#include "tools/common/terminal.h"
+#include "tools/explain/summary.h"
 
 namespace penstock::tools {
 namespace {
@@ -12,32 +20,100 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n"
     "  penstock explain weights.safetensors            how a read into GPU 0 would travel, and why\n"
+    "  penstock explain model/                         all files below a folder, as a table\n"
+    "  penstock explain weights.safetensors -v         every path, the plan, and what stands in p2pdma's way\n"
     "  penstock explain weights.safetensors --write    the same for a write\n"
     "  penstock explain /dev/nvme0n1 --gpu 1 --json    for a program\n"
     "  penstock explain /data/file --root captured/    on a captured machine, as far as it tells\n"
     "Exit code: 0 if any path is usable, 1 if none is or the file cannot be used, 2 wrong usage,\n"
     "77 if there is no such GPU.";
 
+struct Wish : ExplainSettings {
+  std::vector<std::string> files;
+  bool verbose = false;
+};
+
+ExplainSettings of_file(const Wish& wish, const std::string& file) {
+  ExplainSettings one = wish;
+  one.file = file;
+  return one;
+}
+
+// The document of one file; of several, one with a list of them.
+void print_answers_json(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers) {
+  Json files = Json::array();
+  for (const FileAnswer& each : answers) {
+    if (each.failure.empty()) files.push_back(explanation_json(of_file(wish, each.file), session, each.told));
+    else files.push_back({{"file", {{"path", each.file}}}, {"error", each.failure}});
+  }
+  print_json(files.size() == 1 ? files[0] : Json{{"files", files}});
+}
+
+void print_answers_in_full(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers) {
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (i > 0) print("\n");
+    if (answers[i].failure.empty()) print_in_full(of_file(wish, answers[i].file), session, answers[i].told);
+    else print("not looked at: {}\n", answers[i].failure);
+  }
+}
+
+void print_summary(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers) {
+  print("{}", answers.size() == 1 ? summary_of(wish, answers[0]) : summary_of(wish, answers));
+  Page device;
+  if (wish.memory == "device") device.wrap("", device_line(session.raw(), wish.gpu));
+  print("{}", device.shown());
+}
+
+int explain_many(const Wish& wish, const std::vector<std::string>& files) {
+  const Session session = open_session({});
+  if (wish.memory == "device") check_gpu(session.raw(), wish.gpu);
+  std::vector<FileAnswer> answers;
+  bool all_usable = true;
+  for (const std::string& file : files) {
+    FileAnswer answer{file, "", {}};
+    try {
+      answer.told = look_at(of_file(wish, file), session);
+    } catch (const Failure& failure) {
+      if (files.size() == 1) throw;
+      answer.failure = failure.what();
+    }
+    all_usable = all_usable && answer.failure.empty() && answer.told.chosen() != nullptr;
+    answers.push_back(std::move(answer));
+  }
+  if (wish.json) print_answers_json(wish, session, answers);
+  else if (wish.verbose) print_answers_in_full(wish, session, answers);
+  else print_summary(wish, session, answers);
+  return all_usable ? kSuccess : kFailed;
+}
+
+int explain_all(const Wish& wish) {
+  if (wish.root.empty()) return explain_many(wish, files_of(wish.files));
+  if (wish.files.size() > 1) throw Failure("--root takes one FILE", kUsage);
+  return explain(of_file(wish, wish.files[0]));
+}
+
 }  // namespace
 
 void add_explain(CommandLine& command) {
-  auto settings = std::make_shared<ExplainSettings>();
-  command.option("FILE", settings->file, "A regular file or a block device").required();
-  const Option gpu = command.option("--gpu", settings->gpu, "The GPU whose memory takes part").default_shown();
-  const Option memory = command.option("--memory", settings->memory, "Whose memory takes part: a GPU's or the host's")
+  auto wish = std::make_shared<Wish>();
+  command.option("FILE", wish->files, "Regular files, block devices, or folders with all that is below them")
+      .required();
+  command.flag("-v,--verbose", wish->verbose, "Tell of every path, and all that stands in p2pdma's way");
+  const Option gpu = command.option("--gpu", wish->gpu, "The GPU whose memory takes part").default_shown();
+  const Option memory = command.option("--memory", wish->memory, "Whose memory takes part: a GPU's or the host's")
                             .one_of({"device", "host"})
                             .default_shown();
-  command.flag("--write", settings->is_write, "Explain a write; the file is opened for writing, not changed");
-  const Option direct = command.flag("--direct", settings->direct, "Open the file with O_DIRECT");
-  const Option offset = command.size("--offset", settings->offset, "Where in the file the request begins [0]");
-  const Option size = command.size("--size", settings->size, "Bytes of the request [to the file's end, 16M at most]");
-  Option root = command.option("--root", settings->root, "Read the captured machine in DIR; FILE is a path there")
-                    .value_name("DIR");
+  command.flag("--write", wish->is_write, "Explain a write; the file is opened for writing, not changed");
+  const Option direct = command.flag("--direct", wish->direct, "Open the file with O_DIRECT");
+  const Option offset = command.size("--offset", wish->offset, "Where in the file the request begins [0]");
+  const Option size = command.size("--size", wish->size, "Bytes of the request [to the file's end, 16M at most]");
+  Option root =
+      command.option("--root", wish->root, "Read the captured machine in DIR; FILE is a path there").value_name("DIR");
   // A captured machine tells of every device it had, and no request is planned there.
   for (const Option& option : {gpu, memory, direct, offset, size}) root.excludes(option);
-  command.flag("--json", settings->json, "Print JSON");
+  command.flag("--json", wish->json, "Print JSON");
   command.footer(kExamples);
-  command.runs([settings] { return explain(*settings); });
+  command.runs([wish] { return explain_all(*wish); });
 }
 
 }  // namespace penstock::tools

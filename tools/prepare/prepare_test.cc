@@ -92,7 +92,7 @@ TEST_F(Prepare, ExplainNamesWhatAFileLacksAndTheCommand) {
   make("data", 4096);
   fs::resize_file(path("data"), 1 << 20);
   EXPECT_EQ(lacks_of("data"), Codes{"holes"});
-  EXPECT_NE(run({"explain", "data"}).out.find("'penstock prepare'"), std::string::npos);
+  EXPECT_NE(run({"explain", "data", "-v"}).out.find("'penstock prepare'"), std::string::npos);
   prepare({"data"});
   EXPECT_EQ(lacks_of("data"), Codes{"unwritten_extents"});
   prepare({"data", "--written"});

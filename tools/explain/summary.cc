@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/explain/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "tools/common/page.h"
+#include "tools/common/table.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+// Who moves the bytes, where a path's name alone may not say it.
+const char* mover(int path) {
+  switch (path) {
+    case PENSTOCK_PATH_P2PDMA: return " (the drive writes into the GPU's memory itself)";
+    case PENSTOCK_PATH_PAGECACHE: return " (the GPU fetches it from the page cache)";
+    case PENSTOCK_PATH_VENDOR: return " (NVIDIA's library)";
+    case PENSTOCK_PATH_BOUNCE: return " (through pinned host memory)";
+    default: return "";
+  }
+}
+
+std::string path_text(const Explanation& told) {
+  const Verdict* const best = told.chosen();
+  return best != nullptr ? best->path_name() : "none";
+}
+
+// "XFS on /data, nvme0n1p1"
+std::string place_text(const Explanation& told) {
+  std::string text = told.info.file_system;
+  if (told.direct.report.mount) text += " on " + told.direct.report.mount->mount_point;
+  if (told.direct.stack) text += ", " + told.direct.stack->name;
+  return text;
+}
+
+// What is refused before the chosen one, by the sentence: paths that have it in common stand together.
+struct Obstruction {
+  std::string paths;
+  const Verdict* verdict = nullptr;
+};
+
+void add_obstructions(const Explanation& told, std::vector<Obstruction>& list) {
+  for (const Verdict& verdict : told.verdicts) {
+    if (verdict.usable != 0) return;
+    const auto same = [&](const Obstruction& each) { return each.verdict->reason == verdict.reason; };
+    const auto found = std::find_if(list.begin(), list.end(), same);
+    if (found == list.end()) list.push_back({verdict.path_name(), &verdict});
+    else if (found->paths.find(verdict.path_name()) == std::string::npos)
+      found->paths += fmt::format(", {}", verdict.path_name());
+  }
+}
+
+void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
+  std::set<std::string> told;
+  for (const Obstruction& each : list) {
+    page.wrap(fmt::format("  not {}: ", each.paths),
+              fmt::format("{} [{}]", each.verdict->sentence(), each.verdict->reason_name()));
+    const std::string remedy = each.verdict->remedy();
+    if (!remedy.empty() && told.insert(remedy).second) page.wrap("    -> ", remedy);
+  }
+}
+
+std::string cached_text(const Explanation& told) {
+  if (!told.cached) return "the kernel does not tell";
+  if (*told.cached == 0) return "nothing";
+  return *told.cached >= told.info.size ? "all of it" : fmt::format("{} of it", format_size(*told.cached));
+}
+
+// How the request is cut and moved, from the chunks as they would be moved now.
+std::string plan_text(const ExplainSettings& settings, const Explanation& told) {
+  const Choice& choice = *told.plan.choice;
+  const std::uint64_t chunks = choice.chunk == 0 ? 0 : (told.plan.size + choice.chunk - 1) / choice.chunk;
+  const bool direct = told.plan.text.find("direct") != std::string::npos;
+  const bool buffered = told.plan.text.find("buffered") != std::string::npos;
+  const char* way = direct && buffered ? ", part O_DIRECT, part through the page cache"
+                    : direct           ? ", O_DIRECT"
+                    : buffered         ? ", through the page cache"
+                                       : "";
+  return fmt::format("{} at {}: {} {} of {}, by {} {}{}; {}", format_size(told.plan.size), settings.offset, chunks,
+                     chunks == 1 ? "part" : "parts", format_size(choice.chunk), std::max(choice.threads, 1u),
+                     choice.threads > 1 ? "threads at most" : "thread", way, why(choice));
+}
+
+const char* verb(const ExplainSettings& settings) { return settings.is_write ? "a write from" : "a read into"; }
+std::string memory_text(const ExplainSettings& settings) {
+  return settings.memory == "device" ? fmt::format("memory of GPU {}", settings.gpu) : "host memory";
+}
+
+}  // namespace
+
+Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
+  const Explanation& told = answer.told;
+  Page page;
+  const Verdict* const best = told.chosen();
+  page.wrap("", fmt::format("{}: {} {} goes by {}{}", answer.file, verb(settings), memory_text(settings),
+                            path_text(told), best != nullptr ? mover(best->path) : ""));
+  page.paint(best != nullptr ? Color::bold : Color::red, fmt::format("goes by {}", path_text(told)));
+  std::vector<Obstruction> list;
+  add_obstructions(told, list);
+  print_obstructions(list, page);
+  page.row("file", fmt::format("{}, {}", format_size(told.info.size), place_text(told)));
+  page.row("page cache", cached_text(told));
+  if (told.plan.choice) page.row("request", plan_text(settings, told));
+  return page.shown();
+}
+
+Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& answers) {
+  Table table({"file", ">size", ">cached", "path"});
+  std::vector<Obstruction> list;
+  std::uint64_t size = 0, cached = 0;
+  bool is_told = true;
+  std::set<std::string> paths;
+  for (const FileAnswer& each : answers) {
+    if (!each.failure.empty()) continue;
+    const auto& known = each.told.cached;
+    table.add({each.file, format_size(each.told.info.size), known ? format_size(*known) : "?", path_text(each.told)});
+    add_obstructions(each.told, list);
+    size += each.told.info.size;
+    cached += known.value_or(0);
+    is_told = is_told && known.has_value();
+    paths.insert(path_text(each.told));
+  }
+  Page page;
+  page.wrap("", fmt::format("{} files, {}, {} in the page cache: {} {} goes by {}", answers.size(), format_size(size),
+                            is_told ? format_size(cached) : "an unknown part", verb(settings), memory_text(settings),
+                            fmt::format("{}", fmt::join(paths, ", "))));
+  print_obstructions(list, page);
+  for (const FileAnswer& each : answers) {
+    if (!each.failure.empty()) page.wrap("  not looked at: ", each.failure);
+  }
+  Text text = page.shown();
+  text += table.text();
+  return text;
+}
+
+}  // namespace penstock::tools
