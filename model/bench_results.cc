@@ -61,8 +61,9 @@ void add_value(const json& value, std::string_view name, std::vector<Measurement
   const auto add = [&](const json& one) {
     all.push_back(measurement_of(one, fmt::format("{}, result {}", name, all.size() + 1)));
   };
-  if (!value.is_array()) return add(value);
-  for (const json& element : value) add(element);
+  const bool is_sweep = value.is_object() && value.contains("results") && value["results"].is_array();
+  if (!is_sweep && !value.is_array()) return add(value);
+  for (const json& element : is_sweep ? value["results"] : value) add(element);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads what `penstock bench --json` printed: one result, an array of them, or several one after the other, as a loop
-// of runs leaves them in one file. Refuses what is no such result with a sentence that names it.
+// Reads what `penstock bench --json` printed: one result, an array of them, a sweep, or several one after the
+// other, as a loop of runs leaves them in one file. Refuses what is no such result with a sentence that names it.
 #pragma once
 
 #include <string>

@@ -39,6 +39,7 @@ TEST(BenchResults, ArraysAndResultsOneAfterTheOtherAreReadToo) {
   const std::string one = kResult;
   EXPECT_EQ(bench_results(one + "\n" + one + one, "file").size(), 3u);
   EXPECT_EQ(bench_results("[" + one + "," + one + "]\n" + one + "\n", "file").size(), 3u);
+  EXPECT_EQ(bench_results("{\"results\": [" + one + "," + one + "]}", "file").size(), 2u);
 }
 
 TEST(BenchResults, WhatIsNoResultIsRefusedByName) {

@@ -78,6 +78,8 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
                                      {"bench", "data", "--rw", "sideways"},
                                      {"bench", "data", "--time", "-1"},
                                      {"bench", "data", "--time", "nan"},
+                                     {"bench", "data", "--repeat", "0"},
+                                     {"bench", "data", "--ramp", "-1"},
                                      {"bench", "data", "--direct", "--buffered"},
                                      {"bench", "data", "--require", "teleport"},
                                      {"bench", "data", "--size", "5001"},
@@ -341,14 +343,14 @@ TEST_F(Tool, BenchNeverWritesOverDataUnasked) {
   const std::string bytes = make("data", 5000);
   EXPECT_EQ(run({"bench", "data", "--rw", "write", "--size", "4096", "--create"}).exit_code, 2);
   EXPECT_EQ(text_of(path("data")), bytes);
-  EXPECT_EQ(run({"bench", "data", "--rw", "write", "--size", "4096", "--overwrite"}).exit_code, 0);
+  EXPECT_EQ(run({"bench", "data", "--rw", "write", "--size", "4096", "--overwrite", "--repeat", "1"}).exit_code, 0);
   EXPECT_EQ(text_of(path("data")).substr(4096), bytes.substr(4096));
   EXPECT_NE(text_of(path("data")), bytes);
 }
 
 TEST_F(Tool, BenchFailsWhenTheRequiredPathIsNotTaken) {
   make("data", 5000);
-  EXPECT_EQ(run({"bench", "data", "--require", "bounce"}).exit_code, 0);
+  EXPECT_EQ(run({"bench", "data", "--require", "bounce", "--repeat", "1"}).exit_code, 0);
   const Finished done = run({"bench", "data", "--require", "p2pdma"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err, "");

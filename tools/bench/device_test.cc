@@ -43,17 +43,18 @@ TEST_F(BenchDevice, ThatIsInUseIsNotWrittenOver) {
   const UniqueFd holder(open(device_.c_str(), O_RDWR | O_EXCL | O_CLOEXEC));  // As mount(2) does.
   ASSERT_TRUE(holder.valid());
   for (const char* more : {"--overwrite", "--direct"}) {
-    const Finished done = run({"bench", device_, "--rw", "write", "--size", "64k", "--overwrite", more});
+    const Finished done =
+        run({"bench", device_, "--rw", "write", "--size", "64k", "--overwrite", "--repeat", "1", more});
     EXPECT_EQ(done.exit_code, 1);
     EXPECT_TRUE(done.err.starts_with("penstock: " + device_ + ": it is in use (mounted, ")) << done.err;
   }
-  EXPECT_EQ(run({"bench", device_, "--size", "64k"}).exit_code, 0);
+  EXPECT_EQ(run({"bench", device_, "--size", "64k", "--repeat", "1"}).exit_code, 0);
   EXPECT_TRUE(text_of(path("disk")) == bytes_);
 }
 
 TEST_F(BenchDevice, ThatIsFreeIsWrittenOverWhereThatWasAskedFor) {
   EXPECT_EQ(run({"bench", device_, "--rw", "write", "--size", "64k"}).exit_code, 2);
-  const Finished done = run({"bench", device_, "--rw", "write", "--size", "64k", "--overwrite"});
+  const Finished done = run({"bench", device_, "--rw", "write", "--size", "64k", "--overwrite", "--repeat", "1"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
 }
 

@@ -4,90 +4,127 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
+#include "tools/bench/words.h"
 #include "tools/common/environment.h"
+#include "tools/common/page.h"
+#include "tools/common/table.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 
 namespace penstock::tools {
 namespace {
 
-double per_second(std::uint64_t amount, double seconds) {
-  return seconds > 0 ? static_cast<double>(amount) / seconds : 0;
+// "1.230 GB/s (95 %: 1.210 to 1.250)"
+std::string rate_text(const Estimate& told) {
+  std::string text = fmt::format("{:.3f} GB/s", told.rate / 1e9);
+  if (told.has_interval()) text += fmt::format(" (95 %: {:.3f} to {:.3f})", told.low / 1e9, told.high / 1e9);
+  return text;
 }
 
-double cpu_per_gigabyte(const JobResult& result) {
-  return result.tally.bytes > 0 ? result.cpu_seconds / gigabytes(result.tally.bytes) : 0;
+const char* opened(const BenchSettings& settings) {
+  if (settings.direct) return "opened with O_DIRECT: around the page cache";
+  if (settings.buffered) return "opened buffered: always through the page cache";
+  return settings.is_write() ? "opened as usual: through the page cache"
+                             : "opened as usual: large reads of what is not cached go around the page cache";
 }
 
-double latency_us(const JobResult& result, double quantile) {
-  return static_cast<double>(result.tally.latency_ns.quantile(quantile)) / 1e3;
+std::string length(const BenchSettings& settings) {
+  if (settings.repeat > 0 && settings.seconds > 0)
+    return fmt::format("{} times for {:g} s", settings.repeat, settings.seconds / settings.repeat);
+  if (settings.repeat > 0)
+    return fmt::format("the whole size {} time{}", settings.repeat, settings.repeat > 1 ? "s" : "");
+  if (settings.seconds > 0) return fmt::format("for {:g} s", settings.seconds);
+  return settings.verify ? "the whole size once" : "the whole size, over and over until the rate is known";
 }
 
-const char* descriptor(const BenchSettings& settings) {
-  return settings.direct ? "O_DIRECT" : settings.buffered ? "buffered" : "automatic";
+std::string what(const BenchOutcome& outcome) {
+  const std::size_t count = outcome.files.size();
+  const std::string files = count == 1 ? "" : fmt::format("{} files, ", count);
+  return fmt::format("{} of {} ({}{}), {} from offset {}", outcome.settings.operation, outcome.settings.label(), files,
+                     outcome.file_system, format_size(outcome.size), outcome.offset);
 }
 
-// What the environment sets for the library, since it changes the result.
-std::vector<std::string> environment() {
-  std::vector<std::string> settings;
-  for (const auto& [name, value] : environment_settings().known) settings.push_back(fmt::format("{}={}", name, value));
-  return settings;
-}
-
-template <typename Visit>
-void for_each_reason(const Tally& tally, Visit visit) {
+void print_paths(const Tally& tally) {
   for (const auto& [key, way] : tally.chosen) {
-    if (way.bytes > 0) visit(key.first, key.second, way.refused_path, way.bytes);
+    if (way.bytes == 0) continue;
+    print("path: {}  {}\n", path_sentence(key.first, key.second, way.refused_path), format_size(way.bytes));
   }
+  print("{}", Text(path_note(tally.path_reason)));
 }
 
-Json settings_json(const BenchOutcome& outcome) {
-  const BenchSettings& settings = outcome.settings;
-  return {{"file", settings.file},
-          {"file_system", outcome.file_system},
-          {"rw", settings.operation},
-          {"block_size", settings.block_size},
-          {"offset", outcome.range.begin},
-          {"size", outcome.range.size},
-          {"threads", settings.threads},
-          {"depth", settings.depth},
-          {"seconds_max", settings.seconds},
-          {"descriptor", descriptor(settings)},
-          {"memory", settings.memory},
-          {"registered", settings.register_memory},
-          {"verify", settings.verify},
-          {"seed", settings.seed},
-          {"require", settings.require},
-          {"warm", settings.warm},
-          {"drop_cache", settings.drop_cache},
-          {"environment", environment()}};
+void print_rate(const Measured& measured) {
+  const JobResult& result = measured.result;
+  const Estimate told = measured.rate();
+  if (measured.with_fsync.empty()) {
+    print("rate: {}, {:.3f} GiB/s, {:.0f} IOPS\n", rate_text(told), told.rate / static_cast<double>(1 << 30),
+          per_second(result.tally.operations, result.seconds));
+  } else {
+    print("rate: {} with fsync; without it {}, {:.0f} IOPS\n", rate_text(measured.rate_with_fsync()), rate_text(told),
+          per_second(result.tally.operations, result.seconds));
+    print("fsync: {:.3f} s in all, behind {}\n", measured.flush_seconds,
+          measured.passes > 1 ? fmt::format("each of {} passes", measured.passes) : "the last write");
+  }
+  if (told.batches.size() < 2) return;
+  const auto [least, most] = std::minmax_element(told.batches.begin(), told.batches.end());
+  print("spread: {:.3f} to {:.3f} GB/s, median {:.3f}, in {} stretches of {}\n", *least / 1e9, *most / 1e9,
+        median(told.batches) / 1e9, told.batches.size(),
+        format_duration(result.seconds / static_cast<double>(told.batches.size())));
 }
 
-Json result_json(const BenchOutcome& outcome) {
-  const JobResult& result = outcome.result;
-  Json json = {
-      {"bytes", result.tally.bytes},
-      {"operations", result.tally.operations},
-      {"seconds", result.seconds},
-      {"gb_per_s", per_second(result.tally.bytes, result.seconds) / 1e9},
-      {"gib_per_s", gibibytes(result.tally.bytes) / result.seconds},
-      {"iops", per_second(result.tally.operations, result.seconds)},
-      {"latency_us",
-       {{"p50", latency_us(result, 0.5)}, {"p99", latency_us(result, 0.99)}, {"p99.9", latency_us(result, 0.999)}}},
-      {"cpu_seconds", result.cpu_seconds},
-      {"cpu_seconds_per_gb", cpu_per_gigabyte(result)},
-      {"direct_bytes", result.tally.direct_bytes},
-      {"cached_bytes", result.tally.cached_bytes},
-      {"interrupted", result.was_interrupted}};
-  json["flush_seconds"] = outcome.flush_seconds ? Json(*outcome.flush_seconds) : Json();
-  json["verified_bytes"] = outcome.verified_bytes ? Json(*outcome.verified_bytes) : Json();
-  return json;
+void print_latency(const Tally& tally, unsigned depth) {
+  const Latency told = latency_of(tally);
+  print(
+      "latency: min {:.1f} us, mean {:.1f} us, p50 {:.1f} us, p90 {:.1f} us, p99 {:.1f} us, p99.9 {:.1f} us, "
+      "max {:.1f} us\n",
+      told.least, told.mean, told.p50, told.p90, told.p99, told.p99_9, told.most);
+  if (depth > 1)
+    print("  with {} requests in flight for each thread, this has their waiting for each other in it\n", depth);
+}
+
+void print_histogram(const Tally& tally) {
+  constexpr double kWidth = 50;
+  const auto bars = tally.latency_ns.bars(24);
+  std::uint64_t most = 1;
+  for (const auto& bar : bars) most = std::max(most, bar.count);
+  Table table({">from us", ">below us", ">operations", ""});
+  for (const auto& bar : bars) {
+    const double length = kWidth * static_cast<double>(bar.count) / static_cast<double>(most);
+    table.add({fmt::format("{:.1f}", static_cast<double>(bar.from) / 1e3),
+               fmt::format("{:.1f}", static_cast<double>(bar.below) / 1e3), fmt::format("{}", bar.count),
+               std::string(static_cast<std::size_t>(std::ceil(length)), '#')});
+  }
+  print("{}", table.text());
+}
+
+void print_moved(const Measured& measured) {
+  const Tally& tally = measured.result.tally;
+  print("moved: {} in {:.3f} s, {} operations; {} O_DIRECT, {} page cache{}\n", format_size(tally.bytes),
+        measured.result.seconds, tally.operations, format_size(tally.direct_bytes), format_size(tally.cached_bytes),
+        measured.drive_bytes ? fmt::format("; {} read from drives", format_size(*measured.drive_bytes)) : "");
 }
 
 }  // namespace
+
+BenchOutcome outcome_of(const Bench& bench) {
+  BenchOutcome outcome;
+  outcome.settings = bench.settings();
+  for (const OpenFile& file : bench.target().files) outcome.files.push_back(file.path);
+  outcome.offset = bench.target().ranges[0].begin;
+  outcome.size = bench.target().size();
+  outcome.block_count = bench.target().block_count();
+  outcome.file_system = bench.file_info().file_system;
+  outcome.direct_align = bench.file_info().direct_offset_align;
+  if (bench.settings().on_device()) {
+    outcome.device = device_line(bench.session().raw(), bench.settings().gpu);
+    outcome.device_facts = device_json(bench.session().raw(), bench.settings().gpu);
+  }
+  return outcome;
+}
 
 std::uint64_t bytes_not_by(const Tally& tally, int path) {
   std::uint64_t bytes = 0;
@@ -99,58 +136,38 @@ std::uint64_t bytes_not_by(const Tally& tally, int path) {
 
 void print_settings(const BenchOutcome& outcome) {
   const BenchSettings& settings = outcome.settings;
-  print("bench: {} of {} ({}), {} from offset {}\n", settings.operation, settings.file, outcome.file_system,
-        format_size(outcome.range.size), outcome.range.begin);
-  print("  block {}, depth {}{}, {} thread{}, {}, {}\n", format_size(settings.block_size), settings.depth,
+  print("bench: {}\n", what(outcome));
+  print("  block {}, depth {}{}, {} thread{}, {}\n", format_size(settings.block_size), settings.depth,
         settings.depth == 1 ? " (synchronous)" : "", settings.threads, settings.threads == 1 ? "" : "s",
-        settings.seconds > 0 ? fmt::format("for {} s", settings.seconds) : "the whole size once",
-        fmt::format("descriptor {}", descriptor(settings)));
+        length(settings));
+  print("  {}\n", opened(settings));
   print("  memory {}{}, seed {}{}{}{}\n", settings.memory, settings.register_memory ? ", registered" : "",
         settings.seed, settings.verify ? ", verified" : "", settings.warm ? ", cache warmed" : "",
         settings.drop_cache ? ", cache dropped (best effort: the kernel may keep pages)" : "");
-  for (const std::string& entry : environment()) print("  {}\n", entry);
+  for (const std::string& entry : library_settings(settings)) print("  {}\n", entry);
   print("{}\n", outcome.device.empty() ? "memory: host; no device takes part" : outcome.device);
 }
 
 void print_result(const BenchOutcome& outcome) {
-  const JobResult& result = outcome.result;
-  const Tally& tally = result.tally;
-  if (result.was_interrupted) print("interrupted; up to then:\n");
-  for_each_reason(tally, [](int path, int reason, int refused, std::uint64_t bytes) {
-    print("path: {}  {}\n", path_sentence(path, reason, refused), format_size(bytes));
-  });
-  print("{}", Text(path_note(tally.path_reason)));
-  print("moved: {} in {:.3f} s, {} operations; {} O_DIRECT, {} page cache\n", format_size(tally.bytes), result.seconds,
-        tally.operations, format_size(tally.direct_bytes), format_size(tally.cached_bytes));
-  print("rate: {:.3f} GB/s ({:.3f} GiB/s), {:.0f} IOPS\n", per_second(tally.bytes, result.seconds) / 1e9,
-        gibibytes(tally.bytes) / result.seconds, per_second(tally.operations, result.seconds));
-  print("latency: p50 {:.1f} us, p99 {:.1f} us, p99.9 {:.1f} us\n", latency_us(result, 0.5), latency_us(result, 0.99),
-        latency_us(result, 0.999));
-  print("cpu: {:.3f} s, {:.3f} s per GB\n", result.cpu_seconds, cpu_per_gigabyte(result));
-  if (outcome.flush_seconds) {
-    print("fsync: {:.3f} s more; with it {:.3f} GB/s\n", *outcome.flush_seconds,
-          per_second(tally.bytes, result.seconds + *outcome.flush_seconds) / 1e9);
+  const Measured& measured = outcome.measured;
+  if (measured.result.was_interrupted) print("interrupted; up to then:\n");
+  print_paths(measured.result.tally);
+  print_moved(measured);
+  if (measured.result.tally.bytes > 0) {
+    print_rate(measured);
+    print_latency(measured.result.tally, outcome.settings.depth);
+    if (outcome.settings.histogram) print_histogram(measured.result.tally);
+    print("cpu: {:.3f} s, {:.3f} s per GB\n", measured.result.cpu_seconds, cpu_per_gigabyte(measured.result));
   }
-  if (outcome.verified_bytes) {
+  if (measured.verified_bytes) {
     print("verified: {}, every byte as expected; the rates above include making or checking it\n",
-          format_size(*outcome.verified_bytes));
+          format_size(*measured.verified_bytes));
   }
-}
-
-Json bench_json(const BenchOutcome& outcome) {
-  Json json = {
-      {"settings", settings_json(outcome)}, {"device", outcome.device_facts}, {"result", result_json(outcome)}};
-  Json paths = Json::array();
-  for_each_reason(outcome.result.tally, [&](int path, int reason, int refused, std::uint64_t bytes) {
-    paths.push_back(path_json(path, reason, refused));
-    paths.back()["bytes"] = bytes;
-  });
-  json["paths"] = paths;
-  json["path_reason"] = penstock_reason_name(outcome.result.tally.path_reason);
-  for (std::uint32_t path = 0; path < penstock_path_count(); ++path) {
-    json["bytes_by_path"][penstock_path_name(static_cast<int>(path))] = outcome.result.tally.bytes_by_path[path];
+  for (const Warning& warning : warnings_of(outcome)) {
+    Page page;
+    page.wrap("warning: ", warning.sentence);
+    print("{}", Text(page.text()));
   }
-  return json;
 }
 
 }  // namespace penstock::tools

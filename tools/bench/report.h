@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What bench says about a finished job: for people, and as JSON.
+// What bench says about a finished measurement: for people, and as JSON.
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <string>
 
+#include "tools/bench/measure.h"
 #include "tools/bench/settings.h"
+#include "tools/bench/warnings.h"
 #include "tools/common/context.h"
-#include "tools/common/job.h"
 
 namespace penstock::tools {
 
 struct BenchOutcome {
   BenchSettings settings;
-  Range range;
+  std::vector<std::string> files;  // All that were read, by name.
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;  // Of all files.
+  std::uint64_t block_count = 0;
+  std::uint32_t direct_align = 0;
   std::string file_system;
   std::string device;  // The line for people; "" where no device takes part.
   Json device_facts;
-  JobResult result;
-  std::optional<double> flush_seconds;          // Of the fsync after a write.
-  std::optional<std::uint64_t> verified_bytes;  // Compared, all of them right.
+  Measured measured;
 };
+
+// What is known before it is measured.
+BenchOutcome outcome_of(const Bench& bench);
 
 // Bytes that travelled otherwise than by `path`.
 std::uint64_t bytes_not_by(const Tally& tally, int path);

@@ -4,24 +4,31 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace penstock::tools {
 
 struct BenchSettings {
-  std::string file;
+  std::vector<std::string> files;  // As they were given: files, and folders with files below them.
   std::string operation = "read";  // read, write, randread, randwrite
   std::uint64_t block_size = 1 << 20;
   std::uint64_t size = 0;  // 0: to the end of the file.
   std::uint64_t offset = 0;
   unsigned threads = 1;
   unsigned depth = 16;
-  double seconds = 0;  // 0: the whole size once.
+  double seconds = 0;          // 0: until the interval is narrow or a bound is met.
+  unsigned repeat = 0;         // How often, each time the whole size or an equal part of `seconds`; 0: as above.
+  std::optional<double> ramp;  // Seconds of warm-up; nothing: a short one.
   bool direct = false;
   bool buffered = false;
   unsigned gpu = 0;
   std::string memory = "device";
   std::string device;
+  std::vector<std::pair<std::string, std::string>>
+      library;  // Settings of the library, by name, before its environment.
   bool register_memory = false;
   bool verify = false;
   std::uint64_t seed = 1;
@@ -30,10 +37,25 @@ struct BenchSettings {
   bool overwrite = false;
   bool drop_cache = false;
   bool warm = false;
+  bool histogram = false;
+  std::string log;  // A file for the time series.
+  double interval = 0.1;
   bool json = false;
   std::string versus;  // Another cuFile library: a comparison with it, and nothing of the above but file, size, device.
-  unsigned pairs = 5;
+  std::vector<std::string> compare;  // Two settings, or two files of results.
+  unsigned pairs = 0;                // Turns of each with --versus and --compare; 0: 5 and 10.
+  std::vector<std::string> sweep;    // "bs=4k,64k", ...
+  bool csv = false;
+  std::string html;
+  std::string progress;  // What the line on a terminal begins with; "": the operation.
+  // How long a measurement takes without --time and --repeat.
+  double seconds_least = 2, seconds_most = 5;
 
+  // "data", "model/", "a and 3 more"
+  std::string label() const {
+    return files.size() < 2 ? (files.empty() ? "" : files[0])
+                            : files[0] + " and " + std::to_string(files.size() - 1) + " more";
+  }
   bool is_write() const { return operation.ends_with("write"); }
   bool is_random() const { return operation.starts_with("rand"); }
   bool on_device() const { return memory == "device"; }

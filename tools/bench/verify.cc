@@ -34,20 +34,21 @@ bool holds_content(int fd, const Extent& extent, const Content& content) {
 class Reader {
  public:
   explicit Reader(const Job& job)
-      : job_(job), size_(std::max(kWindow, job.range.block_size)),
+      : job_(job), size_(std::max(kWindow, block_size_of(job))),
         arena_(job.host_memory ? Arena::on_host(size_) : Arena::on_device(job.session->raw(), job.gpu, size_)),
         host_(size_) {}
 
   std::uint64_t window() const { return size_; }
 
   void compare(const Extent& extent) {
-    const Outcome outcome = job_.file->read(arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset));
-    require(outcome.status, fmt::format("{}: read back at offset {}", job_.path, extent.offset));
+    const Outcome outcome =
+        job_.files[0].file->read(arena_.data(), extent.size, static_cast<std::int64_t>(extent.offset));
+    require(outcome.status, fmt::format("{}: read back at offset {}", job_.files[0].path, extent.offset));
     const auto bytes = std::span(host_).first(outcome.report.bytes);
     arena_.download(0, bytes);
     const auto difference = job_.content->first_difference(bytes, extent.offset);
     if (!difference && bytes.size() == extent.size) return;
-    throw Failure(fmt::format("{}: verify: the byte at offset {} is {}", job_.path,
+    throw Failure(fmt::format("{}: verify: the byte at offset {} is {}", job_.files[0].path,
                               extent.offset + difference.value_or(bytes.size()), difference ? "wrong" : "missing"));
   }
 
@@ -75,13 +76,13 @@ std::uint64_t read_back(const Job& job) {
   Reader reader(job);
   Progress progress("verify");
   std::uint64_t total = 0;
-  const std::uint64_t blocks = job.range.block_count();
+  const std::uint64_t blocks = job.files[0].range.block_count();
   for (std::uint64_t index = 0; index < blocks; ++index) {
     if (!job.written->test(index)) continue;
     // Neighbours are read in one go, as far as the window reaches.
-    Extent extent = job.range.block(index);
+    Extent extent = job.files[0].range.block(index);
     while (index + 1 < blocks && job.written->test(index + 1)) {
-      const Extent next = job.range.block(index + 1);
+      const Extent next = job.files[0].range.block(index + 1);
       if (extent.size + next.size > reader.window()) break;
       extent.size += next.size;
       ++index;

@@ -12,7 +12,8 @@ namespace penstock::tools {
 // not written by `bench --rw write --verify` with this seed, and differences would say nothing about Penstock.
 void require_content(int fd, const std::string& path, const Range& range, const Content& content, std::uint64_t seed);
 
-// Reads every block in job.written through the job's session, file and memory. Returns the bytes compared.
+// Reads every block in job.written of the job's one file through the job's session, file and memory. Returns the bytes
+// compared.
 std::uint64_t read_back(const Job& job);
 
 }  // namespace penstock::tools

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t kSizeOfNewFile = std::uint64_t{1} << 30;
 constexpr std::uint64_t kSizeMax = std::uint64_t{4} << 30;
 constexpr std::uint64_t kSizeMin = 1 << 20;  // Several of the largest small request.
+constexpr unsigned kPairs = 5;
 constexpr const char* kNewFile = "penstock-versus.tmp";
 
 versus::Calls linked_calls() {
@@ -47,14 +48,15 @@ versus::Calls linked_calls() {
 
 // Of the file that is there, or of the one to be made.
 std::uint64_t size_of(const BenchSettings& settings) {
+  if (settings.files.size() > 1) throw Failure("--versus takes one FILE", kUsage);
   struct stat status {};
-  const bool is_there = !settings.file.empty() && stat(settings.file.c_str(), &status) == 0;
-  if (is_there && !S_ISREG(status.st_mode)) throw Failure(settings.file + ": --versus needs a regular file", kUsage);
+  const bool is_there = !settings.files.empty() && stat(settings.files[0].c_str(), &status) == 0;
+  if (is_there && !S_ISREG(status.st_mode)) throw Failure(settings.label() + ": --versus needs a regular file", kUsage);
   const std::uint64_t all = is_there ? static_cast<std::uint64_t>(status.st_size) : kSizeOfNewFile;
   const std::uint64_t size = settings.size > 0 ? settings.size : std::min(all, kSizeMax);
   if (size < kSizeMin || (is_there && size > all)) {
     throw Failure(
-        fmt::format("{}: --versus needs at least {} bytes of it, and no more than it has", settings.file, kSizeMin),
+        fmt::format("{}: --versus needs at least {} bytes of it, and no more than it has", settings.label(), kSizeMin),
         kUsage);
   }
   return size;
@@ -64,11 +66,11 @@ std::uint64_t size_of(const BenchSettings& settings) {
 
 int run_bench_versus(const BenchSettings& settings) {
   versus::Comparison comparison;
-  comparison.file = settings.file.empty() ? kNewFile : settings.file;
+  comparison.file = settings.files.empty() ? kNewFile : settings.files[0];
   comparison.ours = linked_calls;
   comparison.rival = settings.versus;
   comparison.effort.size = size_of(settings);
-  comparison.pairs = settings.pairs;
+  comparison.pairs = settings.pairs > 0 ? settings.pairs : kPairs;
   comparison.whole_table = false;
   comparison.stand_in = settings.device == "host";
   comparison.judge = false;

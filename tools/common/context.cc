@@ -43,6 +43,7 @@ Session open_session(const SessionSettings& settings) {
   for (const auto& [name, value] : said) {
     if (!value.empty()) config.set(name, value);
   }
+  for (const auto& [name, value] : settings.more) config.set(name.c_str(), value);
   return require(Session::open(config), "session");
 }
 

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "penstock/penstock.hpp"
 
@@ -19,6 +21,7 @@ struct SessionSettings {
   std::string require;
   std::string direct_io;
   std::string io_uring;
+  std::vector<std::pair<std::string, std::string>> more;  // Others by name; these win.
 };
 
 Session open_session(const SessionSettings& settings);

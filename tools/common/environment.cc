@@ -54,6 +54,14 @@ std::optional<core::Setting> setting_by_any_name(std::string_view name) {
   return other ? std::optional(other->setting) : std::nullopt;
 }
 
+std::string library_setting(std::string_view variable) {
+  const auto row = std::find_if(core::kSettingRows.begin(), core::kSettingRows.end(),
+                                [&](const core::SettingRow& each) { return each.variable == variable; });
+  if (row == core::kSettingRows.end() || !variable.starts_with(kPrefix)) return "";
+  const std::string_view key = row->key;
+  return std::string(key.substr(key.find('.') + 1));
+}
+
 std::string nearest_setting(std::string_view name) {
   const std::optional<core::Setting> near = core::variable_near(name);
   return near ? near->row().variable : "";

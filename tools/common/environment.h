@@ -29,6 +29,9 @@ Variables variables_for_library();
 // By its name, its key in cufile.json or its variable.
 std::optional<core::Setting> setting_by_any_name(std::string_view name);
 
+// What a known variable is called as a setting of a session: "policy" for PENSTOCK_POLICY; "" for others.
+std::string library_setting(std::string_view variable);
+
 // The known name that was probably meant, or that it has now; "" where none is near.
 std::string nearest_setting(std::string_view name);
 

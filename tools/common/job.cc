@@ -10,14 +10,13 @@ namespace penstock::tools {
 namespace {
 
 Arena memory_of(const Job& job) {
-  const std::uint64_t size = slot_size_for(job.range.block_size) * job.depth;
+  const std::uint64_t size = slot_size_for(block_size_of(job)) * job.depth;
   return job.host_memory ? Arena::on_host(size) : Arena::on_device(job.session->raw(), job.gpu, size);
 }
 
 class SessionTransport : public Transport {
  public:
-  explicit SessionTransport(const Job& job)
-      : Transport(memory_of(job), slot_size_for(job.range.block_size)), job_(job) {
+  explicit SessionTransport(const Job& job) : Transport(memory_of(job), slot_size_for(block_size_of(job))), job_(job) {
     if (job.register_memory) registration_ = require(job.session->buffer(arena().data(), arena().size()), "buffer");
   }
 
@@ -34,8 +33,8 @@ class CallTransport final : public SessionTransport {
 
   void start(unsigned slot, const Extent& extent) override {
     const auto transfer = [&](auto call) {
-      return call(job_.file->raw(), arena().data(), extent.size, static_cast<std::int64_t>(extent.offset),
-                  static_cast<std::int64_t>(slot * slot_size()), &report_);
+      return call(job_.files[extent.file].file->raw(), arena().data(), extent.size,
+                  static_cast<std::int64_t>(extent.offset), static_cast<std::int64_t>(slot * slot_size()), &report_);
     };
     done_.cookie = slot;
     done_.status = job_.is_write ? transfer(penstock_write) : transfer(penstock_read);
@@ -54,17 +53,18 @@ class CallTransport final : public SessionTransport {
 class QueueTransport final : public SessionTransport {
  public:
   explicit QueueTransport(const Job& job)
-      : SessionTransport(job), queue_(require(job.session->polled_queue(job.depth, job.range.block_size), "queue")) {}
+      : SessionTransport(job), queue_(require(job.session->polled_queue(job.depth, block_size_of(job)), "queue")) {}
 
   void start(unsigned slot, const Extent& extent) override {
+    const JobFile& to = job_.files[extent.file];
     Request request =
-        job_.file->request(job_.is_write ? PENSTOCK_WRITE : PENSTOCK_READ, arena().data(), extent.size,
-                           static_cast<std::int64_t>(extent.offset), static_cast<std::int64_t>(slot * slot_size()));
+        to.file->request(job_.is_write ? PENSTOCK_WRITE : PENSTOCK_READ, arena().data(), extent.size,
+                         static_cast<std::int64_t>(extent.offset), static_cast<std::int64_t>(slot * slot_size()));
     request.cookie = slot;
-    require(queue_.submit(request), job_.path);
+    require(queue_.submit(request), to.path);
   }
   unsigned reap(std::span<Completion> done) override {
-    return require(queue_.reap(done.data(), static_cast<unsigned>(done.size()), 1), job_.path);
+    return require(queue_.reap(done.data(), static_cast<unsigned>(done.size()), 1), job_.files[0].path);
   }
 
  private:
@@ -76,22 +76,47 @@ std::unique_ptr<Transport> open_transport(const Job& job) {
   return std::make_unique<CallTransport>(job);
 }
 
+// By itself a file's last block, which may be short, is never drawn at random; among files it is.
+std::unique_ptr<ExtentSource> extents_of(const Job& job, const std::shared_ptr<const FileBlocks>& blocks, unsigned i) {
+  if (job.files.size() > 1) {
+    return std::make_unique<FileExtents>(blocks, job.is_random, job.is_endless, i, job.threads, job.seed);
+  }
+  return std::make_unique<Extents>(job.files[0].range, job.is_random, job.is_endless, i, job.threads, job.seed);
+}
+
 }  // namespace
+
+std::uint64_t bytes_of(const Job& job) {
+  std::uint64_t bytes = 0;
+  for (const JobFile& each : job.files) bytes += each.range.size;
+  return bytes;
+}
+
+std::uint64_t block_size_of(const Job& job) { return job.files[0].range.block_size; }
 
 JobResult run_job(const Job& job) {
   RunSettings settings;
   settings.label = job.label;
   settings.is_write = job.is_write;
   settings.seconds = job.seconds;
-  settings.bytes_total = job.range.size;
+  settings.bytes_total = bytes_of(job);
   settings.seed = job.seed;
   settings.content = job.content;
   settings.written = job.written;
+  settings.observe = job.observe;
+  settings.interval_seconds = job.interval_seconds;
+  settings.on_interval = job.on_interval;
+  std::vector<std::string> paths;
+  std::vector<Range> ranges;
+  for (const JobFile& each : job.files) {
+    paths.push_back(each.path);
+    ranges.push_back(each.range);
+  }
+  const auto blocks = std::make_shared<const FileBlocks>(std::move(ranges));
   std::vector<Part> parts;
   for (unsigned i = 0; i < job.threads; ++i) {
-    parts.push_back({{job.path}, job.range.block_size, job.depth,
-                     std::make_unique<Extents>(job.range, job.is_random, job.seconds > 0, i, job.threads, job.seed),
-                     [&job] { return open_transport(job); }});
+    parts.push_back(
+        {paths, block_size_of(job), job.depth, extents_of(job, blocks, i), [&job] { return open_transport(job); }});
   }
   return run_parts(settings, std::move(parts));
 }

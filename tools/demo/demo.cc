@@ -156,13 +156,12 @@ class Trip {
   double small_latency_us(bool is_write) {
     Job job;
     job.session = &session_;
-    job.file = &file_;
-    job.path = "demo file";
+    job.files = {{&file_, "demo file", {0, settings_.size, std::min(kSmallBlock, settings_.size)}}};
     job.label = way_.path;
     job.is_write = is_write;
     job.is_random = true;
-    job.range = {0, settings_.size, std::min(kSmallBlock, settings_.size)};
     job.seconds = kLatencySeconds;
+    job.is_endless = true;
     job.gpu = settings_.gpu;
     job.host_memory = way_.host_memory;
     job.content = &content_;

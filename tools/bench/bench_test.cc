@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The built `penstock bench`: what it measures, how often, and what it says of how sure it is.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "fakes/waiting.h"
+#include "tools/common/tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+class BenchTool : public Tool {
+ protected:
+  Json told(Words words) {
+    words.insert(words.begin(), "bench");
+    words.emplace_back("--json");
+    const Finished done = run(words);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return Json::parse(done.out);
+  }
+};
+
+TEST_F(BenchTool, AsksNoMoreThanTheWholeSizeWhereItIsToRepeatOnce) {
+  make("data", 3'000'001);
+  const Json report = told({"data", "--repeat", "1"});
+  EXPECT_EQ(report["schema"], 1);
+  EXPECT_EQ(report["result"]["bytes"], 3'000'001);
+  EXPECT_EQ(report["result"]["passes"], 1);
+  EXPECT_EQ(report["result"]["rate"]["low"], nullptr);
+}
+
+TEST_F(BenchTool, RepeatsUntilItKnowsTheRateAndSaysHowWell) {
+  make("data", 1 << 20);
+  const Json report = told({"data", "--bs", "64k"});
+  const Json& rate = report["result"]["rate"];
+  EXPECT_GT(report["result"]["bytes"], 1 << 20);
+  EXPECT_GE(report["result"]["seconds"], 1.9);
+  EXPECT_LE(rate["low"], rate["gb_per_s"]);
+  EXPECT_GE(rate["high"], rate["gb_per_s"]);
+  EXPECT_GE(rate["stretches"].size(), 10u);
+  const Json& latency = report["result"]["latency_us"];
+  double before = 0;
+  for (const char* name : {"min", "p50", "p90", "p99", "p99.9"}) {
+    EXPECT_GE(latency[name].get<double>(), before * 0.99) << name;
+    before = latency[name];
+  }
+}
+
+TEST_F(BenchTool, RepeatedPassesOfWritesAreEachFlushed) {
+  const Json report = told({"data", "--rw", "write", "--create", "--size", "300k", "--bs", "64k", "--repeat", "6"});
+  EXPECT_EQ(report["result"]["bytes"], 6 * 300 * 1024);
+  EXPECT_EQ(report["result"]["passes"], 6);
+  EXPECT_GT(report["result"]["with_fsync"]["stretches"].size(), 1u);  // A short one goes with its neighbour.
+  EXPECT_LT(report["result"]["with_fsync"]["gb_per_s"], report["result"]["rate"]["gb_per_s"]);
+  EXPECT_EQ(fs::file_size(path("data")), 300u * 1024);
+}
+
+TEST_F(BenchTool, TimeIsTheTotalHoweverOftenItRepeats) {
+  make("data", 1 << 20);
+  const Json report = told({"data", "--time", "0.5", "--repeat", "5", "--ramp", "0"});
+  EXPECT_EQ(report["result"]["passes"], 5);
+  EXPECT_GE(report["result"]["seconds"], 0.5);
+  EXPECT_NE(report["result"]["rate"]["low"], nullptr);
+}
+
+TEST_F(BenchTool, ReadsAllFilesBelowAFolder) {
+  make("one", 100'000);
+  fs::create_directories(path("model/part"));
+  make("model/a", 70'001);
+  make("model/part/b", 1);
+  make("model/empty", 0);
+  const Json report = told({"model", "one", "--bs", "4k", "--repeat", "2", "--threads", "2"});
+  EXPECT_EQ(report["result"]["bytes"], 2 * 170'002);
+  EXPECT_EQ(report["settings"]["files"], Json({"model/a", "model/part/b", "one"}));
+  EXPECT_EQ(report["settings"]["file"], "model and 1 more");
+}
+
+TEST_F(BenchTool, TakesSeveralFilesOnlyToRead) {
+  fs::create_directory(path("model"));
+  make("model/a", 5000);
+  make("one", 5000);
+  for (const Words& more : std::vector<Words>{{"model", "--rw", "write", "--overwrite"},
+                                              {"one", "model/a", "--rw", "write", "--overwrite"},
+                                              {"model", "--size", "100"},
+                                              {"one", "model/a", "--offset", "100"}}) {
+    Words words = {"bench"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished done = run(words);
+    EXPECT_EQ(done.exit_code, 2) << done.err;
+  }
+  fs::create_directory(path("bare"));
+  EXPECT_EQ(run({"bench", "bare"}).exit_code, 1);
+}
+
+TEST_F(BenchTool, WarnsOfRequestsThatNoDriveCanServeAsTheyAre) {
+  make("data", 1 << 20);
+  const Finished done = run({"bench", "data", "--direct", "--bs", "100", "--repeat", "1", "--size", "64k"});
+  if (done.err.find("O_DIRECT") != std::string::npos) GTEST_SKIP() << "the file system does not take O_DIRECT";
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("warning: --bs 100 is no multiple of "), std::string::npos) << done.out;
+}
+
+TEST_F(BenchTool, CountsEachLatencyInTheHistogram) {
+  make("data", 1 << 20);
+  const Json report = told({"data", "--bs", "4k", "--repeat", "2", "--histogram"});
+  std::uint64_t operations = 0;
+  for (const Json& bar : report["result"]["latency_histogram"]) operations += bar["operations"].get<std::uint64_t>();
+  EXPECT_EQ(operations, 512u);
+  const Finished done = run({"bench", "data", "--bs", "4k", "--repeat", "1", "--histogram"});
+  EXPECT_NE(done.out.find("from us  below us  operations"), std::string::npos) << done.out;
+}
+
+// Lines of a log, without the names of the columns: begin, end, bytes, ...
+std::vector<std::vector<double>> lines_of(const std::string& text) {
+  std::vector<std::vector<double>> lines;
+  std::istringstream all(text);
+  std::string line;
+  std::getline(all, line);
+  while (std::getline(all, line)) {
+    std::istringstream cells(line);
+    std::vector<double> numbers;
+    for (std::string cell; std::getline(cells, cell, ',');) numbers.push_back(std::stod(cell));
+    lines.push_back(numbers);
+  }
+  return lines;
+}
+
+TEST_F(BenchTool, LogsEveryByteInIntervalsThatFollowEachOther) {
+  make("data", 1 << 20);
+  const Json report = told({"data", "--time", "0.5", "--bs", "64k", "--log", "log.csv", "--interval", "0.1"});
+  const auto lines = lines_of(text_of(path("log.csv")));
+  ASSERT_GE(lines.size(), 4u);
+  double bytes = 0, operations = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i][0], i == 0 ? 0 : lines[i - 1][1]);
+    bytes += lines[i][2];
+    operations += lines[i][4];
+  }
+  EXPECT_EQ(bytes, report["result"]["bytes"].get<double>());
+  EXPECT_EQ(operations, report["result"]["operations"].get<double>());
+}
+
+TEST_F(BenchTool, ALogThatIsThereIsOnlyReplacedWhereThatWasAskedFor) {
+  make("data", 5000);
+  make("log.csv", 10);
+  EXPECT_EQ(run({"bench", "data", "--repeat", "1", "--log", "log.csv"}).exit_code, 2);
+  EXPECT_EQ(fs::file_size(path("log.csv")), 10u);
+  EXPECT_EQ(run({"bench", "data", "--repeat", "1", "--log", "log.csv", "--overwrite"}).exit_code, 0);
+  EXPECT_TRUE(text_of(path("log.csv")).starts_with("begin_s,")) << text_of(path("log.csv"));
+  EXPECT_EQ(run({"bench", "data", "--repeat", "1", "--log", "absent/log.csv"}).exit_code, 1);
+  EXPECT_EQ(run({"bench", "data", "--interval", "0.1"}).exit_code, 2);
+  EXPECT_EQ(run({"bench", "data", "--log", "l.csv", "--interval", "0"}).exit_code, 2);
+  EXPECT_EQ(folder(), (Words{"data", "log.csv"}));
+}
+
+TEST_F(BenchTool, ThatIsInterruptedKeepsItsLogUpToThen) {
+  const pid_t tool = start({"bench", "data", "--rw", "write", "--create", "--size", "1M", "--time", "60", "--log",
+                            "log.csv", "--interval", "0.01", "--ramp", "0"});
+  ASSERT_TRUE(wait_until([&] { return has_bytes("data"); }));
+  kill(tool, SIGINT);
+  const Finished done = wait(tool);
+  EXPECT_EQ(done.signal_number, SIGINT) << done.err;
+  EXPECT_EQ(folder(), Words{"log.csv"});
+  EXPECT_TRUE(text_of(path("log.csv")).starts_with("begin_s,"));
+}
+
+}  // namespace
+}  // namespace penstock::tools

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/bench/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/bench/report.h"
+#include "tools/bench/results.h"
+#include "tools/bench/variant.h"
+#include "tools/bench/words.h"
+#include "tools/common/failure.h"
+#include "tools/common/page.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr unsigned kPairs = 10;
+constexpr double kTurnSeconds = 0.5;
+
+const char* verdict(const Ratio& ratio) { return ratio.differs() ? "differs" : "no difference found"; }
+
+Json ratio_json(const Ratio& ratio) {
+  return {{"ratio", ratio.ratio},
+          {"low", ratio.low},
+          {"high", ratio.high},
+          {"method", ratio.method},
+          {"verdict", verdict(ratio)}};
+}
+
+void print_ratio(const std::string& a, const std::string& b, const Ratio& ratio) {
+  Page page;
+  page.wrap("", fmt::format("{}: '{}' is {:.3f} times as fast as '{}' (95 %: {:.3f} to {:.3f}), by {}", verdict(ratio),
+                            b, ratio.ratio, a, ratio.low, ratio.high, ratio.method));
+  print("{}", Text(page.text()));
+}
+
+// One setting and what it has measured so far.
+struct Side {
+  Side(const BenchSettings& base, const std::string& words)
+      : name(words), bench(variant_of(base, words)), outcome(outcome_of(bench)) {}
+
+  // False where it was interrupted.
+  bool take_turn(double seconds) {
+    const Measured one = bench.turn(seconds);
+    Measured& all = outcome.measured;
+    all.add(one.result);
+    all.stretches.insert(all.stretches.end(), one.stretches.begin(), one.stretches.end());
+    all.with_fsync.insert(all.with_fsync.end(), one.with_fsync.begin(), one.with_fsync.end());
+    all.flush_seconds += one.flush_seconds;
+    all.passes += one.passes;
+    all.wall_seconds += one.wall_seconds;
+    all.others_seconds += one.others_seconds;
+    if (one.drive_bytes) all.drive_bytes = all.drive_bytes.value_or(0) + *one.drive_bytes;
+    rates.push_back(estimate(one.with_fsync.empty() ? one.stretches : one.with_fsync).rate);
+    return !one.result.was_interrupted;
+  }
+
+  std::string name;
+  Bench bench;
+  BenchOutcome outcome;
+  std::vector<double> rates;  // Of each turn.
+};
+
+void print_sides(const Side& a, const Side& b) {
+  Table table({"setting", ">GB/s median", ">min", ">max", ">p50 us", ">p99 us", ">CPU s/GB", "remarks"});
+  for (const Side* side : {&a, &b}) {
+    const Latency latency = latency_of(side->outcome.measured.result.tally);
+    const auto [least, most] = std::minmax_element(side->rates.begin(), side->rates.end());
+    std::vector<std::string> remarks;
+    for (const Warning& warning : warnings_of(side->outcome)) remarks.emplace_back(warning.name);
+    table.add({side->name, fmt::format("{:.3f}", median(side->rates) / 1e9), fmt::format("{:.3f}", *least / 1e9),
+               fmt::format("{:.3f}", *most / 1e9), fmt::format("{:.1f}", latency.p50),
+               fmt::format("{:.1f}", latency.p99),
+               fmt::format("{:.3f}", cpu_per_gigabyte(side->outcome.measured.result)),
+               fmt::format("{}", fmt::join(remarks, ", "))});
+  }
+  print("{}", table.text());
+}
+
+Json sides_json(const Side& a, const Side& b) {
+  Json sides = Json::array();
+  for (const Side* side : {&a, &b}) {
+    Json one = bench_json(side->outcome);
+    one["name"] = side->name;
+    one["turns_gb_per_s"] = Json::array();
+    for (const double rate : side->rates) one["turns_gb_per_s"].push_back(rate / 1e9);
+    sides.push_back(std::move(one));
+  }
+  return sides;
+}
+
+// In turns, each pair the other way round than the one before, so that what drifts favours nobody.
+void take_turns(Side& a, Side& b, unsigned pairs, double seconds) {
+  for (unsigned pair = 0; pair < pairs; ++pair) {
+    Side& first = pair % 2 == 0 ? a : b;
+    Side& second = pair % 2 == 0 ? b : a;
+    if (!first.take_turn(seconds) || !second.take_turn(seconds)) throw Failure("interrupted");
+  }
+}
+
+void check_sides(const BenchSettings& settings) {
+  if (settings.pairs == 1) throw Failure("--pairs 1: --compare needs 2 or more, to tell chance", kUsage);
+  for (const std::string& words : settings.compare) {
+    if (variant_of(settings, words).is_write() && settings.create) {
+      throw Failure("--compare writes to a file that is there: leave --create out, and give --overwrite", kUsage);
+    }
+  }
+}
+
+}  // namespace
+
+int compare_settings(const BenchSettings& settings) {
+  check_sides(settings);
+  Side a(settings, settings.compare[0]), b(settings, settings.compare[1]);
+  const unsigned pairs = settings.pairs > 0 ? settings.pairs : kPairs;
+  const double seconds = settings.seconds > 0 ? settings.seconds / (2 * pairs) : kTurnSeconds;
+  if (!settings.json) {
+    for (Side* side : {&a, &b}) {
+      side->outcome.settings.repeat = pairs;
+      side->outcome.settings.seconds = side->bench.goes_in_passes() ? 0 : seconds * pairs;
+      print_settings(side->outcome);
+    }
+    flush_output();
+  }
+  if (!a.bench.warm_up() || !b.bench.warm_up()) throw Failure("interrupted");
+  take_turns(a, b, pairs, seconds);
+  const Ratio ratio = paired_ratio(a.rates, b.rates);
+  if (settings.json) {
+    print_json({{"schema", 1}, {"sides", sides_json(a, b)}, {"pairs", pairs}, {"comparison", ratio_json(ratio)}});
+    return kSuccess;
+  }
+  print_sides(a, b);
+  print_ratio(a.name, b.name, ratio);
+  return kSuccess;
+}
+
+int compare_results(const BenchSettings& settings) {
+  const StoredResult a = read_result(settings.compare[0]), b = read_result(settings.compare[1]);
+  const Ratio ratio = welch_ratio(a.estimate, b.estimate);
+  const std::vector<std::string> differences = differences_of(a, b);
+  if (settings.json) {
+    print_json({{"schema", 1},
+                {"files", settings.compare},
+                {"different_settings", differences},
+                {"comparison", ratio_json(ratio)}});
+    return kSuccess;
+  }
+  Table table({"results", ">GB/s", ">95 % from", ">to", "of"});
+  for (const StoredResult* one : {&a, &b}) {
+    table.add({one->file, fmt::format("{:.3f}", one->estimate.rate / 1e9),
+               fmt::format("{:.3f}", one->estimate.low / 1e9), fmt::format("{:.3f}", one->estimate.high / 1e9),
+               one->is_with_fsync ? "writes with fsync" : "all bytes"});
+  }
+  print("{}", table.text());
+  for (const std::string& difference : differences) print("different settings: {}\n", difference);
+  print_ratio(a.file, b.file, ratio);
+  print("Each file is one run: what changes from run to run is in neither interval. In turns, --compare sees it.\n");
+  return kSuccess;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// penstock bench --compare: two settings in turns, or two files of results, and whether they differ by more than
+// chance.
+#pragma once
+
+#include "tools/bench/settings.h"
+
+namespace penstock::tools {
+
+// Both return the exit code.
+int compare_settings(const BenchSettings& settings);
+int compare_results(const BenchSettings& settings);
+
+}  // namespace penstock::tools

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What bench works on: the files, opened as the settings ask, and which part of each. Refuses with a sentence what
+// would write over data unasked, or reach past a file's end.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tools/bench/settings.h"
+#include "tools/common/extents.h"
+#include "tools/common/files.h"
+#include "tools/common/interrupt.h"
+
+namespace penstock::tools {
+
+struct Target {
+  std::vector<OpenFile> files;
+  std::vector<Range> ranges;            // Of each.
+  std::unique_ptr<Unfinished> created;  // The file, where it is new: goes again unless it is kept.
+
+  bool is_new() const { return created != nullptr; }
+  std::uint64_t size() const;
+  std::uint64_t block_count() const;
+  // A new file as it was before anything was written, so that each pass writes to blocks that were never written.
+  void renew() const;
+};
+
+Target open_target(const BenchSettings& settings);
+
+}  // namespace penstock::tools

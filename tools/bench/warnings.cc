@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/bench/warnings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr double kNegligible = 0.03;  // A share of the bytes.
+constexpr double kBusy = 0.05;        // Of the processors.
+constexpr double kWide = 0.05;        // Half of the interval, as a part of the rate.
+
+double part(std::uint64_t some, std::uint64_t all) { return static_cast<double>(some) / static_cast<double>(all); }
+
+// The share that came from the page cache, as the kernel counts what it fetched, or else as the library saw it.
+std::optional<double> share_from_cache(const Evidence& evidence) {
+  if (evidence.drive_bytes) return std::max(0.0, 1 - part(*evidence.drive_bytes, evidence.bytes));
+  const std::uint64_t told = evidence.direct_bytes + evidence.cached_bytes;
+  if (told == 0) return std::nullopt;
+  return part(evidence.cached_bytes, told);
+}
+
+void add_blend(const Evidence& evidence, std::vector<Warning>& list) {
+  const auto share = share_from_cache(evidence);
+  if (!share || *share < kNegligible || *share > 1 - kNegligible) return;
+  list.push_back(
+      {"blended", fmt::format("{:.0f} % of the bytes came from the page cache and the rest from the drive, so "
+                              "this is the rate of neither; --direct measures the drive, --warm the cache, "
+                              "--drop-cache a first load",
+                              100 * *share)});
+}
+
+void add_over_read(const Evidence& evidence, std::vector<Warning>& list) {
+  if (!evidence.drive_bytes || part(*evidence.drive_bytes, evidence.bytes) <= 1 + kNegligible) return;
+  list.push_back({"over_read", fmt::format("{} were fetched from the drive for {} that were asked for, {:.3g} times as "
+                                           "much: larger blocks, or blocks on the drive's boundaries, waste less",
+                                           format_size(*evidence.drive_bytes), format_size(evidence.bytes),
+                                           part(*evidence.drive_bytes, evidence.bytes))});
+}
+
+void add_misaligned(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
+  const std::uint32_t align = evidence.direct_align;
+  if (!settings.direct || align == 0 || (settings.block_size % align == 0 && settings.offset % align == 0)) return;
+  const bool block = settings.block_size % align != 0;
+  list.push_back(
+      {"misaligned", fmt::format("--{} {} is no multiple of {}, which O_DIRECT asks for here, so parts of the "
+                                 "requests cannot be direct as they are",
+                                 block ? "bs" : "offset", block ? settings.block_size : settings.offset, align)});
+}
+
+void add_few_blocks(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
+  const std::uint64_t flights = std::uint64_t{settings.threads} * settings.depth;
+  if (flights <= 1 || evidence.block_count >= flights) return;
+  list.push_back(
+      {"few_blocks", fmt::format("the size has {} block{}, fewer than the {} requests that may be in flight; "
+                                 "use a larger file or smaller blocks",
+                                 evidence.block_count, evidence.block_count == 1 ? "" : "s", flights)});
+}
+
+void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
+  const Estimate& told = evidence.estimate;
+  if (settings.verify) return;  // A proof, no measurement.
+  if (evidence.harm_by_others > kBusy) {
+    const char* reach = told.has_interval() ? "; the interval reaches up to what the rate may be without them" : "";
+    list.push_back({"shared", fmt::format("other programs had {:.0f} % of the processors meanwhile{}",
+                                          100 * evidence.share_of_others, reach)});
+  }
+  if (!told.has_interval()) {
+    list.push_back({"no_interval", fmt::format("{} measured stretch{} of time {} too few for an interval; --time 5 or "
+                                               "--repeat 10 give one",
+                                               told.batches.size(), told.batches.size() == 1 ? "" : "es",
+                                               told.batches.size() == 1 ? "is" : "are")});
+    return;
+  }
+  if (told.drift != 0) {
+    list.push_back({"drift", fmt::format("the second half was {:.1f} % {} than the first, and the interval has both; "
+                                         "--ramp 5 leaves the beginning out",
+                                         100 * std::abs(told.drift), told.drift < 0 ? "slower" : "faster")});
+  }
+  if (told.half_width() > kWide * told.rate) {
+    list.push_back({"wide", fmt::format("the rate is known to {:.0f} % only; measure for longer (--time 30), or while "
+                                        "nothing else runs",
+                                        100 * told.half_width() / told.rate)});
+  }
+}
+
+}  // namespace
+
+std::vector<Warning> warnings_of(const BenchSettings& settings, const Evidence& evidence) {
+  std::vector<Warning> list;
+  if (evidence.bytes == 0) return list;
+  if (!settings.is_write()) {
+    add_blend(evidence, list);
+    add_over_read(evidence, list);
+  }
+  add_misaligned(settings, evidence, list);
+  add_few_blocks(settings, evidence, list);
+  add_doubts(settings, evidence, list);
+  return list;
+}
+
+}  // namespace penstock::tools
