@@ -12,6 +12,7 @@
 #include "tools/bench/compare.h"
 #include "tools/bench/report.h"
 #include "tools/bench/settings.h"
+#include "tools/bench/sweep.h"
 #include "tools/bench/variant.h"
 #include "tools/bench/versus.h"
 #include "tools/common/context.h"
@@ -31,6 +32,7 @@ constexpr const char* kExamples =
     "  penstock bench data --require p2pdma --json                     fails if any byte took another path\n"
     "  penstock bench model/ --compare direct buffered                 which is faster, and whether that is no chance\n"
     "  penstock bench --compare before.json after.json                 two results of --json\n"
+    "  penstock bench data --sweep bs=4k,64k,1M depth=1,16 --html sweep.html\n"
     "  penstock bench --versus /usr/local/cuda/lib64/libcufile.so.0    this library against that one, in turns\n"
     "The library's settings (PENSTOCK_IO_URING=off, PENSTOCK_BOUNCE_MIB=512, ...) apply, and are printed.\n"
     "--versus measures whole reads, latencies and a write, by both libraries in turns. It only reads FILE; if FILE\n"
@@ -102,7 +104,7 @@ void add_how(CommandLine& command, BenchSettings& settings) {
   command.group("What is done to the file");
   command.flag("--create", settings.create, "Create the file if it does not exist; needs --size");
   command.flag("--overwrite", settings.overwrite,
-               "Allow writes to a file or device that holds data, and replace that of --log");
+               "Allow writes to a file or device that holds data, and replace those of --log and --html");
   command.flag("--verify", settings.verify, "Write known content and read it back; reads: compare with such content");
   const Option warm = command.flag("--warm", settings.warm, "Read the range into the page cache first");
   command
@@ -115,7 +117,10 @@ void add_how(CommandLine& command, BenchSettings& settings) {
   const Option log = command.option("--log", settings.log, "Write rate and latencies over the time to FILE, as CSV")
                          .value_name("FILE");
   command.option("--interval", settings.interval, "Seconds of each line of --log").needs(log).default_shown();
-  command.flag("--json", settings.json, "Print JSON");
+  const Option json = command.flag("--json", settings.json, "Print JSON");
+  command.flag("--csv", settings.csv, "Print the table of --sweep for spreadsheets").excludes(json);
+  command.option("--html", settings.html, "Also write a page with plots of --sweep to PAGE; it needs no network")
+      .value_name("PAGE");
 }
 
 void add_compare(CommandLine& command, BenchSettings& settings) {
@@ -127,6 +132,10 @@ void add_compare(CommandLine& command, BenchSettings& settings) {
           "--json wrote")
       .value_name("SETTING")
       .takes(2);
+  command
+      .option("--sweep", settings.sweep,
+              "Every combination of such settings, NAME=VALUE,VALUE...: bs=4k,64k,1M depth=1,16 threads=1,4")
+      .value_name("SETTING");
 }
 
 void add_versus(CommandLine& command, BenchSettings& settings) {
@@ -154,6 +163,7 @@ void refuse_with(const CommandLine& command, const char* mode, const std::vector
 
 int run_any(const BenchSettings& settings) {
   if (!settings.versus.empty()) return run_bench_versus(settings);
+  if (!settings.sweep.empty()) return run_sweep(settings);
   if (settings.compare.empty()) return run_bench(settings);
   return settings.files.empty() ? compare_results(settings) : compare_settings(settings);
 }
@@ -162,11 +172,15 @@ int run_any(const BenchSettings& settings) {
 void check_words(const CommandLine& command, const BenchSettings& settings) {
   const bool versus = command.was_given("--versus");
   if (versus) refuse_others(command, "--versus", {"--versus", "--pairs", "--size", "--device", "--json", "FILE"});
-  const bool compare = command.was_given("--compare");
+  const bool compare = command.was_given("--compare"), sweep = command.was_given("--sweep");
   if (compare && settings.files.empty()) refuse_others(command, "--compare without FILE", {"--compare", "--json"});
-  refuse_with(command, "--compare", {"--repeat", "--create", "--verify", "--log", "--histogram"});
+  refuse_with(command, "--compare", {"--sweep", "--repeat", "--create", "--verify", "--log", "--histogram"});
+  refuse_with(command, "--sweep", {"--create", "--verify", "--log", "--histogram"});
   if (!compare && !versus && command.was_given("--pairs")) {
     throw Failure("--pairs goes with --versus and --compare", kUsage);
+  }
+  for (const char* name : {"--csv", "--html"}) {
+    if (!sweep && command.was_given(name)) throw Failure(fmt::format("{} goes with --sweep", name), kUsage);
   }
   if (!versus && !compare && settings.files.empty())
     throw Failure("FILE is required; see 'penstock bench --help'", kUsage);

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/bench/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "tools/bench/variant.h"
+#include "tools/common/failure.h"
+#include "tools/common/new_file.h"
+#include "tools/common/plots.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::size_t kCellsMost = 1000;
+constexpr double kSecondsLeast = 1, kSecondsMost = 2;  // Of a cell.
+
+std::vector<Axis> axes_of(const std::vector<std::string>& words) {
+  std::vector<Axis> axes;
+  std::size_t cells = 1;
+  for (const std::string& word : words) {
+    Axis axis = axis_of(word);
+    const bool is_again = std::any_of(axes.begin(), axes.end(), [&](const Axis& one) { return one.name == axis.name; });
+    if (is_again) throw Failure(fmt::format("--sweep: {} is there twice", axis.name), kUsage);
+    cells *= axis.values.size();
+    axes.push_back(std::move(axis));
+    if (cells > kCellsMost) {
+      throw Failure(fmt::format("--sweep: these are more than {} combinations; leave some out", kCellsMost), kUsage);
+    }
+  }
+  return axes;
+}
+
+// All settings, before the first is measured, so that a slip in the last one shows at once.
+struct Plan {
+  std::vector<std::string> values;
+  BenchSettings settings;
+};
+
+std::vector<Plan> plans_of(const BenchSettings& base, const std::vector<Axis>& axes) {
+  std::vector<Plan> plans = {{{}, base}};
+  for (const Axis& axis : axes) {
+    std::vector<Plan> more;
+    for (const Plan& plan : plans) {
+      for (const std::string& value : axis.values) {
+        more.push_back({plan.values, variant_of(plan.settings, axis.name + "=" + value)});
+        more.back().values.push_back(value);
+      }
+    }
+    plans = std::move(more);
+  }
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    plans[i].settings.seconds_least = kSecondsLeast;
+    plans[i].settings.seconds_most = kSecondsMost;
+    plans[i].settings.progress = fmt::format("{} of {}", i + 1, plans.size());
+  }
+  return plans;
+}
+
+// False where it was interrupted.
+bool measure_cell(const Plan& plan, Sweep& sweep) {
+  Bench bench(plan.settings);
+  Cell cell{plan.values, outcome_of(bench)};
+  cell.outcome.measured = bench.measure();
+  const bool was_interrupted = cell.outcome.measured.result.was_interrupted;
+  if (!was_interrupted) sweep.cells.push_back(std::move(cell));
+  return !was_interrupted;
+}
+
+void print_head(const BenchSettings& settings, const std::vector<Plan>& plans) {
+  if (settings.json || settings.csv) return;
+  const BenchOutcome outcome = outcome_of(Bench(plans[0].settings));
+  print("sweep: {} of {} ({}), {} combinations\n{}\n", settings.operation, settings.label(), outcome.file_system,
+        plans.size(), outcome.device.empty() ? "memory: host; no device takes part" : outcome.device);
+  flush_output();
+}
+
+}  // namespace
+
+Axis axis_of(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  Axis axis{word.substr(0, equals), {}};
+  for (std::size_t begin = equals; begin < word.size();) {
+    const std::size_t end = std::min(word.find(',', begin + 1), word.size());
+    const std::string value = word.substr(begin + 1, end - begin - 1);
+    if (value.empty() || std::find(axis.values.begin(), axis.values.end(), value) != axis.values.end()) {
+      axis.values.clear();
+      break;
+    }
+    axis.values.push_back(value);
+    begin = end;
+  }
+  if (axis.name.empty() || axis.values.empty()) {
+    throw Failure(fmt::format("--sweep '{}': write NAME=VALUE,VALUE with different values, such as bs=4k,64k", word),
+                  kUsage);
+  }
+  return axis;
+}
+
+int run_sweep(const BenchSettings& settings) {
+  Sweep sweep;
+  sweep.axes = axes_of(settings.sweep);
+  const std::vector<Plan> plans = plans_of(settings, sweep.axes);
+  std::optional<TextFile> page;
+  if (!settings.html.empty()) {
+    require_plots(bench_page());
+    page.emplace(settings.html, settings.overwrite);
+  }
+  print_head(settings, plans);
+  bool is_whole = true;
+  for (std::size_t i = 0; i < plans.size() && is_whole; ++i) is_whole = measure_cell(plans[i], sweep);
+  if (settings.json) print_json(sweep_json(sweep));
+  else if (settings.csv) print("{}", Text(sweep_csv(sweep)));
+  else print("{}{}", Text(is_whole ? "" : "interrupted; up to then:\n"), sweep_table(sweep));
+  if (page) {
+    page->publish(page_with(bench_page(), sweep_json(sweep)));
+    if (!settings.json && !settings.csv) print("page: {}\n", settings.html);
+  }
+  return is_whole ? kSuccess : kFailed;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+const page = document.getElementById('page');
+const hues = ['#0a6c74', '#c4622d', '#7a5ea8', '#4c8c2b', '#b03060', '#3a6fb0', '#8a6d1d', '#5d6a72'];
+
+function data() { return JSON.parse(document.getElementById('data').textContent); }
+
+function style(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+
+// Text of others is never taken for markup.
+function add(parent, tag, text) {
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  return parent.appendChild(element);
+}
+
+function shown(value) { return typeof value === 'number' ? String(Number(value.toPrecision(4))) : value ?? '–'; }
+
+// Where Chart.js draws; its height in rem.
+function canvas(title, height) {
+  add(page, 'h2', title);
+  const figure = add(page, 'figure');
+  if (height) figure.style.height = height + 'rem';
+  const area = add(figure, 'canvas');
+  area.setAttribute('role', 'img');
+  area.setAttribute('aria-label', title + '; its numbers are in a table below');
+  return area;
+}
+
+function named(text) { return {display: true, text, color: style('--quiet')}; }
+function axis() { return {grid: {color: style('--line')}, ticks: {color: style('--quiet')}}; }
+
+// Columns: [title, what it shows of a row]; numbers stand to the right.
+function table(columns, rows) {
+  const box = add(page, 'div');
+  box.className = 'wide';
+  const whole = add(box, 'table'), head = add(add(whole, 'thead'), 'tr'), body = add(whole, 'tbody');
+  for (const [title, show] of columns) {
+    const cell = add(head, 'th', title);
+    if (rows.length > 0 && Number.isNaN(Number(show(rows[0])))) cell.className = 'text';
+  }
+  for (const row of rows) {
+    const line = add(body, 'tr');
+    for (const [, show] of columns) {
+      const text = show(row), cell = add(line, 'td', text);
+      if (Number.isNaN(Number(text)) && text !== '–') cell.className = 'text';
+    }
+  }
+}
+
+// For tests: how much was drawn.
+function finish() { document.body.dataset.plots = document.querySelectorAll('canvas').length; }
