@@ -38,6 +38,7 @@
 #include "tools/gdsio/verify.h"
 #include "tools/help/help.h"
 #include "tools/model/model.h"
+#include "tools/node/node.h"
 #include "tools/prepare/prepare.h"
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
@@ -52,6 +53,8 @@ struct Command {
   const char* summary;  // "" for a name that help does not list.
   void (*add)(CommandLine& command);
   bool is_program = false;  // Called by its name alone, too, and speaks under it.
+  // Signals are its own affair, or that of the program that runs in its place.
+  bool has_own_signals = false;
 };
 constexpr Command kCommands[] = {
     {"check", "Say what this machine offers to each path, and what it lacks", add_check},
@@ -63,6 +66,7 @@ constexpr Command kCommands[] = {
     {"stats", "Show what running processes have moved, and by which paths", add_stats},
     {"top", "Show live how fast processes move bytes, and by which paths", add_top},
     {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
+    {"node", "Serve metrics of all processes of a node, and of what the node offers", add_node, false, true},
     {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},
     {"gds_install_check", "Say whether the parts of GPUDirect Storage are installed", add_gds_install_check, true},
     {"gds_stats", "Print a process's cuFile statistics, as NVIDIA's gds_stats does", add_gds_stats, true},
@@ -190,7 +194,8 @@ int run_by_name(std::string_view name, Words words) {
 
 int main(int argc, char** argv) {
   using namespace penstock::tools;
-  catch_interrupts();
+  const Command* command = argc > 1 ? command_named(argv[1]) : nullptr;
+  if (command == nullptr || !command->has_own_signals) catch_interrupts();
   std::signal(SIGXFSZ, SIG_IGN);  // A file-size limit is an error like others (EFBIG).
   int result = run_by_name(argc > 0 ? argv[0] : "", {argv + std::min(argc, 1), argv + argc});
   // A full disk or a closed pipe under stdout: the answer did not arrive.

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// `penstock node`: the process of a Kubernetes DaemonSet, or of a service. What all processes of a node move, and what
+// the node offers, as metrics, as features for labels, and as one answer for node-problem-detector.
+#pragma once
+
+#include "tools/common/command_line.h"
+
+namespace penstock::tools {
+
+void add_node(CommandLine& command);
+
+}  // namespace penstock::tools
