@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "tools/validate/judgement.h"
+#include "tools/validate/matrix.h"
+#include "tools/validate/world.h"
+
+namespace penstock::tools::validate {
+namespace {
+
+using core::NvmeTransport;
+using core::PciDevice;
+using core::RdmaDevice;
+using core::RdmaPort;
+
+Judgement judge(Rows& rows, const char* code, std::string subject = "") {
+  return {rows, Layer::fabric, code, std::move(subject)};
+}
+
+std::string name_of(const RdmaDevice& device, const RdmaPort& port) {
+  return fmt::format("{} port {}", device.name, port.number);
+}
+
+// ---- RDMA
+
+void judge_port(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
+  Judgement row = judge(rows, "rdma_port", name_of(device, port));
+  if (port.state.empty()) return row.unknown("the port tells no state");
+  const std::string link = fmt::format("{}{}{}", port.link_layer, port.rate.empty() ? "" : ", ", port.rate);
+  if (port.is_active()) return row.pass(fmt::format("active: {}", link));
+  row.fail(fmt::format("the port is not active but {} ({})", port.state, link),
+           "Connect it and bring its interface up (ip link set DEV up); on InfiniBand see that a subnet manager runs.");
+}
+
+void judge_gids(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
+  Judgement row = judge(rows, "roce_v2_gid", name_of(device, port));
+  row.by("Linux, Documentation/ABI/stable/sysfs-class-infiniband: gid_attrs/types");
+  if (port.roce_v2_gids > 0) {
+    return row.pass(fmt::format("{} GID{} of RoCE v2", port.roce_v2_gids, port.roce_v2_gids == 1 ? "" : "s"));
+  }
+  if (port.gids > 0 && port.typed_gids == 0) return row.unknown("the port has GIDs, and does not tell their types");
+  row.fail(port.gids == 0 ? "the port has no GID: nobody can be reached through it"
+                          : "the port has no GID of RoCE v2: it cannot be reached through a router",
+           "Give its interface an IP address, and set RoCE v2 as its mode (cma_roce_mode -m 2).");
+}
+
+void judge_mtu(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
+  const std::string subject = name_of(device, port);
+  if (port.interfaces.empty()) {
+    return judge(rows, "rdma_mtu", subject)
+        .unknown("nothing tells which network interface the port has", "Ask the device: ibv_devinfo -v.");
+  }
+  for (const core::NetworkInterface& interface : port.interfaces) {
+    Judgement row = judge(rows, "rdma_mtu", subject);
+    row.by("Linux, include/rdma/ib_addr.h: the MTU of RoCE follows from the interface's");
+    const unsigned mtu = core::rdma_mtu_on(interface.mtu);
+    if (interface.mtu == 0) {
+      row.unknown(fmt::format("{} tells no MTU", interface.name), "Ask the device: ibv_devinfo -v.");
+    } else if (mtu < core::kRdmaMtuMost) {
+      row.fail(fmt::format("RDMA packets take {} bytes of at most {}: {} has an MTU of {}", mtu, core::kRdmaMtuMost,
+                           interface.name, interface.mtu),
+               fmt::format("Set an MTU of {} or more: ip link set {} mtu 9000, and the same on switch and target.",
+                           core::kInterfaceMtuForMost, interface.name));
+    } else {
+      row.pass(fmt::format("RDMA packets take {} bytes on {} (MTU {}), as far as the device can", mtu, interface.name,
+                           interface.mtu));
+    }
+  }
+}
+
+// What keeps a network of Ethernet from dropping packets. The kernel shows little of it in files.
+void judge_congestion(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
+  for (const core::NetworkInterface& interface : port.interfaces) {
+    Judgement row = judge(rows, "ecn", name_of(device, port));
+    row.by("NVIDIA MLNX_OFED documentation, Explicit Congestion Notification");
+    if (!interface.ecn) {
+      row.unknown(fmt::format("{}'s driver shows no file that tells whether ECN is on", interface.name),
+                  "Ask the switch, and on the host: mlnx_qos -i " + interface.name + ".");
+    } else if (*interface.ecn) {
+      row.pass("RoCE's congestion control is on for a priority of " + interface.name);
+    } else {
+      row.fail("RoCE's congestion control is off for all priorities of " + interface.name,
+               "Switch it on: echo 1 > /sys/class/net/" + interface.name + "/ecn/roce_rp/enable/3, and for roce_np.");
+    }
+    judge(rows, "pfc", name_of(device, port))
+        .unknown("the kernel tells of priority flow control over netlink alone",
+                 fmt::format("Ask: dcb pfc show dev {}, or mlnx_qos -i {}.", interface.name, interface.name));
+  }
+}
+
+void judge_devices(const World& world, Rows& rows) {
+  if (world.rdma.empty()) return judge(rows, "rdma_port").not_applicable("this machine has no RDMA device");
+  for (const RdmaDevice& device : world.rdma) {
+    if (device.ports.empty()) judge(rows, "rdma_port", device.name).unknown("the device shows no ports");
+    for (const RdmaPort& port : device.ports) {
+      judge_port(device, port, rows);
+      if (!port.is_ethernet()) {
+        judge(rows, "rdma_mtu", name_of(device, port))
+            .unknown("the kernel's files do not tell a port's MTU", "Ask the device: ibv_devinfo -v (active_mtu).");
+        continue;
+      }
+      judge_gids(device, port, rows);
+      judge_mtu(device, port, rows);
+      judge_congestion(device, port, rows);
+    }
+  }
+}
+
+// Whether a NIC can be given GPU memory.
+void judge_registration(const World& world, Rows& rows) {
+  Judgement row = judge(rows, "gpu_memory_registration");
+  const bool has_nic = std::any_of(world.rdma.begin(), world.rdma.end(),
+                                   [](const RdmaDevice& device) { return !device.pci_address.empty(); });
+  if (!has_nic || !world.has_gpu())
+    return row.not_applicable("it takes a GPU and a NIC with RDMA, and not both are here");
+  const core::KernelModule* const peermem = world.evidence.module("nvidia_peermem");
+  if (peermem != nullptr && peermem->is_live) return row.pass("by nvidia-peermem, which is loaded");
+  row.by(kDmaBufSource);
+  const core::NvidiaDriver& driver = world.machine.nvidia;
+  const auto version = version_of(driver.version_text);
+  if (!driver.is_loaded || !version) return row.unknown("NVIDIA's driver is not loaded");
+  const std::string remedy =
+      "Install the driver's open kernel modules on Linux 5.12 or later, or load nvidia-peermem: modprobe "
+      "nvidia-peermem.";
+  if (driver.is_open && *version >= kDmaBufDriver && world.machine.platform.kernel >= kDmaBufKernel) {
+    return row.pass("by dma-buf, as far as kernel and driver tell; no registration was tried");
+  }
+  row.fail("neither nvidia-peermem is loaded nor do kernel and driver have dma-buf", remedy);
+}
+
+// ---- PCIe links
+
+bool is_nic(const PciDevice& device) {
+  const std::uint32_t kind = device.device_class >> 8;
+  return kind == 0x0200 || kind == 0x0207;
+}
+
+bool is_below(const core::PciLink& link, const core::PciLink& most) {
+  return link.width < most.width || link.gigatransfers_per_second + 0.1 < most.gigatransfers_per_second;
+}
+
+std::string text_of(const core::PciLink& link) {
+  return fmt::format("x{} at {} GT/s", link.width, link.gigatransfers_per_second);
+}
+
+// What device and slot can do together; of a slot that tells nothing, the device's.
+core::PciLink most_of(const World& world, const PciDevice& device) {
+  core::PciLink most = device.max_link;
+  const PciDevice* const slot = device.bridges.empty() ? nullptr : world.machine.device(device.bridges.back());
+  if (slot == nullptr || slot->max_link.width == 0 || slot->max_link.gigatransfers_per_second <= 0) return most;
+  most.width = std::min(most.width, slot->max_link.width);
+  most.gigatransfers_per_second = std::min(most.gigatransfers_per_second, slot->max_link.gigatransfers_per_second);
+  return most;
+}
+
+void judge_link(const World& world, const PciDevice& device, Rows& rows) {
+  const char* const kind = device.is_gpu() ? "GPU" : device.is_nvme() ? "drive" : "NIC";
+  Judgement row = judge(rows, "pcie_link", fmt::format("{} {}", kind, device.address));
+  if (device.current_link.width == 0 || device.max_link.width == 0) return row.unknown("it tells nothing of its link");
+  const core::PciLink most = most_of(world, device);
+  const std::string now = text_of(device.current_link);
+  const std::string by_slot = is_below(most, device.max_link)
+                                  ? fmt::format(" (the device could do {}, its slot cannot)", text_of(device.max_link))
+                                  : "";
+  if (!is_below(device.current_link, most)) return row.pass(now + ", as much as it can here" + by_slot);
+  const std::string sentence = fmt::format("{} of {}{}", now, text_of(most), by_slot);
+  const bool is_slow_alone = device.current_link.width >= most.width;
+  if (device.is_gpu() && is_slow_alone) {
+    return row.unknown(sentence + ": GPUs slow their link down while they idle",
+                       "Look again under load: nvidia-smi -q -d PERFORMANCE, or run a transfer.");
+  }
+  row.fail(sentence, "Seat the device anew, look for errors of its slot (dmesg | grep -i pcie), and see the firmware.");
+}
+
+void judge_links(const World& world, Rows& rows) {
+  for (const PciDevice& device : world.machine.pci) {
+    // Virtual devices have no link at all.
+    const bool has_link = device.current_link.width != 0 || device.max_link.width != 0;
+    if (device.is_gpu() || device.is_nvme() || is_nic(device)) {
+      if (has_link) judge_link(world, device, rows);
+    }
+  }
+}
+
+// ---- Remote storage
+
+// "TCP" of "tcp6"; "" of what is neither that nor UDP.
+std::string through_the_cpu(std::string_view transport) {
+  if (transport == "tcp" || transport == "tcp6") return "TCP";
+  return transport == "udp" || transport == "udp6" ? "UDP" : "";
+}
+
+void judge_transport(const World& world, Judgement row, const std::string& transport, const std::string& to) {
+  if (transport == "rdma") return row.pass("RDMA" + to);
+  if (transport == "fc") return row.pass("Fibre Channel" + to);
+  const std::string by_cpu = through_the_cpu(transport);
+  if (by_cpu.empty()) return row.unknown("nothing tells the transport" + to);
+  if (world.rdma.empty()) {
+    return row.pass(
+        fmt::format("{}{}: the CPU moves every byte; there is no RDMA device here for anything better", by_cpu, to));
+  }
+  row.fail(fmt::format("{}{}, where the RDMA device {} is in this machine: no byte goes directly", by_cpu, to,
+                       world.rdma.front().name),
+           "Mount or connect it with RDMA: nvme connect -t rdma, or mount -o proto=rdma,port=20049.");
+}
+
+std::string to_target(const core::NvmeController& one) {
+  std::string text;
+  if (!one.address.empty()) text += " to " + one.address;
+  if (!one.subsystem.empty()) text += " (" + one.subsystem + ")";
+  return text;
+}
+
+void judge_controllers(const World& world, Rows& rows) {
+  for (const core::NvmeController& one : world.controllers) {
+    if (!one.is_remote()) continue;
+    if (!one.state.empty() && one.state != "live") {
+      judge(rows, "nvme_target", one.name)
+          .fail(fmt::format("the controller is not live but {}{}", one.state, to_target(one)),
+                "See that the target and the network answer: nvme list-subsys, dmesg | grep nvme.");
+    }
+    judge_transport(world, judge(rows, "transport", one.name), core::nvme_transport_name(one.transport),
+                    to_target(one));
+  }
+}
+
+// Of a mount's drives; each transport that leads out of the machine once.
+void judge_stack(const World& world, const core::BlockDevice& device, const std::string& mount_point, Rows& rows) {
+  for (const core::BlockDevice& below : device.slaves) judge_stack(world, below, mount_point, rows);
+  const NvmeTransport transport = device.transport;
+  if (!device.slaves.empty() || transport == NvmeTransport::none || transport == NvmeTransport::pcie ||
+      transport == NvmeTransport::loop) {
+    return;
+  }
+  judge_transport(world, judge(rows, "transport", mount_point), core::nvme_transport_name(transport),
+                  fmt::format(" to {}", device.disk));
+}
+
+void judge_mounts(const World& world, Rows& rows) {
+  for (std::size_t i = 0; i < world.machine.file_systems.size(); ++i) {
+    const core::FileSystem& one = world.machine.file_systems[i];
+    if (one.stack) judge_stack(world, *one.stack, one.mount.mount_point, rows);
+    if (!core::is_network_file_system(one.mount.type)) continue;
+    Judgement row = judge(rows, "transport", one.mount.mount_point);
+    const std::string& transport = world.nfs_transports[i];
+    if (transport == "tcp" && one.mount.super_option("proto") == "rdma") {
+      row.fail("it was mounted for RDMA, and its bytes go over TCP", "Unmount all of the server's, and mount again.");
+      continue;
+    }
+    judge_transport(world, row, transport, fmt::format(" ({} of {})", one.mount.type, one.mount.source));
+  }
+}
+
+bool has_transport(const Rows& rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const Row& row) { return std::string_view(row.code) == "transport"; });
+}
+
+}  // namespace
+
+void judge_fabric(const World& world, Rows& rows) {
+  judge_devices(world, rows);
+  judge_registration(world, rows);
+  judge_links(world, rows);
+  judge_controllers(world, rows);
+  judge_mounts(world, rows);
+  if (!has_transport(rows)) judge(rows, "transport").not_applicable("there is no remote storage here");
+}
+
+}  // namespace penstock::tools::validate

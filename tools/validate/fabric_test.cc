@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The fabric's rows, of machines put together by hand: one right, and one with each fault.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tools/validate/world.h"
+
+namespace penstock::tools::validate {
+namespace {
+
+core::RdmaPort port_of(unsigned interface_mtu) {
+  core::RdmaPort port{1, "ACTIVE", "Ethernet", "200 Gb/sec (4X HDR)"};
+  port.gids = port.typed_gids = 2;
+  port.roce_v2_gids = 1;
+  port.interfaces.push_back({"eth4", interface_mtu, true});
+  return port;
+}
+
+World right_world() {
+  World world;
+  core::RdmaDevice device;
+  device.name = "mlx5_0";
+  device.pci_address = "0000:17:00.0";
+  device.ports.push_back(port_of(9000));
+  world.rdma.push_back(std::move(device));
+  core::PciDevice gpu;
+  gpu.address = "0000:18:00.0";
+  gpu.vendor = 0x10de;
+  gpu.device = 0x2330;
+  gpu.device_class = 0x030200;
+  gpu.current_link = gpu.max_link = {32, 16};
+  core::PciDevice drive;
+  drive.address = "0000:19:00.0";
+  drive.device_class = 0x010802;
+  drive.current_link = drive.max_link = {16, 4};
+  world.machine.pci = {gpu, drive};
+  world.machine.nvidia.is_loaded = world.machine.nvidia.is_open = true;
+  world.machine.nvidia.version_text = "595.45.04";
+  world.machine.platform.kernel = {6, 8};
+  return world;
+}
+
+Rows judged(const World& world) {
+  Rows rows;
+  judge_fabric(world, rows);
+  return rows;
+}
+
+// The one row of this code; a test of its own where there are several.
+Row row_of(const World& world, std::string_view code) {
+  for (const Row& row : judged(world)) {
+    if (row.code == code) return row;
+  }
+  ADD_FAILURE() << "no row " << code;
+  return {};
+}
+
+TEST(ValidateFabricTest, OnARightMachineNothingFails) {
+  const Rows rows = judged(right_world());
+  for (const Row& row : rows) EXPECT_NE(row.state, State::fail) << row.code << ": " << row.sentence;
+  EXPECT_EQ(exit_code_of(rows), 0);
+}
+
+TEST(ValidateFabricTest, AFaultOfAPortFailsItsOwnRowAlone) {
+  struct Fault {
+    const char* code;
+    const char* names;
+    void (*plant)(core::RdmaPort& port);
+  };
+  const Fault faults[] = {
+      {"rdma_port", "DOWN", [](core::RdmaPort& port) { port.state = "DOWN"; }},
+      {"roce_v2_gid", "no GID of RoCE v2", [](core::RdmaPort& port) { port.roce_v2_gids = 0; }},
+      {"roce_v2_gid", "no GID:", [](core::RdmaPort& port) { port.roce_v2_gids = port.gids = port.typed_gids = 0; }},
+      {"rdma_mtu", "1024 bytes of at most 4096: eth4", [](core::RdmaPort& port) { port.interfaces[0].mtu = 1500; }},
+      {"ecn", "off for all priorities of eth4", [](core::RdmaPort& port) { port.interfaces[0].ecn = false; }}};
+  for (const Fault& fault : faults) {
+    World world = right_world();
+    fault.plant(world.rdma[0].ports[0]);
+
+    for (const Row& row : judged(world)) {
+      const bool is_its = std::string_view(row.code) == fault.code;
+      EXPECT_EQ(row.state == State::fail, is_its) << fault.code << ": " << row.code << ": " << row.sentence;
+      if (!is_its) continue;
+      EXPECT_EQ(row.subject, "mlx5_0 port 1");
+      EXPECT_NE(row.sentence.find(fault.names), std::string::npos) << row.sentence;
+      EXPECT_NE(row.remedy, "") << row.code;
+    }
+  }
+}
+
+TEST(ValidateFabricTest, WhatAPortDoesNotTellIsUnknown) {
+  World world = right_world();
+  core::RdmaPort& port = world.rdma[0].ports[0];
+  port.typed_gids = port.roce_v2_gids = 0;
+  port.interfaces[0] = {"eth4", 0, std::nullopt};
+
+  for (const char* code : {"roce_v2_gid", "rdma_mtu", "ecn", "pfc"}) {
+    EXPECT_EQ(row_of(world, code).state, State::unknown) << code;
+  }
+}
+
+TEST(ValidateFabricTest, APortOfInfiniBandHasNoRowsOfEthernet) {
+  World world = right_world();
+  world.rdma[0].ports[0].link_layer = "InfiniBand";
+  world.rdma[0].ports[0].roce_v2_gids = 0;
+
+  for (const Row& row : judged(world)) EXPECT_NE(std::string_view(row.code), "roce_v2_gid");
+  EXPECT_EQ(row_of(world, "rdma_mtu").state, State::unknown);
+}
+
+TEST(ValidateFabricTest, ALinkOfFewerLanesThanDeviceAndSlotHaveFails) {
+  World world = right_world();
+  world.machine.pci[1].current_link.width = 1;
+  const Rows rows = judged(world);
+  const auto found = std::find_if(rows.begin(), rows.end(), [](const Row& row) { return row.state == State::fail; });
+  ASSERT_NE(found, rows.end());
+  EXPECT_EQ(found->subject, "drive 0000:19:00.0");
+  EXPECT_EQ(found->sentence, "x1 at 16 GT/s of x4 at 16 GT/s");
+}
+
+TEST(ValidateFabricTest, ASlotThatIsNarrowerThanItsDeviceIsSaidAndNoFault) {
+  World world = right_world();
+  core::PciDevice slot;
+  slot.address = "0000:16:01.0";
+  slot.device_class = 0x060400;
+  slot.max_link = {8, 4};
+  world.machine.pci.insert(world.machine.pci.begin(), slot);
+  world.machine.pci[2].bridges = {slot.address};
+  world.machine.pci[2].current_link = {8, 4};
+  for (const Row& row : judged(world)) {
+    EXPECT_NE(row.state, State::fail) << row.sentence;
+    if (row.subject != "drive 0000:19:00.0") continue;
+    EXPECT_NE(row.sentence.find("its slot cannot"), std::string::npos) << row.sentence;
+  }
+}
+
+TEST(ValidateFabricTest, AGpuThatIdlesIsNotTakenForABadLink) {
+  World world = right_world();
+  world.machine.pci[0].current_link.gigatransfers_per_second = 2.5;
+  EXPECT_EQ(row_of(world, "pcie_link").state, State::unknown);
+  world.machine.pci[0].current_link.width = 8;
+  EXPECT_EQ(row_of(world, "pcie_link").state, State::fail);
+}
+
+TEST(ValidateFabricTest, TcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
+  World world = right_world();
+  core::NvmeController target;
+  target.name = "nvme4";
+  target.transport = core::NvmeTransport::tcp;
+  target.state = "live";
+  target.address = "traddr=10.0.0.1";
+  world.controllers.push_back(target);
+
+  const Row with_device = row_of(world, "transport");
+  EXPECT_EQ(with_device.state, State::fail);
+  EXPECT_NE(with_device.sentence.find("TCP to traddr=10.0.0.1, where the RDMA device mlx5_0"), std::string::npos)
+      << with_device.sentence;
+  world.rdma.clear();
+  const Row without = row_of(world, "transport");
+  EXPECT_EQ(without.state, State::pass);
+  EXPECT_NE(without.sentence.find("TCP"), std::string::npos) << without.sentence;
+  world.controllers[0].transport = core::NvmeTransport::rdma;
+  EXPECT_EQ(row_of(world, "transport").state, State::pass);
+}
+
+TEST(ValidateFabricTest, ATargetThatDoesNotAnswerFails) {
+  World world = right_world();
+  core::NvmeController target;
+  target.name = "nvme4";
+  target.transport = core::NvmeTransport::rdma;
+  target.state = "connecting";
+  world.controllers.push_back(target);
+  EXPECT_EQ(row_of(world, "nvme_target").state, State::fail);
+}
+
+TEST(ValidateFabricTest, GpuMemoryIsRegisteredByDmaBufOrByPeermem) {
+  World world = right_world();
+  EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::pass);
+  world.machine.nvidia.is_open = false;
+  EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::fail);
+  world.evidence.modules.push_back({"nvidia_peermem", "", true});
+  EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::pass);
+  world.rdma.clear();
+  EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::not_applicable);
+}
+
+TEST(ValidateFabricTest, AMountThatAskedForRdmaAndGotTcpFails) {
+  World world;
+  core::FileSystem nfs;
+  nfs.mount.mount_point = "/data";
+  nfs.mount.type = "nfs4";
+  nfs.mount.source = "server:/export";
+  nfs.mount.super_options = "rw,proto=rdma";
+  world.machine.file_systems.push_back(nfs);
+  world.nfs_transports = {"tcp"};
+  EXPECT_EQ(row_of(world, "transport").state, State::fail);
+  world.nfs_transports = {"rdma"};
+  EXPECT_EQ(row_of(world, "transport").state, State::pass);
+  world.nfs_transports = {""};
+  EXPECT_EQ(row_of(world, "transport").state, State::unknown);
+}
+
+TEST(ValidateFabricTest, WhereThereIsNoFabricNothingIsJudged) {
+  const Rows rows = judged(World{});
+  for (const Row& row : rows) EXPECT_EQ(row.state, State::not_applicable) << row.code;
+  EXPECT_EQ(exit_code_of(rows), 77);
+}
+
+}  // namespace
+}  // namespace penstock::tools::validate
