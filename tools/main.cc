@@ -43,6 +43,7 @@
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
 #include "tools/top/top.h"
+#include "tools/validate/validate.h"
 #include "tools/version/version.h"
 
 namespace penstock::tools {
@@ -58,6 +59,7 @@ struct Command {
 };
 constexpr Command kCommands[] = {
     {"check", "Say what this machine offers to each path, and what it lacks", add_check},
+    {"validate", "Say whether drivers, fabric and a transfer are right, and what to do", add_validate},
     {"explain", "Say by which path a file's bytes would travel, and why by no better one", add_explain},
     {"bench", "Measure reads or writes of a file", add_bench},
     {"cp", "Copy a file through device memory", add_cp},

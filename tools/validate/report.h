@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The rows for people and for programs. Pure.
+//
+// The JSON document, whose keys and codes are stable (new ones may come):
+//   schema      1
+//   version     of Penstock
+//   root        the captured machine's directory, or null for this machine
+//   layers[]    those that were judged: 1 drivers and peer access, 2 fabric, 3 one transfer for each folder
+//   rows[]      layer, code, subject, state ("pass", "fail", "unknown", "not_applicable"), sentence, remedy, source
+//               (null where this machine itself tells), details (null, or of a transfer: write, read {path, reason,
+//               refused_path, sentence, bytes, direct_path_bytes, direct_io_bytes, page_cache_bytes})
+//   counts      {pass, fail, unknown, not_applicable}
+//   not_tried   what of this command was never run on real hardware
+//   exit_code   as the command ends with
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/common/terminal.h"
+#include "tools/validate/row.h"
+
+namespace penstock::tools::validate {
+
+Text report_text(const Rows& rows, const std::vector<Layer>& layers, const std::string& root);
+Json report_json(const Rows& rows, const std::vector<Layer>& layers, const std::string& root);
+
+}  // namespace penstock::tools::validate

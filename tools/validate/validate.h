@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// penstock validate: whether a machine is right for GPUDirect Storage, in three layers with one exit code.
+#pragma once
+
+#include "tools/common/command_line.h"
+
+namespace penstock::tools {
+
+void add_validate(CommandLine& command);
+
+}  // namespace penstock::tools
