@@ -39,6 +39,7 @@
 #include "tools/help/help.h"
 #include "tools/model/model.h"
 #include "tools/node/node.h"
+#include "tools/odirect/odirect.h"
 #include "tools/prepare/prepare.h"
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
@@ -69,6 +70,7 @@ constexpr Command kCommands[] = {
     {"top", "Show live how fast processes move bytes, and by which paths", add_top},
     {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
     {"node", "Serve metrics of all processes of a node, and of what the node offers", add_node, false, true},
+    {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect},
     {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},
     {"gds_install_check", "Say whether the parts of GPUDirect Storage are installed", add_gds_install_check, true},
     {"gds_stats", "Print a process's cuFile statistics, as NVIDIA's gds_stats does", add_gds_stats, true},
