@@ -3,6 +3,8 @@
 #include "tools/common/environment.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "base/environment.h"
 #include "settings/names.h"
@@ -31,6 +33,14 @@ Variables variables(std::string_view prefix) {
 }
 
 }  // namespace
+
+WithoutVariables::WithoutVariables(Variables variables) : variables_(std::move(variables)) {
+  for (const auto& [name, value] : variables_) unsetenv(name.c_str());
+}
+
+WithoutVariables::~WithoutVariables() {
+  for (const auto& [name, value] : variables_) setenv(name.c_str(), value.c_str(), 1);
+}
 
 EnvironmentSettings environment_settings() {
   EnvironmentSettings settings;

@@ -26,6 +26,18 @@ EnvironmentSettings environment_settings();
 // cuFile's variables, CUFILE_..., and those that are known.
 Variables variables_for_library();
 
+// While it lives, the environment has none of these variables. For a moment in which no other thread looks at it.
+class WithoutVariables {
+ public:
+  explicit WithoutVariables(Variables variables);
+  ~WithoutVariables();
+  WithoutVariables(const WithoutVariables&) = delete;
+  WithoutVariables& operator=(const WithoutVariables&) = delete;
+
+ private:
+  const Variables variables_;
+};
+
 // By its name, its key in cufile.json or its variable.
 std::optional<core::Setting> setting_by_any_name(std::string_view name);
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/doctor/forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr double kBindsFrom = 0.75;      // The whole way is so near to its slowest part.
+constexpr double kBusyFrom = 0.85;       // Of all CPUs.
+constexpr double kWorthTelling = 0.95;   // Of the time now: less of a gain is noise.
+constexpr double kSettingsBindTo = 0.8;  // Of the time now: without them it takes no longer.
+constexpr double kMemoryToFill = 0.8;    // Of what is available: the rest is for the program itself.
+
+double seconds_for(const Load& load, double cold, double warm) {
+  const auto cached = static_cast<double>(load.cached), all = static_cast<double>(load.bytes);
+  double seconds = 0;
+  if (load.cached < load.bytes && cold > 0) seconds += (all - cached) / cold;
+  if (load.cached > 0 && warm > 0) seconds += cached / warm;
+  return seconds;
+}
+
+double or_else(double value, double otherwise) { return value > 0 ? value : otherwise; }
+
+Binds what_binds(const Load& load, const Speeds& speeds, bool is_cold) {
+  const double whole = is_cold ? speeds.cold : speeds.warm;
+  const double source = is_cold ? speeds.drive : speeds.page_cache;
+  const bool link_is_slower = speeds.link > 0 && (source <= 0 || speeds.link < source);
+  const double slowest = link_is_slower ? speeds.link : source;
+  const bool is_part = slowest > 0 && whole >= kBindsFrom * slowest;
+  if (is_part && (link_is_slower || is_cold)) return link_is_slower ? Binds::link : Binds::drive;
+  // To copy out of the page cache is the CPUs' work.
+  if (load.cpus_busy >= kBusyFrom * load.cpus) return Binds::cpu;
+  return is_part ? Binds::page_cache : Binds::path;
+}
+
+// All of it in the page cache.
+void add_caching(const Load& load, const Speeds& speeds, Prognosis& told) {
+  if (load.cached >= load.bytes || speeds.warm <= 0) return;
+  if (static_cast<double>(load.bytes) > kMemoryToFill * static_cast<double>(load.memory_available)) {
+    told.left_out = fmt::format("it does not fit into the page cache: {} of memory are available",
+                                format_size(load.memory_available));
+    return;
+  }
+  told.changes.push_back({"have all of it in the page cache; to bring it there takes as long as one load",
+                          load.read_all, static_cast<double>(load.bytes) / speeds.warm});
+}
+
+// What follows from the part that binds, and cannot be tried.
+std::vector<Bound> bounds_of(Binds binds, const Load& load, const Speeds& speeds) {
+  if (binds == Binds::drive && speeds.warm > speeds.cold) {
+    return {{"have a quicker drive, or lift what limits this one",
+             "look for a limit: the cloud volume's, or io.max or blkio.throttle of the cgroup", speeds.warm, 0}};
+  }
+  if (binds == Binds::cpu && load.cpus < load.cpus_there) {
+    const double more = load.cpus_there / load.cpus;
+    return {{"let it use all CPUs of the machine",
+             "raise the container's CPU limit (resources.limits.cpu, cpu.max, cpu.cfs_quota_us) or its CPU set",
+             speeds.drive > 0 ? std::min(speeds.cold * more, speeds.drive) : 0, speeds.warm * more}};
+  }
+  return {};
+}
+
+}  // namespace
+
+const char* binds_name(Binds binds) {
+  constexpr const char* kNames[] = {"drive", "page_cache", "link", "cpu", "path", "settings"};
+  return kNames[static_cast<std::size_t>(binds)];
+}
+
+Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Trial>& trials,
+                  const std::vector<Bound>& bounds) {
+  Prognosis told;
+  told.seconds = seconds_for(load, speeds.cold, speeds.warm);
+  told.cold_seconds = seconds_for({load.bytes - load.cached, 0, 0, 0, 1, ""}, speeds.cold, speeds.warm);
+  const bool plain_is_known =
+      (load.cached == load.bytes || speeds.plain_cold > 0) && (load.cached == 0 || speeds.plain_warm > 0);
+  if (plain_is_known) told.plain_seconds = seconds_for(load, speeds.plain_cold, speeds.plain_warm);
+  told.binds = what_binds(load, speeds, told.cold_seconds > told.seconds / 2);
+  add_caching(load, speeds, told);
+  const auto after = [&](const auto& change) {
+    return seconds_for(load, or_else(change.cold, speeds.cold), or_else(change.warm, speeds.warm));
+  };
+  for (const Trial& trial : trials) {
+    const double seconds = after(trial);
+    if (trial.kind == Trial::Kind::no_settings && seconds <= kSettingsBindTo * told.seconds)
+      told.binds = Binds::settings;
+    if (trial.kind == Trial::Kind::more_cpu && told.binds == Binds::cpu) continue;
+    told.changes.push_back({trial.what, trial.command, seconds});
+  }
+  std::vector<Bound> all = bounds_of(told.binds, load, speeds);
+  all.insert(all.end(), bounds.begin(), bounds.end());
+  for (const Bound& bound : all) told.changes.push_back({bound.what, bound.command, after(bound), true});
+  const auto gains_nothing = [&](const Forecast& each) { return each.seconds > kWorthTelling * told.seconds; };
+  std::erase_if(told.changes, gains_nothing);
+  const auto is_better = [](const Forecast& a, const Forecast& b) { return a.seconds < b.seconds; };
+  std::stable_sort(told.changes.begin(), told.changes.end(), is_better);
+  return told;
+}
+
+}  // namespace penstock::tools

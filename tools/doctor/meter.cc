@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/doctor/meter.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "tools/common/context.h"
+#include "tools/common/cuda_driver.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/interrupt.h"
+
+namespace penstock::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kReadSize = std::uint64_t{16} << 20;  // Of read(2).
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Where pieces of files arrive, and the file that is open. Of one thread.
+class Reader {
+ public:
+  Reader(const Survey& survey, const Way& way, Arena arena)
+      : survey_(survey), way_(way), arena_(std::move(arena)), bounce_(way.session == nullptr ? kReadSize : 0) {}
+
+  void read(const Piece& piece, Tally& tally) {
+    if (piece.shard != shard_) open(piece.shard);
+    if (way_.session == nullptr) return read_by_itself(piece);
+    const Outcome outcome = file_->read(arena_.data(), piece.size, static_cast<std::int64_t>(piece.offset));
+    require(outcome.status, path());
+    if (outcome.report.bytes != piece.size) fail_short();
+    tally.add(outcome.report, 0);
+  }
+
+  // Only what is known not to have been cached: the pages may be others'.
+  void forget(const Piece& piece) const {
+    if (!survey_.is_residency_known) return;
+    posix_fadvise(opened_->fd.get(), static_cast<off_t>(piece.offset), static_cast<off_t>(piece.size),
+                  POSIX_FADV_DONTNEED);
+  }
+
+ private:
+  void open(std::size_t shard) {
+    file_.reset();
+    opened_ = std::make_unique<OpenFile>(open_file(survey_.shards[shard].path, O_RDONLY));
+    if (way_.session != nullptr) file_.emplace(require(way_.session->file(opened_->fd.get()), opened_->path));
+    shard_ = shard;
+  }
+
+  void read_by_itself(const Piece& piece) {
+    for (std::uint64_t done = 0; done < piece.size;) {
+      const auto asked = static_cast<std::size_t>(std::min<std::uint64_t>(kReadSize, piece.size - done));
+      const ssize_t count = pread(opened_->fd.get(), bounce_.data(), asked, static_cast<off_t>(piece.offset + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail_errno(path(), "read the file");
+      if (count == 0) fail_short();
+      arena_.upload(done, std::span(bounce_).first(static_cast<std::size_t>(count)));
+      done += static_cast<std::uint64_t>(count);
+    }
+  }
+
+  const std::string& path() const { return opened_->path; }
+  [[noreturn]] void fail_short() const { throw Failure(path() + ": it became shorter while it was read"); }
+
+  const Survey& survey_;
+  const Way& way_;
+  Arena arena_;
+  std::vector<std::byte> bounce_;
+  std::size_t shard_ = ~std::size_t{0};
+  std::unique_ptr<OpenFile> opened_;
+  std::optional<File> file_;
+};
+
+// What one thread has done in one turn. Only its requests count, not what it does between them.
+struct Done {
+  std::uint64_t bytes = 0;
+  double busy_seconds = 0;
+  Tally tally;
+
+  double rate() const { return static_cast<double>(bytes) / std::max(busy_seconds, 1e-9); }
+};
+
+// Which piece is next. All ways share it, so that each reads others, as far as there are any.
+struct Pieces {
+  const std::vector<Piece>& all;
+  const bool is_cold;
+  std::atomic<std::size_t> next = 0;
+
+  const Piece& take() { return all[next.fetch_add(1) % all.size()]; }
+};
+
+// What the threads of one turn share.
+struct Turn {
+  Pieces& pieces;
+  const double seconds;
+  const std::size_t first = pieces.next;
+  const Clock::time_point start = Clock::now();
+  std::atomic<bool> stop = false;
+  std::mutex mutex = {};
+  std::exception_ptr error = nullptr;  // Guarded by the mutex.
+
+  bool goes_on() const {
+    if (stop || interrupted()) return false;
+    // Few pieces are not read for seconds: they would only tell of the drive's own cache.
+    return pieces.next - first < pieces.all.size() && seconds_since(start) < seconds;
+  }
+};
+
+void run(Reader& reader, Turn& turn, Done& done) try {
+  do {
+    const Piece& piece = turn.pieces.take();
+    const Clock::time_point start = Clock::now();
+    reader.read(piece, done.tally);
+    done.busy_seconds += seconds_since(start);
+    done.bytes += piece.size;
+    if (turn.pieces.is_cold) reader.forget(piece);
+  } while (turn.goes_on());
+} catch (...) {
+  turn.stop = true;
+  const std::lock_guard lock(turn.mutex);
+  turn.error = std::current_exception();
+}
+
+// The threads of one way, which outlast its turns: memory is touched, and the library's made, before the first.
+class Team {
+ public:
+  Team(const Survey& survey, const Way& way, const std::function<Arena()>& memory, Pieces& pieces) {
+    for (unsigned i = 0; i < way.threads; ++i) {
+      readers_.push_back(std::make_unique<Reader>(survey, way, memory()));
+      const Piece& piece = pieces.take();
+      Tally ignored;
+      readers_[i]->read(piece, ignored);
+      if (pieces.is_cold) readers_[i]->forget(piece);
+    }
+  }
+
+  void take_turn(Pieces& pieces, double seconds, Rate& rate) {
+    Turn turn{pieces, seconds};
+    const double cpu_before = cpu_seconds();
+    std::vector<Done> done(readers_.size());
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 1; i < readers_.size(); ++i)
+        threads.emplace_back([&, i] { run(*readers_[i], turn, done[i]); });
+      run(*readers_[0], turn, done[0]);
+    }
+    const double wall = seconds_since(turn.start);
+    if (turn.error) std::rethrow_exception(turn.error);
+    throw_if_interrupted();
+    add(done, rate);
+    rate.cpus_busy += (cpu_seconds() - cpu_before) / std::max(wall, 1e-9) / kTurns;
+  }
+
+ private:
+  static void add(const std::vector<Done>& done, Rate& rate) {
+    double bytes_per_second = 0, seconds = 0;
+    for (const Done& each : done) {
+      rate.bytes += each.bytes;
+      bytes_per_second += each.rate();
+      seconds = std::max(seconds, each.busy_seconds);
+      rate.tally.merge(each.tally);
+    }
+    rate.turns.push_back(bytes_per_second);
+    rate.seconds += seconds;
+  }
+
+  std::vector<std::unique_ptr<Reader>> readers_;
+};
+
+}  // namespace
+
+double Rate::slowest() const { return *std::min_element(turns.begin(), turns.end()); }
+double Rate::fastest() const { return *std::max_element(turns.begin(), turns.end()); }
+
+bool is_quicker(const Rate& one, const Rate& other) {
+  std::size_t quicker = 0;
+  const std::size_t turns = std::min(one.turns.size(), other.turns.size());
+  for (std::size_t i = 0; i < turns; ++i) quicker += one.turns[i] > other.turns[i] ? 1 : 0;
+  return quicker + 1 >= turns && one.bytes_per_second > other.bytes_per_second;
+}
+
+Arena memory_of(const Session* session, const Session& otherwise, Into where, unsigned gpu) {
+  if (where == Into::host) return Arena::on_host(kPieceSize);
+  return Arena::on_device((session != nullptr ? *session : otherwise).raw(), gpu, kPieceSize);
+}
+
+std::vector<Rate> Meter::measure(const std::vector<Way>& ways, const std::vector<Piece>& pieces, bool is_cold,
+                                 const std::function<void()>& told) {
+  Pieces shared{pieces, is_cold};
+  std::vector<Team> teams;
+  for (const Way& way : ways) {
+    const auto memory = [&] { return memory_of(way.session, session_, way.into, gpu_); };
+    teams.emplace_back(survey_, way, memory, shared);
+  }
+  std::vector<Rate> rates(ways.size());
+  for (unsigned turn = 0; turn < kTurns; ++turn) {
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      teams[i].take_turn(shared, seconds_ / kTurns, rates[i]);
+      told();
+    }
+  }
+  for (Rate& rate : rates) {
+    double inverse = 0;  // Turns last alike: what counts is how long a byte takes on average.
+    for (const double turn : rate.turns) inverse += 1 / std::max(turn, 1e-9) / static_cast<double>(rate.turns.size());
+    rate.bytes_per_second = 1 / inverse;
+  }
+  return rates;
+}
+
+Rate Meter::repeat(const std::function<void()>& copy, std::uint64_t bytes) const {
+  copy();
+  Rate rate;
+  for (unsigned turn = 0; turn < kTurns; ++turn) {
+    Done done;
+    while (done.busy_seconds < seconds_ / kTurns / 4) {
+      throw_if_interrupted();
+      const Clock::time_point start = Clock::now();
+      copy();
+      done.busy_seconds += seconds_since(start);
+      done.bytes += bytes;
+    }
+    rate.turns.push_back(done.rate());
+    rate.bytes += done.bytes;
+    rate.seconds += done.busy_seconds;
+  }
+  rate.bytes_per_second = static_cast<double>(rate.bytes) / rate.seconds;
+  return rate;
+}
+
+std::optional<Rate> Meter::measure_link(Into into) {
+  const std::unique_ptr<CudaDriver> driver = CudaDriver::open(session_.raw(), gpu_);
+  if (driver == nullptr) return std::nullopt;
+  driver->enter();
+  const Arena host = driver->pinned_host(kPieceSize);
+  const Arena device = Arena::on_device(session_.raw(), gpu_, kPieceSize);
+  const CudaDriver::Stream stream = driver->open_stream();
+  const Rate rate = repeat(
+      [&] {
+        if (into == Into::device) driver->copy_to_device(device.data(), host.data(), kPieceSize, stream);
+        else driver->copy_to_host(host.data(), device.data(), kPieceSize, stream);
+        driver->wait(stream);
+      },
+      kPieceSize);
+  driver->close_stream(stream);
+  return rate;
+}
+
+Rate Meter::measure_host_copy() {
+  const Arena from = Arena::on_host(kPieceSize), to = Arena::on_host(kPieceSize);
+  std::memset(from.data(), 1, from.size());
+  return repeat([&] { std::memcpy(to.data(), from.data(), kPieceSize); }, kPieceSize);
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Measures for a second or two how fast pieces of files travel one way or another. What a measurement brings into the
+// page cache it takes out again, and what was there it leaves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/common/arena.h"
+#include "tools/common/runner.h"
+#include "tools/doctor/survey.h"
+
+namespace penstock::tools {
+
+struct Rate {
+  double bytes_per_second = 0;
+  std::vector<double> turns;  // Of each turn.
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  double cpus_busy = 0;  // On average.
+  Tally tally;           // Of what went by the library.
+
+  double slowest() const;  // Of the turns.
+  double fastest() const;
+};
+
+// Whether it was quicker in all turns but one at most: less than that is noise.
+bool is_quicker(const Rate& one, const Rate& other);
+
+enum class Into : std::uint8_t { device, host };
+
+// How pieces travel.
+struct Way {
+  const Session* session = nullptr;  // Null: read(2) by one thread, and a copy into the device's memory.
+  Into into = Into::device;
+  unsigned threads = 1;  // Each with requests of its own.
+};
+
+// For one request of a way by that session, or by none: then `otherwise` says what a device is. Memory that stands in
+// for a GPU's is such to the session that made it, and host memory to all others.
+Arena memory_of(const Session* session, const Session& otherwise, Into where, unsigned gpu);
+
+class Meter {
+ public:
+  // Seconds: of each way.
+  Meter(const Survey& survey, const Session& session, unsigned gpu, double seconds)
+      : survey_(survey), session_(session), gpu_(gpu), seconds_(seconds) {}
+
+  // A rate for each way. They take turns, so that what else the machine does meets all alike. The pieces: at least one.
+  // is_cold: none of them is cached, and none shall be afterwards. After each turn `told` is called.
+  std::vector<Rate> measure(const std::vector<Way>& ways, const std::vector<Piece>& pieces, bool is_cold,
+                            const std::function<void()>& told);
+  // Of the bus, between pinned host memory and the GPU's. Nothing where host memory stands in.
+  std::optional<Rate> measure_link(Into into);
+  Rate measure_host_copy();
+
+ private:
+  Rate repeat(const std::function<void()>& copy, std::uint64_t bytes) const;
+
+  const Survey& survey_;
+  const Session& session_;
+  const unsigned gpu_;
+  const double seconds_;
+};
+
+constexpr unsigned kTurns = 4;
+
+}  // namespace penstock::tools

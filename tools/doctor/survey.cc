@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/doctor/survey.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/cpus.h"
+#include "base/memory_room.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/new_file.h"
+#include "tools/common/residency.h"
+#include "topology/pci_device.h"
+
+namespace penstock::tools {
+namespace {
+
+// What is cached to more than this part counts as cached, and so for what is not: a request's ends share pages.
+constexpr double kNearlyAll = 0.98;
+
+void sort_pieces(Survey& survey, const Shard& shard, const OpenFile& file) {
+  const std::size_t number = survey.shards.size();
+  for (std::uint64_t at = 0; at < shard.size; at += kPieceSize) {
+    const Piece piece{number, at, std::min(kPieceSize, shard.size - at)};
+    const auto cached = cached_bytes(file.fd.get(), piece.offset, piece.size);
+    const double part = static_cast<double>(cached.value_or(0)) / static_cast<double>(piece.size);
+    if (part >= kNearlyAll) survey.cached.push_back(piece);
+    else if (part <= 1 - kNearlyAll) survey.uncached.push_back(piece);
+  }
+}
+
+// Returns the device that the file lies on.
+dev_t add_shard(Survey& survey, const std::string& path) {
+  const OpenFile file = open_file(path, O_RDONLY);
+  const Shard shard{path, file.size, cached_bytes(file.fd.get())};
+  sort_pieces(survey, shard, file);
+  survey.bytes += shard.size;
+  const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // What stat(2) counts in.
+  survey.allocated += file.is_block_device() ? shard.size : std::min(blocks, shard.size);
+  survey.cached_bytes += shard.cached.value_or(0);
+  survey.is_residency_known = survey.is_residency_known && shard.cached.has_value();
+  survey.shards.push_back(shard);
+  return file.is_block_device() ? file.facts.st_rdev : file.facts.st_dev;
+}
+
+void add_places(Survey& survey, const std::map<dev_t, std::vector<std::size_t>>& by_device, const Session& session,
+                unsigned gpu) {
+  for (const auto& [device, shards] : by_device) {
+    const auto larger = [&](std::size_t a, std::size_t b) { return survey.shards[a].size < survey.shards[b].size; };
+    Place place;
+    place.file = survey.shards[*std::max_element(shards.begin(), shards.end(), larger)].path;
+    for (const std::size_t shard : shards) place.bytes += survey.shards[shard].size;
+    ExplainSettings settings;
+    settings.file = place.file;
+    settings.gpu = gpu;
+    place.told = look_at(settings, session);
+    survey.places.push_back(std::move(place));
+  }
+}
+
+const char* relation_text(const core::PciDevice& drive, const core::PciDevice& gpu) {
+  switch (core::pci_relation(drive, gpu)) {
+    case core::PciRelation::same_switch: return "below one PCIe switch with the GPU";
+    case core::PciRelation::same_host_bridge: return "on the GPU's host bridge";
+    case core::PciRelation::different_host_bridges: break;
+  }
+  const bool apart = drive.numa_node >= 0 && gpu.numa_node >= 0 && drive.numa_node != gpu.numa_node;
+  return apart ? "on another NUMA node than the GPU" : "on another host bridge than the GPU";
+}
+
+void add_drives(std::vector<Bus>& buses, const core::BlockDevice& stack, const std::vector<core::PciDevice>& pci) {
+  for (const core::BlockDevice& below : stack.slaves) add_drives(buses, below, pci);
+  const auto is_it = [&](const core::PciDevice& each) { return each.address == stack.pci_address; };
+  const auto found = std::find_if(pci.begin(), pci.end(), is_it);
+  const auto is_known = [&](const Bus& bus) { return bus.device.address == stack.pci_address; };
+  if (found == pci.end() || std::any_of(buses.begin(), buses.end(), is_known)) return;
+  buses.push_back({stack.disk, *found, ""});
+}
+
+void add_buses(Survey& survey, const Session& session, unsigned gpu) {
+  const std::vector<core::PciDevice> pci = core::read_pci_devices(open_machine_root(""));
+  for (const Place& place : survey.places) {
+    if (place.told.direct.stack) add_drives(survey.buses, *place.told.direct.stack, pci);
+  }
+  const DeviceInfo info = require(session.device(gpu), fmt::format("GPU {}", gpu));
+  survey.has_gpu = info.stand_in == 0;
+  for (const core::PciDevice& device : pci) {
+    if (!survey.has_gpu || device.address != info.pci_address) continue;
+    for (Bus& drive : survey.buses) drive.relation = relation_text(drive.device, device);
+    survey.buses.push_back({fmt::format("GPU {}", gpu), device, ""});
+  }
+}
+
+void add_machine(Survey& survey, const Session& session, unsigned gpu) {
+  add_buses(survey, session, gpu);
+  survey.device = device_line(session.raw(), gpu);
+  survey.device_facts = device_json(session.raw(), gpu);
+  survey.memory_available = core::memory_room().available;
+  survey.cpus = static_cast<unsigned>(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN)));
+  const core::CpuSet allowed = core::allowed_cpus();
+  survey.cpu_limit = std::min<double>(survey.cpus, core::cpu_limit("", allowed));
+  survey.is_quota = survey.cpu_limit < static_cast<double>(allowed.count());
+}
+
+}  // namespace
+
+Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu) {
+  Survey survey;
+  std::map<dev_t, std::vector<std::size_t>> by_device;
+  for (const std::string& file : files) {
+    throw_if_interrupted();
+    const dev_t device = add_shard(survey, file);
+    if (survey.shards.back().size > 0) by_device[device].push_back(survey.shards.size() - 1);
+  }
+  if (survey.bytes == 0) throw Failure(files[0] + ": there is nothing to load: it has no bytes");
+  add_places(survey, by_device, session, gpu);
+  add_machine(survey, session, gpu);
+  return survey;
+}
+
+Survey look_at_folder(const std::string& folder, const Session& session, unsigned gpu) {
+  const NewFile scratch(folder + "/penstock-doctor", 0);
+  ExplainSettings settings;
+  settings.file = fmt::format("/proc/self/fd/{}", scratch.fd());
+  settings.gpu = gpu;
+  settings.is_write = true;
+  Survey survey;
+  survey.places.push_back({folder, 0, look_at(settings, session)});
+  add_machine(survey, session, gpu);
+  return survey;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What is to be loaded: its files, which parts of them are in the page cache, and where they lie. Nothing is measured.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/common/explanation.h"
+#include "tools/common/machine.h"
+
+namespace penstock::tools {
+
+constexpr std::uint64_t kPieceSize = std::uint64_t{64} << 20;  // Of one request.
+
+// One request of a load: a part of one file.
+struct Piece {
+  std::size_t shard = 0;  // Of which file.
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
+struct Shard {
+  std::string path;
+  std::uint64_t size = 0;
+  std::optional<std::uint64_t> cached;  // Bytes in the page cache; nothing where the kernel does not tell.
+};
+
+// A file system that holds some of the files, seen through the largest of these.
+struct Place {
+  std::string file;
+  std::uint64_t bytes = 0;  // Of all files there.
+  Explanation told;
+};
+
+// A PCI device under the storage, or the GPU itself.
+struct Bus {
+  std::string name;  // "nvme0n1", "GPU 0"
+  core::PciDevice device;
+  std::string relation;  // Of a drive, to the GPU: "below one switch", ...; "" where either is not seen.
+};
+
+struct Survey {
+  std::vector<Shard> shards;
+  std::vector<Piece> cached, uncached;  // Pieces that are wholly the one or the other, in the order of a load.
+  std::uint64_t bytes = 0;
+  std::uint64_t cached_bytes = 0;
+  std::uint64_t allocated = 0;  // Of the bytes: the others are holes.
+  bool is_residency_known = true;
+  std::vector<Place> places;
+  std::vector<Bus> buses;
+  std::string device;  // "device: GPU 0, ..."
+  Json device_facts;
+  bool has_gpu = false;  // No host memory stands in for it.
+  std::uint64_t memory_available = 0;
+  unsigned cpus = 1;      // Of the machine.
+  double cpu_limit = 1;   // Of their time that this process may use, in CPUs;
+  bool is_quota = false;  // by a quota, not by its CPU set.
+};
+
+// The session must have the GPU. Files that cannot be read are Failures: a load would fail, too.
+Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu);
+// The same for a folder into which files are to be written.
+Survey look_at_folder(const std::string& folder, const Session& session, unsigned gpu);
+
+}  // namespace penstock::tools
