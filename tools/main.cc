@@ -30,6 +30,7 @@
 #include "tools/common/terminal.h"
 #include "tools/cp/cp.h"
 #include "tools/demo/demo.h"
+#include "tools/doctor/doctor.h"
 #include "tools/explain/explain.h"
 #include "tools/gds_stats/gds_stats.h"
 #include "tools/gdscheck/gdscheck.h"
@@ -62,6 +63,7 @@ constexpr Command kCommands[] = {
     {"check", "Say what this machine offers to each path, and what it lacks", add_check},
     {"validate", "Say whether drivers, fabric and a transfer are right, and what to do", add_validate},
     {"explain", "Say by which path a file's bytes would travel, and why by no better one", add_explain},
+    {"doctor", "Say why a load is slow, what would make it quicker, and by how much", add_doctor},
     {"bench", "Measure reads or writes of a file", add_bench},
     {"cp", "Copy a file through device memory", add_cp},
     {"settings", "List the library's settings: value, who set it, what it does", add_settings},

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/doctor/doctor.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/new_file.h"
+#include "tools/common/plots.h"
+#include "tools/common/terminal.h"
+#include "tools/doctor/examine.h"
+#include "tools/doctor/report.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr double kSecondsMost = 60;
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock doctor model/                    why these weights take so long to load, and what would change it\n"
+    "  penstock doctor 'model/*.safetensors'     of some of them\n"
+    "  penstock doctor /ckpt --save 140G         the same of a checkpoint of that size, saved into that folder\n"
+    "  penstock doctor model/ --html model.html  as a page, too\n"
+    "  penstock doctor model/ --json             for a program\n"
+    "It reads parts of the files, for some fifteen seconds in all, and leaves the page cache as it was. With --save "
+    "it\n"
+    "writes files that have no name, of a gibibyte at most, and gives their room back. What is 'at best' is what the\n"
+    "slowest part that remains would allow; all else was measured.\n"
+    "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
+
+struct Wish : ExamineSettings {
+  bool json = false;
+  std::string html;
+  bool overwrite = false;
+  bool is_save = false;
+};
+
+int run_doctor(const Wish& wish) {
+  if (!(wish.seconds >= 0.1 && wish.seconds <= kSecondsMost)) {
+    throw Failure(fmt::format("--time {}: expected seconds, 0.1 to {}", wish.seconds, kSecondsMost), kUsage);
+  }
+  if (wish.is_save && wish.save == 0) throw Failure("--save 0: expected the size of a checkpoint", kUsage);
+  std::optional<TextFile> page;
+  if (!wish.html.empty()) {
+    require_plots(doctor_page());
+    page.emplace(wish.html, wish.overwrite);
+  }
+  const Examination found = examine(wish);
+  if (wish.json) print_json(examination_json(found));
+  else print("{}", examination_text(found, wish));
+  if (!page) return kSuccess;
+  page->publish(page_with(doctor_page(), examination_json(found)));
+  if (!wish.json) print("page: {}\n", wish.html);
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_doctor(CommandLine& command) {
+  auto wish = std::make_shared<Wish>();
+  command.option("FILE", wish->words, "Files, block devices, folders with all that is below them, or patterns")
+      .required();
+  command.option("--gpu", wish->gpu, "The GPU into which they are loaded").default_shown();
+  command.option("--time", wish->seconds, "How long each of about ten measurements takes at most")
+      .value_name("SECONDS")
+      .default_shown();
+  const Option save =
+      command.size("--save", wish->save, "Ask of a checkpoint of so many bytes, saved into the folder FILE");
+  command.option("--html", wish->html, "Also write a page with pictures to PAGE; it needs no network")
+      .value_name("PAGE");
+  command.flag("--overwrite", wish->overwrite, "Replace PAGE if it exists");
+  command.flag("--json", wish->json, "Print JSON");
+  command.footer(kExamples);
+  command.runs([wish, save] {
+    wish->is_save = save.was_given();
+    return run_doctor(*wish);
+  });
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/progress.h"
+#include "tools/common/units.h"
+#include "tools/doctor/examine.h"
+#include "tools/doctor/save.h"
+
+namespace penstock::tools {
+namespace {
+
+void check_folder(const ExamineSettings& settings) {
+  struct stat facts {};
+  const std::string& folder = settings.words[0];
+  if (settings.words.size() != 1) throw Failure("--save takes one folder", kUsage);
+  if (stat(folder.c_str(), &facts) != 0) fail_errno(folder, "look for the folder");
+  if (!S_ISDIR(facts.st_mode)) throw Failure(folder + ": it is no folder; --save names where checkpoints go", kUsage);
+}
+
+void measure(Examination& found, const ExamineSettings& settings, const Session& session) {
+  Progress progress("doctor");
+  unsigned turns = 0;
+  Config config;
+  const Session direct = require(Session::open(config.set("direct_io", "always")), "session");
+  const Session over = open_session({});  // What a session has learnt of new files is wrong for others.
+  const bool can_be_direct = found.survey.places[0].told.info.direct_offset_align > 0;
+  std::vector<SaveWay> ways = {{&session}, {nullptr}, {&over, Into::device, true}};
+  if (can_be_direct) ways.insert(ways.end(), {{&direct, Into::host, true}, {&direct}});
+  SaveMeter meter(settings.words[0], settings.save, session, settings.gpu, settings.seconds);
+  const auto tell = [&] { progress.update(0, ++turns / static_cast<double>(ways.size() * kTurns + 1)); };
+  const std::vector<Rate> rates = meter.measure(ways, tell);
+  if (can_be_direct) found.stages.push_back({"drive", "host memory to drive, O_DIRECT, over blocks in use", rates[3]});
+  found.stages.push_back({"cold", "device memory to a new file, by Penstock", rates[0]});
+  found.stages.push_back({"plain_cold", "device memory to a new file, write(2) by one thread", rates[1]});
+  const auto gained = [&](const Rate& with) { return is_quicker(with, rates[0]) ? with.bytes_per_second : 0; };
+  found.trials.push_back({"write into a file that was prepared, or over the last checkpoint but one",
+                          fmt::format("penstock prepare FILE --size {} --written", settings.save), gained(rates[2])});
+  if (!can_be_direct) return;
+  found.trials.push_back({"write past the page cache", "export PENSTOCK_DIRECT_IO=always", gained(rates[4])});
+}
+
+}  // namespace
+
+Examination examine_save(const ExamineSettings& settings) {
+  check_folder(settings);
+  const Session session = open_session({});
+  check_gpu(session.raw(), settings.gpu);
+  Examination found;
+  found.saved = settings.save;
+  found.survey = look_at_folder(settings.words[0], session, settings.gpu);
+  found.survey.bytes = settings.save;
+  measure(found, settings, session);
+  Meter meter(found.survey, session, settings.gpu, settings.seconds);
+  if (const auto link = meter.measure_link(Into::host)) {
+    found.stages.push_back({"link", "from the GPU into pinned host memory", *link});
+  } else {
+    found.notes.push_back("no GPU was seen: host memory stands in for its, and there is no link to measure");
+  }
+  if (const std::uint64_t room = room_in(settings.words[0]); room < settings.save) {
+    found.notes.push_back(fmt::format("only {} are free in {}: a checkpoint of {} does not fit", format_size(room),
+                                      settings.words[0], format_size(settings.save)));
+  }
+  const Load load{.bytes = settings.save,
+                  .cpus_busy = found.rate("cold")->cpus_busy,
+                  .cpus = found.survey.cpu_limit,
+                  .cpus_there = static_cast<double>(found.survey.cpus)};
+  const Speeds speeds{found.speed("drive"),      0, 0, found.speed("link"), found.speed("cold"), 0,
+                      found.speed("plain_cold"), 0};
+  found.prognosis = predict(load, speeds, found.trials, found.bounds);
+  return found;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/doctor/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tools/common/context.h"
+#include "tools/common/page.h"
+#include "tools/common/table.h"
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr double kLess = 0.9;  // Of the time by Penstock: more is noise.
+
+std::string rate_text(const Examination& found, const char* stage) {
+  const Rate* const rate = found.rate(stage);
+  return rate == nullptr ? "?" : format_rate(rate->bytes_per_second);
+}
+
+const char* path_name(const Examination& found) {
+  const Verdict* const best = found.survey.places[0].told.chosen();
+  return best == nullptr ? "no path" : best->path_name();
+}
+
+// Which part binds, and by which figures.
+std::string binds_text(const Examination& found) {
+  const char* const whole = found.is_mostly_cold() ? "cold" : "warm";
+  const std::string all = fmt::format("all of the way gives {}", rate_text(found, whole));
+  switch (found.prognosis.binds) {
+    case Binds::drive:
+      return fmt::format("{}: it gives {}; {}.",
+                         found.is_decoded ? "Reading and decoding what the drive gives binds" : "The drive binds",
+                         rate_text(found, "drive"), all);
+    case Binds::page_cache:
+      return fmt::format("Copying out of the page cache binds: it gives {}; {}.", rate_text(found, "page_cache"), all);
+    case Binds::link: return fmt::format("The link to the GPU binds: it gives {}; {}.", rate_text(found, "link"), all);
+    case Binds::cpu:
+      return fmt::format("The CPUs bind: {:.1f} of {:g} are busy; {}.", found.rate(whole)->cpus_busy,
+                         found.survey.cpu_limit, all);
+    case Binds::settings: return fmt::format("The settings of the environment bind; {}.", all);
+    case Binds::path: break;
+  }
+  return fmt::format("No part by itself binds: the {} gives {}; {}, by the path {}.",
+                     found.is_mostly_cold() ? "drive" : "page cache",
+                     rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all, path_name(found));
+}
+
+std::string title_of(const Examination& found, const ExamineSettings& settings) {
+  const Survey& survey = found.survey;
+  if (found.saved > 0) return fmt::format("{}: a checkpoint of {}", settings.words[0], format_size(found.saved));
+  const std::string name = settings.words.size() == 1 ? settings.words[0] : survey.shards[0].path + ", ...";
+  const std::string cached = !survey.is_residency_known            ? "unknown how much"
+                             : survey.cached_bytes >= survey.bytes ? "all of it"
+                             : survey.cached_bytes == 0            ? "nothing of it"
+                                                                   : format_size(survey.cached_bytes);
+  return fmt::format("{}: {} file{}, {}, {} in the page cache", name, survey.shards.size(),
+                     survey.shards.size() == 1 ? "" : "s", format_size(survey.bytes), cached);
+}
+
+void print_verdict(Page& page, const Examination& found) {
+  const Prognosis& told = found.prognosis;
+  const bool is_save = found.saved > 0;
+  page.wrap("", fmt::format("{} takes {} by Penstock. {}", is_save ? "Saving it, flushed to the drive," : "Loading it",
+                            format_duration(told.seconds), binds_text(found)));
+  page.paint(Color::bold, format_duration(told.seconds));
+  if (told.plain_seconds <= 0) return;
+  page.wrap("",
+            fmt::format("A program that {} by itself, in one thread, takes {}{}.",
+                        is_save ? "writes with write(2)" : "reads with read(2)", format_duration(told.plain_seconds),
+                        told.plain_seconds < kLess * told.seconds ? ": less than by Penstock" : ""));
+}
+
+void print_causes(Page& page, const Examination& found) {
+  if (found.causes.empty()) return;
+  page.section("What slows all of it down");
+  for (const std::string& cause : found.causes) page.wrap("  ", cause);
+}
+
+void print_changes(Page& page, const Examination& found) {
+  const Prognosis& told = found.prognosis;
+  page.section(told.changes.empty() ? "Nothing that was tried would make it quicker" : "What would make it quicker");
+  for (const Forecast& each : told.changes) {
+    const std::string takes = (each.is_bound ? "at best " : "") + format_duration(each.seconds);
+    page.row(takes + " ", fmt::format("{} ({:.1f} times as fast)", each.what, told.seconds / each.seconds));
+    page.row("", "-> " + each.command);
+  }
+  if (!told.left_out.empty()) page.row("not", told.left_out);
+}
+
+Text stages_text(const Examination& found) {
+  Table table({"  measured", ">GB/s", ">range", ">CPUs"});
+  for (const Stage& stage : found.stages) {
+    const Rate& rate = stage.rate;
+    table.add({fmt::format("  {}", stage.what), fmt::format("{:.2f}", rate.bytes_per_second / 1e9),
+               fmt::format("{:.2f}-{:.2f}", rate.slowest() / 1e9, rate.fastest() / 1e9),
+               rate.cpus_busy > 0 ? fmt::format("{:.1f}", rate.cpus_busy) : ""});
+  }
+  return table.text();
+}
+
+std::string link_text(const core::PciLink& link) {
+  return fmt::format("PCIe {:g} GT/s x{}", link.gigatransfers_per_second, link.width);
+}
+
+std::string bus_text(const Bus& bus) {
+  const core::PciDevice& device = bus.device;
+  std::string text = device.address;
+  if (device.current_link.width > 0) {
+    text += ", " + link_text(device.current_link);
+    const bool is_full = device.max_link.width == device.current_link.width &&
+                         device.max_link.gigatransfers_per_second == device.current_link.gigatransfers_per_second;
+    if (!is_full && device.max_link.width > 0) text += fmt::format(" of {}", link_text(device.max_link));
+  }
+  if (device.numa_node >= 0) text += fmt::format(", NUMA node {}", device.numa_node);
+  return bus.relation.empty() ? text : text + ", " + bus.relation;
+}
+
+void print_places(Page& page, const Examination& found) {
+  page.section("Where it lies");
+  for (const Place& place : found.survey.places) {
+    const auto& mount = place.told.direct.report.mount;
+    page.row("file system", fmt::format("{}{}{}", place.told.info.file_system, mount ? " on " + mount->mount_point : "",
+                                        place.told.direct.stack ? ", " + place.told.direct.stack->name : ""));
+    const Verdict* const best = place.told.chosen();
+    if (best == nullptr) continue;
+    const Verdict& first = place.told.verdicts[0];
+    page.row("path", path_sentence(best->path, first.usable != 0 ? PENSTOCK_REASON_NONE : first.reason, first.path));
+  }
+  for (const Bus& bus : found.survey.buses) page.row(bus.name, bus_text(bus));
+  page.wrap("  ", found.survey.device);
+  for (const std::string& note : found.notes) page.wrap("  note: ", note);
+}
+
+Json rate_json(const Stage& stage) {
+  const Rate& rate = stage.rate;
+  return {{"name", stage.name},        {"what", stage.what},         {"bytes_per_second", rate.bytes_per_second},
+          {"slowest", rate.slowest()}, {"fastest", rate.fastest()},  {"bytes", rate.bytes},
+          {"seconds", rate.seconds},   {"cpus_busy", rate.cpus_busy}};
+}
+
+Json link_json(const core::PciLink& link) {
+  return {{"speed_gts", link.gigatransfers_per_second}, {"width", link.width}};
+}
+
+Json bus_json(const Bus& bus) {
+  return {{"name", bus.name},
+          {"pci_address", bus.device.address},
+          {"numa_node", bus.device.numa_node},
+          {"link", link_json(bus.device.current_link)},
+          {"link_max", link_json(bus.device.max_link)},
+          {"relation", bus.relation}};
+}
+
+Json place_json(const Place& place) {
+  const Verdict* const best = place.told.chosen();
+  const Verdict& first = place.told.verdicts[0];
+  return {{"file", place.file},
+          {"bytes", place.bytes},
+          {"file_system", place.told.info.file_system},
+          {"block_device", place.told.direct.stack ? Json(place.told.direct.stack->name) : Json()},
+          {"path", best != nullptr ? Json(best->path_name()) : Json()},
+          {"reason", first.usable != 0 ? "none" : first.reason_name()},
+          {"refused_path", first.usable != 0 ? Json() : Json(first.path_name())}};
+}
+
+}  // namespace
+
+Text examination_text(const Examination& found, const ExamineSettings& settings) {
+  Page page;
+  page.wrap("", title_of(found, settings));
+  print_verdict(page, found);
+  print_causes(page, found);
+  print_changes(page, found);
+  Text text = page.shown();
+  text += Text("\n");
+  text += stages_text(found);
+  Page places;
+  print_places(places, found);
+  text += Text("\n" + places.text());
+  return text;
+}
+
+Json examination_json(const Examination& found) {
+  const Survey& survey = found.survey;
+  const Prognosis& told = found.prognosis;
+  Json json = {{"schema", 1},
+               {"files", Json::array()},
+               {"bytes", survey.bytes},
+               {"cached_bytes", survey.cached_bytes},
+               {"memory_available", survey.memory_available},
+               {"places", Json::array()},
+               {"buses", Json::array()},
+               {"device", survey.device_facts},
+               {"stages", Json::array()},
+               {"operation", found.saved > 0 ? "save" : "load"},
+               {"forecast",
+                {{"seconds", told.seconds},
+                 {"plain_seconds", told.plain_seconds > 0 ? Json(told.plain_seconds) : Json()},
+                 {"cold_seconds", told.cold_seconds},
+                 {"binds", binds_name(told.binds)}}},
+               {"changes", Json::array()},
+               {"causes", found.causes},
+               {"notes", found.notes}};
+  for (const Shard& each : survey.shards) {
+    json["files"].push_back(
+        {{"path", each.path}, {"size", each.size}, {"cached_bytes", each.cached ? Json(*each.cached) : Json()}});
+  }
+  for (const Place& each : survey.places) json["places"].push_back(place_json(each));
+  for (const Bus& each : survey.buses) json["buses"].push_back(bus_json(each));
+  for (const Stage& each : found.stages) json["stages"].push_back(rate_json(each));
+  for (const Forecast& each : told.changes) {
+    json["changes"].push_back(
+        {{"what", each.what}, {"command", each.command}, {"seconds", each.seconds}, {"at_best", each.is_bound}});
+  }
+  return json;
+}
+
+}  // namespace penstock::tools
