@@ -14,7 +14,7 @@ if(TARGET penstock_tool)
 endif()
 
 # Both files find their prefix from where they lie, so an installed tree can be moved.
-function(penstock_install_pkgconfig name)
+function(penstock_install_pkgconfig name library_folder header_folder)
   set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   cmake_path(IS_ABSOLUTE CMAKE_INSTALL_LIBDIR libdir_is_absolute)
   if(libdir_is_absolute)
@@ -24,20 +24,23 @@ function(penstock_install_pkgconfig name)
                OUTPUT_VARIABLE up)
     set(PREFIX_FROM_PCFILE "\${pcfiledir}/${up}")
   endif()
-  cmake_path(APPEND libdir "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
-  cmake_path(APPEND includedir "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
+  cmake_path(APPEND libdir "\${prefix}" ${library_folder})
+  cmake_path(APPEND includedir "\${prefix}" ${header_folder})
   configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${pkgconfig_dir})
 endfunction()
 
 if(TARGET penstock_shared AND TARGET cufile)
   set_target_properties(penstock_shared PROPERTIES EXPORT_NAME penstock)
-  install(TARGETS penstock_shared cufile EXPORT penstockTargets
+  install(TARGETS penstock_shared EXPORT penstockTargets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  install(FILES include/cufile.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  penstock_install_pkgconfig(penstock)
-  penstock_install_pkgconfig(cufile)
+  install(TARGETS cufile EXPORT penstockTargets
+          LIBRARY DESTINATION ${PENSTOCK_CUFILE_LIBDIR}
+          INCLUDES DESTINATION ${PENSTOCK_CUFILE_INCLUDEDIR})
+  install(FILES include/cufile.h DESTINATION ${PENSTOCK_CUFILE_INCLUDEDIR})
+  penstock_install_pkgconfig(penstock ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_INCLUDEDIR})
+  penstock_install_pkgconfig(cufile ${PENSTOCK_CUFILE_LIBDIR} ${PENSTOCK_CUFILE_INCLUDEDIR})
 
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/penstock)
   install(EXPORT penstockTargets NAMESPACE penstock:: DESTINATION ${package_dir})
