@@ -42,6 +42,7 @@
 #include "tools/node/node.h"
 #include "tools/odirect/odirect.h"
 #include "tools/prepare/prepare.h"
+#include "tools/run/run.h"
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
 #include "tools/top/top.h"
@@ -74,6 +75,7 @@ constexpr Command kCommands[] = {
     {"node", "Serve metrics of all processes of a node, and of what the node offers", add_node, false, true},
     {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect},
     {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},
+    {"run", "Run a program with Penstock's libcufile in front of NVIDIA's", add_run, false, true},
     {"gds_install_check", "Say whether the parts of GPUDirect Storage are installed", add_gds_install_check, true},
     {"gds_stats", "Print a process's cuFile statistics, as NVIDIA's gds_stats does", add_gds_stats, true},
     {"gdscheck", "Check the platform, with the output of NVIDIA's gdscheck", add_gdscheck, true},

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/run/account.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tools/common/units.h"
+
+namespace penstock::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kReportsMax = 16;  // For people; the others are counted.
+constexpr std::size_t kFilesMax = 8;
+// Up to here a program has read its own parts: Python's modules come to some megabytes.
+constexpr std::uint64_t kNextToNothing = 16 << 20;
+
+const char* plural(std::size_t count) { return count == 1 ? "" : "es"; }
+
+// Of all processes.
+struct Reading {
+  std::uint64_t call_bytes = 0;
+  std::uint64_t storage_bytes = 0;
+  std::map<std::string, FileSeen> files;
+  bool has_io_uring = false, has_aio = false, has_torch = false, has_kvikio = false;
+};
+
+Reading reading_of(const Account& account) {
+  Reading all;
+  for (const ProcessSeen& process : account.processes) {
+    all.call_bytes += process.read_call_bytes;
+    all.storage_bytes += process.storage_bytes;
+    all.has_io_uring |= process.has_io_uring;
+    all.has_aio |= process.has_aio;
+    all.has_torch |= process.has_torch;
+    all.has_kvikio |= process.has_kvikio;
+    for (const auto& [path, file] : process.files) {
+      FileSeen& known = all.files.try_emplace(path, file).first->second;
+      known.is_mapped |= file.is_mapped;
+      known.is_direct |= file.is_direct;
+    }
+  }
+  return all;
+}
+
+bool any_file(const Reading& reading, bool FileSeen::*what) {
+  return std::any_of(reading.files.begin(), reading.files.end(), [&](const auto& file) { return file.second.*what; });
+}
+
+// "mmap and read()": what was seen of the ways to read.
+std::vector<std::string> ways_of(const Reading& reading) {
+  std::vector<std::string> ways;
+  if (any_file(reading, &FileSeen::is_mapped)) ways.emplace_back("mmap");
+  if (reading.has_io_uring) ways.emplace_back("io_uring");
+  if (reading.has_aio) ways.emplace_back("libaio");
+  if (any_file(reading, &FileSeen::is_direct)) ways.emplace_back("O_DIRECT");
+  if (reading.call_bytes > kNextToNothing) ways.emplace_back("read()");
+  return ways;
+}
+
+bool reads_nothing(const Reading& reading) {
+  return reading.call_bytes <= kNextToNothing && reading.storage_bytes <= kNextToNothing && reading.files.empty();
+}
+
+bool has_word(const Account& account, std::string_view part) {
+  return std::any_of(account.words.begin(), account.words.end(),
+                     [&](const std::string& word) { return word.find(part) != std::string::npos; });
+}
+
+// What would bring such a program to cuFile, or to Penstock without cuFile.
+std::vector<std::string> remedies_of(const Account& account, const Reading& reading) {
+  std::vector<std::string> remedies;
+  const auto add = [&](bool applies, const char* remedy) {
+    if (applies) remedies.emplace_back(remedy);
+  };
+  add(has_word(account, "vllm") || has_word(account, "sglang"), "--load-format penstock, with the Python package");
+  add(has_word(account, "fio"), "--ioengine=libcufile, for fio built with it");
+  add(reading.has_kvikio, "KVIKIO_COMPAT_MODE=OFF: KvikIO leaves cuFile alone where it finds no nvidia-fs");
+  add(reading.has_torch,
+      "torch.cuda.gds; or of the package penstock, weights.load_file and weights.load_torch in place of safetensors' "
+      "load_file and of torch.load");
+  add(remedies.empty(),
+      "a loader that calls cuFile: torch.cuda.gds, KvikIO, fastsafetensors, NIXL, DeepSpeed, LMCache, fio's engine "
+      "libcufile; or the Python package penstock, which needs none");
+  return remedies;
+}
+
+std::vector<std::pair<std::string, FileSeen>> largest_of(const Reading& reading) {
+  std::vector<std::pair<std::string, FileSeen>> files(reading.files.begin(), reading.files.end());
+  std::stable_sort(files.begin(), files.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  if (files.size() > kFilesMax) files.resize(kFilesMax);
+  return files;
+}
+
+std::string how(const FileSeen& file) { return file.is_mapped ? "mapped" : file.is_direct ? "open, O_DIRECT" : "open"; }
+
+bool had(const Account& account, Maker maker) {
+  const auto is_its = [&](const CuFileLibrary& library) { return library.maker == maker; };
+  return std::any_of(account.processes.begin(), account.processes.end(), [&](const ProcessSeen& process) {
+    return std::any_of(process.libraries.begin(), process.libraries.end(), is_its);
+  });
+}
+
+std::string why_not(const Account& account) {
+  if (!account.out_of_reach.empty()) return account.out_of_reach;
+  if (had(account, Maker::penstock)) return "Penstock's libcufile was in place, and none of its calls came";
+  if (had(account, Maker::other)) return "another's libcufile was there, and Penstock's not: LD_PRELOAD was dropped";
+  return "Penstock's libcufile was not seen: LD_PRELOAD was dropped, or the program ended too soon for a look";
+}
+
+std::string nothing_text(const Account& account) {
+  const Reading reading = reading_of(account);
+  const std::string& name = account.words[0];
+  const std::string why = "  why       " + why_not(account) + "\n";
+  if (reads_nothing(reading)) {
+    return fmt::format("penstock run: nothing went through cuFile: {} read next to nothing ({})\n", name,
+                       format_size(reading.call_bytes)) +
+           why;
+  }
+  const std::vector<std::string> ways = ways_of(reading);
+  std::string text = fmt::format("penstock run: nothing went through cuFile: {} reads with {}\n", name,
+                                 ways.empty() ? "calls that were not seen" : fmt::format("{}", fmt::join(ways, ", "))) +
+                     why;
+  text += fmt::format("  read      {} by read() and its like; {} came from storage, by whatever calls\n",
+                      format_size(reading.call_bytes), format_size(reading.storage_bytes));
+  const auto files = largest_of(reading);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    text += fmt::format("  {:<9} {:>11}  {:<14}  {}\n", i == 0 ? "files" : "", format_size(files[i].second.bytes),
+                        how(files[i].second), files[i].first);
+  }
+  for (const std::string& remedy : remedies_of(account, reading)) text += "  instead   " + remedy + "\n";
+  return text;
+}
+
+bool has_session(const ProcessSeen& process) { return !process.sessions.empty(); }
+
+bool used_cufile(const Account& account) {
+  return !account.reports.empty() || std::any_of(account.processes.begin(), account.processes.end(), has_session);
+}
+
+SessionSeen sums_of(const ProcessSeen& process) {
+  SessionSeen all;
+  for (const SessionSeen& session : process.sessions) {
+    all.read_bytes += session.read_bytes;
+    all.written_bytes += session.written_bytes;
+    all.operations += session.operations;
+  }
+  return all;
+}
+
+// Processes that go on, and those that used Penstock and did not come to say so.
+std::string silent_text(const Account& account) {
+  std::string text;
+  for (const ProcessSeen& process : account.processes) {
+    const bool is_silent = has_session(process) && !account.reports.contains(process.pid);
+    if (!is_silent && !process.is_running) continue;
+    text += fmt::format("penstock run: process {} ({}) {}", process.pid, process.command,
+                        process.is_running ? fmt::format("goes on, and what it tells at its end is lost: set "
+                                                         "PENSTOCK_REPORT=FILE for that, or see 'penstock stats {}'",
+                                                         process.pid)
+                                           : "had a session open and wrote no report: a signal ended it, or _exit");
+    const SessionSeen sums = sums_of(process);
+    text += !has_session(process)
+                ? "\n"
+                : fmt::format("; when it was last looked at, it had {} read and {} written in {} requests\n",
+                              format_size(sums.read_bytes), format_size(sums.written_bytes), sums.operations);
+  }
+  return text;
+}
+
+std::string reports_text(const Account& account) {
+  std::string text;
+  std::size_t told = 0;
+  for (const auto& [pid, report] : account.reports) {
+    if (++told <= kReportsMax) text += report;
+  }
+  if (told > kReportsMax) {
+    text += fmt::format("penstock run: {} more processes wrote reports; --report=FILE.json has them all\n",
+                        told - kReportsMax);
+  }
+  return text;
+}
+
+struct LibrarySeen {
+  Maker maker = Maker::unknown;
+  std::size_t processes = 0;
+};
+std::map<std::string, LibrarySeen> libraries_of(const Account& account) {
+  std::map<std::string, LibrarySeen> seen;
+  for (const ProcessSeen& process : account.processes) {
+    for (const CuFileLibrary& library : process.libraries) {
+      seen[library.path].maker = library.maker;
+      ++seen[library.path].processes;
+    }
+  }
+  return seen;
+}
+
+Json files_json(const Reading& reading) {
+  Json rows = Json::array();
+  for (const auto& [path, file] : largest_of(reading)) {
+    rows.push_back({{"name", path}, {"bytes", file.bytes}, {"mapped", file.is_mapped}, {"direct", file.is_direct}});
+  }
+  return rows;
+}
+
+Json process_json(const Account& account, const ProcessSeen& process) {
+  const SessionSeen sums = sums_of(process);
+  return {{"pid", process.pid},
+          {"command", process.command},
+          {"running", process.is_running},
+          {"session", has_session(process)},
+          {"report", account.reports.contains(process.pid)},
+          {"read_bytes", sums.read_bytes},
+          {"written_bytes", sums.written_bytes},
+          {"requests", sums.operations}};
+}
+
+}  // namespace
+
+std::string which_text(const Account& account) {
+  std::string text;
+  bool is_first = !account.reports.empty();
+  for (const auto& [path, library] : libraries_of(account)) {
+    is_first |= path == account.library;
+    text += fmt::format("penstock run: {} of {} process{} had {} mapped, which is {}\n", library.processes,
+                        account.processes.size(), plural(account.processes.size()), path,
+                        library.maker == Maker::penstock ? "Penstock's" : "another's");
+  }
+  return text + fmt::format("penstock run: {}\n", is_first
+                                                      ? "cuFile's calls go to Penstock's library, which comes first"
+                                                      : "no process was seen with Penstock's library");
+}
+
+std::string account_text(const Account& account) {
+  std::string text = used_cufile(account) ? reports_text(account) : nothing_text(account);
+  text += silent_text(account);
+  if (used_cufile(account) || had(account, Maker::other)) text += which_text(account);
+  if (account.signal_number != 0) {
+    text += fmt::format("penstock run: {} was ended by signal {} ({})\n", account.words[0], account.signal_number,
+                        strsignal(account.signal_number));
+  }
+  return text;
+}
+
+Json account_json(const Account& account) {
+  const Reading reading = reading_of(account);
+  Json json = {{"schema", 1},
+               {"program", account.words},
+               {"exit_code", account.exit_code},
+               {"signal", account.signal_number},
+               {"seconds", account.seconds},
+               {"used_cufile", used_cufile(account)},
+               {"library", account.library},
+               {"out_of_reach", account.out_of_reach},
+               {"libraries", Json::array()},
+               {"reports", Json::array()},
+               {"processes", Json::array()}};
+  for (const auto& [path, library] : libraries_of(account)) {
+    json["libraries"].push_back(
+        {{"path", path}, {"maker", maker_name(library.maker)}, {"processes", library.processes}});
+  }
+  for (const auto& [pid, report] : account.reports) {
+    Json told = Json::parse(report, nullptr, false);
+    if (!told.is_discarded()) json["reports"].push_back(std::move(told));
+  }
+  for (const ProcessSeen& process : account.processes) json["processes"].push_back(process_json(account, process));
+  json["without_cufile"] = {{"ways", ways_of(reading)},
+                            {"read_call_bytes", reading.call_bytes},
+                            {"storage_bytes", reading.storage_bytes},
+                            {"files", files_json(reading)},
+                            {"instead", remedies_of(account, reading)}};
+  return json;
+}
+
+}  // namespace penstock::tools

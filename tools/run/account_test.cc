@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/run/account.h"
+
+#include <gtest/gtest.h>
+
+namespace penstock::tools {
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Account account_of(const std::string& program) {
+  Account account{.words = {program}, .library = "/opt/penstock/lib/libcufile.so.0.1.0"};
+  ProcessSeen process{.pid = 7, .command = program};
+  process.libraries = {{account.library, Maker::penstock}};
+  process.read_call_bytes = 100 << 20;
+  process.files["/data/model.safetensors"] = {.bytes = 4ull << 30, .is_mapped = true};
+  account.processes = {process};
+  return account;
+}
+
+TEST(AccountTest, WhoReadsWithoutCuFileIsToldWithWhatAndWhatWouldUseIt) {
+  EXPECT_EQ(
+      account_text(account_of("python3")),
+      "penstock run: nothing went through cuFile: python3 reads with mmap, read()\n"
+      "  why       Penstock's libcufile was in place, and none of its calls came\n"
+      "  read      100 MiB by read() and its like; 0 B came from storage, by whatever calls\n"
+      "  files           4 GiB  mapped          /data/model.safetensors\n"
+      "  instead   a loader that calls cuFile: torch.cuda.gds, KvikIO, fastsafetensors, NIXL, DeepSpeed, LMCache, "
+      "fio's engine libcufile; or the Python package penstock, which needs none\n");
+}
+
+TEST(AccountTest, TheRemedyIsThatOfTheProgramsOwnFramework) {
+  Account torch = account_of("python3");
+  torch.processes[0].has_torch = true;
+  EXPECT_TRUE(has(account_text(torch), "instead   torch.cuda.gds; or of the package penstock"));
+  EXPECT_TRUE(has(account_text(account_of("vllm")), "instead   --load-format penstock"));
+  Account kvikio = account_of("python3");
+  kvikio.processes[0].has_kvikio = true;
+  EXPECT_TRUE(has(account_text(kvikio), "instead   KVIKIO_COMPAT_MODE=OFF"));
+}
+
+TEST(AccountTest, AnothersLibraryAloneIsWhyNothingCameToOurs) {
+  Account account = account_of("python3");
+  account.processes[0].libraries = {{"/usr/lib/libcufile.so.0", Maker::other}};
+
+  EXPECT_TRUE(has(account_text(account), "another's libcufile was there, and Penstock's not: LD_PRELOAD was dropped"));
+  EXPECT_TRUE(has(account_text(account), "had /usr/lib/libcufile.so.0 mapped, which is another's"));
+}
+
+TEST(AccountTest, ManyReportsAreCounted) {
+  Account account = account_of("python3");
+  for (pid_t pid = 1; pid <= 20; ++pid) account.reports[pid] = "report of " + std::to_string(pid) + "\n";
+
+  EXPECT_TRUE(has(account_text(account), "report of 16\npenstock run: 4 more processes wrote reports"));
+}
+
+TEST(AccountTest, AReportThatIsNoJsonIsPassedOver) {
+  Account account = account_of("python3");
+  account.reports = {{1, "{\"schema\": 1}"}, {2, "{cut"}};
+
+  EXPECT_EQ(account_json(account)["reports"].size(), 1u);
+}
+
+TEST(FamilyTest, NumbersOfTheKernelAreFoundByTheirNames) {
+  const char* io = "rchar: 12\nwchar: 3\nread_bytes: 4096\nwrite_bytes: 1\n";
+
+  EXPECT_EQ(number_in(io, "rchar: "), 12u);
+  EXPECT_EQ(number_in(io, "\nread_bytes: "), 4096u);
+  EXPECT_EQ(number_in("", "rchar: "), 0u);
+}
+
+}  // namespace
+}  // namespace penstock::tools

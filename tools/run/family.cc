@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/run/family.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <sstream>
+
+#include "stats/process_stats.h"
+
+namespace penstock::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr std::string_view kSegment = "/memfd:penstock-stats";
+constexpr milliseconds kPauseMax{50};
+constexpr unsigned kLookShare = 100;
+
+std::chrono::nanoseconds cpu_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+std::string folder_of(pid_t process) { return fmt::format("/proc/{}", process); }
+
+// By its threads, since each has children of its own.
+std::vector<pid_t> children_of(pid_t process) {
+  std::vector<pid_t> children;
+  std::error_code gone;
+  for (fs::directory_iterator task(folder_of(process) + "/task", gone), end; !gone && task != end;
+       task.increment(gone)) {
+    std::istringstream words(text_of_proc(task->path().string() + "/children"));
+    for (pid_t child = 0; words >> child;) children.push_back(child);
+  }
+  return children;
+}
+
+// State and time of its beginning: the 3rd and the 22nd word of /proc/PID/stat, of which the 2nd may hold blanks.
+struct Life {
+  std::string began;
+  bool is_running = false;
+};
+Life life_of(pid_t process) {
+  const std::string stat = text_of_proc(folder_of(process) + "/stat");
+  const std::size_t behind_name = stat.rfind(')');
+  if (behind_name == std::string::npos) return {};
+  std::istringstream words(stat.substr(behind_name + 1));
+  std::string word, state;
+  words >> state;
+  for (unsigned i = 0; i < 19; ++i) words >> word;
+  return {word, state != "Z" && state != "X"};
+}
+
+void look_at_io(ProcessSeen& seen) {
+  const std::string io = text_of_proc(folder_of(seen.pid) + "/io");
+  seen.read_call_bytes = std::max(seen.read_call_bytes, number_in(io, "rchar: "));
+  seen.storage_bytes = std::max(seen.storage_bytes, number_in(io, "\nread_bytes: "));
+}
+
+bool is_library(std::string_view path) { return path.substr(path.find_last_of('/') + 1).find(".so") != path.npos; }
+
+// A file that was seen once is not asked for its size again.
+FileSeen* file_seen(ProcessSeen& seen, const std::string& path, const std::string& link) {
+  if (is_library(path)) return nullptr;
+  if (const auto known = seen.files.find(path); known != seen.files.end()) return &known->second;
+  struct stat facts {};
+  if (seen.files.size() >= ProcessFamily::kFilesMax || stat(link.c_str(), &facts) != 0) return nullptr;
+  const bool is_file = S_ISREG(facts.st_mode) || S_ISBLK(facts.st_mode);
+  if (!is_file || (S_ISREG(facts.st_mode) && static_cast<std::uint64_t>(facts.st_size) < ProcessFamily::kLargeFile)) {
+    return nullptr;
+  }
+  FileSeen& file = seen.files[path];
+  file.bytes = static_cast<std::uint64_t>(facts.st_size);
+  return &file;
+}
+
+void look_at_mappings(ProcessSeen& seen) {
+  std::error_code gone;
+  const std::string program = fs::read_symlink(folder_of(seen.pid) + "/exe", gone).string();
+  if (program != seen.program) seen.libraries.clear();  // It runs another, which has others.
+  seen.program = program;
+  const std::vector<MappedFile> files = mapped_files_in(text_of_proc(folder_of(seen.pid) + "/maps"));
+  for (const MappedFile& file : files) {
+    const auto same = [&](const CuFileLibrary& library) { return library.path == file.path; };
+    const bool is_new = std::none_of(seen.libraries.begin(), seen.libraries.end(), same);
+    if (is_new && is_cufile(file)) seen.libraries.push_back({file.path, maker_of(seen.pid, file)});
+    const std::string_view name = std::string_view(file.path).substr(file.path.find_last_of('/') + 1);
+    seen.has_aio |= name == "[aio]";
+    seen.has_torch |= name.starts_with("libtorch");
+    seen.has_kvikio |= name.starts_with("libkvikio");
+    const bool is_data = !file.is_executable && !file.is_deleted;
+    if (FileSeen* const large = is_data ? file_seen(seen, file.path, file.path) : nullptr) large->is_mapped = true;
+  }
+}
+
+void look_at_session(ProcessSeen& seen) {
+  const auto process = core::stats_of_process(seen.pid);
+  if (!process.ok() || process->sessions.empty()) return;
+  seen.sessions.clear();
+  for (const core::StatsSnapshot& session : process->sessions) {
+    SessionSeen& sums = seen.sessions.emplace_back();
+    for (const core::StatsRow& row : session.rows) {
+      (row.op == core::Op::read ? sums.read_bytes : sums.written_bytes) += row.bytes;
+      sums.operations += row.operations;
+    }
+  }
+}
+
+void look_at_descriptors(ProcessSeen& seen) {
+  bool has_session = false;
+  std::error_code gone;
+  for (fs::directory_iterator entry(folder_of(seen.pid) + "/fd", gone), end; !gone && entry != end;
+       entry.increment(gone)) {
+    std::error_code closed;
+    const std::string path = fs::read_symlink(entry->path(), closed).string();
+    has_session |= path.starts_with(kSegment);
+    seen.has_io_uring |= path == "anon_inode:[io_uring]";
+    if (!path.starts_with('/') || path.starts_with("/memfd:") || path.starts_with("/dev/shm")) continue;
+    FileSeen* const file = file_seen(seen, path, entry->path());
+    if (file == nullptr) continue;
+    const std::string info = text_of_proc(folder_of(seen.pid) + "/fdinfo/" + entry->path().filename().string());
+    unsigned flags = 0;
+    (void)std::sscanf(info.c_str(), "pos: %*u flags: %o", &flags);
+    file->is_direct |= (flags & O_DIRECT) != 0;
+    if ((flags & O_ACCMODE) == O_WRONLY && !file->is_mapped) seen.files.erase(path);
+  }
+  if (has_session) look_at_session(seen);
+}
+
+}  // namespace
+
+std::uint64_t number_in(std::string_view io, std::string_view name) {
+  const std::size_t at = io.find(name);
+  std::uint64_t number = 0;
+  if (at != std::string_view::npos) (void)std::from_chars(io.data() + at + name.size(), io.data() + io.size(), number);
+  return number;
+}
+
+ProcessSeen* ProcessFamily::known(pid_t process) {
+  Life life = life_of(process);
+  if (life.began.empty()) return nullptr;
+  const auto found = known_.find(process);
+  if (found != known_.end() && found->second.began != life.began) {
+    replaced_.push_back(std::move(found->second.seen));
+    known_.erase(found);
+  }
+  if (!known_.contains(process) && known_.size() + replaced_.size() >= kProcessesMax) return nullptr;
+  Known& known = known_[process];
+  known.began = std::move(life.began);
+  known.seen.pid = process;
+  known.seen.is_running = life.is_running;
+  return &known.seen;
+}
+
+void ProcessFamily::look_at(pid_t process) {
+  ProcessSeen* const seen = known(process);
+  if (seen == nullptr) {
+    if (const auto gone = known_.find(process); gone != known_.end()) gone->second.seen.is_running = false;
+    return;
+  }
+  look_at_io(*seen);
+  if (!seen->is_running) return;
+  seen->command = command_of(process);
+  look_at_mappings(*seen);
+  look_at_descriptors(*seen);
+}
+
+// Those that descend from one that has ended are children of this process's (watch()).
+void ProcessFamily::look() {
+  const std::chrono::nanoseconds start = cpu_time();
+  std::vector<pid_t> family = children_of(getpid());
+  for (const auto& [process, known] : known_) {
+    if (known.seen.is_running) family.push_back(process);
+  }
+  std::vector<pid_t> all;
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    if (std::find(all.begin(), all.end(), family[i]) != all.end()) continue;
+    all.push_back(family[i]);
+    look_at(family[i]);
+    for (const pid_t child : children_of(family[i])) family.push_back(child);
+  }
+  ++looks_;
+  took_ = cpu_time() - start;
+}
+
+void ProcessFamily::look_at_end_of(pid_t process) {
+  if (ProcessSeen* const seen = known(process)) look_at_io(*seen);
+}
+
+std::chrono::nanoseconds ProcessFamily::pause() const {
+  const auto at_first = milliseconds(1) * (1 << std::min(looks_, 10u));
+  return std::max<std::chrono::nanoseconds>(std::min<std::chrono::nanoseconds>(at_first, kPauseMax),
+                                            took_ * kLookShare);
+}
+
+std::vector<ProcessSeen> ProcessFamily::processes() const {
+  std::vector<ProcessSeen> all = replaced_;
+  for (const auto& [process, known] : known_) all.push_back(known.seen);
+  return all;
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The program is started with our library in LD_PRELOAD: so its calls come first also where a program names NVIDIA's by
+// its path, as PyTorch's wheels do, which LD_LIBRARY_PATH does not reach. Where nothing is to be told at the end, the
+// program takes this one's place; else this one watches it from /proc, and its processes write reports into a folder of
+// this one's (PENSTOCK_REPORT).
+#include "tools/run/run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/new_file.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/new_file.h"
+#include "tools/common/terminal.h"
+#include "tools/run/account.h"
+#include "tools/run/family.h"
+#include "tools/run/launch.h"
+
+namespace penstock::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kStderr = "stderr";
+constexpr std::size_t kReportBytesMax = 1 << 20;
+constexpr int kPassedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock run python train.py                 in front of whatever libcufile the program brings\n"
+    "  penstock run --report python train.py        and tell at the end what went through it, or what did not\n"
+    "  penstock run --report=load.json python train.py    the same as JSON, in a file\n"
+    "  penstock run --which python train.py         only say which libcufile its processes had mapped\n"
+    "  penstock run --library /opt/lib/libcufile.so.0 -- fio --ioengine=libcufile job.fio\n"
+    "Options of penstock come before PROGRAM. The library is put in front by LD_PRELOAD, which reaches all that the\n"
+    "program starts, but no statically linked program and none that is set-user-id. What the program prints stays\n"
+    "its own: what is told goes to stderr, or to FILE when all has ended.\n"
+    "Exit code: the program's; 128 and the signal's number where a signal ended it; 127 where there is no such "
+    "program,\n"
+    "126 where it cannot be started; 1 failed, 2 wrong usage.";
+
+struct RunSettings {
+  std::vector<std::string> words;  // Of the program.
+  std::string library;
+  std::string report;  // "stderr", or a file's name.
+  bool which = false;
+};
+
+// Where the program's processes put their reports. Goes with this object, and what is in it.
+class ReportFolder {
+ public:
+  explicit ReportFolder(bool json) : suffix_(json ? ".json" : ".txt") {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "penstock-run-XXXXXX").string();
+    if (error || mkdtemp(name.data()) == nullptr) fail_errno(name, "make a folder for reports");
+    folder_ = name;
+  }
+  ~ReportFolder() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  ReportFolder(const ReportFolder&) = delete;
+  ReportFolder& operator=(const ReportFolder&) = delete;
+
+  std::string setting() const { return (folder_ / ("%p" + suffix_)).string(); }
+
+  std::map<pid_t, std::string> reports() const {
+    std::map<pid_t, std::string> all;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
+      const std::string name = entry->path().stem().string();
+      pid_t pid = 0;
+      const auto [last, fault] = std::from_chars(name.data(), name.data() + name.size(), pid);
+      if (fault != std::errc{} || last != name.data() + name.size()) continue;
+      try {
+        all[pid] = read_bounded(entry->path(), kReportBytesMax);
+      } catch (const Failure& failure) {
+        print_error("penstock run: {}\n", failure.what());
+      }
+    }
+    return all;
+  }
+
+ private:
+  fs::path folder_;
+  const std::string suffix_;
+};
+
+// ---- The program, watched
+
+pid_t start(const RunSettings& settings, const fs::path& library, const std::string& report, const sigset_t& before) {
+  const pid_t child = fork();
+  if (child < 0) throw Failure(fmt::format("a process could not be started: {}", std::strerror(errno)));
+  if (child > 0) return child;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  try {
+    put_in_front(library);
+    if (!report.empty()) setenv("PENSTOCK_REPORT", report.c_str(), 1);
+    become(settings.words);
+  } catch (const Failure& failure) {
+    print_error("penstock run: {}\n", failure.what());
+    _exit(failure.exit_code());
+  }
+}
+
+// Whether the program has; others whose parents have ended are this process's children then, and are let go of.
+bool has_ended(pid_t program, ProcessFamily& family) {
+  for (;;) {
+    siginfo_t facts{};
+    if (waitid(P_ALL, 0, &facts, WEXITED | WNOWAIT | WNOHANG) != 0 || facts.si_pid == 0) return false;
+    family.look_at_end_of(facts.si_pid);
+    if (facts.si_pid == program) return true;
+    (void)waitpid(facts.si_pid, nullptr, 0);
+  }
+}
+
+// Ctrl-C and Ctrl-\ go to all of the terminal's programs; what is sent to this one alone is passed on.
+void pass_on(pid_t child, const siginfo_t& signal_facts) {
+  const bool is_terminals = signal_facts.si_code == SI_KERNEL;
+  for (const int passed : kPassedOn) {
+    if (signal_facts.si_signo == passed && !is_terminals) kill(child, passed);
+  }
+}
+
+// How it ended, as waitpid() has it.
+int watch(pid_t child, ProcessFamily& family, const sigset_t& signals) {
+  while (!has_ended(child, family)) {
+    family.look();
+    const auto pause = family.pause();
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(pause);
+    const timespec time{seconds.count(), (pause - seconds).count()};
+    siginfo_t facts{};
+    if (sigtimedwait(&signals, &facts, &time) > 0) pass_on(child, facts);
+  }
+  family.look();  // At what goes on.
+  int status = 0;
+  (void)waitpid(child, &status, 0);
+  return status;
+}
+
+Account watch_program(const RunSettings& settings, const fs::path& library, const std::string& report) {
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  for (const int passed : kPassedOn) sigaddset(&signals, passed);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  (void)prctl(PR_SET_CHILD_SUBREAPER, 1);  // So that a daemon is not lost from sight.
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t child = start(settings, library, report, before);
+  ProcessFamily family;
+  const int status = watch(child, family, signals);
+  Account account{.words = settings.words, .library = fs::canonical(library).string()};
+  account.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  account.signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  account.exit_code = WIFSIGNALED(status) ? 128 + account.signal_number : WEXITSTATUS(status);
+  account.processes = family.processes();
+  return account;
+}
+
+// ---- What is told
+
+bool asks_for_json(const RunSettings& settings) { return settings.report.ends_with(".json"); }
+
+// A report that cannot be written where it was wanted is not lost: it goes to stderr.
+void tell(const std::string& text, const RunSettings& settings) {
+  if (settings.report != kStderr) {
+    const core::Status status = core::publish_private_file(settings.report, text);
+    if (status.ok()) return;
+    print_error("penstock run: {}: the report could not be written: {}\n", settings.report, core::describe(status));
+  }
+  print_error("{}", Text(text));
+}
+
+// Before the program runs for hours. Nothing is left of what it makes.
+void check_writable(const RunSettings& settings) {
+  if (settings.report != kStderr) const NewFile probe(settings.report, 0);
+}
+
+int run_and_report(const RunSettings& settings, const fs::path& library, const std::string& out_of_reach) {
+  check_writable(settings);
+  const ReportFolder folder(asks_for_json(settings));
+  Account account = watch_program(settings, library, folder.setting());
+  account.out_of_reach = out_of_reach;
+  account.reports = folder.reports();
+  tell(asks_for_json(settings)
+           ? account_json(account).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+           : account_text(account),
+       settings);
+  return account.exit_code;
+}
+
+int run_program(const RunSettings& settings) {
+  if (settings.words.empty()) throw Failure("no program was given; see 'penstock run --help'", kUsage);
+  const fs::path library = library_for(settings.library);
+  const std::string path = program_path(settings.words[0]);
+  if (path.empty()) throw Failure(settings.words[0] + ": there is no such program", kNotFound);
+  const std::string out_of_reach = why_out_of_reach(path);
+  if (!out_of_reach.empty()) print_error("penstock run: {}\n", out_of_reach);
+  if (!settings.report.empty()) return run_and_report(settings, library, out_of_reach);
+  if (settings.which) {
+    const Account account = watch_program(settings, library, "");
+    print_error("{}", Text(which_text(account)));
+    return account.exit_code;
+  }
+  put_in_front(library);
+  become(settings.words);
+}
+
+}  // namespace
+
+void add_run(CommandLine& command) {
+  auto settings = std::make_shared<RunSettings>();
+  command.flag_or_value("--report", kStderr, settings->report,
+                        "Tell at the end what went through cuFile, by which paths and why, or what the program read "
+                        "with in its place; --report=FILE: into a file, JSON where its name ends in .json");
+  command.flag("--which", settings->which, "Say at the end which libcufile the program's processes had mapped");
+  command.option("--library", settings->library, "The libcufile.so.0 to put in front [the one installed beside]")
+      .value_name("FILE");
+  command.takes_program(settings->words);
+  command.footer(kExamples);
+  command.runs([settings] { return run_program(*settings); });
+}
+
+}  // namespace penstock::tools
