@@ -38,6 +38,7 @@
 #include "tools/gdsio/gdsio.h"
 #include "tools/gdsio/verify.h"
 #include "tools/help/help.h"
+#include "tools/kv/kv.h"
 #include "tools/model/model.h"
 #include "tools/node/node.h"
 #include "tools/odirect/odirect.h"
@@ -72,6 +73,7 @@ constexpr Command kCommands[] = {
     {"stats", "Show what running processes have moved, and by which paths", add_stats},
     {"top", "Show live how fast processes move bytes, and by which paths", add_top},
     {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
+    {"kv", "Stores of KV caches: what they have, whether it is whole, what they are worth", add_kv},
     {"node", "Serve metrics of all processes of a node, and of what the node offers", add_node, false, true},
     {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect},
     {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},

@@ -38,7 +38,7 @@ MAY_INCLUDE = {
     "kv": "base checksum include",
     "model": "base topology",
     "tools/common": "base settings topology stats include core/paths.h device/cuda/cuda_api.h",
-    "tools/*": "tools/common base settings topology stats include model bench",
+    "tools/*": "tools/common base settings topology stats include kv model bench",
     "tools": "tools/common tools/* base include",
     "bench": "base include model device/cuda/cuda_api.h",
     "examples": "include",

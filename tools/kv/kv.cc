@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/kv/kv.h"
+
+#include "tools/kv/compact.h"
+#include "tools/kv/inspect.h"
+#include "tools/kv/verify.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock kv inspect /mnt/nvme0/kv    how many chunks each store has, and who writes it\n"
+    "  penstock kv verify /mnt/nvme0/kv     reads them all\n"
+    "FOLDER is one that was given to penstock.kv.Store, one of a model in it, or that of one store.\n"
+    "Exit code: 0 done, 1 failed, or something is damaged, 2 wrong usage.";
+
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  void (*add)(CommandLine& command);
+};
+constexpr Subcommand kSubcommands[] = {
+    {"inspect", "Say what stores have, how full they are, and who writes them", add_kv_inspect},
+    {"verify", "Read every chunk, and say which are damaged", add_kv_verify},
+    {"compact", "Write journals anew, and drop chunks that are not there any more", add_kv_compact},
+};
+
+}  // namespace
+
+void add_kv(CommandLine& command) {
+  for (const Subcommand& one : kSubcommands) {
+    CommandLine line = command.command(one.name, one.summary);
+    one.add(line);
+  }
+  command.footer(kExamples);
+}
+
+}  // namespace penstock::tools
