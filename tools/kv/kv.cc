@@ -2,6 +2,7 @@
 
 #include "tools/kv/kv.h"
 
+#include "tools/kv/bench.h"
 #include "tools/kv/compact.h"
 #include "tools/kv/inspect.h"
 #include "tools/kv/verify.h"
@@ -13,6 +14,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock kv inspect /mnt/nvme0/kv    how many chunks each store has, and who writes it\n"
     "  penstock kv verify /mnt/nvme0/kv     reads them all\n"
+    "  penstock kv bench /mnt/nvme0 --trace trace.jsonl --prefill-rate 12000 --capacity 200G\n"
     "FOLDER is one that was given to penstock.kv.Store, one of a model in it, or that of one store.\n"
     "Exit code: 0 done, 1 failed, or something is damaged, 2 wrong usage.";
 
@@ -24,6 +26,7 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"inspect", "Say what stores have, how full they are, and who writes them", add_kv_inspect},
     {"verify", "Read every chunk, and say which are damaged", add_kv_verify},
+    {"bench", "Replay a trace of prompts, and say what a store is worth", add_kv_bench},
     {"compact", "Write journals anew, and drop chunks that are not there any more", add_kv_compact},
 };
 

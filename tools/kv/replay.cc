@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/kv/replay.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "tools/common/content.h"
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/kv/library.h"
+
+namespace penstock::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kBetweenCommits{500};  // As of penstock.kv.Store.
+constexpr std::uint64_t kExtentBytes = std::uint64_t{64} << 20;
+constexpr kv::Name kStoreName = {std::byte{'t'}, std::byte{'r'}, std::byte{'a'}, std::byte{'c'}, std::byte{'e'}};
+
+double seconds_since(Clock::time_point began) { return std::chrono::duration<double>(Clock::now() - began).count(); }
+
+kv::Name name_of(std::uint64_t block) {
+  kv::Name name{};
+  const std::uint64_t words[] = {scramble(block + 1), block};
+  static_assert(sizeof words == sizeof name);
+  std::memcpy(name.data(), words, sizeof words);
+  return name;
+}
+
+template <typename T>
+T require_done(core::Result<T> result) {
+  if (!result.ok()) throw Failure(status_of(result.status()).message());
+  return std::move(*result);
+}
+
+std::string new_folder(const std::string& above) {
+  std::string folder = above + "/penstock-kv-bench-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) fail_errno(above, "make a folder in it");
+  return folder;
+}
+
+std::uint64_t whole_pages(std::uint64_t bytes) { return bytes / kv::kHeaderBytes * kv::kHeaderBytes; }
+
+}  // namespace
+
+std::uint64_t least_room(std::uint64_t chunk_bytes) {
+  return whole_pages(chunk_bytes + chunk_bytes / 32 + 3 * kv::kHeaderBytes);  // A slot is up to a 64th larger.
+}
+
+Replay::Replay(penstock_session* session, const ReplaySettings& settings)
+    : settings_(settings), piece_bytes_(settings.chunk_bytes / settings.pieces),
+      slots_(std::max<std::size_t>(1, settings.window_bytes / settings.chunk_bytes)),
+      window_(Arena::on_device(session, settings.gpu, slots_ * settings.chunk_bytes)), content_(settings.chunk_bytes),
+      pieces_(slots_ * settings.pieces), folder_(new_folder(settings.folder)), slab_(folder_ + "/slab") {
+  try {
+    drive_ = require_done(kv::SessionDrive::open(own_library(), session, folder_, kv::SessionDrive::Role::writer,
+                                                 settings.capacity_bytes, settings.is_direct));
+    store_ = open_store(*drive_, settings.capacity_bytes);
+    if (settings.host_bytes > 0) {
+      host_drive_ = require_done(
+          kv::SessionDrive::open(own_library(), session, "", kv::SessionDrive::Role::memory, settings.host_bytes));
+      host_store_ = open_store(*host_drive_, settings.host_bytes);
+      tier_ = std::make_unique<kv::HostTier>(*host_store_, *store_);
+    }
+    committer_ = std::thread(&Replay::commit_again_and_again, this);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+    throw;
+  }
+}
+
+std::unique_ptr<kv::Store> Replay::open_store(kv::SessionDrive& drive, std::uint64_t bytes) const {
+  const std::uint64_t extent = std::max(least_room(settings_.chunk_bytes), std::min(kExtentBytes, whole_pages(bytes)));
+  return require_done(kv::Store::open(drive, {kStoreName, bytes, extent}));
+}
+
+Replay::~Replay() {
+  end_commits();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void Replay::end_commits() {
+  {
+    const std::scoped_lock lock(mutex_);
+    is_ending_ = true;
+  }
+  ended_.notify_all();
+  if (committer_.joinable()) committer_.join();
+}
+
+void Replay::commit_again_and_again() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kBetweenCommits, [this] { return is_ending_; })) {
+    lock.unlock();
+    static_cast<void>(store_->commit());  // finish() tells of one that fails.
+    lock.lock();
+  }
+}
+
+// Pieces of one chunk lie as far apart as the window's chunks have pieces: layer by layer.
+std::size_t Replay::place_of(std::size_t slot, unsigned piece) const { return (piece * slots_ + slot) * piece_bytes_; }
+
+std::vector<kv::Request> Replay::requests_of(Blocks blocks) {
+  std::vector<kv::Request> requests;
+  for (std::size_t slot = 0; slot < blocks.size(); ++slot) {
+    const std::span<iovec> own = std::span(pieces_).subspan(slot * settings_.pieces, settings_.pieces);
+    for (unsigned piece = 0; piece < settings_.pieces; ++piece) {
+      own[piece] = {window_.data() + place_of(slot, piece), piece_bytes_};
+    }
+    requests.push_back({name_of(blocks[slot]), own});
+  }
+  return requests;
+}
+
+// As many blocks at once as the window holds, until one returns false.
+template <typename Call>
+void Replay::in_windows(Blocks blocks, const Call& call) {
+  for (bool goes_on = true; goes_on && !blocks.empty();) {
+    throw_if_interrupted();
+    const Blocks some = blocks.first(std::min(slots_, blocks.size()));
+    goes_on = call(some);
+    blocks = blocks.subspan(some.size());
+  }
+}
+
+std::size_t Replay::hits(const TraceRequest& request) const {
+  const auto is_missing = [&](std::uint64_t block) {
+    return !by_store([&](const auto& store) { return store.contains(name_of(block)); });
+  };
+  return static_cast<std::size_t>(std::find_if(request.blocks.begin(), request.blocks.end(), is_missing) -
+                                  request.blocks.begin());
+}
+
+std::optional<double> Replay::foretell(Blocks blocks) const {
+  double all = 0;
+  while (!blocks.empty()) {
+    std::vector<kv::Name> names;
+    for (const std::uint64_t block : blocks.first(std::min(slots_, blocks.size()))) names.push_back(name_of(block));
+    const auto seconds = by_store([&](const auto& store) { return store.seconds_to_get(names); });
+    if (!seconds) return seconds;
+    all += *seconds;
+    blocks = blocks.subspan(names.size());
+  }
+  return all;
+}
+
+void Replay::fill(Blocks blocks) {
+  for (std::size_t slot = 0; slot < blocks.size(); ++slot) {
+    RandomContent(blocks[slot]).fill(content_, 0);
+    for (unsigned piece = 0; piece < settings_.pieces; ++piece) {
+      window_.upload(place_of(slot, piece), std::span(content_).subspan(piece * piece_bytes_, piece_bytes_));
+    }
+  }
+}
+
+void Replay::check(Blocks blocks) {
+  for (std::size_t slot = 0; slot < blocks.size(); ++slot) {
+    for (unsigned piece = 0; piece < settings_.pieces; ++piece) {
+      window_.download(place_of(slot, piece), std::span(content_).subspan(piece * piece_bytes_, piece_bytes_));
+    }
+    if (RandomContent(blocks[slot]).first_difference(content_, 0)) ++wrong_;
+  }
+}
+
+// Leaves those that came: blocks behind one that did not are of no use. How long it took, without checking them.
+double Replay::get(Blocks& blocks) {
+  double seconds = 0;
+  std::size_t came = 0;
+  in_windows(blocks, [&](Blocks some) {
+    std::vector<kv::Request> requests = requests_of(some);
+    const auto began = Clock::now();
+    by_store([&](auto& store) { store.get(requests); });
+    seconds += seconds_since(began);
+    const auto missing = std::find_if(requests.begin(), requests.end(),
+                                      [](const kv::Request& one) { return one.outcome != kv::Outcome::done; });
+    const auto count = static_cast<std::size_t>(missing - requests.begin());
+    check(some.first(count));
+    came += count;
+    return count == some.size();
+  });
+  blocks = blocks.first(came);
+  return seconds;
+}
+
+void Replay::put(Blocks blocks, std::vector<double>& seconds) {
+  in_windows(blocks, [&](Blocks some) {
+    fill(some);
+    std::vector<kv::Request> requests = requests_of(some);
+    const auto began = Clock::now();
+    by_store([&](auto& store) { store.put(requests); });
+    seconds.push_back(seconds_since(began));
+    for (const kv::Request& one : requests) {
+      ++puts_[static_cast<unsigned>(one.outcome)];
+      if (one.outcome == kv::Outcome::failed) throw Failure("put a chunk: " + status_of(one.status).message());
+    }
+    return true;
+  });
+}
+
+Replayed Replay::run(const TraceRequest& request) {
+  Replayed done;
+  done.tokens = request.tokens;
+  done.without = static_cast<double>(request.tokens) / settings_.tokens_per_second;
+  Blocks there = Blocks(request.blocks).first(hits(request));
+  done.with = done.without;
+  if (!there.empty()) {
+    done.foretold = foretell(there);
+    done.get = get(there);
+    done.hit_tokens = there.size() * settings_.block_tokens;
+    done.computing_hits = static_cast<double>(done.hit_tokens) / settings_.tokens_per_second;
+    const bool is_got = !done.foretold || *done.foretold < done.computing_hits;
+    if (done.foretold) done.is_right = is_got == (done.get < done.computing_hits);
+    if (is_got) done.with = done.get + done.without - done.computing_hits;
+  }
+  put(Blocks(request.blocks).subspan(there.size()), done.puts);
+  return done;
+}
+
+void Replay::finish() {
+  end_commits();
+  const core::Status status = by_store([](auto& store) { return store.commit(); });
+  if (!status.ok()) throw Failure(status_of(status).message());
+}
+
+std::optional<kv::TierState> Replay::tier_state() const {
+  if (tier_ == nullptr) return std::nullopt;
+  return tier_->state();
+}
+
+}  // namespace penstock::tools
