@@ -173,8 +173,13 @@ def settings(build):
                           check=True).stdout
 
 
+def k8s_rules(build):
+    return subprocess.run([build / "tools" / "penstock", "k8s", "lint", "--rules", "--markdown"], capture_output=True,
+                          text=True, check=True).stdout
+
+
 GENERATED = {"command-line.md": ("commands", command_line), "reasons.md": ("reasons", reasons),
-             "settings.md": ("settings", settings)}
+             "settings.md": ("settings", settings), "k8s-rules.md": ("rules", k8s_rules)}
 
 
 def with_part(text, name, part):

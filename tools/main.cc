@@ -38,6 +38,7 @@
 #include "tools/gdsio/gdsio.h"
 #include "tools/gdsio/verify.h"
 #include "tools/help/help.h"
+#include "tools/k8s/k8s.h"
 #include "tools/kv/kv.h"
 #include "tools/model/model.h"
 #include "tools/node/node.h"
@@ -73,6 +74,7 @@ constexpr Command kCommands[] = {
     {"stats", "Show what running processes have moved, and by which paths", add_stats},
     {"top", "Show live how fast processes move bytes, and by which paths", add_top},
     {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
+    {"k8s", "Check and make Kubernetes manifests for GPUDirect Storage, and explain logs", add_k8s},
     {"kv", "Stores of KV caches: what they have, whether it is whole, what they are worth", add_kv},
     {"node", "Serve metrics of all processes of a node, and of what the node offers", add_node, false, true},
     {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect},

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/k8s/k8s.h"
+
+#include "tools/k8s/lint.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock k8s lint manifests/         what is wrong in them, as a server, an operator and cuFile see it\n"
+    "  helm template gpu-operator | penstock k8s lint -\n"
+    "Exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable here.";
+
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  void (*add)(CommandLine& command);
+};
+constexpr Subcommand kSubcommands[] = {
+    {"lint", "Say what is wrong in manifests, Helm values and cufile.json", k8s::add_lint},
+};
+
+}  // namespace
+
+void add_k8s(CommandLine& command) {
+  for (const Subcommand& one : kSubcommands) {
+    CommandLine line = command.command(one.name, one.summary);
+    one.add(line);
+  }
+  command.footer(kExamples);
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The built `penstock k8s lint` on files: recipes that circulate, examples that are right, and what is neither.
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tools/common/tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+using nlohmann::json;
+using Names = std::vector<std::string>;
+
+const fs::path kFixtures = fs::path(PENSTOCK_SOURCE_DIR) / "test/fixtures/k8s";
+
+Names words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+// What stands behind "# WORD:" in a fixture.
+Names told(const std::string& text, const std::string& word) {
+  const std::size_t at = text.find("# " + word + ":");
+  if (at == std::string::npos) return {};
+  return words(text.substr(at + word.size() + 3, text.find('\n', at) - at - word.size() - 3));
+}
+
+std::vector<fs::path> fixtures(const std::string& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(kFixtures / folder)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+class LintTest : public Tool {
+ protected:
+  void write(const std::string& name, const std::string& text) {
+    fs::create_directories(path(name).parent_path());
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
+  Finished lint(Names arguments) {
+    arguments.insert(arguments.begin(), {"k8s", "lint"});
+    return run(arguments);
+  }
+  json lint_json(Names arguments, int exit_code) {
+    arguments.push_back("--json");
+    const Finished done = lint(arguments);
+    EXPECT_EQ(done.exit_code, exit_code) << done.out << done.err;
+    json report = json::parse(done.out, nullptr, false);
+    EXPECT_TRUE(report.is_object()) << done.out;
+    return report;
+  }
+  json lint_fixture(const fs::path& file, int exit_code) {
+    Names arguments = told(text_of(file), "options");
+    arguments.insert(arguments.begin(), file.string());
+    return lint_json(arguments, exit_code);
+  }
+};
+
+std::set<std::string> rules_of(const json& report, bool with_notes) {
+  std::set<std::string> rules;
+  for (const json& one : report["findings"]) {
+    if (with_notes || one["severity"] != "note") rules.insert(one["rule"]);
+  }
+  return rules;
+}
+
+TEST_F(LintTest, EachWrongRecipeIsFoundAndNothingElseIsWrongInIt) {
+  std::set<std::string> found;
+  for (const fs::path& file : fixtures("wrong")) {
+    SCOPED_TRACE(file.filename());
+    const Names listed = told(text_of(file), "expects");
+    const std::set<std::string> expected(listed.begin(), listed.end());
+    ASSERT_FALSE(expected.empty());
+    const bool is_strict = text_of(file).find("--strict") != std::string::npos;
+    Names arguments = told(text_of(file), "options");
+    arguments.insert(arguments.begin(), {file.string(), "--json"});
+    const Finished done = lint(arguments);
+    const json report = json::parse(done.out, nullptr, false);
+    ASSERT_TRUE(report.is_object()) << done.out << done.err;
+
+    EXPECT_EQ(done.exit_code, report["errors"] > 0 || (is_strict && report["warnings"] > 0) ? 1 : 0) << done.err;
+    const std::set<std::string> with_notes = rules_of(report, true);
+    for (const std::string& rule : expected) EXPECT_TRUE(with_notes.contains(rule)) << rule << "\n" << report.dump(1);
+    for (const std::string& rule : rules_of(report, false)) EXPECT_TRUE(expected.contains(rule)) << rule;
+    for (const json& one : report["findings"]) {
+      EXPECT_GT(one["line"], 0);
+      EXPECT_GT(one["column"], 0);
+      for (const char* key : {"sentence", "remedy", "source"}) EXPECT_NE(one[key], "") << one;
+    }
+    found.insert(with_notes.begin(), with_notes.end());
+  }
+  // Each rule of the table has a fixture, or a test below.
+  found.insert({"unreadable_file", "yaml_syntax", "helm_template"});
+  for (const json& rule : json::parse(lint({"--rules", "--json"}).out)["rules"]) {
+    EXPECT_TRUE(found.contains(rule["rule"].get<std::string>())) << rule["rule"];
+  }
+}
+
+TEST_F(LintTest, ExamplesThatAreRightHaveNeitherErrorNorWarning) {
+  for (const fs::path& file : fixtures("right")) {
+    SCOPED_TRACE(file.filename());
+    EXPECT_EQ(rules_of(lint_fixture(file, 0), false), std::set<std::string>{});
+  }
+}
+
+TEST_F(LintTest, TheReportsAreAsTheyWere) {
+  fs::copy_file(kFixtures / "wrong/recipe-mofed.yaml", path("gds.yaml"));
+  for (const char* format : {"text", "json", "sarif"}) {
+    std::string out = lint({"gds.yaml", "--os", "ubuntu24.04", "--format", format}).out;
+    if (std::string(format) != "text") {
+      json report = json::parse(out);
+      const char* where = report.contains("runs") ? "/runs/0/tool/driver/version" : "/version";
+      EXPECT_EQ(report[json::json_pointer(where)], PENSTOCK_PROJECT_VERSION);
+      report[json::json_pointer(where)] = "VERSION";
+      if (report.contains("runs")) report["runs"][0]["tool"]["driver"]["rules"] = json::array();
+      out = report.dump(2) + "\n";
+    }
+    const fs::path golden = kFixtures / "golden" / (std::string("gds.") + format);
+    EXPECT_EQ(out, text_of(golden)) << "if this is meant, make " << golden << " so";
+  }
+}
+
+TEST_F(LintTest, SarifNamesARuleForEachResult) {
+  const json run =
+      json::parse(lint({(kFixtures / "wrong/workload.yaml").string(), "--format", "sarif"}).out)["runs"][0];
+  ASSERT_FALSE(run["results"].empty());
+  for (const json& result : run["results"]) {
+    EXPECT_EQ(run["tool"]["driver"]["rules"][result["ruleIndex"].get<std::size_t>()]["id"], result["ruleId"]);
+    EXPECT_TRUE(result["level"] == "error" || result["level"] == "warning" || result["level"] == "note");
+    EXPECT_GT(result["locations"][0]["physicalLocation"]["region"]["startLine"], 0);
+  }
+}
+
+TEST_F(LintTest, FilesOfAFolderAndOfStandardInputAreLookedAtTogether) {
+  write("all/policy.yaml", text_of(kFixtures / "wrong/rdma-without-ofed.yaml"));
+  write("all/below/nic.yml",
+        "apiVersion: mellanox.com/v1alpha1\nkind: NicClusterPolicy\nmetadata: {name: nic}\n"
+        "spec:\n  ofedDriver: {image: doca-driver, repository: nvcr.io, version: 1-2}\n");
+  write("all/notes.txt", "no: [manifest");
+  write("empty/notes.txt", "");
+
+  EXPECT_FALSE(rules_of(lint_json({"all"}, 0), true).contains("rdma_without_ofed"));
+  EXPECT_TRUE(rules_of(lint_json({"all/policy.yaml"}, 0), true).contains("rdma_without_ofed"));
+  EXPECT_EQ(lint({"empty"}).exit_code, 2);
+  const auto from_file = [&] { dup2(open(path("all/policy.yaml").c_str(), O_RDONLY), STDIN_FILENO); };
+  const Finished piped = run({"k8s", "lint", "-"}, from_file);
+  EXPECT_EQ(piped.exit_code, 0) << piped.err;
+  EXPECT_NE(piped.out.find("<stdin>:"), std::string::npos) << piped.out;
+}
+
+TEST_F(LintTest, WhatIsPassedOverNeedsAReason) {
+  const std::string spec = "spec: {driverType: gpu, image: driver, default: false, a: 1}";
+  const auto driver = [&](const std::string& annotation, const std::string& behind) {
+    return "apiVersion: nvidia.com/v1alpha1\nkind: NVIDIADriver\nmetadata:\n  name: a\n  annotations: {" + annotation +
+           "}\n" + spec + behind + "\n";
+  };
+  write("plain.yaml", driver("", ""));
+  write("annotated.yaml", driver("penstock.io/lint-ignore: \"unknown_key: our fork has it\"", ""));
+  write("unsaid.yaml", driver("penstock.io/lint-ignore: unknown_key", ""));
+  write("remarked.yaml", driver("", "  # penstock-lint: ignore unknown_key: our fork has it"));
+
+  EXPECT_EQ(lint({"plain.yaml"}).exit_code, 1);
+  EXPECT_EQ(lint_json({"annotated.yaml"}, 0)["passed_over"], 1);
+  EXPECT_EQ(lint_json({"remarked.yaml"}, 0)["passed_over"], 1);
+  EXPECT_EQ(lint_json({"plain.yaml", "--ignore", "unknown_key"}, 0)["passed_over"], 1);
+  EXPECT_TRUE(rules_of(lint_json({"unsaid.yaml"}, 1), true).contains("ignore_without_reason"));
+  const Finished misspelt = lint({"plain.yaml", "--ignore", "unknown_kye"});
+  EXPECT_EQ(misspelt.exit_code, 2);
+  EXPECT_NE(misspelt.err.find("did you mean unknown_key?"), std::string::npos) << misspelt.err;
+}
+
+TEST_F(LintTest, StrictFailsForWarningsToo) {
+  const std::string file = kFixtures / "wrong/with-gds.yaml";
+  EXPECT_EQ(lint({file}).exit_code, 0);
+  EXPECT_EQ(lint({file, "--strict"}).exit_code, 1);
+}
+
+TEST_F(LintTest, TemplatesAreToldAndPassedOver) {
+  write("templates/policy.yaml", "{{- if .Values.gds }}\nkind: ClusterPolicy\nname: {{ .Release.Name }}\n{{- end }}\n");
+  EXPECT_EQ(rules_of(lint_json({"templates"}, 0), true), std::set<std::string>{"helm_template"});
+}
+
+TEST_F(LintTest, NodesTellWhatTheyAre) {
+  write("nodes.json", R"nodes({"apiVersion": "v1", "kind": "NodeList", "items": [{"apiVersion": "v1", "kind": "Node",
+    "metadata": {"name": "a"}, "status": {"nodeInfo": {"osImage": "Rocky Linux 9.4 (Blue Onyx)",
+    "kernelVersion": "5.14.0", "containerRuntimeVersion": "containerd://2.1.4"}}}]})nodes");
+  const json report = lint_json(
+      {"nodes.json", (kFixtures / "right/values.yaml").string(), (kFixtures / "wrong/seccomp.yaml").string()}, 1);
+  std::string sentences;
+  for (const json& one : report["findings"]) sentences += one["sentence"].get<std::string>() + "\n";
+  EXPECT_NE(sentences.find("no nvidia-fs image for rocky9"), std::string::npos) << sentences;
+  EXPECT_NE(sentences.find("RuntimeDefault of containerd-2.1.4 blocks io_uring"), std::string::npos) << sentences;
+}
+
+TEST_F(LintTest, ARenderedChartTellsItsRelease) {
+  write("policy.yaml",
+        "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata:\n  name: cluster-policy\n"
+        "  labels: {app.kubernetes.io/name: gpu-operator, app.kubernetes.io/version: v25.10.1}\n"
+        "spec: {operator: {defaultRuntime: docker}}\n");
+  const json report = lint_json({"policy.yaml"}, 1);
+  EXPECT_EQ(report["gpu_operator"], "v25.10.1");
+  EXPECT_FALSE(rules_of(report, true).contains("dead_key"));
+  EXPECT_TRUE(rules_of(lint_json({"policy.yaml", "--operator-version", "v26.3.3"}, 1), true).contains("dead_key"));
+}
+
+TEST_F(LintTest, WhatCannotBeReadIsExitCodeTwoWithItsPlace) {
+  write("broken.yaml", "kind: Pod\nspec: [1\n");
+  const Finished broken = lint({"broken.yaml"});
+  EXPECT_EQ(broken.exit_code, 2);
+  EXPECT_NE(broken.out.find("broken.yaml:3:1: error: is no YAML here"), std::string::npos) << broken.out;
+  write("nul.yaml", std::string("a: \0b", 5));
+  EXPECT_NE(lint({"nul.yaml"}).out.find("nul.yaml:1:4: error: has the control character"), std::string::npos);
+  EXPECT_EQ(lint({"nul.yaml"}).exit_code, 2);
+  EXPECT_EQ(lint({"missing.yaml"}).exit_code, 2);
+  EXPECT_EQ(lint({}).exit_code, 2);
+  mkfifo(path("pipe.yaml").c_str(), 0600);
+  EXPECT_EQ(lint({"pipe.yaml"}).exit_code, 2);
+}
+
+TEST_F(LintTest, HostileInputEndsSoonAndReachesNoTerminal) {
+  std::string bombs;
+  for (int document = 0; document < 2000; ++document) {
+    bombs +=
+        "---\na: &a [1,1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b]\n"
+        "d: [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n";
+  }
+  write("bombs.yaml", bombs);
+  EXPECT_NE(lint({"bombs.yaml"}).out.find("more than 1000000 values"), std::string::npos);
+  std::string pods, ignores = "a: 1\n";
+  for (int i = 0; i < 5000; ++i) {
+    pods += "---\nkind: Pod\napiVersion: v1\nmetadata: {name: p" + std::to_string(i) +
+            "}\nspec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: 1}}}]}\n";
+    ignores += "# penstock-lint: ignore unknown_kye: because\n";
+  }
+  write("pods.yaml", pods);
+  EXPECT_EQ(lint({"pods.yaml"}).exit_code, 0);
+  write("ignores.yaml", ignores);
+  EXPECT_EQ(lint_json({"ignores.yaml"}, 0)["findings"].size(), 2000u);
+  std::string many = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\nspec:\n";
+  for (int i = 0; i < 20'000; ++i) many += "  key" + std::to_string(i) + ": {}\n";
+  write("many.yaml", many);
+  EXPECT_EQ(lint_json({"many.yaml"}, 1)["findings"].size(), 2000u);
+  write("escape.yaml",
+        "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: \"\\e[2J\"}\n"
+        "spec: {\"\\e[2J\\u202e\": 1, gds: {version: \"\\a\"}}\n");
+  const Finished done = lint({"escape.yaml"});
+  EXPECT_EQ(done.exit_code, 1);
+  EXPECT_EQ(done.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(done.out.find('\a'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace penstock::tools
