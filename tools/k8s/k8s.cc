@@ -2,6 +2,7 @@
 
 #include "tools/k8s/k8s.h"
 
+#include "tools/k8s/explain_log.h"
 #include "tools/k8s/lint.h"
 
 namespace penstock::tools {
@@ -20,6 +21,7 @@ struct Subcommand {
 };
 constexpr Subcommand kSubcommands[] = {
     {"lint", "Say what is wrong in manifests, Helm values and cufile.json", k8s::add_lint},
+    {"explain-log", "Say what the log of a failing pod means, and what to do", k8s::add_explain_log},
 };
 
 }  // namespace

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What lines of logs mean: of the GPU operator's containers, of cuFile, of nvidia-fs, of Kubernetes itself. For
+// log_findings.cc and what prints them. A row speaks where one line has all its words, whatever their case.
+#pragma once
+
+#include <array>
+
+namespace penstock::tools::k8s {
+
+struct LogCause {
+  const char* id;
+  std::array<const char*, 3> words;  // Null where there are fewer.
+  const char* meaning;
+  const char* remedy;
+  const char* source;
+};
+
+constexpr LogCause kLogCauses[] = {
+    // clang-format off
+    // ---- NVIDIA's cuFile, in cufile.log or a pod's own log.
+    {"nvme_without_hooks", {"nvme driver not registered with nvidia-fs"},
+     "nvidia-fs is loaded, but the node's NVMe driver has none of its hooks, as kernels of distributions have it",
+     "boot Ubuntu's linux-nvidia kernel, or install DOCA-OFED with its NVMe driver on the host; else take p2pdma or "
+     "bounce: penstock k8s render --path p2pdma",
+     "NVIDIA/gds-nvidia-fs#31"},
+    {"nvidia_fs_not_loaded", {"nvidia-fs.ko driver not loaded"},
+     "the node has no module nvidia_fs, so NVIDIA's library copies through the processor, or fails",
+     "gds.enabled in the operator's values, where the node's system has an image of it; p2pdma and bounce need none",
+     "NVIDIA/gds-nvidia-fs#31"},
+    {"compat_mode", {"running in compatible mode"},
+     "NVIDIA's library copies through the processor from here on",
+     "its lines before say why; properties.allow_compat_mode: false in cufile.json makes it fail instead",
+     "NVIDIA/gds-nvidia-fs#31"},
+    {"compat_mode", {"using cufile posix read/write with compat mode"},
+     "NVIDIA's library copies this file through the processor",
+     "its lines before say why; properties.allow_compat_mode: false in cufile.json makes it fail instead",
+     "NVIDIA/gds-nvidia-fs#31"},
+    {"file_not_supported", {"gpudirect storage not supported on current file"},
+     "NVIDIA's library takes neither this file's file system nor its drive",
+     "XFS or ext4 that shows data=ordered, on an NVMe drive with nvidia-fs's hooks; 'penstock explain FILE' names what "
+     "is missing",
+     "tinygrad/open-gpu-kernel-modules#51"},
+    {"bar_used_up", {"inc-bar-usage failed"},
+     "more GPU memory is registered than its BAR can show",
+     "register less at a time, or lower properties.max_device_pinned_mem_size_kb",
+     "NVIDIA/gds-nvidia-fs#4"},
+    {"no_gpu_in_container", {"cuda_error_no_device"},
+     "the container sees no GPU",
+     "ask for one: resources.limits nvidia.com/gpu: 1",
+     "NVIDIA/gds-nvidia-fs#31"},
+    {"no_nvidia_fs_device", {"/dev/nvidia-fs", "no such file"},
+     "the container has no device of nvidia-fs",
+     "NVIDIA_GDS=enabled in the container's env, and the device plugin with gds enabled",
+     "NVIDIA/nvidia-container-toolkit#567"},
+
+    // ---- The GPU operator's containers.
+    {"p2p_symbols", {"unknown symbol", "nvidia_p2p_"},
+     "nvidia-fs finds no symbols of NVIDIA's driver: its proprietary module, or one that was built for another kernel",
+     "kernelModuleType: open, and let the driver's pod build anew",
+     "NVIDIA/gds-nvidia-fs#34"},
+    {"p2p_symbols", {"nvidia_p2p_", "undefined!"},
+     "nvidia-fs was built where the driver's symbols could not be found",
+     "kernelModuleType: open, and let the driver's pod build anew",
+     "NVIDIA/gds-nvidia-fs#72"},
+    {"waits_for_ofed", {"waiting for mofed to be installed"},
+     "the driver's pod waits for the network operator's driver, without end: until then the node has no GPU",
+     "install it (NicClusterPolicy with ofedDriver), set driver.rdma.useHostMofed for one on the host, or "
+     "driver.rdma.enabled: false",
+     "source of k8s-driver-manager"},
+    {"open_modules_needed", {"useopenkernelmodules"},
+     "this release of nvidia-fs needs the driver's open modules; the message's option has had no effect since v25.3.0",
+     "kernelModuleType: open; with an NVIDIADriver auto is refused, too",
+     "source of the GPU operator"},
+    {"peermem_refused", {"nvidia_peermem", "invalid argument"},
+     "the network driver was replaced under a loaded nvidia_peermem",
+     "delete the driver's pod on this node, so that it is built anew; DMA-BUF needs no nvidia_peermem",
+     "NVIDIA/gpu-operator#2868"},
+    {"compiler_missing", {"gcc-12", "not found"},
+     "nvidia-fs-ctr does not find the compiler that the kernel was built with",
+     "gds.env: PATH with /run/nvidia/driver/usr/bin in it",
+     "NVIDIA/gpu-operator#1849"},
+    {"gds_image_missing", {"nvidia-fs", "imagepullbackoff"},
+     "there is no image of nvidia-fs for this node's system, and until the pod is ready the node loses its GPUs",
+     "gds.enabled: false, or nodes with Ubuntu 22.04, 24.04 or OpenShift",
+     "NVIDIA/gpu-operator#2911"},
+    {"gds_image_missing", {"nvidia-gds-driver", "not found"},
+     "this image of nvidia-fs holds no installer for the node's system",
+     "gds.enabled: false, or nodes with Ubuntu 22.04, 24.04 or OpenShift",
+     "NVIDIA/gpu-operator#2416"},
+    {"storage_modules_loaded", {"unload_storage_modules"},
+     "the network operator's driver stops, since modules of the node's storage are loaded that it must replace",
+     "UNLOAD_STORAGE_MODULES=true in ofedDriver.env, where no storage of the node is mounted by them",
+     "source of the DOCA-OFED driver container"},
+
+    // ---- Kubernetes.
+    {"pod_security", {"violates podsecurity"},
+     "the namespace allows fewer rights than the pod asks for; behind it stands which",
+     "Penstock's workloads need none ('restricted'): penstock k8s render; else label the namespace with the level",
+     "https://kubernetes.io/docs/concepts/security/pod-security-standards/"},
+    {"schema", {"unknown field", "spec."},
+     "the API server knows no such key",
+     "penstock k8s lint FILE names the right one", "an API server's own judgement"},
+    {"schema", {"required value", "spec."},
+     "the object lacks a key that the API server demands",
+     "penstock k8s lint FILE names all of them", "an API server's own judgement"},
+    {"no_operator", {"no matches for kind", "clusterpolicy"},
+     "the GPU operator is not installed, or not its definitions",
+     "install the operator first", "an API server's own judgement"},
+    {"no_operator", {"no matches for kind", "nicclusterpolicy"},
+     "the network operator is not installed, or not its definitions",
+     "install the operator first", "an API server's own judgement"},
+    {"seccomp_profile_missing", {"seccomp profile", "no such file"},
+     "the node does not have the seccomp profile that the pod names",
+     "put deploy/seccomp/penstock.json to /var/lib/kubelet/seccomp/profiles/ on each node",
+     "https://kubernetes.io/docs/tutorials/security/seccomp/"},
+    {"io_uring_forbidden", {"io_uring", "operation not permitted"},
+     "the container's seccomp profile forbids io_uring, as the default ones of containerd 2, Docker 25 and CRI-O do",
+     "nothing must be done: Penstock takes preadv2; deploy/seccomp has a profile that allows it",
+     "containerd#9320, moby/moby#46762"},
+    {"mount_option", {"mount", "bad option"},
+     "the volume's mount options are not those of its file system",
+     "data=ordered is ext4's, proto=rdma NFS's; XFS needs none", "mount(8)"},
+    {"memlock", {"ibv_reg_mr", "cannot allocate memory"},
+     "the container may lock too little memory for RDMA, and IPC_LOCK counts only for user 0",
+     "a larger LimitMEMLOCK of the container runtime's service on the node", "NVIDIA/nvidia-container-toolkit#2037"},
+    {"gpu_short", {"insufficient nvidia.com/gpu"},
+     "no node has a free GPU", "wait, or look whether the device plugin runs on the GPU nodes", "kube-scheduler"},
+    {"gpu_taint", {"untolerated taint", "nvidia.com/gpu"},
+     "the GPU nodes keep away pods that do not tolerate their taint",
+     "tolerations: key nvidia.com/gpu, operator Exists", "kube-scheduler"},
+    {"out_of_memory", {"oomkilled"},
+     "the container used more memory than its limit; the page cache counts into it only while it cannot be dropped",
+     "a higher limit, or less PENSTOCK_BOUNCE_MIB", "kubelet"},
+    // clang-format on
+};
+
+}  // namespace penstock::tools::k8s
