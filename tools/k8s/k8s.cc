@@ -2,8 +2,10 @@
 
 #include "tools/k8s/k8s.h"
 
+#include "tools/k8s/choose.h"
 #include "tools/k8s/explain_log.h"
 #include "tools/k8s/lint.h"
+#include "tools/k8s/render.h"
 
 namespace penstock::tools {
 namespace {
@@ -21,6 +23,8 @@ struct Subcommand {
 };
 constexpr Subcommand kSubcommands[] = {
     {"lint", "Say what is wrong in manifests, Helm values and cufile.json", k8s::add_lint},
+    {"render", "Make the objects that give pods one path to one kind of storage", k8s::add_render},
+    {"choose", "Say which nodes may have which path, and why no better one", k8s::add_choose},
     {"explain-log", "Say what the log of a failing pod means, and what to do", k8s::add_explain_log},
 };
 
