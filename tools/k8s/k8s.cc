@@ -6,6 +6,7 @@
 #include "tools/k8s/explain_log.h"
 #include "tools/k8s/lint.h"
 #include "tools/k8s/render.h"
+#include "tools/k8s/verify.h"
 
 namespace penstock::tools {
 namespace {
@@ -25,6 +26,7 @@ constexpr Subcommand kSubcommands[] = {
     {"lint", "Say what is wrong in manifests, Helm values and cufile.json", k8s::add_lint},
     {"render", "Make the objects that give pods one path to one kind of storage", k8s::add_render},
     {"choose", "Say which nodes may have which path, and why no better one", k8s::add_choose},
+    {"verify", "Say from evidence which direct paths a node has, or prove one", k8s::add_verify},
     {"explain-log", "Say what the log of a failing pod means, and what to do", k8s::add_explain_log},
 };
 

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The built `penstock k8s verify` and its neighbours, from outside.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tools/common/tool_world.h"
+
+namespace penstock::tools {
+namespace {
+
+using nlohmann::json;
+
+class K8sTool : public Tool {
+ protected:
+  // The standing of a path on a captured machine's file system, and the rule.
+  std::string told(const char* machine, const char* mount_point, const char* path) {
+    const Finished done = run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + machine, "--json"});
+    const json answer = json::parse(done.out);
+    for (const json& storage : answer["nodes"][0]["storages"]) {
+      if (storage["mount_point"] != mount_point) continue;
+      for (const json& each : storage["paths"]) {
+        if (each["path"] == path) return each["standing"].get<std::string>() + " " + each["rule"].get<std::string>();
+      }
+    }
+    return "";
+  }
+};
+
+TEST_F(K8sTool, VerifySaysOfCapturedNodesWhatStandsInTheWayFirst) {
+  EXPECT_EQ(told("dgx-ready", "/data/0", "p2pdma"), "open ");
+  EXPECT_EQ(told("dgx-ready", "/data/0", "nvidia-fs"), "closed gds_not_loaded");
+  EXPECT_EQ(told("dm-crypt", "/data", "p2pdma"), "closed device_mapper");
+  EXPECT_EQ(told("nfs-rdma", "/models", "p2pdma"), "closed nfs_rdma");
+  EXPECT_EQ(told("cloud-vm", "/", "p2pdma"), "closed kernel_no_p2pdma");
+}
+
+TEST_F(K8sTool, VerifyExitsWithOneWhereNoPathIsOpen) {
+  EXPECT_EQ(run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + "cloud-vm"}).exit_code, 1);
+  EXPECT_EQ(run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
+  EXPECT_EQ(run({"k8s", "verify", "--root", "nowhere"}).exit_code, 2);
+}
+
+TEST_F(K8sTool, VerifyOfADumpClosesPathsAndOpensNone) {
+  const std::string node =
+      "apiVersion: v1\nkind: Node\nmetadata: {name: one, labels: {nvidia.com/gpu.product: NVIDIA-L40S}}\n"
+      "status: {nodeInfo: {osImage: Ubuntu 24.04.1 LTS, kernelVersion: ";
+  std::ofstream(path("new.yaml")) << node << "6.8.0-51-generic}}\n";
+  std::ofstream(path("old.yaml")) << node << "5.15.0-51-generic}}\n---\napiVersion: v1\nkind: PersistentVolume\n"
+                                  << "metadata: {name: nas}\nspec: {nfs: {server: nas, path: /m}}\n";
+  std::ofstream(path("broken.yaml")) << "a: [\n";
+  const Finished done = run({"k8s", "verify", "--dump", "new.yaml", "--json"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  const json answer = json::parse(done.out);
+  EXPECT_EQ(answer["nodes"][0]["node"], "one");
+  EXPECT_EQ(answer["nodes"][0]["storages"][0]["paths"][0]["standing"], "unknown");
+  EXPECT_NE(answer["limits"].get<std::string>().find("--read FILE"), std::string::npos);
+  EXPECT_EQ(run({"k8s", "verify", "--dump", "old.yaml"}).exit_code, 1);
+  EXPECT_EQ(run({"k8s", "verify", "--dump", "broken.yaml"}).exit_code, 2);
+  EXPECT_EQ(run({"k8s", "verify", "--dump", "new.yaml", "--root", "/"}).exit_code, 2);
+}
+
+TEST_F(K8sTool, AReadThatTookAnotherWayProvesNothing) {
+  make("data", 8192);
+  const Finished done = run({"k8s", "verify", "--read", "data", "--json"});
+  EXPECT_EQ(done.exit_code, 1) << done.err;
+  EXPECT_EQ(json::parse(done.out)["proven"], false);
+  make("short", 10);
+  EXPECT_NE(run({"k8s", "verify", "--read", "short"}).err.find("less than 4096 bytes"), std::string::npos);
+}
+
+TEST_F(K8sTool, ChooseAndExplainLogReadStandardInputAndFiles) {
+  std::ofstream(path("nodes.json")) << R"({"kind": "Node", "metadata": {"name": "one"}})";
+  std::ofstream(path("log")) << "NVMe Driver not registered with nvidia-fs!!!\n";
+  EXPECT_EQ(run({"k8s", "choose", "--nodes", "nodes.json"}).exit_code, 1) << "it has no GPU";
+  EXPECT_EQ(run({"k8s", "choose", "--nodes", "log"}).exit_code, 1);
+  const Finished done = run({"k8s", "explain-log", "log", "--json"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_EQ(json::parse(done.out)["findings"][0]["cause"], "nvme_without_hooks");
+  EXPECT_EQ(run({"k8s", "explain-log", "nodes.json"}).exit_code, 1);
+}
+
+TEST_F(K8sTool, RenderWritesFilesThatItDoesNotReplace) {
+  const std::vector<std::string> words = {"k8s", "render", "--path", "bounce", "--out", "manifests"};
+  EXPECT_EQ(run(words).exit_code, 0);
+  const Finished again = run(words);
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.err.find("--overwrite replaces it"), std::string::npos) << again.err;
+  EXPECT_EQ(run({"k8s", "render", "--path", "bounce", "--storage", "nfs"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace penstock::tools
