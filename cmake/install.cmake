@@ -10,7 +10,9 @@ if(TARGET penstock_tool)
   install(TARGETS penstock_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   list(TRANSFORM PENSTOCK_TOOL_FACES PREPEND ${PROJECT_BINARY_DIR}/tools/ OUTPUT_VARIABLE tool_links)
   install(FILES ${tool_links} DESTINATION ${CMAKE_INSTALL_BINDIR})  # Links to penstock beside them.
-  include(cmake/manual.cmake)
+  if(PENSTOCK_MANUAL AND NOT SKBUILD)  # A wheel has neither.
+    include(cmake/manual.cmake)
+  endif()
 endif()
 
 # Both files find their prefix from where they lie, so an installed tree can be moved.

@@ -13,7 +13,9 @@ comments `<!-- begin NAME -->` and `<!-- end NAME -->`.
 
 import argparse
 import ctypes
+import datetime
 import difflib
+import os
 import re
 import subprocess
 import sys
@@ -40,7 +42,7 @@ class Help:
         for line in lines:
             if line.startswith("Usage: "):
                 self.usage = part = [line.removeprefix("Usage: ")]
-            elif re.fullmatch(r"[A-Z]\w*:", line):
+            elif re.fullmatch(r"[A-Z][\w ]*:", line):
                 part = self.sections.setdefault(line[:-1], [])
             elif not line:
                 part = None
@@ -68,6 +70,10 @@ class Help:
                 found[-1][1] = f"{found[-1][1]} {line.strip()}".strip()
         return found
 
+    def options(self):
+        """Those of all groups."""
+        return [item for title in self.sections for item in self.items(title) if item[0].startswith("-")]
+
 
 def helps(tools):
     """The tool, its commands and theirs, depth first; a face by its own name."""
@@ -89,20 +95,35 @@ def helps(tools):
 # ---- Man pages ------------------------------------------------------------------------------------------------------
 
 
+# What troff would take for something else, or print as what no shell understands.
+ROFF = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"}
+
+
 def roff(text):
-    escaped = text.replace("\\", "\\e").replace("-", "\\-")
-    return re.sub(r"^([.'])", r"\\&\1", escaped)
+    escaped = text.translate(str.maketrans(ROFF))
+    return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 
 def verbatim(lines):
     return [".EX", *(roff(line) for line in lines), ".EE"]
 
 
+def date():
+    """The day that a reproducible build is said to be of, or none: the same sources give the same pages."""
+    seconds = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not seconds:
+        return ""
+    try:
+        return datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        raise SystemExit(f"manual: SOURCE_DATE_EPOCH={seconds} is no time in seconds since 1970") from None
+
+
 def man_page(page, others, version):
     def section(title):
         return f'.SH "{title.upper()}"'
 
-    out = [f'.TH "{page.name.upper()}" 1 "" "penstock {version}" "Penstock"',
+    out = [f'.TH "{page.name.upper()}" 1 "{date()}" "penstock {version}" "Penstock"',
            section("Name"), f"{roff(page.name)} \\- {roff(page.summary)}",
            section("Synopsis"), *verbatim(line.strip() for line in page.usage)]
     for title in page.sections:

@@ -3,11 +3,13 @@
 
 """The man pages and the generated reference pages say what the build says: manual_test.py BUILD"""
 
+import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
@@ -27,6 +29,9 @@ Options:
   -h,--help                   Print this
   --memory TEXT:{device,host}=device
                               device or host
+
+How it is done:
+  --direct                    Not by the page cache
 
 Examples:
   penstock cp a      one
@@ -51,9 +56,14 @@ class Parsing(unittest.TestCase):
     def test_the_text_of_an_option_may_stand_on_the_next_line(self):
         self.assertEqual(self.page.items("Options")[1], ["--memory TEXT:{device,host}=device", "device or host"])
 
+    def test_options_are_those_of_all_groups(self):
+        self.assertEqual([term for term, _ in self.page.options()],
+                         ["-h,--help", "--memory TEXT:{device,host}=device", "--direct"])
+
     def test_what_troff_would_take_for_a_request_is_escaped(self):
         self.assertEqual(manual.roff(".so x"), "\\&.so x")
         self.assertEqual(manual.roff("a\\b --c"), "a\\eb \\-\\-c")
+        self.assertEqual(manual.roff("'list'"), "\\(aqlist\\(aq")
 
     def test_a_man_page_has_the_sections_that_readers_look_for(self):
         text = manual.man_page(self.page, ["penstock", "penstock-cp"], "1.2.3")
@@ -61,6 +71,16 @@ class Parsing(unittest.TestCase):
             self.assertIn(f'.SH "{section.upper()}"\n', text)
         self.assertIn("\\fBpenstock\\fR(1)", text)
         self.assertNotIn("\\fBpenstock\\-cp\\fR(1)", text)
+
+    def test_a_man_page_has_a_date_only_where_the_build_is_given_one(self):
+        def title(seconds):
+            with mock.patch.dict(os.environ, SOURCE_DATE_EPOCH=seconds):
+                return manual.man_page(self.page, [], "1.2.3").splitlines()[0]
+
+        self.assertEqual(title(""), '.TH "PENSTOCK-CP" 1 "" "penstock 1.2.3" "Penstock"')
+        self.assertEqual(title("86400"), '.TH "PENSTOCK-CP" 1 "1970-01-02" "penstock 1.2.3" "Penstock"')
+        with self.assertRaisesRegex(SystemExit, "SOURCE_DATE_EPOCH=yesterday is no time"):
+            title("yesterday")
 
     def test_a_part_of_a_page_is_replaced_and_nothing_else(self):
         page = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb\n"

@@ -56,7 +56,10 @@ PENSTOCK_DEVICE=host "$work/examples/build/read_to_gpu" "$0" >"$work/log" 2>&1 |
 
 if [ -e "$prefix/bin/penstock" ]; then
   "$prefix/bin/penstock" --help >/dev/null || fail "the installed tool does not start"
-  [ -e "$prefix/share/man/man1/penstock-check.1" ] || fail "no man page penstock-check.1"
+  for file in man/man1/penstock-check.1 man/man1/gdsio.1 bash-completion/completions/penstock \
+    zsh/site-functions/_gdsio fish/vendor_completions.d/gdscheck.fish; do
+    [ -e "$prefix/share/$file" ] || fail "no share/$file"
+  done
   for name in gdscheck gdscheck.py gds_install_check gds_stats gdsio gdsio_verify; do
     "$prefix/bin/$name" --help >/dev/null || fail "the installed tool does not start as $name"
   done
