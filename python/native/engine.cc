@@ -82,7 +82,7 @@ std::unique_ptr<Engine> load() {
 
 }  // namespace
 
-void set_own_library(const std::string& path) { own_library() = path; }
+void set_library_folder(const std::string& folder) { own_library() = folder + "/" + PENSTOCK_SONAME; }
 
 const Engine& engine() {
   if (loaded() == nullptr) loaded() = load();

@@ -34,7 +34,7 @@ namespace penstock::python {
           CALL(file_publish) CALL(file_sync) CALL(buffer_register) CALL(buffer_deregister) CALL(read) CALL(write)      \
               CALL(transfer) CALL(queue_open) CALL(queue_close) CALL(queue_submit) CALL(queue_reap) CALL(queue_cancel) \
                   CALL(queue_eventfd) CALL(stream_read) CALL(stream_write) CALL(explain) CALL(path_outlook)            \
-                      CALL(counters) CALL(crc32c) CALL(file_advise)
+                      CALL(counters) CALL(crc32c) CALL(crc32c_vector) CALL(file_advise)
 
 struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;
@@ -49,8 +49,8 @@ struct Engine {
   bool is_cufile() const { return cufile_session != nullptr; }
 };
 
-// Before the first use: the file of the package's own library.
-void set_own_library(const std::string& path);
+// Before the first use: where the package's own library is.
+void set_library_folder(const std::string& folder);
 // Raises ImportError where no library can be had, or where the mapped one is of another version. With the GIL held.
 const Engine& engine();
 

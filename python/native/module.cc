@@ -52,7 +52,8 @@ NB_MODULE(_native, module) {
           nb::arg("address"), nb::arg("nbytes"), nb::arg("owner").none() = nb::none())
       .def_ro("address", &Pointer::address)
       .def_ro("nbytes", &Pointer::nbytes);
-  module.def("set_own_library", &set_own_library);
+  module.attr("__version__") = PENSTOCK_VERSION;
+  module.def("set_library_folder", &set_library_folder);
   module.def("engine", &describe_engine);
   module.def("begin_ending", [] {
     nb::set_leak_warnings(false);  // What is left, is left on purpose.

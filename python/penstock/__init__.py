@@ -20,7 +20,7 @@ from typing import Any
 from penstock import _native
 from penstock._native import DeviceMemory, Pointer, Report, engine, settings
 
-_native.set_own_library(str(Path(_native.__file__).parent / "lib" / "libpenstock.so.0.1"))
+_native.set_library_folder(str(Path(_native.__file__).parent / "lib"))
 
 from penstock import futures as _futures
 from penstock import sessions as _sessions
@@ -38,7 +38,7 @@ __all__ = [
     "NewFile", "PathRefusedError", "PenstockError", "Pointer", "Report", "Session", "TimedOutError", "UnsupportedError",
     "check", "create", "default_session", "engine", "explain", "memory_pool", "open", "read", "settings", "write",
 ]
-__version__ = "0.1.0"
+__version__ = _native.__version__
 
 
 def open(file: str | bytes | os.PathLike[Any] | int, mode: str = "r", *, direct: bool = False,

@@ -34,12 +34,14 @@ wheel=$("${sources[0]}/scripts/make_wheel" --python "$python" "$work" -Ccmake.bu
 # All of the package, and nothing else.
 "$python" -m zipfile -e "$wheel" "$work/content"
 (cd "$work/content" && find . -type f ! -path './penstock/*' ! -path './*.dist-info/*') >"$work/elsewhere"
-[ "$(cat "$work/elsewhere")" = ./penstock-0.1.0.data/scripts/penstock ] || fail "it also has $(cat "$work/elsewhere")"
+version=$(sed -n 's/^project(penstock VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
+[ "$(cat "$work/elsewhere")" = "./penstock-$version.data/scripts/penstock" ] ||
+  fail "it also has $(cat "$work/elsewhere")"
 diff <(cd "$source/python/penstock" && find . -name '*.py' -o -name '*.pyi' -o -name py.typed | sort) \
   <(cd "$work/content/penstock" && find . -name '*.py' -o -name '*.pyi' -o -name py.typed | sort) ||
   fail "it has not the Python files of the tree"
 libraries=$(cd "$work/content/penstock/lib" && echo *)
-[ "$libraries" = "libcufile.so.0 libpenstock.so.0.1" ] || fail "in penstock/lib is: $libraries"
+[ "$libraries" = "libcufile.so.0 libpenstock.so.${version%.*}" ] || fail "in penstock/lib is: $libraries"
 cmp "$source/LICENSE" "$work"/content/*.dist-info/licenses/LICENSE
 
 # What is linked needs the C library and the compiler's, searches nowhere, and names no folder of the build.

@@ -39,6 +39,7 @@ cd /
 head -c 1M /dev/urandom >"$work/file"
 PENSTOCK_DEVICE=host "$work/venv/bin/python" - "$work/file" <<'PYTHON' || fail "the wheel's package does not move bytes"
 import sys
+from importlib import metadata
 import penstock
 from penstock import launcher
 assert "/venv/" in penstock.__file__ and "/venv/" in penstock.engine()["library"], penstock.engine()
@@ -46,6 +47,7 @@ content, buffer = open(sys.argv[1], "rb").read(), bytearray(1 << 20)
 report = penstock.read(sys.argv[1], buffer)
 assert bytes(buffer) == content and report.bytes == len(content)
 assert launcher.library().exists()
+assert metadata.version("penstock") == penstock.__version__ == penstock.engine()["version"]
 PYTHON
 # The module takes from the system what every Python has, and the libraries nothing but libc and the compiler's.
 ordinary='^(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|ld-linux.*)\.so'

@@ -7,6 +7,11 @@
 
 namespace core = penstock::core;
 
+// penstock.h is taken as it is by those who compile against it, so that it has the version as well.
+static_assert(PENSTOCK_VERSION_MAJOR == PENSTOCK_PROJECT_MAJOR && PENSTOCK_VERSION_MINOR == PENSTOCK_PROJECT_MINOR &&
+                  PENSTOCK_VERSION_PATCH == PENSTOCK_PROJECT_PATCH,
+              "include/penstock/penstock.h has another version than project() in CMakeLists.txt: set it there, too");
+
 #define TEXT_OF(number) #number
 #define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 
