@@ -22,7 +22,7 @@ def memory_pool(session: Session | None = None) -> torch.cuda.MemPool:
         with torch.cuda.use_mem_pool(penstock.memory_pool()):
             tensor = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
 
-    A session with `export_memory=True` (experimental) makes it so that a drive's DMA engine reaches it, by path p2pdma;
+    A session with `nvidia_export=True` (experimental) makes it so that a drive's DMA engine reaches it, by path p2pdma;
     memory that torch allocated by itself cannot be had for that. One session of a process has pools, until it is
     closed: keep it open as long as the tensors. Raises UnsupportedError where there is no GPU, or for another session.
     """
