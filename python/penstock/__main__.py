@@ -3,7 +3,7 @@
 """python -m penstock: what this machine can do, Penstock's libcufile in front of NVIDIA's for a program, conversions,
 checkpoints.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage; `run` ends as the program does.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; `run` ends as the program does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -23,13 +24,13 @@ SHARD_BYTES = 5_000_000_000
 EPILOG = """Examples:
   python -m penstock check                       devices, paths and settings of this process
   python -m penstock explain model.safetensors   how the file would be read into GPU memory, and why so
-  python -m penstock run python train.py         the program's cuFile calls go to Penstock
+  python -m penstock run --report python train.py   the program's cuFile calls go to Penstock; what went by which path
   python -m penstock convert model.pt model/     a checkpoint of torch, written anew as safetensors
   python -m penstock checkpoint drain /local/step-100 --to /shared/checkpoints
-Exit codes: 0 done, 1 failed, 2 wrong usage; run ends as the program does."""
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; run ends as the program does."""
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m penstock", description="File data into and out of GPU memory.",
                                      epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=penstock.__version__)
@@ -40,10 +41,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     explain.add_argument("file", metavar="FILE")
     explain.add_argument("--device", type=int, default=0, metavar="N", help="whose memory is meant [0]")
     explain.add_argument("--json", action="store_true", help="print JSON")
-    run = commands.add_parser("run", help="put Penstock's libcufile in front for a program, and tell if it was used",
-                              usage="python -m penstock run [--quiet] COMMAND [ARGUMENT ...]")
-    run.add_argument("--quiet", action="store_true", help="tell nothing on standard error, but for failures")
-    run.add_argument("program", nargs=argparse.REMAINDER, metavar="COMMAND")
+    commands.add_parser("run", add_help=False, help="put Penstock's libcufile in front for a program, and tell with "
+                        "--report what went through it; as `penstock run`")
     convert = commands.add_parser("convert", help="write a checkpoint of torch anew as safetensors",
                                   description="Nothing in the checkpoint is executed; what is no tensor is left out.")
     convert.add_argument("source", metavar="SOURCE", help="a file of torch.save, or a folder: sharded, or of "
@@ -55,7 +54,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                          help="the most tensor bytes of one file; so much memory is needed [%(default)s]")
     convert.add_argument("--json", action="store_true", help="print JSON")
     checkpoint_commands.add_to(commands)
-    return parser.parse_args(arguments)
+    return parser.parse_args(words)
 
 
 def verdict_line(verdict: dict[str, object]) -> str:
@@ -119,20 +118,23 @@ def run(said: argparse.Namespace) -> int:
         return print_explain(said.file, said.device, said.json)
     if said.command == "convert":
         return print_conversion(said.source, said.destination, said.shard_bytes, said.json)
-    if said.command == "checkpoint":
-        return checkpoint_commands.run(said)
-    return launcher.run(said.program, quiet=said.quiet)
+    return checkpoint_commands.run(said)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    said = parse(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = run(said)
-        sys.stdout.flush()
+        if words[:1] == ["run"]:  # Its words are those of `penstock run`, options and all.
+            launcher.run(words[1:])
+        code = run(parse(words))
+        print(end="", flush=True)  # Nothing where standard output is closed.
         return code
     except BrokenPipeError:  # Whoever reads has seen enough. What is left to print must not be tried at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        print("penstock: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
     except (OSError, ValueError, ImportError, MemoryError) as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1

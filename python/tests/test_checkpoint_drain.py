@@ -239,6 +239,17 @@ def test_checkpoints_of_safetensors_are_drained_with_all_that_stock_readers_want
     assert raw(weights.Weights(there).plan().load()["b"]) == raw(state["b"])
 
 
+def test_a_command_that_is_interrupted_or_may_print_nowhere_ends_without_a_traceback(tmp_path, capsys, monkeypatch):
+    def interrupted(folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "verify", interrupted)
+    assert main(["checkpoint", "verify", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "penstock: interrupted\n"
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["checkpoint", "retain", str(tmp_path), "--keep", "1"]) == 0
+
+
 def test_commands_for_those_who_write_no_python(local, tmp_path, capsys):
     shared = tmp_path / "shared"
     assert main(["checkpoint", "latest", str(shared)]) == 1

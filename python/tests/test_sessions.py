@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -164,17 +165,24 @@ def test_whoever_reads_a_command_may_stop(path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "P", "0\n")
 
 
-def test_run_puts_our_library_in_front_and_proves_it():
-    done = run_python("-m", "penstock", "run", sys.executable, "-c", USES_CUFILE, PENSTOCK_DEVICE="host")
+def test_run_is_the_command_of_that_name_with_the_library_of_the_package():
+    done = run_python("-m", "penstock", "run", "--which", sys.executable, "-c", USES_CUFILE, PENSTOCK_DEVICE="host")
     assert done.returncode == 3
-    assert "cuFile was opened in Penstock's library, in 1 of 1 processes" in done.stderr
+    assert "cuFile's calls go to Penstock's library" in done.stderr
     assert str(launcher.library().resolve()) in done.stderr
-    done = run_python("-m", "penstock", "run", "sh", "-c", "sleep 0.5; kill -TERM $$")
-    assert done.returncode == 128 + 15 and "none was seen to open cuFile" in done.stderr
-    done = run_python("-m", "penstock", "run", "--quiet", "true")
+    done = run_python("-m", "penstock", "run", "--report", sys.executable, "-c", USES_CUFILE, PENSTOCK_DEVICE="host")
+    assert done.returncode == 3 and "opened a session of" in done.stderr
+    done = run_python("-m", "penstock", "run", "true")
     assert (done.returncode, done.stderr) == (0, "")
     done = run_python("-m", "penstock", "run", "no-such-program")
-    assert done.returncode == 1 and "no-such-program" in done.stderr
+    assert done.returncode == 127 and "no-such-program" in done.stderr
+
+
+def test_run_without_the_command_says_where_to_get_it(monkeypatch):
+    monkeypatch.setattr(metadata, "files", lambda _: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(FileNotFoundError, match="neither part of this package nor on PATH; wheels"):
+        launcher.tool()
 
 
 def test_the_library_that_is_put_in_front_is_there():
