@@ -278,9 +278,11 @@ def test_two_saves_to_one_folder_at_a_time_leave_one_of_them_whole(tmp_path):
 
 def test_what_a_save_that_never_ended_has_left_goes_when_it_is_old(tmp_path):
     (tmp_path / "a").mkdir()
-    for name in ("old.data", "new.data"):
-        (tmp_path / "a" / name).write_text("left")
-    os.utime(tmp_path / "a" / "old.data", (1, 1))
+    old, new = (tmp_path / "a" / f"{generations.new_save_id(tmp_path / 'a')}-0-0.data" for _ in range(2))
+    for path in (old, new, tmp_path / "a" / "a stranger's.data"):
+        path.write_text("left")
+        os.utime(path, None if path == new else (1, 1))
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
     generations.wait_for_removals()
-    assert not (tmp_path / "a" / "old.data").exists() and (tmp_path / "a" / "new.data").exists()
+    assert not old.exists() and new.exists()
+    assert (tmp_path / "a" / "a stranger's.data").exists()

@@ -4,6 +4,8 @@
 
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +18,7 @@ import penstock
 from penstock import checkpoint
 from penstock.checkpoint import generations, layout, memory
 from penstock.checkpoint.distributed import Reader, Writer
+from penstock.checkpoint.safetensors import SafetensorsWriter
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -106,29 +109,117 @@ def test_a_reader_keeps_to_the_checkpoint_whose_metadata_it_read(tmp_path):
     assert state["a"].tolist() == [0.0] * 8
 
 
-@pytest.mark.parametrize("by", ["itself", "torch"])
-def test_a_save_after_the_clock_was_put_back_is_still_the_latest(by, tmp_path, monkeypatch):
-    checkpoint.save({"a": torch.ones(3)}, tmp_path / "z")
+@pytest.mark.parametrize("by", ["itself", "Writer", "SafetensorsWriter"])
+@pytest.mark.parametrize("before", ["itself", "Writer", "SafetensorsWriter"])
+def test_a_save_after_the_clock_was_put_back_is_still_the_latest(before, by, tmp_path, monkeypatch):
+    def save(by, name):
+        state = {"a": torch.zeros(3)}
+        if by == "itself":
+            checkpoint.save(state, tmp_path / name)
+        else:
+            writer = {"Writer": Writer, "SafetensorsWriter": SafetensorsWriter}[by](tmp_path / name)
+            dcp.save(state, storage_writer=writer, no_dist=True)
+
+    save(before, "z")
     now = generations.time.time_ns()
     monkeypatch.setattr(generations.time, "time_ns", lambda: now - 10**15)
-    if by == "itself":
-        checkpoint.save({"a": torch.zeros(3)}, tmp_path / "b")
-    else:
-        dcp.save({"a": torch.zeros(3)}, storage_writer=Writer(tmp_path / "b"), no_dist=True)
+    save(by, "b")
     assert checkpoint.latest(tmp_path) == tmp_path / "b"
-    checkpoint.save({"a": torch.zeros(3)}, tmp_path / "a")
+    save("itself", "a")
     assert checkpoint.retain(tmp_path, 1) == [tmp_path / "z", tmp_path / "b"]
 
 
 def test_what_a_killed_save_left_in_a_folder_of_its_own_goes_with_the_old_checkpoints(tmp_path):
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "good")
-    for name, age in (("killed", 1), ("goes on", None)):
+    left = f"{generations.new_save_id(tmp_path / 'a')}-0-0.data"
+    for name, file, age in (("killed", left, 1), ("goes on", left, None), ("a stranger's", "train.data", 1)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "part.data").write_text("left")
+        (tmp_path / name / file).write_text("left")
         if age is not None:
-            os.utime(tmp_path / name / "part.data", (age, age))
+            os.utime(tmp_path / name / file, (age, age))
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "a stranger's")
     assert checkpoint.retain(tmp_path, 1) == []
-    assert sorted(os.listdir(tmp_path)) == ["goes on", "good"]
+    assert sorted(os.listdir(tmp_path)) == ["a stranger's", "elsewhere", "goes on", "good"]
+    assert os.listdir(tmp_path / "a stranger's") == ["train.data"]
+
+
+def test_a_link_to_the_newest_checkpoint_is_no_checkpoint_more_and_none_less(tmp_path):
+    for number in (1, 2, 3):
+        checkpoint.save({"a": number}, tmp_path / f"step-{number}")
+    (tmp_path / "latest").symlink_to("step-3")
+    assert checkpoint.retain(tmp_path, 2) == [tmp_path / "step-1"]
+    assert checkpoint.retain(tmp_path, 1) == [tmp_path / "step-2"]
+    assert checkpoint.load(tmp_path / "latest") == {"a": 3}
+
+
+def test_checkpoints_that_go_meanwhile_disturb_neither_a_save_nor_retain(tmp_path, monkeypatch):
+    for number in (1, 2, 3):
+        checkpoint.save({"a": number}, tmp_path / f"step-{number}")
+    listed, known = os.listdir, generations._known
+
+    def go(step):
+        checkpoint.remove(tmp_path / step)
+
+    def listed_before(folder):
+        names = listed(folder)
+        if folder == tmp_path and "step-1" in names:
+            go("step-1")
+        return names
+
+    def known_before(root):
+        found = known(root)
+        go("step-2")
+        return found
+
+    monkeypatch.setattr(generations.os, "listdir", listed_before)
+    checkpoint.save({"a": 4}, tmp_path / "step-4")
+    monkeypatch.setattr(generations, "_known", known_before)
+    assert checkpoint.retain(tmp_path, 1) == [tmp_path / "step-3"]
+    assert listed(tmp_path) == ["step-4"]
+
+
+def test_damage_is_told_before_all_else_is_read(tmp_path, monkeypatch):
+    checkpoint.save({str(i): torch.ones(8) for i in range(500)}, tmp_path / "a")
+    (data,) = (tmp_path / "a").glob("*.data")
+    data.write_bytes(b"x" + data.read_bytes()[1:])
+    compared, check, is_told = [], generations.check_sums, threading.Event()
+
+    def check_late(folder, name, *arguments):
+        assert name == "0" or is_told.wait(30)
+        compared.append(check(folder, name, *arguments))
+
+    class Threads(ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            is_told.set()
+            super().shutdown(wait=wait)
+
+    monkeypatch.setattr(generations, "check_sums", check_late)
+    monkeypatch.setattr(generations, "ThreadPoolExecutor", Threads)
+    with pytest.raises(checkpoint.CheckpointError, match="checksum of '0' is wrong"):
+        checkpoint.verify(tmp_path / "a")
+    assert len(compared) <= generations.READERS
+
+
+def test_a_note_that_cannot_be_written_hides_no_result(tmp_path):
+    checkpoint.save({"a": torch.ones(8)}, tmp_path / "a")
+    (tmp_path / "a" / "verified.json").mkdir()
+    with pytest.raises(OSError, match="every checksum is right, but that could not be noted for retain: .*directory"):
+        checkpoint.verify(tmp_path / "a")
+
+
+def test_a_save_that_cannot_be_published_leaves_nothing(tmp_path):
+    for durable in (True, False):
+        (tmp_path / "a" / "checkpoint.json").mkdir(parents=True, exist_ok=True)
+        with pytest.raises(OSError, match="directory"):
+            checkpoint.save({"a": torch.ones(8)}, tmp_path / "a", durable=durable)
+        assert os.listdir(tmp_path / "a") == ["checkpoint.json"]
+
+
+def test_dates_of_numpy_are_refused_and_do_not_become_numbers(tmp_path):
+    for value in (numpy.datetime64("2026-01-01", "ns"), numpy.timedelta64(5, "ns")):
+        with pytest.raises(checkpoint.CheckpointError, match="'when': the format has no dtype"):
+            checkpoint.save({"when": value}, tmp_path / "a")
 
 
 @pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no float4")

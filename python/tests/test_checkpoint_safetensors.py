@@ -19,13 +19,15 @@ import safetensors.torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
-from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
+from torch.distributed.checkpoint.planner import (
+    LoadItemType, LoadPlan, ReadItem, SavePlan, TensorWriteData, WriteItem, WriteItemType,
+)
 
 import checkpoint_job
 from checkpoint_job import full
 from penstock import checkpoint, weights
 from penstock.checkpoint import safetensors as module
-from penstock.checkpoint import stock
+from penstock.checkpoint import sources, stock
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from penstock.weights import arrays
@@ -167,6 +169,45 @@ def test_an_older_checkpoint_is_replaced_and_what_is_no_part_of_one_is_not(state
     assert is_same(load({"w": torch.ones(2)}, Reader(folder)), {"w": torch.ones(2)})
 
 
+def test_what_can_take_no_place_in_the_end_is_not_left_elsewhere(tmp_path, monkeypatch):
+    def while_a_stranger_comes(*arguments, **settings):
+        (tmp_path / "a" / "config.json").write_text("{}")
+        publish(*arguments, **settings)
+
+    save({"w": torch.ones(2)}, tmp_path / "a")
+    publish = module.publish
+    monkeypatch.setattr(module, "publish", while_a_stranger_comes)
+    with pytest.raises(dcp.CheckpointException, match="it has 'config.json', which is no part of a checkpoint"):
+        save({"w": torch.zeros(2)}, tmp_path / "a")
+    assert not list((tmp_path / ".a.saving").iterdir())
+    assert is_same(load({"w": torch.ones(2)}, Reader(tmp_path / "a")), {"w": torch.ones(2)})
+
+
+def test_files_elsewhere_are_not_swept_by_a_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "old").write_text("a stranger's")
+    os.utime(tmp_path / "elsewhere" / "old", (1, 1))
+    (tmp_path / ".a.saving").symlink_to("elsewhere")
+    with pytest.raises(dcp.CheckpointException, match="this is a link, and old files in this folder are removed"):
+        save({"w": torch.ones(3)}, tmp_path / "a")
+    assert os.listdir(tmp_path / "elsewhere") == ["old"] and not (tmp_path / "a").exists()
+
+
+def test_two_that_save_to_one_folder_do_not_meet_in_what_they_try(tmp_path, monkeypatch):
+    exchange, again = stock._exchange, []
+
+    def and_another_meanwhile(*pair):
+        if not again:
+            again.append(True)
+            stock._try_exchange(tmp_path)
+        exchange(*pair)
+
+    monkeypatch.setattr(stock, "_exchange", and_another_meanwhile)
+    stock._try_exchange(tmp_path)
+    assert os.listdir(tmp_path) == []
+    stock.sweep(tmp_path / "which the other has swept")
+
+
 def test_a_link_stays_a_link(tmp_path):
     save({"w": torch.ones(2)}, tmp_path / "a")
     (tmp_path / "link").symlink_to("a")
@@ -233,6 +274,47 @@ def test_several_chunks_of_one_tensor_on_a_rank_go_to_several_files(tmp_path):
         f"shard-00001-model-0000{i}-of-00002.safetensors" for i in (1, 2)]
     for reader in (dcp.HuggingFaceStorageReader(str(tmp_path / "a")), Reader(tmp_path / "a")):
         assert is_same(load({"w": tensor}, reader), {"w": tensor})
+
+
+class HalfPlanner(dcp.DefaultLoadPlanner):
+    """As of a rank that wants the first half of "w": less than a checksum covers."""
+
+    def create_local_plan(self):
+        index, begin = MetadataIndex("w", torch.Size([0])), torch.Size([0])
+        return LoadPlan([ReadItem(LoadItemType.TENSOR, MetadataIndex("w"), begin, index, begin, torch.Size([4]))])
+
+    def resolve_tensor(self, read_item):
+        return self.state_dict["w"]
+
+
+@pytest.mark.parametrize("step", ["read_metadata", "prepare_global_plan"])
+def test_what_is_read_while_another_save_takes_the_place_is_told(tmp_path, monkeypatch, step):
+    save({"w": torch.ones(8)}, tmp_path / "a")
+    reader = Reader(tmp_path / "a")
+    found = getattr(reader, step)
+
+    def and_then_another_save(*arguments, **settings):
+        result = found(*arguments, **settings)
+        save({"w": torch.zeros(8)}, tmp_path / "a")
+        return result
+
+    monkeypatch.setattr(reader, step, and_then_another_save)
+    with pytest.raises(dcp.CheckpointException, match="it was saved anew while it was read: read it again"):
+        dcp.load({"w": torch.full((4,), 5.0)}, storage_reader=reader, planner=HalfPlanner(), no_dist=True)
+
+
+def test_a_model_whose_checkpoint_is_replaced_while_it_is_opened_is_told(tmp_path, monkeypatch):
+    save({"w": torch.ones(8)}, tmp_path / "a")
+    found = sources.tensors_of
+
+    def and_then_another_save(*arguments):
+        monkeypatch.undo()
+        save({"w": torch.zeros(8)}, tmp_path / "a")
+        return found(*arguments)
+
+    monkeypatch.setattr(sources, "tensors_of", and_then_another_save)
+    with pytest.raises(weights.WeightsError, match="it was saved anew while it was read: read it again"):
+        weights.Weights(tmp_path / "a")
 
 
 def numbers(lines, what):

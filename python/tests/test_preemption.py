@@ -117,6 +117,15 @@ def test_after_a_notice_what_is_older_is_not_removed(tmp_path, clock):
     assert sorted(os.listdir(tmp_path))[:2] == ["generation-00000002", "generation-00000003"]
 
 
+def test_a_generation_that_a_link_leads_to_is_not_removed(tmp_path):
+    Guard(tmp_path / "elsewhere").save(parts(1))
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "generation-00000001").symlink_to(tmp_path / "elsewhere" / "generation-00000001")
+    for number in (2, 3):
+        Guard(tmp_path / "root", keep=1).save(parts(number))
+    assert numbers(resume(tmp_path / "elsewhere")) == dict.fromkeys(NAMES, 1)
+
+
 def test_generations_that_lack_something_keep_older_ones_alive(tmp_path, clock):
     Guard(tmp_path, keep=1).save(parts(1))
     clock.takes = {"model": 50.0}

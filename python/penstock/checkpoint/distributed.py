@@ -27,7 +27,9 @@ from torch.distributed.checkpoint.planner import (
 )
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout, remove_abandoned
+from penstock.checkpoint.generations import (
+    make_folder, new_save_id, of_one_save, publish, read_layout, remove_abandoned,
+)
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor, check_shape
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source
@@ -203,6 +205,13 @@ class Reader(StorageReader):
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
+        with of_one_save(self._path, self._layout):
+            self._read(plan, planner)
+        done: torch.futures.Future[None] = torch.futures.Future()
+        done.set_result(None)
+        return done
+
+    def _read(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         filled: list[Wanted] = []   # Whole rows, which go where they belong.
         cut: list[tuple[ReadItem, torch.Tensor]] = []
         targets = []
@@ -226,9 +235,6 @@ class Reader(StorageReader):
             self._read_cut(device, items)
         for item, target in targets:
             planner.commit_tensor(item, target)
-        done: torch.futures.Future[None] = torch.futures.Future()
-        done.set_result(None)
-        return done
 
     def _object(self, item: ReadItem) -> bytes:
         extent: Extent = self._places[dcp.MetadataIndex(item.storage_index.fqn)]

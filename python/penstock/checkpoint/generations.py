@@ -9,6 +9,7 @@ names that no other save has: so what was there before stays whole until then, a
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +30,29 @@ VERIFIED = "verified.json"
 VERIFIED_BYTES_MAX = 1000
 READERS = 4
 REMOVERS = 8
-SAVE_ID = re.compile(r"(0[0-9]{19})-")  # Until the year 2286.
+DATA_FILE = re.compile(r"(0[0-9]{19})-[0-9a-f]{8}-[0-9]+-[0-9]+\.data")  # As saves name them, until the year 2286.
+SAID_ID = re.compile(rb'"save_id":"(0[0-9]{19})-')
+SAID_WITHIN = 200  # Bytes of checkpoint.json: it is the first thing there.
 ABANDONED_S = 3600  # Since a data file was last written that no checkpoint names: its save has ended badly.
 
 
 def new_save_id(folder: Path) -> str:
     """Later ones sort behind earlier ones, and no two are the same; also where a clock was put back since the saves
-    that `folder` and its neighbours have, by the names of their files."""
-    known = [int(found[1]) for path in folder.parent.glob("*/*.data") if (found := SAVE_ID.match(path.name))]
-    return f"{max([time.time_ns(), *(number + 1 for number in known)]):020}-{secrets.token_hex(4)}"
+    that `folder` and its neighbours have, by the names of their files and by what they say."""
+    known = [time.time_ns()]
+    for place in (folder.parent / name for name in names_in(folder.parent)):
+        known += [int(found[1]) + 1 for name in names_in(place) if (found := DATA_FILE.fullmatch(name))]
+        with contextlib.suppress(OSError, CheckpointError):  # Names of safetensors tell nothing.
+            known += [int(found) + 1 for found in SAID_ID.findall(_content_of(place / NAME, SAID_WITHIN))]
+    return f"{max(known):020}-{secrets.token_hex(4)}"
+
+
+def names_in(folder: Path) -> list[str]:
+    """Nothing of what is no folder, or none any more: others remove checkpoints meanwhile."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def make_folder(folder: Path, *, durable: bool = True) -> None:
@@ -63,13 +78,33 @@ def _content_of(path: Path, at_most: int) -> bytes:
 def read_layout(folder: Path) -> Layout:
     """Raises CheckpointError, and FileNotFoundError where there is no checkpoint."""
     path = folder / NAME
-    text = _content_of(path, NBYTES_MAX + 1)
+    try:
+        text = _content_of(path, NBYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(errno.ENOENT, "no checkpoint is there: no save to this folder has ended, or "
+                                "another folder is meant", str(path)) from None
     if len(text) > NBYTES_MAX:
         raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
     try:
         return decode(text)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
+
+
+@contextlib.contextmanager
+def of_one_save(folder: Path, layout: Layout) -> Iterator[None]:
+    """Around what reads the data. Raises CheckpointError where another save took the place meanwhile: safetensors have
+    the same names in both."""
+    def check() -> None:
+        if layout.headers and read_layout(folder).save_id != layout.save_id:
+            raise CheckpointError(f"{folder}: it was saved anew while it was read: read it again")
+
+    try:
+        yield
+    except (ValueError, OSError):  # As a checksum that is of the other.
+        check()
+        raise
+    check()
 
 
 def publish(folder: Path, layout: Layout, session: Session | None = None, *, durable: bool = True) -> None:
@@ -81,20 +116,24 @@ def publish(folder: Path, layout: Layout, session: Session | None = None, *, dur
     except BaseException:
         _remove(folder / name for name in layout.files)
         raise
-    old = {path.name for path in folder.glob("*.data") if _age(path) > ABANDONED_S}
-    _remove_behind([folder / name for name in (earlier | old) - set(layout.files)])
+    _remove_behind([folder / name for name in (earlier | _old_files(folder)) - set(layout.files)])
 
 
 def remove_abandoned(folder: Path) -> None:
     """Data files that no checkpoint names, of saves that ended badly."""
-    old = [path for path in folder.glob("*.data") if _age(path) > ABANDONED_S]
+    old = _old_files(folder)
     named = _files_of_checkpoint(folder) if old else set()
-    _remove(path for path in old if path.name not in named)
+    _remove(folder / name for name in old - named)
+
+
+def _old_files(folder: Path) -> set[str]:
+    """Of saves that have ended, whether well or not. What others call .data is theirs."""
+    return {name for name in names_in(folder) if DATA_FILE.fullmatch(name) and _age(folder / name) > ABANDONED_S}
 
 
 def _remove_left(place: Path) -> None:
     """And the folder, where nothing else is in it."""
-    if place.is_dir() and any(place.glob("*.data")):
+    if any(map(DATA_FILE.fullmatch, names_in(place))):
         remove_abandoned(place)
         with contextlib.suppress(OSError):
             place.rmdir()
@@ -109,8 +148,12 @@ def _give_name(folder: Path, layout: Layout, session: Session | None, durable: b
             file.write(encode(layout))
     else:
         temporary = folder / f".{layout.save_id}"
-        temporary.write_bytes(encode(layout))
-        temporary.rename(folder / NAME)
+        try:
+            temporary.write_bytes(encode(layout))
+            temporary.rename(folder / NAME)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def _age(path: Path) -> float:
@@ -178,12 +221,23 @@ def verify(folder: str | os.PathLike[str], *, session: Session | None = None) ->
     place = Path(folder)
     layout = read_layout(place)
     extents = list(layout.extents())
-    with ThreadPoolExecutor(READERS, "penstock-verify") as threads:
-        for done in [threads.submit(_check, session or default_session(), place, name, extent)
-                     for name, extent in sorted(extents, key=lambda each: (each[1].file, each[1].offset))]:
-            done.result()
-    with (session or default_session()).create(place / VERIFIED, replace=True) as file:
-        file.write(json.dumps({"save_id": layout.save_id}).encode())
+    with of_one_save(place, layout), ThreadPoolExecutor(READERS, "penstock-verify") as threads:
+        checks = [threads.submit(_check, session or default_session(), place, name, extent)
+                  for name, extent in sorted(extents, key=lambda each: (each[1].file, each[1].offset))]
+        try:
+            for done in checks:
+                done.result()
+        except BaseException:  # What was found is told before all else is read.
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+    try:
+        with (session or default_session()).create(place / VERIFIED, replace=True) as file:
+            file.write(json.dumps({"save_id": layout.save_id}).encode())
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, f"every checksum is right, but that could not be noted for retain: {error}",
+                      str(place / VERIFIED)) from None
     return Verified(len(layout.tensors) + len(layout.objects), layout.nbytes)
 
 
@@ -259,17 +313,22 @@ def whole(root: str | os.PathLike[str]) -> list[Path]:
 def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
     """Removes all but the newest `keep` checkpoints, and never the newest that was verified. Those that are gone.
 
-    With them goes what saves that ended badly an hour ago or more have left."""
+    With them goes what saves that ended badly an hour ago or more have left. Links, as one that is called latest, do
+    not count, and what they lead to stays."""
     if keep < 1:
         raise ValueError(f"keep is {keep}: expected 1 at least")
-    for place in Path(root).iterdir() if Path(root).is_dir() else ():
-        _remove_left(place)
-    found = _known(Path(root))
+    for place in (Path(root) / name for name in names_in(Path(root))):
+        if not place.is_symlink():
+            _remove_left(place)
+    found = [each for each in _known(Path(root)) if not each[1].is_symlink()]
     kept = {place for _, place, _ in found[-keep:]}
     kept |= set([place for _, place, layout in found if is_verified(place, layout)][-1:])
-    gone = [place for _, place, _ in found if place not in kept]
-    ids = {place: save_id for save_id, place, _ in found}
-    return [place for place in gone if _remove_checkpoint(place, ids[place])]
+    gone = []
+    for save_id, place, _ in found:
+        with contextlib.suppress(FileNotFoundError):  # Where another process removes it at the same time.
+            if place not in kept and _remove_checkpoint(place, save_id):
+                gone.append(place)
+    return gone
 
 
 def remove(folder: str | os.PathLike[str]) -> None:

@@ -170,7 +170,8 @@ def retain(root: Path, keep: int) -> None:
     for _, folder in _folders(root):
         if folder == complete[-keep]:
             break
-        discard(folder)
+        if not folder.is_symlink():  # What it leads to is not this folder's to remove.
+            discard(folder)
 
 
 def _names_of(folder: Path) -> tuple[str, ...]:

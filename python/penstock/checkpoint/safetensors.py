@@ -69,6 +69,9 @@ class SafetensorsWriter(Writer):
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         for item in plan.items:
             _check(item)
+        if self._staging.is_symlink():
+            raise CheckpointError(f"{self._staging}: this is a link, and old files in this folder are removed: remove "
+                                  "the link")
         make_folder(self._staging, durable=self._durable)
         return plan
 

@@ -9,11 +9,12 @@ import ctypes
 import errno
 import json
 import os
+import secrets
 import shutil
 import time
 from pathlib import Path
 
-from penstock.checkpoint.generations import ABANDONED_S, VERIFIED, make_folder, read_layout
+from penstock.checkpoint.generations import ABANDONED_S, VERIFIED, make_folder, names_in, read_layout
 from penstock.checkpoint.layout import NAME, CheckpointError, Layout
 from penstock.weights.headers import INDEX
 
@@ -53,7 +54,7 @@ def _names_of(target: Path) -> set[str]:
 
 
 def _try_exchange(beside: Path) -> None:
-    pair = [beside / f"try-{os.getpid()}-{i}" for i in range(2)]
+    pair = [beside / f"try-{secrets.token_hex(4)}" for _ in range(2)]
     try:
         for folder in pair:
             folder.mkdir()
@@ -77,7 +78,11 @@ def _exchange(one: Path, other: Path) -> None:
 
 def put_in_place(whole: Path, target: Path, *, durable: bool) -> None:
     """The folder gets its name, in one step. What had it before is removed when the new name is on the disk."""
-    check_replaceable(target, whole.parent)
+    try:
+        check_replaceable(target, whole.parent)
+    except BaseException:
+        shutil.rmtree(whole, ignore_errors=True)  # Nobody would look for it there.
+        raise
     is_replaced = target.exists() and bool(os.listdir(target))
     if is_replaced:
         _exchange(whole, target)
@@ -93,7 +98,7 @@ def put_in_place(whole: Path, target: Path, *, durable: bool) -> None:
 
 def sweep(staging: Path) -> None:
     """Takes away what saves that never ended have left, and the folder with the last of it."""
-    for each in staging.iterdir():
+    for each in (staging / name for name in names_in(staging)):
         with contextlib.suppress(OSError):
             if time.time() - each.lstat().st_mtime <= ABANDONED_S:
                 continue

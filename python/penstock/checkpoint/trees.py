@@ -85,9 +85,10 @@ def put_together(tree: Any, tensors: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def _plain_number(value: Any) -> Any:
-    """numpy's numbers are numbers."""
+    """numpy's numbers are numbers. Its dates would be some, too."""
     numpy = sys.modules.get("numpy")
-    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) and value.dtype.kind not in "mM" \
+        else value
 
 
 def _checked_key(key: Any) -> Any:
