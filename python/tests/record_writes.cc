@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -175,7 +176,8 @@ int linkat(int folder, const char* path, int new_folder, const char* name, int f
 }
 int renameat2(int folder, const char* path, int new_folder, const char* name, unsigned flags) {
   const std::scoped_lock lock(mutex);
-  const std::string line = "rename " + place_of(folder, path) + " " + place_of(new_folder, name);
+  const std::string what = (flags & RENAME_EXCHANGE) != 0 ? "exchange " : "rename ";
+  const std::string line = what + place_of(folder, path) + " " + place_of(new_folder, name);
   return after(static_cast<int>(syscall(SYS_renameat2, folder, path, new_folder, name, flags)), line);
 }
 int renameat(int folder, const char* path, int new_folder, const char* name) {

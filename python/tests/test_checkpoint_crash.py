@@ -2,29 +2,25 @@
 
 """A machine that stops at any moment of a save has a whole checkpoint on its disk, the old one or the new one.
 
-A child saves, with every change of files and folders and every flush written down (record_writes.cc). Then the disk is
-made as it may be after each of them: what was flushed is there, of the rest some is there, some is not, some is torn.
+Each disk is one that the machine may find: see disks.py.
 """
 
+import json
 import os
 import random
-import subprocess
-import sys
-from collections import defaultdict
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
+from disks import disks, make_disk, moments, record_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from penstock import checkpoint
+pytest.importorskip("numpy", reason="numpy is not installed, which torch.distributed.checkpoint asks for")
+load_file = pytest.importorskip("safetensors.torch", reason="safetensors is not installed").load_file
 
-if "record_writes" not in os.environ.get("PENSTOCK_TEST_PRELOAD", ""):
-    pytest.skip("record_writes is not there to be preloaded: run these tests by ctest", allow_module_level=True)
+import torch.distributed.checkpoint as dcp
 
-DISKS_EACH = 6  # Different outcomes of one and the same moment.
-SECTOR = 512
+from penstock import checkpoint, weights
+from penstock.checkpoint.distributed import Reader
 
 PROGRAM = """
 import os, sys, torch
@@ -34,10 +30,6 @@ from penstock import checkpoint
 def state(number):
     torch.manual_seed(number)
     return {"weights": {f"{i}": torch.randn(50 + 13 * i, 7) for i in range(4)}, "number": number}
-
-def mark(text):
-    with open(os.environ["PENSTOCK_TEST_RECORD"], "ab") as record:
-        record.write(f"mark {text}\\n".encode())
 
 root = Path(sys.argv[1])
 """
@@ -57,89 +49,16 @@ checkpoint.retain(root, 1)
 mark("kept")
 """
 
+SAFETENSORS = """
+import torch.distributed.checkpoint as dcp
+from penstock.checkpoint import safetensors
 
-@dataclass
-class Moment:
-    """What was written, named and flushed until then, and how far the program said it was."""
-
-    writes: dict[int, list] = field(default_factory=lambda: defaultdict(list))   # (offset, data), oldest first.
-    flushed: dict[int, int] = field(default_factory=lambda: defaultdict(int))    # How many of these.
-    names: dict[int, list] = field(default_factory=lambda: defaultdict(list))    # Changes of a folder.
-    kept: dict[int, int] = field(default_factory=lambda: defaultdict(int))       # How many of these were flushed.
-    folders: set = field(default_factory=set)
-    mark: str = ""
-    made: int = 0
-
-
-def moments(record):
-    """After each thing that was written down. It is one and the same object, which goes on."""
-    moment, known = Moment(), {}
-    content, at = record.read_bytes(), 0
-    while at < len(content):
-        end = content.index(b"\n", at)
-        what, *words = content[at:end].decode().split(" ")
-        at = end + 1
-        if what in ("new", "folder"):  # The numbers of inodes come again; below 0 each is one thing alone.
-            moment.made += 1
-            known[int(words[-1])] = -moment.made
-        if what == "new":
-            continue
-        if what == "write":
-            inode, offset, size = known.get(int(words[0]), int(words[0])), int(words[1]), int(words[2])
-            moment.writes[inode].append((offset, content[at:at + size]))
-            at += size
-        elif what == "flush":
-            inode = known.get(int(words[0]), int(words[0]))
-            moment.flushed[inode], moment.kept[inode] = len(moment.writes[inode]), len(moment.names[inode])
-        elif what in ("name", "folder"):
-            folder, name = known.get(int(words[0]), int(words[0])), words[1]
-            inode = known.get(int(words[2]), int(words[2]))
-            moment.names[folder].append(("add", name, inode))
-            if what == "folder":
-                moment.folders.add(inode)
-        elif what == "remove":
-            moment.names[known.get(int(words[0]), int(words[0]))].append(("remove", words[1], 0))
-        elif what == "rename":
-            assert words[0] == words[2], "a rename within one folder was expected"
-            moment.names[known.get(int(words[0]), int(words[0]))].append(("rename", words[1], words[3]))
-        else:
-            assert what == "mark"
-            moment.mark = words[0]
-        yield moment
-
-
-def make_disk(moment, inode, place, outcome):
-    """The folder as it may be found after the machine stopped at that moment."""
-    changes = moment.names[inode]
-    kept = outcome.randint(moment.kept[inode], len(changes))  # A journal keeps their order.
-    entries = {}
-    for kind, name, what in changes[:kept]:
-        if kind == "add":
-            entries[name] = what
-        elif kind == "rename":
-            entries[what] = entries.pop(name)
-        else:
-            entries.pop(name, None)
-    place.mkdir()
-    for name, there in entries.items():
-        if there in moment.folders:
-            make_disk(moment, there, place / name, outcome)
-        else:
-            (place / name).write_bytes(content_of(moment, there, outcome))
-
-
-def content_of(moment, inode, outcome):
-    content = bytearray()
-    for number, (offset, data) in enumerate(moment.writes[inode]):
-        if number >= moment.flushed[inode]:
-            fate = outcome.random()
-            if fate < 0.4:
-                continue
-            if fate < 0.6:
-                data = data[:outcome.randrange(len(data) + 1) // SECTOR * SECTOR]
-        content.extend(bytes(max(0, offset + len(data) - len(content))))
-        content[offset:offset + len(data)] = data
-    return bytes(content)
+safetensors.FILE_BYTES_MIN = 3000  # Several files.
+for number in (1, 2, 3):
+    tensors = {**state(number)["weights"], "number": torch.tensor(number)}
+    dcp.save(tensors, storage_writer=safetensors.SafetensorsWriter(root / "same"), no_dist=True)
+    mark(number)
+"""
 
 
 def state(number):
@@ -159,30 +78,33 @@ def loaded(place):
     return found["number"]
 
 
-def record_of(tmp_path, program):
-    root, record = tmp_path / "root", tmp_path / "record"
-    root.mkdir()
-    environment = {**os.environ, "LD_PRELOAD": os.environ["PENSTOCK_TEST_PRELOAD"], "PENSTOCK_IO_URING": "off",
-                   "PENSTOCK_TEST_RECORD": str(record)}
-    subprocess.run([sys.executable, "-c", PROGRAM + program, str(root)], check=True, env=environment, timeout=100)
-    return root, record
+def check_number(found):
+    """Of tensors that safetensors hold. The number of the state that they all are of."""
+    number = int(found["number"])
+    expected = {**state(number)["weights"], "number": torch.tensor(number)}
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    return number
 
 
-def disks(tmp_path, root, record):
-    """(what the program had said, the disk), for each moment several."""
-    outcome = random.Random(7)
-    inode, count = root.stat().st_ino, 0
-    for moment in moments(record):
-        for _ in range(DISKS_EACH):
-            place = tmp_path / f"disk-{count}"
-            count += 1
-            make_disk(moment, inode, place, outcome)
-            yield moment.mark, place
-    assert count > 100 * DISKS_EACH / 6
+def loaded_safetensors(place):
+    """As all readers agree, of which only Penstock's know checkpoint.json. For these there is no folder but a whole
+    one."""
+    if not place.exists():
+        return None
+    index = json.loads((place / weights.INDEX).read_text())["weight_map"]
+    assert {*index.values(), weights.INDEX, "checkpoint.json"} == {path.name for path in place.iterdir()}
+    by_index = check_number({name: load_file(place / file)[name] for name, file in index.items()})
+    read = {**{name: torch.zeros_like(tensor) for name, tensor in state(1)["weights"].items()},
+            "number": torch.tensor(0)}
+    dcp.load(read, storage_reader=Reader(place), no_dist=True)
+    checkpoint.verify(place)
+    assert by_index == check_number(read) == check_number(weights.Weights(place).plan().load())
+    return by_index
 
 
 def test_a_folder_that_is_saved_to_again_has_the_old_checkpoint_or_the_new_one(tmp_path):
-    root, record = record_of(tmp_path, SAVES)
+    root, record = record_of(tmp_path, PROGRAM + SAVES)
     seen = set()
     for said, disk in disks(tmp_path, root, record):
         number = loaded(disk / "same")
@@ -195,7 +117,7 @@ def test_a_folder_that_is_saved_to_again_has_the_old_checkpoint_or_the_new_one(t
 
 
 def test_the_newest_whole_one_is_found_whatever_is_being_removed(tmp_path):
-    root, record = record_of(tmp_path, KEEPS)
+    root, record = record_of(tmp_path, PROGRAM + KEEPS)
     for said, disk in disks(tmp_path, root, record):
         newest = checkpoint.latest(disk)
         number = None if newest is None else loaded(newest)
@@ -207,9 +129,22 @@ def test_the_newest_whole_one_is_found_whatever_is_being_removed(tmp_path):
     assert sorted(path.name for path in root.iterdir()) == ["step-2", "step-3"]
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_a_folder_of_safetensors_is_the_old_one_or_the_new_one_for_every_reader(tmp_path):
+    root, record = record_of(tmp_path, PROGRAM + SAFETENSORS)
+    seen = set()
+    for said, disk in disks(tmp_path, root, record):
+        number = loaded_safetensors(disk / "same")
+        seen.add((said, number))
+        before = int(said or 0)
+        assert number in ({None, 1} if before == 0 else {before, min(before + 1, 3)}), said
+    assert {("", None), ("", 1), ("1", 1), ("1", 2), ("2", 2), ("2", 3), ("3", 3)} <= seen
+    assert len(list((root / "same").glob("*.safetensors"))) > 1 and os.listdir(root) == ["same"]
+
+
 def test_what_was_flushed_alone_is_what_the_disk_must_have(tmp_path):
     """The replay can fail: without the flushes that were written down, what comes of it is damaged or missing."""
-    root, record = record_of(tmp_path, SAVES)
+    root, record = record_of(tmp_path, PROGRAM + SAVES)
     outcome, bad = random.Random(7), 0
     for count, moment in enumerate(moments(record)):
         moment.flushed.clear()
