@@ -144,12 +144,21 @@ def test_a_forked_child_is_told_to_make_a_saver_of_its_own(tmp_path):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+@pytest.mark.parametrize("staging", ["staged", "windowed"])
+def test_a_saver_that_is_closed_says_so_and_writes_nothing(staging, tmp_path):
+    with checkpoint.Saver(staging, durable=False) as saver:
+        saver.save({"a": torch.ones(3)}, tmp_path / "a")
+    with pytest.raises(RuntimeError, match="this Saver is closed: make another one"):
+        saver.save({"a": torch.ones(3)}, tmp_path / "b")
+    assert os.listdir(tmp_path) == ["a"]
+
+
 def test_what_is_not_known_is_refused():
     with pytest.raises(ValueError, match="staging is 'fast': expected one of staged, windowed"):
         checkpoint.Saver("fast")
 
 
-def test_torchs_async_save_returns_when_the_state_may_change_and_flushes_later(tmp_path, monkeypatch):
+def test_torchs_async_save_returns_when_the_state_may_change_and_flushes_later(device, tmp_path, monkeypatch):
     goes_on, publish = threading.Event(), files.NewFile.publish
 
     def held_up(self):
@@ -157,7 +166,7 @@ def test_torchs_async_save_returns_when_the_state_may_change_and_flushes_later(t
         publish(self)
 
     monkeypatch.setattr(files.NewFile, "publish", held_up)
-    state = {"a": torch.arange(100_000.0), "b": {"c": torch.ones(5)}}
+    state = {"a": torch.arange(100_000.0, device=device), "b": {"c": torch.ones(5, device=device)}}
     writer = WindowedWriter(tmp_path / "a")
     future = dcp.async_save(state, storage_writer=writer, no_dist=True)
     state["a"].zero_()

@@ -146,6 +146,7 @@ def events(*said):
     (None, [("Preempt", "a", 30)], 20, 30),
     ("a", [("Preempt", "b", 10), ("Preempt", "a", 40), ("Preempt", "a", 60)], 30, 40),
     (None, [("Reboot", "a", 10), ("Preempt", "a", 0)], -1, 100),
+    (None, [("Preempt", "a", 0), ("Preempt", "b", 40), ("Preempt", "c", -60)], 30, 40),
 ])
 def test_azure_tells_what_is_meant_for_this_machine(service, tmp_path, vm, said, least, most):
     path = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -158,6 +159,14 @@ def test_azure_tells_what_is_meant_for_this_machine(service, tmp_path, vm, said,
         answer[0] = events(*said)
         wait_until(lambda: guard.is_noticed, "notice")
         assert least < guard.seconds_left <= most
+
+
+@pytest.mark.parametrize("when", ["5", "[7]", '{"a": 1}', "null", '"soon"'])
+def test_a_preemption_whose_time_cannot_be_read_is_told_all_the_same(service, tmp_path, when):
+    answer = events(("Preempt", "a", 0)).replace('"NotBefore": ""', f'"NotBefore": {when}')
+    service.answers["GET", "/metadata/scheduledevents?api-version=2020-07-01"] = (200, answer)
+    with guarded(tmp_path, notices.Azure(service.url)) as guard:
+        wait_until(lambda: guard.is_noticed, "notice")
 
 
 def test_a_plain_url_says_yes_by_200(service, tmp_path):

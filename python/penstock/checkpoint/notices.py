@@ -160,7 +160,8 @@ class Azure(Url):
             raise ValueError(f"it has no list of events: {text[:80]!r}")
         told = [_seconds_until(event.get("NotBefore"), email.utils.parsedate_to_datetime) for event in events
                 if event.get("EventType") == "Preempt" and self._is_meant(event.get("Resources"))]
-        return min(told) if told else None
+        ahead = [left for left in told if left is not True and left > 0]
+        return min(ahead) if ahead else bool(told) or None
 
     def _is_meant(self, resources: Any) -> bool:
         return self.vm is None or (isinstance(resources, list) and self.vm in resources)
@@ -181,5 +182,5 @@ def _seconds_until(said: Any, parse: Callable[[str], datetime]) -> float | bool:
     try:
         when = parse(said)
         return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp() - time.time()
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, AttributeError):
         return True

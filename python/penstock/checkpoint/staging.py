@@ -66,7 +66,7 @@ class Saver:
         self._copies: dict[str, Any] = {}
         self._thread = ThreadPoolExecutor(1, "penstock-saver")
         self._last: Saving | None = None
-        self._pid = os.getpid()
+        self._pid, self._is_closed = os.getpid(), False
 
     def save(self, state: Any, folder: str | os.PathLike[str], on_progress: OnProgress | None = None) -> Saving:
         """As `checkpoint.save()`; returns when the trainer may change the state. Waits for the save before, and raises
@@ -74,6 +74,8 @@ class Saver:
         if os.getpid() != self._pid:
             raise RuntimeError("this Saver belongs to the process that this one was forked from, and so does its "
                                "thread: make another one here")
+        if self._is_closed:
+            raise RuntimeError("this Saver is closed: make another one")
         began = time.monotonic()
         if self._last is not None:
             self._last._tell()
@@ -90,7 +92,7 @@ class Saver:
 
     def close(self) -> None:
         """Waits for the last save, and lets go of the memory. Raises what it failed with unless its `result()` has."""
-        self._thread.shutdown()
+        self._end()
         self._copies.clear()
         if self._last is not None:
             self._last._tell()
@@ -102,7 +104,11 @@ class Saver:
         if kind is None:
             self.close()
         else:
-            self._thread.shutdown()
+            self._end()
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._thread.shutdown()
 
     def _copied(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
         """The bytes of each in memory of our own: of a GPU's in pinned memory, all copies under way at once."""
