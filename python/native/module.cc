@@ -9,6 +9,7 @@
 #include "python/native/memory.h"
 #include "python/native/no_gil.h"
 #include "python/native/ranges.h"
+#include "python/native/records.h"
 #include "python/native/report.h"
 #include "python/native/requests.h"
 #include "python/native/session.h"
@@ -38,6 +39,7 @@ NB_MODULE(_native, module) {
   bind_file(module);
   bind_requests(module);
   bind_ranges(module);
+  bind_records(module);
   bind_torch_pool(module);
   bind_weights(module);
   nb::class_<Pointer>(

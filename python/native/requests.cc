@@ -15,6 +15,7 @@
 #include <new>
 #include <utility>
 
+#include "python/native/delivery.h"
 #include "python/native/failure.h"
 #include "python/native/no_gil.h"
 
@@ -238,18 +239,9 @@ penstock_status Requests::deliver(Request& request, std::uint64_t bytes) {
   for (std::size_t i = 0; i < request.pieces.size() && at < bytes; ++i) {
     const iovec& piece = request.pieces[i];
     const std::uint64_t part = std::min<std::uint64_t>(piece.iov_len, bytes - at);
-    const Memory& memory = request.memories[i];
-    if (memory.is_device()) {
-      const Engine& engine = session_->engine();
-      const penstock_status status =
-          engine.device_upload(session_->raw(), piece.iov_base, request.staging.get() + at, part);
-      const bool is_host =
-          memory.is_bare() && status.domain == PENSTOCK_DOMAIN_PENSTOCK && status.code == PENSTOCK_BAD_POINTER;
-      if (status.code != 0 && !is_host) return status;
-      if (is_host) std::memcpy(piece.iov_base, request.staging.get() + at, part);
-    } else {
-      std::memcpy(piece.iov_base, request.staging.get() + at, part);
-    }
+    const penstock_status status =
+        python::deliver(*session_, request.memories[i], piece.iov_base, request.staging.get() + at, part);
+    if (status.code != 0) return status;
     at += part;
   }
   return {};

@@ -42,7 +42,7 @@ MAY_INCLUDE = {
     "tools": "tools/common tools/* base include",
     "bench": "base include model device/cuda/cuda_api.h",
     "examples": "include",
-    "python": "base include checksum weights",
+    "python": "base include checksum kv topology weights",
 }
 
 GETENV_HOME = "src/base/environment.cc"

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The engine's functions as the rooms over penstock.h want them, and statuses as penstock.h has them.
+#pragma once
+
+#include "kv/queues.h"
+#include "python/native/engine.h"
+
+namespace penstock::python {
+
+inline kv::Library library_of(const Engine& engine) {
+  return {engine.file_register, engine.file_deregister, engine.file_sync,  engine.transfer,     engine.queue_open,
+          engine.queue_close,   engine.queue_submit,    engine.queue_reap, engine.crc32c_vector};
+}
+
+inline penstock_status raw(const core::Status& status) {
+  return {static_cast<std::int16_t>(status.domain), status.driver, status.code, status.step};
+}
+
+}  // namespace penstock::python

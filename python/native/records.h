@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Reads many ranges of files into one piece of memory by one call: what a batch of records is. Ranges that follow each
+// other in a file are one request.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kv/queues.h"
+#include "python/native/file.h"
+
+namespace penstock::python {
+
+class RecordReader {
+ public:
+  // Keeps the files open. With the GIL.
+  RecordReader(std::shared_ptr<SessionHandle> session, nanobind::list files);
+  ~RecordReader();
+  RecordReader(const RecordReader&) = delete;
+  RecordReader& operator=(const RecordReader&) = delete;
+
+  // Each an array of int64, as bytes: the number of the file, where in it a range begins, its bytes, and where in the
+  // memory they belong. Ranges at most `gap` bytes apart are one read; what is between them goes to the last `gap`
+  // bytes of the memory, which are for nothing else. Returns the bytes by path. Raises what the first failure was, and
+  // ValueError where a range is not within its file or the memory. Any thread.
+  nanobind::dict read(const nanobind::bytes& numbers, const nanobind::bytes& offsets, const nanobind::bytes& lengths,
+                      const nanobind::bytes& places, nanobind::handle memory, std::uint64_t gap,
+                      nanobind::handle stream);
+
+ private:
+  const pid_t process_ = ::getpid();
+  std::shared_ptr<SessionHandle> session_;
+  std::vector<std::shared_ptr<FileHandle>> files_;
+  std::unique_ptr<kv::Queues> queues_;
+};
+
+void bind_records(nanobind::module_& module);
+
+}  // namespace penstock::python

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Batches of records, read ahead, in an order that seed and epoch alone decide."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import os
+import time
+from collections import deque
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from penstock import _native
+from penstock.data.errors import DataError
+from penstock.data.index import Numbers, RecordIndex
+from penstock.data.readers import Readers
+from penstock.data.slots import Flight, Slot
+from penstock.errors import ClosedError, TimedOutError
+from penstock.files import File
+from penstock.sessions import Session, default_session
+
+__all__ = ["Prefetcher"]
+
+
+class Prefetcher:
+    """An iterator of batches, which reads ahead while the program works on one.
+
+    Tokens come as [records, tokens]; samples of tars as a list of dicts, "__key__" and each part by its name; other
+    records as (bytes, places): record i is bytes[places[i]:places[i + 1]]. A batch is valid until the next one is
+    taken: its memory is then read into again, on a GPU (and where it is pinned) after the work that the current stream
+    has by then. Clone what is to live longer.
+
+    device: a device of torch; None: arrays of numpy. pin_memory: tensors in host memory that GPUs reach, in place of
+    device. shuffle: the epoch's order is a permutation by seed and epoch; else the index's. shuffle_window: records
+    stay within so many that follow each other in the index, and these windows come in any order: where what follows
+    each other is read faster. rank, world_size: ranks get disjoint shares; with drop_last, which leaves out what fills
+    no batch of every rank, equally many batches. window_batches, window_bytes: memory for batches, the one that the
+    program has included. coalesce_gap: records of a batch at most so many bytes apart are one read.
+    timeout: seconds for the reads of a batch. All of a batch is read by one call; one descriptor is open for each file.
+
+    A read that fails raises at its batch; the next call reads that batch again. What is late raises TimedOutError; its
+    memory is left alone until the drive has let go of it.
+    """
+
+    def __init__(self, index: RecordIndex, batch_size: int, *, device: Any = None, pin_memory: bool = False,
+                 session: Session | None = None, shuffle: bool = True, shuffle_window: int = 0, seed: int = 0,
+                 epoch: int = 0, rank: int = 0, world_size: int = 1, drop_last: bool = False, window_batches: int = 4,
+                 window_bytes: int = 1 << 30, coalesce_gap: int = 4096, timeout: float | None = None) -> None:
+        _check(batch_size, seed, epoch, rank, world_size, coalesce_gap, shuffle_window)
+        self._index, self._session = index, session or default_session()
+        self._gap, self._timeout = coalesce_gap, timeout
+        self._settings: dict[str, Any] = {
+            "index": index.fingerprint(), "batch_size": batch_size, "shuffle": shuffle,
+            "shuffle_window": shuffle_window, "seed": seed, "rank": rank, "world_size": world_size,
+            "drop_last": drop_last,
+        }
+        self._files: dict[int, File] = {}
+        self._readers: Readers | None = None
+        self._pid = os.getpid()
+        self._flights: deque[Flight] = deque()
+        self._late: list[Flight] = []  # Given up, and still written into.
+        self._held: Slot | None = None  # That of the batch which the program has.
+        self._closed, self._position = False, 0
+        self._statistics: dict[str, Any] = {"batches": 0, "bytes": 0, "bytes_by_path": {}, "waited_seconds": 0.0,
+                                            "idle_seconds": 0.0}
+        nbytes = int(index.length.max(initial=0)) * min(batch_size, len(index))
+        self._count = min(window_batches, window_bytes // max(nbytes + coalesce_gap, 1))
+        if self._count < 2:
+            raise ValueError(f"window_batches is {window_batches} and window_bytes {window_bytes}: expected room for "
+                             f"two batches, of {nbytes + coalesce_gap} bytes each at most")
+        self._free = deque(Slot(nbytes, coalesce_gap, device, pin_memory, self._session) for _ in range(self._count))
+        self._begin(epoch, 0)
+
+    # ---- The order ----
+
+    def __len__(self) -> int:
+        """The batches of this rank in an epoch."""
+        return -(-len(self._share) // int(self._settings["batch_size"]))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins that epoch."""
+        _check(1, 0, epoch, 0, 1, 0, 0)
+        self._begin(epoch, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the program is: what it takes next, and the settings that this depends on. Plain numbers and texts."""
+        return {"epoch": self._epoch, "position": self._position, **self._settings}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where the state was taken. Raises DataError for one of other settings, and changes nothing then."""
+        for name, value in self._settings.items():
+            if state.get(name) != value:
+                raise DataError(f"load a state: {name} was {state.get(name)!r} and is {value!r}: make the prefetcher "
+                                "as the one that the state is of")
+        epoch, position = state.get("epoch"), state.get("position")
+        if not isinstance(epoch, int) or not isinstance(position, int) or epoch < 0 or not 0 <= position <= len(self):
+            raise DataError(f"load a state: epoch is {epoch!r} and position {position!r}: expected what state_dict() "
+                            f"gives, with a position up to {len(self)}")
+        self._begin(epoch, position)
+
+    def _begin(self, epoch: int, position: int) -> None:
+        self._drop_flights()
+        self._epoch, self._position, self._submitted = epoch, position, position
+        count, settings = len(self._index), self._settings
+        order = np.arange(count, dtype=np.int64)
+        if settings["shuffle"]:
+            # Raw numbers, of which numpy promises that they stay the same in later versions.
+            source = np.random.PCG64(np.random.SeedSequence([settings["seed"], epoch]))
+            numbers, window = source.random_raw(count), settings["shuffle_window"]
+            windows = order // window if window else np.zeros(count, np.int64)
+            place = source.random_raw(int(windows.max(initial=0)) + 1)
+            order = np.lexsort((numbers, windows, place[windows])).astype(np.int64)
+        if settings["drop_last"]:
+            whole = settings["batch_size"] * settings["world_size"]
+            order = order[:count // whole * whole]
+        self._share: Numbers = order[settings["rank"]::settings["world_size"]]
+
+    # ---- Reading ----
+
+    def __iter__(self) -> Prefetcher:
+        return self
+
+    def __next__(self) -> Any:
+        if self._closed or os.getpid() != self._pid:
+            raise ClosedError("take a batch: the prefetcher is closed, or the parent's")
+        self._give_back()
+        self._submit()
+        if not self._flights:
+            raise StopIteration
+        flight, began = self._flights[0], time.monotonic()
+        try:
+            self._finish(flight)
+        except BaseException:
+            # This batch is read anew by the next call, and those behind it.
+            self._drop_flights()
+            raise
+        finally:
+            self._statistics["waited_seconds"] += time.monotonic() - began
+        self._flights.popleft()
+        self._held = flight.slot
+        self._position += 1
+        self._statistics["batches"] += 1
+        batch = flight.slot.batch(self._index.length[flight.records], self._index.dtype)
+        if self._index.samples is None:
+            return batch
+        content, places = batch
+        return self._index.samples.split(content, places, flight.records)
+
+    def statistics(self) -> dict[str, Any]:
+        """batches, bytes (holes between records included), bytes_by_path; waited_seconds: the program, for reads;
+        idle_seconds: nothing was read, since all of the window was full and the program had taken no batch.
+        """
+        return {**self._statistics, "bytes_by_path": dict(self._statistics["bytes_by_path"])}
+
+    def _submit(self) -> None:
+        batch_size = self._settings["batch_size"]
+        self._take_back_late()
+        self._count_idleness()
+        while self._submitted < len(self):
+            if not self._free:
+                if not self._flights:
+                    raise TimedOutError("could not read a batch: all memory of the window is written to by reads that "
+                                        "are late")
+                return
+            if not self._free[0].is_free():
+                if self._flights:
+                    return
+                self._free[0].wait()
+            begin = self._submitted * batch_size
+            deadline = None if self._timeout is None else time.monotonic() + self._timeout
+            flight = Flight(self._free.popleft(), self._share[begin:begin + batch_size], deadline)
+            self._flights.append(flight)
+            self._submitted += 1
+            try:
+                self._read(flight)
+            except BaseException:
+                self._drop_flights()
+                raise
+
+    def _count_idleness(self) -> None:
+        """From the end of the last read on, where all that the window holds was read."""
+        readings = [flight.reading for flight in self._flights if flight.reading is not None]
+        if readings and len(readings) == self._count - 1 and all(reading.done() for reading in readings):
+            self._statistics["idle_seconds"] += time.monotonic() - max(reading.ended for reading in readings)
+
+    def _file(self, number: int) -> File:
+        if number not in self._files:
+            self._files[number] = self._session.open(self._index.paths[number])
+        return self._files[number]
+
+    def _read(self, flight: Flight) -> None:
+        if self._readers is None:
+            reader = _native.RecordReader(self._session._native,
+                                          [self._file(number) for number in range(len(self._index.paths))])
+            self._readers, self._reader = Readers(self._count), reader
+        flight.reading = self._readers.submit(functools.partial(_read, self._index, self._reader, flight.records,
+                                                                flight.slot, self._gap))
+
+    def _finish(self, flight: Flight) -> None:
+        assert flight.reading is not None
+        left = None if flight.deadline is None else max(flight.deadline - time.monotonic(), 0)
+        try:
+            told = flight.reading.result(left)
+        except concurrent.futures.TimeoutError:
+            if flight.reading.done():  # It failed by itself with that.
+                raise
+            raise TimedOutError(f"could not read a batch of {len(flight.records)} records within {self._timeout} s"
+                                ) from None
+        by_path = self._statistics["bytes_by_path"]
+        for path, nbytes in told.items():
+            by_path[path] = by_path.get(path, 0) + nbytes
+            self._statistics["bytes"] += nbytes
+
+    # ---- Its end ----
+
+    def _give_back(self) -> None:
+        if self._held is not None:
+            self._held.release()
+            self._free.append(self._held)
+            self._held = None
+
+    def _drop_flights(self) -> None:
+        self._give_back()
+        for flight in self._flights:
+            if flight.reading is not None:
+                flight.reading.cancel()
+        if self._timeout is None:
+            concurrent.futures.wait([flight.reading for flight in self._flights if flight.reading is not None])
+        self._late += self._flights
+        self._flights.clear()
+        self._take_back_late()
+        self._submitted = self._position
+
+    def _take_back_late(self) -> None:
+        self._free += [flight.slot for flight in self._late if flight.is_over]
+        self._late = [flight for flight in self._late if not flight.is_over]
+
+    def close(self) -> None:
+        """Cancels what has not begun, waits for the rest (with `timeout` for nothing), and closes the files."""
+        self._closed = True
+        if os.getpid() != self._pid:  # Who forked waits for what is under way; the child has no thread of it.
+            return
+        self._drop_flights()
+        if self._readers is not None:
+            self._readers.close()
+            self._readers = None
+        self._free.clear()
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def __enter__(self) -> Prefetcher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_free"):
+            self.close()
+
+
+def _read(index: RecordIndex, reader: _native.RecordReader, records: Numbers, slot: Slot, gap: int) -> dict[str, int]:
+    lengths = index.length[records]
+    places = np.cumsum(lengths) - lengths
+    try:
+        # No order of a stream: the slot is free of work, and the program gets it when its bytes are there.
+        return reader.read(index.file[records].tobytes(), index.offset[records].tobytes(), lengths.tobytes(),
+                           places.tobytes(), slot.memory, gap, -1 if slot.is_gpu else None)
+    except ValueError as error:
+        for record in records:
+            path, offset, length = index.paths[index.file[record]], index.offset[record], index.length[record]
+            size = os.stat(path).st_size
+            if offset + length > size:
+                raise DataError(f"{path}: expected {length} bytes at {offset}, it has {size}: it was cut after the "
+                                "index was made") from None
+        raise DataError(f"read a batch: {error}") from error  # It was cut, and is whole again.
+
+
+def _check(batch_size: int, seed: int, epoch: int, rank: int, world_size: int, gap: int, window: int) -> None:
+    for name, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0), ("epoch", epoch, 0),
+                               ("world_size", world_size, 1), ("coalesce_gap", gap, 0), ("shuffle_window", window, 0)):
+        if value < least:
+            raise ValueError(f"{name} is {value}: expected at least {least}")
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank is {rank}: expected 0 to {world_size - 1}, as world_size is {world_size}")

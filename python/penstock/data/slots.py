@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Memory that batches are read into."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from penstock.data.index import Numbers
+from penstock.data.readers import Reading
+from penstock.errors import UnsupportedError
+from penstock.pools import memory_pool
+from penstock.sessions import Session
+
+__all__ = ["Flight", "Slot"]
+
+
+class Slot:
+    """Memory of one batch, and `gap` bytes behind it. device None: an array of numpy; else a tensor of torch."""
+
+    def __init__(self, nbytes: int, gap: int, device: Any, pin_memory: bool, session: Session) -> None:
+        self._event: Any = None
+        self.memory = _allocate(nbytes + gap, device, pin_memory, session)
+        self.is_gpu = getattr(self.memory, "is_cuda", False)
+        self._is_used_by_streams = self.is_gpu or pin_memory
+
+    def release(self) -> None:
+        """The consumer has put its last work with the memory on its stream."""
+        if self._is_used_by_streams:
+            import torch
+
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(self.memory.device if self.is_gpu else None))
+
+    def is_free(self) -> bool:
+        return self._event is None or bool(self._event.query())
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
+
+    def batch(self, lengths: Numbers, dtype: np.dtype[Any] | None) -> Any:
+        """Of tokens [records, tokens]; of bytes all of them, and where each record begins, and the last ends."""
+        filled = self.memory[:int(lengths.sum())]
+        if dtype is None:
+            return filled, np.concatenate(([0], np.cumsum(lengths)))
+        if isinstance(filled, np.ndarray):
+            return filled.view(dtype).reshape(len(lengths), -1)
+        import torch
+
+        return filled.view(getattr(torch, dtype.name)).view(len(lengths), -1)
+
+
+class Flight:
+    """A batch that is being read into a slot."""
+
+    def __init__(self, slot: Slot, records: Numbers, deadline: float | None) -> None:
+        self.slot, self.records, self.deadline = slot, records, deadline
+        self.reading: Reading | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing writes into the slot."""
+        return self.reading is None or self.reading.done()
+
+
+def _allocate(nbytes: int, device: Any, pin_memory: bool, session: Session) -> Any:
+    if device is None and not pin_memory:
+        return np.empty(nbytes, np.uint8)
+    import torch
+
+    if pin_memory:
+        if not torch.cuda.is_available():
+            raise UnsupportedError("pin memory for batches: torch.cuda.is_available() is False; leave pin_memory out")
+        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+    kind = torch.device(device)
+    # Memory that a session exports is the one that a drive's DMA engine reaches.
+    is_exported = kind.type == "cuda" and session.setting("nvidia_export")[0] == "true"
+    with torch.cuda.use_mem_pool(memory_pool(session), kind) if is_exported else contextlib.nullcontext():
+        return torch.empty(nbytes, dtype=torch.uint8, device=kind)

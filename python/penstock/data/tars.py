@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Samples of tar files, as WebDataset lays them out: members that follow each other and share their name up to its
+first dot are one sample, and what is behind the dot names its parts.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.data.errors import DataError
+
+__all__ = ["Samples", "samples_of"]
+
+
+@dataclass
+class Part:
+    name: str
+    begin: int  # In the file.
+    nbytes: int
+
+
+@dataclass
+class Sample:
+    """From the header of its first member to the end of its last one: `begin` to `end` in the file."""
+
+    key: str
+    begin: int
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.parts[-1].begin + self.parts[-1].nbytes
+
+
+class Samples:
+    """The parts of each record of an index of tars."""
+
+    def __init__(self, samples: list[Sample]) -> None:
+        self.keys = [sample.key for sample in samples]
+        self._parts = [[(part.name, part.begin - sample.begin, part.nbytes) for part in sample.parts]
+                       for sample in samples]
+
+    def split(self, content: Any, places: Any, records: Any) -> list[dict[str, Any]]:
+        """Of each record "__key__", and by its name each part: views of the content, as bytes of a tensor or array."""
+        return [{"__key__": self.keys[record],
+                 **{name: content[place + begin:place + begin + nbytes] for name, begin, nbytes in self._parts[record]}}
+                for place, record in zip(np.asarray(places).tolist(), records.tolist())]
+
+    def __repr__(self) -> str:
+        """Tells others apart: for `RecordIndex.fingerprint()`."""
+        return repr((self.keys, self._parts))
+
+
+def samples_of(path: str) -> list[Sample]:
+    """Raises DataError for what is no tar, is compressed, or has something that cannot be read in place."""
+    size, samples = os.stat(path).st_size, list[Sample]()
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in _files_of(tar, path):
+                folder, _, name = member.name.rpartition("/")
+                stem, dot, extension = name.partition(".")
+                if not stem or not dot:  # As WebDataset: what has no extension belongs to no sample.
+                    continue
+                if member.offset_data + member.size > size:
+                    raise DataError(f"{path}: {member.name} ends behind the file's end: was it cut?")
+                key = f"{folder}/{stem}" if folder else stem
+                if not samples or samples[-1].key != key:
+                    samples.append(Sample(key, member.offset))
+                if any(part.name == extension for part in samples[-1].parts):
+                    raise DataError(f"{path}: sample {key} has two parts named {extension}")
+                samples[-1].parts.append(Part(extension, member.offset_data, member.size))
+    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: it is no tar, or a compressed one, of which no part can be read by itself: {error}"
+                        ) from error
+    return samples
+
+
+def _files_of(tar: tarfile.TarFile, path: str) -> Iterator[tarfile.TarInfo]:
+    while (member := tar.next()) is not None:
+        tar.members = []  # type: ignore[attr-defined]  # It would keep them all, a kilobyte each.
+        if member.issparse():
+            raise DataError(f"{path}: {member.name} is stored with holes: pack it without --sparse")
+        if member.isreg():
+            yield member
