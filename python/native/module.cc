@@ -4,8 +4,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "python/native/distance.h"
 #include "python/native/engine.h"
 #include "python/native/file.h"
+#include "python/native/kv.h"
 #include "python/native/memory.h"
 #include "python/native/no_gil.h"
 #include "python/native/ranges.h"
@@ -39,6 +41,8 @@ NB_MODULE(_native, module) {
   bind_file(module);
   bind_requests(module);
   bind_ranges(module);
+  bind_distance(module);
+  bind_kv(module);
   bind_records(module);
   bind_torch_pool(module);
   bind_weights(module);

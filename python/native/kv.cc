@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "python/native/kv.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "python/native/cuda.h"
+#include "python/native/delivery.h"
+#include "python/native/failure.h"
+#include "python/native/file.h"
+#include "python/native/library.h"
+#include "python/native/no_gil.h"
+
+namespace nb = nanobind;
+
+namespace penstock::python {
+namespace {
+
+constexpr const char* kOutcomeNames[kv::kOutcomes] = {"done", "present", "miss",   "damaged", "unlike",
+                                                      "full", "large",   "failed", "late"};
+
+std::vector<kv::Name> names_in(const nb::bytes& keys) {
+  if (keys.size() % sizeof(kv::Name) != 0) raise_value_error("keys: expected 16 bytes for each");
+  std::vector<kv::Name> names(keys.size() / sizeof(kv::Name));
+  std::memcpy(names.data(), keys.c_str(), keys.size());
+  return names;
+}
+
+kv::Name name_in(const nb::bytes& key) {
+  const std::vector<kv::Name> names = names_in(key);
+  if (names.size() != 1) raise_value_error("expected the 16 bytes of one name");
+  return names[0];
+}
+
+template <typename Ask>
+nb::bytes answers(const nb::bytes& keys, const Ask& ask) {
+  std::string told;
+  for (const kv::Name& key : names_in(keys)) told += ask(key) ? '\1' : '\0';
+  return nb::bytes(told.data(), told.size());
+}
+
+template <std::size_t count>
+nb::dict counts_by_outcome(const std::uint64_t (&counts)[count]) {
+  nb::dict told;
+  for (std::size_t i = 0; i < count; ++i) told[kOutcomeNames[i]] = counts[i];
+  return told;
+}
+
+// What its users asked for in place of what the drive was asked for, and of memory what it has.
+void tell_tier(nb::dict& told, const kv::TierState& tier, const kv::State& memory) {
+  told["put_bytes"] = tier.put_bytes;
+  told["got_bytes"] = tier.got_bytes;
+  told["puts"] = counts_by_outcome(tier.puts);
+  told["gets"] = counts_by_outcome(tier.gets);
+  nb::dict host;
+  host["chunks"] = memory.chunks;
+  host["used_bytes"] = memory.used_bytes;
+  host["capacity_bytes"] = memory.bytes;
+  host["waiting"] = tier.waiting;
+  host["written"] = tier.written;
+  host["written_bytes"] = tier.written_bytes;
+  host["written_s"] = tier.written_seconds;
+  host["not_written"] = counts_by_outcome(tier.not_written);
+  host["got_from_host"] = tier.got_from_memory;
+  host["got_from_drive"] = tier.got_from_drive;
+  told["host"] = host;
+}
+
+}  // namespace
+
+KvStore::KvStore(std::shared_ptr<SessionHandle> session, const std::string& folder, const nb::bytes& name,
+                 std::uint64_t bytes, std::uint64_t extent_bytes, bool by_cost, bool direct, std::uint64_t host_bytes)
+    : session_(std::move(session)) {
+  const kv::Name own = name_in(name);
+  if (session_->is_closed()) raise(exception_of(own_status(PENSTOCK_CLOSED, "open a store")));
+  core::Status status;
+  {
+    const NoGil no_gil;
+    const bool is_writer = bytes > 0;
+    const auto role = is_writer ? kv::SessionDrive::Role::writer : kv::SessionDrive::Role::reader;
+    auto drive = kv::SessionDrive::open(library_of(session_->engine()), session_->raw(), folder, role, bytes, direct);
+    status = drive.status();
+    if (status.ok()) drive_ = std::move(*drive);
+    if (status.ok() && is_writer) {
+      status =
+          open_writer({own, bytes, extent_bytes, by_cost ? kv::Eviction::cost : kv::Eviction::recent_use}, host_bytes);
+    } else if (status.ok()) {
+      follower_ = std::make_unique<kv::Follower>(*drive_, own);
+      status = follower_->refresh();
+    }
+  }
+  check(raw(status));
+}
+
+core::Status KvStore::open_writer(const kv::StoreSettings& settings, std::uint64_t host_bytes) {
+  auto store = kv::Store::open(*drive_, settings);
+  if (!store.ok()) return store.status();
+  store_ = std::move(*store);
+  if (host_bytes == 0) return core::success();
+  auto drive = kv::SessionDrive::open(library_of(session_->engine()), session_->raw(), "",
+                                      kv::SessionDrive::Role::memory, host_bytes);
+  if (!drive.ok()) return drive.status();
+  host_drive_ = std::move(*drive);
+  auto host = kv::Store::open(*host_drive_, {settings.name, host_bytes, settings.extent_bytes, settings.eviction});
+  if (!host.ok()) return host.status();
+  host_store_ = std::move(*host);
+  tier_ = std::make_unique<kv::HostTier>(*host_store_, *store_);
+  return core::success();
+}
+
+KvStore::~KvStore() {
+  if (!is_ending() && ::getpid() == process_) {
+    const NoGil no_gil;
+    timed_->wait();
+    return;
+  }
+  static_cast<void>(timed_.release());
+  static_cast<void>(tier_.release());
+  static_cast<void>(host_store_.release());
+  static_cast<void>(host_drive_.release());
+  static_cast<void>(store_.release());
+  static_cast<void>(follower_.release());
+  static_cast<void>(drive_.release());
+  new std::shared_ptr<SessionHandle>(std::move(session_));
+}
+
+void KvStore::check_is_own() const {
+  if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "use a store of the parent's")));
+  if (is_closed_) raise(exception_of(own_status(PENSTOCK_CLOSED, "use the store")));
+}
+
+void KvStore::check_is_writer() const {
+  check_is_own();
+  if (store_ == nullptr) raise_value_error("the store is another process's: here it can only be read");
+}
+
+template <typename Work>
+penstock_status KvStore::carry_out(const Work& work) const {
+  const NoGil no_gil;
+  const std::shared_lock lock(in_use_);
+  if (is_closed_) return own_status(PENSTOCK_CLOSED, "use the store");
+  return raw(work());
+}
+
+void KvStore::get_now(std::span<kv::Request> requests) {
+  if (store_ != nullptr) by_writer([&](auto& writer) { writer.get(requests); });
+  else follower_->get(requests);
+}
+
+// On a thread, which may outlast this call, but not closing.
+core::Status KvStore::get_in_time(std::span<kv::Request> requests, const std::deque<Memory>& memories, double seconds) {
+  const auto arrived = timed_->get(
+      requests, [this](std::span<kv::Request> aside) { get_now(aside); }, seconds);
+  if (arrived == nullptr) late_ += requests.size();
+  auto memory = memories.begin();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    kv::Request& one = requests[i];
+    const auto* from = arrived == nullptr ? nullptr : static_cast<const std::byte*>(arrived->pieces[i].iov_base);
+    for (const iovec& piece : one.pieces) {
+      const Memory& into = *memory++;
+      if (one.outcome != kv::Outcome::done) continue;
+      const penstock_status status = deliver(*session_, into, piece.iov_base, from, piece.iov_len);
+      if (status.code != 0) one.outcome = kv::Outcome::failed, one.status = kv::status_of(status);
+      from += piece.iov_len;
+    }
+  }
+  return core::success();
+}
+
+nb::tuple KvStore::ask(Way way, const nb::bytes& keys, nb::list memories, const std::vector<float>& costs,
+                       nb::handle stream, double timeout_s) {
+  const std::vector<kv::Name> names = names_in(keys);
+  const bool has_costs = !costs.empty();
+  if (nb::len(memories) != names.size() || (has_costs && costs.size() != names.size())) {
+    raise_value_error("expected as many memories, and costs if there are any, as keys");
+  }
+  std::deque<Memory> held;
+  std::deque<std::vector<iovec>> pieces;
+  std::vector<kv::Request> requests(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::vector<iovec>& own = pieces.emplace_back();
+    for (nb::handle object : nb::cast<nb::list>(memories[i])) {
+      const Memory& memory =
+          held.emplace_back(object, access_for(way == Way::put ? PENSTOCK_WRITE : PENSTOCK_READ), stream);
+      own.push_back({memory.data(), memory.size()});
+    }
+    requests[i] = {names[i], own, has_costs ? costs[i] : 0};
+  }
+  {
+    const NoGil no_gil;
+    for (const Memory& memory : held) wait_for_order(memory);
+  }
+  check(carry_out([&] {
+    if (way == Way::get && timeout_s >= 0) return get_in_time(requests, held, timeout_s);
+    if (way == Way::put) by_writer([&](auto& writer) { writer.put(requests); });
+    else get_now(requests);
+    return core::success();
+  }));
+  std::string outcomes;
+  nb::object failure = nb::none();
+  for (const kv::Request& request : requests) {
+    outcomes += static_cast<char>(request.outcome);
+    if (request.outcome == kv::Outcome::failed && failure.is_none()) failure = exception_of(raw(request.status));
+  }
+  return nb::make_tuple(nb::bytes(outcomes.data(), outcomes.size()), failure);
+}
+
+nb::tuple KvStore::put(const nb::bytes& keys, nb::list memories, const std::vector<float>& costs, nb::handle stream) {
+  check_is_writer();
+  return ask(Way::put, keys, std::move(memories), costs, stream, -1);
+}
+
+nb::tuple KvStore::get(const nb::bytes& keys, nb::list memories, nb::handle stream, double timeout_s) {
+  check_is_own();
+  return ask(Way::get, keys, std::move(memories), {}, stream, timeout_s);
+}
+
+nb::bytes KvStore::lookup(const nb::bytes& keys) const {
+  check_is_own();
+  return answers(keys, [&](const kv::Name& key) {
+    if (store_ == nullptr) return follower_->contains(key);
+    return by_writer([&](const auto& writer) { return writer.contains(key); });
+  });
+}
+
+nb::bytes KvStore::erase(const nb::bytes& keys) {
+  check_is_writer();
+  const std::vector<kv::Name> names = names_in(keys);
+  std::string told;
+  check(carry_out([&] {  // It may wait for the end of a write.
+    for (const kv::Name& key : names) told += by_writer([&](auto& writer) { return writer.erase(key); }) ? '\1' : '\0';
+    return core::success();
+  }));
+  return nb::bytes(told.data(), told.size());
+}
+
+nb::bytes KvStore::touch(const nb::bytes& keys) {
+  check_is_writer();
+  return answers(keys, [&](const kv::Name& key) { return by_writer([&](auto& writer) { return writer.touch(key); }); });
+}
+
+nb::bytes KvStore::pin(const nb::bytes& keys) {
+  check_is_writer();
+  return answers(keys, [&](const kv::Name& key) { return by_writer([&](auto& writer) { return writer.pin(key); }); });
+}
+
+nb::bytes KvStore::unpin(const nb::bytes& keys) {
+  check_is_writer();
+  return answers(keys, [&](const kv::Name& key) { return by_writer([&](auto& writer) { return writer.unpin(key); }); });
+}
+
+std::uint64_t KvStore::size_of(const nb::bytes& key) const {
+  check_is_own();
+  const kv::Name name = name_in(key);
+  if (store_ == nullptr) return follower_->size_of(name);
+  return by_writer([&](const auto& writer) { return writer.size_of(name); });
+}
+
+nb::object KvStore::seconds_to_get(const nb::bytes& keys) const {
+  check_is_own();
+  const std::vector<kv::Name> names = names_in(keys);
+  const std::optional<double> seconds =
+      store_ == nullptr ? follower_->seconds_to_get(names)
+                        : by_writer([&](const auto& writer) { return writer.seconds_to_get(names); });
+  return seconds ? nb::cast(*seconds) : nb::none();
+}
+
+void KvStore::commit() {
+  check_is_writer();
+  check(carry_out([&] { return by_writer([](auto& writer) { return writer.commit(); }); }));
+}
+
+void KvStore::refresh() {
+  check_is_own();
+  check(carry_out([&] { return follower_ != nullptr ? follower_->refresh() : core::success(); }));
+}
+
+void KvStore::close() {
+  if (::getpid() != process_ || is_closed_.exchange(true)) return;
+  core::Status status;
+  {
+    const NoGil no_gil;
+    const std::scoped_lock lock(in_use_);
+    timed_->wait();
+    if (tier_ != nullptr) tier_->flush();
+    tier_.reset();
+    if (store_ != nullptr) status = store_->close();
+  }
+  host_store_.reset();
+  host_drive_.reset();
+  store_.reset();
+  follower_.reset();
+  drive_.reset();
+  check(raw(status));
+}
+
+void KvStore::leave_lease() {
+  if (drive_ != nullptr) drive_->leave_lease();
+}
+
+nb::dict KvStore::state() const {
+  check_is_own();
+  const kv::State state = store_ != nullptr ? store_->state() : follower_->state();
+  nb::dict told;
+  told["chunks"] = state.chunks;
+  told["used_bytes"] = state.used_bytes;
+  told["capacity_bytes"] = state.bytes;
+  told["uncommitted"] = state.uncommitted;
+  told["dropped_at_start"] = state.dropped_at_start;
+  told["evicted"] = state.counts.evicted;
+  told["commits"] = state.counts.commits;
+  told["put_bytes"] = state.counts.put_bytes;
+  told["got_bytes"] = state.counts.get_bytes;
+  told["puts"] = counts_by_outcome(state.counts.puts);
+  told["gets"] = counts_by_outcome(state.counts.gets);
+  nb::dict paths;
+  const std::vector<std::uint64_t> bytes = drive_->bytes_by_path();
+  for (std::uint32_t path = 0; path < session_->engine().path_count(); ++path) {
+    if (bytes[path] > 0) paths[session_->engine().path_name(static_cast<std::int32_t>(path))] = bytes[path];
+  }
+  told["bytes_by_path"] = paths;
+  if (tier_ != nullptr) tell_tier(told, tier_->state(), host_store_->state());
+  told["gets"]["late"] = late_.load();
+  return told;
+}
+
+nb::object KvStore::failure() const {
+  check_is_own();
+  if (tier_ == nullptr) return nb::none();
+  const core::Status status = tier_->state().failure;
+  return status.ok() ? nb::none() : exception_of(raw(status));
+}
+
+void bind_kv(nb::module_& module) {
+  nb::class_<KvStore>(module, "KvStore")
+      .def(nb::init<std::shared_ptr<SessionHandle>, std::string, nb::bytes, std::uint64_t, std::uint64_t, bool, bool,
+                    std::uint64_t>(),
+           nb::arg("session"), nb::arg("folder"), nb::arg("name"), nb::arg("bytes"), nb::arg("extent_bytes"),
+           nb::arg("by_cost"), nb::arg("direct"), nb::arg("host_bytes"))
+      .def("put", &KvStore::put, nb::arg("keys"), nb::arg("memories"), nb::arg("costs"), nb::arg("stream").none())
+      .def("get", &KvStore::get, nb::arg("keys"), nb::arg("memories"), nb::arg("stream").none(), nb::arg("timeout"))
+      .def("lookup", &KvStore::lookup, nb::arg("keys"))
+      .def("erase", &KvStore::erase, nb::arg("keys"))
+      .def("touch", &KvStore::touch, nb::arg("keys"))
+      .def("pin", &KvStore::pin, nb::arg("keys"))
+      .def("unpin", &KvStore::unpin, nb::arg("keys"))
+      .def("size_of", &KvStore::size_of, nb::arg("key"))
+      .def("seconds_to_get", &KvStore::seconds_to_get, nb::arg("keys"))
+      .def("commit", &KvStore::commit)
+      .def("refresh", &KvStore::refresh)
+      .def("close", &KvStore::close)
+      .def("leave_lease", &KvStore::leave_lease)
+      .def("failure", &KvStore::failure)
+      .def("state", &KvStore::state);
+}
+
+}  // namespace penstock::python

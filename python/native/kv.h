@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A store of kv/ as Python has it: the one writer's, or a reader's in another process. penstock/kv makes names of keys
+// and puts stores together.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kv/follower.h"
+#include "kv/host_tier.h"
+#include "kv/session_drive.h"
+#include "kv/store.h"
+#include "python/native/memory.h"
+#include "python/native/session.h"
+#include "python/native/timed_gets.h"
+
+namespace penstock::python {
+
+class KvStore {
+ public:
+  // name: 16 bytes. With bytes 0 it reads what another process writes. With host_bytes there is a tier in host memory
+  // before the drive. Raises what opening says: BlockingIOError where there is a writer already.
+  KvStore(std::shared_ptr<SessionHandle> session, const std::string& folder, const nanobind::bytes& name,
+          std::uint64_t bytes, std::uint64_t extent_bytes, bool by_cost, bool direct, std::uint64_t host_bytes);
+  ~KvStore();  // Gives up the lease. In a forked child, and when the process ends, nothing.
+  KvStore(const KvStore&) = delete;
+  KvStore& operator=(const KvStore&) = delete;
+
+  // keys: 16 bytes each, one behind the other; memories: for each a list of what it lies in. An outcome for each, as
+  // bytes, and what the first that failed failed with, or None.
+  nanobind::tuple put(const nanobind::bytes& keys, nanobind::list memories, const std::vector<float>& costs,
+                      nanobind::handle stream);
+  // timeout_s: below 0 for none. Those that take longer are late: their memory is left as it is.
+  nanobind::tuple get(const nanobind::bytes& keys, nanobind::list memories, nanobind::handle stream, double timeout_s);
+  nanobind::bytes lookup(const nanobind::bytes& keys) const;  // 1 or 0 for each.
+  nanobind::bytes erase(const nanobind::bytes& keys);
+  nanobind::bytes touch(const nanobind::bytes& keys);
+  nanobind::bytes pin(const nanobind::bytes& keys);
+  nanobind::bytes unpin(const nanobind::bytes& keys);
+  std::uint64_t size_of(const nanobind::bytes& key) const;
+  nanobind::object seconds_to_get(const nanobind::bytes& keys) const;  // Or None.
+
+  void commit();
+  void refresh();
+  void close();
+  void leave_lease();  // To the parent: of a forked child.
+  nanobind::dict state() const;
+  // What the tier's last write to the drive that failed failed with, or None.
+  nanobind::object failure() const;
+
+ private:
+  enum class Way : std::uint8_t { put, get };
+
+  void check_is_own() const;
+  nanobind::tuple ask(Way way, const nanobind::bytes& keys, nanobind::list memories, const std::vector<float>& costs,
+                      nanobind::handle stream, double timeout_s);
+  void get_now(std::span<kv::Request> requests);
+  core::Status get_in_time(std::span<kv::Request> requests, const std::deque<Memory>& memories, double seconds);
+  // What may wait, without the GIL: closing waits for it, and when closed it fails.
+  template <typename Work>
+  penstock_status carry_out(const Work& work) const;
+  void check_is_writer() const;
+  core::Status open_writer(const kv::StoreSettings& settings, std::uint64_t host_bytes);
+  // Of the tier, where there is one, or the store.
+  template <typename Call>
+  auto by_writer(const Call& call) const {
+    return tier_ != nullptr ? call(*tier_) : call(*store_);
+  }
+
+  const pid_t process_ = ::getpid();
+  std::atomic<bool> is_closed_{false};
+  mutable std::shared_mutex in_use_;  // Of what is below, by those without the GIL.
+  std::shared_ptr<SessionHandle> session_;
+  std::unique_ptr<kv::SessionDrive> drive_;
+  std::unique_ptr<kv::Store> store_;
+  std::unique_ptr<kv::Follower> follower_;
+  std::unique_ptr<kv::SessionDrive> host_drive_;
+  std::unique_ptr<kv::Store> host_store_;
+  std::unique_ptr<kv::HostTier> tier_;
+  std::atomic<std::uint64_t> late_{0};
+  std::unique_ptr<TimedGets> timed_ = std::make_unique<TimedGets>();  // Last: it uses the others.
+};
+
+void bind_kv(nanobind::module_& module);
+
+}  // namespace penstock::python

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "python/native/timed_gets.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+
+namespace penstock::python {
+namespace {
+
+constexpr std::size_t kAtOnceMost = 16;  // Or a drive that never answers would have all of the host's memory.
+constexpr double kSecondsMost = 1e9;
+
+std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + kv::kHeaderBytes - 1) / kv::kHeaderBytes; }
+
+// The same, into memory of its own.
+std::shared_ptr<Arrived> aside(std::span<const kv::Request> requests) {
+  auto arriving = std::make_shared<Arrived>();
+  std::uint64_t pages = 0;
+  for (const kv::Request& one : requests) pages += pages_for(kv::bytes_of(one.pieces));
+  arriving->pages = std::make_unique<kv::Pages>(pages);
+  arriving->pieces.reserve(requests.size());
+  pages = 0;
+  for (const kv::Request& one : requests) {
+    const std::uint64_t bytes = kv::bytes_of(one.pieces);
+    const iovec& piece = arriving->pieces.emplace_back(iovec{(*arriving->pages)[pages].data(), bytes});
+    arriving->requests.push_back({one.key, {&piece, 1}});
+    pages += pages_for(bytes);
+  }
+  return arriving;
+}
+
+void carry_out(Arrived& arriving, const TimedGets::Get& get) {
+  try {
+    get(arriving.requests);
+  } catch (const std::bad_alloc&) {
+    for (kv::Request& one : arriving.requests) {
+      one.outcome = kv::Outcome::failed;
+      one.status = core::failure(core::Code::out_of_memory, "get a chunk");
+    }
+  }
+}
+
+}  // namespace
+
+bool TimedGets::begin(const std::shared_ptr<Arrived>& arriving, const Get& get) {
+  const std::scoped_lock lock(mutex_);
+  for (auto runner = runners_.begin(); runner != runners_.end();) {
+    if (!runner->is_over) {
+      ++runner;
+      continue;
+    }
+    runner->thread.join();
+    runner = runners_.erase(runner);
+  }
+  if (runners_.size() >= kAtOnceMost) return false;
+  Runner& runner = runners_.emplace_back();
+  try {
+    runner.thread = std::thread([this, &runner, arriving, get] {
+      carry_out(*arriving, get);
+      const std::scoped_lock over(mutex_);
+      arriving->is_over = runner.is_over = true;
+      changed_.notify_all();
+    });
+  } catch (...) {
+    runners_.pop_back();
+    throw;
+  }
+  return true;
+}
+
+std::shared_ptr<const Arrived> TimedGets::get(std::span<kv::Request> requests, const Get& get, double seconds) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                             std::chrono::duration<double>(std::min(seconds, kSecondsMost)));
+  const std::shared_ptr<Arrived> arriving = aside(requests);
+  if (begin(arriving, get)) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_until(lock, deadline, [&] { return arriving->is_over; })) {
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        requests[i].outcome = arriving->requests[i].outcome;
+        requests[i].status = arriving->requests[i].status;
+      }
+      return arriving;
+    }
+  }
+  for (kv::Request& one : requests) one.outcome = kv::Outcome::late;
+  return nullptr;
+}
+
+void TimedGets::wait() {
+  std::list<Runner> runners;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] {
+      return std::all_of(runners_.begin(), runners_.end(), [](const Runner& each) { return each.is_over; });
+    });
+    runners.swap(runners_);
+  }
+  for (Runner& each : runners) each.thread.join();
+}
+
+}  // namespace penstock::python
