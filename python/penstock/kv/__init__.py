@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A store of KV-cache chunks on local drives: what was put comes back as it was, or it is a miss.
+
+    with penstock.kv.Store("/mnt/nvme0/kv", model="llama-3.1-8b", dtype="bfloat16", layout="tp1",
+                           capacity_bytes=200 << 30) as store:
+        store.put([b"hash of a block"], [[layer[block] for layer in caches]])
+        outcomes = store.get([b"hash of a block"], [[layer[block] for layer in caches]])
+"""
+
+from penstock.kv.store import Outcome, Store, purge
+
+__all__ = ["Outcome", "Store", "purge"]

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""penstock.kv.Store: sub-stores on drives, of which this process writes some and reads all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from penstock import _native
+from penstock.kv.drive import Drive, Outcome, nbytes_of
+from penstock.kv.metrics import exposition
+from penstock.kv.names import Key, Namer
+from penstock.sessions import Session, default_session
+
+__all__ = ["Outcome", "Store", "purge"]
+
+Folder = str | os.PathLike[str]
+Memories = Sequence[Any]  # For each key a buffer or tensor, or a list of those: the chunk's bytes, in that order.
+
+_EVICTIONS = {"lru": False, "cost": True}
+_EXTENT_BYTES = 64 << 20
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+class Store:
+    """Chunks of one model and one tenant, on one or several drives.
+
+    folders: one for each drive, made where it is missing (0700; all files are 0600).
+    model, dtype, layout: what the chunks are of: anything that makes them unfit for others belongs in here, as the
+    parallel layout. A chunk of other values is a miss.
+    salt: a tenant's; without it, its chunks can neither be found nor told from others.
+    capacity_bytes: of this process's part, on all drives together; it is allocated at once, and never exceeded.
+    extent_bytes: the largest chunk, less 4096; a multiple of 4096.
+    eviction: "lru", or "cost": what is dear to make anew stays longer (`costs` of `put`).
+    commit_s: a chunk survives a loss of power, and is seen by other processes, so many seconds after it was put.
+    bytes_a_day: as much is written to each drive by this process in a day (UTC), also when it is started anew.
+    direct: around the page cache, where the file system has direct I/O; without it, what was put lately comes from
+    host memory, and all that is put goes through it.
+    host_bytes: of host memory, before all drives together. A put is a copy into it, and is written behind the caller's
+    back; what was put or got lately comes from it. Where all of it waits for the drives, a put is FULL.
+    read_only: only read what other processes put.
+    gpu: the ordinal of the one whose near drives get chunks first, while they have room.
+
+    Each process writes a sub-store of its own and reads all. When one dies, the next that is opened takes up its
+    sub-store. Raises PenstockError, and OSError where a folder cannot be used or a drive has no room.
+
+    Any thread. After fork() the child's calls fail with `penstock.ClosedError`. Not closed, a store loses at most what
+    was put within the last `commit_s`.
+    """
+
+    def __init__(self, folders: Folder | Sequence[Folder], *, model: str, dtype: str = "", layout: str = "",
+                 salt: Key = b"", capacity_bytes: int = 0, extent_bytes: int = _EXTENT_BYTES, eviction: str = "lru",
+                 commit_s: float = 0.5, bytes_a_day: int | None = None, direct: bool = True,
+                 host_bytes: int = 0, read_only: bool = False, gpu: int = 0,
+                 session: Session | None = None) -> None:
+        if eviction not in _EVICTIONS:
+            raise ValueError(f"eviction={eviction!r}: expected 'lru' or 'cost'")
+        paths = [folders] if isinstance(folders, (str, os.PathLike)) else list(folders)
+        each = capacity_bytes // max(len(paths), 1) // 4096 * 4096
+        if not paths or (not read_only and each < extent_bytes):
+            raise ValueError(f"capacity_bytes={capacity_bytes}: expected at least one extent of {extent_bytes} bytes "
+                             f"for each of {len(paths)} folders")
+        host_each = 0 if read_only else host_bytes // len(paths) // 4096 * 4096
+        if host_bytes != 0 and not read_only and host_each < extent_bytes:
+            raise ValueError(f"host_bytes={host_bytes}: expected 0, or at least one extent of {extent_bytes} bytes for "
+                             f"each of {len(paths)} folders")
+        self._session = default_session() if session is None else session
+        self._namer = Namer(model, dtype, layout, salt)
+        near = next((each["pci_address"] for each in self._session.devices() if each["ordinal"] == gpu), "")
+        self._drives = [Drive(Path(path) / self._namer.store.hex(), self._session, self._namer, direct, near)
+                        for path in paths]
+        self._missed = 0  # Keys that were asked for and that no sub-store has: none of them counts these.
+        self._pool: ThreadPoolExecutor | None = None
+        self._helpers: ThreadPoolExecutor | None = None
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self.failure: Exception | None = None  #: What the last request or commit that failed failed with.
+        try:
+            for drive in self._drives:
+                if not read_only:
+                    drive.become_writer(each, extent_bytes, _EVICTIONS[eviction], bytes_a_day, host_each)
+                drive.refresh()
+        except BaseException:
+            self.close()
+            raise
+        _stores.add(self)
+        threading.Thread(target=_tell_again_and_again, args=(weakref.ref(self), self._ended, commit_s),
+                         name="penstock-kv", daemon=True).start()
+
+    # ---- Chunks ----
+
+    def put(self, keys: Sequence[Key], memories: Memories, *, costs: Sequence[float] | None = None,
+            stream: Any = None) -> list[Outcome]:
+        """Writes chunks, and returns when their bytes have left the memory.
+
+        memories: for each key a buffer, tensor or array of the host or a GPU, or a list of up to 1024 of them, which
+        lie in the chunk one behind the other: the pages of a paged cache. All are contiguous.
+        costs: what it takes to make each anew, in seconds, for eviction="cost".
+        stream: as of `File.write()`. An outcome for each.
+        """
+        names = self._namer.chunks(keys)
+        pieces = [_pieces(memory) for memory in memories]
+        stream = _stream_of(pieces, stream)
+        outcomes = [Outcome.PRESENT] * len(names)
+        there = self._found(names)
+        groups: dict[int, list[int]] = {}
+        planned = [0] * len(self._drives)
+        for i, name in enumerate(names):
+            if name not in there:
+                number = self._drive_for(name, planned)
+                groups.setdefault(number, []).append(i)
+                planned[number] += sum(map(nbytes_of, pieces[i]))
+
+        def put_some(number: int, which: list[int]) -> None:
+            drive = self._drives[number]
+            if drive.health.is_slow:  # And so are all others.
+                drive.refused["slow"] += len(which)
+                told, failure = bytes([Outcome.SLOW]) * len(which), None
+            else:
+                told, failure = drive.put([names[i] for i in which], [pieces[i] for i in which],
+                                          [] if costs is None else [costs[i] for i in which], stream)
+            self._take(outcomes, which, told, failure)
+
+        self._at_once(put_some, groups)
+        return outcomes
+
+    def get(self, keys: Sequence[Key], memories: Memories, *, stream: Any = None,
+            timeout: float | None = None) -> list[Outcome]:
+        """Reads chunks into memory: as of `put`. An outcome for each; only where it is DONE the memory has the chunk.
+
+        timeout: seconds until what is not there yet is LATE, and its memory is not written afterwards. Such a get goes
+        by memory of the host, of which up to 16 late ones keep theirs until the drive lets go of it. Anywhere else the
+        memory of what is not DONE may have anything in it.
+        """
+        names = self._namer.chunks(keys)
+        pieces = [_pieces(memory) for memory in memories]
+        stream = _stream_of(pieces, stream)
+        seconds = -1.0 if timeout is None else max(float(timeout), 0.0)
+        outcomes = [Outcome.MISS] * len(names)
+        there = self._found(names)
+        groups: dict[_native.KvStore, list[int]] = {}
+        for i, name in enumerate(names):
+            if name in there:
+                groups.setdefault(there[name], []).append(i)
+        self._missed += len(names) - sum(map(len, groups.values()))
+
+        def get_some(store: _native.KvStore, which: list[int]) -> None:
+            told, failure = store.get(b"".join(names[i] for i in which), [pieces[i] for i in which], stream, seconds)
+            self._take(outcomes, which, told, failure)
+
+        self._at_once(get_some, groups)
+        return outcomes
+
+    def put_async(self, keys: Sequence[Key], memories: Memories, *, costs: Sequence[float] | None = None,
+                  stream: Any = None) -> Future[list[Outcome]]:
+        """As `put`, on a thread of the store. The memory is not to be changed before the future is done."""
+        stream = _stream_of([_pieces(memory) for memory in memories], stream)
+        return self._executor().submit(self.put, keys, memories, costs=costs, stream=stream)
+
+    def get_async(self, keys: Sequence[Key], memories: Memories, *, stream: Any = None,
+                  timeout: float | None = None) -> Future[list[Outcome]]:
+        """As `get`, on a thread of the store. The memory is not to be used before the future is done."""
+        stream = _stream_of([_pieces(memory) for memory in memories], stream)
+        return self._executor().submit(self.get, keys, memories, stream=stream, timeout=timeout)
+
+    def lookup(self, keys: Sequence[Key]) -> list[bool]:
+        """Whether each is there, by what is in memory: no drive is asked. Only `get` tells whether it is damaged."""
+        names = self._namer.chunks(keys)
+        first = self._drives[0]
+        if first.own is not None:  # Mostly it has all of them, or is the only one.
+            told = first.own.lookup(b"".join(names))
+            if b"\0" not in told or (len(self._drives) == 1 and not first.others):
+                return [each == 1 for each in told]
+        there = self._found(names)
+        return [name in there for name in names]
+
+    def prefix(self, keys: Sequence[Key]) -> int:
+        """How many of the first keys are there, one behind the other: what of a prompt need not be computed."""
+        found = self.lookup(keys)
+        return found.index(False) if False in found else len(found)
+
+    def delete(self, keys: Sequence[Key]) -> list[bool]:
+        """Of this process's chunks. Their bytes stay on the drive until others take their place: see `purge`."""
+        return self._of_own("erase", keys)
+
+    def touch(self, keys: Sequence[Key]) -> list[bool]:
+        """As if they had been got: they make room later."""
+        return self._of_own("touch", keys)
+
+    def pin(self, keys: Sequence[Key]) -> list[bool]:
+        """A pinned chunk does not make room for others, until it was unpinned as often. False: it is not there."""
+        return self._of_own("pin", keys)
+
+    def unpin(self, keys: Sequence[Key]) -> list[bool]:
+        return self._of_own("unpin", keys)
+
+    def seconds_to_get(self, keys: Sequence[Key]) -> float | None:
+        """How long a get of these chunks will take, by what gets took lately from where they are: host memory, or the
+        drive of each. None as long as none was measured there; of chunks that are not there, no time.
+        """
+        at: dict[_native.KvStore, list[bytes]] = {}
+        for name, store in self._found(self._namer.chunks(keys)).items():
+            at.setdefault(store, []).append(name)
+        each = [store.seconds_to_get(b"".join(names)) for store, names in at.items()]
+        known = [seconds for seconds in each if seconds is not None]
+        return sum(known) if len(known) == len(each) else None
+
+    def worth_loading(self, keys: Sequence[Key], recompute_s: float) -> bool:
+        """Whether getting these chunks takes less than computing them. True as long as no get was measured."""
+        seconds = self.seconds_to_get(keys)
+        return seconds is None or seconds < recompute_s
+
+    # ---- The store ----
+
+    def commit(self) -> None:
+        """What was put survives a loss of power when this has returned, and other processes can read it.
+
+        Raises PenstockError or OSError; then the next call tries again.
+        """
+        for drive in self._drives:
+            drive.commit()
+            if drive.own is not None:
+                self._keep(drive.own.failure())
+
+    def refresh(self) -> None:
+        """Learns what other processes have put since; a thread of the store does that every `commit_s`."""
+        for drive in self._drives:
+            drive.refresh()
+
+    def state(self) -> dict[str, Any]:
+        """chunks, used_bytes, capacity_bytes, uncommitted, evicted, puts and gets by outcome, bytes_by_path, ...
+
+        Of this process's requests; `drives` has the same of each sub-store. With `host_bytes` also `host`: chunks and
+        bytes that are in host memory, wait for a drive, or were written to one, and where chunks were got from.
+        """
+        names = _native.distance_names()
+        drives = [{"folder": str(drive.folder), "distance": names[drive.distance], **drive.state_of(store),
+                   "written_today_bytes": drive.budget.written if drive.budget and store is drive.own else 0,
+                   "slow": drive.health.told if drive.health.is_slow else None}
+                  for drive in self._drives for store in drive.all()]
+        total = _sum_of(drives)
+        total.setdefault("gets", {})["miss"] = total.get("gets", {}).get("miss", 0) + self._missed
+        return {**total, "failure": None if self.failure is None else str(self.failure), "drives": drives}
+
+    def metrics(self) -> str:
+        """The same in Prometheus's text format, for a scraper; by folder."""
+        return exposition(self.state()["drives"], self._missed)
+
+    def close(self) -> None:
+        """Waits for what is under way, and commits. Further calls do nothing."""
+        self._ended.set()
+        for pool in (self._pool, self._helpers):
+            if pool is not None:
+                pool.shutdown()
+        failures = []
+        for drive in self._drives:
+            for store in drive.all():
+                try:
+                    store.close()
+                except Exception as failure:
+                    failures.append(failure)
+        if failures:
+            raise failures[0]
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    # ---- Inside ----
+
+    def _keep(self, failure: Exception | None) -> None:
+        if failure is not None:
+            self.failure = failure
+
+    def _take(self, outcomes: list[Outcome], which: list[int], told: bytes, failure: Exception | None) -> None:
+        self._keep(failure)
+        for i, outcome in zip(which, told, strict=True):
+            outcomes[i] = Outcome(outcome)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(4, "penstock-kv")
+            return self._pool
+
+    def _at_once(self, work: Callable[[Any, list[int]], None], groups: dict[Any, list[int]]) -> None:
+        """Of each drive its part, those of several drives at once."""
+        if not groups:
+            return
+        *others, last = groups.items()
+        if others and self._helpers is None:
+            with self._lock:
+                if self._helpers is None:
+                    self._helpers = ThreadPoolExecutor(4 * len(self._drives), "penstock-kv-drive")
+        futures = [self._helpers.submit(work, *each) for each in others] if self._helpers is not None else []
+        try:
+            work(*last)
+        finally:
+            wait(futures)
+        for future in futures:
+            future.result()
+
+    def _drive_for(self, name: bytes, planned: list[int]) -> int:
+        """The best one by `Drive.worth`; of equal ones the name decides."""
+        count = len(self._drives)
+        return min(((name[0] + i) % count for i in range(count)),
+                   key=lambda number: self._drives[number].worth(planned[number]))
+
+    def _found(self, names: list[bytes]) -> dict[bytes, _native.KvStore]:
+        """Which store has each; those that none has are left out."""
+        found: dict[bytes, _native.KvStore] = {}
+        for drive in self._drives:
+            for store in drive.all():
+                missing = [name for name in names if name not in found]
+                if not missing:
+                    return found
+                for name, there in zip(missing, store.lookup(b"".join(missing)), strict=True):
+                    if there:
+                        found[name] = store
+        return found
+
+    def _of_own(self, call: str, keys: Sequence[Key]) -> list[bool]:
+        names = self._namer.chunks(keys)
+        told = [False] * len(names)
+        for drive in self._drives:
+            if drive.own is None:
+                raise ValueError(f"the store was opened with read_only=True: it cannot {call}")
+            answers = getattr(drive.own, call)(b"".join(names))
+            told = [before or bool(now) for before, now in zip(told, answers, strict=True)]
+        return told
+
+
+def purge(folders: Folder | Sequence[Folder], *, model: str, dtype: str = "", layout: str = "", salt: Key = b"") -> int:
+    """Removes all chunks of a model and a tenant from the folders. How many sub-stores that were.
+
+    Raises BlockingIOError at the end where a process writes one, of which it removes nothing: close that store first.
+    """
+    namer, removed = Namer(model, dtype, layout, salt), 0
+    written: list[str] = []
+    for path in [folders] if isinstance(folders, (str, os.PathLike)) else folders:
+        folder = Path(path) / namer.store.hex()
+        for sub_store in sorted(folder.iterdir()) if folder.is_dir() else []:
+            with open(sub_store / "lease", "rb") as lease:
+                try:
+                    fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    written.append(str(sub_store))
+                    continue
+                shutil.rmtree(sub_store)
+            removed += 1
+        with contextlib.suppress(OSError):  # It is not there, or has what a process writes.
+            folder.rmdir()
+    if written:
+        raise BlockingIOError(errno.EWOULDBLOCK, "a process writes it: close that store first", ", ".join(written))
+    return removed
+
+
+def _pieces(memory: Any) -> list[Any]:
+    return list(memory) if isinstance(memory, (list, tuple)) else [memory]
+
+
+def _stream_of(pieces: list[list[Any]], stream: Any) -> Any:
+    """The caller's: torch has a current stream for each thread, and a request may be carried out by another one."""
+    first = next((piece for each in pieces for piece in each if getattr(piece, "is_cuda", False)), None)
+    return stream if stream is not None or first is None else sys.modules["torch"].cuda.current_stream(first.device)
+
+
+def _sum_of(states: list[dict[str, Any]]) -> dict[str, Any]:
+    """Numbers are added, and what they are by, one by one."""
+    total: dict[str, Any] = {}
+    for state in states:
+        for name, value in state.items():
+            if isinstance(value, dict):
+                total[name] = _sum_of([total.get(name, {}), value])
+            elif isinstance(value, (int, float)) and not isinstance(value, bool):
+                total[name] = total.get(name, 0) + value
+    return total
+
+
+def _tell_again_and_again(store: weakref.ref[Store], ended: threading.Event, every_s: float) -> None:
+    while not ended.wait(every_s):
+        kept = store()
+        if kept is None:
+            return
+        try:
+            kept.commit()
+            kept.refresh()
+        except Exception as failure:
+            kept.failure = failure
+        del kept
+
+
+def _leave_to_parent() -> None:
+    for store in list(_stores):
+        for drive in store._drives:
+            if drive.own is not None:
+                drive.own.leave_lease()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How long a get takes: told before, bounded by the caller, and short where several drives share it."""
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock import kv
+from penstock.kv.drive import Drive
+
+MIB = 1 << 20
+CHUNK = 100_000
+SETTINGS = {"model": "llama", "capacity_bytes": 16 * MIB, "extent_bytes": MIB, "commit_s": 3600}
+DONE, MISS, LATE = kv.Outcome.DONE, kv.Outcome.MISS, kv.Outcome.LATE
+
+
+def content(key):
+    return np.random.default_rng(key).integers(0, 256, CHUNK, dtype=np.uint8)
+
+
+def put(store, *keys):
+    assert store.put([str(key) for key in keys], [content(key) for key in keys]) == [DONE] * len(keys)
+
+
+def look(store, *keys, **options):
+    """The outcomes, where the bytes are right if they are DONE, and left alone if they are LATE."""
+    memories = [np.full(CHUNK, 7, dtype=np.uint8) for _ in keys]
+    outcomes = store.get([str(key) for key in keys], memories, **options)
+    for key, memory, outcome in zip(keys, memories, outcomes, strict=True):
+        assert outcome != DONE or (memory == content(key)).all(), key
+        assert outcome != LATE or (memory == 7).all(), key
+    return outcomes
+
+
+@pytest.fixture
+def make(slow_session):
+    if "slow_reads" not in Path("/proc/self/maps").read_text():
+        pytest.skip("slow_reads is not preloaded: run these tests by ctest")
+    stores = []
+
+    def made(folders, session=slow_session, **settings):
+        stores.append(kv.Store(folders, session=session, **{**SETTINGS, **settings}))
+        return stores[-1]
+
+    yield made
+    for store in stores:
+        store.close()
+
+
+class Held:
+    """Within it no read of a drive of the store begins."""
+
+    def __init__(self, store, number=0):
+        self._slab = next(store._drives[number].folder.glob("*/slab"))
+        self._slow = self._slab.with_name("slab.slow")
+        self._held = self._slab.with_name("slab.slow.held")
+
+    def __enter__(self):
+        self._held.touch()
+        self._slab.rename(self._slow)
+
+    def __exit__(self, *error):
+        self._held.unlink()
+        self._slow.rename(self._slab)
+
+
+def test_a_get_in_time_is_as_any_other(make, tmp_path):
+    store = make(tmp_path / "kv")
+    put(store, 1, 2, 3)
+    assert look(store, 3, 9, 1, timeout=60) == [DONE, MISS, DONE]
+    pieces = [bytearray(1), bytearray(CHUNK - 1001), bytearray(1000)]
+    assert store.get(["2"], [pieces], timeout=60) == [DONE] and b"".join(pieces) == content(2).tobytes()
+    assert store.get(["2"], [bytearray(CHUNK + 1)], timeout=60) == [kv.Outcome.UNLIKE]
+    assert store.get_async(["2"], [bytearray(CHUNK)], timeout=60).result(60) == [DONE]
+    assert store.state()["gets"]["late"] == 0
+
+
+def test_a_late_one_says_so_and_its_memory_is_never_written(make, tmp_path):
+    store = make(tmp_path / "kv")
+    put(store, 1, 2)
+    memory = np.full(CHUNK, 7, dtype=np.uint8)
+    with Held(store):
+        began = time.monotonic()
+        assert store.get(["1"], [memory], timeout=0.05) == [LATE]
+        assert time.monotonic() - began < 30
+        assert look(store, 1, 2, timeout=0) == [LATE, LATE]
+        assert store.state()["gets"]["late"] == 3
+    assert look(store, 1, 2) == [DONE, DONE]
+    store.close()  # Waits for what was late.
+    assert (memory == 7).all()
+
+
+def test_late_ones_are_so_many_at_most(make, tmp_path):
+    store = make(tmp_path / "kv")
+    put(store, 1)
+    with Held(store):
+        for _ in range(40):
+            assert look(store, 1, timeout=0.001) == [LATE]
+        assert threading.active_count() < 20, "those of the library are no threads of Python's"
+        tasks = len(list(Path("/proc/self/task").iterdir()))
+        assert look(store, 1, timeout=0.001) == [LATE] and len(list(Path("/proc/self/task").iterdir())) <= tasks
+    while look(store, 1, timeout=1) != [DONE]:  # As soon as the drive has let go of them.
+        pass
+
+
+def test_memory_of_a_device_is_filled_in_time(make, tmp_path, slow_session):
+    store = make(tmp_path / "kv", host_bytes=4 * MIB)
+    put(store, 1)
+    memory = slow_session.allocate(CHUNK)
+    piece = penstock.Pointer(memory.address, CHUNK, memory)
+    assert store.get(["1"], [piece], stream=-1, timeout=60) == [DONE]
+    assert memory.download() == content(1).tobytes()
+
+
+def test_a_slow_drive_keeps_no_other_waiting(make, tmp_path):
+    # As many threads as requests: a system call that waits keeps one, where io_uring would keep none.
+    with penstock.Session(device="host", io_uring="off", workers=40) as session:
+        store = make([tmp_path / "a", tmp_path / "b"], session)
+        put(store, *range(10))
+        with Held(store, 0):
+            outcomes = look(store, *range(10), timeout=2)
+        assert sorted(outcomes) == [DONE] * 5 + [LATE] * 5
+        assert look(store, *range(10)) == [DONE] * 10
+        store.close()
+
+
+def test_gets_of_several_drives_are_at_once(make, tmp_path):
+    """Each drive is held until the other is asked, too: one after the other they would wait for ever."""
+    store = make([tmp_path / "a", tmp_path / "b"])
+    put(store, *range(20))
+    met, natives = threading.Barrier(2), {drive.own: drive for drive in store._drives}
+
+    class Native:
+        def __init__(self, native):
+            self._native = native
+
+        def __getattr__(self, name):
+            return getattr(self._native, name)
+
+        def get(self, *arguments):
+            met.wait(60)
+            return self._native.get(*arguments)
+
+    for native, drive in natives.items():
+        drive.own = Native(native)
+    assert look(store, *range(20)) == [DONE] * 20
+
+
+def test_what_a_get_will_take_is_known_after_the_first_by_where_chunks_are(make, tmp_path):
+    with make(tmp_path / "kv") as store:
+        put(store, *range(12))
+    store = make(tmp_path / "kv", host_bytes=4 * MIB)
+    assert store.seconds_to_get(["nobody's"]) == 0
+    assert store.seconds_to_get(["1"]) is None and store.worth_loading(["1"], 1e-9), "not measured: try it"
+    for key in range(5):
+        assert look(store, key) == [DONE]
+    on_drive = store.seconds_to_get(["10"])
+    assert on_drive > 0 and store.worth_loading(["10"], 1e6) and not store.worth_loading(["10"], on_drive / 2)
+    assert store.seconds_to_get(["1"]) is None, "that is in memory now, of which nothing was measured"
+    assert look(store, 1) == [DONE]
+    both = store.seconds_to_get(["1", "10"])
+    assert both == pytest.approx(store.seconds_to_get(["1"]) + store.seconds_to_get(["10"]), rel=1e-6)
+    assert store.seconds_to_get(["10", "11"]) >= on_drive
+
+
+def worth(distance, under_way=0, full=False):
+    drive = Drive.__new__(Drive)
+    drive.distance = penstock._native.distance_names().index(distance)
+    drive.bytes_under_way, drive.is_full = under_way, full
+    drive.health = kv.drive.Health()
+    return drive.worth(0)
+
+
+def test_near_drives_get_chunks_first_while_they_have_room_and_little_to_do():
+    near, node, unknown, far = (worth(each) for each in ("switch", "node", "unknown", "apart"))
+    assert near < node < unknown < far
+    assert worth("switch", 100) < worth("apart", 60) < worth("switch", 130)
+    assert worth("apart") < worth("switch", full=True)
+    assert worth("apart", full=True) == worth("switch", full=True), "nobody's chunks are to go before their time"
+
+
+def test_a_batch_is_shared_out_among_drives(make, tmp_path):
+    store = make([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    put(store, *range(30))
+    state = store.state()
+    assert [drive["chunks"] for drive in state["drives"]] == [10, 10, 10]
+    assert {drive["distance"] for drive in state["drives"]} <= set(penstock._native.distance_names())
