@@ -180,7 +180,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error(llama):
 def test_a_client_that_is_missing_is_named(module, client):
     program = f"import sys; sys.modules[{client.lower()!r}] = None; import penstock.integrations.{module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert f"ImportError: this loader is for {client}" in done.stderr and f"install {client}" in done.stderr
+    assert f"ImportError: this module is for {client}" in done.stderr and f"install {client}" in done.stderr
 
 
 def test_the_package_imports_no_client_by_itself():

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the loaders for vLLM and SGLang share."""
+"""What the loaders and KV tiers for vLLM, SGLang and LMCache share."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import penstock
+from penstock import kv
 from penstock.weights import Weights
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def client(module: str, name: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(f"this loader is for {name}, whose module {module} could not be imported ({error}): "
+        raise ImportError(f"this module is for {name}, whose module {module} could not be imported ({error}): "
                           f"install {name}, of a release that has it") from error
 
 
@@ -61,6 +63,41 @@ def device() -> torch.device:
     if torch.cuda.is_initialized() and torch.version.cuda is not None:  # type: ignore[no-untyped-call]
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
+
+
+_KV_HEADER_BYTES = 4096
+_KV_EXTENT_BYTES = 64 << 20
+_KV_KEYS = ("folders", "capacity_bytes", "eviction", "salt", "host_bytes", "bytes_a_day")
+
+
+def kv_store(options: Mapping[str, Any], chunk_bytes: int, *, model: str, dtype: str, layout: str,
+             read_only: bool = False) -> kv.Store:
+    """The store that a host's options ask for: those of `kv.Store` that a user may give, and Penstock's settings."""
+    missing = [key for key in ("folders", "capacity_bytes") if key not in options]
+    if missing:
+        raise ValueError(f"the configuration of Penstock's KV store lacks {' and '.join(missing)}: give the folders, "
+                         "one for each drive, and how many bytes each process may have there")
+    slot = -(-(chunk_bytes + _KV_HEADER_BYTES) // 65536) * 65536
+    settings = {key: value for key, value in options.items() if key not in _KV_KEYS}
+    return kv.Store(**{key: value for key, value in options.items() if key in _KV_KEYS}, model=model, dtype=dtype,
+                    layout=layout, extent_bytes=max(slot, _KV_EXTENT_BYTES), read_only=read_only,
+                    session=penstock.Session(**settings) if settings else penstock.default_session())
+
+
+_KV_AT_ONCE = 4
+
+
+def in_parts(call: Callable[..., Future[list[kv.Outcome]]], keys: Sequence[Any],
+             memories: Sequence[Any]) -> list[kv.Outcome]:
+    """`Store.get_async` or `put_async` of several parts: one's checksums are made while another one's bytes move."""
+    each = max(-(-len(keys) // _KV_AT_ONCE), 1)
+    futures: list[Future[list[kv.Outcome]]] = []
+    try:
+        for i in range(0, len(keys), each):
+            futures.append(call(keys[i:i + each], memories[i:i + each]))
+    finally:
+        wait(futures)  # Where one fails, too, nothing moves any more when this returns.
+    return [outcome for future in futures for outcome in future.result()]
 
 
 def stream(files: Sequence[str], is_wanted: Callable[[str], bool], settings: Mapping[str, Any],

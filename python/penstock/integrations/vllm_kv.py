@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A tier of vLLM's KV offloading: chunks that leave vLLM's CPU tier go into a store of penstock.kv.
+
+vLLM imports it by its name, from --kv-transfer-config:
+
+    {"kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+     "kv_connector_extra_config": {"spec_name": "TieringOffloadingSpec", "cpu_bytes_to_use": 8589934592,
+      "secondary_tiers": [{"type": "PenstockTier", "module_path": "penstock.integrations.vllm_kv",
+                           "folders": "/mnt/nvme0/kv", "capacity_bytes": 214748364800}]}}
+
+The tier's calls never wait for a drive: they run in vLLM's scheduler, under its lock. Written for vLLM 0.33.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from importlib.metadata import version
+from typing import Any
+
+from penstock import kv
+from penstock.integrations.common import client, kv_store
+
+__all__ = ["PenstockTier"]
+
+_base = client("vllm.v1.kv_offload.base", "vLLM")
+_tiering = client("vllm.v1.kv_offload.tiering.base", "vLLM")
+_files = client("vllm.v1.kv_offload.file_mapper", "vLLM")
+_Base: Any = _tiering.SecondaryTierManager
+
+_ASKED = {"lookup", "submit_store", "submit_load", "get_finished_jobs", "on_new_request", "drain_jobs"}
+
+
+class PenstockTier(_Base):  # type: ignore[misc]
+    """Keeps chunks on the drives of `folders`, in `capacity_bytes` in all.
+
+    folders: one path, or a list of one for each drive. threads: how many jobs move at once. Of `kv.Store` also
+    eviction, salt, host_bytes and bytes_a_day; every other key is a setting of Penstock's.
+    Chunks are shared with every vLLM of the same model, dtype and parallel layout that uses the same folders. A chunk
+    that is damaged, or was made by another model, is a failed load of that chunk, which vLLM computes again.
+    """
+
+    medium = _base.Medium.STORAGE
+
+    def __init__(self, offloading_spec: Any, primary_kv_view: memoryview, tier_type: str, folders: str | Sequence[str],
+                 capacity_bytes: int, threads: int = 4, locality: str | None = None,
+                 backpressure_detector: Any = None, **more: Any) -> None:
+        check_fits()
+        super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
+        self.locality = None if locality is None else _base.Locality(locality)
+        self._bytes = primary_kv_view.cast("B")
+        mapper = _files.FileMapper.from_offloading_spec("", offloading_spec, offloading_spec.blocks_per_chunk, True)
+        what = json.dumps([mapper.get_run_config(), mapper.rank, self.block_size_bytes], sort_keys=True, default=str)
+        options = {"folders": folders, "capacity_bytes": capacity_bytes, **more}
+        self._store = kv_store(options, self.block_size_bytes, model=offloading_spec.config.model.name,
+                               dtype=str(offloading_spec.config.model.dtype), layout=what)
+        self._pool = ThreadPoolExecutor(threads, "penstock-tier")
+        self._under_way: set[Any] = set()
+        self._finished: deque[Any] = deque()
+
+    # ---- What vLLM calls ----
+
+    def on_new_request(self, req_context: Any) -> Any:
+        return _base.RequestOffloadingContext()
+
+    def lookup(self, key: bytes, req_context: Any) -> Any:
+        return _base.LookupResult.HIT if self._store.lookup([key])[0] else _base.LookupResult.MISS
+
+    def touch(self, keys: Collection[bytes], req_context: Any) -> None:
+        self._store.touch(list(keys))
+
+    def submit_store(self, job_metadata: Any) -> None:
+        self._submit(job_metadata, is_load=False)
+
+    def submit_load(self, job_metadata: Any) -> None:
+        self._submit(job_metadata, is_load=True)
+
+    def get_finished_jobs(self) -> Iterable[Any]:
+        finished = []
+        while self._finished:
+            finished.append(self._finished.popleft())
+        return finished
+
+    def drain_jobs(self) -> None:
+        wait(list(self._under_way))
+
+    def shutdown(self) -> None:
+        self._pool.shutdown()
+        self._store.close()
+
+    def state(self) -> dict[str, Any]:
+        """As of `kv.Store.state`."""
+        return self._store.state()
+
+    # ---- Inside ----
+
+    def _submit(self, job: Any, is_load: bool) -> None:
+        future = self._pool.submit(self._run, job, list(job.keys), [int(chunk) for chunk in job.chunk_ids], is_load)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+
+    def _run(self, job: Any, keys: list[bytes], chunks: list[int], is_load: bool) -> None:
+        size, began = self.block_size_bytes, time.perf_counter()
+        memories = [self._bytes[size * chunk:size * (chunk + 1)] for chunk in chunks]
+        outcomes: list[kv.Outcome] = []
+        try:
+            outcomes = self._store.get(keys, memories) if is_load else self._store.put(keys, memories)
+        except Exception as failure:  # A job without a result would keep its chunks for ever.
+            self._store.failure = failure
+        there = [key for key, outcome in zip(keys, outcomes, strict=False)
+                 if outcome in (kv.Outcome.DONE, kv.Outcome.PRESENT)]
+        self._finished.append(_tiering.JobResult(
+            job_id=job.job_id, success=len(there) == len(keys), successful_keys=tuple(there) if is_load else None,
+            transfer_time=time.perf_counter() - began, transfer_bytes=size * len(there)))
+
+
+def check_fits() -> None:
+    """Raises where vLLM's tiers are not what this one was written for."""
+    asked = set(_Base.__abstractmethods__)
+    given = list(inspect.signature(_Base.__init__).parameters)[1:]
+    expected = ["offloading_spec", "primary_kv_view", "tier_type", "backpressure_detector"]
+    if asked != _ASKED or given != expected:
+        raise RuntimeError(f"vLLM {version('vllm')} has other KV tiers than PenstockTier was written for: expected "
+                           f"{sorted(_ASKED)} and {expected}, it has {sorted(asked)} and {given}")
