@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""One file on its way: allocated as a whole, written part by part, each flushed, read back and noted, then named."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+from dataclasses import dataclass, field
+
+from penstock.checkpoint.progress import Shared
+from penstock.files import File
+from penstock.sessions import Session
+from penstock.stage.crc32c import crc32c_of_all
+from penstock.stage.failures import ChangedError
+from penstock.stage.folders import entry_of
+from penstock.stage.manifest import StageError, Unfinished, new_temporary
+from penstock.stage.planning import Item, is_begun
+
+FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+GO_ON = "give the command again, which goes on"
+
+
+@dataclass
+class Settings:
+    session: Session
+    part_bytes: int
+    verify: bool
+    direct: bool
+    told: Shared
+
+
+@dataclass(eq=False)
+class Job:
+    """Parts are drawn by several threads: what they share is behind the lock."""
+
+    item: Item
+    settings: Settings
+    attempt: int = 1
+    drawn: int = 0                # How many parts were.
+    is_over: bool = False         # Another attempt took its place.
+    _done: int = 0
+    _users: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _fd: int = -1
+    _file: File | None = None
+    _recalled: frozenset[int] = frozenset()
+
+    @property
+    def count(self) -> int:
+        return max(1, -(-self.item.found.size // self.settings.part_bytes))
+
+    # ---- Its file
+
+    def enter(self) -> bool:
+        """Whether it still wants its parts. The first one opens its file; `leave` comes behind."""
+        with self._lock:
+            if self.is_over:
+                return False
+            if self._file is None:
+                self._fd = self._begun() if self._goes_on() else self._new()
+                self._file = self.settings.session.open(self._fd)
+            self._users += 1
+            return True
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._file is not None and self._users == 0 and (self.is_over or self._done == self.count):
+                self._file.close()
+                os.close(self._fd)
+                self._file, self._fd = None, -1
+
+    def _goes_on(self) -> bool:
+        found, folder = self.item.found, self.item.folder
+        return (is_begun(found, folder, self.settings.part_bytes)
+                and folder.has_temporary(folder.unfinished[found.name]))
+
+    def _open(self, name: str, flags: int) -> int:
+        journal = self.item.folder.journal
+        assert journal is not None
+        if self.settings.direct:
+            try:
+                return os.open(name, flags | os.O_DIRECT, 0o666, dir_fd=journal.state)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # A file system without it.
+                    raise
+                flags &= ~os.O_EXCL  # It may have been made all the same.
+        return os.open(name, flags, 0o666, dir_fd=journal.state)
+
+    def _begun(self) -> int:
+        begun = self.item.folder.unfinished[self.item.found.name]
+        self._recalled = frozenset(begun.sums)
+        fd = self._open(begun.temporary, FLAGS)
+        self._allocate(fd)
+        return fd
+
+    def _allocate(self, fd: int) -> None:
+        """All of it before a byte: no holes, few extents, and no surprise by a full drive."""
+        try:
+            if self.item.found.size:
+                os.posix_fallocate(fd, 0, self.item.found.size)
+        except OSError as error:
+            os.close(fd)
+            raise StageError(f"allocate {self.item.path}: {error.strerror}: free room for its {self.item.found.size} "
+                             f"bytes, and {GO_ON}") from None
+
+    def _new(self) -> int:
+        found, journal, temporary = self.item.found, self.item.folder.journal, new_temporary()
+        assert journal is not None
+        journal.forget(found.name)
+        fd = self._open(temporary, FLAGS | os.O_CREAT | os.O_EXCL)
+        journal.begin(found.name, Unfinished(temporary, found.shown, found.size, found.version,
+                                             self.settings.part_bytes))
+        self._allocate(fd)
+        return fd
+
+    # ---- A part
+
+    def extent_of(self, part: int) -> tuple[int, int]:
+        begin = part * self.settings.part_bytes
+        return begin, min(self.settings.part_bytes, self.item.found.size - begin)
+
+    def has(self, part: int, memory: memoryview) -> bool:
+        """Whether the drive gives back what an earlier run wrote down of it."""
+        if part not in self._recalled:
+            return False
+        noted = self.item.folder.unfinished[self.item.found.name].sums[part]
+        return self._sum_on_drive(part, memory) == noted
+
+    def put(self, part: int, memory: memoryview) -> None:
+        """The memory is used to read it back."""
+        begin, size = self.extent_of(part)
+        found, session = self.item.found, self.settings.session
+        checksum = session.crc32c(memory[:size])[0]
+        if found.md5 is not None and size == found.size:
+            self._check_md5(hashlib.md5(memory[:size], usedforsecurity=False).hexdigest())
+        assert self._file is not None and self.item.folder.journal is not None
+        try:
+            self.settings.told.count(self._file.write(memory[:size], begin))
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise StageError(f"write {self.item.path}: {error}: see that the drive is well and has room, and {GO_ON}") \
+                from error
+        if self.settings.verify and not self._is_read_for_md5:
+            self._check_on_drive(part, memory, checksum)
+        with self._lock:
+            if not self.is_over:
+                self.item.folder.journal.note_part(found.name, part, checksum)
+
+    def _check_on_drive(self, part: int, memory: memoryview, checksum: int) -> None:
+        """Leaves it in the memory."""
+        if self._sum_on_drive(part, memory) != checksum:
+            raise StageError(f"read back {self.item.path} from byte {self.extent_of(part)[0]}: the drive gives other "
+                             "bytes than were written: look at the drive, and stage to another")
+
+    def _sum_on_drive(self, part: int, memory: memoryview) -> int | None:
+        begin, size = self.extent_of(part)
+        assert self._file is not None
+        if self._file.read(memory[:size], begin).bytes != size:
+            return None
+        return self.settings.session.crc32c(memory[:size])[0]
+
+    # ---- Its end
+
+    def part_is_done(self) -> bool:
+        """Whether it was the last one."""
+        with self._lock:
+            self._done += 1
+            return self._done == self.count and not self.is_over
+
+    def finish(self, memory: memoryview) -> None:
+        """Raises ChangedError where the source is another by now."""
+        found, folder = self.item.found, self.item.folder
+        if not found.source.is_exact(found):
+            now = found.source.again(found)
+            if (now.size, now.version) != (found.size, found.version):
+                raise ChangedError
+        if self._is_read_for_md5:
+            self._check_md5(self._md5_on_drive(memory))
+        self._check_crc32c(found.source.checksum_of(found))
+        assert folder.journal is not None and self._file is not None
+        os.fsync(self._fd)
+        folder.journal.note_whole(found.name, os.fstat(self._fd).st_mtime_ns)
+        whole = folder.unfinished[found.name]
+        folder.give_name(found.name, whole)
+        folder.entries[found.name] = entry_of(whole)
+        self.is_over = True
+
+    @property
+    def _is_read_for_md5(self) -> bool:
+        """All of it at the end, in its order, which tells what reading back each part would."""
+        return self.settings.verify and self.item.found.md5 is not None and self.count > 1
+
+    def _md5_on_drive(self, memory: memoryview) -> str:
+        digest, sums = hashlib.md5(usedforsecurity=False), self.item.folder.unfinished[self.item.found.name].sums
+        for part in range(self.count):
+            self._check_on_drive(part, memory, sums[part])
+            digest.update(memory[:self.extent_of(part)[1]])
+        return digest.hexdigest()
+
+    def _check_crc32c(self, expected: int | None) -> None:
+        found, sums = self.item.found, self.item.folder.unfinished[self.item.found.name].sums
+        got = crc32c_of_all((sums[part], self.extent_of(part)[1]) for part in range(len(sums)))
+        if expected is not None and got != expected:
+            raise StageError(f"compare {found.shown} with its checksum: what came has CRC32C {got:08x}, and the source "
+                             f"says {expected:08x}: {GO_ON}; if it stays so, the object is damaged at the source")
+
+    def _check_md5(self, got: str) -> None:
+        found = self.item.found
+        if got != found.md5 and found.source.has_md5(found):
+            raise StageError(f"compare {found.shown} with its ETag: what came has MD5 {got}, and the source says "
+                             f"{found.md5}: {GO_ON}; if it stays so, the object is damaged at the source")

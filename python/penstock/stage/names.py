@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Names of files below a folder: those that lead out of it, or that no drive takes, are refused.
+
+Nothing is opened by a path of several words: each folder is opened from the one above it, and no link is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+
+from penstock.stage.manifest import MANIFEST, STATE, StageError
+
+WORD_BYTES_MAX = 255
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def check_name(name: str, source: str) -> None:
+    """Raises StageError. name: with slashes, as it would be below the folder; source: whose name it is."""
+    if (why := _fault_of(name)) is not None:
+        raise StageError(f"list the sources: {source!r} would be staged as {name!r}, and {why}: rename it at the "
+                         "source, or name the files to stage one by one")
+
+
+def _fault_of(name: str) -> str | None:
+    words = name.split("/")
+    if "" in words:
+        return "that is an absolute name, or has an empty word"
+    if "." in words or ".." in words:
+        return "'.' and '..' lead out of the folder"
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+        return "it has a control character"
+    try:
+        longest = max(len(word.encode()) for word in words)
+    except UnicodeEncodeError:
+        return "it is not UTF-8"
+    if longest > WORD_BYTES_MAX:
+        return f"a word of it has {longest} bytes, where drives take {WORD_BYTES_MAX}"
+    if words[0] in (MANIFEST, STATE):
+        return "that is the name of what stage keeps there itself"
+    return None
+
+
+def check_together(names: Iterable[tuple[str, str]]) -> None:
+    """Raises StageError where two (name, source) are one file, or one is a file and the other's folder."""
+    found: dict[str, str] = {}
+    for name, source in names:
+        if name in found:
+            raise StageError(f"list the sources: {found[name]!r} and {source!r} would both be staged as {name!r}: "
+                             "stage them to different folders")
+        found[name] = source
+    for name, source in found.items():
+        words = name.split("/")
+        for count in range(1, len(words)):
+            if (above := "/".join(words[:count])) in found:
+                raise StageError(f"list the sources: {found[above]!r} would be the file {above!r}, in which {source!r} "
+                                 "would lie: rename one of them, or stage them to different folders")
+
+
+@contextlib.contextmanager
+def folder_of(root: int, name: str, *, make: bool = False) -> Iterator[int | None]:
+    """A descriptor of the folder in which `name` lies; None: there is none. Raises StageError for a link."""
+    fd = os.dup(root)
+    try:
+        for word in name.split("/")[:-1]:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(word, dir_fd=fd)
+            try:
+                below = os.open(word, FOLDER_FLAGS, dir_fd=fd)
+            except FileNotFoundError:
+                yield None
+                return
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise StageError(f"open the folders of {name!r}: {word!r} is a link or a file, and a link may "
+                                     "lead elsewhere: remove it, or stage to another folder") from None
+                raise
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def facts_of(root: int, name: str) -> os.stat_result | None:
+    """Of the regular file that has the name, None where there is nothing. Raises StageError for anything else."""
+    with folder_of(root, name) as folder:
+        if folder is None:
+            return None
+        try:
+            facts = os.stat(name.split("/")[-1], dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+    if not stat.S_ISREG(facts.st_mode):
+        what = "a link, which may lead elsewhere" if stat.S_ISLNK(facts.st_mode) else "no regular file"
+        raise StageError(f"look at {name!r} in the folder: it is {what}: remove it, or stage to another folder")
+    return facts

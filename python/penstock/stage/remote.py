@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Sources that fsspec opens. S3 and HTTP are read into the memory of a part, by the version that was listed.
+
+Requests run in fsspec's thread; a caller waits for his, at most TIMEOUT_S for each piece of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import concurrent.futures
+import re
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from penstock.stage.failures import ChangedError, TransientError, with_cause
+from penstock.stage.manifest import StageError
+from penstock.stage.names import check_name
+from penstock.stage.sources import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
+
+WHOLE_CRC32C = re.compile(r"[A-Za-z0-9+/]{6}==")  # One of the checksums of parts ends with how many there are.
+TIMEOUT_S = 60
+DEPTH_MAX = 64
+PIECE = 1 << 20
+# One try at a time: stage counts them.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "s3": {"config_kwargs": {"retries": {"total_max_attempts": 1}, "connect_timeout": 20, "read_timeout": TIMEOUT_S}},
+}
+
+
+def find_remote(fsspec: Any, said: str, scheme: str, options: dict[str, Any]) -> Iterator[Found]:
+    scheme = "s3" if scheme == "s3a" else scheme
+    try:
+        files = fsspec.filesystem(scheme, **{"skip_instance_cache": True, **SETTINGS.get(scheme, {}), **options})
+    except ImportError as error:
+        raise StageError(f"open {said}: {error}: {REMEDY}") from None
+    except ValueError as error:
+        raise StageError(f"open {said}: {error}: fsspec knows no such scheme: s3://, https:// and file:// are usual") \
+            from None
+    if scheme == "s3":
+        files.retries = 1
+    source = {"s3": S3, "http": Http, "https": Http}.get(scheme, Other)(files)
+    path = cast(str, files._strip_protocol(said))
+    yield from _listed(files, source, said, path)
+
+
+def _listed(files: Any, source: Remote, said: str, path: str) -> Iterator[Found]:
+    is_http = isinstance(source, Http)
+    if MAGIC.search(path) and not is_http:
+        listed, root = files.glob(path, detail=True), MAGIC.split(path)[0].rpartition("/")[0]
+    elif not said.endswith("/") and (is_http or files.isfile(path)):
+        listed, root = {path: files.info(path)}, path.rpartition("/")[0]
+    else:
+        is_flat = isinstance(source, S3)  # It lists all keys that begin so.
+        listed, root = files.find(path, detail=True) if is_flat else dict(_below(files, path)), path.rstrip("/")
+    names = {each: each[len(root):].removeprefix("/") if each.startswith(root) else each for each in listed}
+    if is_http:
+        names = {each: _name_of_url(name) for each, name in names.items()}
+    count = 0
+    for each, facts in sorted(listed.items()):
+        if facts.get("type") == "directory" or (each.endswith("/") and not facts.get("size")):
+            continue  # A mark that stands for a folder.
+        count += 1
+        if not isinstance(source, S3):  # A listing tells no size, or no version, or may lead anywhere.
+            check_name(names[each], each)
+            facts = files.info(each)
+        yield source.found(each, names[each], facts)
+    if not count:
+        raise nothing_there(said)
+
+
+def _below(files: Any, folder: str, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    """fsspec's own walk leaves out what cannot be listed, and says nothing."""
+    if depth == DEPTH_MAX:
+        raise StageError(f"list {folder}: {DEPTH_MAX} folders in one another are not believed: name a deeper one")
+    for facts in files.ls(folder, detail=True):
+        name = facts["name"]
+        if facts.get("type") != "directory":
+            yield name, facts
+        elif name.rstrip("/") != folder.rstrip("/"):
+            yield from _below(files, name, depth + 1)
+
+
+def _name_of_url(name: str) -> str:
+    return unquote(urlsplit(name).path if "://" in name else name.partition("?")[0].partition("#")[0])
+
+
+class Remote:
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def found(self, path: str, name: str, facts: dict[str, Any]) -> Found:
+        shown = path if "://" in path else f"{self._protocol}://{path}"
+        size = facts.get("size")
+        if not isinstance(size, int) or size < 0:
+            raise StageError(f"list {shown}: the server does not tell its size: fetch it by another program, and stage "
+                             "the local file")
+        return Found(cast(Source, self), path, shown, name, size, self._version(facts), self._md5(facts))
+
+    @property
+    def _protocol(self) -> str:
+        protocol = self._files.protocol
+        return cast(str, protocol if isinstance(protocol, str) else protocol[0])
+
+    def _version(self, facts: dict[str, Any]) -> str | None:
+        for each in ("ETag", "etag", "LastModified", "Last-Modified", "mtime", "updated", "created"):
+            if facts.get(each):
+                return f"{facts['size']}-{facts[each]}"
+        return None
+
+    def _md5(self, facts: dict[str, Any]) -> str | None:
+        return None
+
+    def again(self, file: Found) -> Found:
+        self._files.invalidate_cache()
+        return self.found(file.path, file.name, with_cause(self._files.info, file.path))
+
+    def is_exact(self, file: Found) -> bool:
+        return False
+
+    def has_md5(self, file: Found) -> bool:
+        return False
+
+    def checksum_of(self, file: Found) -> int | None:
+        return None
+
+    def _sync(self, request: Coroutine[Any, Any, None], stop: threading.Event) -> None:
+        """In fsspec's thread, until it is done or nobody wants it any more."""
+        future = asyncio.run_coroutine_threadsafe(request, self._files.loop)
+        while not stop.is_set():
+            if concurrent.futures.wait([future], timeout=0.1).done:
+                return future.result()
+        future.cancel()
+        raise StageError("stopped")
+
+
+class S3(Remote):
+    def _md5(self, facts: dict[str, Any]) -> str | None:
+        return md5_of(facts.get("ETag"))
+
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+        with_cause(self._sync, self._fetch(file, begin, memory), stop)
+
+    def is_exact(self, file: Found) -> bool:
+        return _tag_of(file).startswith('"')
+
+    def again(self, file: Found) -> Found:  # A listing is cached, and may be of a version.
+        told = self._head(file)
+        return self.found(file.path, file.name, {"size": told["ContentLength"], **told})
+
+    def has_md5(self, file: Found) -> bool:
+        """ETags of objects that a key of KMS or of the client encrypts, and of directory buckets, are none."""
+        told = self._head(file)
+        return not (told.get("ServerSideEncryption", "").startswith("aws:kms") or "SSECustomerAlgorithm" in told
+                    or self._files.split_path(file.path)[0].endswith("--x-s3"))
+
+    def checksum_of(self, file: Found) -> int | None:
+        if file.md5 is not None:
+            return None  # It was compared: no further request.
+        told = WHOLE_CRC32C.fullmatch(self._head(file, ChecksumMode="ENABLED").get("ChecksumCRC32C", ""))
+        return int.from_bytes(base64.b64decode(told[0]), "big") if told else None
+
+    def _head(self, file: Found, **asked: str) -> dict[str, Any]:
+        bucket, key, _ = self._files.split_path(file.path)
+        return dict(with_cause(self._files.call_s3, "head_object", Bucket=bucket, Key=key, **asked))
+
+    async def _fetch(self, file: Found, begin: int, memory: memoryview) -> None:
+        bucket, key, _ = self._files.split_path(file.path)
+        asked = {"IfMatch": _tag_of(file)} if self.is_exact(file) else {}
+        answer = await self._files._call_s3("get_object", Bucket=bucket, Key=key,
+                                            Range=f"bytes={begin}-{begin + len(memory) - 1}", **asked)
+        async with answer["Body"] as body:
+            await _fill(memory, body.content.iter_chunked(PIECE) if hasattr(body, "content") else
+                        body.iter_chunks(PIECE))
+
+
+class Http(Remote):
+    def is_exact(self, file: Found) -> bool:
+        return _tag_of(file).startswith('"')  # A strong one.
+
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+        with_cause(self._sync, self._fetch(file, begin, memory), stop)
+
+    async def _fetch(self, file: Found, begin: int, memory: memoryview) -> None:
+        import aiohttp
+
+        session = await self._files.set_session()
+        asked = {key: value for key, value in self._files.kwargs.items() if key != "headers"}
+        headers = {**self._files.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
+        is_part = len(memory) != file.size
+        if is_part:
+            headers["Range"] = f"bytes={begin}-{begin + len(memory) - 1}"
+        tag = _tag_of(file)
+        if self.is_exact(file):
+            headers["If-Match"] = tag
+        limit = aiohttp.ClientTimeout(total=None, connect=20, sock_read=TIMEOUT_S)
+        async with session.get(self._files.encode_url(file.path), headers=headers, timeout=limit, **asked) as answer:
+            answer.raise_for_status()
+            if is_part and answer.status != 206:
+                raise StageError(f"fetch {file.shown}: the server serves no part of a file (it answered "
+                                 f"{answer.status} to a Range): give --part-bytes {-(-file.size // 4096) * 4096}, "
+                                 "which takes as much memory, or fetch it by another program")
+            if self.is_exact(file) and answer.headers.get("ETag") != tag:  # Of a server that knows no If-Match.
+                raise ChangedError
+            await _fill(memory, answer.content.iter_chunked(PIECE))
+
+
+class Other(Remote):
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+        got = with_cause(self._files.cat_file, file.path, start=begin, end=begin + len(memory))
+        if len(got) != len(memory):
+            raise TransientError(f"the answer has {len(got)} bytes, and {len(memory)} were asked for")
+        memory[:] = got
+
+
+def _tag_of(file: Found) -> str:
+    """The ETag, with its quotes."""
+    return (file.version or "").partition("-")[2]
+
+
+async def _fill(memory: memoryview, pieces: AsyncIterator[bytes]) -> None:
+    done = 0
+    async for piece in pieces:
+        if done + len(piece) > len(memory):
+            raise TransientError(f"the answer has more than the {len(memory)} bytes that were asked for")
+        memory[done:done + len(piece)] = piece
+        done += len(piece)
+    if done != len(memory):
+        raise TransientError(f"the connection ended after {done} of {len(memory)} bytes")

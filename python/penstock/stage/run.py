@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Staging by several threads, each with memory for one part; and the check of what was staged."""
+
+from __future__ import annotations
+
+import collections
+import mmap
+import os
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.checkpoint.progress import OnProgress, Shared
+from penstock.sessions import Session, default_session
+from penstock.stage.failures import ChangedError, TransientError, failure_of, patiently
+from penstock.stage.jobs import GO_ON, Job, Settings
+from penstock.stage.manifest import MANIFEST, Entry, StageError, parts_of, publish_manifest, read_manifest
+from penstock.stage.names import check_name, facts_of, folder_of
+from penstock.stage.planning import PART_BYTES, AnyPath, check_room, itemized, listed, opened, rooms_of
+
+PARALLEL = 8
+ATTEMPTS = 3  # Of a file whose source changes.
+
+
+@dataclass(frozen=True)
+class Staged:
+    files: dict[str, Path]  # Where each is.
+    nbytes: int             # Of all of them.
+    fetched: int            # Bytes that this call has fetched.
+    skipped: int            # Files that were there.
+
+
+@dataclass(frozen=True)
+class Checked:
+    files: int
+    nbytes: int
+    bad: dict[str, str]     # The path of each damaged file, and what is wrong with it.
+
+
+def stage(sources: Iterable[AnyPath], folders: Iterable[AnyPath], *, gpu: int | None = None, parallel: int = PARALLEL,
+          part_bytes: int = PART_BYTES, verify: bool = True, page_cache: bool = False,
+          options: dict[str, Any] | None = None, session: Session | None = None,
+          on_progress: OnProgress | None = None) -> Staged:
+    """Brings the files of all sources into the folders, spread by size; returns when all are whole and on the drives.
+
+    sources: local paths, or URLs that fsspec knows; files, folders with all that is below them, or patterns.
+    gpu: of the folders only those nearest to this GPU. parallel: parts that are fetched at a time; each takes
+    `part_bytes` of memory. verify: each part is read back from the drive and compared. page_cache: leave the files in
+    it. options: for fsspec's file system, as `{"anon": True}`.
+
+    Raises StageError: before the first byte where something does not fit, or a name is refused.
+    """
+    session = session or default_session()
+    found = listed(sources, options)
+    with opened(folders, gpu, is_dry=False) as places:
+        items = itemized(found, places, part_bytes)
+        check_room(rooms_of(items, part_bytes))
+        lacking = [item for item in items if item.lacking is not None]
+        told = Shared(sum(item.lacking or 0 for item in lacking), on_progress)
+        settings = Settings(session, part_bytes, verify, not page_cache, told)
+        _Threads([Job(item, settings) for item in lacking]).run(max(1, parallel))
+        for place in places:
+            place.flush()
+            if place.entries:
+                publish_manifest(session, place.path, place.entries)
+            if place.journal is not None:
+                place.journal.remove()
+        return Staged({item.found.name: item.path for item in items}, sum(item.found.size for item in items),
+                      told.progress.bytes_done, len(items) - len(lacking))
+
+
+class _Threads:
+    """They end at the first failure; what was noted until then stays."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self._jobs = collections.deque(jobs)
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self, count: int) -> None:
+        # Daemons: one that waits for a server keeps no interrupted program alive.
+        threads = [threading.Thread(target=self._work, name=f"penstock-stage-{i}", daemon=True) for i in range(count)]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.2)
+        except BaseException:
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _next(self) -> tuple[Job, int] | None:
+        with self._lock:
+            while self._jobs and not self._stop.is_set():
+                job = self._jobs[0]
+                if job.is_over or job.drawn == job.count:
+                    self._jobs.popleft()
+                    continue
+                job.drawn += 1
+                return job, job.drawn - 1
+        return None
+
+    def _work(self) -> None:
+        try:
+            memory: mmap.mmap | None = None
+            while (drawn := self._next()) is not None:
+                memory = memory or mmap.mmap(-1, drawn[0].settings.part_bytes)  # Aligned, as direct I/O wants it.
+                self._part(*drawn, memoryview(memory))
+        except BaseException as error:
+            with self._lock:
+                if self._failure is None:
+                    self._failure = error
+            self._stop.set()
+
+    def _part(self, job: Job, part: int, memory: memoryview) -> None:
+        if not job.enter():
+            return
+        found = job.item.found
+        begin, size = job.extent_of(part)
+        try:
+            if size and not job.has(part, memory):
+                try:
+                    patiently(lambda: found.source.fetch(found, begin, memory[:size], self._stop), self._wait)
+                except (OSError, TransientError) as error:
+                    raise failure_of(f"fetch {found.shown} from byte {begin}", error) from error
+                job.put(part, memory)
+            if job.part_is_done():
+                job.finish(memory)
+        except ChangedError:
+            self._again(job)
+        except BaseException:
+            job.is_over = True
+            raise
+        finally:
+            job.leave()
+
+    def _wait(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise StageError("stopped")  # Behind the failure that is told.
+
+    def _again(self, job: Job) -> None:
+        """The file once more from its beginning, as its source is now."""
+        with self._lock:
+            if job.is_over:
+                return
+            job.is_over = True
+        found = job.item.found
+        if job.attempt == ATTEMPTS:
+            raise StageError(f"fetch {found.shown}: it changed while it was fetched, {ATTEMPTS} times: see that "
+                             f"nothing writes to it meanwhile, and {GO_ON}")
+        try:
+            now = patiently(lambda: found.source.again(found), self._wait)
+        except (OSError, TransientError) as error:
+            raise failure_of(f"look at {found.shown} again, which changed while it was fetched", error) from error
+        with self._lock:
+            self._jobs.appendleft(Job(replace(job.item, found=now), job.settings, job.attempt + 1))
+
+
+def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Session | None = None,
+          on_progress: OnProgress | None = None) -> Checked:
+    """Reads every staged file of the folders, and compares sizes and checksums with their manifests.
+
+    Raises StageError where there is no manifest.
+    """
+    session = session or default_session()
+    bad: dict[str, str] = {}
+    manifests = {}
+    for path in map(Path, folders):
+        root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        manifests[path] = root, read_manifest(root, path)
+        if not manifests[path][1] and not (path / MANIFEST).exists():
+            raise StageError(f"check {path}: it has no {MANIFEST}: no stage to it has ended, or another folder is "
+                             "meant")
+    entries = [(path, root, name, entry) for path, (root, files) in manifests.items() for name, entry in files.items()]
+    told = Shared(sum(entry.size for *_, entry in entries), on_progress)
+
+    def look(path: Path, root: int, name: str, entry: Entry) -> None:
+        try:
+            check_name(name, MANIFEST)
+            if (why := _fault_of(session, root, name, entry, told)) is not None:
+                bad[str(path / name)] = why
+        except OSError as error:
+            bad[str(path / name)] = str(error)
+
+    try:
+        with ThreadPoolExecutor(max(1, parallel), "penstock-stage") as threads:
+            for done in [threads.submit(look, *each) for each in entries]:
+                done.result()
+    finally:
+        for root, _ in manifests.values():
+            os.close(root)
+    return Checked(len(entries), sum(entry.size for *_, entry in entries), dict(sorted(bad.items())))
+
+
+def _fault_of(session: Session, root: int, name: str, entry: Entry, told: Shared) -> str | None:
+    facts = facts_of(root, name)
+    if facts is None:
+        return "it is gone"
+    if facts.st_size != entry.size:
+        return f"it has {facts.st_size} bytes, and {entry.size} were staged"
+    memory = memoryview(mmap.mmap(-1, max(1, min(entry.part_bytes, entry.size))))
+    with folder_of(root, name) as folder:
+        fd = os.open(name.split("/")[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with session.open(fd) as file:
+            for expected, (begin, size) in zip(entry.sums, parts_of(entry.size, entry.part_bytes), strict=True):
+                report = file.read(memory[:size], begin)
+                told.count(report)
+                if report.bytes != size or session.crc32c(memory[:size])[0] != expected:
+                    return f"bytes {begin} to {begin + size} are not those that were staged"
+    finally:
+        os.close(fd)
+    return None

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Where files come from: local paths by themselves, everything else by fsspec. A source lists, and fetches a part.
+
+A part is of the version that was listed, or `ChangedError` is raised. Where a source cannot see to that (`is_exact`),
+the version is looked at again when all parts are there.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from penstock.stage.failures import ChangedError
+from penstock.stage.manifest import StageError
+
+MAGIC = re.compile(r"[*?\[]")
+PLAIN_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
+REMEDY = "pip install 'penstock[stage]'"
+
+
+class Source(Protocol):
+    def again(self, file: Found) -> Found:
+        """As it is now."""
+
+    def is_exact(self, file: Found) -> bool:
+        """Whether `fetch` itself tells that another version is there."""
+
+    def has_md5(self, file: Found) -> bool:
+        """Whether what looks like its MD5 is one. Asked where it is not that of the bytes."""
+
+    def checksum_of(self, file: Found) -> int | None:
+        """CRC32C of all of it, where the source tells that."""
+
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+        """Fills the memory. Raises ChangedError, TransientError; once `stop` is set StageError; or what it may."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file of a source, and the name that it gets. version: what the source calls its state, if it does. md5: where
+    the source tells it."""
+
+    source: Source
+    path: str
+    shown: str
+    name: str
+    size: int
+    version: str | None
+    md5: str | None = None
+
+
+def find(said: str, options: dict[str, Any]) -> Iterator[Found]:
+    """The files that are meant, with names below the folder that was said. Raises StageError."""
+    scheme = urlsplit(said).scheme if "://" in said else ""
+    if scheme in ("", "file"):
+        yield from _find_local(unquote(urlsplit(said).path) if scheme else said, said)
+        return
+    try:
+        import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise StageError(f"open {said}: fsspec is not installed: {REMEDY}") from None
+    from penstock.stage.remote import find_remote
+
+    yield from find_remote(fsspec, said, scheme, options)
+
+
+def nothing_there(said: str) -> StageError:
+    return StageError(f"list {said}: there is nothing: check the name; a folder is meant by its own name, and a "
+                      "pattern wants quotes in a shell")
+
+
+# ---- Local paths
+
+class Local:
+    def again(self, file: Found) -> Found:
+        facts = os.stat(file.path)
+        return replace(file, size=facts.st_size, version=_version(facts))
+
+    def is_exact(self, file: Found) -> bool:
+        return True
+
+    def has_md5(self, file: Found) -> bool:
+        return False
+
+    def checksum_of(self, file: Found) -> int | None:
+        return None
+
+    def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
+        fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            done = 0
+            while done < len(memory):
+                got = os.preadv(fd, [memory[done:]], begin + done)
+                if got == 0:
+                    raise ChangedError
+                done += got
+            if _version(os.fstat(fd)) != file.version:
+                raise ChangedError
+            os.posix_fadvise(fd, begin, len(memory), os.POSIX_FADV_DONTNEED)  # It is read once.
+        finally:
+            os.close(fd)
+
+
+def _version(facts: os.stat_result) -> str:
+    return f"{facts.st_size}-{facts.st_mtime_ns}"
+
+
+def _find_local(path: str, said: str) -> Iterator[Found]:
+    if "\0" in path:
+        raise StageError(f"list {said!r}: no file has a NUL in its name: name another")
+    if os.path.isdir(path):
+        yield from _below(path, path)
+    elif os.path.lexists(path):
+        yield _local(path, os.path.dirname(path))
+    elif MAGIC.search(path):
+        fixed = os.path.dirname(MAGIC.split(path)[0])
+        found = sorted(glob.glob(path, recursive=True, include_hidden=True))
+        if not found:
+            raise nothing_there(said)
+        for each in found:
+            if not os.path.isdir(each):
+                yield _local(each, fixed)
+    else:
+        raise nothing_there(said)
+
+
+def _below(folder: str, root: str) -> Iterator[Found]:
+    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+        if not entry.is_dir():
+            yield _local(entry.path, root)
+        elif entry.is_symlink():
+            raise StageError(f"list {root}: {entry.path} is a link to a folder, and is not followed: name that folder "
+                             "as a source, or remove the link")
+        else:
+            yield from _below(entry.path, root)
+
+
+LOCAL = Local()
+
+
+def _local(path: str, root: str) -> Found:
+    try:
+        facts = os.stat(path)
+    except OSError as error:
+        raise StageError(f"list the sources: {path}: {error.strerror}: remove it, or make it readable") from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise StageError(f"list the sources: {path} is no regular file: remove it, or name the others one by one")
+    return Found(LOCAL, path, os.path.abspath(path), os.path.relpath(path, root or "."), facts.st_size, _version(facts))
+
+
+# ---- What several need
+
+def md5_of(tag: str | None) -> str | None:
+    """Of an ETag of S3: None where it is of several parts, or of an encrypted object."""
+    found = PLAIN_MD5.fullmatch(tag) if tag else None
+    return found[1] if found else None
+
