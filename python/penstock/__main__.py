@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """python -m penstock: what this machine can do, Penstock's libcufile in front of NVIDIA's for a program, conversions,
-checkpoints.
+checkpoints, staging.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; `run` ends as the program does.
 """
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 import penstock
-from penstock import checkpoint_commands, launcher
+from penstock import checkpoint_commands, launcher, stage_commands
 from penstock.terminal import positive, progress_shown
 
 SHARD_BYTES = 5_000_000_000
@@ -27,6 +27,7 @@ EPILOG = """Examples:
   python -m penstock run --report python train.py   the program's cuFile calls go to Penstock; what went by which path
   python -m penstock convert model.pt model/     a checkpoint of torch, written anew as safetensors
   python -m penstock checkpoint drain /local/step-100 --to /shared/checkpoints
+  python -m penstock stage s3://bucket/model /local/model   onto local drives, checked, ready for direct reads
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; run ends as the program does."""
 
 
@@ -54,6 +55,7 @@ def parse(words: list[str]) -> argparse.Namespace:
                          help="the most tensor bytes of one file; so much memory is needed [%(default)s]")
     convert.add_argument("--json", action="store_true", help="print JSON")
     checkpoint_commands.add_to(commands)
+    stage_commands.add_to(commands)
     return parser.parse_args(words)
 
 
@@ -118,6 +120,8 @@ def run(said: argparse.Namespace) -> int:
         return print_explain(said.file, said.device, said.json)
     if said.command == "convert":
         return print_conversion(said.source, said.destination, said.shard_bytes, said.json)
+    if said.command == "stage":
+        return stage_commands.run(said)
     return checkpoint_commands.run(said)
 
 

@@ -20,7 +20,7 @@ def run(blocks, folder):
     program = "\n".join(blocks)
     # Torch says so to whoever saves without ranks.
     command = [sys.executable, "-W", "ignore:torch.distributed is disabled", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
@@ -38,8 +38,8 @@ def test_they_say_what_the_guide_says(tmp_path):
     assert lines[2] == "4000" and lines[-1] == "4000 4000000"
 
 
-@pytest.mark.parametrize("module", ["penstock", "penstock.weights", "penstock.checkpoint",
-                                    "penstock.checkpoint.distributed",
+@pytest.mark.parametrize("module", ["penstock", "penstock.data", "penstock.weights", "penstock.checkpoint",
+                                    "penstock.checkpoint.distributed", "penstock.kv", "penstock.stage",
                                     "penstock.checkpoint.safetensors", "penstock.checkpoint.preemption"])
 def test_the_reference_has_every_name(module):
     if module != "penstock":
