@@ -23,7 +23,7 @@ done
 library=$(realpath "$library")
 
 if [ ${#names[@]} -eq 0 ]; then
-  names=(torch cuda_bindings kvikio kvikio/batch.sh fastsafetensors cufile_python nixl cucim fio deepspeed)
+  names=(torch cuda_bindings kvikio kvikio/batch.sh fastsafetensors cufile_python nixl nixl/kv.py cucim fio deepspeed)
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -32,6 +32,7 @@ table=() passed=0 failed=0
 for name in "${names[@]}"; do
   case $name in
     *.sh) start=(bash "$here/$name") ;;
+    *.py) start=(python3 "$here/$name") ;;
     fio) start=(bash "$here/fio/smoke.sh") ;;
     *) start=(python3 "$here/$name/smoke.py") ;;
   esac

@@ -95,21 +95,27 @@ class Smoke:
         """Holds the driver open, for clients that close it before the bytes could be counted."""
         return self.ours().cuFileDriverOpen()
 
-    def moved(self):
-        """Bytes that our library has read and written for this process, and by which paths."""
+    def moved_by_path(self):
+        """Bytes that our library has read and written for this process, by path."""
         session = ctypes.c_void_p()
         if self.ours().penstock_cufile_session(ctypes.byref(session)).code != 0:
-            return 0, 0, set()
+            return {}
         counters, count = (Counter * 64)(), ctypes.c_uint32()
         counters[0].struct_size = ctypes.sizeof(Counter)
         status = self.ours().penstock_counters(session, counters, 64, ctypes.byref(count))
         self.ours().penstock_session_close(session)
-        if status.code != 0:
-            return 0, 0, set()
-        used = counters[: min(64, count.value)]
-        busy = [each.path for each in used if each.read_bytes + each.write_bytes]
-        paths = {self.ours().penstock_path_name(path).decode() for path in busy}
-        return sum(each.read_bytes for each in used), sum(each.write_bytes for each in used), paths
+        moved = {}
+        for each in counters[: min(64, count.value)] if status.code == 0 else []:
+            if each.read_bytes + each.write_bytes:
+                path = self.ours().penstock_path_name(each.path).decode()
+                read, written = moved.get(path, (0, 0))
+                moved[path] = read + each.read_bytes, written + each.write_bytes
+        return moved
+
+    def moved(self):
+        """Bytes that our library has read and written for this process, and by which paths."""
+        moved = self.moved_by_path()
+        return sum(each[0] for each in moved.values()), sum(each[1] for each in moved.values()), set(moved)
 
     def check_moved(self, read, written):
         """The proof that the client's calls came to our library, whatever others are loaded."""

@@ -93,4 +93,5 @@ def body(smoke):
     smoke.check_moved(read, written)
 
 
-harness.run("nixl", body, {"NIXL_LOG_LEVEL": "WARN"})
+if __name__ == "__main__":
+    harness.run("nixl", body, {"NIXL_LOG_LEVEL": "WARN"})
