@@ -51,3 +51,19 @@ if(TARGET penstock_shared AND TARGET cufile)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/penstockConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/penstockConfigVersion.cmake
           DESTINATION ${package_dir})
 endif()
+
+# What of others is in the files, and the licences' texts: beside the Python package in a wheel, else in share/doc.
+if(PENSTOCK_LINKED)
+  find_package(Python 3.11 REQUIRED COMPONENTS Interpreter)
+  set(linked_dir ${CMAKE_INSTALL_DATADIR}/doc/penstock)
+  if(SKBUILD)
+    set(linked_dir penstock)
+    set(linked_component COMPONENT python)
+  endif()
+  install(CODE "
+    set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${linked_dir}\")
+    file(MAKE_DIRECTORY \"\${folder}\")
+    execute_process(COMMAND ${Python_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/packaging/linked ${PROJECT_BINARY_DIR}
+                            --texts \"\${folder}/linked.txt\"
+                    OUTPUT_FILE \"\${folder}/linked.json\" COMMAND_ERROR_IS_FATAL ANY)" ${linked_component})
+endif()
