@@ -16,8 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
-DASHBOARD = ROOT / "deploy" / "grafana" / "penstock.json"
-ALERTS = ROOT / "deploy" / "alerts" / "penstock.yaml"
+DASHBOARD = ROOT / "deploy/helm/penstock/files/dashboard.json"
+ALERTS = ROOT / "deploy/helm/penstock/files/alerts.yaml"
 PAGE = ROOT / "docs" / "reference" / "node.md"
 METRIC = re.compile(r"\bpenstock_[a-z0-9_]+")
 

@@ -99,7 +99,9 @@ class Tree:
             inside = path.relative_to(self.root)
             if any(is_not_ours(part) for part in inside.parts):
                 continue
-            if path.is_file() and not path.is_symlink() and inside.parts[:2] != ("test", "fixtures"):
+            if path.is_symlink():
+                self.report(inside.as_posix(), 1, "link", "archives and some checkouts make a text file of it")
+            elif path.is_file() and inside.parts[:2] != ("test", "fixtures"):
                 try:
                     self.text[inside.as_posix()] = path.read_text(encoding="utf-8")
                 except UnicodeDecodeError:

@@ -80,6 +80,13 @@ class LintTest(unittest.TestCase):
                 self.assertEqual(lint.main(["lint.py", root]), 1)
             self.assertEqual(said.getvalue(), "lost.cc:1: built: no CMakeLists.txt lists it\n")
 
+    def test_symbolic_links_are_found(self):
+        with tempfile.TemporaryDirectory() as root:
+            Path(root, "lost.cc").write_text(f"int lost;  // {LICENCE}\n", encoding="utf-8")
+            Path(root, "same.md").symlink_to("lost.cc")
+            self.assertEqual([finding.split(": ")[:2] for finding in lint.lint(root)],
+                             [["same.md:1", "link"], ["lost.cc:1", "built"]])
+
     def test_upward_includes_are_found(self):
         self.expect({"src/base/text.cc": '\n#include "plan/plan.h"\n'}, "src/base/text.cc:2 include")
         self.expect({"src/plan/plan_test.cc": '#include "session/session.h"\n'}, "src/plan/plan_test.cc:1 include")
