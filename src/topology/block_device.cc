@@ -186,6 +186,15 @@ NvmeTransport nvme_transport_by_name(std::string_view name) {
   return NvmeTransport::unknown;
 }
 
+std::string BlockDevice::text() const {
+  constexpr std::size_t kNamed = 4;
+  std::string text = name;
+  if (!backing_file.empty()) text += " (" + backing_file + ")";
+  for (std::size_t i = 0; i < std::min(slaves.size(), kNamed); ++i) text += (i == 0 ? " on " : ", ") + slaves[i].text();
+  if (slaves.size() > kNamed) text += " and " + std::to_string(slaves.size() - kNamed) + " more";
+  return text;
+}
+
 std::optional<BlockDevice> read_block_device(const Root& root, const MountTable& mounts, DeviceNumber number) {
   return StackReader(root, mounts).read(number, 0);
 }

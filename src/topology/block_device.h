@@ -57,6 +57,8 @@ struct BlockDevice {
   std::vector<BlockDevice> slaves;  // What dm, md and loop devices are made of.
 
   bool is_partition() const { return disk != name; }
+  // With what is below: "md0 on nvme0n1, nvme1n1", "loop0 (/images/a.ext4) on sda2".
+  std::string text() const;
 };
 
 // The stack under a device number; nothing where /sys does not know it. Loop devices are followed into the file

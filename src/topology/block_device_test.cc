@@ -70,6 +70,14 @@ TEST(BlockDeviceTest, ALoopDeviceIsFollowedIntoItsBackingFile) {
   ASSERT_EQ(device->slaves.size(), 1u);
   EXPECT_EQ(device->slaves[0].name, "md0");
   EXPECT_EQ(device->slaves[0].slaves.size(), 2u);
+  EXPECT_EQ(device->text(), "loop0 (/scratch/images/data.img) on md0 on nvme0n1, nvme1n1");
+}
+
+TEST(BlockDeviceTest, OfManyMembersTheFirstAreNamed) {
+  BlockDevice array{.name = "md0"};
+  EXPECT_EQ(array.text(), "md0");
+  for (const char* name : {"sda", "sdb", "sdc", "sdd", "sde", "sdf"}) array.slaves.push_back({.name = name});
+  EXPECT_EQ(array.text(), "md0 on sda, sdb, sdc, sdd and 2 more");
 }
 
 TEST(BlockDeviceTest, ASpinningDiskUnderLvmIsSeen) {

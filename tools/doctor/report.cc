@@ -125,7 +125,7 @@ void print_places(Page& page, const Examination& found) {
   for (const Place& place : found.survey.places) {
     const auto& mount = place.told.direct.report.mount;
     page.row("file system", fmt::format("{}{}{}", place.told.info.file_system, mount ? " on " + mount->mount_point : "",
-                                        place.told.direct.stack ? ", " + place.told.direct.stack->name : ""));
+                                        place.told.direct.stack ? ", " + place.told.direct.stack->text() : ""));
     const Verdict* const best = place.told.chosen();
     if (best == nullptr) continue;
     const Verdict& first = place.told.verdicts[0];
