@@ -11,54 +11,20 @@
 #include <functional>
 
 #include "tools/common/context.h"
-#include "tools/common/environment.h"
 #include "tools/common/file_list.h"
 #include "tools/common/files.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
+#include "tools/doctor/attempt.h"
 
 namespace penstock::tools {
 namespace {
 
 constexpr std::uint64_t kWarmedMost = std::uint64_t{512} << 20;  // Of files of which nothing is cached.
 constexpr unsigned kManyThreads = 4;
-constexpr const char* kOtherPolicy = "throughput";  // After speed alone; where it is in force already it gains nothing.
-
-Session open_with(const char* setting, const char* value) {
-  Config config;
-  config.set(setting, value);
-  return require(Session::open(config), "session");
-}
-
-// What the environment sets of how fast bytes travel, and not of whether and into what.
-Variables speed_settings() {
-  constexpr std::string_view kOfSpeed[] = {"bounce_mib", "chunk_kib", "direct_io",
-                                           "io_uring",   "paths",     "policy",
-                                           "vendor",     "workers",   "registration_cache_mib"};
-  Variables found = environment_settings().known;
-  std::erase_if(found, [&](const auto& variable) {
-    return std::find(std::begin(kOfSpeed), std::end(kOfSpeed), library_setting(variable.first)) == std::end(kOfSpeed);
-  });
-  return found;
-}
-
-std::string names_of(const Variables& variables) {
-  std::string names;
-  for (const auto& [name, value] : variables) names += " " + name;
-  return names;
-}
-
-std::optional<Session> open_without(const Variables& variables) {
-  if (variables.empty()) return std::nullopt;
-  const WithoutVariables without(variables);
-  return open_session({});
-}
 
 // For a part of the way: what the machine gives, whatever the environment sets.
-Session open_part(const char* direct_io) {
-  const WithoutVariables without(speed_settings());
-  return open_with("direct_io", direct_io);
-}
+Session open_part(const char* direct_io) { return Attempt{.trial = {}, .without = speed_settings()}.open(direct_io); }
 
 // As a shell takes it.
 std::string quoted(const std::string& word) {
@@ -114,20 +80,17 @@ class Warmed {
 class Examiner {
  public:
   Examiner(const ExamineSettings& settings, Examination& found, const Session& session)
-      : found_(found), meter_(found.survey, session, settings.gpu, settings.seconds) {}
+      : found_(found), meter_(found.survey, session, settings.gpu, settings.seconds) {
+    attempts_.insert(attempts_.begin(), {.trial = {"have four requests under way at a time",
+                                                   "read from 4 threads, or by a queue, in requests of 64 MiB"},
+                                         .threads = kManyThreads});
+  }
 
   void run() {
-    found_.trials = {
-        {"have four requests under way at a time", "read from 4 threads, or by a queue, in requests of 64 MiB"},
-        {"spend more CPU time on it", fmt::format("export PENSTOCK_POLICY={}", kOtherPolicy), 0, 0,
-         Trial::Kind::more_cpu}};
-    if (!set_.empty()) {
-      found_.trials.push_back(
-          {"leave the settings to the library", "unset" + names_of(set_), 0, 0, Trial::Kind::no_settings});
-    }
     if (can_be_direct()) measure_cold();
     else found_.notes.push_back("the file system has no direct I/O: the drive by itself was not measured");
     measure_warm();
+    for (const Attempt& each : attempts_) found_.trials.push_back(each.trial);
     add("host_copy", "copied within host memory, by one thread", meter_.measure_host_copy());
     if (const auto link = meter_.measure_link(Into::device)) add("link", "from pinned host memory into the GPU", *link);
     else found_.notes.push_back("no GPU was seen: host memory stands in for its, and there is no link to measure");
@@ -136,6 +99,19 @@ class Examiner {
   }
 
  private:
+  // One source of bytes: the drive, or the page cache.
+  struct Source {
+    const std::vector<Piece>& pieces;
+    const char* direct_io;               // For the part of the way up to host memory,
+    std::string whole_direct_io;         // and for all of it.
+    double Trial::*speed;                // Where a trial keeps how fast it was.
+    bool is_cold = false;                // None of the pieces is cached.
+    bool is_as_programs_read_it = true;  // What read(2) would do.
+  };
+  struct Rates {
+    Rate part, whole, plain;
+  };
+
   const Survey& survey() const { return found_.survey; }
 
   bool can_be_direct() const {
@@ -146,11 +122,24 @@ class Examiner {
 
   void add(const char* name, const char* what, const Rate& rate) { found_.stages.push_back({name, what, rate}); }
 
-  std::vector<Rate> measure(const std::vector<Way>& ways, const std::vector<Piece>& pieces, bool is_cold) {
-    return meter_.measure(ways, pieces, is_cold, [&] {
-      ++turns_;
-      progress_.update(0, std::min(1.0, turns_ / kTurnsAbout));
-    });
+  // The part, all of the way, the same with each attempt, and as a program without the library would.
+  Rates measure(const Source& source) {
+    std::vector<Session> sessions;
+    sessions.reserve(attempts_.size() + 2);  // Ways point to them.
+    std::vector<Way> ways;
+    const auto add_way = [&](Session session, Into into, unsigned threads) {
+      ways.push_back({&sessions.emplace_back(std::move(session)), into, threads});
+    };
+    add_way(open_part(source.direct_io), Into::host, 1);
+    add_way(Attempt{}.open(source.whole_direct_io), Into::device, 1);
+    for (const Attempt& each : attempts_) add_way(each.open(source.whole_direct_io), Into::device, each.threads);
+    if (source.is_as_programs_read_it) ways.push_back({nullptr});
+    const double all = 2.0 * static_cast<double>(ways.size()) * kTurns;
+    std::vector<Rate> rates = meter_.measure(ways, source.pieces, source.is_cold,
+                                             [&] { progress_.update(0, std::min(1.0, ++turns_ / all)); });
+    for (std::size_t i = 0; i < attempts_.size(); ++i)
+      attempts_[i].trial.*source.speed = gained(rates[2 + i], rates[1]);
+    return {rates[0], rates[1], source.is_as_programs_read_it ? rates.back() : Rate{}};
   }
 
   // What is cached is read past the page cache where there is nothing else.
@@ -158,22 +147,11 @@ class Examiner {
     const bool is_cold = !survey().uncached.empty();
     const std::vector<Piece>& pieces = is_cold ? survey().uncached : survey().cached;
     if (pieces.empty()) return;
-    const auto as_it_is = [&] { return is_cold ? open_session({}) : open_with("direct_io", "always"); };
-    const Session direct = open_part("always"), alone = as_it_is(), together = as_it_is();
-    const Session other = open_with("policy", kOtherPolicy);
-    const std::optional<Session> unset = open_without(set_);
-    std::vector<Way> ways = {{&direct, Into::host}, {&alone}, {&together, Into::device, kManyThreads}};
-    if (is_cold) ways.insert(ways.end(), {{nullptr}, {&other}});
-    if (is_cold && unset) ways.push_back({&*unset});
-    const std::vector<Rate> rates = measure(ways, pieces, is_cold);
+    const Rates rates = measure({pieces, "always", is_cold ? "" : "always", &Trial::cold, is_cold, is_cold});
     add("drive", found_.is_decoded ? "drive to host memory, decoded by the CPUs" : "drive to host memory, O_DIRECT",
-        rates[0]);
-    add("cold", "drive to device memory, by Penstock", rates[1]);
-    found_.trials[0].cold = gained(rates[2], rates[1]);
-    if (!is_cold) return;
-    add("plain_cold", "drive to device memory, read(2) by one thread", rates[3]);
-    found_.trials[1].cold = gained(rates[4], rates[1]);
-    if (!set_.empty()) found_.trials[2].cold = gained(rates[5], rates[1]);
+        rates.part);
+    add("cold", "drive to device memory, by Penstock", rates.whole);
+    if (is_cold) add("plain_cold", "drive to device memory, read(2) by one thread", rates.plain);
   }
 
   void measure_warm() {
@@ -181,25 +159,10 @@ class Examiner {
     if (survey().cached.empty()) warmed.emplace(survey());
     const std::vector<Piece>& pieces = warmed ? warmed->pieces() : survey().cached;
     if (pieces.empty()) return;
-    const Session buffered = open_part("never"), alone = open_session({}), together = open_session({});
-    const Session other = open_with("policy", kOtherPolicy);
-    const std::optional<Session> unset = open_without(set_);
-    std::vector<Way> ways = {
-        {&buffered, Into::host}, {&alone}, {&together, Into::device, kManyThreads}, {nullptr}, {&other}};
-    if (unset) ways.push_back({&*unset});
-    const std::vector<Rate> rates = measure(ways, pieces, false);
-    add("page_cache", "page cache to host memory", rates[0]);
-    add("warm", "page cache to device memory, by Penstock", rates[1]);
-    add("plain_warm", "page cache to device memory, read(2) by one thread", rates[3]);
-    found_.trials[0].warm = gained(rates[2], rates[1]);
-    found_.trials[1].warm = gained(rates[4], rates[1]);
-    if (!set_.empty()) found_.trials[2].warm = gained(rates[5], rates[1]);
-  }
-
-  // More than its turns differ.
-  static double gained(const Rate& with, const Rate& without) {
-    const bool is_clear = with.slowest() > without.bytes_per_second && with.bytes_per_second > without.fastest();
-    return is_quicker(with, without) && is_clear ? with.bytes_per_second : 0;
+    const Rates rates = measure({pieces, "never", "", &Trial::warm});
+    add("page_cache", "page cache to host memory", rates.part);
+    add("warm", "page cache to device memory, by Penstock", rates.whole);
+    add("plain_warm", "page cache to device memory, read(2) by one thread", rates.plain);
   }
 
   double speed(const char* name) const { return found_.speed(name); }
@@ -235,35 +198,12 @@ class Examiner {
     }
   }
 
-  static constexpr double kTurnsAbout = 10 * kTurns;
-  const Variables set_ = speed_settings();
+  std::vector<Attempt> attempts_ = attempts_on_settings();
   Examination& found_;
   Meter meter_;
   Progress progress_{"doctor"};
   unsigned turns_ = 0;
 };
-
-// What nobody would look for, and slows everything down.
-void find_causes(Examination& found) {
-  const Survey& survey = found.survey;
-  if (survey.cpu_limit < survey.cpus) {
-    found.causes.push_back(fmt::format("this process may use {:.2g} of the machine's {} CPUs, by {}", survey.cpu_limit,
-                                       survey.cpus, survey.is_quota ? "its container's quota" : "its CPU set"));
-  }
-  std::string values;
-  for (const auto& [name, value] : speed_settings())
-    values += fmt::format("{}{}={}", values.empty() ? "" : ", ", name, value);
-  if (!values.empty()) found.causes.push_back("the environment sets " + values);
-  for (const Place& place : survey.places) {
-    for (const core::Finding& finding : place.told.direct.report.findings) {
-      found.causes.push_back(fmt::format("{}{}: {}; {}", place.file,
-                                         survey.shards.size() > 1 ? " and perhaps others" : "", finding.sentence(),
-                                         finding.remedy()));
-      found.is_decoded = found.is_decoded || finding.obstacle == core::Obstacle::compressed ||
-                         finding.obstacle == core::Obstacle::encrypted;
-    }
-  }
-}
 
 Speeds speeds_of(const Examination& found) {
   return {found.speed("drive"), found.speed("page_cache"), found.speed("host_copy"),  found.speed("link"),
@@ -295,6 +235,27 @@ const Rate* Examination::rate(const char* name) const {
 double Examination::speed(const char* name) const {
   const Rate* const found = rate(name);
   return found == nullptr ? 0 : found->bytes_per_second;
+}
+
+void find_causes(Examination& found) {
+  const Survey& survey = found.survey;
+  if (survey.cpu_limit < survey.cpus) {
+    found.causes.push_back(fmt::format("this process may use {:.2g} of the machine's {} CPUs, by {}", survey.cpu_limit,
+                                       survey.cpus, survey.is_quota ? "its container's quota" : "its CPU set"));
+  }
+  std::string values;
+  for (const auto& [name, value] : speed_settings())
+    values += fmt::format("{}{}={}", values.empty() ? "" : ", ", name, value);
+  if (!values.empty()) found.causes.push_back("the environment sets " + values);
+  for (const Place& place : survey.places) {
+    for (const core::Finding& finding : place.told.direct.report.findings) {
+      const char* const others = survey.shards.size() > 1 ? " and perhaps others: " : ": ";
+      const std::string where = finding.subject.empty() ? place.file + others : "";  // Else the sentence says it.
+      found.causes.push_back(fmt::format("{}{}; {}", where, finding.sentence(), finding.remedy()));
+      found.is_decoded = found.is_decoded || finding.obstacle == core::Obstacle::compressed ||
+                         finding.obstacle == core::Obstacle::encrypted;
+    }
+  }
 }
 
 Examination examine_load(const ExamineSettings& settings) {

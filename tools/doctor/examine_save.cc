@@ -9,6 +9,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
+#include "tools/doctor/attempt.h"
 #include "tools/doctor/examine.h"
 #include "tools/doctor/save.h"
 
@@ -23,26 +24,42 @@ void check_folder(const ExamineSettings& settings) {
   if (!S_ISDIR(facts.st_mode)) throw Failure(folder + ": it is no folder; --save names where checkpoints go", kUsage);
 }
 
+std::vector<Attempt> attempts_on(const ExamineSettings& settings, bool can_be_direct) {
+  std::vector<Attempt> attempts = attempts_on_settings();
+  attempts.push_back({.trial = {"write into a file that was prepared, or over the last checkpoint but one",
+                                fmt::format("penstock prepare FILE --size {} --written", settings.save)},
+                      .is_prepared = true});
+  if (!can_be_direct) return attempts;
+  attempts.push_back({.trial = {"write past the page cache", "export PENSTOCK_DIRECT_IO=always"},
+                      .settings = {.direct_io = "always"}});
+  return attempts;
+}
+
+// Each way has a session of its own: what one has learnt of new files is wrong for others.
 void measure(Examination& found, const ExamineSettings& settings, const Session& session) {
   Progress progress("doctor");
   unsigned turns = 0;
-  Config config;
-  const Session direct = require(Session::open(config.set("direct_io", "always")), "session");
-  const Session over = open_session({});  // What a session has learnt of new files is wrong for others.
   const bool can_be_direct = found.survey.places[0].told.info.direct_offset_align > 0;
-  std::vector<SaveWay> ways = {{&session}, {nullptr}, {&over, Into::device, true}};
-  if (can_be_direct) ways.insert(ways.end(), {{&direct, Into::host, true}, {&direct}});
+  const std::vector<Attempt> attempts = attempts_on(settings, can_be_direct);
+  const Session drive = Attempt{.trial = {}, .without = speed_settings()}.open("always");
+  std::vector<Session> sessions;
+  sessions.reserve(attempts.size());  // Ways point to them.
+  std::vector<SaveWay> ways = {{&session}, {nullptr}};
+  for (const Attempt& each : attempts)
+    ways.push_back({&sessions.emplace_back(each.open()), Into::device, each.is_prepared});
+  if (can_be_direct) ways.push_back({&drive, Into::host, true});
   SaveMeter meter(settings.words[0], settings.save, session, settings.gpu, settings.seconds);
   const auto tell = [&] { progress.update(0, ++turns / static_cast<double>(ways.size() * kTurns + 1)); };
   const std::vector<Rate> rates = meter.measure(ways, tell);
-  if (can_be_direct) found.stages.push_back({"drive", "host memory to drive, O_DIRECT, over blocks in use", rates[3]});
+  if (can_be_direct) {
+    found.stages.push_back({"drive", "host memory to drive, O_DIRECT, over blocks in use", rates.back()});
+  }
   found.stages.push_back({"cold", "device memory to a new file, by Penstock", rates[0]});
   found.stages.push_back({"plain_cold", "device memory to a new file, write(2) by one thread", rates[1]});
-  const auto gained = [&](const Rate& with) { return is_quicker(with, rates[0]) ? with.bytes_per_second : 0; };
-  found.trials.push_back({"write into a file that was prepared, or over the last checkpoint but one",
-                          fmt::format("penstock prepare FILE --size {} --written", settings.save), gained(rates[2])});
-  if (!can_be_direct) return;
-  found.trials.push_back({"write past the page cache", "export PENSTOCK_DIRECT_IO=always", gained(rates[4])});
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    found.trials.push_back(attempts[i].trial);
+    found.trials.back().cold = gained(rates[2 + i], rates[0]);
+  }
 }
 
 }  // namespace
@@ -55,6 +72,7 @@ Examination examine_save(const ExamineSettings& settings) {
   found.saved = settings.save;
   found.survey = look_at_folder(settings.words[0], session, settings.gpu);
   found.survey.bytes = settings.save;
+  find_causes(found);
   measure(found, settings, session);
   Meter meter(found.survey, session, settings.gpu, settings.seconds);
   if (const auto link = meter.measure_link(Into::host)) {

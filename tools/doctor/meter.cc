@@ -208,7 +208,7 @@ std::vector<Rate> Meter::measure(const std::vector<Way>& ways, const std::vector
   std::vector<Rate> rates(ways.size());
   for (unsigned turn = 0; turn < kTurns; ++turn) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
-      teams[i].take_turn(shared, seconds_ / kTurns, rates[i]);
+      teams[i].take_turn(shared, seconds_each(seconds_, ways.size()) / kTurns, rates[i]);
       told();
     }
   }

@@ -46,7 +46,7 @@ Arena memory_of(const Session* session, const Session& otherwise, Into where, un
 
 class Meter {
  public:
-  // Seconds: of each way.
+  // Seconds: of each way, up to kWaysInFull of them; more share the time that those would take.
   Meter(const Survey& survey, const Session& session, unsigned gpu, double seconds)
       : survey_(survey), session_(session), gpu_(gpu), seconds_(seconds) {}
 
@@ -68,5 +68,9 @@ class Meter {
 };
 
 constexpr unsigned kTurns = 4;
+constexpr std::size_t kWaysInFull = 8;
+inline double seconds_each(double seconds, std::size_t ways) {
+  return ways <= kWaysInFull ? seconds : seconds * kWaysInFull / static_cast<double>(ways);
+}
 
 }  // namespace penstock::tools

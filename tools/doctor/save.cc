@@ -131,7 +131,8 @@ std::vector<Rate> SaveMeter::measure(const std::vector<SaveWay>& ways, const std
     writers.back()->prepare(most);
     const std::uint64_t first = std::min(most, kPieceSize);
     const double seconds = writers.back()->write(first, ignored);
-    const double fits = static_cast<double>(first) * seconds_ / kTurns / std::max(seconds, 1e-6);
+    const double fits =
+        static_cast<double>(first) * seconds_each(seconds_, ways.size()) / kTurns / std::max(seconds, 1e-6);
     sizes.push_back(std::clamp(static_cast<std::uint64_t>(fits) / kPieceSize * kPieceSize, first, most));
     most = std::min(most, 2 * sizes[0]);  // A slow drive is not to be filled with zeros for long.
   }

@@ -21,7 +21,7 @@ struct SaveWay {
 
 class SaveMeter {
  public:
-  // size: of the checkpoint; seconds: of each way.
+  // size: of the checkpoint; seconds: of each way, as of a Meter.
   SaveMeter(std::string folder, std::uint64_t size, const Session& session, unsigned gpu, double seconds);
 
   // A rate for each way. After each turn `told` is called.
