@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/bench/words.h"
+#include "tools/common/direct_answer.h"
 #include "tools/common/environment.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
@@ -108,6 +109,17 @@ void print_moved(const Measured& measured) {
         measured.drive_bytes ? fmt::format("; {} read from drives", format_size(*measured.drive_bytes)) : "");
 }
 
+// The first thing of the file that makes the CPU copy, for sure.
+std::string not_direct(const OpenFile& file, bool is_write) {
+  const DirectAnswer answer = ask_direct(file.fd.get(), {is_write ? core::Op::write : core::Op::read, 0, 0, ""});
+  for (const core::Finding& finding : answer.report.findings) {
+    const bool is_sure = finding.certainty == core::Certainty::certain;
+    if (is_sure && finding.effect() == core::Effect::copied)
+      return fmt::format("{}; {}", finding.sentence(), finding.remedy());
+  }
+  return "";
+}
+
 }  // namespace
 
 BenchOutcome outcome_of(const Bench& bench) {
@@ -119,6 +131,7 @@ BenchOutcome outcome_of(const Bench& bench) {
   outcome.block_count = bench.target().block_count();
   outcome.file_system = bench.file_info().file_system;
   outcome.direct_align = bench.file_info().direct_offset_align;
+  outcome.not_direct = not_direct(bench.target().files[0], bench.settings().is_write());
   if (bench.settings().on_device()) {
     outcome.device = device_line(bench.session().raw(), bench.settings().gpu);
     outcome.device_facts = device_json(bench.session().raw(), bench.settings().gpu);

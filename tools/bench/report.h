@@ -19,6 +19,7 @@ struct BenchOutcome {
   std::uint64_t size = 0;  // Of all files.
   std::uint64_t block_count = 0;
   std::uint32_t direct_align = 0;
+  std::string not_direct;  // Why O_DIRECT is not direct on the first file, and what to do; "" where nothing says so.
   std::string file_system;
   std::string device;  // The line for people; "" where no device takes part.
   Json device_facts;

@@ -54,6 +54,12 @@ void add_misaligned(const BenchSettings& settings, const Evidence& evidence, std
                                  block ? "bs" : "offset", block ? settings.block_size : settings.offset, align)});
 }
 
+void add_not_direct(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
+  if (evidence.not_direct.empty() || (!settings.direct && part(evidence.direct_bytes, evidence.bytes) < kNegligible))
+    return;
+  list.push_back({"not_direct", "O_DIRECT is not direct here: " + evidence.not_direct});
+}
+
 void add_few_blocks(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
   const std::uint64_t flights = std::uint64_t{settings.threads} * settings.depth;
   if (flights <= 1 || evidence.block_count >= flights) return;
@@ -100,6 +106,7 @@ std::vector<Warning> warnings_of(const BenchSettings& settings, const Evidence& 
     add_over_read(evidence, list);
   }
   add_misaligned(settings, evidence, list);
+  add_not_direct(settings, evidence, list);
   add_few_blocks(settings, evidence, list);
   add_doubts(settings, evidence, list);
   return list;

@@ -21,6 +21,7 @@ struct Evidence {
   std::optional<std::uint64_t> drive_bytes;  // Fetched from drives.
   std::uint64_t block_count = 0;             // Of the range.
   std::uint32_t direct_align = 0;            // What direct I/O asks of offsets and sizes; 0: there is none.
+  std::string not_direct;                    // Why direct I/O is none on this file; "" where nothing says so.
   double share_of_others = 0;                // Of the processors, what other programs had,
   double harm_by_others = 0;                 // and how much of that the measurement may have missed.
   Estimate estimate;

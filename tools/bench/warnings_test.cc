@@ -90,5 +90,17 @@ TEST(BenchWarnings, TellOfOtherProgramsThatRanMeanwhile) {
 
 TEST(BenchWarnings, AreNoneOfWhatWasNeverMeasured) { EXPECT_EQ(names({}, {}), Names{}); }
 
+TEST(BenchWarnings, WhereTheCpusHaveToDecodeTheFileDirectIsNotDirect) {
+  BenchSettings settings;
+  Evidence evidence = sound();
+  evidence.not_direct = "the file is compressed, so the CPU has to process its bytes; write it anew without";
+  EXPECT_EQ(names(settings, evidence), std::vector<std::string>{"not_direct"});
+  evidence.direct_bytes = 0;
+  evidence.cached_bytes = kGigabyte;
+  EXPECT_TRUE(names(settings, evidence).empty());  // Nobody said it was direct.
+  settings.direct = true;
+  EXPECT_EQ(names(settings, evidence), std::vector<std::string>{"not_direct"});
+}
+
 }  // namespace
 }  // namespace penstock::tools

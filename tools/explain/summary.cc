@@ -35,7 +35,7 @@ std::string path_text(const Explanation& told) {
 std::string place_text(const Explanation& told) {
   std::string text = told.info.file_system;
   if (told.direct.report.mount) text += " on " + told.direct.report.mount->mount_point;
-  if (told.direct.stack) text += ", " + told.direct.stack->name;
+  if (told.direct.stack) text += ", " + told.direct.stack->text();
   return text;
 }
 
@@ -63,6 +63,19 @@ void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
               fmt::format("{} [{}]", each.verdict->sentence(), each.verdict->reason_name()));
     const std::string remedy = each.verdict->remedy();
     if (!remedy.empty() && told.insert(remedy).second) page.wrap("    -> ", remedy);
+  }
+}
+
+// What the file system or the file itself keeps from being direct, where no verdict has said it: without a GPU, or past
+// a reason that stands before it.
+void print_findings(const Explanation& told, const std::vector<Obstruction>& list, Page& page) {
+  for (const core::Finding& finding : told.direct.report.findings) {
+    const auto says_it = [&](const Obstruction& each) {
+      return finding.code() == std::string(each.verdict->reason_name());
+    };
+    if (std::any_of(list.begin(), list.end(), says_it)) continue;
+    page.wrap("  O_DIRECT: ", fmt::format("{} [{}]", finding.sentence(), finding.code()));
+    page.wrap("    -> ", finding.remedy());
   }
 }
 
@@ -104,6 +117,7 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   std::vector<Obstruction> list;
   add_obstructions(told, list);
   print_obstructions(list, page);
+  print_findings(told, list, page);
   page.row("file", fmt::format("{}, {}", format_size(told.info.size), place_text(told)));
   page.row("page cache", cached_text(told));
   if (told.plan.choice) page.row("request", plan_text(settings, told));
