@@ -87,7 +87,7 @@ constexpr Command kCommands[] = {
     {"gdsio", "Measure with the flags and the result line of NVIDIA's gdsio", add_gdsio, true},
     {"gdsio_verify", "Read a file by cuFile and by the kernel, and compare, as NVIDIA's gdsio_verify does",
      add_gdsio_verify, true},
-    {"help", "Explain a command, a path, a reason, a setting or an error", add_help},
+    {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_help},
 };
 
 constexpr const char* kFooter =

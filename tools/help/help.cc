@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <memory>
 
 #include "penstock/penstock.h"
@@ -25,6 +27,7 @@ constexpr const char* kExamples =
     "  penstock help stand_in          what a reason means, and what to do\n"
     "  penstock help PENSTOCK_POLICY   a setting: its value, what it takes\n"
     "  penstock help 5030              an error of cuFile; also by its name, and errors of the system (EIO)\n"
+    "  penstock help binds             a word of what the tools print\n"
     "Exit code: 0 told, 2 there is no such word.";
 
 struct CufileError {
@@ -54,6 +57,50 @@ std::optional<int> number_of(std::string_view word) {
   int number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   return error == std::errc{} && end == word.data() + word.size() ? std::optional(number) : std::nullopt;
+}
+
+// What tables and sentences of the tools say, and nothing else explains.
+struct Word {
+  const char* word;
+  const char* sentence;
+};
+constexpr Word kWords[] = {
+    {"binds", "the part of the way that the whole is as slow as: to make another part quicker gains nothing"},
+    {"cold", "not in the page cache: the drive has to be read"},
+    {"warm", "in the page cache: no drive takes part"},
+    {"plain", "as a program does it that reads or writes by read(2) or write(2), without this library"},
+    {"turns",
+     "what is compared is measured by turns, one after another and again, so that what else the machine does "
+     "meets all alike; the range is from the slowest turn to the fastest"},
+    {"interval",
+     "the rate lies within it with a probability of 95 %, by how much the measured stretches of time "
+     "differ"},
+    {"blended", "some bytes came from the page cache and the others from the drive: the rate is that of neither"},
+    {"link",
+     "the PCIe connection of a GPU or a drive; its generation (GT/s for each lane) and its width (lanes) limit "
+     "it"},
+    {"direct",
+     "around the page cache, with O_DIRECT: the drive's DMA engine moves the bytes, where nothing stands in "
+     "its way"},
+    {"buffered", "through the page cache, with a copy by the CPU"},
+    {"O_DIRECT",
+     "the flag of open(2) for I/O around the page cache; a file system may take it, and copy all the same, "
+     "which 'penstock odirect FOLDER' tries"},
+    {"stand-in", "host memory in the place of a GPU's, where there is none: bytes travel, but over no link"},
+    {"BAR1", "the window through which other PCIe devices reach a GPU's memory"},
+    {"page-cache", "the kernel's copy of files in memory"},
+    {"registration",
+     "having the GPU's driver map host memory, or GPU memory, for DMA; it takes longer than a small "
+     "transfer, so what is registered is kept"},
+    {"placement", "which memory and which CPUs a transfer uses: those near the GPU or the drive are quicker"},
+};
+
+bool add_word(Page& page, std::string_view word) {
+  const auto is_it = [&](const Word& each) { return word == each.word; };
+  const auto* const found = std::find_if(std::begin(kWords), std::end(kWords), is_it);
+  if (found == std::end(kWords)) return false;
+  page.wrap(fmt::format("{}: ", word), found->sentence);
+  return true;
 }
 
 bool add_path(Page& page, std::string_view word) {
@@ -107,13 +154,13 @@ bool add_errno(Page& page, std::string_view word) {
 
 void add_help(CommandLine& command) {
   auto word = std::make_shared<std::string>();
-  command.option("WORD", *word, "A command, path, reason, setting, variable or error").required();
+  command.option("WORD", *word, "A command, path, reason, setting, variable, error or word of the tools").required();
   command.footer(kExamples);
   command.runs([word] {
     const auto text = topic_text(*word);
     if (!text) {
-      throw Failure(fmt::format("'{}' is no command, path, reason, setting, variable or error{}", *word,
-                                proposal(*word, topics())),
+      throw Failure(fmt::format("'{}' is no command, path, reason, setting, variable, error or word of the tools{}",
+                                *word, proposal(*word, topics())),
                     kUsage);
     }
     print("{}", *text);
@@ -123,8 +170,8 @@ void add_help(CommandLine& command) {
 
 std::optional<Text> topic_text(std::string_view word) {
   Page page;
-  const bool is_known =
-      add_path(page, word) || add_reason(page, word) || add_cufile_error(page, word) || add_errno(page, word);
+  const bool is_known = add_path(page, word) || add_reason(page, word) || add_cufile_error(page, word) ||
+                        add_errno(page, word) || add_word(page, word);
   return is_known ? std::optional(Text(page.text())) : std::nullopt;
 }
 
@@ -138,6 +185,7 @@ std::vector<std::string> topics() {
     if (!name.empty()) names.emplace_back(name);
   }
   for (const CufileError& error : kCufileErrors) names.emplace_back(error.name);
+  for (const Word& each : kWords) names.emplace_back(each.word);
   return names;
 }
 

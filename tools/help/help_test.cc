@@ -31,15 +31,21 @@ TEST_F(HelpTest, APathAVariableAndErrorsAreExplained) {
   EXPECT_EQ(told("28"), told("ENOSPC"));
 }
 
+TEST_F(HelpTest, AWordOfTheToolsIsExplained) {
+  EXPECT_EQ(told("binds").find("binds: the part of the way that the whole is as slow as"), 0u);
+  EXPECT_EQ(run({"help", "bindss"}).exit_code, 2);
+  EXPECT_NE(run({"help", "bindss"}).err.find("did you mean 'binds'?"), std::string::npos);
+}
+
 TEST_F(HelpTest, ACommandsHelpIsTheOneItGivesItself) {
   EXPECT_EQ(told("cp"), run({"cp", "--help"}).out);
   EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
 }
 
 TEST_F(HelpTest, WordsWithASlipAreAnsweredWithTheNearestOne) {
-  EXPECT_EQ(
-      run({"help", "stand_inn"}).err,
-      "penstock: 'stand_inn' is no command, path, reason, setting, variable or error; did you mean 'stand_in'?\n");
+  EXPECT_EQ(run({"help", "stand_inn"}).err,
+            "penstock: 'stand_inn' is no command, path, reason, setting, variable, error or word of the tools; did you "
+            "mean 'stand_in'?\n");
   EXPECT_EQ(run({"bnech"}).err, "penstock: there is no command 'bnech'; did you mean 'bench'?\n");
   EXPECT_EQ(run({"quark"}).err, "penstock: there is no command 'quark'; 'penstock help' lists them\n");
   EXPECT_EQ(run({"bench", "x", "--dpeth", "3"}).err,
