@@ -18,6 +18,7 @@ struct PathTraits {
   bool direct = false;       // Its bytes go around the page cache and around host memory.
   bool compat = false;       // They do not: what cuFile calls compatibility mode.
   bool posix = false;        // Of these, by the calls that every file system has.
+  bool gathers = false;      // Takes memory in pieces as it takes memory in one place.
   bool host_memory = false;  // Serves host memory, and no device's.
   bool foreign = false;      // Another maker's library moves the bytes.
   bool userspace = false;    // Serves files of file systems in user space, and no others. No list names it.
@@ -29,14 +30,14 @@ struct PathTraits {
 
 // ROW(id, number, traits)
 // clang-format off
-#define PENSTOCK_PATHS(ROW)                                                                                         \
-  ROW(p2pdma, 0, (PathTraits{.direct = true}))                  /* The drive's DMA engine reaches device memory. */ \
-  ROW(pagecache, 1, (PathTraits{.compat = true}))               /* The device's reaches the page cache. */          \
-  ROW(vendor, 2, (PathTraits{.direct = true, .foreign = true})) /* NVIDIA's library, where nvidia-fs serves. */     \
-  ROW(bounce, 3, (PathTraits{.compat = true, .posix = true}))   /* Storage to pinned host memory to device. */      \
-  ROW(host, 4, (PathTraits{.host_memory = true}))               /* Storage straight into host memory. */            \
-  ROW(null, 5, (PathTraits{.pretends = true}))                  /* Measures the library's own cost. */              \
-  ROW(userspace, 6, (PathTraits{.userspace = true}))            /* The own calls of a file system in user space. */
+#define PENSTOCK_PATHS(ROW)                                                                                            \
+  ROW(p2pdma, 0, (PathTraits{.direct = true}))                                 /* The drive's DMA to device memory. */ \
+  ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* The device's to the page cache. */   \
+  ROW(vendor, 2, (PathTraits{.direct = true, .foreign = true}))                /* NVIDIA's library, by nvidia-fs. */   \
+  ROW(bounce, 3, (PathTraits{.compat = true, .posix = true, .gathers = true})) /* Through pinned host memory. */       \
+  ROW(host, 4, (PathTraits{.host_memory = true}))                              /* Storage directly to host memory. */  \
+  ROW(null, 5, (PathTraits{.pretends = true}))                                 /* Measures the library's own cost. */  \
+  ROW(userspace, 6, (PathTraits{.userspace = true}))                           /* A file system's own calls. */
 // clang-format on
 
 enum class PathId : std::uint8_t {

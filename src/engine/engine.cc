@@ -152,7 +152,7 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, ChannelPool& 
     if (routed.prepared.learns && !choice.trial && is_cached) {
       routed.path->learn({choice.bytes, size, wall_ns, transfer.cpu_ns(), true, false});
     }
-    part.input.memory += choice.bytes;
+    part.input.memory.skip(choice.bytes);
     part.input.file_offset += choice.bytes;
     moved += choice.bytes;
   }

@@ -99,7 +99,7 @@ Plan Router::plan(const Routed& routed, std::uint64_t chunk_max) {
   const TransferInput& input = routed.input;
   const Request request{.op = input.op,
                         .file_offset = input.file_offset,
-                        .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory),
+                        .buffer_address = reinterpret_cast<std::uintptr_t>(input.memory.address()),
                         .size = input.size};
   Limits limits = routed.prepared.limits;
   limits.page = static_cast<std::uint32_t>(page_size());

@@ -24,7 +24,7 @@ Task make_task(const TransferInput& input, Chunk chunk) {
   }
   return {.op = input.op,
           .file = input.file,
-          .memory = input.memory + chunk.buffer_offset,
+          .memory = input.memory.after(chunk.buffer_offset),
           .token = input.token,
           .chunk = chunk};
 }

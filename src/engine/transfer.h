@@ -19,8 +19,8 @@ struct TransferInput {
   Op op = Op::read;
   File* file = nullptr;
   Storage* storage = nullptr;
-  std::byte* memory = nullptr;
-  Token token;  // As in Task.
+  RequestMemory memory;  // In pieces only where the path gathers.
+  Token token;           // As in Task.
   std::uint64_t file_offset = 0;
   std::uint64_t size = 0;
   bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "core/memory.h"
 #include "core/verdict.h"
 #include "device/device.h"
 #include "path/reasons.h"
@@ -31,7 +32,7 @@ struct Token {
 struct Task {
   Op op = Op::read;
   File* file = nullptr;
-  std::byte* memory = nullptr;  // Of the chunk's first payload byte.
+  RequestMemory memory;  // From the chunk's first payload byte on; in pieces only where the path gathers.
   Token token;
   Chunk chunk;
   std::uint64_t cookie = 0;  // Comes back in the completion.

@@ -110,7 +110,7 @@ Reason P2pdmaPath::ineligible(const Task& task) {
 
 Task P2pdmaPath::direct_task(const Task& task) {
   Task direct = task;
-  direct.memory += task.token.shift;
+  direct.memory = task.memory.address() + task.token.shift;
   return direct;
 }
 

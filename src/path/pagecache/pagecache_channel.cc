@@ -15,12 +15,10 @@ constexpr std::uint64_t kSmall = 64u << 10;
 
 Status stale() { return os_failure(ESTALE, kStep); }
 
-Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
-
 }  // namespace
 
 PagecacheChannel::PagecacheChannel(RegistrationCache& cache, const ChannelOptions& options)
-    : cache_(cache), options_(options), slots_(options.depth) {
+    : cache_(cache), options_(options), slots_(options.depth), lot_(kExtentsMax * std::size_t{options.depth}) {
   for (Launch& each : launches_) {
     each.copies.reserve(kExtentsMax * std::size_t{options.depth});
     each.slots.reserve(options.depth);
@@ -74,7 +72,7 @@ std::uint64_t PagecacheChannel::end_of(File& file) {
 
 // What of the chunk lies in the held extents; they end where the file did when they were registered.
 void PagecacheChannel::find_copies(Slot& slot) {
-  std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
+  std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const Chunk& chunk = slot.task.chunk;
   std::uint64_t at = chunk.file_offset;
   // Nothing behind the file's end, which may lie within a page: the rest of the buffer is not ours to touch.
@@ -83,7 +81,7 @@ void PagecacheChannel::find_copies(Slot& slot) {
     const Extent& extent = *slot.extents[i];
     const std::uint64_t end = std::min(wanted_end, extent.end());
     if (at >= end) break;
-    copies.push_back({slot.task.memory + (at - chunk.file_offset), extent.at(at), end - at, true});
+    copies.push_back({slot.task.memory.after(at - chunk.file_offset), extent.at(at), end - at});
     at = end;
   }
   slot.bytes = at - chunk.file_offset;
@@ -91,7 +89,7 @@ void PagecacheChannel::find_copies(Slot& slot) {
 
 // Where it fails, nothing is held. A write goes as a whole or not at all.
 Status PagecacheChannel::start(Slot& slot) {
-  std::vector<Copy>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
+  std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const std::size_t before = copies.size();
   if (hold_extents(slot)) find_copies(slot);
   if (slot.bytes > 0 && (slot.task.op == Op::read || slot.bytes == slot.task.chunk.size)) return success();
@@ -105,7 +103,12 @@ void PagecacheChannel::launch(Op op) {
   auto& [copies, slots] = launches_[static_cast<unsigned>(op)];
   if (slots.empty()) return;
   const unsigned marker = slots.back();
-  Status status = copies_->copy_many(copies, direction_of(op));
+  Status status;
+  for (const Found& found : copies) {
+    if (status.ok()) status = lot_.add(*copies_, direction_of(op), found.memory, found.pages, found.size);
+  }
+  const Status handed_on = lot_.hand_on(*copies_, direction_of(op));
+  if (status.ok()) status = handed_on;
   if (status.ok()) status = copies_->record(marker);
   if (!status.ok()) broken_ = true;  // Something may be under way, with no marker behind it: the extents stay held.
   for (const std::uint32_t index : slots) {
@@ -242,10 +245,10 @@ Completion PagecacheChannel::completion_of(const Slot& slot) const {
 }
 
 Status PagecacheChannel::copy_now(Op op) {
-  std::vector<Copy>& copies = launches_[static_cast<unsigned>(op)].copies;
+  std::vector<Found>& copies = launches_[static_cast<unsigned>(op)].copies;
   Status status;
-  for (const Copy& copy : copies) {
-    if (status.ok()) status = copies_->copy_and_wait(copy, direction_of(op));
+  for (const Found& found : copies) {
+    if (status.ok()) status = copy_and_wait(*copies_, lot_, op, found.memory, found.pages, found.size);
   }
   copies.clear();
   return status;

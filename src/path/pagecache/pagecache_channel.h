@@ -9,6 +9,7 @@
 
 #include "path/pagecache/registration_cache.h"
 #include "path/path.h"
+#include "path/pipeline/copy_lot.h"
 
 namespace penstock::core {
 
@@ -65,11 +66,17 @@ class PagecacheChannel final : public Channel {
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> waiting_;
   std::vector<std::uint32_t> copying_;
+  struct Found {
+    RequestMemory memory;
+    std::byte* pages = nullptr;
+    std::uint64_t size = 0;
+  };
   struct Launch {                      // Found, and not begun yet:
-    std::vector<Copy> copies;          // those
+    std::vector<Found> copies;         // those
     std::vector<std::uint32_t> slots;  // of these.
   };
   Launch launches_[2];  // By Op.
+  CopyLot lot_;
   std::vector<std::uint32_t> done_;
   const File* ended_ = nullptr;    // Whose end is known in this pass over slots,
   std::uint64_t end_ = 0;          // and where it is.

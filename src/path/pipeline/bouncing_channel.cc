@@ -70,7 +70,7 @@ Task BouncingChannel::next_part(const Slot& slot) const {
   Chunk& chunk = part.chunk;
   if (chunk.io_size <= options_.chunk_max) return part;
   PENSTOCK_INVARIANT(chunk.way == Way::buffered);
-  part.memory += slot.bounced_bytes;
+  part.memory.skip(slot.bounced_bytes);
   chunk.file_offset += slot.bounced_bytes;
   chunk.buffer_offset += slot.bounced_bytes;
   chunk.size = std::min(chunk.size - slot.bounced_bytes, options_.chunk_max);

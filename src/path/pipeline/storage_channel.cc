@@ -52,7 +52,7 @@ std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align) 
 }
 
 StorageChannel::StorageChannel(Storage& storage, const ChannelOptions& options)
-    : storage_(storage), options_(options), staged_(options.device != nullptr) {}
+    : storage_(storage), options_(options), staged_(options.device != nullptr), lot_(options.depth) {}
 
 Result<std::unique_ptr<Channel>> StorageChannel::open(Storage& storage, const ChannelOptions& options) {
   PENSTOCK_INVARIANT(options.depth > 0 && options.chunk_max > 0);
@@ -66,7 +66,6 @@ Result<std::unique_ptr<Channel>> StorageChannel::open(Storage& storage, const Ch
     channel->copies_ = std::move(*copies);
   }
   channel->copying_.resize(options.depth);
-  channel->together_.reserve(options.depth);
   for (auto& gathered : channel->gathered_) gathered.reserve(options.depth);
   channel->free_.reserve(options.depth);
   channel->done_.reserve(options.depth);
@@ -102,7 +101,7 @@ void StorageChannel::submit(const Task& task) {
   Slot& slot = slots_[index];
   slot = Slot{};
   slot.task = task;
-  slot.memory = staged_ ? staging_for(index, task) : task.memory;
+  slot.memory = staged_ ? staging_for(index, task) : task.memory.address();
   begin(index);
 }
 
@@ -111,7 +110,7 @@ void StorageChannel::submit(const Task& task) {
 std::byte* StorageChannel::staging_for(std::uint32_t index, const Task& task) const {
   std::byte* const start = block_.data() + index * options_.chunk_max;
   const bool anywhere = task.chunk.way == Way::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
-  return anywhere ? start + reinterpret_cast<std::uintptr_t>(task.memory) % kWord : start;
+  return anywhere ? start + reinterpret_cast<std::uintptr_t>(task.memory.address()) % kWord : start;
 }
 
 Status StorageChannel::prepare(Slot& slot) {
@@ -328,7 +327,7 @@ Completion StorageChannel::run(const Task& task) {
   Slot& slot = slots_[0];
   slot = Slot{};
   slot.task = task;
-  slot.memory = staged_ ? block_.data() : task.memory;
+  slot.memory = staged_ ? block_.data() : task.memory.address();
   slot.status = prepare(slot);
   if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_now(0);
   while (slot.status.ok()) {

@@ -10,6 +10,7 @@
 
 #include "device/pinned_block.h"
 #include "path/path.h"
+#include "path/pipeline/copy_lot.h"
 #include "storage/storage.h"
 
 namespace penstock::core {
@@ -74,7 +75,8 @@ class StorageChannel final : public Channel {
   void copy_gathered(Op op);
   void copy_all_gathered();
   void on_copied(std::uint32_t index);
-  Copy copy_of(const Slot& slot) const;
+  std::byte* payload_in(const Slot& slot) const;
+  std::uint64_t copied_size(const Slot& slot) const;
   Status copy_now(std::uint32_t index);
   void finish(std::uint32_t index, Status status);
   bool reap_ring(bool wait);
@@ -94,7 +96,7 @@ class StorageChannel final : public Channel {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> gathered_[2];  // By Op: slots whose small copies have not been queued yet.
-  std::vector<Copy> together_;              // Of one call.
+  CopyLot lot_;                             // Of one call.
   std::vector<Copying> copying_;            // Circular, in the order of their copies.
   std::size_t copying_head_ = 0;
   std::size_t copying_count_ = 0;

@@ -11,24 +11,22 @@ namespace {
 // Up to this size copies go together: above, there is little to be saved.
 constexpr std::uint64_t kSmallCopyMax = 64u << 10;
 
-Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
-
 }  // namespace
 
-// Between the slot and the device, whichever way the task goes.
-Copy StorageChannel::copy_of(const Slot& slot) const {
-  const Chunk& chunk = slot.task.chunk;
-  return {.device_address = slot.task.memory,
-          .host = slot.memory + (chunk.file_offset - chunk.io_offset),
-          .size = slot.task.op == Op::read ? payload_moved(slot) : chunk.size,
-          .locked = true};
+// What is copied between the slot and the device, whichever way the task goes.
+std::byte* StorageChannel::payload_in(const Slot& slot) const {
+  return slot.memory + (slot.task.chunk.file_offset - slot.task.chunk.io_offset);
+}
+
+std::uint64_t StorageChannel::copied_size(const Slot& slot) const {
+  return slot.task.op == Op::read ? payload_moved(slot) : slot.task.chunk.size;
 }
 
 void StorageChannel::start_copy(std::uint32_t index) {
   Slot& slot = slots_[index];
   const Op op = slot.task.op;
   slot.phase = Phase::copying;
-  if (copy_of(slot).size > kSmallCopyMax) return copy_together({&index, 1}, op);
+  if (copied_size(slot) > kSmallCopyMax) return copy_together({&index, 1}, op);
   auto& gathered = gathered_[static_cast<unsigned>(op)];
   gathered.push_back(index);
   // The device is to start on them while storage goes on with the other half.
@@ -50,9 +48,14 @@ void StorageChannel::copy_all_gathered() {
 // With the marker of the last slot behind them all.
 void StorageChannel::copy_together(std::span<const std::uint32_t> slots, Op op) {
   const std::uint32_t marker = slots.back();
-  together_.clear();
-  for (const std::uint32_t index : slots) together_.push_back(copy_of(slots_[index]));
-  Status status = copies_->copy_many(together_, direction_of(op));
+  Status status;
+  for (const std::uint32_t index : slots) {
+    const Slot& slot = slots_[index];
+    if (status.ok())
+      status = lot_.add(*copies_, direction_of(op), slot.task.memory, payload_in(slot), copied_size(slot));
+  }
+  const Status handed_on = lot_.hand_on(*copies_, direction_of(op));
+  if (status.ok()) status = handed_on;
   if (status.ok()) status = copies_->record(marker);
   if (!status.ok()) broken_ = true;  // They may be under way with no marker behind them: no slot is safe to use again.
   for (const std::uint32_t index : slots) {
@@ -98,7 +101,8 @@ bool StorageChannel::reap_copies(bool wait) {
 
 Status StorageChannel::copy_now(std::uint32_t index) {
   const Slot& slot = slots_[index];
-  const Status status = copies_->copy_and_wait(copy_of(slot), direction_of(slot.task.op));
+  const Status status =
+      copy_and_wait(*copies_, lot_, slot.task.op, slot.task.memory, payload_in(slot), copied_size(slot));
   if (!status.ok()) broken_ = true;  // It may still be under way.
   return status;
 }

@@ -39,8 +39,8 @@ class UserspaceChannel final : public SequentialChannel {
   Completion run(const Task& task) override {
     const Chunk& chunk = task.chunk;
     Completion completion{.cookie = task.cookie, .file_offset = chunk.file_offset, .size = chunk.size};
-    completion.status = copies_ == nullptr ? call_until_done(*task.file->userspace(), task.op, task.memory, chunk.size,
-                                                             chunk.file_offset, completion.bytes)
+    completion.status = copies_ == nullptr ? call_until_done(*task.file->userspace(), task.op, task.memory.address(),
+                                                             chunk.size, chunk.file_offset, completion.bytes)
                                            : bounce(task, completion.bytes);
     return completion;
   }
@@ -50,14 +50,16 @@ class UserspaceChannel final : public SequentialChannel {
   Status bounce(const Task& task, std::uint64_t& bytes) {
     const Chunk& chunk = task.chunk;
     if (task.op == Op::write) {
-      const Status copied = finish_copies(*copies_, copies_->copy_to_host(block_.data(), task.memory, chunk.size));
+      const Status copied =
+          finish_copies(*copies_, copies_->copy_to_host(block_.data(), task.memory.address(), chunk.size));
       if (!copied.ok()) return copied;
     }
     std::uint64_t moved = 0;
     const Status status =
         call_until_done(*task.file->userspace(), task.op, block_.data(), chunk.size, chunk.file_offset, moved);
     if (task.op == Op::read && moved > 0) {
-      const Status copied = finish_copies(*copies_, copies_->copy_to_device(task.memory, block_.data(), moved));
+      const Status copied =
+          finish_copies(*copies_, copies_->copy_to_device(task.memory.address(), block_.data(), moved));
       if (!copied.ok()) return copied;
     }
     bytes = moved;

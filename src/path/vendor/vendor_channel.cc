@@ -23,7 +23,7 @@ Status VendorChannel::move(const Task& task, std::uint64_t& moved) {
   if (!handle.ok()) return handle.status();
   VendorLibrary& library = path_.library();
   while (moved < task.chunk.size) {
-    std::byte* const memory = task.memory + moved;
+    std::byte* const memory = task.memory.address() + moved;
     const std::uint64_t size = task.chunk.size - moved;
     const std::uint64_t offset = task.chunk.file_offset + moved;
     const Result<std::size_t> count = task.op == Op::read ? library.read(*handle, memory, size, offset)

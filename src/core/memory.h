@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Where a request's bytes lie in memory: in one place, or in pieces one after the other. Values only.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace penstock::core {
+
+using MemoryPiece = iovec;  // Where iov_len is 0, iov_base may be anything.
+
+// The pieces outlive it.
+class RequestMemory {
+ public:
+  RequestMemory() = default;
+  RequestMemory(std::byte* address) : address_(address) {}  // Not explicit: most memory is in one place.
+  explicit RequestMemory(std::span<const MemoryPiece> pieces)
+      : address_(pieces.empty() ? nullptr : begin_of(pieces[0])), pieces_(pieces.data()), count_(pieces.size()) {
+    skip(0);
+  }
+
+  bool is_in_pieces() const { return count_ > 0; }
+  std::byte* address() const { return address_; }  // Of the first byte.
+
+  // From now on it begins so many bytes later.
+  void skip(std::uint64_t bytes) {
+    for (; count_ > 1 && bytes >= rest_of_piece(); --count_) {
+      bytes -= rest_of_piece();
+      address_ = begin_of(*++pieces_);
+    }
+    address_ += bytes;
+  }
+  RequestMemory after(std::uint64_t bytes) const {
+    RequestMemory memory = *this;
+    memory.skip(bytes);
+    return memory;
+  }
+
+  // take(address, size) for each place of the first `size` bytes, in their order.
+  template <typename Take>
+  void each_place(std::uint64_t size, Take take) const {
+    RequestMemory rest = *this;
+    while (size > 0) {
+      const std::uint64_t here = count_ > 0 ? std::min(size, rest.rest_of_piece()) : size;
+      take(rest.address_, here);
+      size -= here;
+      if (size > 0) rest.skip(here);
+    }
+  }
+
+ private:
+  static std::byte* begin_of(const MemoryPiece& piece) { return static_cast<std::byte*>(piece.iov_base); }
+  std::uint64_t rest_of_piece() const {
+    return static_cast<std::uint64_t>(begin_of(*pieces_) + pieces_->iov_len - address_);
+  }
+
+  std::byte* address_ = nullptr;
+  const MemoryPiece* pieces_ = nullptr;  // The first is the one that `address_` is in.
+  std::size_t count_ = 0;                // 0: there are none, and all is in one place.
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Copies between a request's memory and host memory of ours, handed to a queue in lots: memory in pieces is a copy for
+// each of them. Used by one thread at a time; allocates nothing once made.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "core/io.h"
+#include "core/memory.h"
+#include "device/device.h"
+
+namespace penstock::core {
+
+inline Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
+
+class CopyLot {
+ public:
+  // copies: that are handed on together, where there are no pieces.
+  explicit CopyLot(std::size_t copies) { copies_.reserve(std::max(copies, kPiecesTogether)); }
+
+  // Page-locked host memory. After a failure some of what was added may be under way.
+  Status add(CopyQueue& queue, Direction direction, const RequestMemory& memory, std::byte* host, std::uint64_t size) {
+    Status status;
+    memory.each_place(size, [&](std::byte* address, std::uint64_t here) {
+      if (copies_.size() == copies_.capacity() && status.ok()) status = hand_on(queue, direction);
+      if (status.ok()) copies_.push_back({address, host, here, true});
+      host += here;
+    });
+    return status;
+  }
+
+  // What was added and is not under way yet.
+  Status hand_on(CopyQueue& queue, Direction direction) {
+    const Status status = copies_.empty() ? success() : queue.copy_many(copies_, direction);
+    copies_.clear();
+    return status;
+  }
+
+ private:
+  static constexpr std::size_t kPiecesTogether = 128;  // A queue makes so many small copies by one launch.
+  std::vector<Copy> copies_;
+};
+
+// One copy from start to end, the shortest way.
+inline Status copy_and_wait(CopyQueue& queue, CopyLot& lot, Op op, const RequestMemory& memory, std::byte* host,
+                            std::uint64_t size) {
+  const Direction direction = direction_of(op);
+  if (!memory.is_in_pieces()) return queue.copy_and_wait({memory.address(), host, size, true}, direction);
+  Status status = lot.add(queue, direction, memory, host, size);
+  const Status handed_on = lot.hand_on(queue, direction);
+  return finish_copies(queue, status.ok() ? handed_on : status);
+}
+
+}  // namespace penstock::core
