@@ -23,7 +23,30 @@ Outcome transfer_pinned(Session& session, const RawRequest& request, File* file)
   return move(session, request, *file, routed);
 }
 
+std::optional<Outcome> move_together(Session& session, const RawRequest& request, std::span<const MemoryPiece> pieces,
+                                     File& file) {
+  Routed routed;
+  if (!session.admit_together(request, pieces, &file, routed)) return std::nullopt;
+  if (!file.has_its_descriptors()) return Outcome{descriptor_lost(), routed.report};
+  FileUsage* const usage = session.config().usage == nullptr ? nullptr : file.usage();
+  const std::uint64_t began = usage == nullptr ? 0 : usage->begin();
+  const Outcome outcome = move(session, request, file, routed);
+  if (usage != nullptr) usage->end(request.op, outcome.report.bytes, !outcome.status.ok(), began);
+  return outcome;
+}
+
 }  // namespace
+
+std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,
+                                         std::span<const MemoryPiece> pieces) {
+  File* const file = session.pin_file(request.file);
+  if (file == nullptr) return std::nullopt;
+  using Moved = std::optional<Outcome>;
+  const auto no_room = [&] { return Moved({failure(Code::out_of_memory, transfer_step(request.op)), {}}); };
+  Moved outcome = unless_short_of_memory([&] { return move_together(session, request, pieces, *file); }, no_room);
+  session.unpin_file(request.file);
+  return outcome;
+}
 
 Outcome transfer_uncounted(Session& session, const RawRequest& request) {
   File* const file = session.pin_file(request.file);

@@ -3,12 +3,20 @@
 // The plain way to ask: one request, which is over when the call returns.
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include "session/session.h"
 
 namespace penstock::core {
 
 Outcome transfer_uncounted(Session& session, const RawRequest& request);
 Outcome transfer_counted(Session& session, const RawRequest& request);  // For a report, as the session's files are.
+
+// One request for a range of a file whose memory is in pieces. Nothing, and nothing was moved, where they have to be
+// moved one by one.
+std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,
+                                         std::span<const MemoryPiece> pieces);
 
 inline Outcome transfer(Session& session, const RawRequest& request) {
   return session.config().usage == nullptr ? transfer_uncounted(session, request) : transfer_counted(session, request);

@@ -175,7 +175,7 @@ void Executor::put_in_line(std::span<Job* const> jobs) {
 void Executor::carry_out(Runner& runner, Job& job) {
   if (runner.begin(job)) return;
   if (job.parts.empty()) runner.move_now(job);
-  else put_in_line(job.parts);
+  else if (!runner.move_together(job)) put_in_line(job.parts);
 }
 
 void Executor::loop() {

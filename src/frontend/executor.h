@@ -47,6 +47,8 @@ class Job {
   // Where not empty: once it is the job's turn, these get in line in its place. It has begun then, and is not finished
   // by the executor.
   std::span<Job* const> parts;
+  // The memory of all parts, in their order. Where it can be moved as one, it is, and the executor finishes the job.
+  std::span<const MemoryPiece> pieces;
 
   // On a thread of the executor, or of a helper, which holds no lock meanwhile. The job may be destroyed in here. Waits
   // for no other job.

@@ -19,6 +19,7 @@
 #include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/dry_run.h"
+#include "frontend/vectored.h"
 #include "path/pagecache/pagecache_reasons.h"
 #include "session/session.h"
 #include "storage/posix_storage.h"
@@ -94,6 +95,24 @@ TEST_F(PagecacheTest, WhereCpuCountsAWholeCachedFileIsFetchedFromThePageCacheAtO
   EXPECT_EQ(session_->counters().total(PathId::pagecache, Reason::none, Op::read).bytes, kSize);
   expect_content(read(5'000'001, 35 * kMebibyte), content_.substr(5'000'001, 35 * kMebibyte), PathId::pagecache);
   expect_content(read(77, 50'000), content_.substr(77, 50'000), PathId::pagecache);
+}
+
+TEST_F(PagecacheTest, MemoryInPiecesIsFetchedFromThePageCacheAsOneRequest) {
+  open(Policy::cpu);
+  expect_content(read(0, kSize), content_, PathId::pagecache);
+  constexpr std::size_t kPiece = 64u << 10, kCount = 600, kOffset = 4097;  // Across the extents' boundary.
+  std::vector<MemoryPiece> pieces;
+  for (std::size_t i = 0; i < kCount; ++i) pieces.push_back({memory_ + (kCount - 1 - i) * kPiece, kPiece});
+
+  const Outcome outcome = transfer_vectored(*session_, {.op = Op::read, .file = file_, .file_offset = kOffset}, pieces);
+
+  EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+  EXPECT_EQ(outcome.report.path, PathId::pagecache) << path_name(outcome.report.path);
+  EXPECT_EQ(outcome.report.bytes, kCount * kPiece);
+  EXPECT_EQ(session_->counters().total(PathId::pagecache, Reason::none, Op::read).operations, 2u);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(std::memcmp(pieces[i].iov_base, content_.data() + kOffset + i * kPiece, kPiece), 0) << i;
+  }
 }
 
 TEST_F(PagecacheTest, AFileThatIsReadOnceIsBouncedWhateverThePolicy) {

@@ -56,4 +56,12 @@ void Runner::move_now(Job& job) {
   job.finish(transfer(session_, job.request));
 }
 
+bool Runner::move_together(Job& job) {
+  if (job.request.size <= kQueuedBytesMax) return false;
+  reap(0);
+  const std::optional<Outcome> outcome = transfer_together(session_, job.request, job.pieces);
+  if (outcome) job.finish(*outcome);
+  return outcome.has_value();
+}
+
 }  // namespace penstock::core

@@ -32,6 +32,9 @@ class Runner {
   bool begin(Job& job);
   // Like a call of its own. What is in flight does not wait for it longer than it must.
   void move_now(Job& job);
+  // The same for a job in parts, all of them as one. False where that cannot be, or where they are small, and better in
+  // flight beside each other and others'.
+  bool move_together(Job& job);
   // Finishes what is done, having waited for `least`, or as many as are in flight.
   void reap(unsigned least);
 

@@ -45,6 +45,7 @@ Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces) {
 Outcome transfer_vectored(Session& session, RawRequest request, std::span<const MemoryPiece> pieces) {
   if (const Status status = admit_pieces(request, pieces); !status.ok()) return {status, {}};
   if (request.size == 0) return transfer(session, request);
+  if (const auto outcome = transfer_together(session, request, pieces)) return *outcome;
   PiecesProgress progress(request);
   each_piece(request, pieces, [&](const RawRequest& piece) {
     progress.take_in(piece, transfer(session, piece));
@@ -78,7 +79,7 @@ Outcome PiecesProgress::outcome() const {
 // Two pieces of a write that meet within a page are not moved at once: one of them may go through the page cache, which
 // writes whole pages, and could put back what was there before the other.
 VectoredJob::VectoredJob(Executor& executor, Job& whole, std::span<const MemoryPiece> pieces)
-    : executor_(executor), whole_(whole), progress_(whole.request) {
+    : executor_(executor), whole_(whole), pieces_(pieces.begin(), pieces.end()), progress_(whole.request) {
   parts_.reserve(pieces.size());
   first_.reserve(pieces.size());
   each_piece(whole.request, pieces, [&](const RawRequest& piece) {
@@ -93,6 +94,7 @@ VectoredJob::VectoredJob(Executor& executor, Job& whole, std::span<const MemoryP
   });
   unfinished_ = parts_.size();
   whole.parts = first_;
+  whole.pieces = pieces_;
 }
 
 void VectoredJob::settle(Part& part, const Outcome& outcome) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Vectored requests: one range of a file, without a gap, over several pieces of memory, which may be of different
-// kinds. They come to one outcome: bytes are counted from the start of the range up to the first piece that came out
-// short or failed, and it is the first failure in the file's order that counts.
+// kinds. Where they are memory of one device, and the path takes such (PathTraits::gathers), they are moved as one
+// request is. Else each goes by itself, and they come to one outcome: bytes are counted from the start of the range up
+// to the first piece that came out short or failed, and it is the first failure in the file's order that counts.
 //
 // Bytes around the page cache and bounced bytes are those of all pieces together. Path and reasons are the first
 // piece's. Where a later one went by bounce and the first did not, its bytes count as bounced; so nobody takes the
 // request for more direct than it was.
 #pragma once
-
-#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,20 +16,19 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "core/memory.h"
 #include "engine/progress.h"
 #include "frontend/executor.h"
 #include "session/session.h"
 
 namespace penstock::core {
 
-using MemoryPiece = iovec;  // iov_base as RawRequest's; where iov_len is 0, anything.
-
 inline constexpr std::size_t kPiecesMax = 1024;  // As Linux's readv() has it.
 
 // Gives the request the size of its pieces, or says why there can be no such request. Its base does not count.
 Status admit_pieces(RawRequest& request, std::span<const MemoryPiece> pieces);
 
-// One piece after the other, until one comes out short.
+// As one request, or one piece after the other, until one comes out short.
 Outcome transfer_vectored(Session& session, RawRequest request, std::span<const MemoryPiece> pieces);
 
 // How far the pieces came, over in any order. Used by one thread at a time.
@@ -48,14 +46,17 @@ class PiecesProgress {
   Report first_;  // The first piece's report.
 };
 
-// A vectored request that the executor carries out: when it is its job's turn, the pieces get in line, each as a job of
-// its own. When all are over, the job is finished with what they came to.
+// A vectored request that the executor carries out: when it is its job's turn, it is moved as one; or the pieces get in
+// line, each as a job of its own, and when all are over, the job is finished with what they came to.
 class VectoredJob {
  public:
   // The request was admitted and is not empty. The pieces are copied. Until this is destroyed, in whole.finish() at the
   // earliest, the executor takes its parts for the job.
   VectoredJob(Executor& executor, Job& whole, std::span<const MemoryPiece> pieces);
-  ~VectoredJob() { whole_.parts = {}; }
+  ~VectoredJob() {
+    whole_.parts = {};
+    whole_.pieces = {};
+  }
   VectoredJob(const VectoredJob&) = delete;
   VectoredJob& operator=(const VectoredJob&) = delete;
 
@@ -70,6 +71,7 @@ class VectoredJob {
 
   Executor& executor_;
   Job& whole_;
+  std::vector<MemoryPiece> pieces_;
   std::vector<Part> parts_;
   std::vector<Job*> first_;  // Those that nothing comes before.
   Mutex mutex_;

@@ -258,6 +258,88 @@ TEST_F(VectoredRequestTest, ClosingWaitsForAllPiecesOfWhatHasBegun) {
   EXPECT_EQ(in_file(0, pieces.size() * kLarge), std::string(pieces.size() * kLarge, 'w'));
 }
 
+// ---- Gathered: pieces of one device's memory, moved as one ----------------------------------------------------------
+
+class GatheredTest : public VectoredTest {
+ protected:
+  // Pieces of the device's memory, of 40 KiB and a byte each, in no order and with gaps.
+  static constexpr std::size_t kPiece = (40u << 10) + 1;
+  static constexpr std::size_t kCount = 150;
+  void SetUp() override { device_ = device_memory(kCount * (kPiece + 100)); }
+  char* place(std::size_t i) const { return device_ + i * 37 % kCount * (kPiece + 100); }
+  Pieces device_pieces() const {
+    Pieces pieces;
+    for (std::size_t i = 0; i < kCount; ++i) pieces.push_back({place(i), kPiece});
+    return pieces;
+  }
+  char* device_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(As, GatheredTest, testing::Values(As::call, As::request),
+                         [](const auto& test) { return test.param == As::call ? "Call" : "Request"; });
+
+TEST_P(GatheredTest, AReadAsksStorageForTheWholeRangeInFewOperations) {
+  const Outcome outcome = move(Op::read, 12'345, device_pieces());
+
+  EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+  EXPECT_EQ(outcome.report.bytes, kCount * kPiece);
+  EXPECT_EQ(outcome.report.path, PathId::bounce);
+  EXPECT_LT(storage_->accesses.size(), 20u);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_TRUE(std::string(place(i), kPiece) == content(12'345 + i * kPiece, kPiece)) << i;
+    EXPECT_EQ(place(i)[kPiece], 0) << "behind piece " << i;
+  }
+}
+
+TEST_P(GatheredTest, AWriteTakesThePiecesInTheirOrder) {
+  std::string expected;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    std::fill_n(place(i), kPiece, static_cast<char>('a' + i % 26));
+    expected += std::string(kPiece, static_cast<char>('a' + i % 26));
+  }
+
+  const Outcome outcome = move(Op::write, 777, device_pieces());
+
+  EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+  EXPECT_EQ(outcome.report.bytes, expected.size());
+  EXPECT_LT(storage_->accesses.size(), 20u);
+  EXPECT_TRUE(in_file(776, expected.size() + 2) == content(776, 1) + expected + content(777 + expected.size(), 1));
+}
+
+TEST_P(GatheredTest, AReadAcrossTheEndOfTheFileFillsWhatThereIs) {
+  const std::uint64_t rest = 3 * kPiece + 1000;
+
+  const Outcome outcome = move(Op::read, static_cast<std::int64_t>(kFileBytes - rest), device_pieces());
+
+  EXPECT_TRUE(outcome.status.ok()) << describe(outcome.status);
+  EXPECT_EQ(outcome.report.bytes, rest);
+  EXPECT_TRUE(std::string(place(3), 1000) == content(kFileBytes - 1000, 1000));
+  EXPECT_EQ(place(3)[1000], 0);
+  EXPECT_EQ(place(4)[0], 0);
+}
+
+TEST_P(GatheredTest, OneThatIsRefusedIsToldAndWhatLiesBeforeItMoved) {
+  Pieces pieces = device_pieces();
+  ASSERT_TRUE(session_->register_buffer(place(5), 100).ok());
+
+  const Outcome outcome = move(Op::read, 0, pieces);
+
+  EXPECT_TRUE(outcome.status.is(Code::out_of_range)) << describe(outcome.status);
+  EXPECT_EQ(outcome.report.bytes, 5 * kPiece);
+  EXPECT_TRUE(std::string(place(4), kPiece) == content(4 * kPiece, kPiece));
+}
+
+TEST_P(GatheredTest, ManySmallPiecesAreNoMoreOperationsThanFewLargeOnes) {
+  Pieces pieces;
+  for (std::size_t i = 0; i < kPiecesMax; ++i) pieces.push_back({device_ + (kPiecesMax - 1 - i) * 512, 512});
+
+  const Outcome outcome = move(Op::read, 4096, pieces);
+
+  EXPECT_EQ(outcome.report.bytes, kPiecesMax * 512);
+  EXPECT_LT(storage_->accesses.size(), 10u);
+  EXPECT_TRUE(std::string(device_, 512) == content(4096 + (kPiecesMax - 1) * 512, 512));
+}
+
 // ---- What the pieces come to ---------------------------------------------------------------------------------------
 
 class PiecesProgressTest : public testing::Test {

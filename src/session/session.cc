@@ -204,6 +204,33 @@ Status Session::admit(const RawRequest& request, File* file, Routed& routed) {
   return success();
 }
 
+bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces) {
+  PointerFacts facts = memory;
+  for (const MemoryPiece& piece : pieces) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
+    const bool is_known = begin - facts.base < facts.size && piece.iov_len <= facts.size - (begin - facts.base);
+    if (piece.iov_len == 0 || (is_known && !buffers_.find(begin))) continue;
+    request.base = piece.iov_base;
+    request.size = piece.iov_len;
+    if (!find_memory(request, facts).ok() || facts.kind != memory.kind || facts.device != memory.device) return false;
+  }
+  return true;
+}
+
+bool Session::admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Routed& routed) {
+  const std::uint64_t size = request.size;
+  const auto has_bytes = [](const MemoryPiece& piece) { return piece.iov_len > 0; };
+  const auto first = std::find_if(pieces.begin(), pieces.end(), has_bytes);
+  if (first == pieces.end()) return false;
+  request.base = first->iov_base;
+  request.size = first->iov_len;
+  if (!admit(request, file, routed).ok() || !traits_of(routed.report.path).gathers) return false;
+  if (!is_all_of(routed.memory, request, pieces)) return false;
+  routed.input.memory = RequestMemory(pieces);
+  routed.input.size = size;
+  return true;
+}
+
 void Session::release_blocks(std::uint64_t file_handle, File& file) {
   if (!files_.hold(file_handle)) return;
   release_blocks_of_idle(file);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,9 @@ class Session {
   Status check(const RawRequest& request, File* file, Routed& routed) const;
   // check(), and what its memory is, and which path serves it: ready for the engine.
   Status admit(const RawRequest& request, File* file, Routed& routed);
+  // The same for a request whose memory is in pieces, all of it as one: they are memory of one device, and the path
+  // that serves it gathers. False where they have to be moved one by one, which also finds what is wrong with them.
+  bool admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Routed& routed);
   // A write came to less than it should: what was asked for behind the file's end is given back, unless others use it.
   void release_blocks(std::uint64_t file_handle, File& file);
 
@@ -91,6 +95,7 @@ class Session {
 
  private:
   Status find_memory(const RawRequest& request, PointerFacts& memory);
+  bool is_all_of(const PointerFacts& memory, RawRequest request, std::span<const MemoryPiece> pieces);
   Status advise(std::uint64_t file, void (File::*note)());
   void release_blocks_of_idle(File& file);
 
