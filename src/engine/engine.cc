@@ -61,6 +61,7 @@ void Engine::count(const Report& report, Op op) {
   // What is forced although it is not direct is told from what is.
   const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;
   counters_.add(report.path, is_forced ? report.path_reason : report.reason, op, report.bytes - report.bounced_bytes);
+  if (report.direct_bytes > 0) counters_.add_direct(report.path, op, report.direct_bytes);
   if (report.bounced_bytes > 0) counters_.add(PathId::bounce, report.bounced_reason, op, report.bounced_bytes);
 }
 

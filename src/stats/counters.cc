@@ -45,6 +45,7 @@ Counters::Counters() {
   header.shards = kStatsShards;
   header.size_buckets = kSizeBuckets;
   header.latency_buckets = kLatencyBuckets;
+  header.features = kStatsHasDirectBytes;
   header.labels_at = offsetof(Layout, labels);
   header.shards_at = offsetof(Layout, shards);
   header.shard_bytes = sizeof(Shard);
@@ -64,6 +65,11 @@ void Counters::add(PathId path, Reason reason, Op op, std::uint64_t bytes) {
   add_shared(cell.bytes, bytes);
   add_shared(cell.operations, 1);
   add_shared(shard.sizes[i][j][size_bucket(bytes)], 1);
+}
+
+void Counters::add_direct(PathId path, Op op, std::uint64_t bytes) {
+  if (forks_ != fork_count()) return;
+  add_shared(own_shard().direct_bytes[static_cast<unsigned>(path)][static_cast<unsigned>(op)], bytes);
 }
 
 void Counters::add_latency(PathId path, Op op, std::uint64_t nanoseconds) const {

@@ -28,6 +28,8 @@ class Counters {
   Counters();
 
   void add(PathId path, Reason reason, Op op, std::uint64_t bytes);
+  // Of a path's bytes, those that went by O_DIRECT. add() has counted them, or will.
+  void add_direct(PathId path, Op op, std::uint64_t bytes);
   // Of a request that somebody measured; add() has counted it, or will.
   void add_latency(PathId path, Op op, std::uint64_t nanoseconds) const;
   Count total(PathId path, Reason reason, Op op) const;
@@ -42,6 +44,7 @@ class Counters {
     std::uint64_t sizes[kPathCount][2][kSizeBuckets];
     std::uint64_t latencies[kPathCount][2][kLatencyBuckets];
     std::uint64_t latency_sums[kPathCount][2];
+    std::uint64_t direct_bytes[kPathCount][2];
   };
   struct Layout {
     StatsHeader header;

@@ -18,6 +18,8 @@ constexpr char kStatsName[] = "penstock-stats";  // Of the memfd.
 constexpr char kStatsMagic[8] = {'P', 'N', 'S', 'T', 'A', 'T', 'S', '\0'};
 constexpr std::uint32_t kStatsVersion = 1;
 
+constexpr std::uint32_t kStatsHasDirectBytes = 1;
+
 constexpr unsigned kStatsShards = 16;
 constexpr unsigned kSizeBuckets = 48;
 constexpr unsigned kLatencyBuckets = 144;
@@ -39,9 +41,10 @@ struct StatsHeader {
   std::uint32_t shards;
   std::uint32_t size_buckets;
   std::uint32_t latency_buckets;
-  std::uint32_t reserved;
+  std::uint32_t features;   // Bits kStatsHas...; 0 in segments of 0.1.0 and earlier.
   std::uint64_t labels_at;  // StatsLabel of every path, then of every reason.
-  std::uint64_t shards_at;  // In each shard: cells, size histograms, latency histograms, sums of latencies.
+  std::uint64_t shards_at;  // In each shard: cells, size histograms, latency histograms, sums of latencies,
+                            // and, with kStatsHasDirectBytes, what of the bytes went around the page cache.
   std::uint64_t shard_bytes;
   std::uint64_t cufile_at;  // A CufileSection.
   std::uint64_t cufile_bytes;

@@ -27,6 +27,7 @@ struct Shape {
   std::uint64_t sizes_at = 0;  // In a shard.
   std::uint64_t latencies_at = 0;
   std::uint64_t latency_sums_at = 0;
+  std::uint64_t direct_bytes_at = 0;  // 0: there are none.
   std::uint64_t counted_bytes = 0;
 };
 
@@ -52,6 +53,9 @@ Shape shape_of(const StatsHeader& header) {
   shape.latencies_at = shape.sizes_at + lists * header.size_buckets * kWord;
   shape.latency_sums_at = shape.latencies_at + lists * header.latency_buckets * kWord;
   shape.counted_bytes = shape.latency_sums_at + lists * kWord;
+  if ((header.features & kStatsHasDirectBytes) == 0) return shape;
+  shape.direct_bytes_at = shape.counted_bytes;
+  shape.counted_bytes += lists * kWord;
   return shape;
 }
 
@@ -78,6 +82,7 @@ class Reader {
     snapshot.pid = shape_.header.pid;
     snapshot.opened_ns = shape_.header.opened_ns;
     snapshot.library = text_of(shape_.header.library);
+    snapshot.has_direct_bytes = shape_.direct_bytes_at != 0;
     for (std::uint32_t path = 0; path < shape_.header.paths; ++path) {
       for (const Op op : {Op::read, Op::write}) read_path(path, op, snapshot);
     }
@@ -102,7 +107,12 @@ class Reader {
                                    .op = op,
                                    .sizes = list(shape_.sizes_at, path, op, shape_.header.size_buckets),
                                    .latencies = list(shape_.latencies_at, path, op, shape_.header.latency_buckets),
-                                   .latency_sum = list(shape_.latency_sums_at, path, op, 1)[0]});
+                                   .latency_sum = list(shape_.latency_sums_at, path, op, 1)[0],
+                                   .direct_bytes = direct_bytes(path, op)});
+  }
+
+  std::uint64_t direct_bytes(std::uint32_t path, Op op) const {
+    return shape_.direct_bytes_at == 0 ? 0 : list(shape_.direct_bytes_at, path, op, 1)[0];
   }
 
   bool are_different(std::uint32_t first, std::uint32_t count) const {

@@ -33,6 +33,7 @@ struct StatsHistogram {
   std::vector<std::uint64_t> sizes;
   std::vector<std::uint64_t> latencies;  // All zero where nobody measured.
   std::uint64_t latency_sum = 0;         // Nanoseconds.
+  std::uint64_t direct_bytes = 0;        // Of the path's, around the page cache; see StatsSnapshot.
 };
 
 struct StatsSnapshot {
@@ -42,6 +43,7 @@ struct StatsSnapshot {
   std::string library;
   std::vector<StatsRow> rows;
   std::vector<StatsHistogram> histograms;
+  bool has_direct_bytes = false;  // A process of an earlier version does not count them.
   CufileTotals cufile;
 };
 

@@ -45,6 +45,7 @@ class ReaderTest : public testing::Test {
     counters_.add(PathId::bounce, Reason::stand_in, Op::read, 100);
     counters_.add(PathId::host, Reason::none, Op::write, 7);
     counters_.add_latency(PathId::bounce, Op::read, 12'000);
+    counters_.add_direct(PathId::bounce, Op::read, 4096);
     counters_.cufile().choose_level(2);
     counters_.cufile().start();
     counters_.cufile().add_transfer({.bytes = 5000, .nanoseconds = 3000});
@@ -94,10 +95,24 @@ TEST_F(ReaderTest, ReadsWhatTheWriterCounted) {
   EXPECT_EQ(snapshot->histograms[0].sizes[size_bucket(4096)], 1u);
   EXPECT_EQ(snapshot->histograms[0].sizes[size_bucket(100)], 1u);
   EXPECT_EQ(snapshot->histograms[0].latencies[latency_bucket(12'000)], 1u);
+  EXPECT_TRUE(snapshot->has_direct_bytes);
+  EXPECT_EQ(snapshot->histograms[0].direct_bytes, 4096u);
+  EXPECT_EQ(snapshot->histograms[1].direct_bytes, 0u);
   EXPECT_EQ(snapshot->cufile.level, 2u);
   EXPECT_TRUE(snapshot->cufile.counting);
   EXPECT_EQ(snapshot->cufile.operations(CufileOperation::read).ok, 1u);
   EXPECT_EQ(snapshot->cufile.sums.sizes[0][1], 1u);
+}
+
+TEST_F(ReaderTest, OfAVersionThatDoesNotCountDirectBytesThereAreNone) {
+  const auto bytes = copy();
+  bytes->header().features = 0;
+
+  const Result<StatsSnapshot> snapshot = read_segment(bytes->all());
+
+  ASSERT_TRUE(snapshot.ok()) << describe(snapshot.status());
+  EXPECT_FALSE(snapshot->has_direct_bytes);
+  EXPECT_EQ(snapshot->histograms[0].direct_bytes, 0u);
 }
 
 TEST_F(ReaderTest, RefusesAnotherFormatWithAReason) {

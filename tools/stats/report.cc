@@ -53,28 +53,6 @@ std::string microseconds(std::uint64_t nanoseconds) {
   return fmt::format("{:.1f} us", static_cast<double>(nanoseconds) / 1e3);
 }
 
-std::string way_table(const Ways& ways, const Ways* before, double seconds) {
-  std::vector<std::string> columns = {"path", "reason", "op", ">operations", ">bytes"};
-  if (before != nullptr) columns.insert(columns.end(), {">operations/s", ">rate"});
-  Table table(columns);
-  for (const auto& [key, count] : ways) {
-    const auto& [path, reason, op] = key;
-    std::vector<std::string> cells = {path, reason, core::op_name(op), fmt::format("{}", count.operations),
-                                      format_size(count.bytes)};
-    if (before != nullptr) {
-      const auto found = before->find(key);
-      const WayCount then = found != before->end() ? found->second : WayCount{};
-      const auto rate = [&](std::uint64_t now, std::uint64_t earlier) {
-        return now > earlier && seconds > 0 ? static_cast<double>(now - earlier) / seconds : 0.0;
-      };
-      cells.push_back(fmt::format("{:.0f}", rate(count.operations, then.operations)));
-      cells.push_back(format_rate(rate(count.bytes, then.bytes)));
-    }
-    table.add(cells);
-  }
-  return table.text().string();
-}
-
 // Of those that somebody measured; "" where nobody did.
 std::string latency_table(const ProcessView& process) {
   Table table({"path", "op", ">measured", ">average", ">50%", ">90%", ">99%"});
@@ -175,6 +153,28 @@ Ways ways_of(const ProcessView& process) {
   return ways;
 }
 
+std::string ways_text(const Ways& ways, const Ways* before, double seconds) {
+  std::vector<std::string> columns = {"path", "reason", "op", ">operations", ">bytes"};
+  if (before != nullptr) columns.insert(columns.end(), {">operations/s", ">rate"});
+  Table table(columns);
+  for (const auto& [key, count] : ways) {
+    const auto& [path, reason, op] = key;
+    std::vector<std::string> cells = {path, reason, core::op_name(op), fmt::format("{}", count.operations),
+                                      format_size(count.bytes)};
+    if (before != nullptr) {
+      const auto found = before->find(key);
+      const WayCount then = found != before->end() ? found->second : WayCount{};
+      const auto rate = [&](std::uint64_t now, std::uint64_t earlier) {
+        return now > earlier && seconds > 0 ? static_cast<double>(now - earlier) / seconds : 0.0;
+      };
+      cells.push_back(fmt::format("{:.0f}", rate(count.operations, then.operations)));
+      cells.push_back(format_rate(rate(count.bytes, then.bytes)));
+    }
+    table.add(cells);
+  }
+  return table.text().string();
+}
+
 std::string process_text(const ProcessView& process, const Ways* before, double seconds) {
   const std::size_t sessions = process.sessions.size();
   std::string text =
@@ -183,7 +183,7 @@ std::string process_text(const ProcessView& process, const Ways* before, double 
   if (!process.refusal.empty()) text += fmt::format("note: {}\n", process.refusal);
   const Ways ways = ways_of(process);
   if (ways.empty()) return text + "nothing was moved yet\n";
-  return text + way_table(ways, before, seconds) + latency_table(process);
+  return text + ways_text(ways, before, seconds) + latency_table(process);
 }
 
 std::string machine_text(const MachineView& machine) {

@@ -14,6 +14,9 @@ namespace penstock::tools {
 // Summed up over a process's sessions.
 Ways ways_of(const ProcessView& process);
 
+// A table of them. With `before`, counted `seconds` earlier, also rates.
+std::string ways_text(const Ways& ways, const Ways* before = nullptr, double seconds = 0);
+
 // What `penstock stats PID` prints. With `before`, counted `seconds` earlier, also rates; sessions that were closed
 // meanwhile do not make them negative.
 std::string process_text(const ProcessView& process, const Ways* before = nullptr, double seconds = 0);

@@ -16,6 +16,7 @@
 #include "tools/common/interrupt.h"
 #include "tools/common/stats_source.h"
 #include "tools/common/terminal.h"
+#include "tools/stats/odirect.h"
 #include "tools/stats/report.h"
 
 namespace penstock::tools {
@@ -26,6 +27,7 @@ constexpr const char* kExamples =
     "  penstock stats                        all processes with a session or a libcufile, NVIDIA's as well\n"
     "  penstock stats 4711                   its bytes and operations by path and reason\n"
     "  penstock stats 4711 --watch           once a second, with rates, until it ends\n"
+    "  penstock stats 4711 --odirect         how much of them was direct, and what stands in the way of the rest\n"
     "  penstock stats --prometheus           for a scraper, e.g. node_exporter's textfile collector\n"
     "Exit code: 0 done, 1 there is no such process or this user may not look at it, 2 wrong usage, 77 if the process\n"
     "has no session open.";
@@ -40,6 +42,7 @@ struct StatsSettings {
   double interval = 1;
   bool json = false;
   bool prometheus = false;
+  bool odirect = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -115,6 +118,9 @@ void check(const StatsSettings& settings) {
     throw Failure("--prometheus prints once; it does not go with --watch", kUsage);
   if (settings.watch && !settings.pid)
     throw Failure("--watch needs the PID of a process; 'penstock top' shows all of them", kUsage);
+  if (settings.odirect && !settings.pid) throw Failure("--odirect needs the PID of a process", kUsage);
+  if (settings.odirect && (settings.watch || settings.prometheus))
+    throw Failure("--odirect looks once; it goes with --json, not with --watch or --prometheus", kUsage);
   if (!(settings.interval >= kIntervalMin && settings.interval <= kIntervalMax)) {
     throw Failure(fmt::format("--interval {}: expected 0.01 to 86400 seconds", settings.interval), kUsage);
   }
@@ -124,6 +130,10 @@ int run_stats(const StatsSettings& settings) {
   check(settings);
   if (!settings.pid) {
     show(look_at_all(), settings);
+  } else if (settings.odirect) {
+    const DirectShare job = look_at_job(*settings.pid);
+    if (settings.json) print_json(job_json(job));
+    else print("{}", Text(job_text(job)));
   } else if (settings.watch) {
     watch(*settings.pid, settings);
   } else {
@@ -137,6 +147,8 @@ int run_stats(const StatsSettings& settings) {
 void add_stats(CommandLine& command) {
   auto settings = std::make_shared<StatsSettings>();
   command.option("PID", settings->pid, "One process [all that this user may look at]");
+  command.flag("--odirect", settings->odirect,
+               "Say what share of the bytes was direct, and what of the open files stands in the way");
   command.flag("--watch", settings->watch, "Print again and again, with rates, until the process ends");
   command.option("--interval", settings->interval, "Time from one look to the next with --watch")
       .value_name("SECONDS")

@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -160,6 +162,64 @@ TEST(StatsTest, TellsWhatAnotherProcessMovedAndHow) {
   EXPECT_NE(done.out.find("host"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("write"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("14.65 KiB"), std::string::npos) << done.out;
+}
+
+// Through a descriptor with O_DIRECT, from memory that suits it: 8 writes of 64 KiB, 4 of which are through another
+// file and the page cache.
+void write_both_ways(const std::string& name) {
+  penstock_session* session = nullptr;
+  if (penstock_session_open(nullptr, &session).code != 0) ::_exit(3);
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, 4096, 1 << 16) != 0) ::_exit(4);
+  std::memset(memory, 'x', 1 << 16);
+  for (const int flags : {O_DIRECT, 0}) {
+    const int fd = ::open((name + (flags == 0 ? "-buffered" : "-direct")).c_str(), O_RDWR | O_CREAT | flags, 0600);
+    penstock_file* file = nullptr;
+    if (fd < 0 || penstock_file_register(session, fd, &file).code != 0) ::_exit(5);
+    for (int i = 0; i < 4; ++i) {
+      if (penstock_write(file, memory, 1 << 16, i << 16, 0, nullptr).code != 0) ::_exit(6);
+    }
+  }
+}
+
+TEST(StatsTest, SaysWhatOfAJobsBytesWasDirectAndWhichFilesItHasOpen) {
+  const std::string name = std::filesystem::canonical(".").string() + "/penstock-job-" + std::to_string(::getpid());
+  const int probe = ::open((name + "-direct").c_str(), O_RDWR | O_CREAT | O_DIRECT, 0600);
+  if (probe < 0) GTEST_SKIP() << "no direct I/O here";
+  ::close(probe);
+  const Worker worker([&] { write_both_ways(name); });
+
+  const Finished done = run({"stats", worker.name(), "--odirect", "--json"});
+  const std::string text = run({"stats", worker.name(), "--odirect"}).out;
+  ::unlink((name + "-direct").c_str());
+  ::unlink((name + "-buffered").c_str());
+
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const json told = json::parse(done.out);
+  EXPECT_EQ(told["write"]["bytes"], 8 << 16);
+  EXPECT_EQ(told["write"]["direct_bytes"], 4 << 16);
+  EXPECT_EQ(told["read"]["bytes"], 0);
+  unsigned seen = 0;
+  for (const json& file : told["files"]) {
+    const std::string path = file["path"];
+    if (path == name + "-direct") seen += file["direct_descriptors"] > 0 ? 1 : 0;
+    if (path == name + "-buffered") seen += file["buffered_descriptors"] > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(seen, 2u) << done.out;
+  EXPECT_NE(text.find("512 KiB written: 50.0 % by O_DIRECT"), std::string::npos) << text;
+}
+
+TEST(StatsTest, OfAJobWithoutASessionTheKernelsCountAndTheFilesAreTold) {
+  const Worker worker([] { (void)temporary_file(); });
+
+  const Finished done = run({"stats", worker.name(), "--odirect"});
+
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("Nothing was moved by the library so far."), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("by the kernel's count"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("penstock-stats-"), std::string::npos) << done.out;
+  EXPECT_EQ(run({"stats", "--odirect"}).exit_code, 2);
+  EXPECT_EQ(run({"stats", worker.name(), "--odirect", "--watch"}).exit_code, 2);
 }
 
 TEST(StatsTest, TellsProgramsTheSame) {

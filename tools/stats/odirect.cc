@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/stats/odirect.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+
+#include "base/unique_fd.h"
+#include "tools/common/direct_answer.h"
+#include "tools/common/failure.h"
+#include "tools/common/page.h"
+#include "tools/common/table.h"
+#include "tools/common/units.h"
+#include "tools/stats/report.h"
+
+namespace penstock::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using core::Op;
+
+constexpr unsigned kDescriptorsMax = 65536;
+constexpr std::size_t kFilesJudged = 256;  // Of more, no obstacles are looked for.
+constexpr std::size_t kFilesShown = 16;
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::optional<std::uint64_t> number_behind(const std::string& text, const char* label, int base) {
+  const std::size_t at = text.find(label);
+  if (at == std::string::npos) return std::nullopt;
+  const std::size_t begin = text.find_first_not_of(" \t", at + std::strlen(label));
+  std::uint64_t number = 0;
+  if (begin == std::string::npos) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), number, base);
+  return error == std::errc{} ? std::optional(number) : std::nullopt;
+}
+
+// The first thing that is certain and keeps bytes from being direct.
+void judge(const std::string& descriptor, FileInUse& file) {
+  // Not what only looks like a file: to open another thing may block, or change it.
+  const core::UniqueFd fd(open(descriptor.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid()) return;
+  for (const core::Finding& finding : ask_direct(fd.get(), {}).report.findings) {
+    const bool is_in_the_way = finding.effect() == core::Effect::copied || finding.effect() == core::Effect::refused;
+    if (finding.certainty != core::Certainty::certain || !is_in_the_way) continue;
+    file.obstacle = finding.sentence();
+    file.remedy = finding.remedy();
+    return;
+  }
+}
+
+using OpenFiles = std::map<std::pair<dev_t, ino_t>, FileInUse>;
+
+void add_descriptor(const std::string& folder, const std::string& name, OpenFiles& found) {
+  const std::string descriptor = folder + "/fd/" + name;
+  struct stat facts {};
+  if (stat(descriptor.c_str(), &facts) != 0) return;
+  if (!S_ISREG(facts.st_mode) && !S_ISBLK(facts.st_mode)) return;
+  char target[PATH_MAX];
+  const ssize_t size = readlink(descriptor.c_str(), target, sizeof target);
+  const std::string path = size < 0 ? "?" : std::string(target, static_cast<std::size_t>(size));
+  if (path.rfind("/memfd:", 0) == 0) return;
+  const auto [entry, is_new] = found.try_emplace({facts.st_dev, facts.st_ino});
+  FileInUse& file = entry->second;
+  const bool is_direct = is_direct_by(slurp(folder + "/fdinfo/" + name)).value_or(false);
+  ++(is_direct ? file.direct : file.buffered);
+  if (!is_new) return;
+  file.path = path;
+  file.size = static_cast<std::uint64_t>(facts.st_size);
+  if (found.size() <= kFilesJudged) judge(descriptor, file);
+}
+
+OpenFiles open_files_of(pid_t pid) {
+  OpenFiles found;
+  const std::string folder = fmt::format("/proc/{}", pid);
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(opendir((folder + "/fd").c_str()), closedir);
+  if (list == nullptr) fail_errno(folder + "/fd", "look at what the process has open");
+  unsigned count = 0;
+  for (const dirent* entry = readdir(list.get()); entry != nullptr && count < kDescriptorsMax;
+       entry = readdir(list.get()), ++count) {
+    if (entry->d_name[0] != '.') add_descriptor(folder, entry->d_name, found);
+  }
+  return found;
+}
+
+void add_files(DirectShare& job) {
+  OpenFiles found = open_files_of(job.process.pid);
+  for (auto& [inode, file] : found) job.files.push_back(std::move(file));
+  const auto is_first = [](const FileInUse& a, const FileInUse& b) {
+    if (a.obstacle.empty() != b.obstacle.empty()) return b.obstacle.empty();
+    return a.size != b.size ? a.size > b.size : a.path < b.path;
+  };
+  std::sort(job.files.begin(), job.files.end(), is_first);
+  if (job.files.size() <= kFilesShown) return;
+  job.files_left_out = static_cast<unsigned>(job.files.size() - kFilesShown);
+  job.files.resize(kFilesShown);
+}
+
+void add_sums(DirectShare& job) {
+  job.has_direct_bytes = !job.process.sessions.empty();
+  for (const core::StatsSnapshot& session : job.process.sessions) {
+    job.has_direct_bytes = job.has_direct_bytes && session.has_direct_bytes;
+    for (const core::StatsRow& row : session.rows) job.sums[static_cast<unsigned>(row.op)].bytes += row.bytes;
+    for (const core::StatsHistogram& each : session.histograms)
+      job.sums[static_cast<unsigned>(each.op)].direct += each.direct_bytes;
+  }
+}
+
+double percent(const DirectSum& sum) {
+  return 100 * static_cast<double>(sum.direct) / std::max(1.0, static_cast<double>(sum.bytes));
+}
+
+std::string sums_text(const DirectShare& job) {
+  std::string text;
+  for (const Op op : {Op::read, Op::write}) {
+    const DirectSum& sum = job.sums[static_cast<unsigned>(op)];
+    if (sum.bytes == 0) continue;
+    const char* const verb = op == Op::read ? "read" : "written";
+    if (!job.has_direct_bytes) {
+      text +=
+          fmt::format("{} {}; its library is too old to count what of it was direct. ", format_size(sum.bytes), verb);
+      continue;
+    }
+    text += fmt::format("{} {}: {:.1f} % by O_DIRECT, {} through the page cache. ", format_size(sum.bytes), verb,
+                        percent(sum), format_size(sum.bytes - std::min(sum.direct, sum.bytes)));
+  }
+  return text.empty() ? "Nothing was moved by the library so far." : text;
+}
+
+std::string way_of(const FileInUse& file) {
+  if (file.direct > 0 && file.buffered > 0) return "both";
+  return file.direct > 0 ? "O_DIRECT" : "buffered";
+}
+
+Json sum_json(const DirectShare& job, Op op) {
+  const DirectSum& sum = job.sums[static_cast<unsigned>(op)];
+  const auto& drive = job.drive_bytes[static_cast<unsigned>(op)];
+  return {{"bytes", sum.bytes},
+          {"direct_bytes", job.has_direct_bytes ? Json(sum.direct) : Json()},
+          {"drive_bytes", drive ? Json(*drive) : Json()}};
+}
+
+}  // namespace
+
+std::optional<bool> is_direct_by(const std::string& fdinfo) {
+  const auto flags = number_behind(fdinfo, "flags:", 8);
+  return flags ? std::optional((*flags & O_DIRECT) != 0) : std::nullopt;
+}
+
+DirectShare look_at_job(pid_t pid) {
+  DirectShare job;
+  try {
+    job.process = look_at(pid);
+  } catch (const Failure& failure) {
+    if (failure.exit_code() != kNotApplicable) throw;
+    job.process = {pid, command_of(pid), {}, failure.what()};
+  }
+  add_sums(job);
+  const std::string io = slurp(fmt::format("/proc/{}/io", pid));
+  job.drive_bytes[0] = number_behind(io, "\nread_bytes:", 10);
+  job.drive_bytes[1] = number_behind(io, "\nwrite_bytes:", 10);
+  add_files(job);
+  return job;
+}
+
+std::string job_text(const DirectShare& job) {
+  Page page;
+  page.wrap("", fmt::format("process {} ({}): {}", job.process.pid, job.process.command, sums_text(job)));
+  if (!job.process.refusal.empty()) page.wrap("  note: ", job.process.refusal);
+  const auto& [read, written] = job.drive_bytes;
+  if (read && written) {
+    page.wrap("", fmt::format("All of the process, by the kernel's count: {} fetched from drives, {} sent to them.",
+                              format_size(*read), format_size(*written)));
+  }
+  std::string text = page.text();
+  if (const Ways ways = ways_of(job.process); !ways.empty()) text += "\n" + ways_text(ways);
+  if (job.files.empty()) return text + "\nIt has no file open.\n";
+  Table table({"open file", ">size", "opened"});
+  for (const FileInUse& file : job.files) table.add({file.path, format_size(file.size), way_of(file)});
+  text += "\n" + table.text().string();
+  Page below;
+  if (job.files_left_out > 0) below.wrap("  ", fmt::format("and {} more", job.files_left_out));
+  for (const FileInUse& file : job.files) {
+    if (file.obstacle.empty()) continue;
+    below.wrap("", fmt::format("{}: {}", file.path, file.obstacle));
+    below.wrap("  -> ", file.remedy);
+  }
+  return text + below.text();
+}
+
+Json job_json(const DirectShare& job) {
+  Json json = {{"schema", 1},
+               {"pid", job.process.pid},
+               {"command", job.process.command},
+               {"note", job.process.refusal},
+               {"read", sum_json(job, Op::read)},
+               {"write", sum_json(job, Op::write)},
+               {"files", Json::array()},
+               {"files_left_out", job.files_left_out}};
+  for (const FileInUse& file : job.files) {
+    json["files"].push_back({{"path", file.path},
+                             {"size", file.size},
+                             {"direct_descriptors", file.direct},
+                             {"buffered_descriptors", file.buffered},
+                             {"obstacle", file.obstacle},
+                             {"remedy", file.remedy}});
+  }
+  return json;
+}
+
+}  // namespace penstock::tools
