@@ -179,9 +179,8 @@ void judge_transfers(const std::vector<std::string>& folders, unsigned gpu, cons
   try {
     layer.emplace(gpu, direct_paths, rows);
   } catch (const Failure& failure) {
-    if (failure.exit_code() == kNotApplicable) throw;
     return Judgement(rows, Layer::transfer, "transfer", "")
-        .fail(failure.what(), "Correct what it names; 'penstock check' shows the settings in force.");
+        .fail(failure.what(), "Correct what it names; 'penstock check' shows the GPUs and the settings in force.");
   }
   for (const std::string& folder : folders) layer->judge(folder);
 }

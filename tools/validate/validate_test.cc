@@ -343,6 +343,16 @@ TEST_F(Validate, SettingsThatMakeNoSenseAreRowsThatFail) {
   }
 }
 
+TEST_F(Validate, AGpuThatIsNotThereFailsItsTransferAndTheOtherRowsAreTold) {
+  const Finished done = run({"validate", "--json", "--gpu", "63", "."});
+  EXPECT_EQ(done.exit_code, 1);
+  const json told = json::parse(done.out, nullptr, false);
+  auto rows = rows_of(told);
+  ASSERT_EQ(state_of(rows, "transfer "), "fail") << told.dump(1);
+  EXPECT_NE(rows["transfer "]["sentence"].get<std::string>().find("63"), std::string::npos) << rows["transfer "];
+  EXPECT_EQ(rows.count("kernel "), 1u);
+}
+
 TEST_F(Validate, WithoutAFolderItSaysHowToAskForATransfer) {
   const json told = report({"--layer", "3"}, 77);
   ASSERT_EQ(told["rows"].size(), 1u);
