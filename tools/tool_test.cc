@@ -175,6 +175,18 @@ TEST_F(Tool, ExplainTakesFoldersAndSeveralFilesAndSaysWhichItCouldNotLookAt) {
   EXPECT_EQ(run({"explain", "empty"}).exit_code, 1);
 }
 
+TEST_F(Tool, ExplainSaysWhatOfFilesKeepsThemFromBeingDirectAndOnceForAll) {
+  for (const char* name : {"one", "two"}) {
+    std::ofstream(path(name)) << "beginning";
+    fs::resize_file(path(name), 1 << 20);
+  }
+  const std::string one = run({"explain", "one"}).out, both = run({"explain", "one", "two"}).out;
+  if (run({"explain", "one", "-v"}).out.find("holes") == std::string::npos) GTEST_SKIP() << "no holes are told here";
+  EXPECT_NE(one.find("  O_DIRECT: the file has holes"), std::string::npos) << one;
+  EXPECT_NE(both.find("  O_DIRECT: 2 of them: the file has holes"), std::string::npos) << both;
+  EXPECT_EQ(both.find("O_DIRECT"), both.rfind("O_DIRECT")) << both;
+}
+
 TEST_F(Tool, ExplainOfSeveralFilesTellsProgramsAndTheCuriousOfEach) {
   fs::create_directories(path("model"));
   make("model/one", 5000);

@@ -66,18 +66,36 @@ void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
   }
 }
 
-// What the file system or the file itself keeps from being direct, where no verdict has said it: without a GPU, or past
-// a reason that stands before it.
-void print_findings(const Explanation& told, const std::vector<Obstruction>& list, Page& page) {
-  for (const core::Finding& finding : told.direct.report.findings) {
-    const auto says_it = [&](const Obstruction& each) {
-      return finding.code() == std::string(each.verdict->reason_name());
-    };
-    if (std::any_of(list.begin(), list.end(), says_it)) continue;
-    page.wrap("  O_DIRECT: ", fmt::format("{} [{}]", finding.sentence(), finding.code()));
-    page.wrap("    -> ", finding.remedy());
+// What of file systems or files keeps bytes from being direct, where no verdict has said it: without a GPU, or past a
+// reason that stands before it. Each once, with how many of the files it was met on.
+class Hindrances {
+ public:
+  void add(const Explanation& told) {
+    for (const core::Finding& finding : told.direct.report.findings) {
+      const auto is_it = [&](const Met& each) { return each.finding == finding; };
+      const auto found = std::find_if(met_.begin(), met_.end(), is_it);
+      if (found == met_.end()) met_.push_back({finding, 1});
+      else ++found->files;
+    }
   }
-}
+  void print(const std::vector<Obstruction>& told, bool counts, Page& page) const {
+    for (const auto& [finding, files] : met_) {
+      const std::string_view code = finding.code();
+      const auto says_it = [&](const Obstruction& each) { return code == each.verdict->reason_name(); };
+      if (std::any_of(told.begin(), told.end(), says_it)) continue;
+      const std::string of = counts ? fmt::format("{} of them: ", files) : "";
+      page.wrap("  O_DIRECT: ", fmt::format("{}{} [{}]", of, finding.sentence(), code));
+      page.wrap("    -> ", finding.remedy());
+    }
+  }
+
+ private:
+  struct Met {
+    core::Finding finding;
+    unsigned files = 0;
+  };
+  std::vector<Met> met_;
+};
 
 std::string cached_text(const Explanation& told) {
   if (!told.cached) return "the kernel does not tell";
@@ -117,7 +135,9 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   std::vector<Obstruction> list;
   add_obstructions(told, list);
   print_obstructions(list, page);
-  print_findings(told, list, page);
+  Hindrances hindrances;
+  hindrances.add(told);
+  hindrances.print(list, false, page);
   page.row("file", fmt::format("{}, {}", format_size(told.info.size), place_text(told)));
   page.row("page cache", cached_text(told));
   if (told.plan.choice) page.row("request", plan_text(settings, told));
@@ -127,6 +147,7 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
 Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& answers) {
   Table table({"file", ">size", ">cached", "path"});
   std::vector<Obstruction> list;
+  Hindrances hindrances;
   std::uint64_t size = 0, cached = 0;
   bool is_told = true;
   std::set<std::string> paths;
@@ -135,6 +156,7 @@ Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& 
     const auto& known = each.told.cached;
     table.add({each.file, format_size(each.told.info.size), known ? format_size(*known) : "?", path_text(each.told)});
     add_obstructions(each.told, list);
+    hindrances.add(each.told);
     size += each.told.info.size;
     cached += known.value_or(0);
     is_told = is_told && known.has_value();
@@ -145,6 +167,7 @@ Text summary_of(const ExplainSettings& settings, const std::vector<FileAnswer>& 
                             is_told ? format_size(cached) : "an unknown part", verb(settings), memory_text(settings),
                             fmt::format("{}", fmt::join(paths, ", "))));
   print_obstructions(list, page);
+  hindrances.print(list, true, page);
   for (const FileAnswer& each : answers) {
     if (!each.failure.empty()) page.wrap("  not looked at: ", each.failure);
   }
