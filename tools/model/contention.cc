@@ -14,6 +14,7 @@
 #include "model/pcie/pci_topology.h"
 #include "model/pcie/simulator.h"
 #include "model/pcie/timeline_svg.h"
+#include "model/pcie/timeline_trace.h"
 #include "model/pcie/topology_file.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
@@ -59,6 +60,7 @@ struct ContentionSettings {
   bool list_machines = false;
   bool print_topology = false;
   std::string svg;
+  std::string trace;
   bool overwrite = false;
   bool json = false;
 };
@@ -218,9 +220,12 @@ void refuse_endless(const model::Network& network, const model::Workload& worklo
   throw Failure("that is more than an hour of simulation: take fewer bytes, larger bursts or --level flow", kUsage);
 }
 
-void write_svg(const ContentionSettings& settings, const ContentionReport& report) {
-  if (settings.svg.empty()) return;
-  write_file(settings.svg, model::timeline_svg(report.network, report.outcome, report.machine), settings.overwrite);
+void write_timelines(const ContentionSettings& settings, const ContentionReport& report) {
+  const auto write = [&](const std::string& file, const auto& made) {
+    if (!file.empty()) write_file(file, made(report.network, report.outcome, report.machine), settings.overwrite);
+  };
+  write(settings.svg, model::timeline_svg);
+  write(settings.trace, model::timeline_trace);
 }
 
 // The sensitivity list builds the machine anew for each constant.
@@ -232,7 +237,8 @@ model::Sensitivity sensitivity_of(const ContentionSettings& settings, const mode
 
 ContentionReport simulate(const ContentionSettings& settings) {
   const bool is_packet_level = settings.level == "packet";
-  if (!settings.svg.empty() && !is_packet_level) throw Failure("a timeline needs --level packet", kUsage);
+  if (!(settings.svg + settings.trace).empty() && !is_packet_level)
+    throw Failure("a timeline needs --level packet", kUsage);
   const model::PcieConstants constants = constants_of(settings);
   model::TopologyFile file = read_source(settings, constants);
   complete(settings, file);
@@ -277,7 +283,7 @@ int run(const ContentionSettings& settings) {
     return kSuccess;
   }
   const ContentionReport report = simulate(settings);
-  write_svg(settings, report);
+  write_timelines(settings, report);
   if (settings.json) {
     print_json(contention_json(report));
   } else {
@@ -350,6 +356,8 @@ void add_answer_options(CommandLine& command, ContentionSettings& settings) {
   command.flag("--sensitivity", settings.sensitivity, "Add which constants move the result most");
   command.flag("--published", settings.published, "Compare the model with published and measured figures");
   command.option("--svg", settings.svg, "Also write the timeline to FILE").value_name("FILE");
+  command.option("--trace", settings.trace, "Also write it as a trace that Perfetto and Chrome open")
+      .value_name("FILE");
   command.flag("--overwrite", settings.overwrite, "Replace FILE if it exists");
   command.flag("--json", settings.json, "Print JSON");
 }

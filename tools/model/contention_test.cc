@@ -102,6 +102,15 @@ TEST_F(Tool, ContentionWritesItsTimeline) {
   EXPECT_TRUE(says(nowhere.err, "no/such/folder")) << nowhere.err;
 }
 
+TEST_F(Tool, ContentionWritesATraceForViewers) {
+  const Finished done = run(contention({"--machine", "workstation", "--trace", "run.json"}));
+
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_TRUE(text_of(path("run.json")).starts_with("{\"traceEvents\":[{\"ph\":\"M\"")) << text_of(path("run.json"));
+  EXPECT_EQ(run(contention({"--machine", "workstation", "--trace", "run.json"})).exit_code, 2);
+  EXPECT_EQ(run(contention({"--level", "flow", "--trace", "other.json"})).exit_code, 2);
+}
+
 TEST_F(Tool, ContentionDoesNotReplaceATimelineUnasked) {
   std::ofstream(path("run.svg")) << "mine";
   EXPECT_EQ(run(contention({"--machine", "workstation", "--svg", "run.svg"})).exit_code, 2);
