@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "tools/common/pci_text.h"
 #include "tools/common/table.h"
 #include "topology/distance.h"
 
@@ -34,14 +35,6 @@ std::vector<const PciDevice*> gpus_of(const Machine& machine) {
 
 const char* relation_of(const PciDevice& drive, const PciDevice& gpu) {
   return core::distance_name(core::distance_between(drive, gpu));
-}
-
-std::string link_text(const PciDevice& device) {
-  const core::PciLink &now = device.current_link, &most = device.max_link;
-  if (now.width == 0) return "unknown";
-  const std::string text = fmt::format("{:g} GT/s x{}", now.gigatransfers_per_second, now.width);
-  const bool is_full = most.width <= now.width && most.gigatransfers_per_second <= now.gigatransfers_per_second;
-  return is_full ? text : fmt::format("{} of {:g} GT/s x{}", text, most.gigatransfers_per_second, most.width);
 }
 
 }  // namespace

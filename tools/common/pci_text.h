@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What PCI devices are called in tables for people.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "topology/pci_device.h"
+
+namespace penstock::tools {
+
+// "32 GT/s x16", and "16 GT/s x1 of 16 GT/s x4" where it could run faster.
+inline std::string link_text(const core::PciDevice& device) {
+  const core::PciLink &now = device.current_link, &most = device.max_link;
+  if (now.width == 0) return "unknown";
+  const std::string text = fmt::format("{:g} GT/s x{}", now.gigatransfers_per_second, now.width);
+  const bool is_full = most.width <= now.width && most.gigatransfers_per_second <= now.gigatransfers_per_second;
+  return is_full ? text : fmt::format("{} of {:g} GT/s x{}", text, most.gigatransfers_per_second, most.width);
+}
+
+}  // namespace penstock::tools
