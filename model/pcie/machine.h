@@ -37,9 +37,10 @@ constexpr int kNone = -1;
 struct Node {
   std::string name;
   NodeKind kind = NodeKind::root;
-  int parent = kNone;  // Index of the node above.
-  PcieLink link;       // To the parent, where that is PCIe.
-  int line = 0;        // In the topology file; 0 where there is none.
+  int parent = kNone;   // Index of the node above.
+  PcieLink link;        // To the parent, where that is PCIe.
+  int line = 0;         // In the topology file; 0 where there is none.
+  std::string address;  // On the PCI bus; "" where it is not known.
 
   // root
   std::string host;        // Sockets of one name talk through their interconnect, others only through a fabric.

@@ -52,13 +52,12 @@ class HostReader {
     const unsigned generation = generation_of_rate(link.gigatransfers_per_second);
     const int parent = parent_of(device);
     const double wire_rate = link.width * link.gigatransfers_per_second * kGigabit * constants_.nic_wire_share;
-    if (device.is_gpu()) {
-      builder_.gpu("gpu" + std::to_string(gpus_++), parent, generation, link.width);
-    } else if (device.is_nvme()) {
-      builder_.drive("nvme" + std::to_string(drives_++), parent, generation, link.width);
-    } else {
-      builder_.nic("nic" + std::to_string(nics_++), parent, generation, link.width, wire_rate);
-    }
+    int node = kNone;
+    if (device.is_gpu()) node = builder_.gpu("gpu" + std::to_string(gpus_++), parent, generation, link.width);
+    else if (device.is_nvme())
+      node = builder_.drive("nvme" + std::to_string(drives_++), parent, generation, link.width);
+    else node = builder_.nic("nic" + std::to_string(nics_++), parent, generation, link.width, wire_rate);
+    builder_.node(node).address = device.address;
   }
 
   // Bridges come in the order root port, upstream port, downstream port, upstream port, ...: each upstream port is a
