@@ -48,6 +48,7 @@
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
 #include "tools/top/top.h"
+#include "tools/topology/topology.h"
 #include "tools/validate/validate.h"
 #include "tools/version/version.h"
 
@@ -73,6 +74,7 @@ constexpr Command kCommands[] = {
     {"demo", "Write data to a file and read it back by each path, and compare", add_demo},
     {"stats", "Show what running processes have moved, and by which paths", add_stats},
     {"top", "Show live how fast processes move bytes, and by which paths", add_top},
+    {"topology", "Draw where GPUs, drives and NICs hang, and say who had best read from what", add_topology},
     {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
     {"k8s", "Check and make Kubernetes manifests for GPUDirect Storage, and explain logs", add_k8s},
     {"kv", "Stores of KV caches: what they have, whether it is whole, what they are worth", add_kv},

@@ -65,7 +65,8 @@ class Pages(World):
 
     def commands(self):
         self.unpack_machine()
-        return {"check": ["check", "--root", MACHINE], "help": ["help", "stand_in"], "explain": ["explain", "data"],
+        return {"check": ["check", "--root", MACHINE], "topology": ["topology", "--root", MACHINE],
+                "help": ["help", "stand_in"], "explain": ["explain", "data"],
                 "doctor": ["doctor", "--time", "0.1", "data"]}
 
     def test_no_line_is_wider_than_the_terminal(self):
@@ -88,7 +89,7 @@ class Pages(World):
 
     def test_the_pages_are_as_they_were_recorded(self):
         commands = self.commands()
-        for name in ("check", "help"):
+        for name in ("check", "topology", "help"):
             for columns, _ in SIZES:
                 page = PAGES / f"{name}-{columns}.txt"
                 shown = "\n".join(self.lines_of(columns, commands[name])[0]) + "\n"

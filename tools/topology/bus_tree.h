@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// GPUs, NVMe drives and NICs in the order of the PCIe tree: by NUMA node, host bridge and switch.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "topology/pci_device.h"
+#include "topology/root.h"
+
+namespace penstock::tools {
+
+enum class EndKind : std::uint8_t { gpu, drive, nic };
+const char* end_kind_name(EndKind kind);  // "GPU", "drive", "NIC"
+
+struct BusEnd {
+  core::PciDevice device;
+  EndKind kind = EndKind::gpu;
+  std::vector<std::string> names;  // As the kernel calls it: "nvme0"; "mlx5_0", "eth4". A GPU has none.
+
+  // "nvme0 0000:19:00.0"
+  std::string text() const;
+  // The upstream ports of the switches that it is below, from the root down.
+  std::vector<std::string> switches() const;
+};
+
+// What of the machine's PCI devices they are, sorted as they hang.
+std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::PciDevice>& devices);
+
+std::string bus_tree_text(const std::vector<BusEnd>& ends);
+Json bus_ends_json(const std::vector<BusEnd>& ends);
+// A table of how far every drive and NIC is from every GPU; "" where either is missing.
+std::string distances_text(const std::vector<BusEnd>& ends);
+Json distances_json(const std::vector<BusEnd>& ends);
+
+}  // namespace penstock::tools

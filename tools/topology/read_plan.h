@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which GPU had best read from which drive, so that no bytes cross what need not be crossed, and how fast that would be
+// by the model of contention (docs/internals/models.md): links as they could run, and drives as they typically are.
+// Nothing is measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/topology/bus_tree.h"
+
+namespace penstock::tools {
+
+struct PlannedRead {
+  std::string gpu, drive;  // PCI addresses.
+  std::string relation;    // As of core::distance_name().
+  double bytes_per_second = 0;
+};
+
+struct ReadPlan {
+  std::vector<PlannedRead> reads;
+  double bytes_per_second = 0;    // Of all together.
+  std::string bound_by;           // What holds them back; "" where nothing is as busy.
+  double striped_per_second = 0;  // Where every GPU reads from all drives.
+  std::vector<std::string> idle;  // Drives that no GPU reads from.
+  std::string not_made;           // Why there is no plan; "" where there is one.
+
+  unsigned crossings() const;  // Reads over the link between sockets.
+};
+
+// The nearest drive for each GPU, and each drive once while there are enough. The devices: all of the machine, its
+// bridges among them.
+ReadPlan plan_reads(const std::vector<core::PciDevice>& devices, const std::vector<BusEnd>& ends);
+
+std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends);
+Json read_plan_json(const ReadPlan& plan);
+
+}  // namespace penstock::tools
