@@ -47,6 +47,7 @@ class RequestMemory {
     RequestMemory rest = *this;
     while (size > 0) {
       const std::uint64_t here = count_ > 0 ? std::min(size, rest.rest_of_piece()) : size;
+      if (here == 0) return;  // More than there are bytes.
       take(rest.address_, here);
       size -= here;
       if (size > 0) rest.skip(here);

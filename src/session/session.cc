@@ -213,6 +213,7 @@ bool Session::is_all_of(const PointerFacts& memory, RawRequest request, std::spa
     request.base = piece.iov_base;
     request.size = piece.iov_len;
     if (!find_memory(request, facts).ok() || facts.kind != memory.kind || facts.device != memory.device) return false;
+    if ((facts.mapped != 0) != (memory.mapped != 0)) return false;  // Some may have a more direct path than others.
   }
   return true;
 }
