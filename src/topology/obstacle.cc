@@ -184,6 +184,10 @@ std::string Finding::sentence() const {
   return subject.empty() ? std::string(text) : subject + ": " + text;
 }
 
+bool Finding::has_cpu_move_bytes() const {
+  return certainty == Certainty::certain && (effect() == Effect::copied || effect() == Effect::part_copied);
+}
+
 bool Finding::stops() const {
   return certainty == Certainty::certain && effect() != Effect::part_copied && effect() != Effect::slower;
 }

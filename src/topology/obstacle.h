@@ -123,6 +123,8 @@ struct Finding {
   std::string sentence() const;
   // Certain, and no byte would go directly: there is nothing to try.
   bool stops() const;
+  // Certain, and the CPU moves bytes although O_DIRECT is asked for: also where it is host memory that they go to.
+  bool has_cpu_move_bytes() const;
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 using Findings = std::vector<Finding>;

@@ -12,6 +12,7 @@
 #include "tools/bench/words.h"
 #include "tools/common/direct_answer.h"
 #include "tools/common/environment.h"
+#include "tools/common/failure.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
@@ -110,7 +111,7 @@ void print_moved(const Measured& measured) {
 }
 
 // The first thing of the file that makes the CPU copy, for sure.
-std::string not_direct(const OpenFile& file, bool is_write) {
+std::string not_direct(const OpenFile& file, bool is_write) try {
   const DirectAnswer answer = ask_direct(file.fd.get(), {is_write ? core::Op::write : core::Op::read, 0, 0, ""});
   for (const core::Finding& finding : answer.report.findings) {
     const bool is_sure = finding.certainty == core::Certainty::certain;
@@ -118,6 +119,8 @@ std::string not_direct(const OpenFile& file, bool is_write) {
       return fmt::format("{}; {}", finding.sentence(), finding.remedy());
   }
   return "";
+} catch (const Failure&) {
+  return "";  // A warning less.
 }
 
 }  // namespace

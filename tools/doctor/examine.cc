@@ -249,6 +249,7 @@ void find_causes(Examination& found) {
   if (!values.empty()) found.causes.push_back("the environment sets " + values);
   for (const Place& place : survey.places) {
     for (const core::Finding& finding : place.told.direct.report.findings) {
+      if (!finding.has_cpu_move_bytes()) continue;
       const char* const others = survey.shards.size() > 1 ? " and perhaps others: " : ": ";
       const std::string where = finding.subject.empty() ? place.file + others : "";  // Else the sentence says it.
       found.causes.push_back(fmt::format("{}{}; {}", where, finding.sentence(), finding.remedy()));

@@ -66,12 +66,13 @@ void print_obstructions(const std::vector<Obstruction>& list, Page& page) {
   }
 }
 
-// What of file systems or files keeps bytes from being direct, where no verdict has said it: without a GPU, or past a
-// reason that stands before it. Each once, with how many of the files it was met on.
+// What of file systems or files has the CPU move bytes in spite of O_DIRECT, where no verdict has said it: without a
+// GPU, or past a reason that stands before it. Each once, with how many of the files it was met on.
 class Hindrances {
  public:
   void add(const Explanation& told) {
     for (const core::Finding& finding : told.direct.report.findings) {
+      if (!finding.has_cpu_move_bytes()) continue;
       const auto is_it = [&](const Met& each) { return each.finding == finding; };
       const auto found = std::find_if(met_.begin(), met_.end(), is_it);
       if (found == met_.end()) met_.push_back({finding, 1});
