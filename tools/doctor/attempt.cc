@@ -53,8 +53,8 @@ std::vector<Attempt> attempts_on_settings() {
   attempts.push_back(attempt_without("leave the settings to the library", set, Trial::Kind::no_settings));
   if (set.size() == 1) return attempts;
   for (const auto& one : set) {
-    attempts.push_back(
-        attempt_without(fmt::format("leave {} alone to the library", one.first), {one}, Trial::Kind::usual));
+    attempts.push_back(attempt_without(fmt::format("do without {}, and keep the other settings", one.first), {one},
+                                       Trial::Kind::usual));
   }
   return attempts;
 }

@@ -25,23 +25,31 @@ namespace {
 
 // What is cached to more than this part counts as cached, and so for what is not: a request's ends share pages.
 constexpr double kNearlyAll = 0.98;
+constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // Where each large one is partly cached.
 
-void sort_pieces(Survey& survey, const Shard& shard, const OpenFile& file) {
-  const std::size_t number = survey.shards.size();
-  for (std::uint64_t at = 0; at < shard.size; at += kPieceSize) {
-    const Piece piece{number, at, std::min(kPieceSize, shard.size - at)};
+// What is cached to less than `enough`, and to more than the rest of it, is on neither list.
+void sort_pieces(Survey& survey, std::size_t number, std::uint64_t piece_size, double enough) {
+  const Shard& shard = survey.shards[number];
+  const OpenFile file = open_file(shard.path, O_RDONLY);
+  for (std::uint64_t at = 0; at < shard.size; at += piece_size) {
+    const Piece piece{number, at, std::min(piece_size, shard.size - at)};
     const auto cached = cached_bytes(file.fd.get(), piece.offset, piece.size);
     const double part = static_cast<double>(cached.value_or(0)) / static_cast<double>(piece.size);
-    if (part >= kNearlyAll) survey.cached.push_back(piece);
-    else if (part <= 1 - kNearlyAll) survey.uncached.push_back(piece);
+    if (part >= enough) survey.cached.push_back(piece);
+    else if (part <= 1 - enough) survey.uncached.push_back(piece);
   }
+}
+
+void sort_all_pieces(Survey& survey) {
+  for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kPieceSize, kNearlyAll);
+  if (!survey.cached.empty() || !survey.uncached.empty()) return;
+  for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kSmallPiece, 0.5);
 }
 
 // Returns the device that the file lies on.
 dev_t add_shard(Survey& survey, const std::string& path) {
   const OpenFile file = open_file(path, O_RDONLY);
   const Shard shard{path, file.size, cached_bytes(file.fd.get())};
-  sort_pieces(survey, shard, file);
   survey.bytes += shard.size;
   const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // What stat(2) counts in.
   survey.allocated += file.is_block_device() ? shard.size : std::min(blocks, shard.size);
@@ -121,6 +129,7 @@ Survey look_over(const std::vector<std::string>& files, const Session& session, 
     if (survey.shards.back().size > 0) by_device[device].push_back(survey.shards.size() - 1);
   }
   if (survey.bytes == 0) throw Failure(files[0] + ": there is nothing to load: it has no bytes");
+  sort_all_pieces(survey);
   add_places(survey, by_device, session, gpu);
   add_machine(survey, session, gpu);
   return survey;

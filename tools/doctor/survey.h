@@ -13,7 +13,7 @@
 
 namespace penstock::tools {
 
-constexpr std::uint64_t kPieceSize = std::uint64_t{64} << 20;  // Of one request.
+constexpr std::uint64_t kPieceSize = std::uint64_t{64} << 20;  // Of one request at most.
 
 // One request of a load: a part of one file.
 struct Piece {
@@ -44,7 +44,8 @@ struct Bus {
 
 struct Survey {
   std::vector<Shard> shards;
-  std::vector<Piece> cached, uncached;  // Pieces that are wholly the one or the other, in the order of a load.
+  // Pieces that are wholly the one or the other, in the order of a load; small ones, and mostly, where none is wholly.
+  std::vector<Piece> cached, uncached;
   std::uint64_t bytes = 0;
   std::uint64_t cached_bytes = 0;
   std::uint64_t allocated = 0;  // Of the bytes: the others are holes.
