@@ -18,12 +18,14 @@
 #include <sstream>
 
 #include "base/unique_fd.h"
-#include "tools/common/direct_answer.h"
+#include "penstock/penstock.h"
 #include "tools/common/failure.h"
+#include "tools/common/machine.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
 #include "tools/stats/report.h"
+#include "topology/direct_file.h"
 
 namespace penstock::tools {
 namespace {
@@ -52,57 +54,75 @@ std::optional<std::uint64_t> number_behind(const std::string& text, const char* 
   return error == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
-// The first thing that is certain and keeps bytes from being direct.
-void judge(const std::string& descriptor, FileInUse& file) {
-  // Not what only looks like a file: to open another thing may block, or change it.
+// What all files are judged by, read once.
+struct Here {
+  core::Root root = open_machine_root("");
+  core::MountTable mounts = core::MountTable::read(root);
+};
+
+// The first thing that is certain and has the CPU move bytes.
+void judge(const Here& here, const std::string& descriptor, FileInUse& file) {
   const core::UniqueFd fd(open(descriptor.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return;
-  for (const core::Finding& finding : ask_direct(fd.get(), {}).report.findings) {
-    const bool is_in_the_way = finding.effect() == core::Effect::copied || finding.effect() == core::Effect::refused;
-    if (finding.certainty != core::Certainty::certain || !is_in_the_way) continue;
+  const core::Result<core::DirectFile> facts = core::read_direct_file(fd.get());
+  if (!facts.ok()) return;
+  for (const core::Finding& finding : core::judge_direct_file(here.root, here.mounts, *facts, Op::read).findings) {
+    if (!finding.has_cpu_move_bytes()) continue;
     file.obstacle = finding.sentence();
     file.remedy = finding.remedy();
     return;
   }
 }
 
-using OpenFiles = std::map<std::pair<dev_t, ino_t>, FileInUse>;
+// Files of servers are not touched: one that does not answer would hold us up for good.
+bool is_of_a_server(const Here& here, const std::string& fdinfo) {
+  const auto id = number_behind(fdinfo, "mnt_id:", 10);
+  for (const core::Mount& mount : here.mounts.mounts()) {
+    if (id && static_cast<std::uint64_t>(mount.id) == *id) return core::is_network_file_system(mount.type);
+  }
+  return false;
+}
 
-void add_descriptor(const std::string& folder, const std::string& name, OpenFiles& found) {
+using OpenFiles = std::map<std::string, FileInUse>;  // By their names.
+
+void add_descriptor(const Here& here, const std::string& folder, const std::string& name, OpenFiles& found) {
   const std::string descriptor = folder + "/fd/" + name;
-  struct stat facts {};
-  if (stat(descriptor.c_str(), &facts) != 0) return;
-  if (!S_ISREG(facts.st_mode) && !S_ISBLK(facts.st_mode)) return;
+  const std::string fdinfo = slurp(folder + "/fdinfo/" + name);
   char target[PATH_MAX];
   const ssize_t size = readlink(descriptor.c_str(), target, sizeof target);
   const std::string path = size < 0 ? "?" : std::string(target, static_cast<std::size_t>(size));
   if (path.rfind("/memfd:", 0) == 0) return;
-  const auto [entry, is_new] = found.try_emplace({facts.st_dev, facts.st_ino});
+  struct stat facts {};
+  const bool is_far = is_of_a_server(here, fdinfo);
+  if (!is_far && (stat(descriptor.c_str(), &facts) != 0 || !(S_ISREG(facts.st_mode) || S_ISBLK(facts.st_mode)))) return;
+  const auto [entry, is_new] = found.try_emplace(path);
   FileInUse& file = entry->second;
-  const bool is_direct = is_direct_by(slurp(folder + "/fdinfo/" + name)).value_or(false);
-  ++(is_direct ? file.direct : file.buffered);
+  ++(is_direct_by(fdinfo).value_or(false) ? file.direct : file.buffered);
   if (!is_new) return;
   file.path = path;
   file.size = static_cast<std::uint64_t>(facts.st_size);
-  if (found.size() <= kFilesJudged) judge(descriptor, file);
+  // To open it would end a lease that somebody has on it.
+  const bool is_leased = fdinfo.find("LEASE") != std::string::npos;
+  if (!is_far && !is_leased && found.size() <= kFilesJudged) judge(here, descriptor, file);
 }
 
 OpenFiles open_files_of(pid_t pid) {
   OpenFiles found;
+  const Here here;
   const std::string folder = fmt::format("/proc/{}", pid);
   const std::unique_ptr<DIR, int (*)(DIR*)> list(opendir((folder + "/fd").c_str()), closedir);
   if (list == nullptr) fail_errno(folder + "/fd", "look at what the process has open");
   unsigned count = 0;
   for (const dirent* entry = readdir(list.get()); entry != nullptr && count < kDescriptorsMax;
        entry = readdir(list.get()), ++count) {
-    if (entry->d_name[0] != '.') add_descriptor(folder, entry->d_name, found);
+    if (entry->d_name[0] != '.') add_descriptor(here, folder, entry->d_name, found);
   }
   return found;
 }
 
 void add_files(DirectShare& job) {
   OpenFiles found = open_files_of(job.process.pid);
-  for (auto& [inode, file] : found) job.files.push_back(std::move(file));
+  for (auto& [name, file] : found) job.files.push_back(std::move(file));
   const auto is_first = [](const FileInUse& a, const FileInUse& b) {
     if (a.obstacle.empty() != b.obstacle.empty()) return b.obstacle.empty();
     return a.size != b.size ? a.size > b.size : a.path < b.path;
@@ -113,18 +133,34 @@ void add_files(DirectShare& job) {
   job.files.resize(kFilesShown);
 }
 
+// Only bytes of which the library knows how they travelled; of userspace that is the file system's own affair.
+bool is_counted(const std::string& name) {
+  const int path = penstock_path_by_name(name.c_str());
+  return path != PENSTOCK_PATH_NULL && path != PENSTOCK_PATH_USERSPACE;
+}
+
 void add_sums(DirectShare& job) {
   job.has_direct_bytes = !job.process.sessions.empty();
   for (const core::StatsSnapshot& session : job.process.sessions) {
     job.has_direct_bytes = job.has_direct_bytes && session.has_direct_bytes;
-    for (const core::StatsRow& row : session.rows) job.sums[static_cast<unsigned>(row.op)].bytes += row.bytes;
-    for (const core::StatsHistogram& each : session.histograms)
-      job.sums[static_cast<unsigned>(each.op)].direct += each.direct_bytes;
+    for (const core::StatsRow& row : session.rows) {
+      if (is_counted(row.path)) job.sums[static_cast<unsigned>(row.op)].bytes += row.bytes;
+    }
+    for (const core::StatsHistogram& each : session.histograms) {
+      if (is_counted(each.path)) job.sums[static_cast<unsigned>(each.op)].direct += each.direct_bytes;
+    }
   }
+  // Both are counted while they are read.
+  for (DirectSum& sum : job.sums) sum.direct = std::min(sum.direct, sum.bytes);
 }
 
 double percent(const DirectSum& sum) {
   return 100 * static_cast<double>(sum.direct) / std::max(1.0, static_cast<double>(sum.bytes));
+}
+
+const char* nothing_text(const DirectShare& job) {
+  return job.process.sessions.empty() ? "It has no session of the library."
+                                      : "Nothing was read or written by the library so far.";
 }
 
 std::string sums_text(const DirectShare& job) {
@@ -139,9 +175,9 @@ std::string sums_text(const DirectShare& job) {
       continue;
     }
     text += fmt::format("{} {}: {:.1f} % by O_DIRECT, {} through the page cache. ", format_size(sum.bytes), verb,
-                        percent(sum), format_size(sum.bytes - std::min(sum.direct, sum.bytes)));
+                        percent(sum), format_size(sum.bytes - sum.direct));
   }
-  return text.empty() ? "Nothing was moved by the library so far." : text;
+  return text.empty() ? nothing_text(job) : text;
 }
 
 std::string way_of(const FileInUse& file) {

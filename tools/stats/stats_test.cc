@@ -215,7 +215,7 @@ TEST(StatsTest, OfAJobWithoutASessionTheKernelsCountAndTheFilesAreTold) {
   const Finished done = run({"stats", worker.name(), "--odirect"});
 
   EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_NE(done.out.find("Nothing was moved by the library so far."), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("It has no session of the library."), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("by the kernel's count"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("penstock-stats-"), std::string::npos) << done.out;
   EXPECT_EQ(run({"stats", "--odirect"}).exit_code, 2);
