@@ -69,6 +69,12 @@ std::vector<std::string> BusEnd::switches() const {
   return found;
 }
 
+std::string end_text(const std::vector<BusEnd>& ends, const std::string& address) {
+  const auto is_it = [&](const BusEnd& end) { return end.device.address == address; };
+  const auto found = std::find_if(ends.begin(), ends.end(), is_it);
+  return found == ends.end() ? address : found->text();
+}
+
 std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::PciDevice>& devices) {
   const std::vector<core::RdmaDevice> rdma = core::read_rdma_devices(root);
   std::vector<BusEnd> ends;
@@ -125,7 +131,12 @@ std::string distances_text(const std::vector<BusEnd>& ends) {
   gpus.resize(std::min(gpus.size(), kGpusInATable));
   others.resize(std::min(others.size(), kRowsInATable));
   std::vector<std::string> columns = {"  to"};
-  for (const BusEnd* gpu : gpus) columns.push_back(gpu->device.address.substr(gpu->device.address.find(':') + 1));
+  const auto domain_of = [](const BusEnd* end) {
+    return end->device.address.substr(0, end->device.address.find(':') + 1);
+  };
+  const auto is_elsewhere = [&](const BusEnd* gpu) { return domain_of(gpu) != domain_of(gpus[0]); };
+  const bool has_domains = std::any_of(gpus.begin(), gpus.end(), is_elsewhere);
+  for (const BusEnd* gpu : gpus) columns.push_back(gpu->device.address.substr(has_domains ? 0 : domain_of(gpu).size()));
   Table table(columns);
   for (const BusEnd* other : others) {
     std::vector<std::string> cells = {"  " + other->text()};

@@ -26,6 +26,9 @@ struct BusEnd {
   std::vector<std::string> switches() const;
 };
 
+// The text of the end with that address; the address where there is none.
+std::string end_text(const std::vector<BusEnd>& ends, const std::string& address);
+
 // What of the machine's PCI devices they are, sorted as they hang.
 std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::PciDevice>& devices);
 

@@ -54,5 +54,12 @@ TEST(BusTreeTest, EveryDriveAndNicHasItsDistanceFromEveryGpu) {
   EXPECT_EQ(distances_text({}), "");
 }
 
+TEST(BusTreeTest, GpusOfSeveralPciDomainsAreNamedInFull) {
+  std::vector<BusEnd> ends = two_nodes();
+  ends.push_back(end_of(EndKind::gpu, "0009:18:00.0", 1, "pci0009:00", {"0009:00:00.0"}));
+  const std::string text = distances_text(ends);
+  EXPECT_NE(text.find("0000:18:00.0  0009:18:00.0"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace penstock::tools

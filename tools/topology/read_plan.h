@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which GPU had best read from which drive, so that no bytes cross what need not be crossed, and how fast that would be
-// by the model of contention (docs/internals/models.md): links as they could run, and drives as they typically are.
-// Nothing is measured.
+// Which GPU had best read from which drive: pair by pair, the nearest first. And how fast that would be by the model of
+// contention (docs/internals/models.md): links as they could run, and drives as they typically are. Nothing is
+// measured.
 #pragma once
 
 #include <string>
@@ -24,12 +24,13 @@ struct ReadPlan {
   std::string bound_by;           // What holds them back; "" where nothing is as busy.
   double striped_per_second = 0;  // Where every GPU reads from all drives.
   std::vector<std::string> idle;  // Drives that no GPU reads from.
+  unsigned left_out = 0;          // GPUs and drives without a known link, and more than 256 of a kind.
   std::string not_made;           // Why there is no plan; "" where there is one.
 
-  unsigned crossings() const;  // Reads over the link between sockets.
+  unsigned crossings() const;  // Reads from one NUMA node to another.
 };
 
-// The nearest drive for each GPU, and each drive once while there are enough. The devices: all of the machine, its
+// Each drive once while there are enough. The devices: all of the machine, its
 // bridges among them.
 ReadPlan plan_reads(const std::vector<core::PciDevice>& devices, const std::vector<BusEnd>& ends);
 

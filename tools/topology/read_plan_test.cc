@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace penstock::tools {
 namespace {
 
@@ -59,8 +61,48 @@ TEST(ReadPlanTest, ADriveOnTheOtherSocketIsTakenAndTold) {
   EXPECT_EQ(plan.crossings(), 1u);
   EXPECT_EQ(plan.idle.size(), 1u);
   const std::string text = read_plan_text(plan, ends);
-  EXPECT_NE(text.find("1 of 1 reads cross the link between sockets"), std::string::npos) << text;
+  EXPECT_NE(text.find("1 of 1 reads cross from one NUMA node to another"), std::string::npos) << text;
   EXPECT_NE(text.find("1 drive is left over"), std::string::npos) << text;
+}
+
+TEST(ReadPlanTest, ANearPairIsNotBrokenUpForAGpuThatIsNearToNothing) {
+  std::vector<BusEnd> ends = {end_of(EndKind::gpu, 0, 1), end_of(EndKind::gpu, 1, 1), end_of(EndKind::drive, 1, 2),
+                              end_of(EndKind::drive, 0, 3)};
+  ends[3].device.bridges.resize(2);
+  ends[3].device.bridges[0] = "0000:00:09.0";
+  ends[3].device.host_bridge = "pci0000:07";
+  const ReadPlan plan = plan_of(ends);
+  ASSERT_EQ(plan.reads.size(), 2u);
+  EXPECT_EQ(plan.reads[0].gpu, ends[1].device.address);
+  EXPECT_EQ(plan.reads[0].drive, ends[2].device.address);
+  EXPECT_EQ(plan.reads[0].relation, "switch");
+  EXPECT_EQ(plan.reads[1].relation, "node");
+  EXPECT_EQ(plan.crossings(), 0u);
+}
+
+TEST(ReadPlanTest, WithMoreGpusThanDrivesADriveIsSharedByAsFewAsCanBe) {
+  std::vector<BusEnd> ends;
+  for (int i = 0; i < 4; ++i) ends.push_back(end_of(EndKind::gpu, i % 2, 3 + i));
+  ends.push_back(end_of(EndKind::drive, 0, 1));
+  ends.push_back(end_of(EndKind::drive, 1, 1));
+  const ReadPlan plan = plan_of(ends);
+  ASSERT_EQ(plan.reads.size(), 4u);
+  EXPECT_EQ(plan.crossings(), 0u);
+  EXPECT_EQ(std::count_if(plan.reads.begin(), plan.reads.end(),
+                          [&](const PlannedRead& read) { return read.drive == ends[4].device.address; }),
+            2);
+}
+
+TEST(ReadPlanTest, WhatHasNoKnownLinkIsLeftOutAndTold) {
+  std::vector<BusEnd> ends = {end_of(EndKind::gpu, 0, 1), end_of(EndKind::gpu, 0, 4), end_of(EndKind::drive, 0, 2),
+                              end_of(EndKind::drive, 0, 3)};
+  ends[1].device.current_link = ends[1].device.max_link = {};
+  ends[3].device.current_link = ends[3].device.max_link = {};
+  const ReadPlan plan = plan_of(ends);
+  EXPECT_EQ(plan.reads.size(), 1u);
+  EXPECT_EQ(plan.left_out, 2u);
+  EXPECT_TRUE(plan.idle.empty());
+  EXPECT_NE(read_plan_text(plan, ends).find("Left out: 2"), std::string::npos);
 }
 
 TEST(ReadPlanTest, WhereSomethingIsMissingThereIsNoPlanButASentence) {

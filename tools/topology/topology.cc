@@ -34,10 +34,10 @@ std::string topology_text(const std::vector<BusEnd>& ends, const ReadPlan& plan)
   page.wrap("", "GPUs, NVMe drives and NICs, as they hang");
   page.lines(Text(bus_tree_text(ends)).string());
   if (const std::string distances = distances_text(ends); !distances.empty()) {
-    page.section("How far: switch (below one PCIe switch), host_bridge, node (NUMA), or apart");
+    page.section("How far: switch (below one PCIe switch), host_bridge, node (NUMA), apart, or unknown");
     page.lines(distances);
   }
-  page.section("Each GPU from the drive nearest to it, each drive once while there are enough");
+  page.section("Who reads from which drive: the nearest pairs first, each drive once while there are enough");
   page.lines(read_plan_text(plan, ends));
   return page.text();
 }
