@@ -89,6 +89,11 @@ constexpr Word kWords[] = {
     {"stand-in", "host memory in the place of a GPU's, where there is none: bytes travel, but over no link"},
     {"BAR1", "the window through which other PCIe devices reach a GPU's memory"},
     {"page-cache", "the kernel's copy of files in memory"},
+    {"page cache", "the kernel's copy of files in memory"},
+    {"switch", "both devices are below one PCIe switch: bytes between them pass no CPU"},
+    {"host_bridge", "both devices are below one PCIe root of a CPU, and bytes between them pass through it"},
+    {"node", "both devices are at one NUMA node, below different roots"},
+    {"apart", "the devices are at different NUMA nodes: bytes between them cross the link of the CPUs"},
     {"registration",
      "having the GPU's driver map host memory, or GPU memory, for DMA; it takes longer than a small "
      "transfer, so what is registered is kept"},

@@ -238,7 +238,9 @@ model::Sensitivity sensitivity_of(const ContentionSettings& settings, const mode
 ContentionReport simulate(const ContentionSettings& settings) {
   const bool is_packet_level = settings.level == "packet";
   if (!(settings.svg + settings.trace).empty() && !is_packet_level)
-    throw Failure("a timeline needs --level packet", kUsage);
+    throw Failure("--svg and --trace need --level packet", kUsage);
+  if (!settings.svg.empty() && settings.svg == settings.trace)
+    throw Failure(fmt::format("--svg and --trace would both write {}", settings.svg), kUsage);
   const model::PcieConstants constants = constants_of(settings);
   model::TopologyFile file = read_source(settings, constants);
   complete(settings, file);
@@ -355,8 +357,8 @@ void add_answer_options(CommandLine& command, ContentionSettings& settings) {
   command.flag("--sweep", settings.sweep, "Also run with fewer streams, to see how many give the most");
   command.flag("--sensitivity", settings.sensitivity, "Add which constants move the result most");
   command.flag("--published", settings.published, "Compare the model with published and measured figures");
-  command.option("--svg", settings.svg, "Also write the timeline to FILE").value_name("FILE");
-  command.option("--trace", settings.trace, "Also write it as a trace that Perfetto and Chrome open")
+  command.option("--svg", settings.svg, "Also write the timeline to FILE, as a picture").value_name("FILE");
+  command.option("--trace", settings.trace, "Also write the timeline to FILE, as a trace that Perfetto and Chrome open")
       .value_name("FILE");
   command.flag("--overwrite", settings.overwrite, "Replace FILE if it exists");
   command.flag("--json", settings.json, "Print JSON");

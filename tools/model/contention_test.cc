@@ -109,6 +109,8 @@ TEST_F(Tool, ContentionWritesATraceForViewers) {
   EXPECT_TRUE(text_of(path("run.json")).starts_with("{\"traceEvents\":[{\"ph\":\"M\"")) << text_of(path("run.json"));
   EXPECT_EQ(run(contention({"--machine", "workstation", "--trace", "run.json"})).exit_code, 2);
   EXPECT_EQ(run(contention({"--level", "flow", "--trace", "other.json"})).exit_code, 2);
+  EXPECT_EQ(run(contention({"--svg", "one", "--trace", "one"})).exit_code, 2);
+  EXPECT_FALSE(fs::exists(path("one")));
 }
 
 TEST_F(Tool, ContentionDoesNotReplaceATimelineUnasked) {
