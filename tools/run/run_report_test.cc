@@ -113,7 +113,12 @@ TEST_F(RunReport, ThePreloadedLibraryGoesBeforeOneThatIsOpenedByItsPath) {
 }
 
 TEST_F(RunReport, PlainReadsMappingsAndDirectReadsAreToldWithTheirFilesAndARemedy) {
-  const Finished done = client({"map:weights", "direct:weights", "plain:weights", "fork", "touch:done"});
+  const pid_t child = start(
+      words({PENSTOCK_CLIENT, "map:weights", "direct:weights", "plain:weights", "fork", "touch:ready", "await:go"}));
+  ASSERT_TRUE(wait_until([&] { return fs::exists(path("ready")); }));
+  await_look(child);
+  std::ofstream(path("go")) << "";
+  const Finished done = wait(child);
 
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_TRUE(has(done.err, "nothing went through cuFile: ")) << done.err;
