@@ -14,6 +14,8 @@ using core::MutexLock;
 
 constexpr std::uint64_t kBatchPages = 4096;  // 16 MiB of staging memory, or one chunk where that is larger.
 constexpr std::size_t kBatchChunks = 64;
+constexpr auto kNap = std::chrono::milliseconds(2);
+constexpr int kNapsMost = 50;
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + kSlotAlign - 1) / kSlotAlign; }
 
@@ -49,19 +51,30 @@ HostTier::~HostTier() {
     const MutexLock lock(mutex_);
     is_ending_ = true;
   }
-  changed_.notify_all();
+  work_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
 void HostTier::run() {
-  for (;;) {
-    {
-      const MutexLock lock(mutex_);
-      while (queue_.empty() && !is_ending_) changed_.wait(mutex_);
-      if (is_ending_) return;
-    }
-    write_some();
+  for (bool was_busy = false; wait_for_work(was_busy);) was_busy = write_some();
+}
+
+// A thread that is woken for each put takes the processor and the locks from who puts. So while puts come it looks by
+// itself every other millisecond, and is woken where much waits, or somebody for it, or where nothing came for long.
+bool HostTier::wait_for_work(bool was_busy) {
+  const MutexLock lock(mutex_);
+  for (int naps = was_busy ? 1 : 0; !is_ending_ && !is_hurried(); ++naps) {
+    if (naps > 0 && !queue_.empty()) break;
+    is_asleep_ = queue_.empty() && naps >= kNapsMost;
+    if (is_asleep_) work_.wait(mutex_);
+    else static_cast<void>(work_.wait_until(mutex_, std::chrono::steady_clock::now() + kNap));
+    is_asleep_ = false;
   }
+  return !is_ending_;
+}
+
+bool HostTier::is_hurried() const {
+  return !queue_.empty() && (flushes_ > 0 || queue_.size() >= kBatchChunks || queued_pages_ >= kBatchPages);
 }
 
 // ---- Put
@@ -71,7 +84,8 @@ void HostTier::wait_in_line(const Name& key, Held& held) {
   ++state_.waiting;
   ++stood_in_line_;
   queue_.push_back(key);
-  changed_.notify_all();
+  queued_pages_ += pages_for(memory_.size_of(key));
+  if (is_asleep_ || is_hurried()) work_.notify_one();
 }
 
 void HostTier::hold(const Request& request) {
@@ -244,6 +258,7 @@ bool HostTier::unpin(const Name& key) {
 
 bool HostTier::take(Batch& batch) {
   const MutexLock lock(mutex_);
+  queued_pages_ = 0;
   while (!queue_.empty() && batch.requests.size() < kBatchChunks) {
     const Name key = queue_.front();
     const auto held = held_.find(key);
@@ -330,6 +345,8 @@ void HostTier::finish(const Request& request) {
 void HostTier::flush() {
   const MutexLock lock(mutex_);
   const std::uint64_t all = stood_in_line_;
+  ++flushes_;
+  work_.notify_one();
   while (served_ < all) {
     if (thread_.joinable()) {
       changed_.wait(mutex_);
@@ -338,6 +355,7 @@ void HostTier::flush() {
     const core::MutexUnlock unlock(mutex_);
     write_some();
   }
+  --flushes_;
 }
 
 core::Status HostTier::commit() {

@@ -83,6 +83,9 @@ class HostTier {
   struct Batch;
 
   void run();
+  // False where the tier ends. was_busy: there may be more at once.
+  bool wait_for_work(bool was_busy) EXCLUDES(mutex_);
+  bool is_hurried() const REQUIRES(mutex_);
   // Takes over a pin of memory_'s that the chunk has.
   void hold(const Request& request) REQUIRES(mutex_);
   void wait_in_line(const Name& key, Held& held) REQUIRES(mutex_);
@@ -101,12 +104,16 @@ class HostTier {
 
   mutable core::Mutex mutex_;
   core::ConditionVariable changed_;
+  core::ConditionVariable work_;  // What thread_ waits for.
   std::unordered_map<Name, Held, NameHash> held_ GUARDED_BY(mutex_);
   std::deque<Name> queue_ GUARDED_BY(mutex_);
   std::unordered_set<Name, NameHash> under_way_ GUARDED_BY(mutex_);  // To the drive.
   std::unordered_set<Name, NameHash> coming_ GUARDED_BY(mutex_);     // From the drive into memory.
   std::uint64_t stood_in_line_ GUARDED_BY(mutex_) = 0;               // Chunks that ever were in queue_,
   std::uint64_t served_ GUARDED_BY(mutex_) = 0;                      // and those that were dealt with since.
+  std::uint64_t queued_pages_ GUARDED_BY(mutex_) = 0;                // Of what came into queue_ since it was looked at.
+  std::uint32_t flushes_ GUARDED_BY(mutex_) = 0;                     // Calls that wait for the queue's end.
+  bool is_asleep_ GUARDED_BY(mutex_) = false;                        // thread_, until it is woken.
   bool is_ending_ GUARDED_BY(mutex_) = false;
   TierState state_ GUARDED_BY(mutex_);
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "kv/fake_drive.h"
 #include "kv/test_chunks.h"
@@ -63,6 +64,16 @@ TEST_F(HostTierTest, APutIsInMemoryAtOnceAndOnTheDriveLater) {
   EXPECT_EQ(tier->state().written_bytes, kChunk);
   open();
   EXPECT_EQ(look(1), Outcome::miss) << "nobody committed it";
+}
+
+TEST_F(HostTierTest, WhatIsPutIsBroughtToTheDriveWithoutBeingAskedFor) {
+  tier = std::make_unique<HostTier>(*memory_store, *drive_store);
+  for (std::uint64_t key = 0; key < 4; ++key) {
+    EXPECT_EQ(put_whole(key), Outcome::done);
+    while (tier->state().waiting > 0) std::this_thread::yield();
+    EXPECT_TRUE(drive_store->contains(name_of(key))) << key;
+  }
+  EXPECT_EQ(tier->state().written, 4u);
 }
 
 TEST_F(HostTierTest, WhatWaitsForTheDriveDoesNotMakeRoom) {
