@@ -73,13 +73,13 @@ def run(words, **options):
         raise Missing(f"no kernel could be fetched: {words[0]} ended with {failed.returncode}: {said}") from None
 
 
-def private_apt(at, mirror):
+def private_apt(at, mirror, suite=SUITE):
     """The options that make apt work in the directory `at`, with one source."""
     for folder in ("lists/partial", "cache/archives/partial"):
         (at / folder).mkdir(parents=True, exist_ok=True)
     (at / "status").touch()
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    (at / "sources.list").write_text(f"deb {signed}{mirror} {SUITE} main\n")
+    (at / "sources.list").write_text(f"deb {signed}{mirror} {suite} main\n")
     settings = {
         "Dir::Etc::sourcelist": at / "sources.list",
         "Dir::Etc::sourceparts": "/dev/null",
@@ -97,20 +97,26 @@ def private_apt(at, mirror):
     return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
 
+def start_apt(at, suite=SUITE):
+    """Has apt know a suite of the configured mirror in the directory `at`; returns the options that use it."""
+    targets = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(LABEL)"])
+    mirror = choose_mirror(targets)
+    if mirror is None:
+        raise Missing("apt is configured with no Debian mirror: "
+                      "set PENSTOCK_GUEST_KERNEL to a kernel image with CONFIG_PCI_P2PDMA.")
+    options = private_apt(at, mirror, suite)
+    run(["apt-get", *options, "update", "-q"])
+    return options
+
+
 def download(into):
     """Downloads the package and unpacks it into the empty directory `into`; returns the package's name."""
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if not shutil.which(tool):
             raise Missing(f"the kernel is a Debian package and {tool} is not here: "
                           "set PENSTOCK_GUEST_KERNEL to a kernel image with CONFIG_PCI_P2PDMA.")
-    targets = run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(LABEL)"])
-    mirror = choose_mirror(targets)
-    if mirror is None:
-        raise Missing("apt is configured with no Debian mirror: "
-                      "set PENSTOCK_GUEST_KERNEL to a kernel image with CONFIG_PCI_P2PDMA.")
     apt = into / "apt"
-    options = private_apt(apt, mirror)
-    run(["apt-get", *options, "update", "-q"])
+    options = start_apt(apt)
     names = run(["apt-cache", *options, "pkgnames", "linux-"]).split()
     package = choose_package(names)
     if package is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import expect
 import fetch_kernel
 import initramfs
+import kernel_module
 import machine as machines
 import run
 import witness
@@ -70,6 +71,46 @@ class FetchingTheKernel(unittest.TestCase):
                                   check=False)
         self.assertEqual(done.returncode, 77, done.stderr)
         self.assertIn("skipped: apt is configured with no Debian mirror", done.stderr)
+
+
+class CompilingTheStandIn(unittest.TestCase):
+    def test_the_headers_are_those_of_the_kernel(self):
+        release = kernel_module.release_of(Path("/cache/usr/lib/modules/7.2.12+deb13-cloud-amd64/vmlinuz"))
+        self.assertEqual(kernel_module.packages_of(release),
+                         ("linux-headers-7.2.12+deb13-cloud-amd64", "linux-headers-7.2.12+deb13-common",
+                          "linux-kbuild-7.2.12+deb13"))
+
+    def test_a_kernel_of_one_s_own_has_no_headers(self):
+        with self.assertRaisesRegex(fetch_kernel.Missing, "not in a folder that is named like"):
+            kernel_module.release_of(Path("/boot/vmlinuz"))
+
+    def test_the_compiler_is_spared_the_words_that_it_does_not_know(self):
+        with tempfile.TemporaryDirectory() as folder:
+            older = Path(folder) / "older"
+            older.write_text('#!/bin/sh\ncase "$*" in *-fmin-*) exit 1 ;; esac\nprintf "%s," "$@"\n')
+            older.chmod(0o755)
+            wrapper = Path(folder) / "wrapper"
+            kernel_module.write_compiler(wrapper, str(older))
+            said = subprocess.run([str(wrapper), "-c", "-fmin-function-alignment=16", "-fstrict-flex-arrays=3", "a b"],
+                                  capture_output=True, text=True, check=True).stdout
+        self.assertEqual(said, "-c,-fstrict-flex-arrays=3,a b,")
+
+    def test_a_tool_finds_its_libraries_wherever_the_folder_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = Path(folder) / "first", Path(folder) / "second"
+            libraries = first / "libraries/usr/lib/x86_64-linux-gnu"
+            libraries.mkdir(parents=True)
+            kernel_module.write_wrapper(libraries / "ld-linux-x86-64.so.2", ["echo"])
+            tool = first / "headers/scripts/mod/tool"
+            tool.parent.mkdir(parents=True)
+            tool.touch()
+            kernel_module.use_libraries([tool], first / "libraries")
+            first.rename(second)
+            moved = second / "headers/scripts/mod/tool"
+            words = subprocess.run([str(moved), "more"], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(words[0], "--library-path")
+        self.assertEqual(Path(words[1]).resolve(), second / "libraries/usr/lib/x86_64-linux-gnu")
+        self.assertEqual(words[2:], [f"{moved}.program", "more"])
 
 
 def module(name, depends):

@@ -79,7 +79,8 @@ FUNCTION = re.compile(r"(?:  )?(?!namespace\b|class\b|struct\b|enum\b|union\b|ex
 LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.MULTILINE)
 TYPE = re.compile(r"^(?:struct|class|enum class) (\w+)(?: final)?(?: : [^;{]*)? ?\{", re.MULTILINE)
-LICENCE = re.compile(r"(?://|#| \*) SPDX-License-Identifier: Apache-2\.0\n?")
+# A kernel module's files may be used under the kernel's licence, too.
+LICENCE = re.compile(r"(?://|#| \*) SPDX-License-Identifier: Apache-2\.0(?: OR GPL-2\.0-only)?\n?")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:work|home|root|Users)/\w")
 
 
