@@ -4,7 +4,7 @@
 
 from dataclasses import replace
 
-from expect import COPIED, DIRECT, HALF_DONE, LOST, Probe, Tool, Unbind, every, refused
+from expect import COPIED, DIRECT, HALF_DONE, LOST, Answers, Probe, Tool, every, refused, unbind
 from machine import NEAR, PEER, Drive, Machine
 from pattern import MIB
 
@@ -96,7 +96,7 @@ SWITCH_MACHINE = Machine(
               prepare="losetup -d /dev/loop0 && umount /mnt/ext4 && " + file_on("ext4", "-o data=journal", "journal")),
         Tool("explain-journal", "penstock explain -v /mnt/ext4/journal", says=("data_journal",)),
         Tool("check", "penstock check", says=("PCI P2PDMA      yes",)),
-        Unbind("unbound", "/drives/near", {"read": "EFAULT", "touch": "BUS", "offer": "gone"}),
+        unbind("unbound", "/drives/near", {"read": "EFAULT", "touch": "BUS", "offer": "gone"}),
     ))
 
 LIBRARY_MACHINE = Machine(
@@ -217,5 +217,59 @@ HOST_BRIDGE_MACHINE = Machine(
         *bench_block("bench-far", "/drives/far"),
     ))
 
-ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
+# The probe of the stand-in for nvidia-fs, with the refusals and codes that nvidia-fs has.
+STANDIN_OPERATIONS = ("read", "read_page", "read_large", "read_async", "write", "write_page", "write_large",
+                      "write_async")
+STANDIN_DIRECT = dict.fromkeys(STANDIN_OPERATIONS, DIRECT)
+
+STANDIN_REFUSALS = {
+    "remove": "0", "batch": "ENOTTY", "no_argument": "ENOMEM",
+    "mmap_offset": "EIO", "mmap_private": "EINVAL", "mmap_read": "EINVAL", "mmap_exec": "EINVAL",
+    "mmap_most": "mapped", "mmap_more": "EINVAL", "mmap_odd": "EINVAL", "mmap_page": "mapped",
+    "munmap_part": "ENOMEM", "munmap_whole": "0",
+    "map": "0", "map_no_shadow": "EINVAL", "map_odd_shadow": "EINVAL", "map_other_memory": "EINVAL",
+    "leaked_before": "0", "map_no_fence": "EINVAL", "map_odd_fence": "EINVAL", "map_wrapping": "EINVAL",
+    "map_small_shadow": "EINVAL", "map_host_memory": "EINVAL", "leaked_after": "5",
+    "io": "65536", "io_negative": "EINVAL", "io_odd_offset": "EINVAL", "io_odd_size": "EINVAL",
+    "io_overflow": "EINVAL", "io_no_file": "EINVAL", "io_write_of_reader": "EBADF", "io_read_of_writer": "EBADF",
+    "io_read_allowed": "65536", "io_no_inode": "EINVAL", "io_generation": "ESTALE", "io_other_inode": "ESTALE",
+    "io_other_device": "ESTALE", "io_inner_shadow": "EINVAL", "io_buffered": "EINVAL", "io_no_ticket": "EINVAL",
+    "io_odd_place": "EINVAL", "io_too_long": "EINVAL", "io_behind": "EINVAL", "io_over_boundary": "EINVAL",
+    "io_still_ready": "65536",
+}
+
+STANDIN_FAULTS = {
+    "unhooked_read": "131072", "unhooked_holes": "1 0+32", "unhooked_gpu": "untouched", "unhooked_shadow": "right",
+    "unhooked_write": "0", "unhooked_file": "has the shadow's bytes", "unhooked_async": "EIO",
+    "holes_read": "65536", "holes": "2 7+1 15+1", "holes_between": "right", "holes_many_chunks": "262144",
+    "sparse_write": "65536", "sparse_read": "1048576", "sparse_holes": "2 0+16 32+224", "end_read": "64536",
+    "behind_end": "0",
+    "good": "131072", "eio_write": "EIO", "eio_read": "EIO", "good_write": "131072",
+    "short_read": "65536", "short_write": "65536", "short_async": "65536", "empty_write": "EIO", "empty_size": "1",
+    "map_fails": "ENOMEM", "map_again": "EINVAL", "map_fits": "0", "map_is_full": "ENOMEM",
+    "busy_first": "0", "busy_second": "EBUSY", "busy_ever_after": "EBUSY",
+    "long_async": "KILL", "no_blocks": "KILL", "child": "USR1", "assertions": "2",
+    "unloading_open": "EINVAL", "unloading_call": "EINVAL",
+}
+
+STANDIN_MACHINE = Machine(
+    name="standin",
+    about="the stand-in for nvidia-fs, by its calls alone",
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs")),
+    modules=("xfs",),
+    standin=True,
+    cases=(
+        Probe("raw", "/drives/near", STANDIN_DIRECT, "standin", "nvidia_fs_probe"),
+        Probe("ext4", "/mnt/ext4/data", STANDIN_DIRECT, file_on("ext4"), "nvidia_fs_probe"),
+        Probe("xfs", "/mnt/xfs/data", STANDIN_DIRECT, file_on("xfs"), "nvidia_fs_probe"),
+        Tool("idle", "cd /proc/driver/nvidia-fs && cat version modules stats && ! grep nvme modules",
+             says=("version: 0.1", "wekafsio: 1", "NVFS Driver(version: 0.1.0)", "IO stats: Disabled")),
+        Tool("open", "cat /proc/driver/nvidia-fs/modules 3</dev/nvidia-fs15", says=("nvme: (null)",)),
+        Answers("refuse", "nvidia_fs_probe refuse refuse $PEER /mnt/ext4/data", STANDIN_REFUSALS, "standin"),
+        Answers("fault", "nvidia_fs_probe fault fault $PEER /mnt/xfs/data", STANDIN_FAULTS,
+                f"standin && {FILL.format('/mnt/xfs/data')}"),
+        Tool("gone", "rmmod nvidia_fs && ls /dev/nvidia-fs0", status=1, says=("No such file",)),
+    ))
+
+ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
 MACHINES = {machine.name: machine for machine in ALL}

@@ -43,26 +43,32 @@ def every(outcome, **others):
 
 @dataclass(frozen=True)
 class Probe:
-    """All operations of peer_probe on one target."""
+    """All operations of a probe on one target."""
     name: str
     target: str
     expect: dict
     prepare: str = ""
+    program: str = "peer_probe"
 
     def script(self, mark):
-        return f"probe {self.name} {mark} {self.target}"
+        return f"probe {self.name} {mark} {self.target} {self.program}"
 
 
 @dataclass(frozen=True)
-class Unbind:
-    """What is left of a mapping whose device lost its driver. The last case of its machine."""
+class Answers:
+    """A command that prints a word for each of its steps: an error's name, or what it found."""
     name: str
-    target: str
-    expect: dict  # {what was tried: error}
+    command: str
+    expect: dict  # {step: word}
     prepare: str = ""
 
     def script(self, _mark):
-        return f'peer_probe unbind {self.name} "$PEER" {self.target}'
+        return self.command
+
+
+def unbind(name, target, expect):
+    """What is left of a mapping whose device lost its driver. The last case of its machine."""
+    return Answers(name, f'peer_probe unbind {name} "$PEER" {target}', expect)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class Machine:
     cpu: str = "qemu64"
     iommu: str = ""  # Or "translating", "passthrough".
     modules: tuple = ()
+    standin: bool = False  # Has the module that stands for nvidia-fs, which a case loads with `standin`.
     arrays: dict = field(default_factory=dict)  # {"/dev/mdN": its two drives}, which a case prepares with `raid0`.
 
 

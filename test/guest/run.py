@@ -10,6 +10,7 @@ out as the table says, 1 if not, 77 with a sentence where something that is need
 """
 
 import argparse
+import fcntl
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 import expect
 import fetch_kernel
 import initramfs
+import kernel_module
 import machine as machines
 import witness
 from cases import MACHINES
@@ -89,7 +91,7 @@ class Judge:
     def judge_case(self, case):
         if isinstance(case, expect.Tool):
             self.judge_tool(case)
-        elif isinstance(case, expect.Unbind):
+        elif isinstance(case, expect.Answers):
             for operation, error in case.expect.items():
                 row = self.result(case.name, operation) or {"error": "no result"}
                 self.say(case.name, operation, [] if row["error"] == error else
@@ -153,6 +155,15 @@ def run_machine(machine, kernel, programs, work, scripts=None):
     return judge.failures
 
 
+def build_standin(kernel, work):
+    """One run compiles it at a time."""
+    folder = work / "compiled"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return kernel_module.build(kernel, HERE / "standin", folder, fetch_kernel.default_cache())
+
+
 def what_is_missing(chosen):
     missing = sorted({tool for machine in chosen for tool in machines.missing_tools(machine)})
     return f"the emulated machine needs {', '.join(missing)}." if missing else ""
@@ -163,6 +174,7 @@ def main(arguments):
     parser.add_argument("--tool", type=Path, required=True, help="the penstock command")
     parser.add_argument("--probe", type=Path, required=True, help="the program peer_probe")
     parser.add_argument("--client", type=Path, required=True, help="the program cufile_client")
+    parser.add_argument("--standin-probe", type=Path, required=True, help="the program nvidia_fs_probe")
     parser.add_argument("--work", type=Path, required=True, help="a directory for images and logs")
     parser.add_argument("machine", nargs="*", choices=[[], *MACHINES])
     options = parser.parse_args(arguments)
@@ -173,11 +185,13 @@ def main(arguments):
         if missing:
             raise fetch_kernel.Missing(missing)
         kernel = fetch_kernel.fetch(fetch_kernel.default_cache())
+        programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe,
+                    "/bin/cufile_client": options.client, "/bin/nvidia_fs_probe": options.standin_probe}
+        if any(machine.standin for machine in chosen):
+            programs["/lib/standin/nvidia_fs.ko"] = build_standin(kernel, options.work)
     except fetch_kernel.Missing as why:
         print(f"skipped: {why}")
         return 77
-    programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe,
-                "/bin/cufile_client": options.client}
     failures = sum(run_machine(machine, kernel, programs, options.work) for machine in chosen)
     return 1 if failures else 0
 
