@@ -10,6 +10,10 @@ if(TARGET penstock_tool)
   install(TARGETS penstock_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   list(TRANSFORM PENSTOCK_TOOL_FACES PREPEND ${PROJECT_BINARY_DIR}/tools/ OUTPUT_VARIABLE tool_links)
   install(FILES ${tool_links} DESTINATION ${CMAKE_INSTALL_BINDIR})  # Links to penstock beside them.
+  if(NOT SKBUILD)  # A wheel has none of them.
+    install(PROGRAMS scripts/prove-direct scripts/capture-machine scripts/machine-tree
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock)
+  endif()
   if(PENSTOCK_MANUAL AND NOT SKBUILD)  # A wheel has neither.
     include(cmake/manual.cmake)
   endif()

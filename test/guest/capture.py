@@ -50,9 +50,8 @@ def main(arguments):
         return 77
     kernel = fetch_kernel.fetch(fetch_kernel.default_cache())
     programs = {"/bin/penstock": options.tool, "/bin/peer_probe": options.probe}
-    scripts = {"/bin/capture-machine": (ROOT / "scripts/capture-machine").read_text()}
     for machine in CAPTURED:
-        if run.run_machine(machine, kernel, programs, options.work, scripts):
+        if run.run_machine(machine, kernel, programs, options.work):
             return 1
         tree = options.into / f"{machine.name}.tree"
         shutil.copyfile(options.work / machine.name / "outbox", tree)

@@ -271,5 +271,29 @@ STANDIN_MACHINE = Machine(
         Tool("gone", "rmmod nvidia_fs && ls /dev/nvidia-fs0", status=1, says=("No such file",)),
     ))
 
-ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
+
+
+def proof(name, where, facts, status=0, **more):
+    """What scripts/prove-direct finds, as it is in its archive."""
+    words = f"prove-direct {where} --size 1 --yes --out /tmp/{name}.tar.gz"
+    undone = "! grep penstock_proof /sys/kernel/tracing/kprobe_events && ! ls -d /mnt/*/penstock-proof.* 2>/dev/null"
+    return Tool(name, f"{words} && {undone} && tar -xzOf /tmp/{name}.tar.gz penstock-proof/results.json",
+                status=status, facts=facts, dma=None, **more)
+
+
+PROOF_MACHINE = Machine(
+    name="proof",
+    about="scripts/prove-direct",
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4")),
+    standin=True,
+    cases=(
+        proof("p2pdma", "--dir /mnt/ext4 --path p2pdma",
+              {"verdict": "proven", "proven": 3, "failed": 0, "trials.0.verdict": "proven",
+               "trials.0.counters": "yes", "trials.2.what": "copy", "trials.2.contents": "yes",
+               "trials.3.path": "bounce", "trials.3.verdict": "control", "trials.3.mappings": 0},
+              prepare=file_on("ext4")),
+    ))
+
+ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, PROOF_MACHINE, DROPPING_MACHINE,
+       HOST_BRIDGE_MACHINE)
 MACHINES = {machine.name: machine for machine in ALL}

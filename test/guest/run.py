@@ -28,6 +28,9 @@ from pattern import pattern
 
 HERE = Path(__file__).resolve().parent
 BOOT_SECONDS = 180
+# What a person runs on a machine of his own.
+SCRIPTS = {f"/bin/{name}": (HERE.parents[1] / "scripts" / name).read_text()
+           for name in ("capture-machine", "prove-direct")}
 
 
 def scenario_of(machine):
@@ -39,11 +42,11 @@ def scenario_of(machine):
     return "\n".join(lines) + "\n"
 
 
-def pack_machine(machine, kernel, programs, scripts, folder):
+def pack_machine(machine, kernel, programs, folder):
     tree, archive = folder / "tree", folder / "initramfs"
     initramfs.pack(archive, tree, {"/bin/busybox": shutil.which("busybox"), **programs},
                    initramfs.modules_in_order(kernel.parent, machine.modules),
-                   {"/init": (HERE / "init").read_text(), "/scenario": scenario_of(machine), **scripts})
+                   {"/init": (HERE / "init").read_text(), "/scenario": scenario_of(machine), **SCRIPTS})
     shutil.rmtree(tree)
     return archive
 
@@ -128,15 +131,15 @@ class Judge:
                      f"{row['mappings']} mappings, {row['cached']} pages cached")
 
 
-def run_machine(machine, kernel, programs, work, scripts=None):
-    """The number of failures. Programs and scripts: {place in the guest: file here, or text}."""
+def run_machine(machine, kernel, programs, work):
+    """The number of failures. Programs: {place in the guest: file here}."""
     started = time.monotonic()
     folder = work / machine.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for drive in machine.drives:
         machines.make_image(drive, folder)
-    archive = pack_machine(machine, kernel, programs, scripts or {}, folder)
+    archive = pack_machine(machine, kernel, programs, folder)
     booting = time.monotonic()
     console = machines.boot(machine, kernel, archive, folder, BOOT_SECONDS)
     done = time.monotonic()
