@@ -270,6 +270,8 @@ NvidiaFs read_nvidia_fs(const Root& root) {
   const std::string version = root.read_line("/proc/driver/nvidia-fs/version");
   nvidia_fs.is_loaded = !version.empty() || root.exists("/sys/module/nvidia_fs");
   nvidia_fs.version = std::string(value_of(version, "version", ':'));
+  nvidia_fs.module_version = root.read_line("/sys/module/nvidia_fs/version");
+  if (nvidia_fs.module_version.empty()) nvidia_fs.module_version = nvidia_fs.version;
   const std::string modules = root.read("/proc/driver/nvidia-fs/modules").value_or(std::string());
   std::string_view rest = modules;
   while (!rest.empty() && nvidia_fs.storage_drivers.size() < 64) {
@@ -281,10 +283,9 @@ NvidiaFs read_nvidia_fs(const Root& root) {
 }
 
 // "Reads : n=12 ok=11 err=1 readMiB=3 ...", with tabs in between.
-std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root) {
-  const std::string text = root.read("/proc/driver/nvidia-fs/stats").value_or(std::string());
+std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats) {
   std::optional<std::uint64_t> reads, writes;
-  std::string_view rest = text;
+  std::string_view rest = stats;
   while (!rest.empty()) {
     std::string_view line = take_until(rest, '\n');
     const std::string_view name = trim(take_until(line, ':'));
@@ -296,6 +297,10 @@ std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root) {
   }
   if (!reads || !writes) return std::nullopt;
   return NvidiaFsCounts{*reads, *writes};
+}
+
+std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root) {
+  return nvidia_fs_counts(root.read("/proc/driver/nvidia-fs/stats").value_or(std::string()));
 }
 
 }  // namespace penstock::core

@@ -87,6 +87,7 @@ NvidiaDriver read_nvidia_driver(const Root& root);
 struct NvidiaFs {
   bool is_loaded = false;
   std::string version;                       // "2.28"
+  std::string module_version;                // "2.28.4"; as `version` where /sys has none.
   std::vector<std::string> storage_drivers;  // Those that registered with it: "nvme", "lustre", ...
 };
 NvidiaFs read_nvidia_fs(const Root& root);
@@ -98,5 +99,6 @@ struct NvidiaFsCounts {
   std::uint64_t writes = 0;
 };
 std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root);
+std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats);  // Of that file's text.
 
 }  // namespace penstock::core
