@@ -54,7 +54,8 @@ struct DeviceFacts {
   char pci_address[16] = "";  // "0000:17:00.0", lower case; empty for a stand-in.
   std::uint8_t uuid[16] = {};
   std::uint64_t memory_bytes = 0;
-  bool stand_in = false;  // True when this is host memory playing a GPU.
+  bool stand_in = false;   // True when this is host memory playing a GPU.
+  bool is_nvidia = false;  // NVIDIA's driver pins its memory for other modules, by pages of 64 KiB.
 };
 
 enum class Direction : std::uint8_t { to_device, to_host };
@@ -82,6 +83,10 @@ class CopyQueue {
   virtual ~CopyQueue() = default;
   virtual Status copy_to_device(void* device_address, const void* host, std::size_t size) = 0;
   virtual Status copy_to_host(void* host, const void* device_address, std::size_t size) = 0;
+  // Between two places of this device's memory, or of managed memory: by the device, where it can copy by itself.
+  virtual Status copy_on_device(void* /*to*/, const void* /*from*/, std::size_t /*size*/) {
+    return failure(Code::unsupported, "copy within the device's memory");
+  }
   // Several copies, in any order. Small ones are best given together, in page-locked memory. After a failure some of
   // them may be under way.
   virtual Status copy_many(std::span<const Copy> copies, Direction direction);
@@ -146,6 +151,9 @@ class Device {
   // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
   // copies of ours, which have another stream, find what they left. Where the device knows no such thing: nothing.
   virtual void finish_blocking_copies(const void* memory) = 0;
+  // Returns when what other devices have written to its memory over the bus, and say is there, is seen by whatever it
+  // begins from now on. Nothing to do on devices that see to it themselves.
+  virtual Status settle_peer_writes() { return success(); }
   // Calls `work` with the device's context current, for libraries that go by it. Where contexts are unknown: just
   // calls.
   virtual Status run_inside(const std::function<void()>& work) {

@@ -50,6 +50,11 @@ class Engine {
   void limit_operations(std::uint64_t bytes);
   // Paths let go of it. Nothing of the file's is under way.
   void forget_file(File& file) { router_.forget_file(file); }
+  // Paths hear of memory that is registered, and let go of it.
+  void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {
+    router_.add_buffer(memory, base, size);
+  }
+  void remove_buffer(std::uint64_t base) { router_.remove_buffer(base); }
 
   // Pinned host memory of a device's channels.
   BounceBudget& budget_of(const Device* device);

@@ -127,4 +127,12 @@ void Router::forget_file(File& file) {
   for (const auto& path : paths_for(file)) path->forget_file(file);
 }
 
+void Router::add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {
+  for (const auto& path : paths_) path->add_buffer(memory, base, size);
+}
+
+void Router::remove_buffer(std::uint64_t base) {
+  for (const auto& path : paths_) path->remove_buffer(base);
+}
+
 }  // namespace penstock::core

@@ -41,6 +41,8 @@ class Router {
   // Of every path, listed ones first and in their order. Returns how many were written.
   unsigned judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const;
   void forget_file(File& file);
+  void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size);
+  void remove_buffer(std::uint64_t base);
 
  private:
   using Paths = std::vector<std::unique_ptr<Path>>;

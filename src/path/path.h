@@ -121,6 +121,10 @@ class Path {
   // Pinned host bytes that a channel of these options takes.
   virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
   virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;
+  // A program has registered the memory, which holds the buffer, and will tell before it frees it. May do nothing.
+  virtual void add_buffer(const PointerFacts& /*memory*/, std::uint64_t /*base*/, std::uint64_t /*size*/) {}
+  // Returns when the path has nothing to do with the buffer any more.
+  virtual void remove_buffer(std::uint64_t /*base*/) {}
   // Lets go of what the path itself keeps for the file. None of its chunks is in flight, and none will be.
   virtual void forget_file(File&) {}
 };

@@ -105,13 +105,18 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
     return failure(Code::past_allocation, "register the buffer");
   }
   const Status status = buffers_.insert({address, size, memory});
-  if (status.ok() && memory.device != nullptr) memory.device->finish_blocking_copies(base);
+  if (!status.ok() || memory.device == nullptr) return status;
+  memory.device->finish_blocking_copies(base);
+  engine_->add_buffer(memory, address, size);
   return status;
 }
 
 Status Session::deregister_buffer(const void* base) {
   if (base == nullptr) return failure(Code::invalid_argument, "deregister the buffer");
-  return buffers_.remove(reinterpret_cast<std::uintptr_t>(base));
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  const Status status = buffers_.remove(address);
+  if (status.ok()) engine_->remove_buffer(address);
+  return status;
 }
 
 Result<FileFacts> Session::file_facts(std::uint64_t handle) {

@@ -67,6 +67,8 @@ void find_optional(Loader& loader, CudaApi& api) {
   loader.optional(api.cuCtxGetId, "cuCtxGetId");
   loader.optional(api.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
   loader.optional(api.cuPointerSetAttribute, "cuPointerSetAttribute");
+  loader.optional(api.cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");
+  loader.optional(api.cuFlushGPUDirectRDMAWrites, "cuFlushGPUDirectRDMAWrites");
   loader.optional(api.cuStreamCreateWithPriority, "cuStreamCreateWithPriority");
   loader.optional(api.cuCtxGetStreamPriorityRange, "cuCtxGetStreamPriorityRange");
   loader.optional(api.cuCtxGetDevice, "cuCtxGetDevice");

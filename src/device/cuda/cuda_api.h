@@ -57,6 +57,13 @@ inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;       // Of the differen
 inline constexpr unsigned CU_STREAM_WRITE_VALUE_DEFAULT = 0;  // After everything before it in the stream.
 
 inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110;
+inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116;
+inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117;
+inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118;
+inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST = 1;  // A bit.
+inline constexpr int CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100;   // And more: the device sees to it.
+inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX = 0;
+inline constexpr int CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100;
 inline constexpr int CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91;
 inline constexpr int CU_MEM_ALLOCATION_TYPE_PINNED = 1;
 inline constexpr int CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1;
@@ -115,6 +122,8 @@ struct CudaApi {
   CUresult (*cuMemHostUnregister)(void* memory);
   CUresult (*cuMemcpyHtoDAsync)(CUdeviceptr, const void* host, std::size_t bytes, CUstream);
   CUresult (*cuMemcpyDtoHAsync)(void* host, CUdeviceptr, std::size_t bytes, CUstream);
+  CUresult (*cuMemcpyDtoDAsync)(CUdeviceptr, CUdeviceptr from, std::size_t bytes, CUstream);  // May be null, as this:
+  CUresult (*cuFlushGPUDirectRDMAWrites)(int target, int scope);                              // from CUDA 11.3.
   CUresult (*cuStreamCreate)(CUstream*, unsigned flags);
   CUresult (*cuStreamCreateWithPriority)(CUstream*, unsigned flags, int priority);  // May be null, as the next.
   CUresult (*cuCtxGetStreamPriorityRange)(int* least, int* greatest);

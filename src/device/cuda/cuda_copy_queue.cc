@@ -84,6 +84,14 @@ Status CudaCopyQueue::copy_to_host(void* host, const void* device_address, std::
   return in_context("copy from the GPU", [&] { return queue(copy, Direction::to_host); });
 }
 
+Status CudaCopyQueue::copy_on_device(void* to, const void* from, std::size_t size) {
+  constexpr const char* kStep = "copy within the GPU's memory";
+  if (size == 0) return success();
+  if (api_.cuMemcpyDtoDAsync == nullptr) return failure(Code::unsupported, kStep);
+  ends_with_signal_ = false;
+  return in_context(kStep, [&] { return api_.cuMemcpyDtoDAsync(address_of(to), address_of(from), size, stream_); });
+}
+
 Status CudaCopyQueue::copy_many(std::span<const Copy> copies, Direction direction) {
   return in_context("make small copies to or from the GPU", [&] {
     CUresult result = CUDA_SUCCESS;

@@ -26,6 +26,7 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
   DeviceFacts facts;
   facts.ordinal = static_cast<int>(terms.first_ordinal + ordinal);
   facts.kind = terms.kind;
+  facts.is_nvidia = true;
   CUdevice device = 0;
   if (api.cuDeviceGet(&device, static_cast<int>(ordinal)) != CUDA_SUCCESS) return facts;
   if (api.cuDeviceGetName(facts.name, sizeof facts.name, device) != CUDA_SUCCESS) facts.name[0] = '\0';
@@ -96,13 +97,36 @@ bool CudaDevice::unregister_pages(const std::byte* memory) {
 }
 
 bool CudaDevice::can_register_pages() const {
+  return attribute(CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
+}
+
+// 0 where the driver does not know it.
+int CudaDevice::attribute(int which) const {
   CUdevice device = 0;
-  int supported = 0;
-  return api().cuDeviceGetAttribute != nullptr &&
-         api().cuDeviceGet(&device, static_cast<int>(ordinal_)) == CUDA_SUCCESS &&
-         api().cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, device) ==
-             CUDA_SUCCESS &&
-         supported != 0;
+  int value = 0;
+  const bool is_told = api().cuDeviceGetAttribute != nullptr &&
+                       api().cuDeviceGet(&device, static_cast<int>(ordinal_)) == CUDA_SUCCESS &&
+                       api().cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS;
+  return is_told ? value : 0;
+}
+
+// Drivers before CUDA 11.3 have neither the attribute nor the call: there, nobody could do more.
+Status CudaDevice::settle_peer_writes() {
+  constexpr const char* kStep = "flush what other devices have written to the GPU";
+  if (writes_settle_themselves_.load(std::memory_order_relaxed)) return success();
+  const bool can_flush = api().cuFlushGPUDirectRDMAWrites != nullptr &&
+                         (attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS) &
+                          CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) != 0;
+  const int ordering = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+  if (!can_flush || ordering >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
+    writes_settle_themselves_.store(true, std::memory_order_relaxed);
+    return success();
+  }
+  const ContextScope scope(api(), context_);
+  if (!scope.entered()) return cuda_status(scope.result(), kStep);
+  return cuda_status(api().cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                                      CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER),
+                     kStep);
 }
 
 // A cudaMemcpy of up to 64 KiB from pageable memory returns before its bytes have landed.

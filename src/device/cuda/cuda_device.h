@@ -44,6 +44,7 @@ class CudaDevice final : public Device {
   bool unregister_pages(const std::byte* memory) override;
   bool can_register_pages() const override;
   void finish_blocking_copies(const void* memory) override;
+  Status settle_peer_writes() override;
   Status run_inside(const std::function<void()>& work) override;
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override;
@@ -60,6 +61,7 @@ class CudaDevice final : public Device {
 
  private:
   NvidiaExport* exporter() const;
+  int attribute(int which) const;
 
   CudaDeviceSet& set_;
   const unsigned ordinal_;
@@ -68,6 +70,7 @@ class CudaDevice final : public Device {
   DeviceFacts facts_;
   CudaScatter scatter_;
   CudaKernel checksum_kernel_;
+  std::atomic<bool> writes_settle_themselves_{false};  // As was found out.
 };
 
 class CudaDeviceSet final : public DeviceSet {

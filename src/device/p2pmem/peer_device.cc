@@ -23,6 +23,9 @@ namespace {
 
 constexpr std::size_t kStepBytes = 256u << 10;  // Of a copy, at a time.
 constexpr unsigned long kDisplayClass = 0x03;
+// What is as large begins and ends on such a boundary, as a GPU's memory does: nvidia-fs and what stands in for it map
+// nothing smaller.
+constexpr std::size_t kGpuPage = 64u << 10;
 
 // A number in a small file of /sys; 0 where there is none.
 unsigned long long read_number(const std::string& path, int base) {
@@ -33,6 +36,27 @@ unsigned long long read_number(const std::string& path, int base) {
 }
 
 bool is_gpu(const std::string& directory) { return read_number(directory + "/class", 16) >> 16 == kDisplayClass; }
+
+// MAP_FAILED where it cannot be had.
+void* map_memory(int fd, std::size_t bytes) {
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  if (bytes < kGpuPage) return ::mmap(nullptr, bytes, kAccess, MAP_SHARED, fd, 0);
+  void* const room = ::mmap(nullptr, bytes + kGpuPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return MAP_FAILED;
+  auto* const begin = static_cast<std::byte*>(room);
+  auto* const place = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(room), kGpuPage));
+  void* const memory = ::mmap(place, bytes, kAccess, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(room, bytes + kGpuPage);
+    errno = error;
+    return MAP_FAILED;
+  }
+  const std::size_t before = static_cast<std::size_t>(place - begin);
+  if (before > 0) ::munmap(begin, before);
+  if (before < kGpuPage) ::munmap(place + bytes, kGpuPage - before);
+  return memory;
+}
 
 void unmap(const Piece& piece) { ::munmap(reinterpret_cast<void*>(piece.base), piece.size); }
 
@@ -47,6 +71,10 @@ class PeerCopyQueue final : public CopyQueue {
   }
   Status copy_to_host(void* host, const void* device_address, std::size_t size) override {
     return copy(static_cast<std::byte*>(host), static_cast<const std::byte*>(device_address), size);
+  }
+  // By the kernel, as the others: such a device copies nothing by itself.
+  Status copy_on_device(void* to, const void* from, std::size_t size) override {
+    return copy(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), size);
   }
   Status record(unsigned marker) override {
     PENSTOCK_INVARIANT(marker < markers_);
@@ -94,11 +122,11 @@ Result<std::unique_ptr<CopyQueue>> PeerDevice::open_copy_queue(unsigned markers)
 Result<void*> PeerDevice::allocate(std::size_t size) {
   constexpr const char* kStep = "map the device's memory";
   if (size == 0) return failure(Code::invalid_argument, kStep);
-  const std::size_t bytes = align_up(size, page_size());
+  const std::size_t bytes = align_up(size, size >= kGpuPage ? kGpuPage : page_size());
   if (bytes < size || bytes > facts_.memory_bytes) return failure(Code::out_of_memory, kStep);
   const UniqueFd fd(::open((directory_ + "/p2pmem/allocate").c_str(), O_RDWR | O_CLOEXEC));
   if (fd.get() < 0) return os_failure(errno, kStep);
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  void* const memory = map_memory(fd.get(), bytes);
   if (memory == MAP_FAILED) return errno == ENOMEM ? failure(Code::out_of_memory, kStep) : os_failure(errno, kStep);
   pieces_.add(memory, bytes);
   return memory;

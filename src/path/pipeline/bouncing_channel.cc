@@ -106,7 +106,7 @@ Completion BouncingChannel::failure_of(const Slot& slot, Status status) const {
 
 void BouncingChannel::release(std::uint32_t index, Completion& completion) {
   completion.cookie = slots_[index].task.cookie;
-  completion.bounced = slots_[index].bounced;
+  if (slots_[index].bounced != Reason::none) completion.bounced = slots_[index].bounced;
   free_.push_back(index);
 }
 

@@ -60,7 +60,9 @@ class Tester {
   Tester(Storage& storage, SelfTestMover& mover, Device& device, std::size_t block)
       : storage_(storage), mover_(mover), device_(device), block_(block) {}
   ~Tester() {
-    if (memory_ != nullptr && !mover_.is_stuck()) device_.release(memory_);
+    if (memory_ == nullptr || mover_.is_stuck()) return;
+    mover_.forget_memory();
+    device_.release(memory_);
   }
   Tester(const Tester&) = delete;
   Tester& operator=(const Tester&) = delete;
@@ -210,6 +212,18 @@ Scratch open_scratch(Storage& storage, const std::string& given_name, const File
   return own.ok() ? std::move(*own) : Scratch();
 }
 
+SelfTest try_both(Tester& tester, const SelfTestMover& mover, int scratch) {
+  SelfTest result;
+  if (mover.reads_first()) {
+    result.read = tester.try_read(scratch);
+    result.write = result.read.reason != Reason::none ? result.read : tester.try_write(scratch);
+  } else {
+    result.write = tester.try_write(scratch);
+    result.read = mover.is_stuck() ? result.write : tester.try_read(scratch);
+  }
+  return result;
+}
+
 }  // namespace
 
 StorageKey key_of(const FileFacts& file) {
@@ -220,7 +234,8 @@ StorageKey key_of(const FileFacts& file) {
 SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, File& file,
                        const std::string& scratch_name) {
   const FileFacts& facts = file.facts();
-  Tester tester(storage, mover, device, std::max(facts.direct_offset_align, facts.direct_memory_align));
+  const std::size_t block = std::max(facts.direct_offset_align, facts.direct_memory_align);
+  Tester tester(storage, mover, device, std::max(block, mover.block_min()));
   if (const Proof proof = tester.prepare(); proof.reason != Reason::none) return {proof, proof};
   const Result<int> direct = file.descriptor(Way::direct);
   if (!direct.ok()) {
@@ -234,9 +249,7 @@ SelfTest run_self_test(Storage& storage, SelfTestMover& mover, Device& device, F
     if (!facts.readable()) return {{pipeline_reason::no_scratch}, {pipeline_reason::no_scratch}};
     return {tester.try_read_of_user(*direct, size.ok() ? *size : 0), {pipeline_reason::no_scratch}};
   }
-  SelfTest result;
-  result.write = tester.try_write(scratch.get());
-  result.read = mover.is_stuck() ? result.write : tester.try_read(scratch.get());
+  const SelfTest result = try_both(tester, mover, scratch.get());
   mover.forget_file();
   if (mover.is_stuck()) scratch.leave_open();
   return result;

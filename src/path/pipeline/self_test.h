@@ -37,6 +37,12 @@ class SelfTestMover {
   // After each move whose bytes were right: whether it went directly, where there is more to be seen than the page
   // cache.
   virtual Proof look_back() { return {}; }
+  // A write that does not go directly may do harm and say nothing: what reads have not shown is not written then.
+  virtual bool reads_first() const { return false; }
+  // The least that is moved at once.
+  virtual std::size_t block_min() const { return 1; }
+  // The memory is about to be freed.
+  virtual void forget_memory() {}
   // Foreign code may open a file a second time, by its name: scratch has to have one.
   virtual bool opens_by_name() const { return false; }
   // Before the scratch that was moved to and from is closed.
