@@ -41,6 +41,7 @@ inline constexpr std::uint16_t kFirstObstacle = 32;
 inline constexpr std::uint16_t kFirstPipelineReason = 160;
 inline constexpr std::uint16_t kFirstPagecacheReason = 168;
 inline constexpr std::uint16_t kFirstVendorReason = 176;
+inline constexpr std::uint16_t kFirstNvfsReason = 192;
 inline constexpr unsigned kReasonCount = 208;  // Numbers above are nobody's.
 
 ReasonRange core_reasons();

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/nvfs/nvfs_group.h"
+
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <thread>
+
+#include "base/align.h"
+#include "base/page_size.h"
+
+namespace penstock::core {
+namespace {
+
+using nvfs::kBlock;
+using nvfs::kGpuPage;
+
+constexpr const char* kMapStep = "map GPU memory through nvidia-fs";
+constexpr const char* kMoveStep = "move bytes by nvidia-fs";
+constexpr auto kNap = std::chrono::microseconds(50);
+
+template <typename Number>
+Number load(const Number& number) {
+  return std::atomic_ref<Number>(const_cast<Number&>(number)).load(std::memory_order_acquire);
+}
+
+// After these the module's state is as it was before the request. What else it may answer to one that we have checked
+// is in doubt.
+bool leaves_it_ready(int error) {
+  switch (error) {
+    case EBUSY:
+    case EINVAL:
+    case EFAULT:
+    case EPROTO: return false;
+    default: return !nvfs::is_interruption(error);
+  }
+}
+
+}  // namespace
+
+NvfsFile NvfsFile::of(int fd, const FileFacts& facts) {
+  const dev_t device = facts.type == FileType::block_device ? facts.block_device : facts.file_system_device;
+  return {fd, facts.inode, major(device), minor(device)};
+}
+
+// ---- Life ----------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<NvfsGroup>> NvfsGroup::open(std::shared_ptr<NvfsModule> module, const GpuRange& range,
+                                                   std::uint64_t shadow_bytes) {
+  const bool is_sane = range.address != 0 && range.bytes > 0 && range.bytes <= std::uint64_t{LLONG_MAX} &&
+                       is_aligned(range.address | range.bytes, kGpuPage) && range.address + range.bytes > range.address;
+  if (!is_sane || shadow_bytes == 0 || shadow_bytes > nvfs::kShadowMax || !is_aligned(shadow_bytes, kGpuPage)) {
+    return failure(Code::invalid_argument, kMapStep);
+  }
+  if (module->is_inherited()) return os_failure(ECHILD, kMapStep);
+  if (const int error = module->map_refusal(); error != 0) return os_failure(error, kMapStep);
+  std::unique_ptr<NvfsGroup> group(new NvfsGroup(std::move(module), range));
+  if (const Status status = group->map(shadow_bytes); !status.ok()) return status;
+  return group;
+}
+
+Status NvfsGroup::map(std::uint64_t shadow_bytes) {
+  void* const page = ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return failure(Code::out_of_memory, kMapStep);
+  fence_bytes_ = page_size();
+  fence_ = new (page) nvfs::Fence{};  // Touched, so that it is there.
+  // A child must not share it, and it must not move; neither is vital.
+  (void)::madvise(page, fence_bytes_, MADV_DONTFORK);
+  int error = 0;
+  shadow_ = module_->kernel().map(module_->node(), shadow_bytes, error);
+  if (shadow_ == nullptr) return os_failure(error, "map nvidia-fs's shadow buffer");
+  shadow_bytes_ = shadow_bytes;
+  return tie();
+}
+
+// Once: a second try on the same shadow buffer would find it dead.
+Status NvfsGroup::tie() {
+  nvfs::Argument argument;
+  argument.put(nvfs::MapArgument{.gpu_bytes = static_cast<std::int64_t>(range_.bytes),
+                                 .gpu_pci = range_.pci,
+                                 .shadow = reinterpret_cast<std::uintptr_t>(shadow_),
+                                 .gpu_address = range_.address,
+                                 .fence_page = reinterpret_cast<std::uintptr_t>(fence_),
+                                 .shadow_blocks = static_cast<std::uint32_t>(shadow_bytes_ / kBlock)});
+  const int result = module_->kernel().control(module_->node(), nvfs::kMap, argument);
+  if (result == 0) return success();
+  break_down();
+  const auto told = static_cast<std::int64_t>(argument.get<nvfs::MapArgument>().fence_page);
+  const int error = result == -nvfs::kFailed && told < 0 && told > -4096 ? static_cast<int>(-told) : -result;
+  module_->note_failed_map(error);
+  return os_failure(error, kMapStep);
+}
+
+NvfsGroup::~NvfsGroup() {
+  if (module_->is_inherited()) return;  // Neither is mapped in a child.
+  NvfsAnswer answer;
+  const auto patience = is_given_up_ ? std::chrono::milliseconds(0) : std::chrono::milliseconds(kPatience);
+  if (is_under_way_ && !wait(answer, patience)) return;  // It may still write to both: they stay.
+  if (shadow_ != nullptr) module_->kernel().unmap(shadow_, shadow_bytes_);
+  if (fence_ != nullptr) ::munmap(fence_, fence_bytes_);
+}
+
+// ---- Requests ------------------------------------------------------------------------------------------------------
+
+std::uint64_t NvfsGroup::fit(std::uint64_t gpu_offset, std::uint64_t size) const {
+  const std::uint64_t within = gpu_offset % kGpuPage;
+  return std::min(size, within != 0 ? kGpuPage - within : shadow_bytes_);
+}
+
+Status NvfsGroup::check(const NvfsRequest& request) const {
+  const bool is_aligned_to_blocks = is_aligned(request.file_offset | request.gpu_offset | request.size, kBlock);
+  const bool is_inside = request.size <= range_.bytes && request.gpu_offset <= range_.bytes - request.size;
+  const bool has_room = request.file_offset <= std::uint64_t{LLONG_MAX} - request.size;
+  const bool is_sane = request.size > 0 && is_aligned_to_blocks && is_inside && has_room && request.file.fd >= 0 &&
+                       request.file.inode != 0 && fit(request.gpu_offset, request.size) == request.size;
+  return is_sane ? success() : failure(Code::invalid_argument, kMoveStep);
+}
+
+bool NvfsGroup::claim() {
+  State expected = State::ready;
+  return state_.compare_exchange_strong(expected, State::busy, std::memory_order_acquire);
+}
+
+void NvfsGroup::clear_fence() {
+  fence_->ticket = 0;
+  fence_->result = 0;
+  fence_->state = nvfs::kClean;
+  fence_->hole_count = 0;
+  fence_->file_offset = 0;
+}
+
+// Bytes, or a negative errno. `ticket` 0: returns when all is over.
+std::int64_t NvfsGroup::ask(const NvfsRequest& request, std::uint64_t ticket) {
+  clear_fence();
+  nvfs::Argument argument;
+  argument.put(nvfs::IoArgument{.shadow = reinterpret_cast<std::uintptr_t>(shadow_),
+                                .file_offset = static_cast<std::int64_t>(request.file_offset),
+                                .size = request.size,
+                                .ticket = ticket,
+                                .inode = request.file.inode,
+                                .device_major = request.file.device_major,
+                                .device_minor = request.file.device_minor,
+                                .gpu_offset = request.gpu_offset,
+                                .fd = request.file.fd,
+                                .flags = ticket == 0 ? nvfs::kSync : std::uint8_t{0}});
+  const unsigned long call = request.op == Op::read ? nvfs::kRead : nvfs::kWrite;
+  const int result = module_->kernel().control(module_->node(), call, argument);
+  const std::int64_t told = argument.get<nvfs::IoArgument>().result;
+  if (result == 0) return told;
+  if (result != -nvfs::kFailed) return result;
+  return told < 0 ? told : -EPROTO;  // The answer itself was lost.
+}
+
+NvfsAnswer NvfsGroup::run(const NvfsRequest& request) {
+  if (const Status status = check(request); !status.ok()) return {.status = status};
+  if (!claim()) return {.status = os_failure(EBUSY, kMoveStep)};
+  request_ = request;
+  return answer_of(ask(request, 0));
+}
+
+Status NvfsGroup::start(const NvfsRequest& request) {
+  if (const Status status = check(request); !status.ok()) return status;
+  if (!claim()) return os_failure(EBUSY, kMoveStep);
+  request_ = request;
+  if (++ticket_ == 0) ++ticket_;
+  at_once_ = ask(request, ticket_);
+  has_answered_ = at_once_ != 0;
+  is_under_way_ = !has_answered_;
+  if (at_once_ >= 0) return success();
+  has_answered_ = false;
+  return answer_of(at_once_).status;
+}
+
+bool NvfsGroup::poll(NvfsAnswer& answer) {
+  if (has_answered_) {
+    has_answered_ = false;
+    answer = answer_of(at_once_);
+    return true;
+  }
+  if (!is_under_way_ || load(fence_->ticket) != ticket_) return false;
+  is_under_way_ = false;
+  answer = answer_of(load(fence_->result));
+  return true;
+}
+
+bool NvfsGroup::wait(NvfsAnswer& answer, std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (!poll(answer)) {
+    is_given_up_ = std::chrono::steady_clock::now() >= end;
+    if (is_given_up_) return false;
+    std::this_thread::sleep_for(kNap);
+  }
+  return true;
+}
+
+Status NvfsGroup::failure_of(int error) {
+  if (leaves_it_ready(error)) state_.store(State::ready, std::memory_order_release);
+  else break_down();
+  return os_failure(nvfs::is_interruption(error) ? EINTR : error, kMoveStep);
+}
+
+NvfsAnswer NvfsGroup::answer_of(std::int64_t result) {
+  if (result < 0) return {.status = failure_of(result > -4096 ? static_cast<int>(-result) : EPROTO)};
+  if (load(fence_->state) == nvfs::kDied) return {.status = failure_of(EFAULT)};
+  NvfsAnswer answer;
+  answer.bytes = static_cast<std::uint64_t>(result);
+  if (answer.bytes > request_.size) return {.status = failure_of(EPROTO)};
+  if (request_.op == Op::read && !take_holes(answer)) return {.status = failure_of(EPROTO)};
+  state_.store(State::ready, std::memory_order_release);
+  return answer;
+}
+
+// False where what the page says cannot be.
+bool NvfsGroup::take_holes(NvfsAnswer& answer) {
+  if (load(fence_->state) != nvfs::kSparse) return true;
+  const std::uint32_t count = load(fence_->hole_count);
+  const bool is_sane = count <= nvfs::kHolesMax && fence_->magic == nvfs::kMagic &&
+                       fence_->file_offset == static_cast<std::int64_t>(request_.file_offset);
+  if (!is_sane) return false;
+  answer.hole_count = count;
+  for (unsigned i = 0; i < count; ++i) {
+    const NvfsHole one = hole(i);
+    if (one.offset + one.bytes > request_.size) return false;
+    answer.hole_bytes += one.bytes;
+  }
+  return true;
+}
+
+NvfsHole NvfsGroup::hole(unsigned index) const {
+  const nvfs::Hole& hole = fence_->holes[index];
+  const std::uint64_t offset = std::uint64_t{hole.first} * kBlock;
+  return {.offset = offset,
+          .bytes = std::uint64_t{hole.count} * kBlock,
+          .seen = shadow_ + request_.gpu_offset % kGpuPage + offset};
+}
+
+}  // namespace penstock::core

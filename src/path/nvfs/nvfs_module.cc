@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/nvfs/nvfs_module.h"
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "path/nvfs/nvfs_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+// "2.28.4" of /sys, else "version: 2.28" of /proc.
+std::optional<NvidiaFsVersion> read_version(NvfsKernel& kernel) {
+  if (const auto version = parse_nvidia_fs_version(kernel.text(nvfs::kModuleVersionFile))) return version;
+  const std::string text = kernel.text(nvfs::kVersionFile);
+  const std::size_t colon = text.find(':');
+  return colon == std::string::npos ? std::nullopt : parse_nvidia_fs_version(std::string_view(text).substr(colon + 1));
+}
+
+std::string text_of(const NvidiaFsVersion& version) {
+  return std::to_string(version.major) + "." + std::to_string(version.minor) + "." + std::to_string(version.patch);
+}
+
+// Once for each module that is opened, whatever comes of it.
+void tell(const NvidiaFsVersion& version) {
+  if (standing_of(version) == NvidiaFsStanding::stand_in) {
+    log(LogLevel::warn, "nvidia-fs " + text_of(version) + " is a stand-in for tests: what it moves is simulated");
+    return;
+  }
+  log(LogLevel::warn, "path nvfs: experimental, not yet run beside NVIDIA's module (here " + text_of(version) + ")");
+  if (standing_of(version) == NvidiaFsStanding::aged) {
+    log(LogLevel::warn, "nvidia-fs " + text_of(version) +
+                            " corrupts lists of memory of 4 GiB and more; use 2.20.5 or later, see its changelog");
+  }
+}
+
+}  // namespace
+
+Proof judge_nvidia_fs(const NvidiaFsVersion& version, bool stand_in_allowed) {
+  switch (standing_of(version)) {
+    case NvidiaFsStanding::known:
+    case NvidiaFsStanding::aged: return {};
+    case NvidiaFsStanding::stand_in: return {stand_in_allowed ? Reason::none : nvfs_reason::stand_in};
+    case NvidiaFsStanding::unknown: break;
+  }
+  return {nvfs_reason::version, number_of(version)};
+}
+
+Proof NvfsModule::look(NvfsKernel& kernel, bool stand_in_allowed) {
+  const std::optional<NvidiaFsVersion> version = read_version(kernel);
+  return version ? judge_nvidia_fs(*version, stand_in_allowed) : Proof{nvfs_reason::missing};
+}
+
+std::shared_ptr<NvfsModule> NvfsModule::open(std::shared_ptr<NvfsKernel> kernel, bool stand_in_allowed,
+                                             Proof& why_not) {
+  why_not = look(*kernel, stand_in_allowed);
+  if (why_not.reason != Reason::none) return nullptr;
+  const NvidiaFsVersion version = read_version(*kernel).value_or(NvidiaFsVersion{});
+  const std::shared_ptr<NvfsModule> module(new NvfsModule(std::move(kernel), version));
+  why_not = module->open_nodes();
+  if (why_not.reason == Reason::none && !module->has_driver()) why_not = {nvfs_reason::no_driver};
+  if (why_not.reason != Reason::none) return nullptr;
+  tell(version);
+  return module;
+}
+
+NvfsModule::~NvfsModule() {
+  for (const int fd : nodes_) kernel_->close_node(fd);
+}
+
+Proof NvfsModule::open_nodes() {
+  int error = ENOENT;
+  for (unsigned number = 0; number < nvfs::kNodesMax; ++number) {
+    const int fd = kernel_->open_node(number);
+    if (fd >= 0) nodes_.push_back(fd);
+    else if (number == 0) error = -fd;
+    else break;
+  }
+  return nodes_.empty() ? Proof{nvfs_reason::node, error} : Proof{};
+}
+
+// Drivers are listed while a node is open. One that is says nothing of the driver of a certain file.
+bool NvfsModule::has_driver() {
+  const std::string text = kernel_->text(nvfs::kModulesFile);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    const std::size_t colon = line.find(':');
+    if (colon != std::string_view::npos && colon > 0 && line.substr(0, colon) != nvfs::kAlwaysListed) return true;
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+  }
+  return false;
+}
+
+}  // namespace penstock::core

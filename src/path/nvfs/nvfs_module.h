@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The module nvidia-fs, opened: its version is known to us, its nodes are open, and a storage driver has registered
+// with it. Shared by what is mapped through it, and closed with the last. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "base/process.h"
+#include "path/nvfs/nvfs_kernel.h"
+#include "path/pipeline/self_test.h"
+#include "topology/nvidia_fs_version.h"
+
+namespace penstock::core {
+
+// Whether we may call it, or why not. Pure.
+Proof judge_nvidia_fs(const NvidiaFsVersion& version, bool stand_in_allowed);
+
+class NvfsModule {
+ public:
+  // Reads files alone and opens nothing: none where it may serve.
+  static Proof look(NvfsKernel& kernel, bool stand_in_allowed);
+  // Null, and why.
+  static std::shared_ptr<NvfsModule> open(std::shared_ptr<NvfsKernel> kernel, bool stand_in_allowed, Proof& why_not);
+  ~NvfsModule();
+  NvfsModule(const NvfsModule&) = delete;
+  NvfsModule& operator=(const NvfsModule&) = delete;
+
+  NvfsKernel& kernel() { return *kernel_; }
+  const NvidiaFsVersion& version() const { return version_; }
+  bool is_stand_in() const { return standing_of(version_) == NvidiaFsStanding::stand_in; }
+  // One of the nodes, in turn.
+  int node() { return nodes_[next_.fetch_add(1, std::memory_order_relaxed) % nodes_.size()]; }
+  // In a child of fork() nothing is mapped, and what would be undone is the parent's.
+  bool is_inherited() const { return fork_count() != forks_; }
+
+  // A MAP that fails leaves the shadow buffer's pages in the kernel for good. So there is an end to trying.
+  static constexpr unsigned kFailedMapsMax = 8;
+  void note_failed_map(int error) {
+    map_error_.store(error, std::memory_order_relaxed);
+    failed_maps_.fetch_add(1, std::memory_order_relaxed);
+  }
+  // The errno of the last of too many; 0: it may be tried.
+  int map_refusal() const {
+    return failed_maps_.load(std::memory_order_relaxed) < kFailedMapsMax ? 0 : map_error_.load();
+  }
+
+ private:
+  NvfsModule(std::shared_ptr<NvfsKernel> kernel, const NvidiaFsVersion& version)
+      : kernel_(std::move(kernel)), version_(version) {}
+  Proof open_nodes();
+  bool has_driver();
+
+  const std::shared_ptr<NvfsKernel> kernel_;
+  const NvidiaFsVersion version_;
+  const std::uint32_t forks_ = fork_count();
+  std::vector<int> nodes_;
+  std::atomic<unsigned> next_{0};
+  std::atomic<unsigned> failed_maps_{0};
+  std::atomic<int> map_error_{0};
+};
+
+}  // namespace penstock::core

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/nvfs/nvfs_module.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "fakes/fake_nvfs.h"
+#include "path/nvfs/nvfs_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+TEST(NvfsVersionTest, AnUnknownOneIsRefusedWithItsNumberAndAStandInUnlessAllowed) {
+  EXPECT_EQ(judge_nvidia_fs({2, 28, 4}, false).reason, Reason::none);
+  EXPECT_EQ(judge_nvidia_fs({2, 17, 5}, false).reason, Reason::none);
+  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, true).reason, nvfs_reason::version);
+  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, true).error, 2'025'006);
+  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, false).reason, nvfs_reason::stand_in);
+  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, true).reason, Reason::none);
+}
+
+class NvfsModuleTest : public testing::Test {
+ protected:
+  Proof open() {
+    Proof why_not;
+    module_ = NvfsModule::open(kernel_, true, why_not);
+    EXPECT_EQ(module_ == nullptr, why_not.reason != Reason::none);
+    return why_not;
+  }
+  const std::shared_ptr<FakeNvfs> kernel_ = std::make_shared<FakeNvfs>();
+  std::shared_ptr<NvfsModule> module_;
+};
+
+TEST_F(NvfsModuleTest, OpensEveryNodeOnceAndClosesThemWithItself) {
+  kernel_->node_count = 5;
+  EXPECT_EQ(open().reason, Reason::none);
+  EXPECT_EQ(kernel_->open_nodes, 5u);
+  EXPECT_TRUE(module_->is_stand_in());
+  module_.reset();
+  EXPECT_EQ(kernel_->open_nodes, 0u);
+}
+
+TEST_F(NvfsModuleTest, LookingOpensNothing) {
+  EXPECT_EQ(NvfsModule::look(*kernel_, true).reason, Reason::none);
+  EXPECT_EQ(kernel_->open_nodes, 0u);
+  kernel_->version = "";
+  EXPECT_EQ(NvfsModule::look(*kernel_, true).reason, nvfs_reason::missing);
+}
+
+TEST_F(NvfsModuleTest, WhatIsMissingIsToldByItsName) {
+  kernel_->node_error = EACCES;
+  EXPECT_EQ(open().reason, nvfs_reason::node);
+  EXPECT_EQ(open().error, EACCES);
+  kernel_->node_error = 0;
+  kernel_->modules = "";  // wekafsio alone, which is always listed.
+  EXPECT_EQ(open().reason, nvfs_reason::no_driver);
+  kernel_->version = "4.0.0";
+  EXPECT_EQ(open().error, 4'000'000);
+  kernel_->version = "";
+  EXPECT_EQ(open().reason, nvfs_reason::missing);
+  EXPECT_EQ(kernel_->open_nodes, 0u);
+}
+
+TEST_F(NvfsModuleTest, ThereIsAnEndToMapsThatFail) {
+  ASSERT_EQ(open().reason, Reason::none);
+  for (unsigned i = 0; i < NvfsModule::kFailedMapsMax; ++i) {
+    EXPECT_EQ(module_->map_refusal(), 0);
+    module_->note_failed_map(ENOMEM);
+  }
+  EXPECT_EQ(module_->map_refusal(), ENOMEM);
+}
+
+}  // namespace
+}  // namespace penstock::core

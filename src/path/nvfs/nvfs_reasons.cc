@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/nvfs/nvfs_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr ReasonText kTexts[] = {
+    {"nvfs_missing", "the module nvidia-fs is not loaded", "install it and load it: modprobe nvidia-fs"},
+    {"nvfs_version", "this version of the module nvidia-fs is not known, or has errors that no caller can avoid",
+     "use a version from 2.20 to 2.28, but not 2.25.6"},
+    {"nvfs_stand_in", "what calls itself nvidia-fs is a stand-in for tests, which moves bytes by the CPU",
+     "load NVIDIA's module; tests set PENSTOCK_NVFS_STANDIN=1"},
+    {"nvfs_node", "no device node of nvidia-fs can be opened",
+     "give this user or container /dev/nvidia-fs*, to read and write"},
+    {"nvfs_no_driver", "no storage driver has registered with nvidia-fs",
+     "use a storage driver made for it, from MLNX_OFED, NVIDIA's nvidia-fs packages or Ubuntu's nvidia kernel"},
+    {"nvfs_memory", "the module nvidia-fs pins memory of NVIDIA GPUs alone", "use memory of an NVIDIA GPU"},
+    {"nvfs_map_refused", "nvidia-fs or NVIDIA's driver would not pin GPU memory",
+     "see docs/reference/direct.md for what the errno means here; ENOMEM: the GPU's BAR1 is used up"},
+    {"nvfs_refused", "nvidia-fs refused a request",
+     "see docs/reference/direct.md for what the errno means here, and the kernel's log"},
+    {"nvfs_not_direct", "bytes went through nvidia-fs's host memory: the storage driver of this file does not ask it",
+     "use a storage driver made for nvidia-fs for this drive, and no device mapper, loop device or RAID without it"},
+    {"nvfs_not_counted", "nvidia-fs did not count the requests of the self-test",
+     "see whether /proc/driver/nvidia-fs/stats grows under a request, or is reset by somebody"},
+    {"nvfs_identity", "the file is another one to nvidia-fs than to us: its inode or device differs",
+     "use ext4 or XFS; overlayfs and Btrfs subvolumes show other numbers than the kernel has"},
+    {"nvfs_simulated", "usable, but moved by a stand-in for nvidia-fs, in a test: this proves no DMA",
+     "unset PENSTOCK_NVFS_STANDIN outside of tests"},
+};
+
+}  // namespace
+
+ReasonRange nvfs_reasons() { return {kFirstNvfsReason, kTexts}; }
+
+}  // namespace penstock::core

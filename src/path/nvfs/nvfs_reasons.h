@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Why the module nvidia-fs does not serve, called by ourselves.
+#pragma once
+
+#include "core/reason.h"
+
+namespace penstock::core {
+
+namespace nvfs_reason {
+inline constexpr Reason missing{kFirstNvfsReason + 0};
+inline constexpr Reason version{kFirstNvfsReason + 1};  // The detail is number_of() the version.
+inline constexpr Reason stand_in{kFirstNvfsReason + 2};
+inline constexpr Reason node{kFirstNvfsReason + 3};
+inline constexpr Reason no_driver{kFirstNvfsReason + 4};
+inline constexpr Reason memory{kFirstNvfsReason + 5};
+inline constexpr Reason map_refused{kFirstNvfsReason + 6};
+inline constexpr Reason refused{kFirstNvfsReason + 7};
+inline constexpr Reason not_direct{kFirstNvfsReason + 8};
+inline constexpr Reason not_counted{kFirstNvfsReason + 9};
+inline constexpr Reason identity{kFirstNvfsReason + 10};
+inline constexpr Reason simulated{kFirstNvfsReason + 11};
+}  // namespace nvfs_reason
+
+ReasonRange nvfs_reasons();
+
+}  // namespace penstock::core

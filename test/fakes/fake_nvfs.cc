@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "fakes/fake_nvfs.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "fakes/waiting.h"
+
+namespace penstock::core {
+namespace {
+
+using nvfs::kBlock;
+using nvfs::kGpuPage;
+
+std::byte* at(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+// As the kernel's own: aligned for any O_DIRECT.
+struct Pages {
+  explicit Pages(std::uint64_t bytes) : data(static_cast<std::byte*>(std::aligned_alloc(kBlock, bytes))) {}
+  ~Pages() { std::free(data); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  std::byte* const data;
+};
+
+template <typename Number>
+void store(Number& to, Number value) {
+  std::atomic_ref<Number>(to).store(value, std::memory_order_release);
+}
+
+}  // namespace
+
+FakeNvfs::FakeNvfs() : completions_([this] { run_completions(); }) {}
+
+FakeNvfs::~FakeNvfs() {
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  changed_.notify_all();
+  completions_.join();
+}
+
+// ---- Nodes, mappings, files ----------------------------------------------------------------------------------------
+
+int FakeNvfs::open_node(unsigned number) {
+  if (node_error != 0) return -node_error;
+  if (number >= node_count) return -ENOENT;
+  ++open_nodes;
+  return ::open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+void FakeNvfs::close_node(int fd) {
+  --open_nodes;
+  ::close(fd);
+}
+
+std::byte* FakeNvfs::map(int, std::uint64_t bytes, int& error) {
+  const bool is_sane = bytes > 0 && bytes <= nvfs::kShadowMax && bytes % (bytes > kGpuPage ? kGpuPage : kBlock) == 0;
+  void* const memory =
+      is_sane ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+  if (memory == MAP_FAILED) {
+    error = is_sane ? ENOMEM : EINVAL;
+    return nullptr;
+  }
+  ::madvise(memory, bytes, MADV_DONTFORK);
+  const std::lock_guard lock(mutex_);
+  groups_[reinterpret_cast<std::uintptr_t>(memory)] = {.bytes = bytes};
+  shadow_bytes += bytes;
+  ++mappings;
+  return static_cast<std::byte*>(memory);
+}
+
+void FakeNvfs::unmap(std::byte* shadow, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = groups_.find(reinterpret_cast<std::uintptr_t>(shadow));
+  if (found == groups_.end() || found->second.bytes != bytes) {
+    ADD_FAILURE() << "a partial munmap of a shadow buffer, or one of none";
+    return;
+  }
+  if (found->second.state == State::in_progress) ADD_FAILURE() << "munmap of a shadow buffer with a request under way";
+  if (found->second.fence != nullptr) --pinned;
+  ::munmap(shadow, bytes);
+  groups_.erase(found);
+  shadow_bytes -= bytes;
+  --mappings;
+}
+
+std::string FakeNvfs::text(const char* file) {
+  const std::string name = file;
+  if (version.empty()) return "";
+  if (name == nvfs::kModuleVersionFile) return version + "\n";
+  if (name == nvfs::kVersionFile) return "version: " + version.substr(0, version.rfind('.')) + "\n";
+  if (name == nvfs::kModulesFile) return "wekafsio: 1\n" + (open_nodes > 0 ? modules : "");
+  const std::lock_guard lock(mutex_);
+  if (!counts) return "Reads\t\t\t\t: err=0 io_state_err=0\nWrites\t\t\t\t: err=0 io_state_err=0\n";
+  const auto line = [](const char* label, unsigned long long ok) {
+    return std::string(label) + "\t\t\t\t: n=" + std::to_string(ok) + " ok=" + std::to_string(ok) + " err=0\n";
+  };
+  return line("Reads", reads_ok_) + line("Writes", writes_ok_);
+}
+
+// ---- Calls ---------------------------------------------------------------------------------------------------------
+
+int FakeNvfs::fail(nvfs::Argument& argument, std::int64_t error) const {
+  const std::int64_t told = -error;
+  std::memcpy(argument.bytes + 32, &told, sizeof told);
+  return -EPERM;
+}
+
+FakeNvfs::Fault FakeNvfs::next_fault(unsigned long call) {
+  if (faults.empty() || faults.front().call != call) return {};
+  const Fault fault = faults.front();
+  faults.pop_front();
+  return fault;
+}
+
+int FakeNvfs::control(int, unsigned long call, nvfs::Argument& argument) {
+  const std::lock_guard lock(mutex_);
+  switch (call) {
+    case nvfs::kRemove: return 0;
+    case nvfs::kMap: return control_map(argument);
+    case nvfs::kRead:
+    case nvfs::kWrite: return control_io(call, argument);
+    default: return -ENOTTY;
+  }
+}
+
+std::int64_t FakeNvfs::check_map(const nvfs::MapArgument& map) const {
+  const auto found = groups_.find(map.shadow);
+  if (found == groups_.end()) return EINVAL;
+  if (map.shadow_blocks == 0 || map.shadow_blocks * kBlock > found->second.bytes) {
+    ADD_FAILURE() << "sbuf_block is 0 or larger than the mapping: an assertion of the kernel";
+  }
+  if (map.fence_page == 0 || map.fence_page % kBlock != 0) return EINVAL;
+  if (map.gpu_bytes <= 0 || map.gpu_address + static_cast<std::uint64_t>(map.gpu_bytes) < map.gpu_address)
+    return EINVAL;
+  const std::uint64_t within = map.gpu_address % kGpuPage + static_cast<std::uint64_t>(map.gpu_bytes);
+  if (static_cast<std::uint64_t>(map.gpu_bytes) < kGpuPage && map.shadow_blocks * kBlock < within) return EINVAL;
+  return map_error;
+}
+
+int FakeNvfs::control_map(nvfs::Argument& argument) {
+  ++maps_made;
+  const auto map = argument.get<nvfs::MapArgument>();
+  const Fault fault = next_fault(nvfs::kMap);
+  const std::int64_t error = fault.error != 0 ? fault.error : check_map(map);
+  const auto found = groups_.find(map.shadow);
+  if (found == groups_.end()) return fail(argument, error);
+  Group& group = found->second;
+  if (group.state != State::unmapped) ADD_FAILURE() << "MAP twice on one shadow buffer";
+  if (error != 0) {
+    group.state = State::dead;  // Its pages stay in the kernel, too.
+    return fail(argument, error);
+  }
+  group.state = State::ready;
+  group.gpu_address = map.gpu_address;
+  group.gpu_bytes = static_cast<std::uint64_t>(map.gpu_bytes);
+  group.fence = reinterpret_cast<nvfs::Fence*>(map.fence_page);
+  ++pinned;
+  return 0;
+}
+
+// In the module's order, with its errors.
+std::int64_t FakeNvfs::check_file(const nvfs::IoArgument& io, bool is_write) const {
+  if (io.file_offset < 0 || io.file_offset % static_cast<std::int64_t>(kBlock) != 0 || io.size % kBlock != 0) {
+    return EINVAL;
+  }
+  const int flags = ::fcntl(io.fd, F_GETFL);
+  if (flags < 0) return EINVAL;
+  if ((flags & O_ACCMODE) == (is_write ? O_RDONLY : O_WRONLY)) return EBADF;
+  if (io.inode == 0) return EINVAL;
+  struct stat status {};
+  if (::fstat(io.fd, &status) != 0) return EINVAL;
+  const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+  const bool is_it = io.generation == 0 && io.inode == status.st_ino && io.device_major == major(device) &&
+                     io.device_minor == minor(device);
+  return is_it ? 0 : ESTALE;
+}
+
+std::int64_t FakeNvfs::check_range(const Group& group, const nvfs::IoArgument& io, int file_flags) const {
+  const bool is_sync = (io.flags & nvfs::kSync) != 0;
+  const std::uint64_t within = (group.gpu_address % kGpuPage + io.gpu_offset) % kGpuPage;
+  if ((file_flags & O_DIRECT) == 0 || (!is_sync && io.ticket == 0) || within % kBlock != 0) return EINVAL;
+  if (io.size > group.gpu_bytes || io.gpu_offset > group.gpu_bytes - io.size) return EINVAL;
+  if (within != 0 && io.size > kGpuPage - within) return EINVAL;
+  if (!is_sync && (io.size == 0 || io.size > group.bytes)) {
+    ADD_FAILURE() << "an asynchronous request of no bytes, or of more than the shadow buffer: an assertion";
+  }
+  return 0;
+}
+
+int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
+  auto io = argument.get<nvfs::IoArgument>();
+  const bool is_write = call == nvfs::kWrite;
+  requests.push_back({call, io.file_offset, io.size, io.gpu_offset, (io.flags & nvfs::kSync) != 0});
+  if (const std::int64_t error = check_file(io, is_write); error != 0) return fail(argument, error);
+  const auto found = groups_.find(io.shadow);
+  if (found == groups_.end()) return fail(argument, EINVAL);
+  Group& group = found->second;
+  if (group.state != State::ready) {
+    ++busy_collisions;
+    group.state = State::dead;
+    ADD_FAILURE() << "a request on a mapping that is busy or dead";
+    return fail(argument, EBUSY);
+  }
+  const int file_flags = ::fcntl(io.fd, F_GETFL);
+  if (const std::int64_t error = check_range(group, io, file_flags); error != 0) return fail(argument, error);
+  const Fault fault = next_fault(call);
+  if (fault.error != 0 && nvfs::is_interruption(static_cast<int>(fault.error))) group.state = State::dead;
+  if (fault.error != 0) return fail(argument, fault.error);
+  const auto at_most = static_cast<std::int64_t>(std::min<std::uint64_t>(fault.at_most, io.size));
+  const std::int64_t result = move(group, at(io.shadow), io, is_write, at_most);
+  if (result >= 0) (is_write ? writes_ok_ : reads_ok_) += 1;
+  const bool is_sync = (io.flags & nvfs::kSync) != 0;
+  if (is_sync && result < 0) return fail(argument, -result);
+  io.result = is_sync || (answers_at_once && result > 0) ? result : 0;
+  argument.put(io);
+  if (is_sync) return 0;
+  group.state = State::in_progress;
+  if (answers_at_once) {
+    complete({io.shadow, io.ticket, result});
+  } else {
+    pending_.push_back({io.shadow, io.ticket, result});
+    changed_.notify_all();
+  }
+  return 0;
+}
+
+// ---- Bytes ---------------------------------------------------------------------------------------------------------
+
+std::int64_t FakeNvfs::move(Group& group, std::byte* shadow, const nvfs::IoArgument& io, bool is_write,
+                            std::int64_t at_most) {
+  const auto size = static_cast<std::uint64_t>(at_most);
+  return is_write ? write_blocks(group, shadow, io, size) : read_blocks(group, shadow, io, size);
+}
+
+// Blocks of a driver that does not ask are left in the shadow buffer, and told as holes; nothing of them reaches the
+// GPU. So are holes of the file.
+std::int64_t FakeNvfs::read_blocks(Group& group, std::byte* shadow, const nvfs::IoArgument& io, std::uint64_t size) {
+  const Pages pages(io.size);
+  const ssize_t count = ::pread(io.fd, pages.data, io.size, io.file_offset);
+  if (count < 0) return -errno;
+  const std::uint64_t bytes = std::min<std::uint64_t>(static_cast<std::uint64_t>(count), size);
+  const std::uint64_t within = (group.gpu_address + io.gpu_offset) % kGpuPage;
+  std::uint32_t holes = 0;
+  bool is_open = false;
+  for (std::uint64_t done = 0; done < bytes; done += kBlock) {
+    const std::uint64_t here = std::min(kBlock, bytes - done);
+    const std::uint64_t offset = static_cast<std::uint64_t>(io.file_offset) + done;
+    const off_t data = ::lseek(io.fd, static_cast<off_t>(offset), SEEK_DATA);
+    const bool is_hole = data < 0 ? errno == ENXIO : static_cast<std::uint64_t>(data) >= offset + here;
+    if (is_hooked(offset) && !is_hole) {
+      std::memcpy(at(group.gpu_address + io.gpu_offset + done), pages.data + done, kBlock);
+      is_open = false;
+      continue;
+    }
+    std::memcpy(shadow + within + done, pages.data + done, here);
+    if (!is_open && holes == nvfs::kHolesMax) return static_cast<std::int64_t>(done);
+    if (!is_open) group.fence->holes[holes++] = {static_cast<std::uint16_t>(done / kBlock), 0};
+    ++group.fence->holes[holes - 1].count;
+    is_open = true;
+  }
+  if (holes > 0) {
+    group.fence->magic = nvfs::kMagic;
+    group.fence->meta_version = 1;
+    group.fence->file_offset = io.file_offset;
+    group.fence->hole_count = holes;
+    group.fence->state = nvfs::kSparse;
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
+// Where the driver does not ask, the file gets the shadow buffer's bytes: 0 where the call waits, else -EIO.
+std::int64_t FakeNvfs::write_blocks(const Group& group, const std::byte* shadow, const nvfs::IoArgument& io,
+                                    std::uint64_t size) const {
+  const Pages pages(io.size);
+  bool is_direct = true;
+  for (std::uint64_t done = 0; done < size; done += kBlock) {
+    const bool hooked = is_hooked(static_cast<std::uint64_t>(io.file_offset) + done);
+    is_direct = is_direct && hooked;
+    const std::byte* const from = hooked ? at(group.gpu_address + io.gpu_offset + done) : shadow + done;
+    std::memcpy(pages.data + done, from, kBlock);
+  }
+  const ssize_t count = ::pwrite(io.fd, pages.data, size, io.file_offset);
+  if (count < 0) return -errno;
+  if (is_direct) return count;
+  return (io.flags & nvfs::kSync) != 0 ? 0 : -EIO;
+}
+
+// ---- What comes later ----------------------------------------------------------------------------------------------
+
+// The mapping is ready before the value is there, and the value comes last.
+void FakeNvfs::complete(const Pending& pending) {
+  const auto found = groups_.find(pending.shadow);
+  if (found == groups_.end()) return;
+  found->second.state = State::ready;
+  store(found->second.fence->result, pending.result);
+  store(found->second.fence->ticket, pending.ticket);
+}
+
+void FakeNvfs::release_fences() {
+  const std::lock_guard lock(mutex_);
+  holds_fences = false;
+  changed_.notify_all();
+}
+
+void FakeNvfs::run_completions() {
+  std::unique_lock lock(mutex_);
+  while (!stops_) {
+    changed_.wait(lock, [this] { return stops_ || (!pending_.empty() && !holds_fences); });
+    if (stops_) break;
+    lock.unlock();
+    be_slow(std::chrono::microseconds(30));  // Not while the caller looks.
+    lock.lock();
+    if (pending_.empty()) continue;
+    complete(pending_.front());
+    pending_.pop_front();
+  }
+  while (!pending_.empty()) {
+    complete(pending_.front());
+    pending_.pop_front();
+  }
+}
+
+}  // namespace penstock::core

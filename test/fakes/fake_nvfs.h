@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What stands in for the module nvidia-fs in unit tests, as nvfs_abi.h and the module's source have it: files are real
+// ones with O_DIRECT, GPU memory is memory of this process. It forgives nothing: what would kill a mapping kills it
+// here, and what would end in an assertion of the kernel is a test that fails. Where it lies: it moves bytes by the
+// CPU, so it proves nothing of DMA, BAR space, IOMMUs and the order in which a GPU sees them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "path/nvfs/nvfs_kernel.h"
+
+namespace penstock::core {
+
+class FakeNvfs final : public NvfsKernel {
+ public:
+  // What the next call of that number meets, once.
+  struct Fault {
+    unsigned long call = 0;
+    std::int64_t error = 0;              // As told at offset 32: EIO, 512, ...
+    std::uint64_t at_most = UINT64_MAX;  // Bytes that a READ or WRITE moves.
+  };
+  struct Request {
+    unsigned long call;
+    std::int64_t file_offset;
+    std::uint64_t size;
+    std::uint64_t gpu_offset;
+    bool is_sync;
+  };
+
+  FakeNvfs();
+  ~FakeNvfs() override;
+
+  // ---- What a test says, before it asks
+  std::string version = "0.1.0";
+  std::string modules = "nvme: (null)\n";
+  bool counts = true;  // rw_stats_enabled
+  unsigned node_count = 2;
+  int node_error = 0;
+  int map_error = 0;             // Of MAP, every time: ENOMEM, ...
+  bool answers_at_once = false;  // Asynchronous requests are over when the call returns.
+  bool holds_fences = false;     // They are never over, until release_fences().
+  std::deque<Fault> faults;
+  // Whether the driver below asks the module for a block's address; by its offset in the file.
+  std::function<bool(std::uint64_t file_offset)> is_hooked = [](std::uint64_t) { return true; };
+
+  // ---- What it sees afterwards
+  std::vector<Request> requests;
+  std::atomic<unsigned> open_nodes{0};
+  std::atomic<unsigned> mappings{0};  // Shadow buffers now.
+  std::atomic<unsigned> pinned{0};    // Of them, with GPU memory.
+  std::atomic<unsigned> maps_made{0};
+  std::atomic<unsigned> busy_collisions{0};
+  std::uint64_t shadow_bytes = 0;  // Now.
+  void release_fences();
+
+  int open_node(unsigned number) override;
+  void close_node(int fd) override;
+  std::byte* map(int fd, std::uint64_t bytes, int& error) override;
+  void unmap(std::byte* shadow, std::uint64_t bytes) override;
+  int control(int fd, unsigned long call, nvfs::Argument& argument) override;
+  std::string text(const char* file) override;
+
+ private:
+  enum class State { unmapped, ready, in_progress, dead };
+  struct Group {
+    std::uint64_t bytes = 0;
+    State state = State::unmapped;
+    std::uint64_t gpu_address = 0;
+    std::uint64_t gpu_bytes = 0;
+    nvfs::Fence* fence = nullptr;
+  };
+  struct Pending {
+    std::uint64_t shadow;
+    std::uint64_t ticket;
+    std::int64_t result;
+  };
+
+  int fail(nvfs::Argument& argument, std::int64_t error) const;
+  int control_map(nvfs::Argument& argument);
+  std::int64_t check_map(const nvfs::MapArgument& map) const;
+  int control_io(unsigned long call, nvfs::Argument& argument);
+  std::int64_t check_file(const nvfs::IoArgument& io, bool is_write) const;
+  std::int64_t check_range(const Group& group, const nvfs::IoArgument& io, int file_flags) const;
+  std::int64_t move(Group& group, std::byte* shadow, const nvfs::IoArgument& io, bool is_write, std::int64_t at_most);
+  std::int64_t read_blocks(Group& group, std::byte* shadow, const nvfs::IoArgument& io, std::uint64_t size);
+  std::int64_t write_blocks(const Group& group, const std::byte* shadow, const nvfs::IoArgument& io,
+                            std::uint64_t size) const;
+  Fault next_fault(unsigned long call);
+  void complete(const Pending& pending);
+  void run_completions();
+
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, Group> groups_;  // By shadow address.
+  unsigned long long reads_ok_ = 0, writes_ok_ = 0;
+  std::condition_variable changed_;
+  std::deque<Pending> pending_;
+  bool stops_ = false;
+  std::thread completions_;
+};
+
+}  // namespace penstock::core
