@@ -2,8 +2,7 @@
  *
  * A session owns everything: registered files and buffers, pinned memory, worker threads. The library starts nothing
  * before a session is opened. Register a file descriptor, then read and write between the file and any memory, of a GPU
- * or of the host. Every transfer can report which path moved its bytes and why no better path did; penstock_explain()
- * tells the same without a transfer.
+ * or of the host. Every transfer can report by which path and why not by a better one; penstock_explain() says before.
  *
  * Every function that can fail returns a penstock_status. Sizes and offsets are in bytes, times in nanoseconds. Texts
  * that the library returns are in English and live as long as the process, where nothing else is said.
@@ -16,12 +15,10 @@
  * every member that you do not need to zero, also in structures that the library fills in; where struct_size is not
  * set, calls fail with PENSTOCK_INVALID_ARGUMENT. In an array, the first element's struct_size holds for all. A library
  * that is older than the program fails with PENSTOCK_UNSUPPORTED where a member that it does not know is not zero, and
- * fills such members with zeros. A library that is newer than the program takes members that the program does not have
- * as zero.
+ * fills such members with zeros. A newer library takes members that the program does not have as zero.
  *
  * Handles may be given back in any order: a handle keeps memory alive, but no work. Once the session is closed, calls
- * on its handles fail with PENSTOCK_CLOSED, where nothing else is said. So do all calls in a forked child on handles of
- * its parent.
+ * on its handles fail with PENSTOCK_CLOSED where nothing else is said. So do a forked child's on its parent's handles.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -106,7 +103,8 @@ typedef enum penstock_path {
   PENSTOCK_PATH_BOUNCE = 3,    /* storage to pinned host memory to device, overlapped */
   PENSTOCK_PATH_HOST = 4,      /* storage straight into host memory; no device takes part */
   PENSTOCK_PATH_NULL = 5,      /* moves no bytes, to measure what the library itself costs; only where it is named */
-  PENSTOCK_PATH_USERSPACE = 6  /* the calls of a file system in user space, for files registered with such calls */
+  PENSTOCK_PATH_USERSPACE = 6, /* the calls of a file system in user space, for files registered with such calls */
+  PENSTOCK_PATH_NVFS = 7       /* the module nvidia-fs, called without NVIDIA's library */
 } penstock_path;
 
 #define PENSTOCK_PATH_ROOM 16 /* how many paths a report has room for; no version has more */
@@ -150,7 +148,9 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_NVIDIA_FS_MISSING = 179,      /* nvidia-fs is not loaded, or has no storage driver */
   PENSTOCK_REASON_VENDOR_REFUSED = 180,         /* NVIDIA's library refused; the detail is an errno or its number */
   PENSTOCK_REASON_VENDOR_NOT_DIRECT = 181,      /* NVIDIA's library moves the file's bytes by the CPU */
-  PENSTOCK_REASON_VENDOR_OFF = 182              /* settings switch NVIDIA's library off */
+  PENSTOCK_REASON_VENDOR_OFF = 182,             /* settings switch NVIDIA's library off */
+  PENSTOCK_REASON_NVFS_MISSING = 192,           /* 192 to 207: of the path nvfs. nvidia-fs is not loaded */
+  PENSTOCK_REASON_NVFS_VERSION = 193            /* its version is not known; the detail: 2.25.6 is 2025006 */
 } penstock_reason;
 
 uint32_t penstock_reason_count(void);                 /* the largest number in use, and one */
@@ -165,7 +165,7 @@ typedef struct penstock_verdict {
   int32_t path;      /* penstock_path */
   int32_t usable;    /* 0 or 1 */
   int32_t reason;    /* penstock_reason: why it is not usable; of a usable path, why it is slower than it could be */
-  int32_t detail;    /* an errno that goes with the reason, a CUfileOpError (5001 and above), or 0 */
+  int32_t detail;    /* an errno that goes with the reason, a CUfileOpError (5001 and above), a version, or 0 */
   uint32_t reserved; /* 0 */
 } penstock_verdict;
 

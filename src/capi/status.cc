@@ -85,11 +85,13 @@ const char* penstock_device_kind_sentence(uint32_t number) {
 static_assert(core::kPathCount <= PENSTOCK_PATH_ROOM);
 static_assert(PENSTOCK_PATH_NULL == static_cast<int>(core::PathId::null));
 static_assert(PENSTOCK_PATH_USERSPACE == static_cast<int>(core::PathId::userspace));
+static_assert(PENSTOCK_PATH_NVFS == static_cast<int>(core::PathId::nvfs));
 static_assert(PENSTOCK_REASON_OBSTACLE == core::kFirstObstacle);
 static_assert(PENSTOCK_REASON_USERSPACE_FILE == static_cast<int>(core::Reason::userspace_file));
 static_assert(PENSTOCK_REASON_SELF_TEST_REFUSED == core::kFirstPipelineReason);
 static_assert(PENSTOCK_REASON_EXTENT_NOT_REGISTERED == core::kFirstPagecacheReason);
 static_assert(PENSTOCK_REASON_VENDOR_LIBRARY_MISSING == core::kFirstVendorReason);
+static_assert(PENSTOCK_REASON_NVFS_MISSING == core::kFirstNvfsReason);
 static_assert(PENSTOCK_DENIED == static_cast<int>(core::Code::denied));
 static_assert(PENSTOCK_NO_DIRECT_PATH == static_cast<int>(core::Code::no_direct_path));
 static_assert(PENSTOCK_DESCRIPTOR_LOST == static_cast<int>(core::Code::descriptor_lost));

@@ -33,6 +33,7 @@ struct PathTraits {
 #define PENSTOCK_PATHS(ROW)                                                                                            \
   ROW(p2pdma, 0, (PathTraits{.direct = true}))                                 /* The drive's DMA to device memory. */ \
   ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* The device's to the page cache. */   \
+  ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true}))                  /* nvidia-fs, called by ourselves. */   \
   ROW(vendor, 2, (PathTraits{.direct = true, .foreign = true}))                /* NVIDIA's library, by nvidia-fs. */   \
   ROW(bounce, 3, (PathTraits{.compat = true, .posix = true, .gathers = true})) /* Through pinned host memory. */       \
   ROW(host, 4, (PathTraits{.host_memory = true}))                              /* Storage directly to host memory. */  \

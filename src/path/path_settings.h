@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/paths.h"
 
 namespace penstock::core {
+
+class NvfsKernel;
 
 enum class VendorUse : std::uint8_t {
   automatic,  // Where it is direct.
@@ -28,9 +31,11 @@ struct PathSettings {
   bool register_at_once = false;               // Whatever it costs, and worth waiting for.
   double cpu_weight = 0.1;                     // Seconds of waiting that a CPU second of registering is worth.
   VendorUse vendor = VendorUse::automatic;
-  std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
-  std::string scratch;         // What may be overwritten in self-tests of its storage: a path, or empty.
-  std::string root = "/";      // Where /proc, /sys and other makers' libraries are looked for.
+  std::string vendor_library;               // NVIDIA's: an absolute path, or empty for the usual places.
+  bool nvfs_stand_in = false;               // A module that stands in for nvidia-fs in tests may serve.
+  std::shared_ptr<NvfsKernel> nvfs_kernel;  // In tests, in place of the kernel's.
+  std::string scratch;                      // What may be overwritten in self-tests of its storage: a path, or empty.
+  std::string root = "/";                   // Where /proc, /sys and other makers' libraries are looked for.
 };
 
 }  // namespace penstock::core

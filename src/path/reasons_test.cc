@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "path/nvfs/nvfs_reasons.h"
 #include "path/pagecache/pagecache_reasons.h"
 #include "path/pipeline/pipeline_reasons.h"
 #include "path/vendor/vendor_reasons.h"
@@ -46,7 +47,8 @@ TEST(ReasonsTest, NoOwnersReasonsReachIntoTheNextOnesRange) {
   EXPECT_LT(kFirstObstacle + static_cast<unsigned>(obstacle_texts().back().obstacle), kFirstPipelineReason);
   EXPECT_LE(kFirstPipelineReason + pipeline_reasons().texts.size(), kFirstPagecacheReason);
   EXPECT_LE(kFirstPagecacheReason + pagecache_reasons().texts.size(), kFirstVendorReason);
-  EXPECT_LE(kFirstVendorReason + vendor_reasons().texts.size(), kReasonCount);
+  EXPECT_LE(kFirstVendorReason + vendor_reasons().texts.size(), kFirstNvfsReason);
+  EXPECT_LE(kFirstNvfsReason + nvfs_reasons().texts.size(), kReasonCount);
 }
 
 }  // namespace

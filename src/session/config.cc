@@ -88,6 +88,8 @@ PathSettings path_settings(const Config& config) {
           .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
           .vendor = config.vendor,
           .vendor_library = config.vendor_library,
+          .nvfs_stand_in = config.nvfs_stand_in,
+          .nvfs_kernel = config.nvfs_kernel,
           .scratch = config.scratch,
           .root = config.root};
 }
@@ -124,6 +126,7 @@ Config make_config(const Settings& settings) {
   config.nvidia_export = settings.is_on("penstock.nvidia_export");
   config.vendor = meaning_of(settings.text("penstock.vendor"), kVendorWords);
   config.vendor_library = settings.text("penstock.vendor_library");
+  config.nvfs_stand_in = settings.is_on("penstock.nvfs_standin");
   config.scratch = settings.text("penstock.scratch");
   return config;
 }

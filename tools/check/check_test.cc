@@ -81,7 +81,7 @@ TEST(CheckTest, PathsStandInOrder) {
     std::string order;
     for (const json& path : report["paths"]) order += path["path"].get<std::string>() + " ";
     std::size_t at = 0;
-    for (const char* path : {"p2pdma ", "pagecache ", "vendor ", "bounce ", "host "}) {
+    for (const char* path : {"p2pdma ", "pagecache ", "nvfs ", "vendor ", "bounce ", "host "}) {
       at = order.find(path, at);
       EXPECT_NE(at, std::string::npos) << machine << ": " << path << "of " << order;
     }
@@ -288,6 +288,9 @@ TEST(CheckTest, WhatEachMachineLacksIsNamed) {
       {"h200-vm", "vendor", "vendor_library", "ok"},
       {"h200-vm", "bounce", "device", "ok"},
       {"nfs", "vendor", "nvidia_fs", "ok"},
+      {"nfs", "nvfs", "nvidia_fs_version", "ok"},
+      {"dgx-h100", "nvfs", "nvidia_fs_proof", "unknown"},
+      {"cloud-vm", "nvfs", "nvidia_fs", "missing"},
       {"cloud-vm", "vendor", "nvidia_fs", "missing"},
       {"container-overlay", "bounce", "device", "missing"},
       {"container-overlay", "bounce", "io_uring", "missing"},
@@ -384,7 +387,7 @@ TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {
   EXPECT_EQ(told["usable"], true);
   EXPECT_TRUE(check_json("dgx-h100")["required"].is_null());
   EXPECT_EQ(check(root + " --require quark").text,
-            "penstock: --require quark: expected gpu, p2pdma, pagecache, vendor, bounce, host\n");
+            "penstock: --require quark: expected gpu, p2pdma, pagecache, nvfs, vendor, bounce, host\n");
 }
 
 TEST(CheckTest, HowFarDrivesAreFromGpusIsATable) {

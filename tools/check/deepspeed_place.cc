@@ -141,8 +141,7 @@ void tell_outlook(const Surroundings& here, const std::string& key, std::size_t 
   const Served place = served_places(here.machine, here.paths)[index];
   std::string text, remedy;
   for (const PathReport& report : here.paths) {
-    const bool moves_device_memory = report.path == PENSTOCK_PATH_P2PDMA || report.path == PENSTOCK_PATH_VENDOR;
-    if (!moves_device_memory) continue;
+    if (!is_direct_path(report.path)) continue;
     const std::string name = penstock_path_name(report.path);
     if (place.by(report.path) && allows_direct(here.machine.cufile, place)) {
       text += fmt::format("{} may be tried: its self-test decides; ", name);

@@ -99,7 +99,10 @@ std::string reason_text(const Verdict& verdict) {
   if (verdict.reason == PENSTOCK_REASON_NONE) return "";
   std::string text = fmt::format(" [{}] {}", verdict.reason_name(), verdict.sentence());
   constexpr int kCufileErrors = 5000;  // Numbers of cuFile's own begin behind it.
-  if (verdict.detail > kCufileErrors) text += fmt::format(" (cuFile error {})", verdict.detail);
+  if (verdict.reason == PENSTOCK_REASON_NVFS_VERSION) {
+    const int version = verdict.detail;
+    text += fmt::format(" (version {}.{}.{})", version / 1'000'000, version / 1000 % 1000, version % 1000);
+  } else if (verdict.detail > kCufileErrors) text += fmt::format(" (cuFile error {})", verdict.detail);
   else if (verdict.detail != 0) text += fmt::format(" (errno {}: {})", verdict.detail, strerror(verdict.detail));
   return text;
 }

@@ -11,6 +11,7 @@
 #include "core/paths.h"
 #include "tools/common/peer_pairs.h"
 #include "tools/common/units.h"
+#include "topology/nvidia_fs_version.h"
 
 namespace penstock::tools {
 namespace {
@@ -99,6 +100,25 @@ Need need_nvidia_fs_storage(const Machine& machine) {
           "Use a storage driver made for it, from MLNX_OFED or Ubuntu's nvidia kernel."};
 }
 
+// As its client without NVIDIA's library. The drivers that are registered with it show while a device node is open, so
+// what is missing among them is no news.
+Need need_nvidia_fs_version(const Machine& machine) {
+  const std::string text = "nvidia-fs " + machine.nvidia_fs.module_version;
+  const auto version = core::parse_nvidia_fs_version(machine.nvidia_fs.module_version);
+  switch (version ? core::standing_of(*version) : core::NvidiaFsStanding::unknown) {
+    case core::NvidiaFsStanding::known: return {"nvidia_fs_version", Tristate::yes, text, ""};
+    case core::NvidiaFsStanding::aged:
+      return {"nvidia_fs_version", Tristate::unknown, text + ": corrupts lists of memory of 4 GiB and more",
+              "Use 2.20.5 or later."};
+    case core::NvidiaFsStanding::stand_in:
+      return {"nvidia_fs_version", Tristate::unknown, text + ": a stand-in for tests, which proves no DMA",
+              "Load NVIDIA's module."};
+    case core::NvidiaFsStanding::unknown: break;
+  }
+  return {"nvidia_fs_version", Tristate::no, text + " is not known here, or has errors that no caller can avoid",
+          "Use a version from 2.20 to 2.28, but not 2.25.6."};
+}
+
 Need need_vendor_library(const Machine& machine) {
   if (machine.has_vendor_library) return {"vendor_library", Tristate::yes, "NVIDIA's libcufile.so.0", ""};
   return {"vendor_library", machine.probe ? Tristate::no : Tristate::unknown, "NVIDIA's libcufile.so.0 cannot be found",
@@ -157,6 +177,23 @@ PathReport report_pagecache(const Machine& machine) {
   return report;
 }
 
+PathReport report_nvfs(const Machine& machine) {
+  PathReport report{PENSTOCK_PATH_NVFS,
+                    true,
+                    PENSTOCK_REASON_NONE,
+                    {need_gpu(machine), need_driver(machine), need_nvidia_fs(machine)}};
+  int reasons[] = {reason_of(core::Obstacle::peer_unseen), reason_of(core::Obstacle::gpu_driver),
+                   PENSTOCK_REASON_NVFS_MISSING, PENSTOCK_REASON_NVFS_VERSION};
+  if (machine.nvidia_fs.is_loaded) report.needs.push_back(need_nvidia_fs_version(machine));
+  for (std::size_t i = 0; i < report.needs.size() && report.usable; ++i) {
+    report.usable = report.needs[i].met != Tristate::no;
+    if (!report.usable) report.reason = reasons[i];
+  }
+  report.needs.push_back({"nvidia_fs_proof", Tristate::unknown, "experimental: not yet run beside NVIDIA's module",
+                          "See penstock explain FILE for what the self-test says of a file."});
+  return report;
+}
+
 PathReport report_vendor(const Machine& machine) {
   PathReport report{PENSTOCK_PATH_VENDOR,
                     true,
@@ -198,6 +235,7 @@ constexpr struct {
   PathReport (*report)(const Machine& machine);
 } kReports[] = {{PENSTOCK_PATH_P2PDMA, report_p2pdma},
                 {PENSTOCK_PATH_PAGECACHE, report_pagecache},
+                {PENSTOCK_PATH_NVFS, report_nvfs},
                 {PENSTOCK_PATH_VENDOR, report_vendor},
                 {PENSTOCK_PATH_BOUNCE, report_bounce}};
 
@@ -234,6 +272,11 @@ Need need_io_uring(const Machine& machine) {
 }
 
 std::string bytes_text(std::uint64_t bytes) { return bytes == core::kUnlimited ? "unlimited" : format_size(bytes); }
+
+bool is_direct_path(int path) {
+  const bool is_known = path >= 0 && path < static_cast<int>(core::kPathCount);
+  return is_known && core::traits_of(static_cast<core::PathId>(path)).direct;
+}
 
 std::vector<PathReport> report_paths(const Machine& machine) {
   std::vector<PathReport> reports;

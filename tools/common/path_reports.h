@@ -25,6 +25,9 @@ struct PathReport {
   bool is_proven = false;  // By a self-test, before it serves.
 };
 
+// Device memory to storage and back without a CPU, where it serves.
+bool is_direct_path(int path);
+
 // Of all that are tried where nobody names paths, best first.
 std::vector<PathReport> report_paths(const Machine& machine);
 

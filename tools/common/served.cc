@@ -46,7 +46,7 @@ bool is_usable(const std::vector<PathReport>& paths, int path) {
 
 bool may_use_nvidia_fs(const Machine& machine, const std::vector<PathReport>& paths, const StorageKind& kind) {
   const std::vector<std::string>& drivers = machine.nvidia_fs.storage_drivers;
-  return is_usable(paths, PENSTOCK_PATH_VENDOR) &&
+  return (is_usable(paths, PENSTOCK_PATH_NVFS) || is_usable(paths, PENSTOCK_PATH_VENDOR)) &&
          std::find(drivers.begin(), drivers.end(), kind.module) != drivers.end();
 }
 
@@ -71,7 +71,9 @@ std::vector<Served> served_places(const Machine& machine, const std::vector<Path
       return is_of_kind(one, kind) && may_use_nvidia_fs(machine, paths, kind);
     };
     if (core::nvidia_fs_takes(one) && std::any_of(std::begin(kStorageKinds), std::end(kStorageKinds), is_served)) {
-      place.paths.push_back(PENSTOCK_PATH_VENDOR);
+      for (const int path : {PENSTOCK_PATH_NVFS, PENSTOCK_PATH_VENDOR}) {
+        if (is_usable(paths, path)) place.paths.push_back(path);
+      }
     }
     if (is_usable(paths, PENSTOCK_PATH_BOUNCE)) place.paths.push_back(PENSTOCK_PATH_BOUNCE);
     places.push_back(std::move(place));

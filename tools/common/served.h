@@ -31,7 +31,7 @@ bool may_be_tried(const Machine& machine, const PeerPair& pair);
 
 struct Served {
   const core::FileSystem* file_system = nullptr;
-  std::vector<int> paths;  // penstock_path, best first, of those that move device memory: p2pdma, vendor, bounce.
+  std::vector<int> paths;  // penstock_path, best first, of those that move device memory, but of the page cache.
   bool is_denied = false;  // By cuFile's configuration, to direct paths.
   bool by(int path) const;
 };

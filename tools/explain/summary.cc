@@ -20,6 +20,7 @@ const char* mover(int path) {
   switch (path) {
     case PENSTOCK_PATH_P2PDMA: return " (the drive writes into the GPU's memory itself)";
     case PENSTOCK_PATH_PAGECACHE: return " (the GPU fetches it from the page cache)";
+    case PENSTOCK_PATH_NVFS: return " (the drive and the GPU's memory, by nvidia-fs)";
     case PENSTOCK_PATH_VENDOR: return " (NVIDIA's library)";
     case PENSTOCK_PATH_BOUNCE: return " (through pinned host memory)";
     default: return "";

@@ -43,6 +43,10 @@ bool may_serve(const GdsPlatform& platform, int path) {
   return may_serve(platform, path, [](const core::FileSystem&) { return true; });
 }
 
+bool may_serve_by_nvidia_fs(const GdsPlatform& platform) {
+  return may_serve(platform, PENSTOCK_PATH_NVFS) || may_serve(platform, PENSTOCK_PATH_VENDOR);
+}
+
 std::string with_comma(std::string list, const char* word) { return list + (list.empty() ? "" : ", ") + word; }
 
 // ---- Driver configuration
@@ -117,9 +121,9 @@ std::string support_text(const GdsPlatform& platform, std::string_view address) 
   const auto is_its = [&](const PeerPair& pair) {
     return pair.peer->address == address && may_be_tried(platform.machine, pair);
   };
-  std::string text = may_serve(platform, PENSTOCK_PATH_VENDOR) ? "supports GDS (nvfs may be tried)"
-                     : has_compat(platform)                    ? "served in compat mode, no direct path"
-                                                               : "not supported";
+  std::string text = may_serve_by_nvidia_fs(platform) ? "supports GDS (nvfs may be tried)"
+                     : has_compat(platform)           ? "served in compat mode, no direct path"
+                                                      : "not supported";
   if (may_serve(platform, PENSTOCK_PATH_P2PDMA) && std::any_of(pairs.begin(), pairs.end(), is_its)) {
     text += std::string("; p2pdma ") + kPenstocksMemory;
   }
@@ -162,7 +166,7 @@ std::string driver_status(const core::NvidiaDriver& driver) {
 
 // What a reader would take "succeeded" to promise, and is not so.
 std::string reservation(const GdsPlatform& platform) {
-  if (may_serve(platform, PENSTOCK_PATH_VENDOR)) return "";
+  if (may_serve_by_nvidia_fs(platform)) return "";
   const bool has_p2pdma = may_serve(platform, PENSTOCK_PATH_P2PDMA);
   return has_p2pdma ? fmt::format(" (compat; p2pdma {})", kPenstocksMemory) : " (compat only)";
 }
@@ -191,15 +195,16 @@ std::string platform_section(const GdsPlatform& platform) {
 std::string ways_of(const GdsPlatform& platform, const Served& place) {
   std::string ways;
   const bool direct = allows_direct(platform.machine.cufile, place);
-  if (direct && place.by(PENSTOCK_PATH_VENDOR)) ways = with_comma(ways, "nvfs");
+  if (direct && (place.by(PENSTOCK_PATH_NVFS) || place.by(PENSTOCK_PATH_VENDOR))) ways = with_comma(ways, "nvfs");
   if (direct && place.by(PENSTOCK_PATH_P2PDMA)) ways = with_comma(ways, "p2pdma");
   if (has_compat(platform)) ways = with_comma(ways, "compat");
   return ways.empty() ? "Unsupported" : ways;
 }
 
-// Whether nvidia-fs is used is the vendor path's to say.
+// Whether nvidia-fs is used is for the paths by it to say, of which the one without NVIDIA's library is better.
 std::string nvidia_fs_text(const GdsPlatform& platform) {
   if (!platform.machine.nvidia_fs.is_loaded) return "not loaded";
+  if (is_usable(platform.paths, PENSTOCK_PATH_NVFS)) return "loaded; used where its self-test says that it is direct";
   for (const PathReport& report : platform.paths) {
     if (report.path != PENSTOCK_PATH_VENDOR || report.usable) continue;
     return fmt::format("loaded and not used: {}", penstock_reason_sentence(report.reason));
@@ -217,7 +222,7 @@ std::string GdsPlatform::obstacle() const {
       if (need.met == core::Tristate::no && (code == "gpu" || code == "gpu_driver")) return need.text;
     }
   }
-  if (has_compat(*this) || may_serve(*this, PENSTOCK_PATH_P2PDMA) || may_serve(*this, PENSTOCK_PATH_VENDOR)) return "";
+  if (has_compat(*this) || may_serve(*this, PENSTOCK_PATH_P2PDMA) || may_serve_by_nvidia_fs(*this)) return "";
   if (!is_usable(paths, PENSTOCK_PATH_BOUNCE)) return "no path is usable; 'penstock check' tells why";
   return "properties.allow_compat_mode is false, and no direct path is usable";
 }

@@ -15,6 +15,7 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/path_reports.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 #include "tools/gdsio/numa_node.h"
@@ -277,7 +278,7 @@ void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutc
   if (settings.transfer != TransferType::gpu_direct || settings.on_host()) return;
   for (const GdsioOutcome& outcome : outcomes) {
     for (const Counter& row : outcome.ways) {
-      if (row.path == PENSTOCK_PATH_P2PDMA || row.path == PENSTOCK_PATH_VENDOR) return;
+      if (is_direct_path(row.path)) return;
     }
   }
   print_error(

@@ -45,6 +45,7 @@ const char* path_sentence(int path) {
   switch (path) {
     case PENSTOCK_PATH_P2PDMA: return "the drive's DMA engine reaches the GPU's memory; no CPU, no host memory";
     case PENSTOCK_PATH_PAGECACHE: return "the GPU's DMA engine reads the file's pages in the page cache";
+    case PENSTOCK_PATH_NVFS: return "the module nvidia-fs, called without NVIDIA's library, where it serves the file";
     case PENSTOCK_PATH_VENDOR: return "NVIDIA's library moves the bytes, where its module nvidia-fs serves the file";
     case PENSTOCK_PATH_BOUNCE: return "storage to pinned host memory to the GPU, overlapped";
     case PENSTOCK_PATH_HOST: return "storage straight into host memory; no GPU takes part";

@@ -14,6 +14,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/page.h"
+#include "tools/common/path_reports.h"
 #include "tools/common/terminal.h"
 #include "tools/k8s/dump.h"
 #include "tools/k8s/inputs.h"
@@ -158,7 +159,7 @@ int read_once(const VerifySettings& settings) {
   const Outcome outcome = file.read(memory.data(), kReadSize, 0);
   require(outcome.status, settings.file);
   const auto& report = outcome.report;
-  const bool is_direct = report.path == PENSTOCK_PATH_P2PDMA || report.path == PENSTOCK_PATH_VENDOR;
+  const bool is_direct = is_direct_path(report.path);
   const std::string sentence = path_sentence(report.path, report.reason, report.refused_path);
   if (settings.json) {
     print_json({{"schema", 1},

@@ -223,7 +223,7 @@ TEST(NodeTest, OfProcAndSysAloneTheSamePathsAreOffered) {
   fs::create_directories(gpu);
   std::ofstream(gpu + "/information") << "Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t 0\n";
 
-  for (const char* const path : {"p2pdma", "pagecache", "vendor", "bounce"}) {
+  for (const char* const path : {"p2pdma", "pagecache", "nvfs", "vendor", "bounce"}) {
     const Finished whole = run_tool({"node", "--problem-detector", path, "--host", machine});
     const Finished bare = run_tool({"node", "--problem-detector", path, "--host", host.path()});
     EXPECT_EQ(bare.exit_code, whole.exit_code) << path;

@@ -192,7 +192,7 @@ void judge_kernel_p2pdma(const World& world, Rows& rows) {
   if (world.machine.peers().empty()) return row.not_applicable("no device here offers its memory to a drive");
   const core::Findings findings = core::kernel_findings(world.machine);
   if (const core::Finding* const stop = core::first_stop(findings)) {
-    return row.fail_unless(world.may_use(PENSTOCK_PATH_VENDOR), "nvidia-fs", stop->sentence(), stop->remedy());
+    return row.fail_unless(world.may_use_nvidia_fs(), "nvidia-fs", stop->sentence(), stop->remedy());
   }
   if (!findings.empty()) return row.unknown(findings.front().sentence(), findings.front().remedy());
   row.pass("the kernel was built with CONFIG_PCI_P2PDMA, and its version is right");

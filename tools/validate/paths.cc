@@ -19,7 +19,7 @@ Judgement judge(Rows& rows, const char* code, std::string subject) {
 
 std::string sentence_of(const std::string& text, const std::string& fallback) { return text.empty() ? fallback : text; }
 
-void judge_path(const World& world, const PathReport& report, int other, Rows& rows) {
+void judge_path(const World& world, const PathReport& report, Rows& rows) {
   Judgement row = judge(rows, "path", penstock_path_name(report.path));
   if (world.machine.peers().empty() && !report.usable) return row.not_applicable("no device here has memory for it");
   const Need* missing = nullptr;
@@ -31,7 +31,12 @@ void judge_path(const World& world, const PathReport& report, int other, Rows& r
   if (!report.usable) {
     const std::string sentence =
         sentence_of(missing == nullptr ? "" : missing->text, penstock_reason_sentence(report.reason));
-    return row.fail_unless(world.may_use(other), penstock_path_name(other), sentence,
+    const auto is_other = [&](const PathReport& other) {
+      return other.usable && other.path != report.path && is_direct_path(other.path);
+    };
+    const auto other = std::find_if(world.paths.begin(), world.paths.end(), is_other);
+    const bool has_other = other != world.paths.end();
+    return row.fail_unless(has_other, has_other ? penstock_path_name(other->path) : "", sentence,
                            missing == nullptr ? penstock_reason_remedy(report.reason) : missing->remedy);
   }
   if (doubtful != nullptr) {
@@ -46,9 +51,9 @@ void judge_places(const World& world, Rows& rows) {
     const core::FileSystem& one = *place.file_system;
     if (!one.stack && !core::is_network_file_system(one.mount.type)) continue;
     Judgement row = judge(rows, "storage", one.mount.mount_point);
-    const bool has_p2pdma = place.by(PENSTOCK_PATH_P2PDMA);
-    if (has_p2pdma || place.by(PENSTOCK_PATH_VENDOR)) {
-      const char* const path = penstock_path_name(has_p2pdma ? PENSTOCK_PATH_P2PDMA : PENSTOCK_PATH_VENDOR);
+    const auto best = std::find_if(place.paths.begin(), place.paths.end(), is_direct_path);
+    if (best != place.paths.end()) {
+      const char* const path = penstock_path_name(*best);
       if (allows_direct(world.machine.cufile, place)) {
         row.pass(fmt::format("{} may serve it", path));
       } else {
@@ -67,8 +72,7 @@ void judge_places(const World& world, Rows& rows) {
 
 void judge_paths(const World& world, Rows& rows) {
   for (const PathReport& report : world.paths) {
-    if (report.path == PENSTOCK_PATH_P2PDMA) judge_path(world, report, PENSTOCK_PATH_VENDOR, rows);
-    if (report.path == PENSTOCK_PATH_VENDOR) judge_path(world, report, PENSTOCK_PATH_P2PDMA, rows);
+    if (is_direct_path(report.path)) judge_path(world, report, rows);
   }
   judge_places(world, rows);
 }

@@ -72,7 +72,8 @@ std::string state_of(const std::map<std::string, json>& rows, const std::string&
 bool is_open(const std::string& state) { return state == "pass" || state == "unknown"; }
 
 bool is_served(const json& paths) {
-  return std::any_of(paths.begin(), paths.end(), [](const json& one) { return one == "p2pdma" || one == "vendor"; });
+  return std::any_of(paths.begin(), paths.end(),
+                     [](const json& one) { return one == "p2pdma" || one == "nvfs" || one == "vendor"; });
 }
 
 // ---- Beside the other commands
@@ -87,7 +88,7 @@ TEST_F(Validate, OnEveryMachineItSaysOfThePathsWhatCheckAndGdscheckSay) {
     EXPECT_EQ(state_of(rows, "settings ") == "fail", check["cufile"]["refused"]) << machine;
     for (const json& path : check["paths"]) {
       const std::string name = path["path"];
-      if (name != "p2pdma" && name != "vendor") continue;
+      if (name != "p2pdma" && name != "nvfs" && name != "vendor") continue;
       EXPECT_EQ(is_open(state_of(rows, "path " + name)), path["usable"]) << machine << " " << name;
     }
     call_it("gdscheck");

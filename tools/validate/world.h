@@ -30,7 +30,8 @@ struct World {
   bool has_gpu() const;
   bool may_use(int path) const { return is_usable(paths, path); }
   // A direct path, to storage of any kind.
-  bool has_direct_path() const { return may_use(PENSTOCK_PATH_P2PDMA) || may_use(PENSTOCK_PATH_VENDOR); }
+  bool may_use_nvidia_fs() const { return may_use(PENSTOCK_PATH_NVFS) || may_use(PENSTOCK_PATH_VENDOR); }
+  bool has_direct_path() const { return may_use(PENSTOCK_PATH_P2PDMA) || may_use_nvidia_fs(); }
 };
 
 // Drivers and peer access: versions and hardware by the matrix, conflicts, and the direct paths as `penstock check`

@@ -69,7 +69,7 @@ def check_room(folder: Path, nbytes: int) -> None:
                       "written. Remove older checkpoints, or name another folder", str(folder))
 
 
-DIRECT_PATHS = ("p2pdma", "vendor")
+DIRECT_PATHS = ("p2pdma", "nvfs", "vendor")
 
 
 @dataclass

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/nvfs/nvfs_mover.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <cerrno>
+
+#include "base/align.h"
+#include "path/nvfs/nvfs_memory.h"
+#include "path/nvfs/nvfs_reasons.h"
+#include "path/pipeline/pipeline_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr const char* kStep = "move a self-test's bytes by nvidia-fs";
+
+}  // namespace
+
+Proof NvfsMover::prepare(std::byte* memory) {
+  const PointerFacts facts = devices_.describe(memory);
+  if (facts.device == nullptr) return {nvfs_reason::memory};
+  const auto range = gpu_range_of(facts.device->facts(), facts.base, facts.size);
+  if (!range) return {nvfs_reason::memory};
+  Result<std::unique_ptr<NvfsGroup>> group = NvfsGroup::open(module_, *range, nvfs::kGpuPage);
+  if (!group.ok()) return {nvfs_reason::map_refused, group.status().code};
+  group_ = std::move(*group);
+  return {};
+}
+
+Proof NvfsMover::proof_of(const Status& status) {
+  if (status.is_errno(ESTALE)) return {nvfs_reason::identity};
+  if (status.is_errno(EREMOTEIO)) return {nvfs_reason::not_direct};
+  return {nvfs_reason::refused, status.domain == Domain::os ? status.code : EFAULT};
+}
+
+Proof NvfsMover::proof_of_copy() { return {pipeline_reason::self_test_copied}; }
+
+Proof NvfsMover::look_back() { return {was_counted_ ? Reason::none : nvfs_reason::not_counted}; }
+
+NvfsAnswer NvfsMover::ask(const NvfsRequest& request, bool is_async) {
+  if (!is_async) return group_->run(request);
+  NvfsAnswer answer;
+  answer.status = group_->start(request);
+  if (answer.status.ok() && !group_->wait(answer, patience_)) {
+    is_stuck_ = true;
+    answer.status = os_failure(ETIMEDOUT, kStep);
+  }
+  return answer;
+}
+
+Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
+  if (is_stuck_) return os_failure(ETIMEDOUT, kStep);
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return os_failure(errno, kStep);
+  const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+  NvfsRequest request{.op = op,
+                      .file = {fd, status.st_ino, major(device), minor(device)},
+                      .file_offset = offset,
+                      .gpu_offset = reinterpret_cast<std::uintptr_t>(memory) - group_->range().address};
+  if (!is_aligned(offset | size | request.gpu_offset, nvfs::kBlock)) return os_failure(EINVAL, kStep);
+  const std::optional<NvidiaFsCounts> before = counts();
+  std::size_t moved = 0;
+  for (unsigned requests = 0; moved < size; ++requests) {
+    request.size = group_->fit(request.gpu_offset, size - moved);
+    const NvfsAnswer answer = ask(request, requests > 0);
+    if (!answer.status.ok()) return answer.status;
+    if (answer.hole_count > 0 || (op == Op::write && answer.bytes == 0)) return os_failure(EREMOTEIO, kStep);
+    moved += answer.bytes;
+    if (answer.bytes < request.size) break;
+    request.file_offset += answer.bytes;
+    request.gpu_offset += answer.bytes;
+  }
+  const std::optional<NvidiaFsCounts> after = counts();
+  const auto of_op = [op](const NvidiaFsCounts& counted) { return op == Op::read ? counted.reads : counted.writes; };
+  was_counted_ = !before || !after || of_op(*after) > of_op(*before);
+  return moved;
+}
+
+}  // namespace penstock::core

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/nvfs/nvfs_path.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "path/nvfs/nvfs_channel.h"
+#include "path/nvfs/nvfs_mover.h"
+#include "path/nvfs/nvfs_reasons.h"
+#include "path/paths.h"
+#include "path/pipeline/pipeline_reasons.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uintptr_t kOtherIdentity = 1;  // In a file's slot: the module knows it by other numbers.
+
+}  // namespace
+
+// ---- Verdicts ------------------------------------------------------------------------------------------------------
+
+Verdict NvfsPath::judge(File& file, const PointerFacts& memory, Op op) {
+  const auto refuse = [](Reason reason, int detail = 0) { return refused(PathId::nvfs, reason, detail); };
+  if (!memory.needs_device()) return refuse(Reason::host_memory);
+  if (memory.device == nullptr) return refuse(reason_of(Obstacle::peer_unseen));
+  if (file.facts().denied) return refuse(Reason::denied);
+  if (memory.device->facts().stand_in) return refuse(Reason::stand_in);
+  if (const Proof proof = module_proof(); proof.reason != Reason::none) return refuse(proof.reason, proof.error);
+  if (const Proof proof = memory_proof(*memory.device); proof.reason != Reason::none) {
+    return refuse(proof.reason, proof.error);
+  }
+  if (!rules_.direct_io) return refuse(Reason::direct_io_off);
+  if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
+  if (file.slot(PathId::nvfs).load(std::memory_order_relaxed) == kOtherIdentity) return refuse(nvfs_reason::identity);
+  const Proof proof = pair_proof(*memory.device, file, op);
+  if (proof.reason != Reason::none) return refuse(proof.reason, proof.error);
+  return usable(PathId::nvfs, module_->is_stand_in() ? nvfs_reason::simulated : Reason::none);
+}
+
+// Once in a process: for who lacks the module, a file of /proc that is not there.
+Proof NvfsPath::module_proof() {
+  if (!is_module_known_.load(std::memory_order_acquire)) {
+    const MutexLock lock(module_mutex_);
+    if (!is_module_known_.load(std::memory_order_relaxed)) {
+      module_ = NvfsModule::open(kernel_, rules_.stand_in_allowed, module_proof_);
+      is_module_known_.store(true, std::memory_order_release);
+    }
+  }
+  return module_proof_;
+}
+
+Proof NvfsPath::memory_proof(const Device& device) const {
+  if (module_->is_inherited()) return {nvfs_reason::refused, ECHILD};
+  if (device.facts().is_nvidia == module_->is_stand_in()) return {nvfs_reason::memory};
+  const int error = module_->map_refusal();
+  return error != 0 ? Proof{nvfs_reason::map_refused, error} : Proof{};
+}
+
+Proof NvfsPath::pair_proof(Device& device, File& file, Op op) {
+  return pairs_.find_or_test(&device, key_of(file.facts()), op, [&] {
+    NvfsMover mover(module_, devices_, rules_.patience);
+    return run_self_test(storage_, mover, device, file, rules_.scratch);
+  });
+}
+
+Reason NvfsPath::take_in_holes(const Device* device, File& file, std::uint64_t file_offset, const NvfsAnswer& answer,
+                               const NvfsGroup& group) {
+  const Result<int> fd = file.second_descriptor();
+  for (unsigned i = 0; i < answer.hole_count; ++i) {
+    const NvfsHole hole = group.hole(i);
+    if (hole.offset >= answer.bytes) continue;
+    const std::uint64_t bytes = std::min(hole.bytes, answer.bytes - hole.offset);
+    if (fd.ok() && !storage_.is_data(*fd, file_offset + hole.offset, bytes)) continue;
+    for (const Op op : {Op::read, Op::write})
+      pairs_.refuse(device, key_of(file.facts()), op, {nvfs_reason::not_direct});
+    return nvfs_reason::not_direct;
+  }
+  return reason_of(Obstacle::holes);
+}
+
+// ---- Channels ------------------------------------------------------------------------------------------------------
+
+// Through memory of our own as far as the plan goes: reads may be widened, and addresses do not matter. What needs no
+// such memory is seen chunk by chunk.
+Prepared NvfsPath::prepare(const Wish& wish) {
+  const auto block = static_cast<std::uint32_t>(nvfs::kBlock);
+  const std::uint32_t align = std::max(wish.file.direct_offset_align(), block);
+  const std::uint64_t chunk_max = std::min(wish.chunk_max, kChunkMax);
+  return {
+      .limits = {
+          .file_align = chunk_max % align == 0 ? align : 1, .memory_align = 1, .chunk_max = chunk_max, .staged = true}};
+}
+
+// Shadow buffers, and the bounced part, which is pinned when something is first bounced, if ever.
+std::uint64_t NvfsPath::channel_bytes(const ChannelOptions& options) const {
+  return NvfsChannel::shadow_bytes(options) + (rules_.strict ? 0 : options.depth * options.chunk_max);
+}
+
+Result<std::unique_ptr<Channel>> NvfsPath::open_channel(const ChannelOptions& options) {
+  PENSTOCK_INVARIANT(options.device != nullptr);
+  if (module_proof().reason != Reason::none) return failure(Code::path_refused, "open nvidia-fs");
+  Result<std::unique_ptr<Channel>> direct = NvfsChannel::open(*this, storage_, options, rules_.strict);
+  if (!direct.ok()) return direct.status();
+  DirectTerms& terms = *this;
+  return std::unique_ptr<Channel>(
+      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+}
+
+void NvfsPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {
+  if (memory.kind != MemoryKind::device || memory.device == nullptr) return;
+  const bool is_hopeless = is_module_known_.load(std::memory_order_acquire) && module_ == nullptr;
+  if (!is_hopeless) buffers_.add(*memory.device, base, size);
+}
+
+Reason NvfsPath::ineligible(const Task& task) {
+  return task.chunk.way == Way::direct ? Reason::none : reason_of(Obstacle::misaligned);
+}
+
+// The room for the bytes runs out for bounce, too.
+int NvfsPath::refusal_errno(const Status& status) {
+  if (status.is(Code::out_of_memory)) return ENOMEM;
+  if (status.is(Code::no_progress)) return EIO;
+  if (status.domain != Domain::os) return 0;
+  switch (status.code) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return 0;
+    default: return status.code;
+  }
+}
+
+// A wait that was interrupted and memory that was short say nothing of the next request.
+void NvfsPath::refuse_late(const Device* device, File& file, Op op, int error) {
+  switch (error) {
+    case EINTR:
+    case ENOMEM: return;
+    case ESTALE: file.slot(PathId::nvfs).store(kOtherIdentity); return;
+    case EREMOTEIO: pairs_.refuse(device, key_of(file.facts()), op, {nvfs_reason::not_direct}); return;
+    default: pairs_.refuse(device, key_of(file.facts()), op, {nvfs_reason::refused, error}); return;
+  }
+}
+
+// ---- The row -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::shared_ptr<NvfsKernel> kernel_of(const PathSettings& settings) {
+  return settings.nvfs_kernel != nullptr ? settings.nvfs_kernel : real_nvfs_kernel(settings.root);
+}
+
+}  // namespace
+
+std::unique_ptr<Path> make_nvfs_path(const PathWorld& world) {
+  const PathSettings& settings = world.settings;
+  const NvfsRules rules{.strict = settings.require == PathId::nvfs,
+                        .direct_io = settings.direct_io,
+                        .stand_in_allowed = settings.nvfs_stand_in,
+                        .scratch = settings.scratch};
+  return std::make_unique<NvfsPath>(world.storage, world.devices, kernel_of(settings), rules);
+}
+
+Reason nvfs_outlook(const PathSettings& settings) {
+  return NvfsModule::look(*kernel_of(settings), settings.nvfs_stand_in).reason;
+}
+
+}  // namespace penstock::core

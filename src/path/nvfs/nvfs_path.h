@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// EXPERIMENTAL: not yet run beside NVIDIA's module. The drive's or adapter's DMA engine moves bytes to and from
+// ordinary device memory, as of cudaMalloc, by the kernel module nvidia-fs, which is called here without NVIDIA's
+// library. A self-test has to show that it does, and every read tells of blocks that went another way. Docs:
+// docs/reference/direct.md.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "path/nvfs/nvfs_memory.h"
+#include "path/path.h"
+#include "path/pipeline/bouncing_channel.h"
+#include "path/pipeline/pair_table.h"
+
+namespace penstock::core {
+
+struct NvfsRules {
+  bool strict = false;            // Nothing is bounced.
+  bool direct_io = true;          // False: configuration wants none, and the path refuses.
+  bool stand_in_allowed = false;  // A module that stands in for nvidia-fs in tests may serve.
+  std::string scratch;            // What may be overwritten in self-tests of the storage that it lies on, or empty.
+  std::chrono::milliseconds patience{20'000};  // For a request of a self-test.
+};
+
+class NvfsPath final : public Path, private DirectTerms {
+ public:
+  static constexpr std::uint64_t kChunkMax = 16u << 20;
+
+  NvfsPath(Storage& storage, DeviceSet& devices, std::shared_ptr<NvfsKernel> kernel, const NvfsRules& rules)
+      : storage_(storage), devices_(devices), kernel_(std::move(kernel)), rules_(rules) {}
+
+  Verdict judge(File& file, const PointerFacts& memory, Op op) override;
+  Prepared prepare(const Wish& wish) override;
+  std::uint64_t channel_bytes(const ChannelOptions& options) const override;
+  Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
+  void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) override;
+  void remove_buffer(std::uint64_t base) override { buffers_.remove(base); }
+
+  // For its channels, which exist once a verdict was "usable".
+  const std::shared_ptr<NvfsModule>& module() const { return module_; }
+  NvfsBuffers& buffers() { return buffers_; }
+  // What a read's holes mean: the file's own, or that the module is not asked. Then the pair is refused, both ways.
+  Reason take_in_holes(const Device* device, File& file, std::uint64_t file_offset, const NvfsAnswer& answer,
+                       const NvfsGroup& group);
+
+ private:
+  Reason ineligible(const Task& task) override;
+  Task direct_task(const Task& task) override { return task; }
+  int refusal_errno(const Status& status) override;
+  void refuse_late(const Device* device, File& file, Op op, int error) override;
+
+  Proof module_proof();
+  Proof memory_proof(const Device& device) const;
+  Proof pair_proof(Device& device, File& file, Op op);
+
+  Storage& storage_;
+  DeviceSet& devices_;
+  const std::shared_ptr<NvfsKernel> kernel_;
+  const NvfsRules rules_;
+  PairTable pairs_;
+  Mutex module_mutex_;
+  std::atomic<bool> is_module_known_{false};  // What follows is set, and stays.
+  Proof module_proof_;
+  std::shared_ptr<NvfsModule> module_;
+  NvfsBuffers buffers_;
+};
+
+}  // namespace penstock::core
