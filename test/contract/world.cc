@@ -12,6 +12,7 @@
 #include <random>
 
 #include "device/providers.h"
+#include "fakes/fake_nvfs.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_storage.h"
 #include "fakes/test_config.h"
@@ -160,11 +161,13 @@ std::vector<World> worlds_of_paths() {
     }
   }
   worlds.push_back({.file_system = "fake", .direct = true, .device = "p2pmem", .path = PathId::p2pdma});
-  World vendor = kernel_places().front();
-  vendor.direct = true;
-  vendor.device = "p2pmem";
-  vendor.path = PathId::vendor;
-  worlds.push_back(vendor);
+  for (const PathId path : {PathId::nvfs, PathId::vendor}) {
+    World world = kernel_places().front();
+    world.direct = true;
+    world.device = "p2pmem";
+    world.path = path;
+    worlds.push_back(world);
+  }
   return worlds;
 }
 
@@ -236,7 +239,8 @@ void ContractTest::SetUp() {
   if (!world().missing.empty()) GTEST_SKIP() << "no " << world().file_system << ": " << world().missing;
   std::unique_ptr<DeviceSet> devices = open_devices();
   session_ = std::make_unique<Session>(config(), open_storage(), std::move(devices));
-  if (world().path == PathId::vendor && (::fcntl(open_fd().get(), F_GETFL) & O_DIRECT) == 0) {
+  const bool needs_direct = world().path == PathId::vendor || world().path == PathId::nvfs;
+  if (needs_direct && (::fcntl(open_fd().get(), F_GETFL) & O_DIRECT) == 0) {
     GTEST_SKIP() << "no direct I/O on " << world().file_system;
   }
   if (world().io_uring && session_->storage().io_uring_error() != 0) {
@@ -252,6 +256,10 @@ Config ContractTest::config() {
   if (world().registering == "cpu") config.policy = Policy::cpu;
   if (world().path != PathId::bounce) config.paths = {world().path, PathId::host};
   if (world().path == PathId::p2pdma) config.root = kPeerMachine;
+  if (world().path == PathId::nvfs) {
+    config.nvfs_kernel = std::make_shared<FakeNvfs>();
+    config.nvfs_stand_in = true;
+  }
   if (world().path == PathId::vendor) {
     vendor_machine_ = std::make_unique<VendorMachine>();
     config.root = vendor_machine_->root();

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "path/nvfs/nvfs_group.h"
+
+#include <cerrno>
+#include <thread>
+
+#include "fakes/nvfs_world.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::uint64_t kPage = nvfs::kGpuPage, kBlock = nvfs::kBlock;
+
+// A mapping of the memory, with the smallest shadow buffer but where a test wants another.
+class NvfsGroupTest : public NvfsTest {
+ protected:
+  void SetUp() override {
+    NvfsTest::SetUp();
+    if (IsSkipped()) return;
+    Proof why_not;
+    opened_ = NvfsModule::open(module_, true, why_not);
+    ASSERT_NE(opened_, nullptr);
+    direct_ = *file_->descriptor(Way::direct);
+    map(kPage);
+  }
+  void TearDown() override {
+    group_.reset();
+    opened_.reset();
+    NvfsTest::TearDown();
+  }
+  void map(std::uint64_t shadow) {
+    group_.reset();
+    group_ = std::move(*NvfsGroup::open(opened_, range(), shadow));
+  }
+  GpuRange range() { return {reinterpret_cast<std::uintptr_t>(memory_), kMemoryBytes, 0}; }
+  NvfsRequest request(Op op, std::uint64_t file_offset, std::uint64_t gpu_offset, std::uint64_t size) {
+    return {op, NvfsFile::of(direct_, file_->facts()), file_offset, gpu_offset, size};
+  }
+  bool is_read(std::uint64_t file_offset, std::uint64_t gpu_offset, std::uint64_t size) {
+    return std::memcmp(memory_ + gpu_offset, content_.data() + file_offset, size) == 0;
+  }
+
+  std::shared_ptr<NvfsModule> opened_;
+  std::unique_ptr<NvfsGroup> group_;
+  int direct_ = -1;
+};
+
+TEST_F(NvfsGroupTest, MovesBytesBothWaysAndTellsHowMany) {
+  const NvfsAnswer answer = group_->run(request(Op::read, 8192, 4096, 12288));
+  EXPECT_TRUE(answer.status.ok());
+  EXPECT_EQ(answer.bytes, 12288u);
+  EXPECT_EQ(answer.hole_count, 0u);
+  EXPECT_TRUE(is_read(8192, 4096, 12288));
+  fill_memory('w');
+  EXPECT_EQ(group_->run(request(Op::write, 4096, kPage, kPage)).bytes, kPage);
+  EXPECT_EQ(std::memcmp(file_content().data() + 4096, memory_ + kPage, kPage), 0);
+}
+
+TEST_F(NvfsGroupTest, WhatCannotBeAskedNeverReachesTheModule) {
+  const std::uint64_t end = kMemoryBytes;
+  const NvfsRequest refused[] = {
+      request(Op::read, 0, 0, 0),           // Nothing.
+      request(Op::read, 512, 0, kBlock),    // No file block,
+      request(Op::read, 0, 100, kBlock),    // nor one of the memory,
+      request(Op::read, 0, 0, 100),         // nor a whole one.
+      request(Op::read, 0, 0, 2 * kPage),   // More than the shadow buffer.
+      request(Op::read, 0, kBlock, kPage),  // Over the end of a GPU page that it does not begin.
+      request(Op::read, 0, end, kBlock),    // Behind the memory,
+      request(Op::read, 0, end - kBlock, kPage),
+      request(Op::write, UINT64_MAX - kBlock + 1, 0, kBlock),  // and behind all files.
+      {Op::read, {.fd = direct_, .inode = 0}, 0, 0, kBlock},
+      {Op::read, {.fd = -1, .inode = 7}, 0, 0, kBlock}};
+  for (const NvfsRequest& one : refused) {
+    EXPECT_TRUE(group_->run(one).status.is(Code::invalid_argument));
+    EXPECT_TRUE(group_->start(one).is(Code::invalid_argument));
+  }
+  EXPECT_TRUE(module_->requests.empty());
+  EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kPage)).status.ok());
+}
+
+TEST_F(NvfsGroupTest, OnlyWholePagesAndShadowsThatTheModuleTakesAreMapped) {
+  const unsigned before = module_->maps_made;
+  const auto refuses = [&](const GpuRange& range, std::uint64_t shadow) {
+    return NvfsGroup::open(opened_, range, shadow).status().is(Code::invalid_argument);
+  };
+  const GpuRange whole = range();
+  EXPECT_TRUE(refuses({whole.address + 512, whole.bytes, 0}, kPage));
+  EXPECT_TRUE(refuses({whole.address, whole.bytes - 512, 0}, kPage));
+  EXPECT_TRUE(refuses({whole.address, 0, 0}, kPage));
+  EXPECT_TRUE(refuses({0, whole.bytes, 0}, kPage));
+  EXPECT_TRUE(refuses({UINT64_MAX - kPage + 1, 2 * kPage, 0}, kPage));
+  for (const std::uint64_t shadow : {std::uint64_t{0}, kBlock, kPage + kBlock, nvfs::kShadowMax + kPage}) {
+    EXPECT_TRUE(refuses(whole, shadow)) << shadow;
+  }
+  EXPECT_EQ(module_->maps_made, before);
+}
+
+TEST_F(NvfsGroupTest, PiecesEndWithTheGpuPageThatTheyDoNotBegin) {
+  map(2 * kPage);
+  EXPECT_EQ(group_->fit(0, 10 * kPage), 2 * kPage);
+  EXPECT_EQ(group_->fit(kPage, kBlock), kBlock);
+  EXPECT_EQ(group_->fit(kBlock, 10 * kPage), kPage - kBlock);
+  EXPECT_EQ(group_->fit(3 * kPage - kBlock, 10 * kPage), kBlock);
+}
+
+TEST_F(NvfsGroupTest, ASecondRequestFailsHereAndTheFirstIsNotHarmed) {
+  module_->holds_fences = true;
+  ASSERT_TRUE(group_->start(request(Op::read, 0, 0, kPage)).ok());
+  EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kBlock)).status.is_errno(EBUSY));
+  EXPECT_TRUE(group_->start(request(Op::read, 0, 0, kBlock)).is_errno(EBUSY));
+  NvfsAnswer answer;
+  EXPECT_FALSE(group_->poll(answer));
+  EXPECT_EQ(module_->requests.size(), 1u);
+  module_->release_fences();
+  ASSERT_TRUE(group_->wait(answer, std::chrono::seconds(10)));
+  EXPECT_EQ(answer.bytes, kPage);
+  EXPECT_TRUE(is_read(0, 0, kPage));
+  EXPECT_FALSE(group_->is_broken());
+  EXPECT_EQ(module_->busy_collisions, 0u);
+}
+
+TEST_F(NvfsGroupTest, AnAnswerOfTheCallItselfIsTakenLikeALaterOne) {
+  module_->answers_at_once = true;
+  for (unsigned i = 0; i < 3; ++i) {
+    ASSERT_TRUE(group_->start(request(Op::read, i * kBlock, 0, kBlock)).ok());
+    NvfsAnswer answer;
+    ASSERT_TRUE(group_->poll(answer));
+    EXPECT_EQ(answer.bytes, kBlock);
+    EXPECT_FALSE(group_->poll(answer));
+  }
+}
+
+TEST_F(NvfsGroupTest, ItIsGivenBackOnlyWhenTheRequestIsOver) {
+  module_->holds_fences = true;
+  ASSERT_TRUE(group_->start(request(Op::read, 0, 0, kPage)).ok());
+  std::thread later([this] { module_->release_fences(); });
+  group_.reset();  // The module has a test fail where it comes too early.
+  later.join();
+  EXPECT_EQ(module_->mappings, 0u);
+}
+
+TEST_F(NvfsGroupTest, ErrorsAreTheModulesOwnAndMostLeaveItReady) {
+  for (const bool sync : {true, false}) {
+    for (const int error : {EIO, ESTALE, ENOSPC, EBADF}) {
+      module_->faults.push_back({nvfs::kRead, error});
+      const NvfsRequest one = request(Op::read, 0, 0, kBlock);
+      EXPECT_TRUE((sync ? group_->run(one).status : group_->start(one)).is_errno(error));
+      EXPECT_FALSE(group_->is_broken());
+      EXPECT_TRUE(group_->run(one).status.ok());
+    }
+  }
+}
+
+TEST_F(NvfsGroupTest, WhatLeavesTheModuleInDoubtBreaksIt) {
+  const std::pair<int, int> cases[] = {{EBUSY, EBUSY}, {EINVAL, EINVAL}, {512, EINTR}, {516, EINTR}, {5000, EPROTO}};
+  for (const auto& [told, expected] : cases) {
+    map(kPage);
+    module_->faults.push_back({nvfs::kRead, told});
+    EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kBlock)).status.is_errno(expected)) << told;
+    EXPECT_TRUE(group_->is_broken());
+    const std::size_t asked = module_->requests.size();
+    EXPECT_TRUE(group_->run(request(Op::read, 0, 0, kBlock)).status.is_errno(EBUSY));
+    EXPECT_EQ(module_->requests.size(), asked);
+  }
+}
+
+TEST_F(NvfsGroupTest, AMapThatFailsIsMadeOnceAndCounted) {
+  group_.reset();
+  module_->map_error = ENOMEM;
+  for (unsigned i = 0; i < NvfsModule::kFailedMapsMax + 3; ++i) {
+    EXPECT_TRUE(NvfsGroup::open(opened_, range(), kPage).status().is_errno(ENOMEM));
+  }
+  EXPECT_EQ(module_->maps_made, NvfsModule::kFailedMapsMax + 1);  // And the one that went well.
+  EXPECT_EQ(module_->mappings, 0u);
+}
+
+TEST_F(NvfsGroupTest, BlocksThatDidNotGoByDmaAreToldWithTheirBytes) {
+  module_->is_hooked = [](std::uint64_t offset) { return offset / kBlock % 2 == 0; };
+  fill_memory('x');
+  const std::string before(memory_ + kBlock, kPage - kBlock);
+  const NvfsAnswer answer = group_->run(request(Op::read, 0, kBlock, 6 * kBlock));
+  ASSERT_TRUE(answer.status.ok());
+  EXPECT_EQ(answer.bytes, 6 * kBlock);
+  ASSERT_EQ(answer.hole_count, 3u);
+  EXPECT_EQ(answer.hole_bytes, 3 * kBlock);
+  for (unsigned i = 0; i < 3; ++i) {
+    const NvfsHole hole = group_->hole(i);
+    EXPECT_EQ(hole.offset, (2 * i + 1) * kBlock);
+    EXPECT_EQ(std::memcmp(hole.seen, content_.data() + hole.offset, kBlock), 0);
+    EXPECT_EQ(std::memcmp(memory_ + kBlock + hole.offset, before.data() + hole.offset, kBlock), 0) << "not touched";
+  }
+  module_->is_hooked = [](std::uint64_t) { return true; };
+  EXPECT_EQ(group_->run(request(Op::read, 0, 0, kPage)).hole_count, 0u) << "what the last one left was cleared";
+}
+
+TEST_F(NvfsGroupTest, AFileThatTheModuleKnowsByOtherNumbersIsStale) {
+  NvfsRequest one = request(Op::read, 0, 0, kBlock);
+  one.file.inode += 1;
+  EXPECT_TRUE(group_->run(one).status.is_errno(ESTALE));
+  one = request(Op::read, 0, 0, kBlock);
+  one.file.device_minor += 1;
+  EXPECT_TRUE(group_->run(one).status.is_errno(ESTALE));
+  EXPECT_FALSE(group_->is_broken());
+}
+
+}  // namespace
+}  // namespace penstock::core
