@@ -294,6 +294,19 @@ PROOF_MACHINE = Machine(
               prepare=file_on("ext4")),
     ))
 
-ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, PROOF_MACHINE, DROPPING_MACHINE,
-       HOST_BRIDGE_MACHINE)
+FORMAT_MACHINE = Machine(
+    name="proof-format",
+    about="scripts/prove-direct on an empty drive, which has no file system afterwards",
+    drives=(PEER, NEAR, Drive("empty", holds="empty"), Drive("ext4", holds="ext4")),
+    modules=("xfs",),
+    programs=("mkfs.ext4", "mkfs.xfs", "wipefs", "fincore"),
+    cases=(
+        Tool("refused", "prove-direct --format /drives/ext4 --yes", status=2, says=("wipefs finds data",)),
+        proof("format", "--format $(readlink -f /drives/empty) --path p2pdma",
+              {"verdict": "proven", "proven": 6, "failed": 0, "trials.0.where": "ext4", "trials.6.where": "xfs"}),
+        Tool("emptied", "! grep empty /proc/mounts && [ -z \"$(wipefs -n /drives/empty)\" ]"),
+    ))
+
+ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, PROOF_MACHINE, FORMAT_MACHINE,
+       DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
 MACHINES = {machine.name: machine for machine in ALL}

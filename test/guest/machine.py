@@ -17,8 +17,8 @@ from pattern import KIB, MIB, pattern
 PATTERN_BYTES = 4 * MIB
 # The marks are read beyond 32 GiB; images are sparse.
 NEAR_BYTES = 33 << 30
-SMALLEST = {"pattern": 16 * MIB, "zeros": 16 * MIB, "parted": 32 * MIB, "ext4": 64 * MIB, "xfs": 300 * MIB,
-            "btrfs": 128 * MIB}
+SMALLEST = {"pattern": 16 * MIB, "zeros": 16 * MIB, "empty": 320 * MIB, "parted": 32 * MIB, "ext4": 64 * MIB,
+            "xfs": 300 * MIB, "btrfs": 128 * MIB}
 TRACED = ("pci_nvme_map_addr", "pci_nvme_read")
 
 
@@ -27,7 +27,8 @@ class Drive:
     name: str
     place: str = "switch"  # Or "far".
     kind: str = "nvme"  # Or "virtio-blk".
-    holds: str = "pattern"  # Or "zeros", "parted" (two partitions of zeros), "ext4", "xfs", "btrfs".
+    # Or "zeros", "empty" (zeros, room for any file system), "parted" (two partitions of zeros), "ext4", "xfs", "btrfs".
+    holds: str = "pattern"
     memory_mib: int = 0
 
     def size(self):
@@ -47,6 +48,7 @@ class Machine:
     cpu: str = "qemu64"
     iommu: str = ""  # Or "translating", "passthrough".
     modules: tuple = ()
+    programs: tuple = ()  # Of this system, by name, beside ours and busybox.
     standin: bool = False  # Has the module that stands for nvidia-fs, which a case loads with `standin`.
     arrays: dict = field(default_factory=dict)  # {"/dev/mdN": its two drives}, which a case prepares with `raid0`.
 
@@ -140,6 +142,7 @@ def missing_tools(machine):
         needed["mkfs.xfs"] = "xfsprogs"
     if any(drive.holds == "btrfs" for drive in machine.drives):
         needed["mkfs.btrfs"] = "btrfs-progs"
+    needed.update({program: "that it is in" for program in machine.programs})
     return [f"{tool} (package {package})" for tool, package in needed.items() if not shutil.which(tool)]
 
 

@@ -44,7 +44,8 @@ def scenario_of(machine):
 
 def pack_machine(machine, kernel, programs, folder):
     tree, archive = folder / "tree", folder / "initramfs"
-    initramfs.pack(archive, tree, {"/bin/busybox": shutil.which("busybox"), **programs},
+    here = {f"/bin/{name}": shutil.which(name) for name in ("busybox", *machine.programs)}
+    initramfs.pack(archive, tree, {**here, **programs},
                    initramfs.modules_in_order(kernel.parent, machine.modules),
                    {"/init": (HERE / "init").read_text(), "/scenario": scenario_of(machine), **SCRIPTS})
     shutil.rmtree(tree)
