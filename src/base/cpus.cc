@@ -150,6 +150,19 @@ CpuSet parse_cpu_list(std::string_view text) {
   }
 }
 
+std::string cpu_list_text(const CpuSet& cpus) {
+  std::string text;
+  for (std::size_t first = cpus._Find_first(); first < kCpusMax;) {
+    std::size_t last = first;
+    while (last + 1 < kCpusMax && cpus[last + 1]) ++last;
+    if (!text.empty()) text += ',';
+    text += std::to_string(first);
+    if (last > first) text += '-' + std::to_string(last);
+    first = cpus._Find_next(last);
+  }
+  return text;
+}
+
 CpuSet allowed_cpus() {
   CpuMask mask{};
   CpuSet cpus;

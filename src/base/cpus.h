@@ -19,6 +19,8 @@ using CpuSet = std::bitset<kCpusMax>;
 
 // "0-3,8", as /sys writes it; empty where it is no such list.
 CpuSet parse_cpu_list(std::string_view text);
+// The same list of a set: "" for an empty one.
+std::string cpu_list_text(const CpuSet& cpus);
 // The first line of a small file such as /sys has, without blanks at its end; "" where there is none.
 std::string read_first_line(const std::string& path);
 

@@ -17,6 +17,8 @@ Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Staged& stage
 }
 
 Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Config& config, const Settings& settings) {
+  const Result<Placement> placement = placement_on("", config.placement, allowed_cpus());
+  if (!placement.ok()) return placement.status();
   Result<OpenedDevices> devices = open_devices(config.devices, config.nvidia_export);
   if (!devices.ok()) return devices.status();
   std::shared_ptr<GuardedSession> opened(new GuardedSession);
@@ -24,13 +26,14 @@ Result<std::shared_ptr<GuardedSession>> GuardedSession::open(const Config& confi
   opened->device_kinds_ = std::move(devices->kinds);
   opened->device_reason_ = std::move(devices->why_no_gpu);
   ProcessReport* const report = ProcessReport::to(settings.text("penstock.report"));
-  Config with_usage = config;
-  if (report != nullptr) with_usage.usage = &report->usage();
-  opened->session_ = std::make_unique<Session>(with_usage, std::make_unique<PosixStorage>(config.io_uring),
+  Config completed = config;
+  completed.placement = *placement;
+  if (report != nullptr) completed.usage = &report->usage();
+  opened->session_ = std::make_unique<Session>(completed, std::make_unique<PosixStorage>(config.io_uring),
                                                std::move(devices->devices));
   opened->frontends_ = std::make_unique<Frontends>(*opened->session_);
-  opened->checksums_ = std::make_unique<Checksums>(opened->session_->devices());
-  if (report != nullptr) report->session_opened(opened->session_->counters());
+  opened->checksums_ = std::make_unique<Checksums>(opened->session_->devices(), *placement);
+  if (report != nullptr) report->session_opened(opened->session_->counters(), placement_text(*placement));
   opened->report_ = report;  // Which is to be told of its end from here on.
   opened->gate_.open();
   return opened;

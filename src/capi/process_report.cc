@@ -128,9 +128,10 @@ ProcessReport::ProcessReport(const std::string& target)
   stderr_inode_ = facts.st_ino;
 }
 
-void ProcessReport::session_opened(const Counters& counters) {
+void ProcessReport::session_opened(const Counters& counters, const std::string& placement) {
   const MutexLock lock(mutex_);
   open_.insert(&counters);
+  placement_ = placement;
   ++sessions_;
 }
 
@@ -159,6 +160,7 @@ UsageReport ProcessReport::report_locked() const {
   report.busy_ns = usage_.busy().total();
   report.sessions = sessions_;
   report.sessions_open = static_cast<unsigned>(open_.size());
+  report.placement = placement_;
   report.ways = closed_;
   for (const Counters* counters : open_) add_ways(report.ways, *counters);
   report.files = usage_.files();

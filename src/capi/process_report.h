@@ -24,7 +24,8 @@ class ProcessReport {
   explicit ProcessReport(const std::string& target);
   // Where sessions count their files.
   Usage& usage() { return usage_; }
-  void session_opened(const Counters& counters);
+  // `placement` as placement_text() has it.
+  void session_opened(const Counters& counters, const std::string& placement);
   // All its requests have been counted. Writes, where it was the last.
   void session_closed(const Counters& counters);
   // For the process's exit.
@@ -42,6 +43,7 @@ class ProcessReport {
   Usage usage_;
   Mutex mutex_;
   unsigned sessions_ GUARDED_BY(mutex_) = 0;
+  std::string placement_ GUARDED_BY(mutex_);  // Of the last.
   std::set<const Counters*> open_ GUARDED_BY(mutex_);
   std::vector<UsageReport::Moved> closed_ GUARDED_BY(mutex_);  // What closed sessions moved.
 };

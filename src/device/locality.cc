@@ -12,7 +12,6 @@
 namespace penstock::core {
 namespace {
 
-constexpr int kNodesMax = 1024;  // What kernels are built for, at most.
 constexpr std::size_t kKnownMax = 64;
 
 // It becomes part of a path.
@@ -44,6 +43,10 @@ Locality locality_of(const std::string& root, const std::string& pci_address) {
   return {node, parse_cpu_list(read_first_line(folder + "/local_cpulist"))};
 }
 
+int node_for(const Placement& placement, const std::string& root, const std::string& pci_address) {
+  return placement.by == Placement::By::device ? locality_of(root, pci_address).node : placement.node;
+}
+
 void prefer_node(void* memory, std::size_t size, int node) {
   if (node < 0 || node >= kNodesMax || process_has_policy()) return;
   constexpr std::size_t kBits = 8 * sizeof(unsigned long);
@@ -63,12 +66,15 @@ const CpuSet& ThreadPlace::cpus_near(const std::string& pci_address) {
 }
 
 void ThreadPlace::stay_near(const std::string& pci_address) {
-  if (pci_address == current_) return;
+  const bool is_settled = placement_.by == Placement::By::device ? pci_address == current_ : asked_;
+  if (is_settled) return;
+  asked_ = true;
   current_ = pci_address;
   const CpuSet now = allowed_cpus();
   // Where it is not where we left it, somebody else has spoken since.
   if (!placed_ || now != placed_at_) allowed_ = now;
-  CpuSet wanted = pci_address.empty() ? allowed_ : cpus_near(pci_address) & allowed_;
+  CpuSet wanted = placement_.cpus & allowed_;
+  if (placement_.by == Placement::By::device && !pci_address.empty()) wanted = cpus_near(pci_address) & allowed_;
   if (wanted.none()) wanted = allowed_;
   placed_ = wanted == now || allow_cpus(wanted);
   placed_at_ = wanted;

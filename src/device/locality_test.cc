@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kGpu = "0000:17:00.0";
 constexpr const char* kOther = "0000:97:00.0";
+const Placement kAuto;
 
 class LocalityTest : public testing::Test {
  protected:
@@ -76,7 +77,7 @@ TEST_F(LocalityTest, AThreadGoesToItsDevicesCpusAndBack) {
     const CpuSet before = allowed_cpus();
     const std::size_t first = before._Find_first();
     put_device(kGpu, "0", std::to_string(first));
-    ThreadPlace place(root_);
+    ThreadPlace place(kAuto, root_);
 
     place.stay_near(kGpu);
     EXPECT_EQ(allowed_cpus(), only(first));
@@ -93,7 +94,7 @@ TEST_F(LocalityTest, AThreadGoesFromDeviceToDevice) {
     if (second >= kCpusMax) GTEST_SKIP() << "one CPU is no choice";
     put_device(kGpu, "0", std::to_string(first));
     put_device(kOther, "1", std::to_string(second));
-    ThreadPlace place(root_);
+    ThreadPlace place(kAuto, root_);
 
     for (int i = 0; i < 2; ++i) {
       place.stay_near(kGpu);
@@ -110,7 +111,7 @@ TEST_F(LocalityTest, NoCpuIsUsedThatWasNotAllowed) {
     ASSERT_TRUE(allow_cpus(only(first)));
     put_device(kGpu, "0", "0-8191");
     put_device(kOther, "1", std::to_string(first + 1));
-    ThreadPlace place(root_);
+    ThreadPlace place(kAuto, root_);
 
     place.stay_near(kGpu);
     EXPECT_EQ(allowed_cpus(), only(first));
@@ -126,7 +127,7 @@ TEST_F(LocalityTest, WhatTheUserAllowsLaterHolds) {
     if (second >= kCpusMax) GTEST_SKIP() << "one CPU is no choice";
     put_device(kGpu, "0", std::to_string(first));
     put_device(kOther, "1", std::to_string(first) + "," + std::to_string(second));
-    ThreadPlace place(root_);
+    ThreadPlace place(kAuto, root_);
     place.stay_near(kGpu);
 
     ASSERT_TRUE(allow_cpus(only(second)));  // As taskset -p does.
@@ -135,6 +136,36 @@ TEST_F(LocalityTest, WhatTheUserAllowsLaterHolds) {
     EXPECT_EQ(allowed_cpus(), only(second));
     place.stay_near("");
     EXPECT_EQ(allowed_cpus(), only(second));
+  });
+}
+
+TEST_F(LocalityTest, WhereTheUserNamedCpusAThreadGoesThereForEveryDeviceAndForNone) {
+  in_thread([&] {
+    const CpuSet before = allowed_cpus();
+    const std::size_t first = before._Find_first(), second = before._Find_next(first);
+    if (second >= kCpusMax) GTEST_SKIP() << "one CPU is no choice";
+    put_device(kGpu, "0", std::to_string(first));
+    const Placement named{Placement::By::cpus, -1, only(second)};
+    for (const char* device : {"", kGpu, kOther}) {
+      ASSERT_TRUE(allow_cpus(before));
+      ThreadPlace place(named, root_);
+      place.stay_near(device);
+      EXPECT_EQ(allowed_cpus(), only(second)) << device;
+    }
+  });
+}
+
+TEST_F(LocalityTest, WhereThePlacementIsOffNothingMoves) {
+  in_thread([&] {
+    const CpuSet before = allowed_cpus();
+    put_device(kGpu, "0", std::to_string(before._Find_first()));
+    const Placement off{Placement::By::nothing, -1, {}};
+    ThreadPlace place(off, root_);
+    place.stay_near(kGpu);
+    EXPECT_EQ(allowed_cpus(), before);
+    EXPECT_EQ(node_for(off, root_, kGpu), -1);
+    EXPECT_EQ(node_for(kAuto, root_, kGpu), 0);
+    EXPECT_EQ(node_for({Placement::By::node, 1, {}}, root_, kGpu), 1);
   });
 }
 

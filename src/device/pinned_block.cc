@@ -53,20 +53,20 @@ class Leftovers {
   std::vector<Block> blocks_ GUARDED_BY(mutex_);
 };
 
-// On the device's NUMA node where it has any room: the pages come into being when they are registered.
-void* map(const Device* device, std::size_t size) {
+// On the NUMA node of the placement where it has any room: the pages come into being when they are registered.
+void* map(const Device* device, std::size_t size, const Placement& placement) {
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  if (device != nullptr) prefer_node(memory, size, locality_of("", device->facts().pci_address).node);
+  if (device != nullptr) prefer_node(memory, size, node_for(placement, "", device->facts().pci_address));
   ::madvise(memory, size, MADV_DONTFORK);  // A forked child must not share what devices and the kernel write to.
   return memory;
 }
 
 }  // namespace
 
-Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size) {
+Result<PinnedBlock> PinnedBlock::open(Device* device, std::size_t size, const Placement& placement) {
   void* memory = device != nullptr ? Leftovers::of_process().take(*device, size) : nullptr;
-  if (memory == nullptr) memory = map(device, size);
+  if (memory == nullptr) memory = map(device, size, placement);
   if (memory == nullptr) return failure(Code::out_of_memory, "map memory for bounce buffers");
   if (device != nullptr) {
     const Status status = device->register_host(memory, size);

@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "device/device.h"
+#include "device/placement.h"
 
 namespace penstock::core {
 
 class PinnedBlock {
  public:
   // `device` may be null: then the memory is only mapped. What is mapped is whole pages.
-  static Result<PinnedBlock> open(Device* device, std::size_t size);
+  static Result<PinnedBlock> open(Device* device, std::size_t size, const Placement& placement = {});
   PinnedBlock() = default;
   PinnedBlock(PinnedBlock&& other) noexcept { swap(other); }
   PinnedBlock& operator=(PinnedBlock&& other) noexcept {

@@ -37,6 +37,7 @@ std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
   }
   if (lines < plan.chunk_count()) text += "... and " + std::to_string(plan.chunk_count() - lines) + " more\n";
   if (!traits_of(routed.report.path).pretends) text += text_of(choice_of(routed, plan)) + '\n';
+  if (rules_.placement.by != Placement::By::device) text += "placement " + placement_text(rules_.placement) + '\n';
   return text;
 }
 

@@ -66,8 +66,9 @@ void BounceBudget::remove(ChannelHolder* holder) {
   std::erase(holders_, holder);
 }
 
-ChannelPool::ChannelPool(Path& path, Device* device, const ChannelShape& shape, BounceBudget& budget)
-    : path_(path), device_(device), shape_(shape), budget_(budget), places_(shape.count) {
+ChannelPool::ChannelPool(Path& path, Device* device, const ChannelShape& shape, BounceBudget& budget,
+                         const Placement* placement)
+    : path_(path), device_(device), shape_(shape), budget_(budget), placement_(placement), places_(shape.count) {
   budget_.add(this);
 }
 

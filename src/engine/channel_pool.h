@@ -58,7 +58,9 @@ ChannelShapes shape_channels(std::uint64_t bounce_bytes, std::uint64_t chunk_byt
 
 class ChannelPool final : public ChannelHolder {
  public:
-  ChannelPool(Path& path, Device* device, const ChannelShape& shape, BounceBudget& budget);
+  // The placement, of pinned memory, lives as long; null: near the device.
+  ChannelPool(Path& path, Device* device, const ChannelShape& shape, BounceBudget& budget,
+              const Placement* placement = nullptr);
   ~ChannelPool() override;
 
   // A channel on loan; gives itself back.
@@ -95,7 +97,7 @@ class ChannelPool final : public ChannelHolder {
     std::unique_ptr<Channel> channel;
   };
 
-  ChannelOptions channel_options() const { return {device_, shape_.depth, shape_.chunk}; }
+  ChannelOptions channel_options() const { return {device_, shape_.depth, shape_.chunk, false, placement_}; }
   Result<Loan> borrow_waiting();
   bool claim(bool open, unsigned& place);
   bool has_open() const;
@@ -108,6 +110,7 @@ class ChannelPool final : public ChannelHolder {
   Device* const device_;
   const ChannelShape shape_;
   BounceBudget& budget_;
+  const Placement* const placement_;
   std::vector<Place> places_;
   // Touched only where channels are short, so that borrowers share no cache line.
   alignas(64) std::atomic<std::uint32_t> waiting_{0};

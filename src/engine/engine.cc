@@ -24,14 +24,15 @@ bool is_one_writer_at_a_time(Op op, const Plan& plan, PathId path) {
 
 }  // namespace
 
-Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, BounceBudget& budget)
-    : path(&moving), device(target), small(moving, target, shapes.small, budget),
-      large(moving, target, shapes.large, budget) {}
+Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, BounceBudget& budget,
+                     const Placement& placement)
+    : path(&moving), device(target), small(moving, target, shapes.small, budget, &placement),
+      large(moving, target, shapes.large, budget, &placement) {}
 
 Engine::Engine(EngineRules rules, const PathWorld& world)
     : rules_(std::move(rules)), shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)),
       router_(rules_, world), tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
-      workers_(rules_.workers) {
+      workers_(rules_.workers, rules_.placement) {
   limit_operations(rules_.operation_max);
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));
 }
@@ -208,7 +209,7 @@ Result<Engine::Pools*> Engine::pools_for(Path& path, Device* device) {
   if (Pools* pools = find()) return pools;
   for (auto& place : pools_) {
     if (place.load() != nullptr) continue;
-    place.store(new Pools(path, device, shapes_, budget_of(device)), std::memory_order_release);
+    place.store(new Pools(path, device, shapes_, budget_of(device), rules_.placement), std::memory_order_release);
     return place.load();
   }
   return failure(Code::limit, "use one more device context");

@@ -64,7 +64,7 @@ class Engine {
 
  private:
   struct Pools {
-    Pools(Path& path, Device* device, const ChannelShapes& shapes, BounceBudget& budget);
+    Pools(Path& path, Device* device, const ChannelShapes& shapes, BounceBudget& budget, const Placement& placement);
     Path* path;
     Device* device;
     ChannelPool small;

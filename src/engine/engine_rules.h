@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/paths.h"
+#include "device/placement.h"
 
 namespace penstock::core {
 
@@ -27,6 +28,7 @@ struct EngineRules {
   std::uint64_t share_min = 0;               // Bytes for each of these threads.
   double cpu_weight = 0.1;                   // Seconds of waiting that a CPU second is worth.
   const char* policy = "";                   // What that is called.
+  Placement placement;                       // Of threads and pinned memory.
 };
 
 }  // namespace penstock::core

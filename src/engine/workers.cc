@@ -64,13 +64,14 @@ bool Workers::accept(Invitation& invitation, ThreadPlace& place) {
   // Also a thread that was not called for this one may come by, but no more help than were invited.
   const bool seated = transfer != nullptr && invitation.seats.fetch_sub(1) > 0;
   if (seated && invitation.device != nullptr) place.stay_near(invitation.device->facts().pci_address);
+  else if (seated && placement_.is_fixed()) place.stay_near("");
   const bool helped = seated && transfer->help();
   if (invitation.visitors.fetch_sub(1) == 1) invitation.visitors.notify_all();
   return helped;
 }
 
 void Workers::loop() {
-  ThreadPlace place;
+  ThreadPlace place(placement_);
   while (!stopping_.load()) {
     const std::uint32_t seen = calls_.load();
     bool worked = false;

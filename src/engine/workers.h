@@ -4,7 +4,8 @@
 // the thread that made the request always works on it itself, so it ends also when no worker ever comes.
 //
 // One set of workers serves all devices of the process. A worker moves to the CPUs near the device that it helps with
-// (device/locality.h) when that is another one than before: with one GPU in the process, once.
+// (device/locality.h) when that is another one than before: with one GPU in the process, once. Where the user named
+// CPUs or a node (device/placement.h), it moves there once, for host memory as well.
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +22,8 @@ namespace penstock::core {
 
 class Workers {
  public:
-  explicit Workers(unsigned count) : count_(count) {}
+  // The placement lives as long.
+  Workers(unsigned count, const Placement& placement) : count_(count), placement_(placement) {}
   ~Workers();
 
   // Returns when the transfer is over and nobody looks at it any more. `device` is whose memory it moves; null for
@@ -46,6 +48,7 @@ class Workers {
   void loop();
 
   const unsigned count_;
+  const Placement& placement_;
   std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
   Mutex start_mutex_;

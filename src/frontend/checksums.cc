@@ -155,7 +155,7 @@ class Checksums::Work {
   Crc32cCombiner combine_;
 };
 
-Checksums::Checksums(DeviceSet& devices) : devices_(devices) {}
+Checksums::Checksums(DeviceSet& devices, const Placement& placement) : devices_(devices), placement_(placement) {}
 Checksums::~Checksums() = default;
 
 Status Checksums::make(const void* memory, std::uint64_t size, std::uint64_t piece_bytes,
@@ -192,7 +192,7 @@ Result<std::unique_ptr<Checksums::Desk>> Checksums::take(Device& device) {
   auto desk = std::make_unique<Desk>();
   desk->device = &device;
   desk->sums.reserve(kBlocksMax);
-  Result<PinnedBlock> memory = PinnedBlock::open(&device, kBlocksBytes + kCopyBytes);
+  Result<PinnedBlock> memory = PinnedBlock::open(&device, kBlocksBytes + kCopyBytes, placement_);
   if (!memory.ok()) return memory.status();
   desk->memory = std::move(*memory);
   Result<std::unique_ptr<CopyQueue>> copies = device.open_copy_queue(1);

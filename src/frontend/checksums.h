@@ -16,12 +16,13 @@
 
 #include "base/mutex.h"
 #include "device/device.h"
+#include "device/placement.h"
 
 namespace penstock::core {
 
 class Checksums {
  public:
-  explicit Checksums(DeviceSet& devices);
+  explicit Checksums(DeviceSet& devices, const Placement& placement = {});
   ~Checksums();
 
   // Of each `piece_bytes` of memory, the last of what is left: as many as `sums` has room for, which is what `size`
@@ -39,6 +40,7 @@ class Checksums {
   void give_back(std::unique_ptr<Desk> desk);
 
   DeviceSet& devices_;
+  const Placement placement_;
   Mutex mutex_;
   std::vector<std::unique_ptr<Desk>> idle_ GUARDED_BY(mutex_);
 };

@@ -179,6 +179,9 @@ void Executor::carry_out(Runner& runner, Job& job) {
 }
 
 void Executor::loop() {
+  // Small requests of any device: only what the user named holds for all of them.
+  ThreadPlace place(session_.config().placement);
+  if (session_.config().placement.is_fixed()) place.stay_near("");
   Runner runner(session_, queues_);
   for (;;) {
     const bool idle = runner.is_idle();

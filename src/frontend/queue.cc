@@ -68,8 +68,11 @@ Result<Queue::OwnChannel*> Queue::channel_for(Path& path, Device* device) {
   }
   if (channels_.size() == kChannelsMax) close_idle_locked();
   if (channels_.size() == kChannelsMax) return failure(Code::limit, "use one more device in this queue");
-  const ChannelOptions options{
-      .device = device, .depth = static_cast<unsigned>(pending_.size()), .chunk_max = chunk_max_};
+  const ChannelOptions options{.device = device,
+                               .depth = static_cast<unsigned>(pending_.size()),
+                               .chunk_max = chunk_max_,
+                               .direct_only = false,
+                               .placement = &session_->config().placement};
   BounceBudget& budget = session_->engine().budget_of(device);
   const std::uint64_t bytes = path.channel_bytes(options);
   if (!reserve(budget, bytes)) return failure(Code::limit, "take pinned memory for the queue");

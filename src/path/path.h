@@ -15,6 +15,8 @@
 #include "core/memory.h"
 #include "core/verdict.h"
 #include "device/device.h"
+#include "device/pinned_block.h"
+#include "device/placement.h"
 #include "path/reasons.h"
 #include "plan/plan.h"
 #include "storage/file.h"
@@ -72,7 +74,12 @@ struct ChannelOptions {
   std::uint64_t chunk_max = 0;  // Bytes; whole pages.
   // In place: what the kernel will not do directly is an error, and never goes through the page cache.
   bool direct_only = false;
+  const Placement* placement = nullptr;  // Of its pinned memory, and lives as long; null: near the device.
 };
+
+inline Result<PinnedBlock> open_block(const ChannelOptions& options, std::size_t size) {
+  return PinnedBlock::open(options.device, size, options.placement == nullptr ? Placement{} : *options.placement);
+}
 
 // Who moves a request: its caller's thread alone; a queue, with others; many threads; or nobody, who only asks how.
 enum class SubmitMode : std::uint8_t { alone, queued, many, dry_run };

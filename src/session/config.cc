@@ -106,7 +106,8 @@ EngineRules engine_rules(const Config& config) {
           .threads_max = config.threads_max,
           .share_min = config.share_min,
           .cpu_weight = cpu_weight(config.policy),
-          .policy = policy_name(config.policy)};
+          .policy = policy_name(config.policy),
+          .placement = config.placement};
 }
 
 Config make_config(const Settings& settings) {
@@ -125,6 +126,7 @@ Config make_config(const Settings& settings) {
   config.io_uring = meaning_of(settings.text("penstock.io_uring"), kUringWords);
   config.nvidia_export = settings.is_on("penstock.nvidia_export");
   config.vendor = meaning_of(settings.text("penstock.vendor"), kVendorWords);
+  config.placement = parse_placement(settings.text("penstock.placement")).value();
   config.vendor_library = settings.text("penstock.vendor_library");
   config.nvfs_stand_in = settings.is_on("penstock.nvfs_standin");
   config.scratch = settings.text("penstock.scratch");

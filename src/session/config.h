@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/paths.h"
+#include "device/placement.h"
 #include "device/providers.h"
 #include "engine/engine_rules.h"
 #include "path/path_settings.h"
@@ -42,6 +43,7 @@ struct Config {
   unsigned threads_max = UINT_MAX;           // Threads on one request, its caller's included; 1 or more.
   std::uint64_t share_min = 0;               // Bytes for each of these threads.
   bool cached_unaligned_writes = false;      // Through the page cache as a whole, not their ends alone.
+  Placement placement;                       // Of threads and pinned memory, as it was said: see placement_on().
   bool streams = true;                       // Whether requests on users' streams are served.
   bool stream_words = true;                  // Streams may be held by a wait for a value, where the device can.
   VendorUse vendor = VendorUse::automatic;

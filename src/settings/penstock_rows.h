@@ -4,6 +4,7 @@
 // name, and in a cufile.json, which programs of cuFile read, a key of section "penstock". For table.h alone.
 #pragma once
 
+#include "device/placement.h"
 #include "settings/row.h"
 
 namespace penstock::core {
@@ -51,6 +52,13 @@ constexpr SettingRow kPenstockRows[] = {
     {.key = "penstock.workers", .kind = SettingKind::number, .initial = "1",
      .otherwise = "one for each core of this rank's share, up to 8", .meaning = "threads for large requests",
      .low = 1, .high = 256, .variable = "PENSTOCK_WORKERS"},
+    {.key = "penstock.placement", .kind = SettingKind::text, .initial = "auto",
+     .meaning = "where the library's threads run and its pinned memory lies; auto: on the NUMA node of the GPU that "
+                "they work for; off: wherever the kernel puts them; node: on a NUMA node, for every GPU and for host "
+                "memory; cpus: on these CPUs, and memory on their node where they have one in common. A node or CPUs "
+                "that the process may not use keep the session closed; numactl's memory policy goes first",
+     .form = "auto, off, node:N or cpus:LIST, as node:1 or cpus:0-15,32-47", .takes = is_placement,
+     .variable = "PENSTOCK_PLACEMENT"},
     {.key = "penstock.nvidia_export", .kind = SettingKind::boolean, .initial = "false",
      .meaning = "whether memory that Penstock allocates on an NVIDIA GPU is offered to storage; experimental",
      .variable = "PENSTOCK_NVIDIA_EXPORT"},

@@ -30,6 +30,7 @@ std::optional<Value> text_among(const SettingRow& row, std::string text) {
     if (std::optional<std::string> word = word_of(words, text)) return std::move(*word);
     return std::nullopt;
   }
+  if (row.takes != nullptr && !row.takes(text)) return std::nullopt;
   if (row.absolute && !text.starts_with('/')) return std::nullopt;
   return text;
 }

@@ -106,7 +106,8 @@ std::string head_text(const UsageReport& report, const FileSums& all) {
   text += "  time      requests were under way for " + time_text(report.busy_ns) + " of the " +
           time_text(report.nanoseconds) + formatted(" (%.0f %%)", std::min(share, 100.0)) +
           " since the first session opened";
-  return text + "; one took " + time_text(all.nanoseconds() / all.requests()) + "\n";
+  return text + "; one took " + time_text(all.nanoseconds() / all.requests()) +
+         (report.placement.empty() ? "\n" : "\n  placement " + report.placement + "\n");
 }
 
 std::string ways_text(const UsageReport& report) {
@@ -257,6 +258,7 @@ std::string report_json(const UsageReport& report) {
   json.open("", '{').add("schema", 1).add("version", PENSTOCK_VERSION).add("library", report.library);
   json.add("pid", static_cast<std::uint64_t>(report.pid)).add("program", report.program);
   json.add("sessions", report.sessions).add("sessions_open", report.sessions_open);
+  json.add("placement", report.placement);
   json.add_seconds("seconds", report.nanoseconds).add_seconds("busy_seconds", report.busy_ns);
   json.open("all", '{').add(sums_of(report)).close('}');
   add_moved(json, report);

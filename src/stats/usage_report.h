@@ -34,6 +34,7 @@ struct UsageReport {
   std::uint64_t busy_ns = 0;      // Of these, while at least one request was under way.
   unsigned sessions = 0;          // That were opened.
   unsigned sessions_open = 0;     // Still, when the process ended.
+  std::string placement;          // Of the session that was opened last: what its threads and memory were told.
   std::vector<Moved> ways;
   std::vector<Usage::File> files;
   FileSums others;  // Of files without a row.

@@ -6,6 +6,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,8 +16,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "penstock/penstock.hpp"
 
@@ -442,6 +445,54 @@ TEST_F(PublicApiTest, WhereIoUringIsForbiddenItWorksWithoutAndSaysSo) {
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "seccomp filters are refused here";
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(::lseek(fd_, 0, SEEK_END), 32 << 20);
+}
+
+// The CPUs of each of the process's threads that has this name.
+std::vector<std::string> cpus_of_threads(const std::string& name) {
+  std::vector<std::string> found;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(thread.path() / "status");
+    bool is_it = false;
+    for (std::string line; std::getline(file, line);) {
+      is_it = is_it || line == "Name:\t" + name;
+      if (is_it && line.starts_with("Cpus_allowed_list:\t")) found.push_back(line.substr(line.find('\t') + 1));
+    }
+  }
+  return found;
+}
+
+TEST_F(PublicApiTest, ThreadsRunOnTheCpusThatTheUserNamedAlsoForHostMemory) {
+  const unsigned cpu = static_cast<unsigned>(::sched_getcpu());
+  auto session =
+      Session::open(Config().set("device", "host").set("workers", "2").set("placement", "cpus:" + std::to_string(cpu)));
+  ASSERT_TRUE(session) << session.error().message();
+  auto file = session->file(fd_);
+  ASSERT_TRUE(file);
+  std::vector<char> memory(64u << 20);
+  ASSERT_EQ(::ftruncate(fd_, static_cast<off_t>(memory.size())), 0);
+  std::vector<std::string> cpus;
+  for (int i = 0; i < 1000 && (cpus.size() < 2 || cpus != std::vector<std::string>(2, std::to_string(cpu))); ++i) {
+    ASSERT_TRUE(file->read(memory.data(), memory.size(), 0));  // Until both have come to help.
+    cpus = cpus_of_threads("penstock-work");
+  }
+  EXPECT_EQ(cpus, std::vector<std::string>(2, std::to_string(cpu)));
+  EXPECT_EQ(*session->setting("placement"), "cpus:" + std::to_string(cpu));
+}
+
+TEST_F(PublicApiTest, APlacementThatThisMachineLacksIsRefusedWithASentence) {
+  const auto node = Session::open(Config().set("placement", "node:1023"));
+  ASSERT_FALSE(node);
+  EXPECT_TRUE(node.error().is(PENSTOCK_BAD_SETTING));
+  EXPECT_NE(node.error().message().find("use placement=node:1023: this machine has no NUMA node 1023"),
+            std::string::npos)
+      << node.error().message();
+  const auto cpus = Session::open(Config().set("placement", "cpus:8191"));
+  ASSERT_FALSE(cpus);
+  EXPECT_NE(cpus.error().message().find("none of the CPUs 8191, but "), std::string::npos) << cpus.error().message();
+  const auto nonsense = Session::open(Config().set("placement", "socket0"));
+  ASSERT_FALSE(nonsense);
+  EXPECT_NE(nonsense.error().message().find("expected auto, off, node:N or cpus:LIST"), std::string::npos)
+      << nonsense.error().message();
 }
 
 }  // namespace

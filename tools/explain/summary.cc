@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <set>
 
+#include "base/environment.h"
+#include "settings/settings.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
@@ -127,6 +129,13 @@ std::string memory_text(const ExplainSettings& settings) {
 
 }  // namespace
 
+// Where the user wants threads and pinned memory; "" where nobody said so.
+std::string said_placement() {
+  const core::LoadedSettings loaded = core::load_session_settings(core::process_environment);
+  const bool is_said = loaded.settings.was_set("penstock.placement");
+  return is_said ? loaded.settings.text("penstock.placement") + " (PENSTOCK_PLACEMENT)" : "";
+}
+
 Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   const Explanation& told = answer.told;
   Page page;
@@ -143,6 +152,7 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   page.row("file", fmt::format("{}, {}", format_size(told.info.size), place_text(told)));
   page.row("page cache", cached_text(told));
   if (told.plan.choice) page.row("request", plan_text(settings, told));
+  if (const std::string placement = said_placement(); !placement.empty()) page.row("placement", placement);
   return page.shown();
 }
 

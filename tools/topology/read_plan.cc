@@ -94,7 +94,8 @@ void fill(const model::Machine& machine, const std::vector<BusEnd>& ends, ReadPl
     workload.streams.push_back(stream_of(gpu.node, {drive.node}));
     striped.push_back(stream_of(gpu.node, every_drive));
     const core::Distance distance = core::distance_between(drive.end->device, gpu.end->device);
-    plan.reads.push_back({gpu.end->device.address, drive.end->device.address, core::distance_name(distance)});
+    plan.reads.push_back(
+        {gpu.end->device.address, drive.end->device.address, core::distance_name(distance), gpu.end->device.numa_node});
   }
   const model::Network network = model::compile(machine, workload);
   const model::Outcome outcome = model::simulate_flows(network, workload);

@@ -15,7 +15,12 @@ namespace penstock::tools {
 struct PlannedRead {
   std::string gpu, drive;  // PCI addresses.
   std::string relation;    // As of core::distance_name().
+  int gpu_node = -1;       // The GPU's NUMA node; -1 where it tells none.
   double bytes_per_second = 0;
+
+  // Which PENSTOCK_PLACEMENT the process of this GPU is to have: "node:1". What is copied passes host memory once from
+  // storage and once to the GPU, which fetches from another node at a greater loss than the drive writes to it.
+  std::string placement() const;
 };
 
 struct ReadPlan {

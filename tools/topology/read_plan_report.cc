@@ -17,6 +17,8 @@ constexpr std::size_t kReadsShown = 32;
 
 }  // namespace
 
+std::string PlannedRead::placement() const { return gpu_node < 0 ? "auto" : fmt::format("node:{}", gpu_node); }
+
 unsigned ReadPlan::crossings() const {
   const char* const apart = core::distance_name(core::Distance::apart);
   return static_cast<unsigned>(
@@ -29,16 +31,20 @@ std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends
     page.wrap("  ", "no plan: " + plan.not_made);
     return page.text();
   }
-  Table table({"  GPU", "reads from", "over", ">at most"});
+  Table table({"  GPU", "reads from", "over", ">at most", "PENSTOCK_PLACEMENT="});
   for (std::size_t i = 0; i < std::min(plan.reads.size(), kReadsShown); ++i) {
     const PlannedRead& read = plan.reads[i];
-    table.add({"  " + read.gpu, end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second)});
+    table.add({"  " + read.gpu, end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second),
+               read.placement()});
   }
   page.lines(table.text().string());
   if (plan.reads.size() > kReadsShown) page.wrap("  ", fmt::format("of {}; --json lists them all", plan.reads.size()));
   const std::string bound = plan.bound_by.empty() ? "" : ", held back by " + plan.bound_by;
   page.wrap("  ", fmt::format("In all {}{}; with every GPU reading from all drives {}.",
                               format_rate(plan.bytes_per_second), bound, format_rate(plan.striped_per_second)));
+  page.wrap("  ",
+            "PENSTOCK_PLACEMENT is for a process that uses this GPU alone: its threads and pinned memory near the GPU. "
+            "The default, auto, does the same, where the kernel tells the node.");
   if (const unsigned crossings = plan.crossings(); crossings > 0) {
     page.wrap("  ",
               fmt::format("{} of {} reads cross from one NUMA node to another: move a drive, or read these from a "
@@ -68,6 +74,7 @@ Json read_plan_json(const ReadPlan& plan) {
     json["reads"].push_back({{"gpu", read.gpu},
                              {"drive", read.drive},
                              {"relation", read.relation},
+                             {"placement", read.placement()},
                              {"bytes_per_second", read.bytes_per_second}});
   }
   return json;

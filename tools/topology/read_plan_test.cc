@@ -45,6 +45,7 @@ TEST(ReadPlanTest, EachGpuReadsTheDriveOfItsOwnSwitch) {
   ASSERT_EQ(plan.reads.size(), 2u) << plan.not_made;
   for (const PlannedRead& read : plan.reads) {
     EXPECT_EQ(read.relation, "switch");
+    EXPECT_EQ(read.placement(), read.gpu == ends[0].device.address ? "node:0" : "node:1");
     EXPECT_GT(read.bytes_per_second, 5e9);  // Gen4 x4: 7.9 GB/s less headers.
     EXPECT_LT(read.bytes_per_second, 7.9e9);
   }
@@ -63,6 +64,7 @@ TEST(ReadPlanTest, ADriveOnTheOtherSocketIsTakenAndTold) {
   const std::string text = read_plan_text(plan, ends);
   EXPECT_NE(text.find("1 of 1 reads cross from one NUMA node to another"), std::string::npos) << text;
   EXPECT_NE(text.find("1 drive is left over"), std::string::npos) << text;
+  EXPECT_EQ(plan.reads[0].placement(), "node:0") << "the GPU's, not the drive's";
 }
 
 TEST(ReadPlanTest, ANearPairIsNotBrokenUpForAGpuThatIsNearToNothing) {

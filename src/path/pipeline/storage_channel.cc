@@ -58,7 +58,7 @@ Result<std::unique_ptr<Channel>> StorageChannel::open(Storage& storage, const Ch
   PENSTOCK_INVARIANT(options.depth > 0 && options.chunk_max > 0);
   std::unique_ptr<StorageChannel> channel(new StorageChannel(storage, options));
   if (channel->staged_) {
-    Result<PinnedBlock> block = PinnedBlock::open(options.device, options.depth * options.chunk_max);
+    Result<PinnedBlock> block = open_block(options, options.depth * options.chunk_max);
     if (!block.ok()) return block.status();
     channel->block_ = std::move(*block);
     Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);

@@ -87,7 +87,7 @@ Result<std::unique_ptr<Channel>> UserspacePath::open_channel(const ChannelOption
   PinnedBlock block;
   std::unique_ptr<CopyQueue> copies;
   if (options.device != nullptr) {
-    Result<PinnedBlock> mapped = PinnedBlock::open(options.device, options.chunk_max);
+    Result<PinnedBlock> mapped = open_block(options, options.chunk_max);
     if (!mapped.ok()) return mapped.status();
     Result<std::unique_ptr<CopyQueue>> opened = options.device->open_copy_queue(1);
     if (!opened.ok()) return opened.status();
