@@ -33,7 +33,8 @@ target_compile_options(penstock_core_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-
 
 # All rooms under the public faces, the users of others first.
 set(PENSTOCK_ROOMS penstock_frontend penstock_session penstock_engine penstock_stats penstock_path penstock_topology
-    penstock_device penstock_checksum penstock_storage penstock_settings penstock_plan penstock_core penstock_base)
+    penstock_device penstock_stripe penstock_checksum penstock_storage penstock_settings penstock_plan penstock_core
+    penstock_base)
 set(PENSTOCK_ROOMS_OF_A_REQUEST core plan storage device path engine session frontend)
 
 function(penstock_room name)

@@ -107,6 +107,7 @@ using DeviceInfo = Sized<penstock_device_info>;
 using FileInfo = Sized<penstock_file_info>;
 using SessionInfo = Sized<penstock_session_info>;
 using Setting = Sized<penstock_setting>;
+using StripeInfo = Sized<penstock_stripe_info>;
 
 struct Report : Sized<penstock_report> {
   const char* path_name() const { return penstock_path_name(path); }
@@ -181,6 +182,21 @@ class File : public Owned<penstock_file, penstock_file_deregister> {
   Status sync() const { return penstock_file_sync(raw()); }
   Status advise(std::uint32_t advice) const { return penstock_file_advise(raw(), advice); }
   Status publish() const { return penstock_file_publish(raw()); }
+
+  // Of a striped object; of any other file they fail with PENSTOCK_UNSUPPORTED_FILE.
+  Result<StripeInfo> stripe_info() const {
+    StripeInfo info;
+    const Status status = penstock_stripe_get(raw(), &info);
+    if (!status) return status;
+    return info;
+  }
+  // The member's own handle, which belongs to this one; *name: its file.
+  Result<penstock_file*> member(unsigned number, const char** name = nullptr) const {
+    penstock_file* member = nullptr;
+    const Status status = penstock_stripe_member(raw(), number, name, &member);
+    if (!status) return status;
+    return member;
+  }
 
   // To be submitted to a queue, or passed to functions of penstock.h.
   Request request(penstock_op op, const void* base, std::uint64_t size, std::int64_t file_offset,
@@ -412,6 +428,30 @@ class Session : public Owned<penstock_session, penstock_session_close> {
   Result<File> create(const char* name, unsigned mode = 0666, unsigned flags = 0) const {
     penstock_file* file = nullptr;
     const Status status = penstock_file_create(raw(), name, mode, flags, &file);
+    if (!status) return status;
+    return File(file);
+  }
+  // One object in files on several drives: of its manifest, for reading.
+  Result<File> stripe(const char* manifest) const {
+    penstock_file* file = nullptr;
+    const Status status = penstock_stripe_open(raw(), manifest, 0, &file);
+    if (!status) return status;
+    return File(file);
+  }
+  // A new one, a member in each folder; it appears under the manifest's name when it is published.
+  Result<File> create_stripe(const char* manifest, const std::vector<std::string>& folders, std::uint64_t size,
+                             std::uint64_t stripe_bytes, unsigned mode = 0666, unsigned flags = 0) const {
+    std::vector<const char*> names;
+    for (const std::string& folder : folders) names.push_back(folder.c_str());
+    Sized<penstock_stripe_options> options;
+    options.folder_count = static_cast<std::uint32_t>(names.size());
+    options.folders = names.data();
+    options.size = size;
+    options.stripe_bytes = stripe_bytes;
+    options.mode = mode;
+    options.flags = flags;
+    penstock_file* file = nullptr;
+    const Status status = penstock_stripe_create(raw(), manifest, &options, &file);
     if (!status) return status;
     return File(file);
   }

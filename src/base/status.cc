@@ -57,8 +57,9 @@ constexpr CodeText kCodeTexts[] = {
     {"the program canceled it before it began", "submit it again if it is still needed"},
     {"its deadline passed before it began",
      "give it more time, or submit fewer requests at once: 'penstock bench' measures what the storage keeps up with"},
+    {"", ""},  // bad_stripe: the step names the file, and what is wrong with it.
 };
-static_assert(std::size(kCodeTexts) == static_cast<std::size_t>(Code::timed_out) + 1);
+static_assert(std::size(kCodeTexts) == static_cast<std::size_t>(Code::bad_stripe) + 1);
 
 const char* errno_remedy(int error_number) {
   switch (error_number) {
@@ -90,7 +91,7 @@ std::string with_remedy(std::string sentence, const char* remedy) {
 std::string describe(const Status& status, const char* driver) {
   if (status.ok()) return "success";
   std::string sentence = std::string("could not ") + (status.step[0] ? status.step : "complete the request");
-  if (status.is(Code::bad_setting)) return sentence;
+  if (status.is(Code::bad_setting) || status.is(Code::bad_stripe)) return sentence;
   sentence += ": ";
   switch (status.domain) {
     case Domain::penstock: {

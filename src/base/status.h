@@ -46,6 +46,7 @@ enum class Code : std::int32_t {
   descriptor_lost = 24,    // The library's own descriptor of the file was closed by others.
   canceled = 25,           // Taken back by the program before it began.
   timed_out = 26,          // Its deadline passed before it began.
+  bad_stripe = 27,         // A striped object's manifest or member is not what it should be.
 };
 
 enum class Domain : std::uint8_t {

@@ -38,17 +38,24 @@ TimePoint deadline_of(const penstock_request& request) {
   return TimePoint(std::chrono::nanoseconds(request.deadline_ns));
 }
 
-}  // namespace
-
-Result<RawRequest> raw_request(const penstock_request& request) {
+Result<RawRequest> any_request(const penstock_request& request) {
   const Result<Op> op = op_of(request.op);
   if (!op.ok()) return op.status();
   if (request.file == nullptr) return failure(Code::invalid_argument, "find the file of the request");
   return RawRequest{*op, request.file->id, request.base, request.size, request.file_offset, request.buffer_offset};
 }
 
+}  // namespace
+
+Result<RawRequest> raw_request(const penstock_request& request) {
+  if (request.file != nullptr && request.file->striped != nullptr) {
+    return failure(Code::unsupported, "ask about a striped object as a whole; ask about its members, each a file");
+  }
+  return any_request(request);
+}
+
 Result<QueuedRequest> queued_request(const penstock_request& request) {
-  const Result<RawRequest> raw = raw_request(request);
+  const Result<RawRequest> raw = any_request(request);
   if (!raw.ok()) return raw.status();
   const bool names_both = request.base != nullptr || request.size != 0 || request.buffer_offset != 0;
   if (request.device != 0)
@@ -59,7 +66,8 @@ Result<QueuedRequest> queued_request(const penstock_request& request) {
   if (request.vectors != nullptr && names_both) {
     return failure(Code::invalid_argument, "make a request with vectors and also a base, size or buffer_offset");
   }
-  return QueuedRequest{*raw, {request.vectors, request.vector_count}, request.cookie, deadline_of(request)};
+  const Striped* const striped = request.file->striped == nullptr ? nullptr : request.file->striped->set.get();
+  return QueuedRequest{*raw, {request.vectors, request.vector_count}, striped, request.cookie, deadline_of(request)};
 }
 
 }  // namespace penstock::core

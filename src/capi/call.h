@@ -11,6 +11,7 @@
 #include "capi/handles.h"
 #include "capi/structs.h"
 #include "core/report.h"
+#include "frontend/striped.h"
 #include "frontend/vectored.h"
 
 namespace penstock::core {
@@ -62,11 +63,13 @@ std::size_t copy_text(std::string_view source, char* text, std::size_t capacity)
 struct QueuedRequest {
   RawRequest raw;
   std::span<const MemoryPiece> pieces;  // In place of its base and size.
+  const Striped* striped = nullptr;     // In place of its file.
   std::uint64_t cookie = 0;
   TimePoint deadline = kNoDeadline;
 };
 Result<QueuedRequest> queued_request(const penstock_request& request);
 // For a dry run: operation, file, memory and sizes alone.
+// A striped object is refused: what is asked about one is asked about its members.
 Result<RawRequest> raw_request(const penstock_request& request);
 
 }  // namespace penstock::core

@@ -80,9 +80,22 @@ penstock_status transfer(penstock_file* file, penstock_report* report, Move move
 
 penstock_status transfer(penstock_file* file, core::RawRequest request, penstock_report* report) {
   return transfer(file, report, [&](const GuardedSession::Use& use) {
+    if (file->striped != nullptr) {
+      return core::transfer_striped(*use, use.frontends().executor(), *file->striped->set, request);
+    }
     request.file = file->id;
     return core::transfer(*use, request);
   });
+}
+
+// Calls look(file) for the file, or for each member of a striped object until one fails.
+template <typename Look>
+Status each_file(const penstock_file& file, Look look) {
+  if (file.striped == nullptr) return look(file.id);
+  Status status;
+  for (std::size_t i = 0; i < file.striped->set->files.size() && status.ok(); ++i)
+    status = look(file.striped->set->files[i]);
+  return status;
 }
 
 }  // namespace
@@ -128,6 +141,10 @@ penstock_status penstock_file_create(penstock_session* session, const char* name
 penstock_status penstock_file_publish(penstock_file* file) {
   constexpr const char* kStep = "publish the file";
   return session_call(kStep, file, [&](const GuardedSession::Use&) -> Status {
+    if (file->striped != nullptr && file->striped->unpublished != nullptr) {
+      const core::MutexLock lock(file->striped->mutex);
+      return file->striped->unpublished->publish();
+    }
     if (file->unpublished == nullptr)
       return failure(Code::invalid_argument, "publish a file that penstock_file_create() did not make");
     const core::MutexLock lock(file->unpublished->mutex);
@@ -136,15 +153,16 @@ penstock_status penstock_file_publish(penstock_file* file) {
 }
 
 penstock_status penstock_file_sync(penstock_file* file) {
-  return session_call("flush the file", file,
-                      [&](const GuardedSession::Use& use) -> Status { return use->sync_file(file->id); });
+  return session_call("flush the file", file, [&](const GuardedSession::Use& use) -> Status {
+    return each_file(*file, [&](std::uint64_t id) { return use->sync_file(id); });
+  });
 }
 
 penstock_status penstock_file_advise(penstock_file* file, uint32_t advice) {
   constexpr const char* kStep = "advise on the file";
   return session_call(kStep, file, [&](const GuardedSession::Use& use) -> Status {
     if (advice != PENSTOCK_ADVICE_READ_ONCE) return failure(Code::invalid_argument, kStep);
-    return use->advise_read_once(file->id);
+    return each_file(*file, [&](std::uint64_t id) { return use->advise_read_once(id); });
   });
 }
 
@@ -152,7 +170,12 @@ void penstock_file_deregister(penstock_file* file) {
   return core::boundary(
       [&] {
         if (file == nullptr) return;
-        if (const GuardedSession::Use use(*file->guarded); use && file->owns) (void)use->deregister_file(file->id);
+        if (const GuardedSession::Use use(*file->guarded); use && file->owns) {
+          (void)each_file(*file, [&](std::uint64_t id) {
+            (void)use->deregister_file(id);
+            return success();
+          });
+        }
         delete file;
       },
       [] {});
@@ -161,9 +184,17 @@ void penstock_file_deregister(penstock_file* file) {
 penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info) {
   return session_call("look at the file", file, [&](const GuardedSession::Use& use) -> Status {
     if (const Status status = core::check_struct(info); !status.ok()) return status;
-    const core::Result<core::FileFacts> facts = use->file_facts(file->id);
-    if (facts.ok()) core::write_struct(info, to_public(*facts));
-    return facts.status();
+    const StripedObject* const striped = file->striped.get();
+    const core::Result<core::FileFacts> facts = use->file_facts(striped == nullptr ? file->id : striped->set->files[0]);
+    if (!facts.ok()) return facts.status();
+    penstock_file_info told = to_public(*facts);
+    if (striped != nullptr) {  // Of its first member, but for what is no one member's.
+      told.device_major = told.device_minor = 0;
+      told.inode = 0;
+      told.size = striped->set->layout.size;
+    }
+    core::write_struct(info, told);
+    return success();
   });
 }
 
@@ -183,6 +214,9 @@ penstock_status penstock_transfer(const penstock_request* request, penstock_repo
   const core::Result<core::QueuedRequest> sane = core::queued_request(said);
   if (!sane.ok()) return core::to_public(sane.status());
   return transfer(said.file, report, [&](const GuardedSession::Use& use) {
+    if (sane->striped != nullptr) {
+      return core::transfer_striped(*use, use.frontends().executor(), *sane->striped, sane->raw, sane->pieces);
+    }
     return sane->pieces.empty() ? core::transfer(*use, sane->raw)
                                 : core::transfer_vectored(*use, sane->raw, sane->pieces);
   });

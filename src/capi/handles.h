@@ -8,8 +8,10 @@
 #include "base/mutex.h"
 #include "base/new_file.h"
 #include "capi/guarded_session.h"
+#include "frontend/striped.h"
 #include "penstock/penstock.h"
 #include "settings/settings.h"
+#include "stripe/members.h"
 
 struct penstock_config {
   penstock::core::Staged staged;
@@ -27,9 +29,21 @@ struct UnpublishedFile {
   bool replaces = false;  // A file of that name.
 };
 
+struct StripedObject;
+
 struct penstock_file {
   std::shared_ptr<penstock::core::GuardedSession> guarded;
   std::uint64_t id = 0;
   bool owns = true;                              // Else it is a cuFile handle's.
   std::unique_ptr<UnpublishedFile> unpublished;  // Where it was created by the library.
+  std::unique_ptr<StripedObject> striped;        // Where it is one: then it has no id of its own.
+};
+
+// An object in several files.
+struct StripedObject {
+  std::shared_ptr<penstock::core::Striped> set = std::make_shared<penstock::core::Striped>();
+  std::string id;
+  std::vector<penstock_file> members;  // Each with its file registered.
+  penstock::core::Mutex mutex;
+  std::unique_ptr<penstock::core::NewStripe> unpublished PT_GUARDED_BY(mutex);  // Where it was created.
 };

@@ -58,6 +58,7 @@ class Threaded final : public QueueMode {
     const QueuedRequest& request = static_cast<const QueuedRequest*>(requests)[index];
     return {.request = request.raw,
             .pieces = request.pieces,
+            .striped = request.striped,
             .cookie = as_pointer(request.cookie),
             .deadline = request.deadline};
   }
@@ -82,6 +83,9 @@ class Polled final : public QueueMode {
   }
 
   Status submit(const QueuedRequest& request) {
+    if (request.striped != nullptr) {
+      return failure(Code::unsupported, "submit a request on a striped object to a polled queue; use its members");
+    }
     if (!request.pieces.empty())
       return failure(Code::unsupported, "submit vectors to a polled queue, which takes none");
     if (has_passed(request.deadline)) return failure(Code::timed_out, "begin the request");

@@ -29,6 +29,8 @@ penstock_status submit(core::Op op, void* stream, penstock_file* file, void* bas
   return session_call("use the stream", file, [&](const GuardedSession::Use& use) -> Status {
     if (const Status status = core::check_struct(result); !status.ok()) return status;
     if (base == nullptr) return failure(Code::invalid_argument, "use the stream");
+    if (file->striped != nullptr)
+      return failure(Code::unsupported, "use a striped object on a stream; use its members");
     core::write_struct(result, {});
     const core::StreamParameters parameters{.op = op,
                                             .file = file->id,

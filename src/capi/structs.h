@@ -43,6 +43,11 @@ inline constexpr std::uint32_t kFirstSize<penstock_choice> = 40;
 template <>
 inline constexpr std::uint32_t kFirstSize<penstock_counter> = 48;
 
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_stripe_options> = 40;
+template <>
+inline constexpr std::uint32_t kFirstSize<penstock_stripe_info> = 32;
+
 // Nothing larger is believed: it is memory that nobody has set.
 inline constexpr std::uint32_t kStructSizeMax = 64u << 10;
 

@@ -35,7 +35,8 @@ CUfileOpError number_of(Code code) {
     case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // As without nvidia-fs, which it stands for.
     case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // As EBADF.
     case Code::canceled:
-    case Code::timed_out: break;  // Only where asked for, which no call of cuFile's does.
+    case Code::timed_out:
+    case Code::bad_stripe: break;  // Only where asked for, which no call of cuFile's does.
   }
   return CU_FILE_INTERNAL_ERROR;
 }

@@ -77,14 +77,19 @@ Status Batch::fill_locked(Slot& slot, const BatchEntry& entry) {
   slot.event.ended.reset();
   BatchEntry& kept = slot.event.entry;
   kept.pieces = {};
+  kept.striped = nullptr;
   Status status = entry.refused;
-  if (status.ok() && !entry.pieces.empty()) status = admit_pieces(kept.request, entry.pieces);
+  if (status.ok() && entry.striped != nullptr) status = admit_striped(*entry.striped, kept.request, entry.pieces);
+  else if (status.ok() && !entry.pieces.empty()) status = admit_pieces(kept.request, entry.pieces);
   slot.request = kept.request;
   slot.deadline = entry.deadline;
   slot.in_flight = true;
-  if (!status.ok() || entry.pieces.empty() || slot.request.size == 0) return status;
+  const bool is_plain = entry.pieces.empty() && entry.striped == nullptr;
+  if (!status.ok() || is_plain || slot.request.size == 0) return status;
   const auto copy = [&] {
-    slot.vectored = std::make_unique<VectoredJob>(executor_, slot, entry.pieces);
+    if (entry.striped != nullptr)
+      slot.striped = std::make_unique<StripedJob>(executor_, *entry.striped, slot, entry.pieces);
+    else slot.vectored = std::make_unique<VectoredJob>(executor_, slot, entry.pieces);
     return success();
   };
   return unless_short_of_memory(copy, [] { return failure(Code::out_of_memory, "copy the request's pieces"); });
@@ -94,6 +99,7 @@ void Batch::complete_locked(Slot& slot, const Outcome& outcome) {
   slot.event.outcome = outcome;
   slot.in_flight = false;
   slot.vectored.reset();
+  slot.striped.reset();
   BatchEvent::Submission* const submission = slot.submission;
   submission->bytes[static_cast<unsigned>(slot.request.op)] += outcome.status.ok() ? outcome.report.bytes : 0;
   submission->ok &= outcome.status.ok();

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "frontend/executor.h"
+#include "frontend/striped.h"
 #include "frontend/vectored.h"
 
 namespace penstock::core {
@@ -25,6 +26,8 @@ struct BatchEntry {
   // and has begun with the first of its pieces. Looked at only while it is submitted, which asks for memory to copy
   // them: in the event they are gone, and the request's size is the sum of theirs.
   std::span<const MemoryPiece> pieces;
+  // Where not null, the request is on this object, and its file does not count. Looked at as the pieces are.
+  const Striped* striped = nullptr;
   void* cookie = nullptr;
   Status refused;           // Where not ok: the entry is not carried out, and reported as failed with this.
   std::uint64_t began = 0;  // The caller's clock; comes back in the event.
@@ -88,6 +91,7 @@ class Batch {
     BatchEvent::Submission* submission = nullptr;
     BatchEvent event;
     std::unique_ptr<VectoredJob> vectored;
+    std::unique_ptr<StripedJob> striped;
   };
 
   Status fill_locked(Slot& slot, const BatchEntry& entry) REQUIRES(mutex_);

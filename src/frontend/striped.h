@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Requests on an object that lies in several files (stripe/). What each member has of a request is one range of its
+// file, and the stripes in memory are the pieces of a vectored request for it. All members' are moved at once, and come
+// to one outcome as pieces do (vectored.h): bytes are counted from the start up to the first gap, bytes by path are
+// summed, and the failure nearest to the start counts and names its member. A call within one stripe is its member's
+// own, and costs nothing besides; any other asks for memory, as requests of queues do.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "engine/progress.h"
+#include "frontend/executor.h"
+#include "frontend/vectored.h"
+#include "session/session.h"
+#include "stripe/layout.h"
+
+namespace penstock::core {
+
+struct Striped : std::enable_shared_from_this<Striped> {
+  StripeLayout layout;
+  std::vector<std::uint64_t> files;  // The members', as they are registered.
+  std::vector<std::string> names;    // For messages.
+};
+
+// Says why there can be no such request; cuts a read at the end of the object. The request's file does not count; its
+// memory is its base, or the pieces where there are any.
+Status admit_striped(const Striped& striped, RawRequest& request, std::span<const MemoryPiece> pieces);
+
+// One that the executor carries out: when it is its job's turn, its members' parts get in line; when all are over, the
+// job is finished with what they came to.
+class StripedJob {
+ public:
+  // The request was admitted and is not empty. Until this is destroyed, in whole.finish() at
+  // the earliest, the executor takes its parts for the job.
+  StripedJob(Executor& executor, const Striped& striped, Job& whole, std::span<const MemoryPiece> pieces);
+  ~StripedJob() { whole_.parts = {}; }
+  StripedJob(const StripedJob&) = delete;
+  StripedJob& operator=(const StripedJob&) = delete;
+
+  // For a caller who waits: moves the first part on its own thread, and has the executor move the others.
+  void move_now(Session& session);
+
+ private:
+  struct Share final : Job {
+    void finish(const Outcome& outcome) override { striped->settle(*this, outcome); }
+    StripedJob* striped = nullptr;
+    std::uint32_t member = 0;
+    std::vector<MemoryPiece> memory;
+    std::optional<VectoredJob> vectored;
+  };
+
+  void share_out(std::span<const MemoryPiece> pieces);
+  void settle(const Share& share, const Outcome& outcome);
+  void take_in(const Share& share, const Outcome& outcome) REQUIRES(mutex_);
+  Outcome outcome() const REQUIRES(mutex_);
+
+  Executor& executor_;
+  const std::shared_ptr<const Striped> striped_;  // Which may be deregistered meanwhile.
+  Job& whole_;
+  std::unique_ptr<Share[]> shares_;  // By how far the member's first stripe is from the request's.
+  std::vector<Job*> jobs_;
+  Mutex mutex_;
+  std::size_t unfinished_ GUARDED_BY(mutex_) = 0;
+  Progress progress_ GUARDED_BY(mutex_);
+  Report first_ GUARDED_BY(mutex_);  // Of the part that the request begins with.
+};
+
+// From start to end.
+Outcome transfer_striped(Session& session, Executor& executor, const Striped& striped, RawRequest request,
+                         std::span<const MemoryPiece> pieces = {});
+
+}  // namespace penstock::core

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "stripe/members.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/kept_text.h"
+#include "base/printable.h"
+
+namespace penstock::core {
+namespace {
+
+constexpr std::size_t kNameBytesMax = 160;  // Of the manifest's in the members', whose own may have 255.
+
+Status errno_at(int error, const std::string& step, const std::string& path) {
+  return os_failure(error, kept_text(step + " " + printable(path), "use a file of the striped object"));
+}
+
+// Never waits: a name may be a pipe's.
+UniqueFd open_regular(const std::string& path, struct stat& facts, int& error) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  error = fd.valid() ? 0 : errno;
+  if (error == 0 && ::fstat(fd.get(), &facts) != 0) error = errno;
+  if (error == 0 && !S_ISREG(facts.st_mode)) error = S_ISDIR(facts.st_mode) ? EISDIR : EINVAL;
+  if (error != 0) fd.reset();
+  return fd;
+}
+
+// As much as there is; an errno below 0.
+ssize_t read_at(int fd, std::string& text, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -errno;
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+Result<Manifest> read_manifest(const std::string& name) {
+  struct stat facts {};
+  int error = 0;
+  const UniqueFd fd = open_regular(name, facts, error);
+  if (error != 0) return errno_at(error, "open the manifest", name);
+  std::string text(kManifestBytesMax + 1, '\0');
+  const ssize_t got = read_at(fd.get(), text, 0);
+  if (got < 0) return errno_at(static_cast<int>(-got), "read the manifest", name);
+  text.resize(static_cast<std::size_t>(got));
+  if (text.size() <= kManifestBytesMax) return parse_manifest(text, name);
+  return bad_stripe("open the striped object " + printable(name) + ": it is larger than 256 KiB, so no manifest");
+}
+
+Status bad_member(const Manifest& manifest, std::uint32_t member, const std::string& fault) {
+  return bad_stripe("open member " + std::to_string(member) + " of the striped object, " +
+                    printable(manifest.files[member]) + ": " + fault);
+}
+
+Status check_member(const Manifest& manifest, std::uint32_t member, int fd, const struct stat& facts) {
+  const std::uint64_t offset = trailer_offset(manifest, member), expected = offset + kTrailerBytes;
+  if (static_cast<std::uint64_t>(facts.st_size) != expected) {
+    return bad_member(manifest, member,
+                      "it has " + std::to_string(facts.st_size) + " bytes instead of " + std::to_string(expected));
+  }
+  std::string found(kTrailerBytes, '\0');
+  const ssize_t got = read_at(fd, found, offset);
+  if (got < 0) return errno_at(static_cast<int>(-got), "read", manifest.files[member]);
+  if (got == static_cast<ssize_t>(kTrailerBytes) && found == trailer_of(manifest, member)) return success();
+  return bad_member(manifest, member, trailer_fault(manifest, member, found));
+}
+
+std::string random_id() {
+  unsigned char bytes[kObjectIdDigits / 2];
+  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return "";
+  std::string id;
+  for (const unsigned char byte : bytes) id.append({"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]});
+  return id;
+}
+
+// Without links and relative parts: it has to mean the same to whoever reads the manifest.
+Result<std::string> real_folder(const std::string& folder) {
+  char* const real = ::realpath(folder.c_str(), nullptr);
+  if (real == nullptr) return errno_at(errno, "open the folder", folder);
+  std::string path = real;
+  std::free(real);
+  return is_utf8(path) ? Result<std::string>(path == "/" ? "" : path) : errno_at(EILSEQ, "use the folder", folder);
+}
+
+// Space for the bytes at once, so that a full drive shows before the copying.
+Status lay_out(int fd, std::uint64_t size, const std::string& path) {
+  if (::ftruncate(fd, static_cast<off_t>(size)) != 0) return errno_at(errno, "set the size of", path);
+  while (::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) {
+    if (errno == EOPNOTSUPP || errno == ENOSYS) break;  // Then the writes allocate.
+    if (errno != EINTR) return errno_at(errno, "reserve space for", path);
+  }
+  return success();
+}
+
+Result<std::unique_ptr<NewFile>> create_member(const std::string& path, const NewStripe::Options& options) {
+  NewFile::Options wanted{.mode = options.mode};
+  if (options.direct) wanted.flags = O_DIRECT;
+  Result<std::unique_ptr<NewFile>> file = NewFile::create(path, wanted);
+  if (file.ok() || !options.direct || !file.status().is_errno(EINVAL)) return file;
+  return NewFile::create(path, {.mode = options.mode});
+}
+
+Status write_trailer(int fd, const Manifest& manifest, std::uint32_t member) {
+  alignas(kTrailerBytes) char block[kTrailerBytes];  // As direct I/O may ask for it.
+  std::memcpy(block, trailer_of(manifest, member).data(), sizeof block);
+  ssize_t put = -1;
+  do put = ::pwrite(fd, block, sizeof block, static_cast<off_t>(trailer_offset(manifest, member)));
+  while (put < 0 && errno == EINTR);
+  if (put == static_cast<ssize_t>(sizeof block)) return success();
+  return errno_at(put < 0 ? errno : EIO, "write", manifest.files[member]);
+}
+
+Status write_all_at(int fd, const std::string& text, std::uint64_t offset, const std::string& path) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t put = ::pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return errno_at(put < 0 ? errno : EIO, "write", path);
+    done += static_cast<std::size_t>(put);
+  }
+  return success();
+}
+
+}  // namespace
+
+Result<StripeMembers> open_members(const std::string& name) {
+  Result<Manifest> manifest = read_manifest(name);
+  if (!manifest.ok()) return manifest.status();
+  StripeMembers opened{std::move(*manifest), {}};
+  for (std::uint32_t i = 0; i < opened.manifest.layout.members; ++i) {
+    struct stat facts {};
+    int error = 0;
+    UniqueFd fd = open_regular(opened.manifest.files[i], facts, error);
+    if (error == ENOENT || error == ENOTDIR)
+      return bad_member(opened.manifest, i, "it is missing; is its drive mounted?");
+    if (error != 0)
+      return errno_at(error, "open member " + std::to_string(i) + " of the striped object,", opened.manifest.files[i]);
+    if (const Status status = check_member(opened.manifest, i, fd.get(), facts); !status.ok()) return status;
+    opened.files.push_back(std::move(fd));
+  }
+  return opened;
+}
+
+Result<std::unique_ptr<NewStripe>> NewStripe::create(const std::string& manifest, const Options& options) {
+  std::unique_ptr<NewStripe> made(new NewStripe(absolute_path(manifest), options.replace));
+  if (const Status status = made->make(options); !status.ok()) return status;
+  return made;
+}
+
+Status NewStripe::make(const Options& options) {
+  mode_ = options.mode;
+  manifest_.layout = {options.size, options.stripe_bytes, 0};
+  if (options.folders.size() <= StripeLayout::kMembersMax) {
+    manifest_.layout.members = static_cast<std::uint32_t>(options.folders.size());
+  }
+  if (!manifest_.layout.is_sane()) return failure(Code::invalid_argument, "create the striped object");
+  struct stat there {};
+  if (!replace_ && ::lstat(name_.c_str(), &there) == 0) return errno_at(EEXIST, "create the manifest", name_);
+  manifest_.id = random_id();
+  if (manifest_.id.empty()) return os_failure(EAGAIN, "draw a number for the striped object");
+  const std::string base = name_.substr(name_.rfind('/') + 1);
+  if (base.empty() || base.size() > kNameBytesMax || !is_utf8(base))
+    return errno_at(base.empty() ? EISDIR : EINVAL, "create the manifest", name_);
+  for (std::uint32_t i = 0; i < manifest_.layout.members; ++i) {
+    const Result<std::string> folder = real_folder(options.folders[i]);
+    if (!folder.ok()) return folder.status();
+    manifest_.files.push_back(*folder + "/" + base + "." + manifest_.id + "." + std::to_string(i) + "of" +
+                              std::to_string(manifest_.layout.members));
+    Result<std::unique_ptr<NewFile>> file = create_member(manifest_.files[i], options);
+    if (!file.ok()) return file.status();
+    members_.push_back(std::move(*file));
+    const std::uint64_t whole = trailer_offset(manifest_, i) + kTrailerBytes;
+    if (const Status status = lay_out(fd(i), whole, manifest_.files[i]); !status.ok()) return status;
+  }
+  return success();
+}
+
+NewStripe::~NewStripe() {
+  if (is_published_) return;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    if (members_[i]->is_published()) (void)::unlink(manifest_.files[i].c_str());
+  }
+}
+
+Status NewStripe::publish_manifest(mode_t mode) {
+  Result<std::unique_ptr<NewFile>> file = NewFile::create(name_, {.mode = mode});
+  if (!file.ok()) return file.status();
+  if (const Status status = write_all_at((*file)->fd(), manifest_text(manifest_), 0, name_); !status.ok())
+    return status;
+  const Status status = (*file)->publish(replace_);
+  is_published_ = (*file)->is_published();
+  return status;
+}
+
+Status NewStripe::publish() {
+  for (std::uint32_t i = 0; i < manifest_.layout.members; ++i) {
+    NewFile& member = *members_[i];
+    if (const Status status = write_trailer(member.fd(), manifest_, i); !status.ok()) return status;
+    if (const Status status = member.publish(false); !status.ok()) return status;
+  }
+  // Only what is shown to be the old object's is removed, whatever its manifest says.
+  const Result<StripeMembers> old = replace_ && !is_published_ ? open_members(name_) : failure(Code::closed, "");
+  if (const Status status = publish_manifest(mode_); !status.ok()) return status;
+  if (!old.ok() || old->manifest.id == manifest_.id) return success();
+  for (const std::string& file : old->manifest.files) (void)::unlink(file.c_str());
+  return success();
+}
+
+}  // namespace penstock::core
