@@ -4,6 +4,7 @@
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 #include <sys/uio.h>
 
 #include <vector>
@@ -40,6 +41,29 @@ File::File(std::shared_ptr<SessionHandle> session, const std::string& name, std:
   if (!session->is_closed()) {
     const NoGil no_gil;
     status = session->engine().file_create(session->raw(), name.c_str(), mode, flags, &raw);
+  }
+  check(status);
+  handle_ = std::make_shared<FileHandle>(std::move(session), raw);
+}
+
+File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest) {
+  penstock_file* raw = nullptr;
+  penstock_status status = own_status(PENSTOCK_CLOSED, "open the striped object");
+  if (!session->is_closed()) {
+    const NoGil no_gil;
+    status = session->engine().stripe_open(session->raw(), manifest.c_str(), 0, &raw);
+  }
+  check(status);
+  handle_ = std::make_shared<FileHandle>(std::move(session), raw);
+}
+
+File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest,
+           const penstock_stripe_options& options) {
+  penstock_file* raw = nullptr;
+  penstock_status status = own_status(PENSTOCK_CLOSED, "create the striped object");
+  if (!session->is_closed()) {
+    const NoGil no_gil;
+    status = session->engine().stripe_create(session->raw(), manifest.c_str(), &options, &raw);
   }
   check(status);
   handle_ = std::make_shared<FileHandle>(std::move(session), raw);
@@ -165,6 +189,25 @@ nb::dict File::info() const {
   return told;
 }
 
+nb::dict File::stripe_info() const {
+  const std::shared_ptr<FileHandle> file = use();
+  penstock_stripe_info info{};
+  info.struct_size = sizeof info;
+  check(file->engine().stripe_get(file->raw(), &info));
+  nb::list members;
+  for (std::uint32_t i = 0; i < info.member_count; ++i) {
+    const char* name = nullptr;
+    check(file->engine().stripe_member(file->raw(), i, &name, nullptr));
+    members.append(nb::bytes(name));
+  }
+  nb::dict told;
+  told["object"] = info.object;
+  told["size"] = info.size;
+  told["stripe_bytes"] = info.stripe_bytes;
+  told["members"] = members;
+  return told;
+}
+
 void File::sync() const {
   const std::shared_ptr<FileHandle> file = use();
   penstock_status status{};
@@ -207,7 +250,25 @@ Report transfer_pieces(const File& file, nb::handle buffers, std::int64_t offset
 
 void bind_file(nb::module_& module) {
   using Session = std::shared_ptr<SessionHandle>;
+  const auto text_of = [](const nb::bytes& text) { return std::string(text.c_str(), text.size()); };
   nb::class_<File>(module, "File")
+      .def("__init__", [text_of](File* file, Session session,
+                                 const nb::bytes& manifest) { new (file) File(std::move(session), text_of(manifest)); })
+      .def("__init__",
+           [text_of](File* file, Session session, const nb::bytes& manifest, const std::vector<nb::bytes>& folders,
+                     std::uint64_t size, std::uint64_t stripe_bytes, std::uint32_t mode, std::uint32_t flags) {
+             std::vector<const char*> names;
+             for (const nb::bytes& folder : folders) names.push_back(folder.c_str());
+             penstock_stripe_options options{};
+             options.struct_size = sizeof options;
+             options.folder_count = static_cast<std::uint32_t>(names.size());
+             options.folders = names.data();
+             options.size = size;
+             options.stripe_bytes = stripe_bytes;
+             options.mode = mode;
+             options.flags = flags;
+             new (file) File(std::move(session), text_of(manifest), options);
+           })
       .def(nb::init<Session, int>(), nb::arg("session"), nb::arg("fd"))
       .def(
           "__init__",
@@ -233,6 +294,7 @@ void bind_file(nb::module_& module) {
           },
           nb::arg("write"), nb::arg("buffer").none(), nb::arg("offset"), nb::arg("size"), nb::arg("device"))
       .def("info", &File::info)
+      .def("stripe_info", &File::stripe_info)
       .def("sync", &File::sync)
       .def("advise_read_once", &File::advise_read_once)
       .def("publish", &File::publish);

@@ -21,6 +21,9 @@ class File {
   File(std::shared_ptr<SessionHandle> session, int fd);
   // A new one, which appears under its name when it is published.
   File(std::shared_ptr<SessionHandle> session, const std::string& name, std::uint32_t mode, std::uint32_t flags);
+  // A striped object, of its manifest, for reading; and a new one, with a member in each of the folders.
+  File(std::shared_ptr<SessionHandle> session, const std::string& manifest);
+  File(std::shared_ptr<SessionHandle> session, const std::string& manifest, const penstock_stripe_options& options);
   virtual ~File() = default;
 
   void close();
@@ -34,6 +37,7 @@ class File {
   nanobind::list explain(penstock_op op, nanobind::handle object, std::int64_t offset, std::int64_t size,
                          std::uint32_t device) const;
   nanobind::dict info() const;
+  nanobind::dict stripe_info() const;
   void sync() const;
   void advise_read_once() const;
   void publish() const;

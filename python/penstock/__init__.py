@@ -25,8 +25,8 @@ _native.set_library_folder(str(Path(_native.__file__).parent / "lib"))
 from penstock import futures as _futures
 from penstock import sessions as _sessions
 from penstock.errors import (
-    BadSettingError, CanceledError, ClosedError, DeviceError, LimitError, PathRefusedError, PenstockError,
-    TimedOutError, UnsupportedError,
+    BadSettingError, BadStripeError, CanceledError, ClosedError, DeviceError, LimitError, PathRefusedError,
+    PenstockError, TimedOutError, UnsupportedError,
 )
 from penstock.files import File, NewFile
 from penstock.futures import Future
@@ -34,9 +34,10 @@ from penstock.pools import memory_pool
 from penstock.sessions import Session, default_session
 
 __all__ = [
-    "BadSettingError", "CanceledError", "ClosedError", "DeviceError", "DeviceMemory", "File", "Future", "LimitError",
-    "NewFile", "PathRefusedError", "PenstockError", "Pointer", "Report", "Session", "TimedOutError", "UnsupportedError",
-    "check", "create", "default_session", "engine", "explain", "memory_pool", "open", "read", "settings", "write",
+    "BadSettingError", "BadStripeError", "CanceledError", "ClosedError", "DeviceError", "DeviceMemory", "File",
+    "Future", "LimitError", "NewFile", "PathRefusedError", "PenstockError", "Pointer", "Report", "Session",
+    "TimedOutError", "UnsupportedError", "check", "create", "default_session", "engine", "explain", "memory_pool",
+    "open", "read", "settings", "write",
 ]
 __version__ = _native.__version__
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from penstock._native import Report
 
 __all__ = [
-    "BadSettingError", "CanceledError", "ClosedError", "DeviceError", "LimitError", "PathRefusedError", "PenstockError",
-    "TimedOutError", "UnsupportedError",
+    "BadSettingError", "BadStripeError", "CanceledError", "ClosedError", "DeviceError", "LimitError",
+    "PathRefusedError", "PenstockError", "TimedOutError", "UnsupportedError",
 ]
 
 _DOMAINS = ("penstock", "os", "driver")
@@ -43,6 +43,10 @@ class PenstockError(OSError):
 
 class ClosedError(PenstockError):
     """The session or file is closed, or belongs to the process that forked this one."""
+
+
+class BadStripeError(PenstockError):
+    """A striped object's manifest or a member is missing, cut off, torn or another object's; the message names it."""
 
 
 class TimedOutError(PenstockError, TimeoutError):
@@ -77,6 +81,7 @@ _BY_CODE: dict[int, type[PenstockError]] = {
     5: UnsupportedError, 6: UnsupportedError, 11: DeviceError, 12: PathRefusedError, 13: UnsupportedError,
     16: LimitError, 17: ClosedError, 18: UnsupportedError, 19: DeviceError, 21: BadSettingError, 22: PathRefusedError,
     23: PathRefusedError, 25: CanceledError, 26: TimedOutError,
+    27: BadStripeError,
 }
 
 

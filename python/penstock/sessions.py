@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -77,6 +78,25 @@ class Session:
         direct: with O_DIRECT, if the file system allows it.
         """
         return self._adopt(NewFile(self._native, os.fsencode(name), mode, replace | direct << 1))
+
+    def open_stripe(self, manifest: str | bytes | os.PathLike[Any]) -> File:
+        """One object that lies in files on several drives, for reading, by the name of its manifest.
+
+        A read fills the buffer from all members at once. Raises `BadStripeError` where the manifest or a member is
+        missing, cut off or another object's; it names the file. `stripe_info()` tells the members.
+        """
+        return self._adopt(File(self._native, os.fsencode(manifest)))
+
+    def create_stripe(self, manifest: str | bytes | os.PathLike[Any], folders: Iterable[str | bytes | os.PathLike[Any]],
+                      size: int, *, stripe_bytes: int = 8 << 20, replace: bool = False, mode: int = 0o666,
+                      direct: bool = False) -> NewFile:
+        """A new object of `size` bytes, with a member in each folder; it appears when it is published: see `NewFile`.
+
+        stripe_bytes: in a member before the next has its turn, a multiple of 65536. The rest is as of `create()`.
+        """
+        names = [os.fsencode(folder) for folder in folders]
+        return self._adopt(NewFile(self._native, os.fsencode(manifest), names, size, stripe_bytes, mode,
+                                   replace | direct << 1))
 
     def _adopt(self, file: AnyFile) -> AnyFile:
         file._owner = self
