@@ -13,6 +13,7 @@
 #include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/striped.h"
 #include "tools/common/units.h"
 
 namespace penstock::tools {
@@ -96,7 +97,10 @@ Bench::Bench(const BenchSettings& settings, TimeLog* log)
   if (settings.on_device()) check_gpu(session_.raw(), settings.gpu);
   check_memory();
   target_ = open_target(settings);
-  for (const OpenFile& file : target_.files) files_.push_back(require(session_.file(file.fd.get()), file.path));
+  for (const OpenFile& file : target_.files) {
+    files_.push_back(is_striped(file.path) ? require(session_.stripe(file.path.c_str()), file.path)
+                                           : require(session_.file(file.fd.get()), file.path));
+  }
   job_.session = &session_;
   for (std::size_t i = 0; i < files_.size(); ++i) {
     job_.files.push_back({&files_[i], target_.files[i].path, target_.ranges[i]});

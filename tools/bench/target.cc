@@ -9,8 +9,10 @@
 
 #include <memory>
 
+#include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/file_list.h"
+#include "tools/common/striped.h"
 #include "tools/common/units.h"
 
 namespace penstock::tools {
@@ -94,6 +96,14 @@ Target open_to_write(const BenchSettings& settings, const std::vector<std::strin
   return target;
 }
 
+// With the size of the object that the manifest stands for.
+void as_stripe(const BenchSettings& settings, OpenFile& file) {
+  if (settings.drop_cache) {
+    throw Failure(file.path + ": --drop-cache is of files; name the object's members, or use --direct", kUsage);
+  }
+  file.size = stripe_note(open_session({}), file.path).info.size;
+}
+
 }  // namespace
 
 std::uint64_t Target::size() const {
@@ -120,6 +130,7 @@ Target open_target(const BenchSettings& settings) {
   if (paths.size() > 1 || paths != settings.files) return open_to_read_all(settings, paths, direct);
   Target target;
   target.files.push_back(open_file(paths[0], O_RDONLY | direct));
+  if (is_striped(paths[0])) as_stripe(settings, target.files[0]);
   target.ranges.push_back(range_of(settings, target.files[0]));
   return target;
 }

@@ -16,9 +16,12 @@
 #include "tools/common/files.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/new_file.h"
+#include "tools/common/striped.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 #include "tools/cp/copier.h"
+#include "tools/cp/settings.h"
+#include "tools/cp/striped.h"
 
 namespace penstock::tools {
 namespace {
@@ -31,32 +34,13 @@ constexpr const char* kExamples =
     "  penstock cp /data/model.safetensors /scratch/          through the memory of GPU 0\n"
     "  penstock cp model.bin copy.bin --verify --direct       O_DIRECT on both sides, then compared\n"
     "  penstock cp /dev/nvme1n1 disk.img --gpu 1 --force      replaces disk.img when the copy is whole\n"
+    "  penstock cp w.bin w.stripe --stripe /mnt/d0,/mnt/d1    one object in a file on each of two drives; w.stripe is\n"
+    "                                                         its manifest, and cp w.stripe w.bin makes it one file\n"
     "After a failure DST is what it was, unless the message says that the copy is whole and in place: then only its\n"
     "folder could not be flushed. Until the copy is whole it has no name. Where the file system or NVIDIA's library\n"
     "(PENSTOCK_VENDOR) needs one, and for the moment in which --force replaces a file, the copy is in DST's folder as\n"
     ".penstock- and 32 digits; only a cp that was killed (kill -9) leaves it there.\n"
     "Exit code: 0 copied (and equal, with --verify), 1 failed, 2 wrong usage, 77 if there is no such GPU.";
-
-struct CpSettings {
-  std::string source;
-  std::string destination;
-  unsigned gpu = 0;
-  std::uint64_t window = std::uint64_t{256} << 20;
-  bool verify = false;
-  bool direct = false;
-  bool force = false;
-  bool no_preserve = false;
-  bool json = false;
-};
-
-struct CpOutcome {
-  std::string destination;
-  std::uint64_t size = 0;
-  std::uint64_t data_bytes = 0;
-  double seconds = 0;
-  Tally read;
-  Tally written;
-};
 
 // A folder as DST means the file of the same name in it.
 std::string destination_of(const CpSettings& settings) {
@@ -205,7 +189,9 @@ int run_cp(const CpSettings& settings) {
   choice.direct_io = settings.direct ? "always" : "";
   Session session = open_session(choice);
   check_gpu(session.raw(), settings.gpu);
-  const CpOutcome outcome = copy(settings, session);
+  const bool is_object = !settings.stripe.empty() || is_striped(settings.source);
+  const CpOutcome outcome =
+      is_object ? copy_striped(settings, destination_of(settings), session) : copy(settings, session);
   if (!settings.json) {
     print_outcome(settings, outcome, device_line(session.raw(), settings.gpu));
     return kSuccess;
@@ -227,7 +213,7 @@ int run_cp(const CpSettings& settings) {
 
 void add_cp(CommandLine& command) {
   auto settings = std::make_shared<CpSettings>();
-  command.option("SRC", settings->source, "A regular file or a block device").required();
+  command.option("SRC", settings->source, "A regular file, a block device, or a striped object's manifest").required();
   command.option("DST", settings->destination, "A file that does not exist yet, or a folder").required();
   command.option("--gpu", settings->gpu, "The GPU whose memory the bytes pass through").default_shown();
   command.flag("--verify", settings->verify, "Read both files again and compare them, before DST gets its name");
@@ -235,6 +221,9 @@ void add_cp(CommandLine& command) {
   command.flag("--direct", settings->direct, "Open both files with O_DIRECT");
   command.flag("--force", settings->force, "Replace DST if it exists, in one step");
   command.flag("--no-preserve", settings->no_preserve, "Do not take over SRC's mode and times, nor as root its owner");
+  command.option("--stripe", settings->stripe, "Make DST a striped object with a member in each DIR")
+      .value_name("DIR,DIR");
+  command.size("--stripe-size", settings->stripe_size, "Bytes in a member before the next has its turn [8M]");
   command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_cp(*settings); });

@@ -11,6 +11,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/file_list.h"
 #include "tools/common/page.h"
+#include "tools/common/striped.h"
 #include "tools/common/terminal.h"
 #include "tools/explain/summary.h"
 
@@ -40,13 +41,22 @@ ExplainSettings of_file(const Wish& wish, const std::string& file) {
 }
 
 // The document of one file; of several, one with a list of them.
-void print_answers_json(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers) {
+void print_answers_json(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers,
+                        const std::vector<StripeNote>& stripes) {
   Json files = Json::array();
   for (const FileAnswer& each : answers) {
     if (each.failure.empty()) files.push_back(explanation_json(of_file(wish, each.file), session, each.told));
     else files.push_back({{"file", {{"path", each.file}}}, {"error", each.failure}});
   }
-  print_json(files.size() == 1 ? files[0] : Json{{"files", files}});
+  Json objects = Json::array();
+  for (const StripeNote& stripe : stripes) {
+    objects.push_back({{"manifest", stripe.manifest},
+                       {"size", stripe.info.size},
+                       {"stripe_bytes", stripe.info.stripe_bytes},
+                       {"members", stripe.members}});
+  }
+  if (!stripes.empty()) print_json({{"files", files}, {"striped", objects}});
+  else print_json(files.size() == 1 ? files[0] : Json{{"files", files}});
 }
 
 void print_answers_in_full(const Wish& wish, const Session& session, const std::vector<FileAnswer>& answers) {
@@ -64,12 +74,28 @@ void print_summary(const Wish& wish, const Session& session, const std::vector<F
   print("{}", device.shown());
 }
 
+// The files, and in place of each manifest its members: a read of the object is one of each of them.
+std::vector<std::string> with_members(const Session& session, const std::vector<std::string>& files,
+                                      std::vector<StripeNote>& stripes) {
+  std::vector<std::string> all;
+  for (const std::string& file : files) {
+    if (!is_striped(file)) {
+      all.push_back(file);
+      continue;
+    }
+    stripes.push_back(stripe_note(session, file));
+    all.insert(all.end(), stripes.back().members.begin(), stripes.back().members.end());
+  }
+  return all;
+}
+
 int explain_many(const Wish& wish, const std::vector<std::string>& files) {
   const Session session = open_session({});
   if (wish.memory == "device") check_gpu(session.raw(), wish.gpu);
   std::vector<FileAnswer> answers;
+  std::vector<StripeNote> stripes;
   bool all_usable = true;
-  for (const std::string& file : files) {
+  for (const std::string& file : with_members(session, files, stripes)) {
     FileAnswer answer{file, "", {}};
     try {
       answer.told = look_at(of_file(wish, file), session);
@@ -80,8 +106,11 @@ int explain_many(const Wish& wish, const std::vector<std::string>& files) {
     all_usable = all_usable && answer.failure.empty() && answer.told.chosen() != nullptr;
     answers.push_back(std::move(answer));
   }
-  if (wish.json) print_answers_json(wish, session, answers);
-  else if (wish.verbose) print_answers_in_full(wish, session, answers);
+  if (wish.json) print_answers_json(wish, session, answers, stripes);
+  else
+    for (const StripeNote& stripe : stripes) print("{}\n", stripe.text());
+  if (wish.json) return all_usable ? kSuccess : kFailed;
+  if (wish.verbose) print_answers_in_full(wish, session, answers);
   else print_summary(wish, session, answers);
   return all_usable ? kSuccess : kFailed;
 }
@@ -96,7 +125,10 @@ int explain_all(const Wish& wish) {
 
 void add_explain(CommandLine& command) {
   auto wish = std::make_shared<Wish>();
-  command.option("FILE", wish->files, "Regular files, block devices, or folders with all that is below them")
+  command
+      .option("FILE", wish->files,
+              "Regular files, block devices, folders with all that is below them, or manifests of "
+              "striped objects")
       .required();
   command.flag("-v,--verbose", wish->verbose, "Tell of every path, and all that stands in p2pdma's way");
   const Option gpu = command.option("--gpu", wish->gpu, "The GPU whose memory takes part").default_shown();
