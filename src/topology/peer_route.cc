@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "topology/rdma_device.h"
+
 namespace penstock::core {
 namespace {
 
@@ -90,7 +92,10 @@ Findings nvme_findings(const PeerMachine& machine, const BlockDevice& device) {
         return {possible(Obstacle::nvme_multipath, device.name)};
       }
       return {};
-    case NvmeTransport::rdma: return {possible(Obstacle::nvme_rdma, device.name)};
+    case NvmeTransport::rdma: {
+      const Certainty certainty = machine.has_rdma_of_software_alone ? Certainty::certain : Certainty::possible;
+      return {{Obstacle::nvme_rdma, certainty, device.name}};
+    }
     case NvmeTransport::tcp: return {certain(Obstacle::nvme_tcp, device.name)};
     default: return {certain(Obstacle::nvme_fabrics, device.name)};
   }
@@ -251,8 +256,8 @@ std::vector<const PciDevice*> PeerMachine::peers() const {
 }
 
 PeerMachine read_peer_machine(const Root& root) {
-  return {read_platform(root), kernel_has_p2pdma(root), read_nvidia_driver(root),
-          read_iommu(root),    read_pci_devices(root),  MountTable::read(root)};
+  return {read_platform(root),    kernel_has_p2pdma(root), read_nvidia_driver(root),        read_iommu(root),
+          read_pci_devices(root), MountTable::read(root),  has_rdma_of_software_alone(root)};
 }
 
 Findings kernel_findings(const PeerMachine& machine) {

@@ -30,6 +30,7 @@ struct PeerMachine {
   Iommu iommu;
   std::vector<PciDevice> pci;  // Sorted by address.
   MountTable mounts;
+  bool has_rdma_of_software_alone = false;
 
   const PciDevice* device(std::string_view pci_address) const;
   // GPUs, and devices of other kinds that offer memory of theirs (p2pmem): controller memory buffers, test devices.

@@ -127,6 +127,16 @@ TEST(PeerRoutePartsTest, EverySlaveThatRefusesIsNamed) {
   EXPECT_EQ(codes_of(storage_findings(machine, array)), "md_members_unknown");
 }
 
+TEST(PeerRoutePartsTest, RdmaThatSoftwareMakesTakesNoDevicePages) {
+  PeerMachine machine;
+  BlockDevice remote;
+  remote.kind = BlockKind::nvme;
+  remote.transport = NvmeTransport::rdma;
+  EXPECT_EQ(codes_of(storage_findings(machine, remote)), "nvme_rdma?");
+  machine.has_rdma_of_software_alone = true;
+  EXPECT_EQ(codes_of(storage_findings(machine, remote)), "nvme_rdma");
+}
+
 TEST(PeerRoutePartsTest, WhatStacksPassOnDependsOnTheKernel) {
   PeerMachine machine;
   BlockDevice head;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kDevicesMax = 256;
 constexpr std::size_t kPortsMax = 16;
-constexpr std::size_t kGidsMax = 512;
+constexpr std::size_t kGidsMax = 2048;  // Devices made by software have 1024.
 constexpr std::size_t kInterfacesMax = 64;
 constexpr std::string_view kClass = "/sys/class/infiniband/";
 // Linux, iboe_get_mtu(): what RoCE's headers take of a frame.
@@ -25,6 +25,13 @@ std::string state_in(std::string_view text) {
 }
 
 bool is_set(std::string_view gid) { return gid.find_first_not_of("0:") != std::string_view::npos; }
+
+// fe80::/10, which every port makes of its hardware's address, and 169.254.0.0/16 within IPv6.
+bool is_of_one_link(std::string_view gid) {
+  constexpr std::string_view kIpv4 = "0000:0000:0000:0000:0000:ffff:";
+  const unsigned first = parse_number<unsigned>(gid.substr(0, gid.find(':')), 16).value_or(0);
+  return (first & 0xffc0U) == 0xfe80U || (gid.starts_with(kIpv4) && gid.substr(kIpv4.size()).starts_with("a9fe:"));
+}
 
 // One file a priority, under the side that reacts and the side that notifies.
 std::optional<bool> read_ecn(const Root& root, const std::string& interface) {
@@ -55,13 +62,21 @@ void read_gids(const Root& root, const std::string& folder, RdmaPort& port) {
   std::size_t seen = 0;
   for (const std::string& index : root.list(folder + "/gids")) {
     if (++seen > kGidsMax) break;
-    if (!is_set(root.read_line(folder + "/gids/" + index))) continue;
+    const std::string gid = root.read_line(folder + "/gids/" + index);
+    if (!is_set(gid)) continue;
     ++port.gids;
     const std::string type = root.read_line(folder + "/gid_attrs/types/" + index);
     if (!type.empty()) ++port.typed_gids;
-    if (type == "RoCE v2") ++port.roce_v2_gids;
+    if (type == "RoCE v2") {
+      ++port.roce_v2_gids;
+      if (!is_of_one_link(gid)) ++port.routed_gids;
+    }
     add_interface(root, root.read_line(folder + "/gid_attrs/ndevs/" + index), port);
   }
+}
+
+bool is_made_by_software(const Root& root, const std::string& name) {
+  return root.real_path(std::string(kClass) + name).starts_with("/sys/devices/virtual/");
 }
 
 RdmaPort read_port(const Root& root, const std::string& device, const std::string& name) {
@@ -80,6 +95,7 @@ RdmaDevice read_device(const Root& root, const std::string& name) {
   RdmaDevice device;
   device.name = name;
   device.pci_address = pci_address_in(root.real_path(folder + "/device"));
+  device.is_software = is_made_by_software(root, name);
   for (const std::string& port : root.list(folder + "/ports")) {
     if (device.ports.size() == kPortsMax) break;
     device.ports.push_back(read_port(root, folder, port));
@@ -101,6 +117,12 @@ std::vector<RdmaDevice> read_rdma_devices(const Root& root) {
     devices.push_back(read_device(root, name));
   }
   return devices;
+}
+
+bool has_rdma_of_software_alone(const Root& root) {
+  const std::vector<std::string> names = root.list(kClass);
+  return !names.empty() && std::all_of(names.begin(), names.end(),
+                                       [&](const std::string& name) { return is_made_by_software(root, name); });
 }
 
 unsigned rdma_mtu_on(unsigned interface_mtu) {

@@ -32,6 +32,7 @@ struct RdmaPort {
   unsigned gids = 0;       // That are set.
   unsigned typed_gids = 0;
   unsigned roce_v2_gids = 0;
+  unsigned routed_gids = 0;  // Of these the ones made of an IP address that counts beyond the port's own link.
   std::vector<NetworkInterface> interfaces;  // On Ethernet.
 
   bool is_active() const { return state == "ACTIVE"; }
@@ -39,12 +40,15 @@ struct RdmaPort {
 };
 
 struct RdmaDevice {
-  std::string name;         // "mlx5_0"
-  std::string pci_address;  // "" of a device made by software (rxe, siw).
+  std::string name;          // "mlx5_0"
+  std::string pci_address;   // "" of a device made by software (rxe, siw).
+  bool is_software = false;  // Seen to be such: the CPU does what an adapter would.
   std::vector<RdmaPort> ports;
 };
 
 std::vector<RdmaDevice> read_rdma_devices(const Root& root);
+// There are RDMA devices, and each is made by software.
+bool has_rdma_of_software_alone(const Root& root);
 
 // The MTU that RoCE takes on an interface: the largest of 256, 512, ... 4096 that fits with its headers; 0 for none.
 unsigned rdma_mtu_on(unsigned interface_mtu);

@@ -34,27 +34,54 @@ TEST(RdmaDeviceTest, APortIsReadWithItsGidsAndItsInterface) {
 
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(devices[0].pci_address, "0000:17:00.0");
+  EXPECT_FALSE(devices[0].is_software);
   ASSERT_EQ(devices[0].ports.size(), 1u);
   const RdmaPort& port = devices[0].ports[0];
   EXPECT_TRUE(port.is_active());
   EXPECT_TRUE(port.is_ethernet());
   EXPECT_EQ(port.gids, 2u);
   EXPECT_EQ(port.roce_v2_gids, 1u);
+  EXPECT_EQ(port.routed_gids, 0u);
   ASSERT_EQ(port.interfaces.size(), 1u);
   EXPECT_EQ(port.interfaces[0].name, "eth4");
   EXPECT_EQ(port.interfaces[0].mtu, 1500u);
   EXPECT_EQ(port.interfaces[0].ecn, true);
 }
 
+TEST(RdmaDeviceTest, AGidOfAnIpAddressIsToldFromOneOfTheLinkAlone) {
+  const std::pair<const char*, unsigned> cases[] = {{"0000:0000:0000:0000:0000:ffff:c000:0201", 1},
+                                                    {"2001:0db8:0000:0000:0000:0000:0000:0001", 1},
+                                                    {"0000:0000:0000:0000:0000:ffff:a9fe:0001", 0},
+                                                    {"fe80:0000:0000:0000:ba59:9fff:fe00:0001", 0},
+                                                    {"febf:0000:0000:0000:0000:0000:0000:0001", 0}};
+  for (const auto& [gid, routed] : cases) {
+    TestTree tree;
+    put_gid(tree, 0, gid, "RoCE v2");
+    EXPECT_EQ(read_rdma_devices(tree.root())[0].ports[0].routed_gids, routed) << gid;
+  }
+}
+
+TEST(RdmaDeviceTest, NoneOfTheThousandGidsThatSoftwareHasIsLeftOut) {
+  TestTree tree;
+  for (int index = 0; index < 1024; ++index) put_gid(tree, index, "0000:0000:0000:0000:0000:ffff:c000:0201", "RoCE v2");
+  EXPECT_EQ(read_rdma_devices(tree.root())[0].ports[0].routed_gids, 1024u);
+}
+
 TEST(RdmaDeviceTest, ADeviceOfSoftwareNamesItsInterfaceItself) {
   TestTree tree;
-  tree.put("/sys/class/infiniband/rxe0/parent", "eth0\n").put("/sys/class/net/eth0/mtu", "9000\n");
-  tree.put("/sys/class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n");
+  tree.link("/sys/class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0");
+  tree.put("/sys/devices/virtual/infiniband/rxe0/parent", "eth0\n").put("/sys/class/net/eth0/mtu", "9000\n");
+  tree.put("/sys/devices/virtual/infiniband/rxe0/ports/1/link_layer", "Ethernet\n");
 
   const std::vector<RdmaDevice> devices = read_rdma_devices(tree.root());
 
   ASSERT_EQ(devices.size(), 1u);
   EXPECT_EQ(devices[0].pci_address, "");
+  EXPECT_TRUE(devices[0].is_software);
+  EXPECT_TRUE(has_rdma_of_software_alone(tree.root()));
+  tree.link("/sys/class/infiniband/mlx5_0", "../../devices/pci0000:16/0000:17:00.0/infiniband/mlx5_0");
+  EXPECT_FALSE(has_rdma_of_software_alone(tree.root()));
+  EXPECT_FALSE(has_rdma_of_software_alone(TestTree().root()));
   ASSERT_EQ(devices[0].ports[0].interfaces.size(), 1u);
   EXPECT_EQ(devices[0].ports[0].interfaces[0].mtu, 9000u);
   EXPECT_FALSE(devices[0].ports[0].interfaces[0].ecn);

@@ -32,7 +32,8 @@ void judge_port(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
   Judgement row = judge(rows, "rdma_port", name_of(device, port));
   if (port.state.empty()) return row.unknown("the port tells no state");
   const std::string link = fmt::format("{}{}{}", port.link_layer, port.rate.empty() ? "" : ", ", port.rate);
-  if (port.is_active()) return row.pass(fmt::format("active: {}", link));
+  const char* const by_whom = device.is_software ? "; made by software: the CPU does all of its work" : "";
+  if (port.is_active()) return row.pass(fmt::format("active: {}{}", link, by_whom));
   row.fail(fmt::format("the port is not active but {} ({})", port.state, link),
            "Connect it and bring its interface up (ip link set DEV up); on InfiniBand see that a subnet manager runs.");
 }
@@ -40,8 +41,14 @@ void judge_port(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
 void judge_gids(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
   Judgement row = judge(rows, "roce_v2_gid", name_of(device, port));
   row.by("Linux, Documentation/ABI/stable/sysfs-class-infiniband: gid_attrs/types");
+  if (port.routed_gids > 0) {
+    return row.pass(fmt::format("{} GID{} of RoCE v2, {} of an IP address", port.roce_v2_gids,
+                                port.roce_v2_gids == 1 ? "" : "s", port.routed_gids));
+  }
   if (port.roce_v2_gids > 0) {
-    return row.pass(fmt::format("{} GID{} of RoCE v2", port.roce_v2_gids, port.roce_v2_gids == 1 ? "" : "s"));
+    const std::string interface = port.interfaces.empty() ? "DEV" : port.interfaces.front().name;
+    return row.fail("the port's GIDs of RoCE v2 are of its own link alone: it has no IP address to be reached by",
+                    fmt::format("Give its interface one: ip addr add ADDRESS/LENGTH dev {}.", interface));
   }
   if (port.gids > 0 && port.typed_gids == 0) return row.unknown("the port has GIDs, and does not tell their types");
   row.fail(port.gids == 0 ? "the port has no GID: nobody can be reached through it"
@@ -196,7 +203,11 @@ std::string through_the_cpu(std::string_view transport) {
 }
 
 void judge_transport(const World& world, Judgement row, const std::string& transport, const std::string& to) {
-  if (transport == "rdma") return row.pass("RDMA" + to);
+  const bool is_software = !world.rdma.empty() && std::all_of(world.rdma.begin(), world.rdma.end(),
+                                                              [](const RdmaDevice& one) { return one.is_software; });
+  if (transport == "rdma") {
+    return row.pass("RDMA" + to + (is_software ? ", made by software: the CPU moves every byte" : ""));
+  }
   if (transport == "fc") return row.pass("Fibre Channel" + to);
   const std::string by_cpu = through_the_cpu(transport);
   if (by_cpu.empty()) return row.unknown("nothing tells the transport" + to);

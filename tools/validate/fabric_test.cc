@@ -13,7 +13,7 @@ namespace {
 core::RdmaPort port_of(unsigned interface_mtu) {
   core::RdmaPort port{1, "ACTIVE", "Ethernet", "200 Gb/sec (4X HDR)"};
   port.gids = port.typed_gids = 2;
-  port.roce_v2_gids = 1;
+  port.roce_v2_gids = port.routed_gids = 1;
   port.interfaces.push_back({"eth4", interface_mtu, true});
   return port;
 }
@@ -71,8 +71,10 @@ TEST(ValidateFabricTest, AFaultOfAPortFailsItsOwnRowAlone) {
   };
   const Fault faults[] = {
       {"rdma_port", "DOWN", [](core::RdmaPort& port) { port.state = "DOWN"; }},
-      {"roce_v2_gid", "no GID of RoCE v2", [](core::RdmaPort& port) { port.roce_v2_gids = 0; }},
-      {"roce_v2_gid", "no GID:", [](core::RdmaPort& port) { port.roce_v2_gids = port.gids = port.typed_gids = 0; }},
+      {"roce_v2_gid", "no GID of RoCE v2", [](core::RdmaPort& port) { port.roce_v2_gids = port.routed_gids = 0; }},
+      {"roce_v2_gid", "of its own link alone", [](core::RdmaPort& port) { port.routed_gids = 0; }},
+      {"roce_v2_gid",
+       "no GID:", [](core::RdmaPort& port) { port.routed_gids = port.roce_v2_gids = port.gids = port.typed_gids = 0; }},
       {"rdma_mtu", "1024 bytes of at most 4096: eth4", [](core::RdmaPort& port) { port.interfaces[0].mtu = 1500; }},
       {"ecn", "off for all priorities of eth4", [](core::RdmaPort& port) { port.interfaces[0].ecn = false; }}};
   for (const Fault& fault : faults) {
@@ -93,12 +95,26 @@ TEST(ValidateFabricTest, AFaultOfAPortFailsItsOwnRowAlone) {
 TEST(ValidateFabricTest, WhatAPortDoesNotTellIsUnknown) {
   World world = right_world();
   core::RdmaPort& port = world.rdma[0].ports[0];
-  port.typed_gids = port.roce_v2_gids = 0;
+  port.typed_gids = port.roce_v2_gids = port.routed_gids = 0;
   port.interfaces[0] = {"eth4", 0, std::nullopt};
 
   for (const char* code : {"roce_v2_gid", "rdma_mtu", "ecn", "pfc"}) {
     EXPECT_EQ(row_of(world, code).state, State::unknown) << code;
   }
+}
+
+TEST(ValidateFabricTest, RdmaMadeBySoftwareIsSaidWhereItsBytesAre) {
+  World world = right_world();
+  core::NvmeController target;
+  target.name = "nvme4";
+  target.transport = core::NvmeTransport::rdma;
+  world.controllers.push_back(target);
+  EXPECT_EQ(row_of(world, "transport").sentence.find("software"), std::string::npos);
+
+  world.rdma[0].is_software = true;
+
+  EXPECT_NE(row_of(world, "rdma_port").sentence.find("made by software"), std::string::npos);
+  EXPECT_NE(row_of(world, "transport").sentence.find("the CPU moves every byte"), std::string::npos);
 }
 
 TEST(ValidateFabricTest, APortOfInfiniBandHasNoRowsOfEthernet) {

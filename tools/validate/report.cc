@@ -16,8 +16,8 @@ namespace {
 
 constexpr State kStates[] = {State::pass, State::fail, State::unknown, State::not_applicable};
 constexpr const char* kNotTried =
-    "RDMA devices, NVMe over Fabrics, nvidia-fs and GPUs with P2PDMA: what is said of them was tested on captured and "
-    "composed machines, never on such hardware";
+    "RDMA devices, nvidia-fs and GPUs with P2PDMA: what is said of them was tested on captured, composed and emulated "
+    "machines, never on such hardware";
 
 std::size_t count_of(const Rows& rows, State state) {
   return static_cast<std::size_t>(

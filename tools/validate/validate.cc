@@ -28,8 +28,8 @@ constexpr const char* kExamples =
     "  penstock validate --root captured/        a captured machine (scripts/capture-machine)\n"
     "A row is 'pass', 'fail', 'unknown' (nothing here tells) or 'n/a'; a failed one has its remedy. A transfer takes "
     "8 MiB,\n"
-    "which nothing is left of. RDMA, NVMe over Fabrics, nvidia-fs and P2PDMA with a GPU were never tried on real\n"
-    "hardware: their rows were tested on captured and composed machines.\n"
+    "which nothing is left of. RDMA, nvidia-fs and P2PDMA with a GPU were never tried on real hardware: their\n"
+    "rows were tested on captured, composed and emulated machines.\n"
     "Exit code: 0 nothing failed, 1 something did, 2 wrong usage, 77 if nothing could be judged.";
 
 struct ValidateSettings {

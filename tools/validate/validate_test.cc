@@ -164,7 +164,7 @@ void plant_port(const std::function<void(const std::string&, const std::string&)
   put(port + "/state", "4: ACTIVE\n");
   put(port + "/link_layer", "Ethernet\n");
   put(port + "/rate", "200 Gb/sec (4X HDR)\n");
-  put(port + "/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001\n");
+  put(port + "/gids/0", "0000:0000:0000:0000:0000:ffff:c000:0201\n");
   put(port + "/gid_attrs/types/0", "RoCE v2\n");
   put(port + "/gid_attrs/ndevs/0", "eth4\n");
   put("/sys/class/net/eth4/mtu", "9000\n");
@@ -183,6 +183,10 @@ TEST_F(Validate, APlantedFaultIsCaughtByARowThatNamesIt) {
   const Fault faults[] = {
       {"dgx-ready", "rdma_port mlx5_0 port 1", "not active but DOWN", {{port + "/state", "1: DOWN\n"}}},
       {"dgx-ready", "roce_v2_gid mlx5_0 port 1", "no GID of RoCE v2", {{port + "/gid_attrs/types/0", "IB/RoCE v1\n"}}},
+      {"dgx-ready",
+       "roce_v2_gid mlx5_0 port 1",
+       "of its own link alone",
+       {{port + "/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001\n"}}},
       {"dgx-ready", "rdma_mtu mlx5_0 port 1", "1024 bytes of at most 4096", {{"/sys/class/net/eth4/mtu", "1500\n"}}},
       {"dgx-ready", "pcie_link drive 0000:19:00.0", "x1 at", {{drive + "/current_link_width", "1\n"}}},
       {"dgx-ready",
