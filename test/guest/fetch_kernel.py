@@ -3,7 +3,7 @@
 
 """Fetches a Linux kernel that can do peer-to-peer DMA for user space, and unpacks it into a cache.
 
-    fetch_kernel.py [CACHE]
+    fetch_kernel.py [CACHE [FLAVOUR]]
 
 Prints the path of the kernel image, or one sentence and exit 77 where it cannot be had. The packages come from the
 suite `trixie-backports` of the Debian mirror that this machine's apt is configured with, by a private apt directory:
@@ -21,10 +21,14 @@ import tempfile
 from pathlib import Path
 
 SUITE = "trixie-backports"
-# The one that the expectations were measured with; another is taken only where it cannot be had.
-PREFERRED = "linux-binary-7.2.12+deb13-cloud-amd64"
 # The cloud flavour has PCI_P2PDMA, NVMe and ext4 built in; md, XFS, loop and virtio-blk are in its package of modules.
-NAME = re.compile(r"linux-(?:binary|image)(?:-unsigned)?-(\d+)\.(\d+)(?:\.(\d+))?\+deb\d+-cloud-amd64(-unsigned)?")
+CLOUD = "cloud-amd64"
+# It has no RDMA made by software, which this one has, in a package of modules of 159 MB.
+GENERIC = "amd64"
+# What the expectations were measured with; another is taken only where it cannot be had.
+PREFERRED = "linux-binary-7.2.12+deb13-"
+NAME = re.compile(r"linux-(?:binary|image)(?:-unsigned)?-(\d+)\.(\d+)(?:\.(\d+))?"
+                  r"\+deb\d+-(cloud-amd64|amd64)(?:-unsigned)?")
 # 6.16 fails transfers of more than a page; before, Debian built kernels without the feature.
 OLDEST = (6, 17, 0)
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -39,18 +43,18 @@ def default_cache():
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def version_of(package):
+def version_of(package, flavour=CLOUD):
     match = NAME.fullmatch(package)
-    return tuple(int(part or 0) for part in match.groups()[:3]) if match else None
+    return tuple(int(part or 0) for part in match.groups()[:3]) if match and match[4] == flavour else None
 
 
-def choose_package(names):
+def choose_package(names, flavour=CLOUD):
     """The preferred package where it is among the names, else the newest that fits, else None."""
-    fitting = [name for name in names if (version_of(name) or (0,)) >= OLDEST]
-    if PREFERRED in fitting:
-        return PREFERRED
+    fitting = [name for name in names if (version_of(name, flavour) or (0,)) >= OLDEST]
+    if PREFERRED + flavour in fitting:
+        return PREFERRED + flavour
     # Of one version the signed build, whose name is the shorter one.
-    return max(fitting, key=lambda name: (version_of(name), -len(name)), default=None)
+    return max(fitting, key=lambda name: (version_of(name, flavour), -len(name)), default=None)
 
 
 def choose_mirror(index_targets):
@@ -109,7 +113,7 @@ def start_apt(at, suite=SUITE):
     return options
 
 
-def download(into):
+def download(into, flavour):
     """Downloads the package and unpacks it into the empty directory `into`; returns the package's name."""
     for tool in ("apt-get", "apt-cache", "dpkg-deb"):
         if not shutil.which(tool):
@@ -118,9 +122,9 @@ def download(into):
     apt = into / "apt"
     options = start_apt(apt)
     names = run(["apt-cache", *options, "pkgnames", "linux-"]).split()
-    package = choose_package(names)
+    package = choose_package(names, flavour)
     if package is None:
-        raise Missing(f"{SUITE} of the configured mirror has no cloud kernel from 6.17 on.")
+        raise Missing(f"{SUITE} of the configured mirror has no kernel for {flavour} from 6.17 on.")
     # Older kernels carry their modules in the same package.
     modules = re.sub(r"-(binary|image)(-unsigned)?-", "-modules-", package).removesuffix("-unsigned")
     run(["apt-get", *options, "download", "-q", package, *({modules} & set(names))], cwd=apt)
@@ -130,46 +134,46 @@ def download(into):
     return package
 
 
-def cached_kernels(cache):
+def cached_kernels(cache, flavour=CLOUD):
     """Kernel images in the cache, the preferred one first, then the newest."""
     found = {path.name: image for path in cache.glob("linux-*") for image in sorted(path.glob("kernel/**/vmlinuz*"))}
     names = list(found)
     while names:
-        name = choose_package(names)
+        name = choose_package(names, flavour)
         if name is None:
             return
         names.remove(name)
         yield found[name]
 
 
-def fetch(cache):
+def fetch(cache, flavour=CLOUD):
     """The path of a kernel image; raises Missing."""
     own = os.environ.get("PENSTOCK_GUEST_KERNEL")
     if own:
         if not Path(own).is_file():
             raise Missing(f"PENSTOCK_GUEST_KERNEL names {own}, which is no file.")
         return Path(own)
-    for image in cached_kernels(cache):
+    for image in cached_kernels(cache, flavour):
         return image
     cache.mkdir(parents=True, exist_ok=True)
     # Made aside and renamed, so that a download that was cut short is never taken for a kernel.
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetching.") as aside:
         fresh = Path(aside) / "package"
         fresh.mkdir()
-        package = download(fresh)
+        package = download(fresh, flavour)
         try:
             fresh.rename(cache / package)
         except OSError:
             if not (cache / package).exists():  # Else another run was faster.
                 raise
-    for image in cached_kernels(cache):
+    for image in cached_kernels(cache, flavour):
         return image
     raise Missing(f"the package {package} holds no kernel image.")
 
 
 def main(arguments):
     try:
-        print(fetch(Path(arguments[1]) if len(arguments) > 1 else default_cache()))
+        print(fetch(Path(arguments[1]) if len(arguments) > 1 else default_cache(), *arguments[2:3]))
     except Missing as missing:
         print(f"skipped: {missing}", file=sys.stderr)
         return 77

@@ -27,8 +27,8 @@ KERNEL = "linux-binary-{}+deb13-cloud-amd64"
 
 class FetchingTheKernel(unittest.TestCase):
     def test_the_measured_version_is_preferred_to_a_newer_one(self):
-        names = [KERNEL.format("7.3.4"), fetch_kernel.PREFERRED, KERNEL.format("6.18.15")]
-        self.assertEqual(fetch_kernel.choose_package(names), fetch_kernel.PREFERRED)
+        names = [KERNEL.format("7.3.4"), fetch_kernel.PREFERRED + fetch_kernel.CLOUD, KERNEL.format("6.18.15")]
+        self.assertEqual(fetch_kernel.choose_package(names), names[1])
 
     def test_without_it_the_newest_is_taken_by_number(self):
         names = [KERNEL.format("7.9.1"), KERNEL.format("7.10.0"), KERNEL.format("6.17.13")]
@@ -38,6 +38,11 @@ class FetchingTheKernel(unittest.TestCase):
         names = [KERNEL.format("6.16.12"), "linux-image-6.12.1+deb13-cloud-amd64", "linux-image-cloud-amd64",
                  "linux-binary-7.2.12+deb13-rt-amd64", "linux-binary-7.2.12+deb13-cloud-arm64"]
         self.assertIsNone(fetch_kernel.choose_package(names))
+
+    def test_each_flavour_is_chosen_for_itself(self):
+        names = [KERNEL.format("7.3.4"), "linux-binary-7.4.1+deb13-amd64", "linux-binary-7.4.1+deb13-rt-amd64"]
+        self.assertEqual(fetch_kernel.choose_package(names), names[0])
+        self.assertEqual(fetch_kernel.choose_package(names, fetch_kernel.GENERIC), names[1])
 
     def test_a_signed_build_goes_before_an_unsigned_one(self):
         names = ["linux-binary-unsigned-7.4.1+deb13-cloud-amd64", KERNEL.format("7.4.1")]

@@ -51,12 +51,24 @@ def dependencies(module):
     return [name.decode().replace("-", "_") for name in match[1].split(b",") if name] if match else []
 
 
+def files_of_modules(root):
+    return {path.name.split(".ko")[0].replace("-", "_"): path for path in Path(root).rglob("*.ko*")}
+
+
+def lacking(root, wanted):
+    """Those of the wanted modules that are neither below `root` nor, as far as it tells, built into the kernel."""
+    built_in = {line.rsplit("/")[-1].split(".ko")[0].replace("-", "_")
+                for path in Path(root).glob("modules.builtin") for line in path.read_text().splitlines()}
+    found = built_in | files_of_modules(root).keys()
+    return [name for name in wanted if name.replace("-", "_") not in found]
+
+
 def modules_in_order(root, wanted):
     """(name, bytes) of the wanted modules and what they need, in loading order.
 
     What is not among the files below `root` is built into the kernel, or loading what needs it will tell.
     """
-    files = {path.name.split(".ko")[0].replace("-", "_"): path for path in Path(root).rglob("*.ko*")}
+    files = files_of_modules(root)
     ordered = {}
 
     def add(name):

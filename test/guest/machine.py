@@ -50,6 +50,7 @@ class Machine:
     modules: tuple = ()
     programs: tuple = ()  # Of this system, by name, beside ours and busybox.
     standin: bool = False  # Has the module that stands for nvidia-fs, which a case loads with `standin`.
+    kernel_words: str = ""
     arrays: dict = field(default_factory=dict)  # {"/dev/mdN": its two drives}, which a case prepares with `raid0`.
 
 
@@ -108,7 +109,7 @@ def topology_words(drives, folder):
 def qemu_words(machine, kernel, archive, folder):
     """One CPU: with two, emulated kernels of this kind die now and then while they patch themselves."""
     board = "q35,kernel-irqchip=split" if machine.iommu else "q35"
-    kernel_words = "console=ttyS0 panic=-1 quiet loglevel=3"
+    kernel_words = f"console=ttyS0 panic=-1 quiet loglevel=3 {machine.kernel_words}".rstrip()
     if machine.iommu:
         kernel_words += " intel_iommu=on" + (" iommu=pt" if machine.iommu == "passthrough" else "")
     words = ["qemu-system-x86_64", "-M", board, "-accel", "tcg", "-cpu", machine.cpu, "-smp", "1", "-m", "1024",
