@@ -78,6 +78,7 @@ constexpr Case kCases[] = {
     {"md-raid0", "0000:21:00.0", "/scratch", "kernel_no_p2pdma peer_no_memory md_raid?"},
     {"nvme-rdma", "0000:18:00.0", "/remote", "nvme_rdma? route_unseen?"},
     {"nvme-tcp", "0000:18:00.0", "/remote", "nvme_tcp"},
+    {"guest-rdma", "0000:03:00.0", "/mnt/one", "nvme_rdma route_unseen? virtual_machine?"},
     {"nfs-tcp", "0000:18:00.0", "/models", "stack_unseen?"},
     {"iommu-translating", "0000:18:00.0", "/data", "iommu_translating?"},
     {"acs-redirect", "0000:03:00.0", "/data", "acs_redirect"},
