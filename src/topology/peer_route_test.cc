@@ -79,6 +79,7 @@ constexpr Case kCases[] = {
     {"nvme-rdma", "0000:18:00.0", "/remote", "nvme_rdma? route_unseen?"},
     {"nvme-tcp", "0000:18:00.0", "/remote", "nvme_tcp"},
     {"guest-rdma", "0000:03:00.0", "/mnt/one", "nvme_rdma route_unseen? virtual_machine?"},
+    {"guest-tcp", "0000:03:00.0", "/mnt/two", "nvme_tcp virtual_machine?"},
     {"nfs-tcp", "0000:18:00.0", "/models", "stack_unseen?"},
     {"iommu-translating", "0000:18:00.0", "/data", "iommu_translating?"},
     {"acs-redirect", "0000:03:00.0", "/data", "acs_redirect"},

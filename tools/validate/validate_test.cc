@@ -250,6 +250,21 @@ TEST_F(Validate, AMountOverTcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
   }
 }
 
+// Captured in emulated machines, whose NFS and NVMe over Fabrics moved bytes.
+TEST_F(Validate, OnCapturedMachinesEachTransportIsNamedAndTcpFailsBesideRdma) {
+  const auto by_rdma = rows_of(machine_report(PENSTOCK_MACHINES "guest-rdma"));
+  EXPECT_EQ(state_of(by_rdma, "roce_v2_gid rxe0 port 1"), "pass");
+  for (const char* row : {"transport nvme4", "transport /mnt/one", "transport /mnt/nfs"}) {
+    EXPECT_EQ(state_of(by_rdma, row), "pass") << row;
+    EXPECT_NE(by_rdma.at(row)["sentence"].get<std::string>().find("RDMA"), std::string::npos) << row;
+  }
+  const auto by_tcp = rows_of(machine_report(PENSTOCK_MACHINES "guest-tcp"));
+  for (const char* row : {"transport nvme4", "transport /mnt/two", "transport /mnt/nfs"}) {
+    EXPECT_EQ(state_of(by_tcp, row), "fail") << row;
+    EXPECT_NE(by_tcp.at(row)["sentence"].get<std::string>().find("TCP"), std::string::npos) << row;
+  }
+}
+
 TEST_F(Validate, TreesMadeToHurtAreJudgedAllTheSame) {
   const std::string root = copy_of("dgx-ready");
   const std::string port = "/sys/class/infiniband/\n\x1b[31m/ports/99999999999999999999";
