@@ -54,7 +54,9 @@ class Destination {
       if (fchmod(plain_->fd(), mode) != 0) fail_errno(path, "set the file's mode");
       return;
     }
-    const unsigned flags = (force_ ? PENSTOCK_CREATE_REPLACE : 0u) | (settings.direct ? PENSTOCK_CREATE_DIRECT : 0u);
+    unsigned flags = 0;
+    if (force_) flags |= PENSTOCK_CREATE_REPLACE;
+    if (settings.direct) flags |= PENSTOCK_CREATE_DIRECT;
     file_ = std::make_unique<File>(require(
         session.create_stripe(path.c_str(), folders_of(settings), size, settings.stripe_size, mode, flags), path));
   }
