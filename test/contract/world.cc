@@ -339,9 +339,10 @@ bool ContractTest::goes_direct(std::uint64_t file) {
 }
 
 bool ContractTest::goes_by(const Report& report, PathId expected) const {
-  const bool is_misaligned =
-      report.refused == static_cast<int>(expected) && report.reason == reason_of(Obstacle::misaligned);
-  if (traits_of(expected).direct && report.path == PathId::bounce && is_misaligned) return true;
+  const bool may_be_bounced =
+      report.reason == reason_of(Obstacle::misaligned) || report.reason == reason_of(Obstacle::holes);
+  const bool was_refused = report.refused == static_cast<int>(expected) && may_be_bounced;
+  if (traits_of(expected).direct && report.path == PathId::bounce && was_refused) return true;
   const bool may_be_registered = !world().registering.empty() || world().is_gpu();
   return report.path == expected || (may_be_registered && expected == PathId::bounce &&
                                      report.path == PathId::pagecache && report.direct_bytes == 0);

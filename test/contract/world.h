@@ -103,7 +103,7 @@ class ContractTest : public testing::TestWithParam<World> {
     return goes_direct(file) && outcome.report.path == world().path;
   }
   // Where pages are registered, what is expected to be bounced may also be fetched from the page cache. What is not
-  // aligned for a direct path is bounced, and says so.
+  // aligned for a direct path, or lies in a hole, is bounced, and says so.
   bool goes_by(const Report& report, PathId expected) const;
 
   std::string name_;  // Of the file, in the kernel's worlds.
