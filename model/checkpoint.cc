@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "model/input.h"
 
@@ -25,12 +26,18 @@ double moved_bytes(const Job& job, const Fleet& fleet) {
 
 double ceiling(const Fleet& fleet) { return fleet.drives * fleet.drive_bytes_per_s; }
 
+// What real use reaches of the ceiling, and no more than drives write by their data sheet.
+double drives_rate(const Job& job, const Fleet& fleet, const Constants& constants) {
+  const double reached = ceiling(fleet) * constants[Constant::kDriveShare];
+  const bool is_limited = !job.is_load && fleet.drive_write_bytes_per_s > 0;
+  return is_limited ? std::min(reached, fleet.drives * fleet.drive_write_bytes_per_s) : reached;
+}
+
 // A cache takes its part at the full rate, the rest goes at the rate of real use.
 Stage drives(const Job& job, const Fleet& fleet, const Constants& constants, double bytes) {
   if (fleet.fabric_bytes_per_s > 0) return {"fabric", bytes, fleet.fabric_bytes_per_s / fleet.nodes};
   const double cached = job.is_load ? 0 : std::min(bytes, fleet.drive_cache_bytes);
-  const double seconds =
-      cached / ceiling(fleet) + (bytes - cached) / (ceiling(fleet) * constants[Constant::kDriveShare]);
+  const double seconds = cached / ceiling(fleet) + (bytes - cached) / drives_rate(job, fleet, constants);
   return {"drives", bytes, bytes / seconds};
 }
 
@@ -62,6 +69,7 @@ void check(const Fleet& fleet) {
   require_positive("the number of nodes", fleet.nodes, fleet.ranks);
   require_positive("the number of drives", fleet.drives, 1e6);
   require_positive("the rate of a drive in B/s", fleet.drive_bytes_per_s, 1e13);
+  require_not_negative("the rate of a drive's writes in B/s", fleet.drive_write_bytes_per_s, 1e13);
   require_not_negative("the drives' cache in bytes", fleet.drive_cache_bytes, 1e16);
   require_not_negative("the rate of the fabric in B/s", fleet.fabric_bytes_per_s, 1e16);
   require_not_negative("the measured rate in B/s", fleet.measured_bytes_per_s, 1e16);
@@ -117,6 +125,39 @@ Duration duration(PathModel kind, const Job& job, const Fleet& fleet, const Cons
   }
   const double opening = job.files * constants[Constant::kFileLatency];
   return {seconds + opening, opening > seconds ? "one file after the other" : slowest->name};
+}
+
+namespace {
+
+// The largest number from `low` on at which `holds`, to a part in 10^12; it holds up to some number and not beyond.
+double last_where(double low, const std::function<bool(double)>& holds) {
+  double high = low;
+  while (holds(high) && high < 1e18) high *= 2;
+  for (int i = 0; i < 100 && high - low > 1e-12 * high; ++i) {
+    const double middle = (low + high) / 2;
+    (holds(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+double bytes_within(PathModel kind, Job job, const Fleet& fleet, const Constants& constants, double window_s) {
+  return last_where(0.5, [&](double bytes) {
+    job.bytes = bytes;
+    return duration(kind, job, fleet, constants).seconds <= window_s;
+  });
+}
+
+double drives_within(PathModel kind, const Job& job, Fleet fleet, const Constants& constants, double window_s) {
+  constexpr double kDrivesMost = 1 << 20;
+  const auto is_late = [&](double drives) {
+    fleet.drives = drives;
+    return duration(kind, job, fleet, constants).seconds > window_s;
+  };
+  if (!is_late(1)) return 1;
+  if (kind == PathModel::kMeasured || fleet.fabric_bytes_per_s > 0 || is_late(kDrivesMost)) return 0;
+  return std::ceil(last_where(1, is_late) * (1 - 1e-9));
 }
 
 double snapshot_s(const Job& job, const Fleet& fleet, const Constants& constants) {

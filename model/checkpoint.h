@@ -28,11 +28,12 @@ std::string_view path_model_name(PathModel kind);
 struct Fleet {
   double ranks = 8;  // GPUs, all nodes together.
   double nodes = 1;
-  double drives = 4;  // In each node.
-  double drive_bytes_per_s = 14e9;
-  double drive_cache_bytes = 0;     // Of all drives of a node: taken at their full rate by a save.
-  double fabric_bytes_per_s = 0;    // Shared by all nodes, in place of drives of their own; 0: there is none.
-  double measured_bytes_per_s = 0;  // Of a node, by calibration; 0: not measured.
+  double drives = 4;                   // In each node.
+  double drive_bytes_per_s = 14e9;     // Of reads; of it, and of the share of it that real use reaches.
+  double drive_write_bytes_per_s = 0;  // By its data sheet, which saves do not exceed; 0: as it reads.
+  double drive_cache_bytes = 0;        // Of all drives of a node: taken at their full rate by a save.
+  double fabric_bytes_per_s = 0;       // Shared by all nodes, in place of drives of their own; 0: there is none.
+  double measured_bytes_per_s = 0;     // Of a node, by calibration; 0: not measured.
 };
 
 struct Job {
@@ -58,6 +59,11 @@ struct Duration {
 };
 std::vector<Stage> stages(PathModel kind, const Job& job, const Fleet& fleet, const Constants& constants);
 Duration duration(PathModel kind, const Job& job, const Fleet& fleet, const Constants& constants);
+
+// What can be done within so many seconds, all else as given.
+double bytes_within(PathModel kind, Job job, const Fleet& fleet, const Constants& constants, double window_s);
+// How many drives in each node it takes to be done within them; 0 where none would be enough.
+double drives_within(PathModel kind, const Job& job, Fleet fleet, const Constants& constants, double window_s);
 
 // The copy of a checkpoint out of the way, into memory of the host, behind which training goes on.
 double snapshot_s(const Job& job, const Fleet& fleet, const Constants& constants);

@@ -28,6 +28,7 @@ CheckpointInput settled(CheckpointInput input) {
   check(input.fleet);
   require_not_negative("the number of checkpoints", input.checkpoints, 1e9);
   require_not_negative("the time between failures in hours", input.mtbf_hours, 1e9);
+  require_not_negative("the window in s", input.window_s, 1e9);
   return input;
 }
 
@@ -111,6 +112,41 @@ Sheet run_sheet(const CheckpointInput& input, const Constants& constants) {
   return sheet;
 }
 
+Sheet window_sheet(const CheckpointInput& input, const Constants& constants) {
+  Sheet sheet{"window",
+              fmt::format("Within a window of {:g} s", input.window_s),
+              {{"path", "path"},
+               {"seconds", "save, s"},
+               {"fits", "fits"},
+               {"largest_bytes", "largest state that fits, B"},
+               {"drives_needed", "drives it takes in each node"},
+               {"seconds_with_them", "with them, s"}},
+              {}};
+  for (const PathModel path : paths_of(input)) {
+    const double seconds = duration(path, input.job, input.fleet, constants).seconds;
+    const double needed = drives_within(path, input.job, input.fleet, constants, input.window_s);
+    Fleet enough = input.fleet;
+    enough.drives = needed;
+    sheet.rows.push_back({path_model_name(path), seconds, seconds <= input.window_s,
+                          std::floor(bytes_within(path, input.job, input.fleet, constants, input.window_s)),
+                          needed > 0 ? Json(needed) : Json("never enough"),
+                          needed > 0 ? number(duration(path, input.job, enough, constants).seconds) : Json()});
+  }
+  return sheet;
+}
+
+std::string window_note(const CheckpointInput& input, const Constants& constants) {
+  const double seconds = duration(PathModel::kDirect, input.job, input.fleet, constants).seconds;
+  const double needed = drives_within(PathModel::kDirect, input.job, input.fleet, constants, input.window_s);
+  return fmt::format(
+      "Direct, {:.4g} GB take {:.3g} s with {:g} drive{} a node: {} the window of {:g} s. Up to {:.4g} GB fit; {}.",
+      input.job.bytes / 1e9, seconds, input.fleet.drives, input.fleet.drives == 1 ? "" : "s",
+      seconds <= input.window_s ? "inside" : "outside of", input.window_s,
+      bytes_within(PathModel::kDirect, input.job, input.fleet, constants, input.window_s) / 1e9,
+      needed > 0 ? fmt::format("{:g} such drive{} a node would do", needed, needed == 1 ? "" : "s")
+                 : std::string("no number of drives would do, since another stage binds"));
+}
+
 constexpr double kCurveShortest_s = 10, kCurveLongest_s = 1e6, kCurveStep = 1.2;
 
 Sheet goodput_sheet(const CheckpointInput& input, const Constants& constants) {
@@ -174,6 +210,7 @@ Json inputs_json(const CheckpointInput& input) {
   json["nodes"] = input.fleet.nodes;
   json["drives_per_node"] = input.fleet.drives;
   json["drive_bytes_per_s"] = input.fleet.drive_bytes_per_s;
+  json["drive_write_bytes_per_s"] = input.fleet.drive_write_bytes_per_s;
   json["drive_cache_bytes"] = input.fleet.drive_cache_bytes;
   json["fabric_bytes_per_s"] = input.fleet.fabric_bytes_per_s;
   json["measured_bytes_per_s"] = input.fleet.measured_bytes_per_s;
@@ -204,7 +241,7 @@ CheckpointInput example(double gigabytes, double ranks, double drives, double dr
 }  // namespace
 
 std::vector<Example> checkpoint_examples(const Constants& constants) {
-  const double gen4 = constants[kDriveGen4], gen5 = constants[kDriveGen5];
+  const double gen4 = constants[kDriveGen4Read], gen5 = constants[kDriveGen5Read];
   CheckpointInput week = example(140, 8, 1, gen4, false);
   week.checkpoints = 1000;
   week.mtbf_hours = 1e9;  // The published hours know of no failures.
@@ -225,7 +262,7 @@ std::vector<Example> checkpoint_examples(const Constants& constants) {
 }
 
 std::vector<Example> load_examples(const Constants& constants) {
-  const double gen4 = constants[kDriveGen4], gen5 = constants[kDriveGen5];
+  const double gen4 = constants[kDriveGen4Read], gen5 = constants[kDriveGen5Read];
   CheckpointInput files = example(100, 1, 1, gen4, false);
   files.job.files = 812000;
   CheckpointInput fabric = example(50000, 1024, 4, gen5, true);
@@ -256,8 +293,10 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
   report.inputs["checkpoints"] = input.checkpoints;
   report.inputs["mtbf_s"] = run_of(PathModel::kDirect, false, input, constants).failure_s;
   report.inputs["restart_s"] = input.restart_s;
+  report.inputs["window_s"] = input.window_s;
   report.inputs["snapshot_s"] = snapshot_s(input.job, input.fleet, constants);
   report.sheets = {times_sheet(input, constants), run_sheet(input, constants)};
+  if (input.window_s > 0) report.sheets.push_back(window_sheet(input, constants));
   if (with_published) report.sheets.push_back(published_sheet("checkpoint", constants));
   report.sheets.push_back(goodput_sheet(input, constants));
   report.csv_sheet = "run";
@@ -267,6 +306,7 @@ Report checkpoint_report(const CheckpointInput& given, const Constants& constant
       sensitivity_of("hours lost, direct, training waiting", constants,
                      [&](const Constants& c) { return losses(run_of(PathModel::kDirect, false, input, c)).hours(); }));
   report.notes = notes_of(input, constants);
+  if (input.window_s > 0) report.notes.push_back(window_note(input, constants));
   report.notes.emplace_back("Where training goes on, it stands still only while the state is copied out of its way.");
   return report;
 }

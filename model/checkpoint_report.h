@@ -20,6 +20,7 @@ struct CheckpointInput {
   double checkpoints = 0;                // In the run; 0: at the best interval of each path.
   double mtbf_hours = 0;                 // Of the whole run; 0: by the life of an accelerator.
   double restart_s = 0;                  // Beside the load.
+  double window_s = 0;                   // In which a save must be done, as before a preemption; 0: none.
   double load_measured_bytes_per_s = 0;  // fleet.measured_bytes_per_s is that of saves.
 };
 

@@ -145,6 +145,28 @@ TEST(Checkpoint, TheExplanationsOfPublishedFiguresHold) {
   EXPECT_NEAR(duration(PathModel::kDirect, files, one_gpu_one_drive(), constants).seconds, 105, 0.1);
 }
 
+TEST(Checkpoint, AWindowSaysWhatFitsAndHowManyDrivesItTakes) {
+  const Constants constants;
+  const Job job{.bytes = 140e9, .is_sharded = false};
+  const Fleet one = one_gpu_one_drive();
+  EXPECT_NEAR(bytes_within(PathModel::kDirect, job, one, constants, 30), 126e9, 1e3);
+  EXPECT_EQ(drives_within(PathModel::kDirect, job, one, constants, 30), 2);
+  EXPECT_EQ(drives_within(PathModel::kDirect, job, one, constants, 34), 1);
+  EXPECT_EQ(drives_within(PathModel::kDirect, job, one, constants, 1), 0);  // One GPU's link takes 2.5 s.
+  EXPECT_EQ(drives_within(PathModel::kPoor, job, one, constants, 30), 0);
+  EXPECT_NEAR(bytes_within(PathModel::kPoor, job, one, constants, 30), 30 * 0.58e9, 1e3);
+}
+
+TEST(Checkpoint, SavesDoNotExceedWhatDrivesWriteByTheirDataSheets) {
+  const Constants constants;
+  Fleet fleet = one_gpu_one_drive();
+  fleet.drive_write_bytes_per_s = 5e9;
+  EXPECT_NEAR(duration(PathModel::kDirect, {.bytes = 42e9}, fleet, constants).seconds, 10, 1e-9);
+  fleet.drive_write_bytes_per_s = 2e9;
+  EXPECT_NEAR(duration(PathModel::kDirect, {.bytes = 42e9}, fleet, constants).seconds, 21, 1e-9);
+  EXPECT_NEAR(duration(PathModel::kDirect, {.is_load = true, .bytes = 42e9}, fleet, constants).seconds, 10, 1e-9);
+}
+
 TEST(Checkpoint, BadInputsAreRefused) {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {0.0, -1.0, nan, infinity, 1e30}) {

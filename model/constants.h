@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every number that the models take from elsewhere, in one table with its unit and its source. The models read a
+// Every number that the models take from elsewhere, in one table with its unit and its source; what only the simulator
+// of contention takes is in model/pcie/pcie_constants.h, which has what both take from here. The models read a
 // Constants, so that a user can set one, and so that model/sensitivity.h can move each and see what happens. Pure.
 // What a definition fixes (8 bits in a byte, 2 bytes in a BF16 number) is no constant of this kind.
 #pragma once
@@ -18,6 +19,8 @@ enum class Constant : std::size_t {
   kHostPageBytes,
   kGpuRegisterFixed,
   kGpuRegisterWalk,
+  kGpuRegisterPage,
+  kGpuPageBytes,
   kCudaRegisterPage,
   kCudaRegisterPageAbsent,
   kNicCacheEntries,
@@ -25,8 +28,12 @@ enum class Constant : std::size_t {
   kCuFileDriverOpen,
   kCuFileHandleRegister,
   kCuFileBufferRegister,
-  kDriveGen4,
-  kDriveGen5,
+  kDriveGen3Read,
+  kDriveGen3Write,
+  kDriveGen4Read,
+  kDriveGen4Write,
+  kDriveGen5Read,
+  kDriveGen5Write,
   kDriveShare,
   kGpuLink,
   kNodeLinks,
@@ -39,6 +46,13 @@ enum class Constant : std::size_t {
   kAcceleratorLife,
   kGpuHourPrice,
   kKnee,
+  kGpuMemory,
+  kGpuMemoryLatency,
+  kPcieLink,
+  kPcieLatency,
+  kHostMemory,
+  kHostMemoryLatency,
+  kNetworkLatency,
   kCount,
 };
 

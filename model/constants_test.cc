@@ -28,7 +28,7 @@ TEST(Constants, EveryRowHasANameOfItsOwnAUnitASourceAndARangeAroundItsValue) {
 
 TEST(Constants, TheTableStandsInTheOrderOfTheNames) {
   EXPECT_EQ(facts_of(Constant::kHostRegisterFixed).name, "host_register.fixed");
-  EXPECT_EQ(facts_of(Constant::kDriveGen4).name, "drive.gen4");
+  EXPECT_EQ(facts_of(Constant::kDriveGen4Read).name, "drive.gen4_read");
   EXPECT_EQ(facts_of(Constant::kPoorHost).name, "poor_host");
   EXPECT_EQ(facts_of(Constant::kKnee).name, "transfer.knee");
 }
@@ -44,16 +44,16 @@ TEST(Constants, WhatIsNoConstantAndNoPositiveNumberIsRefused) {
   Constants constants;
   EXPECT_THROW(constants.set("drive.gen9", 1), InvalidInput);
   for (const double value : {0.0, -1.0, 1e30, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    EXPECT_THROW(constants.set("drive.gen4", value), InvalidInput) << value;
+    EXPECT_THROW(constants.set("drive.gen4_read", value), InvalidInput) << value;
   }
 }
 
 TEST(Sensitivity, OfAProductOfPowersIsItsExponents) {
   const Sensitivity found = sensitivity_of("x", Constants(), [](const Constants& c) {
-    return c[Constant::kDriveGen4] * c[Constant::kDriveGen4] / c[Constant::kPoorHost];
+    return c[Constant::kDriveGen4Read] * c[Constant::kDriveGen4Read] / c[Constant::kPoorHost];
   });
   ASSERT_EQ(found.influences.size(), 2u);
-  EXPECT_EQ(found.influences[0].constant, "drive.gen4");
+  EXPECT_EQ(found.influences[0].constant, "drive.gen4_read");
   EXPECT_NEAR(found.influences[0].elasticity, 2, 1e-3);
   EXPECT_EQ(found.influences[1].constant, "poor_host");
   EXPECT_NEAR(found.influences[1].elasticity, -1, 1e-3);

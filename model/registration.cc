@@ -41,7 +41,8 @@ void check(const RegistrationInput& input) {
   require_positive("the link bandwidth in B/s", input.link_bytes_per_s, 1e15);
   require_positive("the number of I/Os", input.ios, 1e15);
   require_not_negative("the set-up time in s", input.setup_s, 1e9);
-  require_positive("the number of translations", input.translations, 1e15);
+  require_positive("the number of workers", input.workers, 1e9);
+  require_positive("the number of buffers of a worker", input.buffers, 1e6);
   require_positive("the number of contexts", input.contexts, 1e6);
   require_not_negative("the gain", input.gain, 0.99);
 }
@@ -50,8 +51,9 @@ double host_register_s(const Constants& constants, double bytes) {
   return constants[Constant::kHostRegisterFixed] + pages(constants, bytes) * constants[Constant::kHostRegisterPage];
 }
 
-double gpu_register_s(const Constants& constants) {
-  return constants[Constant::kGpuRegisterFixed] + constants[Constant::kGpuRegisterWalk];
+double gpu_register_s(const Constants& constants, double bytes) {
+  return constants[Constant::kGpuRegisterFixed] + constants[Constant::kGpuRegisterWalk] +
+         std::ceil(bytes / constants[Constant::kGpuPageBytes]) * constants[Constant::kGpuRegisterPage];
 }
 
 double cuda_register_s(const Constants& constants, double bytes, double contexts, bool pages_there) {
@@ -69,9 +71,9 @@ Cost cost_of(Scheme scheme, const RegistrationInput& input, const Constants& con
   const double host_s = host_register_s(constants, bytes);
   const double cuda_s = cuda_register_s(constants, bytes, input.contexts, true);
   switch (scheme) {
-    case Scheme::kHostEachIo: return {0, host_s + miss_s(constants, input.translations), transfer_s};
-    case Scheme::kHostOnce: return {host_s, miss_s(constants, input.translations), transfer_s};
-    case Scheme::kGpuOnce: return {gpu_register_s(constants) + input.setup_s, 0, transfer_s};
+    case Scheme::kHostEachIo: return {0, host_s + miss_s(constants, input.translations()), transfer_s};
+    case Scheme::kHostOnce: return {host_s, miss_s(constants, input.translations()), transfer_s};
+    case Scheme::kGpuOnce: return {gpu_register_s(constants, bytes) + input.setup_s, 0, transfer_s};
     case Scheme::kCudaHostEachIo: return {0, cuda_s, transfer_s};
     case Scheme::kCudaHostOnce: return {cuda_s, 0, transfer_s};
     case Scheme::kCudaHostAbsent: return {cuda_register_s(constants, bytes, input.contexts, false), 0, transfer_s};

@@ -29,15 +29,18 @@ struct RegistrationInput {
   double buffer_bytes = 1 << 20;  // Of one I/O.
   double link_bytes_per_s = 12.5e9;
   double ios = 4;
-  double setup_s = 0;  // Paid once beside the registration, by kGpuOnce only: a driver opened, a handle registered.
-  double translations = 1;  // In turn on the NIC, by host memory; GPU memory needs few enough for its cache.
-  double contexts = 1;      // GPUs that one process holds contexts on; the CUDA driver maps into each.
-  double gain = 0.1;        // How much less total time must be to call it a gain.
+  double setup_s = 0;   // Paid once beside the registration, by kGpuOnce only: a driver opened, a handle registered.
+  double workers = 1;   // That share the NIC, each with host buffers of its own; GPU memory needs few translations.
+  double buffers = 8;   // Of each worker, in turn.
+  double contexts = 1;  // GPUs that one process holds contexts on; the CUDA driver maps into each.
+  double gain = 0.1;    // How much less total time must be to call it a gain.
+
+  double translations() const { return workers * buffers; }  // In turn on the NIC, by host memory.
 };
 void check(const RegistrationInput& input);  // Throws InvalidInput.
 
 double host_register_s(const Constants& constants, double bytes);
-double gpu_register_s(const Constants& constants);
+double gpu_register_s(const Constants& constants, double bytes);
 double cuda_register_s(const Constants& constants, double bytes, double contexts, bool pages_there);
 double cache_hit_rate(const Constants& constants, double translations);  // Of random accesses.
 

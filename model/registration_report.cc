@@ -164,7 +164,8 @@ Report registration_report(const RegistrationInput& input, const Constants& cons
                    {"link_bytes_per_s", input.link_bytes_per_s},
                    {"ios", input.ios},
                    {"setup_s", input.setup_s},
-                   {"translations", input.translations},
+                   {"workers", input.workers},
+                   {"buffers", input.buffers},
                    {"contexts", input.contexts},
                    {"gain", input.gain}};
   report.sheets = {schemes_sheet(input, constants), crossover_sheet(input, constants)};
@@ -177,9 +178,10 @@ Report registration_report(const RegistrationInput& input, const Constants& cons
       "Without a gain asked for, the first I/O that pays does not hang on the link: both sides carry the same bytes "
       "over it. How much is saved does.",
       "By the formulas alone GPU memory pays from the first I/O. The published third I/O needs the set-up cost shown.",
-      fmt::format("The NIC's cache holds {:g} translations; with {:g} in turn {:.0f} % hit.",
-                  constants[kNicCacheEntries], input.translations,
-                  100 * cache_hit_rate(constants, input.translations))};
+      fmt::format(
+          "The NIC's cache holds {:g} translations; with {:g} workers of {:g} buffers each in turn, {:.0f} % hit.",
+          constants[kNicCacheEntries], input.workers, input.buffers,
+          100 * cache_hit_rate(constants, input.translations()))};
   return report;
 }
 

@@ -15,12 +15,13 @@ namespace {
 
 Cost cost(Scheme scheme, const RegistrationInput& input = {}) { return cost_of(scheme, input, Constants()); }
 
-TEST(Registration, HostMemoryCostsByThePageAndGpuMemoryDoesNot) {
+TEST(Registration, HostMemoryCostsByThePageAndGpuMemoryHardly) {
   const Constants constants;
   EXPECT_DOUBLE_EQ(host_register_s(constants, 1), 11e-6);
   EXPECT_DOUBLE_EQ(host_register_s(constants, 4096), 11e-6);
   EXPECT_DOUBLE_EQ(host_register_s(constants, 4097), 12e-6);
-  EXPECT_DOUBLE_EQ(gpu_register_s(constants), 50e-6);
+  EXPECT_NEAR(gpu_register_s(constants, 1), 50e-6, 1e-8);
+  EXPECT_NEAR(gpu_register_s(constants, 1 << 30), 50e-6 + 16384 * 9e-9, 1e-12);  // Pages of 64 KiB.
 }
 
 TEST(Registration, TheCudaDriverMapsIntoEachContextAndPagesThatAreAbsentCostMost) {
@@ -86,6 +87,15 @@ TEST(Registration, TheCacheHitsWhatItHolds) {
   const Constants constants;
   EXPECT_EQ(cache_hit_rate(constants, 64), 1);
   EXPECT_EQ(cache_hit_rate(constants, 128), 0.5);
+}
+
+// What is registered anew for each I/O comes to the NIC under another translation each time.
+TEST(Registration, SixtyFourWorkersThrashACacheOfSixtyFour) {
+  RegistrationInput input;
+  input.workers = 64;
+  EXPECT_EQ(cache_hit_rate(Constants(), input.translations()), 0.125);
+  EXPECT_GT(cost(Scheme::kHostOnce, input).each_s, cost(Scheme::kHostOnce).each_s);
+  EXPECT_EQ(cost(Scheme::kGpuOnce, input).each_s, 0);
 }
 
 TEST(Registration, BadInputsAreRefused) {

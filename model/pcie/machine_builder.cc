@@ -12,20 +12,20 @@ constexpr double kMicro = 1e-6;
 
 std::pair<double, double> drive_rates(unsigned generation, const PcieConstants& constants) {
   if (generation >= 5) {
-    return {constants.drive_gen5_read_gigabytes_per_second, constants.drive_gen5_write_gigabytes_per_second};
+    return {constants.drive_gen5_read_bytes_per_s, constants.drive_gen5_write_bytes_per_s};
   }
   if (generation == 4) {
-    return {constants.drive_gen4_read_gigabytes_per_second, constants.drive_gen4_write_gigabytes_per_second};
+    return {constants.drive_gen4_read_bytes_per_s, constants.drive_gen4_write_bytes_per_s};
   }
-  return {constants.drive_gen3_read_gigabytes_per_second, constants.drive_gen3_write_gigabytes_per_second};
+  return {constants.drive_gen3_read_bytes_per_s, constants.drive_gen3_write_bytes_per_s};
 }
 
 }  // namespace
 
 void set_drive_defaults(Node& drive, const PcieConstants& constants) {
   const auto [read, write] = drive_rates(drive.link.generation, constants);
-  drive.read_rate = read * kGiga;
-  drive.write_rate = write * kGiga;
+  drive.read_rate = read;
+  drive.write_rate = write;
   drive.access_seconds = constants.drive_access_us * kMicro;
   drive.command_seconds = constants.drive_command_us * kMicro;
   drive.jitter = constants.drive_jitter;
@@ -34,7 +34,7 @@ void set_drive_defaults(Node& drive, const PcieConstants& constants) {
 
 void set_root_defaults(Node& root, const PcieConstants& constants) {
   root.memory_rate = constants.host_memory_gigabytes_per_second * kGiga;
-  root.copy_rate = constants.host_copy_gigabytes_per_second * kGiga;
+  root.copy_rate = constants.host_copy_bytes_per_s;
   root.socket_link_rate = constants.socket_link_gigabytes_per_second * kGiga;
 }
 

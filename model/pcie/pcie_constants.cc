@@ -12,7 +12,12 @@ namespace {
 using C = PcieConstants;
 constexpr const char* kHeaders = "PCIe base specification; 64-bit addresses, no ECRC, as in pcie-bench (SIGCOMM'18)";
 constexpr const char* kClasses = "published: drive to NIC gets 60-70 % when all are busy, GPU to NIC comes last";
-constexpr const char* kDrives = "vendors' sequential figures; 7 and 14 GB/s published for Gen4 and Gen5 x4";
+
+// A row of the table that all models share.
+PcieConstantRow shared(Constant constant, double C::*value) {
+  const ConstantFacts& facts = facts_of(constant);
+  return {facts.name.data(), value, facts.low, facts.high, facts.unit.data(), facts.source.data(), true};
+}
 
 }  // namespace
 
@@ -49,12 +54,12 @@ const std::vector<PcieConstantRow>& pcie_constant_rows() {
       {"pcie.iommu_strict_nic_loss", &C::iommu_strict_nic_loss, 0.1, 0.15, "share",
        "published: NIC to GPU 10-15 % slower; of drives to GPU only \"no penalty\", which says nothing of the bytes: "
        "see iommu_translating in docs/reference/reasons.md"},
-      {"pcie.drive_gen3_read", &C::drive_gen3_read_gigabytes_per_second, 3.5, 3.5, "GB/s", kDrives},
-      {"pcie.drive_gen3_write", &C::drive_gen3_write_gigabytes_per_second, 3, 3, "GB/s", kDrives},
-      {"pcie.drive_gen4_read", &C::drive_gen4_read_gigabytes_per_second, 7, 7, "GB/s", kDrives},
-      {"pcie.drive_gen4_write", &C::drive_gen4_write_gigabytes_per_second, 5, 5, "GB/s", kDrives},
-      {"pcie.drive_gen5_read", &C::drive_gen5_read_gigabytes_per_second, 14, 14.5, "GB/s", kDrives},
-      {"pcie.drive_gen5_write", &C::drive_gen5_write_gigabytes_per_second, 10, 10, "GB/s", kDrives},
+      shared(Constant::kDriveGen3Read, &C::drive_gen3_read_bytes_per_s),
+      shared(Constant::kDriveGen3Write, &C::drive_gen3_write_bytes_per_s),
+      shared(Constant::kDriveGen4Read, &C::drive_gen4_read_bytes_per_s),
+      shared(Constant::kDriveGen4Write, &C::drive_gen4_write_bytes_per_s),
+      shared(Constant::kDriveGen5Read, &C::drive_gen5_read_bytes_per_s),
+      shared(Constant::kDriveGen5Write, &C::drive_gen5_write_bytes_per_s),
       {"pcie.drive_access", &C::drive_access_us, 60, 100, "us", "vendors' random read latency"},
       {"pcie.drive_command", &C::drive_command_us, 0.4, 0.4, "us", "2.5 million IOPS a drive"},
       {"pcie.drive_jitter", &C::drive_jitter, 0.1, 0.1, "share", "assumed: access times vary by it, evenly"},
@@ -62,7 +67,7 @@ const std::vector<PcieConstantRow>& pcie_constant_rows() {
       {"pcie.host_request", &C::host_request_us, 100, 100, "us", "published: about 100 us an I/O through the host"},
       {"pcie.host_memory", &C::host_memory_gigabytes_per_second, 200, 200, "GB/s",
        "eight channels of DDR5 or DDR4, in use"},
-      {"pcie.host_copy", &C::host_copy_gigabytes_per_second, 50, 64, "GB/s", "measured on an H200 host: 50-64 in all"},
+      shared(Constant::kHostCopyNode, &C::host_copy_bytes_per_s),
       {"pcie.socket_link", &C::socket_link_gigabytes_per_second, 60, 60, "GB/s", "three UPI links of 20 GB/s each way"},
       {"pcie.nic_wire_share", &C::nic_wire_share, 0.8, 0.8, "share",
        "assumed: a NIC's wire against its link; 400 Gb/s on Gen5 x16"},
@@ -76,6 +81,7 @@ std::vector<ConstantFacts> pcie_constant_facts() {
   const PcieConstants usual;
   std::vector<ConstantFacts> facts;
   for (const PcieConstantRow& row : pcie_constant_rows()) {
+    if (row.is_shared) continue;
     facts.push_back({row.name, usual.*row.value, row.low, row.high, row.unit, row.source});
   }
   return facts;

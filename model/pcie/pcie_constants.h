@@ -2,7 +2,8 @@
 
 // Every number that the contention model assumes, with its unit and where it comes from. One table: `penstock model
 // constants` lists it, and the sensitivity list moves each of them and looks what happens. Nothing else in model/pcie
-// holds a number about hardware, but for the rates that a topology file or a built-in machine states itself.
+// holds a number about hardware, but for the rates that a topology file or a built-in machine states itself. What the
+// other models assume as well has its row, under the same name, in model/constants.h alone.
 #pragma once
 
 #include <string_view>
@@ -40,12 +41,12 @@ struct PcieConstants {
   double fence_coalesced_bytes = 65536;
   double iommu_strict_nic_loss = 0.125;
 
-  double drive_gen3_read_gigabytes_per_second = 3.5;
-  double drive_gen3_write_gigabytes_per_second = 3;
-  double drive_gen4_read_gigabytes_per_second = 7;
-  double drive_gen4_write_gigabytes_per_second = 5;
-  double drive_gen5_read_gigabytes_per_second = 14.2;
-  double drive_gen5_write_gigabytes_per_second = 10;
+  double drive_gen3_read_bytes_per_s = facts_of(Constant::kDriveGen3Read).value;
+  double drive_gen3_write_bytes_per_s = facts_of(Constant::kDriveGen3Write).value;
+  double drive_gen4_read_bytes_per_s = facts_of(Constant::kDriveGen4Read).value;
+  double drive_gen4_write_bytes_per_s = facts_of(Constant::kDriveGen4Write).value;
+  double drive_gen5_read_bytes_per_s = facts_of(Constant::kDriveGen5Read).value;
+  double drive_gen5_write_bytes_per_s = facts_of(Constant::kDriveGen5Write).value;
   double drive_access_us = 80;
   double drive_command_us = 0.4;
   double drive_jitter = 0.1;
@@ -53,7 +54,7 @@ struct PcieConstants {
   double host_request_us = 100;
 
   double host_memory_gigabytes_per_second = 200;
-  double host_copy_gigabytes_per_second = 60;
+  double host_copy_bytes_per_s = facts_of(Constant::kHostCopyNode).value;
   double socket_link_gigabytes_per_second = 60;
   double nic_wire_share = 0.8;
   double storage_server_gigabytes_per_second = 50;
@@ -66,10 +67,11 @@ struct PcieConstantRow {
   double high;
   const char* unit;
   const char* source;
+  bool is_shared = false;  // Its row is in constant_table().
 };
 const std::vector<PcieConstantRow>& pcie_constant_rows();
 
-// The table in the form that all models share.
+// The table in the form that all models share, without the rows that are in constant_table() already.
 std::vector<ConstantFacts> pcie_constant_facts();
 // By name, for users. Throws InvalidInput for an unknown name and for a value that is no number from 0 on.
 void set_pcie_constant(PcieConstants& constants, std::string_view name, double value);

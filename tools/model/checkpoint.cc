@@ -26,10 +26,10 @@ struct CheckpointSettings {
   std::string precision = "bf16";
   std::string optimizer = "adam";
   double ranks = 8, nodes = 1, drives = 4;
-  double drive_gb_per_s = 14, drive_cache_gb = 0, fabric_gb_per_s = 0;
+  double drive_gb_per_s = 14, drive_write_gb_per_s = 0, drive_cache_gb = 0, fabric_gb_per_s = 0;
   bool one_rank = false, replicated = false;
   double files = 0;
-  double hours = 168, checkpoints = 0, mtbf_hours = 0, restart_s = 0, price = 0;
+  double hours = 168, checkpoints = 0, mtbf_hours = 0, restart_s = 0, window_s = 0, price = 0;
   std::string example;
   std::vector<std::string> calibrations;
   ModelOutput output;
@@ -40,6 +40,7 @@ constexpr const char* kSaveExamples =
     "  penstock model checkpoint --parameters 70 --ranks 8 --drives 4       70B in BF16 with Adam's moments\n"
     "  penstock model checkpoint --size-gb 140 --html checkpoint.html       with goodput over the interval\n"
     "  penstock model checkpoint --example week                             a published case; 'list' names them\n"
+    "  penstock model checkpoint --drives 1 --drive-gb-per-s 7 --window 30  what fits into a preemption's 30 s\n"
     "  penstock model checkpoint --example published                        all published figures beside the model\n"
     "  penstock model checkpoint --calibrate bench.json                     with the path that bench measured here\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
@@ -85,12 +86,14 @@ model::CheckpointInput input_as_given(const CheckpointSettings& settings) {
                  .nodes = settings.nodes,
                  .drives = settings.drives,
                  .drive_bytes_per_s = settings.drive_gb_per_s * 1e9,
+                 .drive_write_bytes_per_s = settings.drive_write_gb_per_s * 1e9,
                  .drive_cache_bytes = settings.drive_cache_gb * 1e9,
                  .fabric_bytes_per_s = settings.fabric_gb_per_s * 1e9};
   input.run_hours = settings.hours;
   input.checkpoints = settings.checkpoints;
   input.mtbf_hours = settings.mtbf_hours;
   input.restart_s = settings.restart_s;
+  input.window_s = settings.window_s;
   return input;
 }
 
@@ -126,6 +129,7 @@ void run_checkpoint(const CheckpointSettings& settings) {
   if (settings.example == "list") return list_examples(examples, settings.output.json);
   const bool is_case = !settings.example.empty() && settings.example != "published";
   model::CheckpointInput input = is_case ? model::example_named(examples, settings.example) : input_as_given(settings);
+  if (settings.window_s != 0) input.window_s = settings.window_s;
   input.job.is_load = settings.is_load;
   calibrate(input, settings.calibrations, constants);
   const auto report_of = [&](const model::CheckpointInput& given, bool with_published) {
@@ -171,12 +175,21 @@ void add_run_options(CommandLine& command, CheckpointSettings& settings) {
               "How much a node's drives take into a cache, at their full rate")
       .value_name("GB")
       .default_shown();
+  command
+      .option("--drive-write-gb-per-s", settings.drive_write_gb_per_s,
+              "What one drive writes by its data sheet: about 5 (Gen4) or 10 (Gen5); 0: as it reads")
+      .value_name("GB/S")
+      .default_shown();
   command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
   command.option("--checkpoints", settings.checkpoints, "How many in the run; 0: at the best interval").default_shown();
   command.option("--mtbf-hours", settings.mtbf_hours, "From one failure to the next; 0: 50,000 divided by the ranks")
       .value_name("HOURS")
       .default_shown();
   command.option("--restart-s", settings.restart_s, "From a failure to the start of the load")
+      .value_name("SECONDS")
+      .default_shown();
+  command
+      .option("--window", settings.window_s, "Seconds that a save may take, as before a preemption; 0: no such limit")
       .value_name("SECONDS")
       .default_shown();
   command.option("--price", settings.price, "Price of one GPU-hour [4.06]").value_name("PRICE");

@@ -16,6 +16,8 @@
 #include "tools/model/checkpoint.h"
 #include "tools/model/compare.h"
 #include "tools/model/contention.h"
+#include "tools/model/cost.h"
+#include "tools/model/latency.h"
 #include "tools/model/output.h"
 #include "tools/model/registration.h"
 
@@ -27,6 +29,8 @@ constexpr const char* kExamples =
     "  penstock model registration --html frontier.html     when registering memory once pays\n"
     "  penstock model checkpoint --example week             what checkpoints cost, a published case\n"
     "  penstock model load --parameters 109 --precision fp8\n"
+    "  penstock model cost                                  the same in money, by platform\n"
+    "  penstock model latency --size 1M                     one I/O, hop by hop\n"
     "  penstock model compare results.json                  predicted beside measured\n"
     "  penstock model constants                             every number that the models take from a source\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or input, 77 not applicable here.";
@@ -78,6 +82,8 @@ void add_model(CommandLine& command) {
   add_model_contention(command);
   add_model_checkpoint(command);
   add_model_load(command);
+  add_model_cost(command);
+  add_model_latency(command);
   add_model_compare(command);
   add_model_constants(command);
   command.footer(kExamples);

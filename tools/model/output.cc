@@ -84,9 +84,11 @@ double value_of(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() ? value : std::nan("");
 }
 
-std::string content_of(const std::string& path) {
+}  // namespace
+
+std::string content_of(const std::string& path, const char* what) {
   const OpenFile file = open_file(path, O_RDONLY);
-  if (file.size > kResultsSizeMost) throw Failure(path + " is too large to hold results of 'penstock bench --json'");
+  if (file.size > kResultsSizeMost) throw Failure(fmt::format("{} is too large to hold {}", path, what));
   std::string text(file.size, '\0');
   std::size_t done = 0;
   while (done < text.size()) {
@@ -99,8 +101,6 @@ std::string content_of(const std::string& path) {
   text.resize(done);
   return text;
 }
-
-}  // namespace
 
 void add_output_options(CommandLine& command, ModelOutput& output) {
   const Option json = command.flag("--json", output.json, "Print JSON");
@@ -135,7 +135,8 @@ void deliver(const model::Report& report, const model::Json& defaults, const Mod
 std::vector<model::Measurement> read_measurements(const std::vector<std::string>& files) {
   std::vector<model::Measurement> all;
   for (const std::string& file : files) {
-    const std::vector<model::Measurement> some = model::bench_results(content_of(file), file);
+    const std::vector<model::Measurement> some =
+        model::bench_results(content_of(file, "results of 'penstock bench --json'"), file);
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

@@ -28,6 +28,8 @@ model::Constants constants_of(const ModelOutput& output);
 // The text leaves out the inputs that are as in `defaults`, the inputs of a report that was asked for nothing.
 void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output);
 
+// Of a file that is to hold `what`; throws Failure.
+std::string content_of(const std::string& path, const char* what);
 std::vector<model::Measurement> read_measurements(const std::vector<std::string>& files);
 // Calibrated to all of them; none for no file.
 std::vector<model::GroupComparison> calibrated_by(const std::vector<std::string>& files,

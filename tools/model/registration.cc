@@ -18,7 +18,7 @@ struct RegistrationSettings {
   double link_gbit = 100;
   double ios = 4;
   double setup_us = 0;
-  double translations = 1;
+  double workers = 1, buffers = 8;
   double contexts = 1;
   double gain_percent = 10;
   bool example = false;
@@ -41,7 +41,8 @@ model::RegistrationInput input_of(const RegistrationSettings& settings, const mo
   input.link_bytes_per_s = settings.link_gbit * 1e9 / 8;
   input.ios = settings.ios;
   input.setup_s = settings.setup_us * 1e-6;
-  input.translations = settings.translations;
+  input.workers = settings.workers;
+  input.buffers = settings.buffers;
   input.contexts = settings.contexts;
   input.gain = settings.gain_percent / 100;
   const auto groups = calibrated_by(settings.calibrations, constants);
@@ -73,8 +74,9 @@ void add_model_registration(CommandLine& parent) {
   command.option("--setup-us", settings->setup_us, "What GPU memory costs once besides, in microseconds")
       .value_name("US")
       .default_shown();
-  command.option("--translations", settings->translations, "How many host buffers the NIC uses in turn")
+  command.option("--workers", settings->workers, "How many share the NIC, each with host buffers of its own")
       .default_shown();
+  command.option("--buffers", settings->buffers, "How many host buffers each of them uses in turn").default_shown();
   command.option("--contexts", settings->contexts, "On how many GPUs one process has contexts").default_shown();
   command.option("--gain-percent", settings->gain_percent, "How much time must be saved to count in the frontier")
       .value_name("PERCENT")

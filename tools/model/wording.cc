@@ -80,11 +80,13 @@ std::string label_for_worded(const model::Column& column) {
 std::string input_in_words(std::string_view name) {
   constexpr std::pair<std::string_view, const char*> kWords[] = {
       {"buffer_bytes", "bytes of one I/O"},
+      {"buffers", "host buffers of a worker"},
       {"bytes", "size"},
       {"checkpoints", "checkpoints in the run"},
       {"contexts", "GPUs with a context"},
       {"drive_bytes_per_s", "rate of a drive"},
       {"drive_cache_bytes", "cache of a node's drives"},
+      {"drive_write_bytes_per_s", "rate of a drive's writes"},
       {"drives_per_node", "drives in each node"},
       {"fabric_bytes_per_s", "rate of shared storage"},
       {"files", "files one after the other"},
@@ -102,8 +104,9 @@ std::string input_in_words(std::string_view name) {
       {"setup_s", "set-up besides"},
       {"sharded", "each rank moves its part"},
       {"snapshot_s", "to copy the state out of the way"},
-      {"translations", "host buffers in turn"},
+      {"window_s", "window"},
       {"weight_bytes", "a weight"},
+      {"workers", "workers that share the NIC"},
   };
   const auto* found =
       std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& one) { return one.first == name; });

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "model/cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model/input.h"
+
+namespace penstock::model {
+namespace {
+
+constexpr PathModel kPaths[] = {PathModel::kPoor, PathModel::kBounce, PathModel::kDirect};
+
+void check(const CostInput& input) {
+  require_positive("the size in bytes", input.bytes, 1e18);
+  require_positive("the number of saves", input.saves, 1e9);
+  require_positive("the length of the run in hours", input.hours, 1e7);
+  require_positive("the number of drives", input.drives, 1e6);
+  require_positive("the rate of a drive in B/s", input.drive_bytes_per_s, 1e13);
+  require_not_negative("the hours of the set-up", input.setup_hours, 1e6);
+  require_not_negative("the money for the set-up", input.setup_money, 1e12);
+}
+
+CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const CostInput& input,
+               const Constants& constants) {
+  const Fleet fleet{.ranks = static_cast<double>(platform.gpus),
+                    .drives = input.drives,
+                    .drive_bytes_per_s = input.drive_bytes_per_s};
+  const Job job{.bytes = input.bytes, .is_sharded = input.is_sharded};
+  CostRow row{&platform, is_spot, path, 0, 0, 0, 0, 0};
+  row.node_hour = platform.gpus * (is_spot ? *platform.spot : *platform.on_demand);
+  row.compute = std::ceil(input.hours * 3600 / platform.billing_s) * platform.billing_s / 3600 * row.node_hour;
+  row.save_s = duration(path, job, fleet, constants).seconds;
+  const Waiting waiting = waiting_of(row.save_s, input.saves, row.node_hour);
+  row.waiting_hours = waiting.hours;
+  row.waiting = waiting.money;
+  return row;
+}
+
+Sheet platforms_sheet(const std::vector<Platform>& platforms) {
+  Sheet sheet{"platforms",
+              "Platforms",
+              {{"platform", "platform"},
+               {"gpu", "GPU"},
+               {"gpus", "GPUs"},
+               {"on_demand_money", "$ a GPU-hour"},
+               {"spot_money", "spot"},
+               {"drives", "drives of its own"},
+               {"gds", "GPUDirect Storage"},
+               {"source", "source"}},
+              {}};
+  const auto price = [](const std::optional<double>& one) { return one ? Json(*one) : Json(); };
+  for (const Platform& one : platforms) {
+    sheet.rows.push_back({one.name, one.gpu, one.gpus, price(one.on_demand), price(one.spot),
+                          one.drives ? Json(*one.drives) : Json("not known"), gds_standing_words(one.gds), one.source});
+  }
+  return sheet;
+}
+
+Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
+  Sheet sheet{"cost",
+              fmt::format("A run of {:g} h with {:g} saves, which training waits for", input.hours, input.saves),
+              {{"platform", "platform"},
+               {"market", "market"},
+               {"path", "path"},
+               {"gpu_hour_money", "$ a GPU-hour"},
+               {"node_hour_money", "$ a node-hour"},
+               {"compute_money", "the run, $"},
+               {"save_s", "save, s"},
+               {"waiting_share", "of the run, %"},
+               {"waiting_hours_in_all", "waiting, h"},
+               {"waiting_money", "waiting, $"}},
+              {}};
+  for (const CostRow& row : rows) {
+    sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", path_model_name(row.path),
+                          row.node_hour / row.platform->gpus, row.node_hour, row.compute, row.save_s,
+                          std::round(1000 * row.waiting_hours / input.hours) / 10,
+                          std::round(100 * row.waiting_hours) / 100, row.waiting});
+  }
+  return sheet;
+}
+
+Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
+  Sheet sheet{"setup",
+              "From when on the set-up of the direct path has paid",
+              {{"platform", "platform"},
+               {"market", "market"},
+               {"against", "against"},
+               {"setup_money", "set-up, $"},
+               {"saved_run_money", "saved in this run, $"},
+               {"saves", "saves until it has paid"},
+               {"hours", "hours of such a run, h"}},
+              {}};
+  for (const CostRow& direct : rows) {
+    if (direct.path != PathModel::kDirect) continue;
+    for (const CostRow& host : rows) {
+      const bool is_pair = host.platform == direct.platform && host.is_spot == direct.is_spot;
+      if (!is_pair || host.path == PathModel::kDirect) continue;
+      const double saves = std::ceil(break_even_saves(host, direct, input));
+      sheet.rows.push_back({direct.platform->name, direct.is_spot ? "spot" : "on demand", path_model_name(host.path),
+                            input.setup_hours * direct.node_hour + input.setup_money, host.waiting - direct.waiting,
+                            std::isfinite(saves) ? Json(saves) : Json("never"),
+                            number(saves / input.saves * input.hours)});
+    }
+  }
+  return sheet;
+}
+
+std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const CostInput& input) {
+  std::vector<std::string> notes;
+  for (const Platform& one : platforms) {
+    if (!one.on_demand && !one.spot)
+      notes.push_back(fmt::format("{}: no price is known, so it has no rows.", one.name));
+    if (one.may_go_direct()) continue;
+    notes.push_back(fmt::format("{}: no direct path, since it has {}.", one.name,
+                                one.drives.value_or(1) == 0 ? "no drives of its own" : "no GPUDirect Storage"));
+  }
+  notes.push_back(fmt::format(
+      "All platforms are taken to save {} through {:g} drive{} of {:g} GB/s{}; what they differ in is the price.",
+      input.is_sharded ? "with every GPU" : "with one GPU", input.drives, input.drives == 1 ? "" : "s",
+      input.drive_bytes_per_s / 1e9, input.drives == 1 && !input.is_sharded ? ", as the published table does" : ""));
+  notes.emplace_back(
+      "'poor host' is as slow as the published host path. A good one costs no more than the direct path as long as the "
+      "drives bind: see 'penstock model checkpoint'.");
+  return notes;
+}
+
+}  // namespace
+
+Waiting waiting_of(double save_s, double saves, double hour) {
+  const double hours = saves * save_s / 3600;
+  return {hours, hours * hour};
+}
+
+std::vector<CostRow> cost_rows(const std::vector<Platform>& platforms, const CostInput& input,
+                               const Constants& constants) {
+  std::vector<CostRow> rows;
+  for (const Platform& platform : platforms) {
+    for (const bool is_spot : {false, true}) {
+      if (!(is_spot ? platform.spot : platform.on_demand)) continue;
+      for (const PathModel path : kPaths) {
+        if (path == PathModel::kDirect && !platform.may_go_direct()) continue;
+        rows.push_back(row_of(platform, is_spot, path, input, constants));
+      }
+    }
+  }
+  return rows;
+}
+
+double break_even_saves(const CostRow& host, const CostRow& direct, const CostInput& input) {
+  const double each = (host.waiting - direct.waiting) / input.saves;
+  const double setup = input.setup_hours * direct.node_hour + input.setup_money;
+  return each > 0 ? setup / each : std::numeric_limits<double>::infinity();
+}
+
+Report cost_report(const std::vector<Platform>& platforms, const CostInput& input, const Constants& constants) {
+  check(input);
+  const std::vector<CostRow> rows = cost_rows(platforms, input, constants);
+  Report report{"cost", "What a run costs, and what waiting for its checkpoints does"};
+  report.inputs = {{"bytes", input.bytes},
+                   {"checkpoints", input.saves},
+                   {"run_hours", input.hours},
+                   {"drives_per_node", input.drives},
+                   {"drive_bytes_per_s", input.drive_bytes_per_s},
+                   {"sharded", input.is_sharded},
+                   {"setup_hours", input.setup_hours},
+                   {"setup_money", input.setup_money}};
+  report.sheets = {platforms_sheet(platforms), cost_sheet(rows, input), setup_sheet(rows, input)};
+  report.csv_sheet = "cost";
+  report.notes = notes_of(platforms, input);
+  const auto direct = std::find_if(rows.begin(), rows.end(),
+                                   [](const CostRow& row) { return row.path == PathModel::kDirect && !row.is_spot; });
+  if (direct == rows.end()) return report;
+  report.sensitivities = {sensitivity_of(
+      fmt::format("waiting on {}, direct, $", direct->platform->name), constants,
+      [&](const Constants& c) { return row_of(*direct->platform, false, PathModel::kDirect, input, c).waiting; })};
+  return report;
+}
+
+}  // namespace penstock::model

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Machines that are let by the hour, as data: model/platforms.yaml, or a user's file of the same form. What is read is
+// checked; InvalidInput names the file, the line and what was expected.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::model {
+
+enum class GdsStanding : unsigned char { ready, install, custom_image, none };
+std::string_view gds_standing_words(GdsStanding standing);
+
+struct Platform {
+  std::string name;
+  std::string gpu;
+  unsigned gpus = 8;
+  std::optional<double> on_demand;  // $ for a GPU and an hour.
+  std::optional<double> spot;
+  std::optional<unsigned> drives;  // Of its own; nothing: not known.
+  GdsStanding gds = GdsStanding::none;
+  double billing_s = 1;
+  std::string source;
+
+  bool may_go_direct() const { return gds != GdsStanding::none && drives.value_or(1) > 0; }
+};
+
+std::string_view platforms_text();  // Of model/platforms.yaml.
+std::vector<Platform> parse_platforms(const std::string& text, const std::string& name);
+
+}  // namespace penstock::model
