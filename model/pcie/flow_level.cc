@@ -95,6 +95,7 @@ class FlowSimulation {
           slowest = std::max(slowest, here);
         }
         route_seconds += slowest * io_bytes;
+        if (leg.is_fenced) route_seconds += std::ceil(io_bytes / plan.fence_bytes) * plan.fence_seconds;
       }
       latency += route_seconds * share;
     }

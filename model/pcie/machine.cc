@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <unordered_set>
 
 namespace penstock::model {
@@ -146,6 +148,15 @@ std::vector<int> Machine::ancestors(int index) const {
 int Machine::root_of(int index) const {
   while (node(index).parent != kNone) index = node(index).parent;
   return index;
+}
+
+double bdf_number(const Machine& machine, int index) {
+  unsigned domain = 0, bus = 0, device = 0, function = 0;
+  const std::string& address = machine.node(index).address;
+  if (std::sscanf(address.c_str(), "%x:%x:%x.%x", &domain, &bus, &device, &function) == 4) {
+    return std::max(1U, (bus & 0xff) << 8 | (device & 0x1f) << 3 | (function & 7));
+  }
+  return (index % 255 + 1) << 8;
 }
 
 std::string place(const std::string& source, int line) {

@@ -82,6 +82,10 @@ struct Machine {
   int root_of(int index) const;
 };
 
+// Bus, device and function as one number, 8, 5 and 3 bits of it. Where the address is not known, as a bus that is
+// numbered by the order of the nodes.
+double bdf_number(const Machine& machine, int index);
+
 constexpr std::size_t kNodesMax = 100000;
 
 // Throws InputError for a machine that cannot be: loops, missing or too many ports, zero widths, rates that are no

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cmath>
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "model/pcie/route_finder.h"
 
@@ -37,6 +39,7 @@ class Compiler {
     for (std::size_t i = 0; i < machine.nodes.size(); ++i) nodes_[machine.nodes[i].name] = static_cast<int>(i);
     network_.port_buffer_bytes = constants.port_buffer_bytes;
     network_.drives.push_back({"none"});
+    network_.engines.push_back({"none"});
   }
 
   Network run() {
@@ -68,7 +71,7 @@ class Compiler {
 
   StreamPlan plan_of(const Stream& stream) {
     StreamPlan plan;
-    const bool is_direct = stream.path == PathKind::direct;
+    const bool is_direct = stream.path == PathKind::direct || stream.path == PathKind::pipeline;
     const double usual = (is_direct ? constants_.direct_request_us : constants_.host_request_us) * kMicro;
     plan.request_seconds = stream.request_seconds >= 0 ? stream.request_seconds : usual;
     set_fences(stream.fence, plan);
@@ -92,7 +95,11 @@ class Compiler {
     if (ends.from == ends.to) refuse("begins where it ends");
     Route route;
     route.drive = drive_of(ends.store);
-    for (const std::vector<Visit>& visits : legs_between(ends)) add_leg(route, ends, visits);
+    if (stream().path == PathKind::pipeline) {
+      add_stages(route, ends);
+    } else {
+      for (const std::vector<Visit>& visits : legs_between(ends)) add_leg(route, ends, visits);
+    }
     if (route.legs.empty()) refuse("nothing on its way has a limit");
     return route;
   }
@@ -107,6 +114,70 @@ class Compiler {
     if (stream().path == PathKind::through_host) legs.push_back({{root, Role::copy}, {root, Role::memory, 2}});
     if (ends.to != root) legs.push_back(visits(root, ends.to));
     return legs;
+  }
+
+  // The four stages: drive, its way into the memory of the nic beside it, the wires, the way from the other nic to the
+  // GPU. The fences are between the second and the third. A write goes the other way round, and needs none.
+  void add_stages(Route& route, const Ends& ends) {
+    const bool is_write = stream().is_write;
+    if (machine_.node(ends.store).kind != NodeKind::drive) refuse("a pipeline begins at a drive");
+    if (is_write && stream().fence != FenceKind::none) refuse("only what is read from drives has fences in a pipeline");
+    const auto [near, far] = nics_between(ends);
+    std::vector<Visit> at_store = is_write ? visits(near, ends.store) : visits(ends.store, near);
+    std::vector<Visit> at_gpu = is_write ? visits(ends.gpu, far) : visits(far, ends.gpu);
+    const Visit media{ends.store, Role::media};
+    const std::vector<Visit> wires = {{is_write ? far : near, Role::wire_out}, {is_write ? near : far, Role::wire_in}};
+    const auto without_ends = [](std::vector<Visit>& way) {
+      std::erase_if(way, [](const Visit& visit) {
+        return visit.role == Role::media || visit.role == Role::wire_in || visit.role == Role::wire_out;
+      });
+    };
+    without_ends(at_store);
+    without_ends(at_gpu);
+    using Stage = std::tuple<std::size_t, int, Ends, std::vector<Visit>>;
+    std::vector<Stage> stages = {Stage{0, ends.store, {ends.store, ends.gpu, ends.store, near}, {media}},
+                                 Stage{1, ends.store, {ends.store, ends.gpu, ends.store, near}, at_store},
+                                 Stage{2, near, {ends.store, ends.gpu, near, far}, wires},
+                                 Stage{3, far, {ends.store, ends.gpu, far, ends.gpu}, at_gpu}};
+    if (is_write) std::reverse(stages.begin(), stages.end());
+    bool is_fenced = false;
+    for (auto& [stage, node, between, way] : stages) {
+      if (is_write) std::swap(between.from, between.to);
+      is_fenced = is_fenced || (stage == 2 && stream().fence != FenceKind::none);
+      const std::size_t before = route.legs.size();
+      add_leg(route, between, way);
+      if (route.legs.size() == before) continue;
+      route.legs.back().engine = engine_of(stage, node);
+      route.legs.back().is_fenced = std::exchange(is_fenced, false);
+      if (stage == 1) route.drive_leg = before;
+    }
+  }
+
+  // The nic beside the store, and the nearest to the GPU of the others.
+  std::pair<int, int> nics_between(const Ends& ends) const {
+    const auto nearest = [&](int device, int but) {
+      std::pair best(INT_MAX, kNone);
+      for (const int nic : machine_.all(NodeKind::nic)) {
+        const int distance = pcie_distance(machine_, nic, device);
+        if (nic != but && distance >= 0) best = std::min(best, std::pair(distance, nic));
+      }
+      return best.second;
+    };
+    int near = stream().through.empty() ? nearest(ends.store, kNone) : node_named(stream().through);
+    if (near != kNone && machine_.node(near).kind != NodeKind::nic) refuse("goes through what is no nic");
+    const int far = nearest(ends.gpu, near);
+    if (near == kNone || far == kNone) refuse("a pipeline needs a nic beside the drive and another beside the GPU");
+    return {near, far};
+  }
+
+  std::uint32_t engine_of(std::size_t stage, int node) {
+    constexpr std::array<const char*, 4> kStages = {"media", "DMA", "sending", "receiving"};
+    const auto [place, is_new] = engine_indices_.try_emplace({stage, node}, network_.engines.size());
+    if (is_new) {
+      network_.engines.push_back(
+          {fmt::format("{} {}", machine_.node(node).name, kStages.at(stage)), workload_.stage_depth.at(stage)});
+    }
+    return static_cast<std::uint32_t>(place->second);
   }
 
   std::vector<Visit> visits(int from, int to) {
@@ -194,7 +265,7 @@ class Compiler {
       hop.packet_bytes = payload;
       hop.header_bytes = header_bytes(carried, constants_);
     } else {
-      const bool writes_media = visit.role == Role::media && i + 1 == way.size();
+      const bool writes_media = visit.role == Role::media && visit.node == ends.to;
       const double rate = writes_media ? node.write_rate : station_of(visit).rate;
       hop.seconds_per_byte = rate > 0 ? 1 / rate : 0;
     }
@@ -208,7 +279,9 @@ class Compiler {
     const bool is_store = visit.role == Role::media || visit.role == Role::wire_in || visit.role == Role::wire_out ||
                           visit.role == Role::memory;
     const bool is_server = machine_.node(machine_.root_of(ends.store)).kind == NodeKind::fabric;
-    return stream().fence != FenceKind::none && is_at_store && is_store && !(is_server && visit.role != Role::media);
+    const bool is_chained = stream().path == PathKind::pipeline;
+    return stream().fence != FenceKind::none && !is_chained && is_at_store && is_store &&
+           !(is_server && visit.role != Role::media);
   }
 
   bool is_slowed_by_iommu(const Node& node, const Ends& ends) const {
@@ -268,12 +341,14 @@ class Compiler {
     if (!hop.is_source && workload_.arbitration == Arbitration::round_robin) key = before;
     if (!hop.is_source && workload_.arbitration == Arbitration::traffic_class)
       key = static_cast<std::uint64_t>(traffic);
+    if (!hop.is_source && workload_.arbitration == Arbitration::bdf) key = static_cast<std::uint64_t>(ends.from);
     const auto [place, is_new] = lane_indices_.try_emplace({hop.station, hop.is_source, key}, network_.lanes.size());
-    if (is_new) network_.lanes.push_back({hop.station, weight(traffic), hop.is_source});
+    if (is_new) network_.lanes.push_back({hop.station, weight(traffic, ends), hop.is_source});
     return static_cast<std::uint32_t>(place->second);
   }
 
-  double weight(TrafficClass traffic) const {
+  double weight(TrafficClass traffic, const Ends& ends) const {
+    if (workload_.arbitration == Arbitration::bdf) return bdf_number(machine_, ends.from);
     if (workload_.arbitration == Arbitration::round_robin) return 1;
     if (workload_.arbitration == Arbitration::weighted_fair) return stream().weight;
     switch (traffic) {
@@ -292,6 +367,7 @@ class Compiler {
   std::unordered_map<std::string_view, int> nodes_;
   std::map<int, std::size_t> drive_indices_;
   std::map<std::pair<int, Role>, std::size_t> station_indices_;
+  std::map<std::pair<std::size_t, int>, std::size_t> engine_indices_;
   std::map<std::tuple<std::uint32_t, bool, std::uint64_t>, std::size_t> lane_indices_;
 };
 

@@ -47,12 +47,21 @@ struct Hop {
 struct Leg {
   std::uint32_t hop_begin = 0;
   std::uint32_t hop_end = 0;
+  std::uint32_t engine = 0;  // Who does it, an index of Network::engines; 0: no one in particular.
+  bool is_fenced = false;    // An I/O waits for its fences before it begins; others pass meanwhile.
+};
+
+// What carries the I/Os of a leg, so many at a time.
+struct Engine {
+  std::string name;
+  unsigned depth = 0;  // 0: any number.
 };
 
 struct Route {
   std::vector<Leg> legs;
   double latency_seconds = 0;  // Of switches and roots passed, once for an I/O.
   std::uint32_t drive = 0;     // Whose queue the I/O takes a place in; an index of Network::drives.
+  std::size_t drive_leg = 0;   // Of a read: at whose end it leaves the place.
 };
 
 struct Drive {
@@ -80,6 +89,7 @@ struct Network {
   std::vector<Lane> lanes;
   std::vector<Hop> hops;  // Of all routes, leg after leg.
   std::vector<Drive> drives;
+  std::vector<Engine> engines;
   std::vector<StreamPlan> plans;  // One a stream.
   double port_buffer_bytes = 0;
 

@@ -26,6 +26,7 @@ struct StreamResult {
   double end_seconds = 0;
   double bytes_per_second = 0;         // Over its own time.
   double shared_bytes_per_second = 0;  // While all streams ran.
+  double fence_seconds = 0;            // That I/Os of a pipeline waited for fences, all together.
   LatencyHistogram latency;
   std::uint32_t busiest_station = kNoStation;  // Of its routes.
   bool is_bound_by_station = false;            // Otherwise by depth and latency.

@@ -31,6 +31,9 @@ class Points {
     h200();
     fences();
     classes();
+    pipeline();
+    two_of_eight();
+    gain();
     iommu();
     return std::move(points_);
   }
@@ -170,7 +173,9 @@ class Points {
   void fences() {
     add("fences of 500 ns, 16 GiB over 8 drives", "ms", 65, 65, fence_milliseconds(FenceKind::single, 500));
     add("fences of 1,500 ns, 16 GiB over 8 drives", "ms", 196, 196, fence_milliseconds(FenceKind::single, 1500));
-    const char* note = "published 5-12 ms; 32,768 times 200-500 ns is 6.6-16.4 ms";
+    const char* note =
+        "published 5-12 ms; 32,768 times 200-500 ns is 6.6-16.4 ms. 131,072 chunks of 16 KiB are 2 GiB, one "
+        "drive's part: 16 GiB have 1,048,576, over 8 drives side by side";
     add("coalesced fences of 200 ns", "ms", 5, 12, fence_milliseconds(FenceKind::coalesced, 200), note);
     add("coalesced fences of 500 ns", "ms", 5, 12, fence_milliseconds(FenceKind::coalesced, 500), note);
   }
@@ -190,6 +195,82 @@ class Points {
     add("traffic classes, drive to NIC's share when all are busy", "%", 60, 70,
         100 * drives / done.shared_bytes_per_second,
         "the weights are constants; they leave NIC to GPU 25 %: a loss of 35-50 % fits only what asked for half", true);
+  }
+
+  // As published: a pipeline of four stages, eight GPUs, eight drives, two NICs.
+  static Workload eight_pipelines(const Machine& machine) {
+    Workload workload;
+    workload.streams = streams_of(machine, Pattern::pipeline);
+    for (Stream& each : workload.streams) each.depth = 16, each.total_bytes = kGibibyte / 8;
+    workload.stage_depth.fill(16);
+    return workload;
+  }
+
+  void pipeline() {
+    const Machine machine = builtin_machine("two-switch-server", constants_);
+    Workload workload = eight_pipelines(machine);
+    const Outcome plain = outcome(machine, workload);
+    constexpr double kCeiling = 128;  // GB/s: eight drives of 16; two NICs have 200, eight GPUs 1,024.
+    add("four-stage pipeline, of its ceiling", "%", 40, 60, 100 * plain.shared_bytes_per_second / kGiga / kCeiling,
+        "the ceiling is 8 drives of 16 GB/s, a line rate. Each byte crosses both crossbars, and the changes of stream "
+        "that fit 6.3 GB/s hold it back there; without changes it is 83 %, of dgx-h100's eight Gen4 drives 81 %");
+    for (Stream& each : workload.streams) each.fence = FenceKind::single;
+    add("fences of 1,000 ns, 16 I/Os a stage, add", "%", 5, 15,
+        100 * (outcome(machine, workload).seconds / plain.seconds - 1),
+        "a fence holds one I/O and not the link, so that others hide it; the next row has no others");
+    workload.stage_depth.fill(1);
+    const double slow = outcome(machine, workload).seconds;
+    for (Stream& each : workload.streams) each.fence = FenceKind::none;
+    add("fences of 1,000 ns, one I/O a stage, add", "%", 5, 15, 100 * (slow / outcome(machine, workload).seconds - 1),
+        "as published only with one I/O at a time; on dgx-h100 8 %, where no switch binds several times as much");
+    receiving(machine);
+  }
+
+  // NICs to GPUs, alone and beside drives to NICs, the traffic classes arbitrating.
+  void receiving(const Machine& machine) {
+    Workload workload;
+    workload.arbitration = Arbitration::traffic_class;
+    for (int i = 0; i < 8; ++i)
+      workload.streams.push_back(stream(fmt::format("nic{}", i / 4), fmt::format("gpu{}", i)));
+    const double alone = outcome(machine, workload).shared_bytes_per_second;
+    for (int i = 0; i < 8; ++i)
+      workload.streams.push_back(stream(fmt::format("nvme{}", i), fmt::format("nic{}", i / 4)));
+    const Outcome beside = outcome(machine, workload);
+    double received = 0;
+    for (std::size_t i = 0; i < 8; ++i) received += beside.streams[i].shared_bytes_per_second;
+    add("NIC to GPU loses beside drive to NIC", "%", 35, 50, 100 * (1 - received / alone),
+        "the weights leave it 25 of 90 parts, since the other class is published to get 60-70 %; equal parts would be "
+        "a "
+        "loss of half, and what is published for both cannot be: 65 and 50-65 % are more than all");
+  }
+
+  void two_of_eight() {
+    const Machine machine = builtin_machine("two-switch-server", constants_);
+    const auto each = [&](const char* drive, const char* gpu) {
+      std::vector<Stream> streams = {stream("nvme0", "gpu0"), stream(drive, gpu)};
+      for (Stream& one : streams) one.io_bytes = 131072;
+      return total(machine, streams) / 2;
+    };
+    add("GPU 0 and GPU 4 at 128 KiB, each", "GB/s", 8, 8, each("nvme4", "gpu4"),
+        "published for two GPUs that share a switch; of eight behind two, 0 and 4 are behind one each and share "
+        "nothing");
+    add("GPU 0 and GPU 1 at 128 KiB, each", "GB/s", 8, 8, each("nvme1", "gpu1"),
+        "two streams of 14 GB/s do not fill a crossbar of 256; changes of stream cost them 12 %. Eight to five of "
+        "them do fall to 6.2 GB/s");
+  }
+
+  void gain() {
+    const Machine machine = builtin_machine("two-switch-server", constants_);
+    const auto on_all = [&](PathKind path) {
+      std::vector<Stream> streams = streams_of(machine, Pattern::own_drive);
+      for (Stream& each : streams) each.path = path, each.depth = 16, each.total_bytes = kGibibyte / 8;
+      return total(machine, streams);
+    };
+    add("direct over through the host, eight GPUs", "1", 2.5, 4,
+        on_all(PathKind::direct) / on_all(PathKind::through_host),
+        "of the two-switch server, whose host memory has 63 GB/s; the other built-in machines have 1.0-1.3, since "
+        "their "
+        "memory and copies keep up with their drives");
   }
 
   void iommu() {

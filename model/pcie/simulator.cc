@@ -3,83 +3,26 @@
 #include "model/pcie/simulator.h"
 
 #include <cmath>
-#include <deque>
 #include <random>
 #include <stdexcept>
 
 #include "model/pcie/event_queue.h"
-#include "model/pcie/fair_queue.h"
 #include "model/pcie/pool.h"
+#include "model/pcie/simulator_state.h"
 
 namespace penstock::model {
 namespace {
-
-using Index = std::uint32_t;
 
 enum class EventKind : std::uint8_t { station_done, io_ready, io_done, io_arrives };
 constexpr unsigned kKindShift = 30;
 constexpr Index kIndexMask = (Index{1} << kKindShift) - 1;
 
-struct Burst {
-  Index io = 0;
-  Index hop = 0;
-  std::uint32_t bytes = 0;
-  bool is_first = false;  // Of its I/O.
-  Index next = kNil;      // In its lane.
-};
-
-struct Io {
-  Index stream = 0;
-  Index route = 0;
-  Index leg = 0;
-  Index next = kNil;  // In the lane where its leg begins.
-  std::uint64_t bytes = 0;
-  std::uint64_t to_send = 0;    // On this leg.
-  std::uint64_t to_arrive = 0;  // On this leg.
-  Picoseconds start = 0;
-};
-
-// A queue of bursts, or where a leg begins, of I/Os that bursts are cut from.
-struct LaneState {
-  Index head = kNil;
-  Index tail = kNil;
-  double tag = 0;
-  std::uint64_t held_bytes = 0;  // In its buffer or on the way there.
-  Index first_waiter = kNil;     // Lanes upstream that wait for room here.
-  Index last_waiter = kNil;
-  Index next_waiter = kNil;  // Where this one waits itself.
-};
-
-struct StationState {
-  FairQueue ready;
-  Index burst = kNil;  // In service.
-  Index last_stream = kNil;
-  Picoseconds last_end = 0;
-};
-
-struct StreamState {
-  std::uint64_t to_issue = 0;
-  std::uint64_t arrived = 0;
-  Index issued = 0;
-  Index in_flight = 0;
-};
-
-struct DriveState {
-  unsigned in_use = 0;
-  std::deque<Index> waiting;
-};
-
-// What serving a burst at a hop takes, worked out once.
-struct HopCost {
-  Picoseconds whole_burst = 0;
-  double whole_burst_wire = 0;
-};
-
 class Simulation {
  public:
   Simulation(const Network& network, const Workload& workload)
       : network_(network), workload_(workload), random_(workload.seed), lanes_(network.lanes.size()),
-        stations_(network.stations.size()), streams_(network.plans.size()), drives_(network.drives.size()) {
+        stations_(network.stations.size()), streams_(network.plans.size()), drives_(network.drives.size()),
+        engines_(network.engines.size()) {
     result_.streams.resize(network.plans.size());
     result_.stations.resize(network.stations.size());
     result_.station_busy = Timeline(network.stations.size());
@@ -116,7 +59,7 @@ class Simulation {
     const Index index = event.what & kIndexMask;
     switch (static_cast<EventKind>(event.what >> kKindShift)) {
       case EventKind::station_done: end_service(index); break;
-      case EventKind::io_ready: begin_leg(index); break;
+      case EventKind::io_ready: ios_[index].is_with_engine ? begin_leg(index) : enter_leg(index); break;
       case EventKind::io_done: end_io(index); break;
       case EventKind::io_arrives: io_arrives(index); break;
     }
@@ -194,6 +137,44 @@ class Simulation {
   const Route& route_of(const Io& io) const { return network_.plans[io.stream].routes[io.route]; }
   const Leg& leg_of(const Io& io) const { return route_of(io).legs[io.leg]; }
 
+  // The I/O takes a place with the engine of its leg and gives up the one it had, or waits where it is.
+  void enter_leg(Index io_index) {
+    Io& io = ios_[io_index];
+    const Leg& leg = leg_of(io);
+    EngineState& engine = engines_[leg.engine];
+    const unsigned most = network_.engines[leg.engine].depth;
+    if (most != 0 && engine.in_use >= most) {
+      engine.waiting.push_back(io_index);
+      return;
+    }
+    ++engine.in_use;
+    io.is_with_engine = true;
+    const bool is_fenced = leg.is_fenced;
+    if (io.leg > 0) leave_engine(route_of(io).legs[io.leg - 1].engine);
+    if (is_fenced) {
+      wait_for_fences(io_index);
+    } else {
+      begin_leg(io_index);
+    }
+  }
+
+  void leave_engine(Index engine_index) {
+    EngineState& engine = engines_[engine_index];
+    --engine.in_use;
+    if (engine.waiting.empty()) return;
+    const Index next = engine.waiting.front();
+    engine.waiting.pop_front();
+    enter_leg(next);
+  }
+
+  void wait_for_fences(Index io_index) {
+    const Io& io = ios_[io_index];
+    const StreamPlan& plan = network_.plans[io.stream];
+    const double seconds = std::ceil(static_cast<double>(io.bytes) / plan.fence_bytes) * plan.fence_seconds;
+    result_.streams[io.stream].fence_seconds += seconds;
+    schedule(now_ + to_picoseconds(seconds), EventKind::io_ready, io_index);
+  }
+
   void begin_leg(Index io_index) {
     Io& io = ios_[io_index];
     io.to_send = io.to_arrive = io.bytes;
@@ -208,14 +189,16 @@ class Simulation {
     Io& io = ios_[io_index];
     const Route& route = route_of(io);
     const bool is_last = io.leg + 1 == route.legs.size();
-    const bool is_drive_done = workload_.streams[io.stream].is_write ? is_last : io.leg == 0;
+    const bool is_drive_done = workload_.streams[io.stream].is_write ? is_last : io.leg == route.drive_leg;
     if (is_drive_done) release_drive(route.drive);
     if (is_last) {
+      leave_engine(leg_of(io).engine);
       schedule(now_ + to_picoseconds(route.latency_seconds), EventKind::io_done, io_index);
       return;
     }
     ++io.leg;
-    begin_leg(io_index);
+    io.is_with_engine = false;
+    enter_leg(io_index);
   }
 
   void end_io(Index io_index) {
@@ -453,6 +436,7 @@ class Simulation {
   std::vector<StationState> stations_;
   std::vector<StreamState> streams_;
   std::vector<DriveState> drives_;
+  std::vector<EngineState> engines_;
   std::vector<HopCost> costs_;
   std::uint64_t room_ = 0;
   Picoseconds now_ = 0;

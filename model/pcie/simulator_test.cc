@@ -226,5 +226,112 @@ TEST(Conservation, IsBrokenByALostByteAndByAStationBusierThanTime) {
   EXPECT_THROW(check_conservation(network, workload, fast), std::logic_error);
 }
 
+// Two switches, each with a NIC, drives and GPUs.
+Machine two_sides(int drives) {
+  static const PcieConstants constants;
+  MachineBuilder builder("two sides", "two sides", constants);
+  builder.root("socket0");
+  for (int side = 0; side < 2; ++side) {
+    const std::string number = std::to_string(side);
+    const int below = builder.pci_switch("switch" + number, 0, 5, 16);
+    builder.nic("nic" + number, below, 5, 16, 50 * kGiga);
+    for (int i = 0; i < drives; ++i) {
+      const std::string name = std::to_string(side * drives + i);
+      builder.gpu("gpu" + name, below, 5, 16);
+      Node& drive = builder.node(builder.drive("nvme" + name, below, 5, 16));
+      drive.read_rate = drive.write_rate = 14 * kGiga;
+      drive.jitter = 0;
+    }
+  }
+  return builder.take();
+}
+
+Workload pipelines(const Machine& machine, unsigned stage_depth) {
+  Workload workload;
+  workload.streams = streams_of(machine, Pattern::pipeline);
+  for (Stream& stream : workload.streams) stream.depth = 32, stream.total_bytes = 256 * kMebibyte;
+  workload.stage_depth.fill(stage_depth);
+  return workload;
+}
+
+TEST(Pipeline, EveryGpuReadsADriveBesideTheOtherNicByWayOfBoth) {
+  const Machine machine = two_sides(4);
+  const Workload workload = pipelines(machine, 0);
+  ASSERT_EQ(workload.streams.size(), 8U);
+  EXPECT_EQ(workload.streams[0].stores, std::vector<std::string>{"nvme4"});
+  EXPECT_EQ(workload.streams[0].through, "nic1");
+  const Network network = compile(machine, workload);
+  EXPECT_EQ(network.plans[0].routes[0].legs.size(), 4U);
+  const Outcome outcome = simulate(network, workload);
+  EXPECT_EQ(station(network, outcome, "nic1 wire out").payload_bytes, 4 * 256 * kMebibyte);
+  EXPECT_EQ(station(network, outcome, "nic0 wire in").payload_bytes, 4 * 256 * kMebibyte);
+}
+
+TEST(Pipeline, WithRoomInEveryStageIsAsFastAsItsSlowest) {
+  const Machine machine = two_sides(1);
+  const Outcome one = run(machine, pipelines(machine, 8));
+  EXPECT_NEAR(one.streams[0].bytes_per_second / (14 * kGiga), 1, 0.02);
+  const Machine crowded = two_sides(8);  // Eight drives of 14 GB/s on a wire of 50.
+  EXPECT_NEAR(run(crowded, pipelines(crowded, 64)).shared_bytes_per_second / (100 * kGiga), 1, 0.05);
+}
+
+// With one I/O in flight every stage, the software and the access time come one after the other.
+TEST(Pipeline, OfOneIoAtATimeTakesTheSumOfItsStages) {
+  const Machine machine = two_sides(1);
+  Workload workload = pipelines(machine, 1);
+  workload.streams.resize(1);
+  workload.streams[0].depth = 1;
+  const Outcome outcome = run(machine, workload);
+  const auto io = static_cast<double>(workload.streams[0].io_bytes);
+  const double link = 55.3 * kGiga;
+  const double least = 90e-6 + io / (14 * kGiga) + 2 * io / link + io / (50 * kGiga);
+  EXPECT_NEAR(outcome.streams[0].latency.mean_seconds() / least, 1, 0.05);
+}
+
+TEST(Pipeline, FencesHoldIosAndCostNothingWhileOthersPass) {
+  const Machine machine = two_sides(1);
+  const auto seconds = [&](FenceKind fence, unsigned stage_depth) {
+    Workload workload = pipelines(machine, stage_depth);
+    for (Stream& stream : workload.streams) stream.fence = fence;
+    return run(machine, workload).seconds;
+  };
+  EXPECT_NEAR(seconds(FenceKind::single, 16) / seconds(FenceKind::none, 16), 1, 0.03);
+  // One at a time: 64 fences of 1 us and 21 us on the wire, more than the drive's 75 us.
+  EXPECT_NEAR(seconds(FenceKind::single, 1) / (256 * 85e-6), 1, 0.05);
+}
+
+TEST(Pipeline, WritesGoTheOtherWayAndHaveNoFences) {
+  const Machine machine = two_sides(1);
+  Workload workload = pipelines(machine, 4);
+  for (Stream& stream : workload.streams) stream.is_write = true;
+  const Network network = compile(machine, workload);
+  const Outcome outcome = simulate(network, workload);
+  EXPECT_GT(station(network, outcome, "nic0 wire out").payload_bytes, 0);
+  workload.streams[0].fence = FenceKind::single;
+  EXPECT_NE(refusal([&] { compile(machine, workload); }), "");
+}
+
+TEST(Pipeline, NeedsADriveAndTwoNics) {
+  const Machine machine = plain_machine(1, 1, 14 * kGiga);
+  EXPECT_NE(refusal([&] { streams_of(machine, Pattern::pipeline); }), "");
+  Workload workload;
+  workload.streams = {stream_of("nvme0", "gpu0")};
+  workload.streams[0].path = PathKind::pipeline;
+  EXPECT_NE(refusal([&] { compile(machine, workload); }), "");
+}
+
+TEST(Bdf, HigherNumbersGetMoreOfACrossbar) {
+  Machine machine = plain_machine(2, 1, 50 * kGiga);
+  for (Node& node : machine.nodes) {
+    if (node.name == "nvme0") node.address = "0000:10:00.0";
+    if (node.name == "nvme1") node.address = "0000:30:00.0";
+  }
+  Workload workload;
+  workload.arbitration = Arbitration::bdf;
+  workload.streams = {stream_of("nvme0", "gpu0"), stream_of("nvme1", "gpu0")};
+  const Outcome outcome = run(machine, workload);
+  EXPECT_NEAR(outcome.streams[1].shared_bytes_per_second / outcome.streams[0].shared_bytes_per_second, 3, 0.2);
+}
+
 }  // namespace
 }  // namespace penstock::model

@@ -3,7 +3,10 @@
 #include "model/pcie/study.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "model/pcie/flow_level.h"
 
@@ -11,6 +14,7 @@ namespace penstock::model {
 namespace {
 
 constexpr double kNearlyBest = 0.995;
+constexpr std::uint64_t kTriedShare = 16;
 constexpr double kStep = 0.05;
 constexpr double kNothing = 1e-4;
 
@@ -23,6 +27,98 @@ std::vector<std::size_t> counts(std::size_t most, std::size_t points_max) {
   }
   return chosen;
 }
+
+// The seconds that a byte of each stream takes at each station on its way.
+std::vector<std::vector<std::pair<std::uint32_t, double>>> loads_of(const Network& network) {
+  std::vector<std::vector<std::pair<std::uint32_t, double>>> loads(network.plans.size());
+  for (std::size_t i = 0; i < network.plans.size(); ++i) {
+    const auto& routes = network.plans[i].routes;
+    for (const Route& route : routes) {
+      for (const Leg& leg : route.legs) {
+        for (const Hop& hop : network.leg_hops(leg)) {
+          const double each = hop.seconds_per_byte * hop.passes / static_cast<double>(routes.size());
+          loads[i].emplace_back(hop.station, each);
+        }
+      }
+    }
+  }
+  return loads;
+}
+
+// The next is always the one that leaves the busiest of its stations least busy; among equals, all of them together.
+std::vector<std::size_t> spread_order(const Network& network) {
+  const auto loads = loads_of(network);
+  std::vector<double> load(network.stations.size(), 0);
+  std::vector<bool> is_taken(loads.size(), false);
+  std::vector<std::size_t> order;
+  while (order.size() < loads.size()) {
+    std::size_t best = loads.size();
+    std::pair<double, double> best_key;
+    for (std::size_t i = 0; i < loads.size(); ++i) {
+      if (is_taken[i]) continue;
+      std::pair<double, double> key;
+      for (const auto& [station, each] : loads[i]) {
+        key.first = std::max(key.first, load[station] + each);
+        key.second += load[station] * each;
+      }
+      if (best == loads.size() || key < best_key) best = i, best_key = key;
+    }
+    is_taken[best] = true;
+    order.push_back(best);
+    for (const auto& [station, each] : loads[best]) load[station] += each;
+  }
+  return order;
+}
+
+class StreamSearch {
+ public:
+  StreamSearch(const Machine& machine, const Workload& workload, const PcieConstants& constants, Simulator simulator)
+      : machine_(machine), workload_(workload), constants_(constants), simulator_(simulator) {
+    order_.resize(workload.streams.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    if (search() != Search::none) order_ = spread_order(compile(machine, workload, constants));
+  }
+
+  Search search() const {
+    if (workload_.streams.size() <= kTriedMax) return Search::all;
+    return workload_.streams.size() <= kSpreadMax ? Search::spread : Search::none;
+  }
+
+  double rate(const std::vector<std::size_t>& chosen, std::uint64_t bytes_max) const {
+    Workload some = workload_;
+    some.streams.clear();
+    for (const std::size_t index : chosen) {
+      some.streams.push_back(workload_.streams[index]);
+      some.streams.back().total_bytes = std::min(some.streams.back().total_bytes, bytes_max);
+    }
+    return simulator_(compile(machine_, some, constants_), some).shared_bytes_per_second;
+  }
+
+  // The spread ones, unless others of the same number are better by more than chance.
+  std::vector<std::size_t> best_of(std::size_t count, std::uint64_t bytes_max) const {
+    std::vector<std::size_t> best(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(count));
+    std::sort(best.begin(), best.end());
+    if (search() != Search::all || count == order_.size()) return best;
+    double most = rate(best, bytes_max / kTriedShare) / kNearlyBest;
+    for (unsigned mask = 1; mask < 1U << order_.size(); ++mask) {
+      if (static_cast<std::size_t>(std::popcount(mask)) != count) continue;
+      std::vector<std::size_t> others;
+      for (std::size_t i = 0; i < order_.size(); ++i) {
+        if ((mask >> i & 1) != 0) others.push_back(i);
+      }
+      const double found = rate(others, bytes_max / kTriedShare);
+      if (found > most) most = found, best = std::move(others);
+    }
+    return best;
+  }
+
+ private:
+  const Machine& machine_;
+  const Workload& workload_;
+  const PcieConstants& constants_;
+  Simulator simulator_;
+  std::vector<std::size_t> order_;
+};
 
 double total_rate(const MachineMaker& make, const Workload& workload, const PcieConstants& constants) {
   const Machine machine = make(constants);
@@ -40,14 +136,13 @@ double rate_with(const MachineMaker& make, const Workload& workload, PcieConstan
 
 Sweep sweep_streams(const Machine& machine, const Workload& workload, const PcieConstants& constants,
                     Simulator simulator, std::uint64_t bytes_max, std::size_t points_max) {
+  const StreamSearch search(machine, workload, constants, simulator);
   Sweep sweep;
+  sweep.search = search.search();
   double most = 0;
   for (const std::size_t count : counts(workload.streams.size(), points_max)) {
-    Workload some = workload;
-    some.streams.resize(count);
-    for (Stream& stream : some.streams) stream.total_bytes = std::min(stream.total_bytes, bytes_max);
-    const Network network = compile(machine, some, constants);
-    sweep.points.push_back({count, simulator(network, some).shared_bytes_per_second});
+    std::vector<std::size_t> chosen = search.best_of(count, bytes_max);
+    sweep.points.push_back({count, search.rate(chosen, bytes_max), std::move(chosen)});
     most = std::max(most, sweep.points.back().bytes_per_second);
   }
   const auto best = std::find_if(sweep.points.begin(), sweep.points.end(),

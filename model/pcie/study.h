@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Questions that take more than one run: how many streams give the most, and which constants moved a result. Both keep
-// the first streams of a workload and run them on the machine anew each time.
+// Questions that take more than one run: which streams, and how many of them, give the most together, and which
+// constants moved a result. Both run a workload on the machine anew each time.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,18 @@ namespace penstock::model {
 struct SweepPoint {
   std::size_t streams = 0;
   double bytes_per_second = 0;
+  std::vector<std::size_t> chosen;  // Which of the workload's, in their order.
 };
+// How the streams of each count were found.
+enum class Search : std::uint8_t {
+  all,     // Every choice was tried, with fewer bytes than the answer.
+  spread,  // One after the other, the one next whose stations are used least so far.
+  none,    // There are too many: the first.
+};
+constexpr std::size_t kTriedMax = 8;
+constexpr std::size_t kSpreadMax = 4096;
 struct Sweep {
+  Search search = Search::all;
   std::vector<SweepPoint> points;
   std::size_t best_streams = 0;  // The fewest that come within half a per cent of the most.
 };

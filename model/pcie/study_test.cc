@@ -3,6 +3,7 @@
 #include "model/pcie/study.h"
 
 #include <algorithm>
+#include <set>
 
 #include "model/pcie/flow_level.h"
 #include "model/pcie/test_world.h"
@@ -30,6 +31,35 @@ TEST(Study, WithChangingStreamsTwoGiveMoreThanFourOfASwitch) {
   const Sweep sweep = sweep_streams(machine, workload, {}, simulate, 128 * kMebibyte);
 
   EXPECT_EQ(sweep.best_streams, 2U);
+}
+
+// The first four streams are all behind one switch; two behind each are what gives the most.
+TEST(Study, TheBestStreamsAreSoughtAmongAllAndNotTheFirst) {
+  const Machine machine = builtin_machine("two-switch-server");
+  Workload workload;
+  workload.streams = streams_of(machine, Pattern::own_drive);
+
+  const Sweep sweep = sweep_streams(machine, workload, {}, simulate, 64 * kMebibyte);
+
+  EXPECT_EQ(sweep.search, Search::all);
+  const SweepPoint& four = sweep.points[3];
+  ASSERT_EQ(four.chosen.size(), 4U);
+  EXPECT_EQ(std::count_if(four.chosen.begin(), four.chosen.end(), [](std::size_t index) { return index < 4; }), 2);
+  EXPECT_GT(four.bytes_per_second, 0.98 * sweep.points[7].bytes_per_second);
+}
+
+TEST(Study, OfMoreStreamsThanCanBeTriedThoseThatShareLeastAreTaken) {
+  const Machine machine = builtin_machine("dgx-2");
+  Workload workload;
+  workload.streams = streams_of(machine, Pattern::own_drive);
+
+  const Sweep sweep = sweep_streams(machine, workload, {}, simulate, 16 * kMebibyte);
+
+  EXPECT_EQ(sweep.search, Search::spread);
+  // Two GPUs share a RAID card: eight of the sixteen have one each.
+  std::set<std::string> cards;
+  for (const std::size_t index : sweep.points[7].chosen) cards.insert(workload.streams[index].stores[0]);
+  EXPECT_EQ(cards.size(), 8U);
 }
 
 TEST(Study, AFleetIsSweptByFlowsAndItsStorageMattersMost) {
@@ -64,7 +94,7 @@ TEST(Study, TheDriveMattersWhereTheDriveBindsAndTheChangeOfStreamsWhereThatDoes)
   EXPECT_TRUE(crowded.influences[0].constant == "pcie.stream_change" ||
               crowded.influences[0].constant == "pcie.interleave")
       << crowded.influences[0].constant;
-  EXPECT_FALSE(named(crowded, "pcie.drive_gen4_read"));
+  EXPECT_FALSE(named(crowded, "drive.gen4_read"));
 
   workload.streams.resize(1);
   for (Stream& stream : workload.streams) stream.depth = 1;
@@ -81,6 +111,21 @@ TEST(PcieConstants, HaveAUnitASourceAndARangeThatHoldsTheirValue) {
     EXPECT_GE(facts.high, facts.value) << facts.name;
   }
   EXPECT_EQ(pcie_constant_rows().size() * sizeof(double), sizeof(PcieConstants));  // None is left out.
+}
+
+TEST(PcieConstants, WhatOtherModelsAssumeTooHasOneRowAndOneValue) {
+  const PcieConstants usual;
+  std::size_t shared = 0;
+  for (const PcieConstantRow& row : pcie_constant_rows()) {
+    const auto table = constant_table();
+    const auto found =
+        std::find_if(table.begin(), table.end(), [&](const ConstantFacts& facts) { return facts.name == row.name; });
+    EXPECT_EQ(found != table.end(), row.is_shared) << row.name;
+    if (found == table.end()) continue;
+    EXPECT_EQ(usual.*row.value, found->value) << row.name;
+    ++shared;
+  }
+  EXPECT_EQ(shared, 7U);
 }
 
 TEST(PcieConstants, AreSetByNameAndNothingElseIs) {

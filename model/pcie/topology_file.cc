@@ -29,7 +29,7 @@ class Reader {
 
   TopologyFile read(const YAML::Node& document) {
     if (!document.IsMap()) fail(document, "a topology is a map with 'nodes'");
-    allow(document, {"name", "nodes", "streams", "arbitration", "iommu", "burst_bytes", "seed"});
+    allow(document, {"name", "nodes", "streams", "arbitration", "iommu", "burst_bytes", "seed", "stage_depth"});
     file_.machine.source = name_;
     file_.machine.name = document["name"] ? text(document["name"]) : name_;
     read_nodes(document["nodes"], document);
@@ -176,8 +176,21 @@ class Reader {
     if (const YAML::Node node = document["arbitration"])
       workload.arbitration = choice<Arbitration>(node, kArbitrationWords);
     if (const YAML::Node node = document["iommu"]) workload.iommu = choice<IommuMode>(node, kIommuWords);
+    if (const YAML::Node node = document["stage_depth"]) workload.stage_depth = stage_depths(node);
     if (const YAML::Node node = document["burst_bytes"]) workload.burst_bytes = bytes(node, "burst_bytes");
     if (const YAML::Node node = document["seed"]) workload.seed = bytes(node, "seed");
+  }
+
+  // One for all stages of a pipeline, or one each.
+  std::array<unsigned, 4> stage_depths(const YAML::Node& node) const {
+    std::array<unsigned, 4> depths{};
+    if (!node.IsSequence()) {
+      depths.fill(small_count(node, "stage_depth"));
+      return depths;
+    }
+    if (node.size() != depths.size()) fail(node, "'stage_depth' is a number, or a list of four");
+    for (std::size_t i = 0; i < depths.size(); ++i) depths.at(i) = small_count(node[i], "stage_depth");
+    return depths;
   }
 
   std::uint64_t bytes(const YAML::Node& node, const char* key) const {

@@ -101,6 +101,36 @@ std::vector<Stream> from_both(const Machine& machine, const std::vector<int>& dr
   return streams;
 }
 
+// The nic beside each; the first of the nearest.
+int nic_of(const Machine& machine, int device, const std::vector<int>& nics) {
+  const auto distance = [&](int nic) {
+    const int steps = pcie_distance(machine, device, nic);
+    return steps < 0 ? INT_MAX : steps;
+  };
+  return *std::min_element(nics.begin(), nics.end(), [&](int a, int b) { return distance(a) < distance(b); });
+}
+
+std::vector<Stream> by_way_of_both(const Machine& machine, const std::vector<int>& drives,
+                                   const std::vector<int>& nics) {
+  std::vector<Stream> streams;
+  std::vector<std::size_t> taken(drives.size(), 0);
+  for (const int gpu : machine.all(NodeKind::gpu)) {
+    const int own = nic_of(machine, gpu, nics);
+    std::size_t best = drives.size();
+    for (std::size_t i = 0; i < drives.size(); ++i) {
+      if (nic_of(machine, drives[i], nics) == own) continue;
+      if (best == drives.size() || taken[i] < taken[best]) best = i;
+    }
+    if (best == drives.size()) continue;
+    ++taken[best];
+    streams.push_back(stream_between(machine, {drives[best]}, gpu));
+    streams.back().path = PathKind::pipeline;
+    streams.back().through = machine.node(nic_of(machine, drives[best], nics)).name;
+  }
+  if (streams.empty()) throw InputError(machine.source + ": a pipeline needs drives beside another NIC than the GPU's");
+  return streams;
+}
+
 const std::vector<int>& some(const Machine& machine, const std::vector<int>& nodes, const char* what) {
   if (nodes.empty())
     throw InputError(
@@ -115,6 +145,9 @@ void check_workload(const Workload& workload, const std::string& source) {
   if (workload.streams.size() > kStreamsMax) throw InputError(source + ": there are too many streams");
   if (workload.burst_bytes < 128 || workload.burst_bytes > (1 << 24)) {
     throw InputError(source + ": a burst must be from 128 B to 16 MiB");
+  }
+  for (const unsigned depth : workload.stage_depth) {
+    if (depth > kDepthMax) throw InputError(fmt::format("{}: a stage's depth is above {}", source, kDepthMax));
   }
   std::uint64_t in_flight = 0;
   for (const Stream& stream : workload.streams) {
@@ -152,6 +185,9 @@ std::vector<Stream> streams_of(const Machine& machine, Pattern pattern, unsigned
     case Pattern::host: streams = from_host(machine); break;
     case Pattern::mixed:
       streams = from_both(machine, some(machine, drives, "drive"), some(machine, nics, "NIC"));
+      break;
+    case Pattern::pipeline:
+      streams = by_way_of_both(machine, some(machine, drives, "drive"), some(machine, nics, "NIC"));
       break;
   }
   if (most != 0 && streams.size() > most) streams.resize(most);

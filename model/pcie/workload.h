@@ -18,12 +18,14 @@ enum class Arbitration : std::uint8_t {
   round_robin,    // Between the ports that bytes come from, packet by packet, as PCIe switches do.
   weighted_fair,  // Between streams, by their weights.
   traffic_class,  // Between kinds of traffic: drive to NIC, NIC to GPU, GPU to NIC, the rest.
+  bdf,            // Between the devices that bytes come from, weighted by their bus, device and function numbers.
 };
 
 enum class PathKind : std::uint8_t {
   direct,        // From device to device.
   through_host,  // Into host memory, copied there by a CPU, and out of it.
   pinned_host,   // Into host memory and out of it, without a copy.
+  pipeline,      // Into a NIC's memory, over the wires to another NIC, and from there to the GPU: four stages.
 };
 
 enum class FenceKind : std::uint8_t { none, single, coalesced };
@@ -36,9 +38,10 @@ enum class IommuMode : std::uint8_t {
 };
 
 // Their names in files and on command lines, in the order of their enumerators.
-inline constexpr std::array<std::string_view, 3> kArbitrationWords = {"round-robin", "weighted-fair", "traffic-class"};
+inline constexpr std::array<std::string_view, 4> kArbitrationWords = {"round-robin", "weighted-fair", "traffic-class",
+                                                                      "bdf"};
 inline constexpr std::array<std::string_view, 4> kIommuWords = {"off", "passthrough", "strict", "redirect"};
-inline constexpr std::array<std::string_view, 3> kPathWords = {"direct", "host", "pinned"};
+inline constexpr std::array<std::string_view, 4> kPathWords = {"direct", "host", "pinned", "pipeline"};
 inline constexpr std::array<std::string_view, 3> kFenceWords = {"none", "single", "coalesced"};
 
 struct Stream {
@@ -48,7 +51,7 @@ struct Stream {
   std::vector<std::string> stores;
   std::string gpu;
   bool is_write = false;  // From the gpu to the stores.
-  std::string through;    // The nic to use where the two meet in a fabric; "": the nearest.
+  std::string through;  // The nic to use where the two meet in a fabric, or beside a pipeline's store; "": the nearest.
   PathKind path = PathKind::direct;
   FenceKind fence = FenceKind::none;
   std::uint64_t io_bytes = 1 << 20;
@@ -67,6 +70,9 @@ struct Workload {
   IommuMode iommu = IommuMode::off;
   std::uint64_t burst_bytes = 16384;  // What moves as one piece in the simulator.
   std::uint64_t seed = 1;
+  // Of a pipeline: how many I/Os each engine holds at a time: a drive's media, its DMA engine, the NIC that sends, the
+  // NIC that receives. An I/O keeps its place until the next stage has one for it. 0: any number.
+  std::array<unsigned, 4> stage_depth = {};
 };
 
 constexpr std::size_t kStreamsMax = 100000;
@@ -84,6 +90,7 @@ enum class Pattern : std::uint8_t {
   nic,         // Each GPU reads from the nearest nic, as from remote storage.
   host,        // Each GPU reads its socket's host memory.
   mixed,       // Drive and nic to each GPU.
+  pipeline,    // Each GPU reads a drive that is beside another nic than its own, by way of both nics.
 };
 std::vector<Stream> streams_of(const Machine& machine, Pattern pattern, unsigned most = 0);
 // How many links and switches lie between two nodes; -1 where no tree holds both.

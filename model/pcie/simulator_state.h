@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the burst simulator keeps of everything that moves or serves. Of simulator.cc alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "model/pcie/event_queue.h"
+#include "model/pcie/fair_queue.h"
+#include "model/pcie/pool.h"
+
+namespace penstock::model {
+
+using Index = std::uint32_t;
+
+struct Burst {
+  Index io = 0;
+  Index hop = 0;
+  std::uint32_t bytes = 0;
+  bool is_first = false;  // Of its I/O.
+  Index next = kNil;      // In its lane.
+};
+
+struct Io {
+  Index stream = 0;
+  Index route = 0;
+  Index leg = 0;
+  Index next = kNil;  // In the lane where its leg begins.
+  std::uint64_t bytes = 0;
+  std::uint64_t to_send = 0;    // On this leg.
+  std::uint64_t to_arrive = 0;  // On this leg.
+  Picoseconds start = 0;
+  bool is_with_engine = false;  // It has its place with the engine of this leg.
+};
+
+// A queue of bursts, or where a leg begins, of I/Os that bursts are cut from.
+struct LaneState {
+  Index head = kNil;
+  Index tail = kNil;
+  double tag = 0;
+  std::uint64_t held_bytes = 0;  // In its buffer or on the way there.
+  Index first_waiter = kNil;     // Lanes upstream that wait for room here.
+  Index last_waiter = kNil;
+  Index next_waiter = kNil;  // Where this one waits itself.
+};
+
+struct StationState {
+  FairQueue ready;
+  Index burst = kNil;  // In service.
+  Index last_stream = kNil;
+  Picoseconds last_end = 0;
+};
+
+struct StreamState {
+  std::uint64_t to_issue = 0;
+  std::uint64_t arrived = 0;
+  Index issued = 0;
+  Index in_flight = 0;
+};
+
+struct DriveState {
+  unsigned in_use = 0;
+  std::deque<Index> waiting;
+};
+
+struct EngineState {
+  unsigned in_use = 0;
+  std::deque<Index> waiting;
+};
+
+// What serving a burst at a hop takes, worked out once.
+struct HopCost {
+  Picoseconds whole_burst = 0;
+  double whole_burst_wire = 0;
+};
+
+}  // namespace penstock::model
