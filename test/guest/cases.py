@@ -272,12 +272,106 @@ STANDIN_MACHINE = Machine(
     ))
 
 
+# Our path nvfs through the stand-in. Its self-test moves a block and a mebibyte each way, in pieces of 64 KiB.
+NVFS_BLOCK = 4096
+NVFS_TESTED = 2 * (MIB + NVFS_BLOCK)
+NVFS_TEST_REQUESTS = 2 * (1 + 16)
+NVFS = "PENSTOCK_DEVICE=p2pmem PENSTOCK_NVFS_STANDIN=1 PENSTOCK_PATHS=nvfs,bounce,host"
+# That no rule was broken, and nothing is mapped any more.
+KEPT_RULES = "[ $(nvidia_fs_probe count assertions) = 0 ] && [ $(nvidia_fs_probe count pinned_bytes) = 0 ]"
+NO_SHADOW = "[ $(nvidia_fs_probe count shadow_bytes) = 0 ]"
+
+
+def nvfs_client(name, target, words, dma, facts, strict=True, standin="", prepare="true", after=KEPT_RULES):
+    """A program that knows cuFile alone, on memory that it registered; with `strict`, whatever is not direct fails."""
+    only = f"PENSTOCK_REQUIRE=nvfs {NVFS}" if strict else NVFS
+    kept = f"{after} && {NO_SHADOW}" if strict else after
+    return Tool(name, f"{only} cufile_client {target} {words} && {kept}", facts=facts, dma=dma,
+                file=target if strict else "", prepare=f"standin {standin} && {prepare}")
+
+
+def nvfs_files(kind):
+    """Both ways and in a batch; head, tail and holes."""
+    at = f"/mnt/{kind}"
+    yield nvfs_client(f"whole-{kind}", f"{at}/data", "write:0:1M read:0:2M batch:1M:1M", NVFS_TESTED + 4 * MIB,
+                      {**by_nvfs("write", MIB), **by_nvfs("read", 3 * MIB)}, prepare=file_on(kind))
+    # Reads of any alignment are direct, by memory of our own; of writes all but what shares a block with other bytes.
+    yield nvfs_client(f"tails-{kind}", f"{at}/tails", "write:0:1049000 write:1049000:1M read:0:1049000 read:1000:70000",
+                      None, {"size": 1049000 + MIB, **by_nvfs("write", 1049000 + MIB - 4520),
+                             "write.bounce.misaligned": 4520, **by_nvfs("read", 1049000 + 70000)}, strict=False,
+                      after=f"{KEPT_RULES} && {NO_SHADOW}")
+    yield nvfs_client(f"holes-{kind}", f"{at}/sparse", "read:0:1M write:1M:1M read:1M:1M read:2M:1M", None,
+                      {"size": 4 * MIB, **by_nvfs("read", MIB), "read.bounce.holes": 2 * MIB, **by_nvfs("write", MIB)},
+                      strict=False, prepare=f"truncate -s 4M {at}/sparse")
+
+
+def by_nvfs(way, size):
+    """Counted as simulated, since the module is a stand-in."""
+    return {f"{way}.nvfs.nvfs_simulated": size}
+
+
+def nvfs_fault(name, standin, facts, words="write:0:1M read:0:1M"):
+    """What the stand-in does wrong, before the self-test or after it; the bytes are right in any case."""
+    return nvfs_client(name, f"/mnt/ext4/{name}", words, None, facts, strict=False, standin=standin,
+                       prepare=f"penstock prepare /mnt/ext4/{name} --size 4M --written")
+
+
+def bounced(reason):
+    return {f"write.bounce.{reason}": MIB, f"read.bounce.{reason}": MIB}
+
+
+BOTH_BY_NVFS = {**by_nvfs("write", MIB), **by_nvfs("read", MIB)}
+LATER = f"fault_after={NVFS_TEST_REQUESTS}"
+
+NVFS_MACHINE = Machine(
+    name="nvfs",
+    about="our path by nvidia-fs, through the stand-in",
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs")),
+    modules=("xfs",),
+    standin=True,
+    cases=(
+        *nvfs_files("ext4"),
+        *nvfs_files("xfs"),
+        Tool("unregistered", f"{NVFS} penstock bench /mnt/xfs/data --rw write --size 1M --bs 256k --depth 2 --direct "
+             f"--overwrite --verify --json --require nvfs --repeat 1 && {KEPT_RULES} && {NO_SHADOW}",
+             facts={"bytes_by_path.nvfs": MIB, "result.verified_bytes": MIB}, dma=None, file="/mnt/xfs/data",
+             prepare="standin"),
+        nvfs_fault("no-bar1", "fault_map=12", bounced("nvfs_map_refused")),
+        nvfs_fault("short", f"fault_short=65536 fault_times=4 {LATER}", BOTH_BY_NVFS),
+        nvfs_fault("eio-late", f"fault_io=5 {LATER}", bounced("refused_late")),
+        Tool("unloaded", f"{NVFS} cufile_client /mnt/ext4/data write:0:1M read:0:1M", facts=bounced("nvfs_missing"),
+             prepare="rmmod nvidia_fs"),
+    ))
+
+FAULTS_MACHINE = Machine(
+    name="nvfs-faults",
+    about="our path by nvidia-fs, and what else can go wrong below it",
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4")),
+    standin=True,
+    cases=(
+        replace(nvfs_fault("async-inline", "async_inline=1", BOTH_BY_NVFS),
+                prepare=f"{file_on('ext4', name='async-inline')} && standin async_inline=1"),
+        nvfs_fault("async-late", "async_delay_ms=10", BOTH_BY_NVFS),
+        nvfs_fault("little-bar1", "bar1_kib=4096", BOTH_BY_NVFS),
+        nvfs_fault("eio", "fault_io=5", bounced("nvfs_refused")),
+        nvfs_fault("ever-short", f"fault_short=65536 {LATER}", bounced("refused_late")),
+        nvfs_fault("interrupted", f"fault_io=512 fault_times=1 {LATER}", by_nvfs("read", MIB)),
+        nvfs_fault("unhooked", "hooked=0", bounced("nvfs_no_driver")),
+        nvfs_fault("half-hooked", "hole_every=2", bounced("nvfs_not_direct")),
+        nvfs_fault("unhooked-late", f"unhook_after={NVFS_TEST_REQUESTS}",
+                   {"write.bounce.refused_late": MIB, "read.bounce.nvfs_not_direct": MIB}),
+        nvfs_fault("unloading", "unloading=1", bounced("nvfs_node")),
+        Tool("not-allowed", "PENSTOCK_DEVICE=p2pmem PENSTOCK_PATHS=nvfs,bounce,host cufile_client "
+             "/mnt/ext4/async-inline write:0:1M read:0:1M", facts=bounced("nvfs_stand_in"), prepare="standin"),
+    ))
+
 
 def proof(name, where, facts, status=0, **more):
     """What scripts/prove-direct finds, as it is in its archive."""
     words = f"prove-direct {where} --size 1 --yes --out /tmp/{name}.tar.gz"
     undone = "! grep penstock_proof /sys/kernel/tracing/kprobe_events && ! ls -d /mnt/*/penstock-proof.* 2>/dev/null"
-    return Tool(name, f"{words} && {undone} && tar -xzOf /tmp/{name}.tar.gz penstock-proof/results.json",
+    return Tool(name, f"{words}; ended=$?; {undone} && tar -xzOf /tmp/{name}.tar.gz penstock-proof/results.json && "
+                      "(exit $ended)",
                 status=status, facts=facts, dma=None, **more)
 
 
@@ -292,6 +386,10 @@ PROOF_MACHINE = Machine(
                "trials.0.counters": "yes", "trials.2.what": "copy", "trials.2.contents": "yes",
                "trials.3.path": "bounce", "trials.3.verdict": "control", "trials.3.mappings": 0},
               prepare=file_on("ext4")),
+        proof("nvfs", "--dir /mnt/ext4 --path nvfs",
+              {"verdict": "nothing", "proven": 0, "failed": 0, "simulated": 3, "nvidia_fs": "0.1.0",
+               "trials.0.verdict": "simulated", "trials.0.counters": "yes", "trials.2.contents": "yes",
+               "trials.5.verdict": "control", "trials.5.module_reads": 0}, status=77, prepare="standin"),
     ))
 
 FORMAT_MACHINE = Machine(
@@ -307,6 +405,6 @@ FORMAT_MACHINE = Machine(
         Tool("emptied", "! grep empty /proc/mounts && [ -z \"$(wipefs -n /drives/empty)\" ]"),
     ))
 
-ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, PROOF_MACHINE, FORMAT_MACHINE,
-       DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
+ALL = (SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, NVFS_MACHINE, FAULTS_MACHINE,
+       PROOF_MACHINE, FORMAT_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
 MACHINES = {machine.name: machine for machine in ALL}

@@ -20,8 +20,9 @@ MODULE_PARM_DESC(hooked, "0: as with a storage driver that has no hooks, bytes g
 MODULE_PARM_DESC(unloading, "1: refuse as a module that is being unloaded does");
 MODULE_PARM_DESC(async_inline, "1: asynchronous requests are done before their call returns");
 
-uint hole_every, fault_map, fault_io, fault_short, fault_after, fault_times, async_delay_ms, bar1_kib;
+uint hole_every, unhook_after, fault_map, fault_io, fault_short, fault_after, fault_times, async_delay_ms, bar1_kib;
 module_param(hole_every, uint, 0644);
+module_param(unhook_after, uint, 0644);
 module_param(fault_map, uint, 0644);
 module_param(fault_io, uint, 0644);
 module_param(fault_short, uint, 0644);
@@ -30,6 +31,7 @@ module_param(fault_times, uint, 0644);
 module_param(async_delay_ms, uint, 0644);
 module_param(bar1_kib, uint, 0644);
 MODULE_PARM_DESC(hole_every, "N: every Nth block of 4 KiB goes to the shadow buffer");
+MODULE_PARM_DESC(unhook_after, "so many reads and writes go well before hooked becomes 0; 0: it stays");
 MODULE_PARM_DESC(fault_map, "the error number that pinning GPU memory gives");
 MODULE_PARM_DESC(fault_io, "the error number that reads and writes give");
 MODULE_PARM_DESC(fault_short, "reads and writes move at most so many bytes");

@@ -115,7 +115,8 @@ struct group {
 
 /* Settings below /sys/module/nvidia_fs/parameters, for root. params.c says what each does. */
 extern bool hooked, unloading, async_inline, rw_stats_enabled, peer_stats_enabled;
-extern uint hole_every, fault_map, fault_io, fault_short, fault_after, fault_times, async_delay_ms, bar1_kib;
+extern uint hole_every, unhook_after, fault_map, fault_io, fault_short, fault_after, fault_times, async_delay_ms,
+    bar1_kib;
 
 /* What is counted; since the module was loaded, or a `write` of anything to its file `stats`. */
 struct counters {

@@ -235,6 +235,7 @@ static s64 do_request(struct request* request) {
     if (error >= 512) request->group->is_interrupted = true;
   }
   if (!result) result = do_chunks(request, size);
+  if (unhook_after && --unhook_after == 0) hooked = false;
   if (result > 0) atomic64_add(result, request->writes ? &counted.written_bytes : &counted.read_bytes);
   return result;
 }
