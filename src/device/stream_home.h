@@ -32,6 +32,10 @@ class StreamHome {
   // Whether copies in the streams of this home reach the memory at `base`.
   virtual bool reaches(const PointerFacts& memory, const void* base) const = 0;
 
+  // Whether the stream has done all that it was told, so that it is already where something queued now would find it.
+  // False also where that cannot be told.
+  virtual bool is_through(void* stream) = 0;
+
   // ---- What a stream does, in the order of these calls. Words and copies lie in blocks of memory(). ----
 
   // Calls function(argument), on a thread of the driver's, which must not call the device.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Blocks of pinned memory that streams and the library share: words to wait for, descriptors of copies, and two halves
-// to stage file data in. Cut from slabs, which are kept as long as their home: giving pinned memory back to the driver
-// waits for every stream that is held.
+// Blocks of pinned memory that streams and the library share: words to wait for, descriptors of copies, and room to
+// stage file data in, in a few slots. Cut from slabs, which are kept as long as their home: giving pinned memory back
+// to the driver waits for every stream that is held.
 #pragma once
 
 #include <array>
@@ -30,18 +30,20 @@ class StreamBlock {
   StreamBlock(std::byte* memory, std::uint64_t staging, std::uint64_t shift, unsigned kind)
       : memory_(memory), staging_(staging), shift_(shift), kind_(kind) {}
 
-  // One for each half. Each starts where `begun` says, and only grows, also from request to request: so a stream that
+  static constexpr unsigned kSlots = 4;
+
+  // One for each slot. Each starts where `begun` says, and only grows, also from request to request: so a stream that
   // looks late sees a value that is high enough.
-  std::uint32_t& word(unsigned half) const { return header().words[half].value; }
+  std::uint32_t& word(unsigned slot) const { return header().words[slot].value; }
   // What a stream writes when it needs the block no more.
   std::uint32_t& acknowledged() const { return header().acknowledged; }
-  StreamCopy& copy(unsigned half) const { return header().copies[half]; }
+  StreamCopy& copy(unsigned slot) const { return header().copies[slot]; }
   std::byte* staging() const { return memory_ + kHeaderBytes; }
   std::uint64_t staging_bytes() const { return staging_; }
   // Where the device sees memory of the block.
   std::uint64_t device_address(const void* inside) const { return reinterpret_cast<std::uintptr_t>(inside) + shift_; }
 
-  std::uint32_t begun[2] = {};  // By half: the value that its word ends at.
+  std::uint32_t begun[kSlots] = {};  // By slot: the value that its word ends at.
   std::uint32_t to_be_acknowledged = 0;
   const void* user = nullptr;  // The latest: for whoever looks for what was lost.
 
@@ -52,8 +54,8 @@ class StreamBlock {
     std::uint32_t value;
   };
   struct Header {
-    Word words[2];
-    StreamCopy copies[2];
+    Word words[kSlots];
+    StreamCopy copies[kSlots];
     alignas(64) std::uint32_t acknowledged;
   };
   static constexpr std::size_t kHeaderBytes = 4096;  // So that staging is aligned for direct I/O.

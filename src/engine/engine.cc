@@ -58,6 +58,28 @@ Outcome Engine::move(Routed& routed) {
   return outcome;
 }
 
+std::optional<Outcome> Engine::read_cached(Routed& routed) {
+  if (!router_.is_staging(routed)) return std::nullopt;
+  const std::uint64_t chunk_max = chunk_for(routed);
+  router_.prepare(routed, SubmitMode::alone, chunk_max);
+  const Plan plan = Router::plan(routed, chunk_max);
+  TransferInput& input = routed.input;
+  if (plan.middle_way() != Way::buffered) return std::nullopt;
+  const Result<int> fd = input.file->descriptor(Way::buffered);
+  if (!fd.ok()) return std::nullopt;
+  Outcome outcome{success(), routed.report};
+  std::uint64_t& moved = outcome.report.bytes;
+  while (moved < input.size) {
+    const Result<std::size_t> some =
+        input.storage->read_cached(*fd, input.memory.address() + moved, input.size - moved, input.file_offset + moved);
+    if (!some.ok()) return std::nullopt;  // Has to wait, or fails, which the way around tells of.
+    if (*some == 0) break;
+    moved += *some;
+  }
+  count(outcome.report, input.op);
+  return outcome;
+}
+
 void Engine::count(const Report& report, Op op) {
   // What is forced although it is not direct is told from what is.
   const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;

@@ -40,6 +40,9 @@ class Engine {
   const Router& router() const { return router_; }
   // From start to end. The path was chosen; the file's descriptors were looked at.
   Outcome move(Routed& routed);
+  // The same for a small read into its caller's staging memory, if the page cache has what it asks for. Nothing is
+  // moved or counted where that would have to wait, or go another way.
+  std::optional<Outcome> read_cached(Routed& routed);
   // Every request's bytes are counted, once, by whoever moved it: move() does so by itself.
   void count(const Report& report, Op op);
   // By whom it would be moved, and how it would be cut, a line a chunk and the first `lines_max` of them. Nothing is.

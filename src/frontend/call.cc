@@ -35,7 +35,24 @@ std::optional<Outcome> move_together(Session& session, const RawRequest& request
   return outcome;
 }
 
+std::optional<Outcome> read_cached(Session& session, const RawRequest& request, File& file) {
+  Routed routed;
+  // A report counts what was begun, and this may come to nothing.
+  if (session.config().usage != nullptr || !session.admit(request, &file, routed).ok()) return std::nullopt;
+  return file.has_its_descriptors() ? session.engine().read_cached(routed) : std::nullopt;
+}
+
 }  // namespace
+
+std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request) {
+  File* const file = session.pin_file(request.file);
+  if (file == nullptr) return std::nullopt;
+  const auto no_room = [] { return std::optional<Outcome>(); };
+  const std::optional<Outcome> outcome =
+      unless_short_of_memory([&] { return read_cached(session, request, *file); }, no_room);
+  session.unpin_file(request.file);
+  return outcome;
+}
 
 std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,
                                          std::span<const MemoryPiece> pieces) {

@@ -18,6 +18,10 @@ Outcome transfer_counted(Session& session, const RawRequest& request);  // For a
 std::optional<Outcome> transfer_together(Session& session, const RawRequest& request,
                                          std::span<const MemoryPiece> pieces);
 
+// A read into staging memory of the caller's, where the page cache has what it asks for. Nothing, and nothing was
+// counted, where its caller would have to wait for storage, or bytes go another way.
+std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request);
+
 inline Outcome transfer(Session& session, const RawRequest& request) {
   return session.config().usage == nullptr ? transfer_uncounted(session, request) : transfer_counted(session, request);
 }

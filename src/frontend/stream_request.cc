@@ -3,23 +3,34 @@
 #include "frontend/stream_request.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <optional>
 #include <utility>
 
 #include "base/invariant.h"
+#include "frontend/call.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr std::uint64_t kPartMin = 64u << 10;  // Where memory is short; a shorter request is one part in any case.
 constexpr std::uint64_t kPartMax = 4u << 20;
+constexpr std::uint64_t kReadPartMin = 128u << 10;  // Shorter ones are read sooner than a second thread is woken.
+// What a caller stages itself: longer than that, copying out of the page cache would keep it from its other work.
+constexpr std::uint64_t kAtOnceMax = 64u << 10;
 constexpr std::uint64_t kPartsMax = 64;  // Of a request up to this many times kLongPartMax: what is queued is bounded.
 constexpr std::uint64_t kLongPartMax = 32u << 20;
 
 const char* step_of(Op op) { return op == Op::read ? "read the file on the stream" : "write the file on the stream"; }
 
-std::uint64_t part_for(std::uint64_t size) {
+// Reads of a mebibyte or so are cut for several threads to fill their slots; for writes, one thread has the file's
+// lock.
+std::uint64_t part_for(Op op, std::uint64_t size) {
   std::uint64_t part = std::min(std::bit_ceil(std::min(size, kPartMax)), kPartMax);
+  if (op == Op::read && part > kReadPartMin) {
+    part = std::clamp(std::bit_ceil(size / StreamBlock::kSlots), kReadPartMin, kPartMax);
+  }
   while (size / part >= kPartsMax && part < kLongPartMax) part *= 2;
   return std::max<std::uint64_t>(part, 1);
 }
@@ -30,11 +41,9 @@ StreamOffice::~StreamOffice() {
   while (idle != nullptr) delete std::exchange(idle, idle->next_idle_);
 }
 
-Status StreamOffice::submit(Job& job) {
+Status StreamOffice::submit(std::span<Job* const> jobs) {
   const MutexLock lock(mutex);
-  if (executor == nullptr) return failure(Code::closed, step_of(job.request.op));
-  Job* const one = &job;
-  return executor->submit({&one, 1});
+  return executor != nullptr ? executor->submit(jobs) : failure(Code::closed, step_of(jobs[0]->request.op));
 }
 
 // ---- The call ------------------------------------------------------------------------------------------------------
@@ -54,7 +63,7 @@ Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamPa
   progress_ = {};
   report_ = {};
   arrivals_queued_ = drop_offs_queued_ = 0;
-  abandoned_ = lost_ = false;
+  abandoned_ = lost_ = staged_at_once_ = false;
   block_ = nullptr;
   holders_.store(1);
 
@@ -77,59 +86,73 @@ std::uint64_t StreamRequest::room() const {
 
 // Shorter parts where there is no room for longer ones.
 Status StreamRequest::take_block(std::uint64_t size_max) {
-  part_max_ = is_staged() ? part_for(size_max) : std::max<std::uint64_t>(size_max, 1);
-  for (;;) {
+  part_max_ = is_staged() ? part_for(parameters_.op, size_max) : std::max<std::uint64_t>(size_max, 1);
+  for (std::uint64_t slots_max = StreamBlock::kSlots;;) {
     parts_ = std::max<std::uint64_t>((size_max + part_max_ - 1) / part_max_, 1);
-    const std::uint64_t staging = !is_staged() ? 0 : parts_ == 1 ? size_max : 2 * part_max_;
+    slots_ = std::min(parts_, slots_max);
+    const std::uint64_t staging = !is_staged() ? 0 : parts_ == 1 ? size_max : slots_ * part_max_;
     const Result<StreamBlock*> block = target_.home->memory().take(staging, target_.staging_limit);
     if (block.ok()) {
       block_ = *block;
       block_->user = this;
       break;
     }
-    if (!is_staged() || part_max_ <= kPartMin) return block.status();
-    part_max_ /= 2;
+    if (!is_staged() || (part_max_ <= kPartMin && slots_ <= 2)) return block.status();
+    if (slots_max > 2) slots_max = 2;
+    else part_max_ /= 2;
   }
-  for (unsigned half = 0; half < 2; ++half) {
-    first_ready_[half] = block_->begun[half] + 1;
-    block_->begun[half] += static_cast<std::uint32_t>((parts_ + 1 - half) / 2);
-    block_->copy(half) = {};
+  for (unsigned slot = 0; slot < slots_; ++slot) {
+    first_ready_[slot] = block_->begun[slot] + 1;
+    block_->begun[slot] += static_cast<std::uint32_t>((parts_ + slots_ - 1 - slot) / slots_);
+    block_->copy(slot) = {};
   }
   return success();
 }
 
 std::uint32_t StreamRequest::ready_at(std::uint64_t part) const {
-  return first_ready_[part % 2] + static_cast<std::uint32_t>(part / 2);
+  return first_ready_[slot_of(part)] + static_cast<std::uint32_t>(part / slots_);
 }
 
 Status StreamRequest::enqueue() {
   const bool reads = parameters_.op == Op::read;
-  Status status = reads && is_staged() ? success() : call(on_arrival);
+  Status status = target_.here != nullptr || !reads || !is_staged() ? enqueue_arrival() : success();
   for (std::uint64_t part = 0; status.ok() && is_staged() && part < parts_; ++part) {
     status = reads ? enqueue_read_part(part) : enqueue_write_part(part);
   }
   if (!status.ok()) return status;
   if (!is_staged()) return wait(0);
   if (!reads) {
-    if (parts_ > 1) status = wait(parts_ - 2);
-    return status.ok() ? wait(parts_ - 1) : status;
+    for (std::uint64_t part = parts_ - slots_; status.ok() && part < parts_; ++part) status = wait(part);
+    return status;
   }
   if (target_.blocking) return call(on_end);
   ++block_->to_be_acknowledged;
   return target_.home->write(target_.stream, *block_, block_->acknowledged(), block_->to_be_acknowledged);
 }
 
+// The first one.
+Status StreamRequest::enqueue_arrival() {
+  if (target_.here == nullptr) return call(on_arrival);
+  holders_.fetch_add(1);
+  ++arrivals_queued_;
+  arrive();
+  return success();
+}
+
 Status StreamRequest::enqueue_read_part(std::uint64_t part) {
-  if (const Status status = call(on_arrival); !status.ok()) return status;
-  if (const Status status = wait(part); !status.ok()) return status;
-  return target_.home->copy(target_.stream, *block_, block_->copy(part % 2), part_max_);
+  const bool starts_others = part == 0 ? target_.here == nullptr : part + slots_ <= parts_;
+  if (starts_others) {
+    if (const Status status = call(on_arrival); !status.ok()) return status;
+  }
+  if (const Status status = staged_at_once_ ? success() : wait(part); !status.ok()) return status;
+  return target_.home->copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
 }
 
 Status StreamRequest::enqueue_write_part(std::uint64_t part) {
-  if (part >= 2) {
-    if (const Status status = wait(part - 2); !status.ok()) return status;
+  if (part >= slots_) {
+    if (const Status status = wait(part - slots_); !status.ok()) return status;
   }
-  const Status status = target_.home->copy(target_.stream, *block_, block_->copy(part % 2), part_max_);
+  const Status status = target_.home->copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
   return status.ok() ? call(on_drop_off) : status;
 }
 
@@ -144,7 +167,7 @@ Status StreamRequest::call(void (*function)(void*)) {
 
 Status StreamRequest::wait(std::uint64_t part) {
   if (target_.blocking) return call(on_wait);
-  return target_.home->wait(target_.stream, *block_, block_->word(static_cast<unsigned>(part % 2)), ready_at(part));
+  return target_.home->wait(target_.stream, *block_, block_->word(slot_of(part)), ready_at(part));
 }
 
 // The stream must not be held up by what it knows already. When it is through with that, a last call tells; where that
@@ -154,11 +177,11 @@ void StreamRequest::abandon() {
   {
     const MutexLock lock(mutex_);
     abandoned_ = queued;
-    for (unsigned half = 0; half < 2; ++half) {
-      std::atomic_ref(block_->copy(half).size).store(0, std::memory_order_relaxed);
+    for (unsigned slot = 0; slot < slots_; ++slot) {
+      std::atomic_ref(block_->copy(slot).size).store(0, std::memory_order_relaxed);
     }
   }
-  for (unsigned half = 0; half < 2; ++half) target_.home->set(block_->word(half), block_->begun[half]);
+  for (unsigned slot = 0; slot < slots_; ++slot) target_.home->set(block_->word(slot), block_->begun[slot]);
   lost_ = queued && !call(on_end).ok();
   holders_.fetch_sub(parts_ - parts_to_come());
 }
@@ -167,30 +190,30 @@ void StreamRequest::abandon() {
 std::uint64_t StreamRequest::parts_to_come() const {
   if (arrivals_queued_ == 0) return 0;
   if (!is_staged()) return 1;
-  return parameters_.op == Op::read ? std::min(arrivals_queued_ + 1, parts_) : drop_offs_queued_;
+  return parameters_.op == Op::read ? std::min(arrivals_queued_ + slots_ - 1, parts_) : drop_offs_queued_;
 }
 
-// ---- The stream is there: on a thread of the driver's
+// ---- The stream is there: on a thread of the driver's, or in the call
 
 void StreamRequest::arrive() {
-  const std::uint64_t part = arrivals_++;
-  if (part == 0) read_parameters();
+  const std::uint64_t arrival = arrivals_++;
+  if (arrival == 0) read_parameters();
   if (parameters_.op == Op::read || !is_staged()) {
-    if (part == 0) start(0);
-    if (part + 1 < parts_) start(part + 1);
+    start(arrival == 0 ? 0 : arrival + slots_ - 1, arrival + slots_);
   }
   let_go();
 }
 
 void StreamRequest::drop_off() {
-  start(drop_offs_++);
+  const std::uint64_t part = drop_offs_++;
+  start(part, part + 1);
   let_go();
 }
 
 void StreamRequest::block() {
   const std::uint64_t part = waits_++;
   const std::uint32_t wanted = ready_at(part);
-  const std::atomic_ref word(block_->word(static_cast<unsigned>(part % 2)));
+  const std::atomic_ref word(block_->word(slot_of(part)));
   for (std::uint32_t seen = word.load(std::memory_order_acquire); static_cast<std::int32_t>(seen - wanted) < 0;
        seen = word.load(std::memory_order_acquire)) {
     word.wait(seen);
@@ -213,7 +236,7 @@ void StreamRequest::read_parameters() {
   const Status status = closed ? failure(Code::closed, step_of(parameters_.op)) : check_parameters();
   if (!status.ok()) progress_.fail_at(0, status);
   if (parameters_.op == Op::read || !is_staged()) return;
-  for (std::uint64_t part = 0; part < std::min<std::uint64_t>(parts_, 2); ++part) describe_copy(part, size_of(part));
+  for (std::uint64_t part = 0; part < slots_; ++part) describe_copy(part, size_of(part));
 }
 
 // What the stream's own copies rely on; the session checks the rest.
@@ -238,22 +261,49 @@ std::uint64_t StreamRequest::size_of(std::uint64_t part) const {
   return begin < progress_.end() ? std::min(progress_.end() - begin, part_max_) : 0;
 }
 
-void StreamRequest::start(std::uint64_t part) {
+// Together, so that the threads that take them are woken once.
+void StreamRequest::start(std::uint64_t first, std::uint64_t end) {
+  std::array<Job*, StreamBlock::kSlots> jobs;
+  std::size_t count = 0;
+  for (std::uint64_t part = first; part < end; ++part) {
+    if (Job* const job = job_of(part)) jobs[count++] = job;
+  }
+  if (count == 0) return;
+  const Status status = office_.submit(std::span(jobs).first(count));
+  for (std::size_t i = 0; !status.ok() && i < count; ++i) settle(static_cast<Part*>(jobs[i])->index, {status, {}});
+}
+
+// Null where the part is over already.
+Job* StreamRequest::job_of(std::uint64_t part) {
   std::uint64_t size = 0;
   {
     const MutexLock lock(mutex_);
     if (!abandoned_) size = size_of(part);
   }
-  if (size == 0) return settle(part, {});
-  Part& job = jobs_[part % 2];  // Over with the part before the last.
+  if (size == 0) {
+    settle(part, {});
+    return nullptr;
+  }
+  Part& job = jobs_[slot_of(part)];  // The part that had the slot is over.
   job.request = request_;
   job.request.size = size;
   job.owner = this;
   job.index = part;
   job.request.file_offset += static_cast<std::int64_t>(begin_of(part));
   job.request.buffer_offset += static_cast<std::int64_t>(begin_of(part));
-  job.request.staging = is_staged() ? half_of(part) : nullptr;
-  if (const Status status = office_.submit(job); !status.ok()) settle(part, {status, {}});
+  job.request.staging = is_staged() ? staging_of(part) : nullptr;
+  return target_.here != nullptr && stage_at_once(job) ? nullptr : &job;
+}
+
+// What the page cache has of a short read.
+bool StreamRequest::stage_at_once(const Part& job) {
+  const bool is_short = parts_ == 1 && job.request.size <= kAtOnceMax;
+  if (!is_short || parameters_.op != Op::read || !is_staged()) return false;
+  const std::optional<Outcome> outcome = transfer_cached(*target_.here, job.request);
+  if (!outcome) return false;
+  staged_at_once_ = true;
+  settle(job.index, *outcome);
+  return true;
 }
 
 // ---- A part is over: on a thread of the executor's, or where it did not begin --------------------------------------
@@ -265,21 +315,21 @@ void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
     progress_.take_in(begin_of(part), size_of(part), outcome);
     if (is_staged()) {
       if (parameters_.op == Op::read) describe_copy(part, std::min(outcome.report.bytes, size_of(part)));
-      else if (part + 2 < parts_) describe_copy(part + 2, size_of(part + 2));
+      else if (part + slots_ < parts_) describe_copy(part + slots_, size_of(part + slots_));
     }
     if (++settled_ == parts_ && !abandoned_) deliver();
   }
-  // From here on the stream may go on, and use the half again.
-  target_.home->set(block_->word(static_cast<unsigned>(part % 2)), ready_at(part));
+  // From here on the stream may go on, and use the slot again.
+  target_.home->set(block_->word(slot_of(part)), ready_at(part));
   let_go();
 }
 
 void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
   if (abandoned_) return;
-  const std::uint64_t staging = block_->device_address(half_of(part));
+  const std::uint64_t staging = block_->device_address(staging_of(part));
   const std::uint64_t buffer = reinterpret_cast<std::uintptr_t>(request_.base) +
                                static_cast<std::uint64_t>(request_.buffer_offset) + begin_of(part);
-  StreamCopy& copy = block_->copy(static_cast<unsigned>(part % 2));
+  StreamCopy& copy = block_->copy(slot_of(part));
   copy = parameters_.op == Op::read ? StreamCopy{buffer, staging, bytes} : StreamCopy{staging, buffer, bytes};
 }
 

@@ -6,17 +6,22 @@
 // The device's part is done by the stream itself, out of or into staging memory that the request has for as long as
 // the stream may look at it; the executor moves bytes between there and the file, and never calls the device. So a
 // held stream waits for nothing that could wait for a stream. Long requests are cut into parts, which take turns with
-// the two halves of the staging memory:
+// the slots of the staging memory:
 //
-//   read:  (arrive, wait for the half, copy it to the device) for each part; acknowledge
-//   write: arrive; (wait for the half unless it is new, copy to it, drop it off) for each part; wait for the last two
+//   read:  (arrive, wait for the slot, copy it to the device) for each part; acknowledge
+//   write: arrive; (wait for the slot unless it is new, copy to it, drop it off) for each part; wait for the last ones
 //
-// Arriving at part k of a read tells that the half of part k + 1 is free, which is then filled while k is copied.
+// Arriving at the first part of a read starts as many parts as there are slots; at each later one, that the slot of the
+// part before it is free. Where none is left to be started, nobody is told of the arrival.
+//
+// Where the stream has nothing else to do when the call comes, it is there already, and the request begins in the call:
+// nobody needs to be told of the first arrival, and what little the page cache has is staged by the caller itself.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/mutex.h"
 #include "device/stream_home.h"
@@ -36,7 +41,7 @@ struct StreamOffice {
   Executor* executor GUARDED_BY(mutex) = nullptr;
   StreamRequest* idle GUARDED_BY(mutex) = nullptr;  // A list, since a request ends where no memory may be asked for.
 
-  Status submit(Job& job);
+  Status submit(std::span<Job* const> jobs);
 };
 
 // What the caller says, with pointers that hold until the outcome is delivered.
@@ -78,7 +83,8 @@ class StreamRequest {
     StreamHome* home = nullptr;
     void* stream = nullptr;
     PointerFacts memory;
-    bool blocking = false;  // Host functions wait, as the stream cannot.
+    bool blocking = false;    // Host functions wait, as the stream cannot.
+    Session* here = nullptr;  // The session, where the stream is there already.
     std::uint64_t staging_limit = 0;
   };
 
@@ -104,6 +110,7 @@ class StreamRequest {
   Status enqueue();
   Status enqueue_read_part(std::uint64_t part);
   Status enqueue_write_part(std::uint64_t part);
+  Status enqueue_arrival();
   Status call(void (*function)(void*));
   Status wait(std::uint64_t part);
   void abandon();
@@ -119,7 +126,9 @@ class StreamRequest {
   void block();
   void read_parameters();
   Status check_parameters() const REQUIRES(mutex_);
-  void start(std::uint64_t part);
+  void start(std::uint64_t first, std::uint64_t end);
+  Job* job_of(std::uint64_t part);
+  bool stage_at_once(const Part& job);
   void settle(std::uint64_t part, const Outcome& outcome);
   void describe_copy(std::uint64_t part, std::uint64_t bytes) REQUIRES(mutex_);
   void deliver() REQUIRES(mutex_);
@@ -128,7 +137,8 @@ class StreamRequest {
   bool is_staged() const { return target_.memory.needs_device(); }
   std::uint64_t begin_of(std::uint64_t part) const { return part * part_max_; }
   std::uint64_t size_of(std::uint64_t part) const REQUIRES(mutex_);
-  std::byte* half_of(std::uint64_t part) const { return block_->staging() + part % 2 * part_max_; }
+  unsigned slot_of(std::uint64_t part) const { return static_cast<unsigned>(part % slots_); }
+  std::byte* staging_of(std::uint64_t part) const { return block_->staging() + slot_of(part) * part_max_; }
   std::uint32_t ready_at(std::uint64_t part) const;
 
   StreamOffice& office_;
@@ -141,14 +151,16 @@ class StreamRequest {
   unsigned fixed_ = 0;
   std::uint64_t size_max_ = 0;
   StreamBlock* block_ = nullptr;
-  std::uint32_t first_ready_[2] = {};
+  std::uint32_t first_ready_[StreamBlock::kSlots] = {};
   std::uint64_t part_max_ = 0;
   std::uint64_t parts_ = 0;
-  Part jobs_[2];
+  std::uint64_t slots_ = 1;  // That the parts take turns with.
+  Part jobs_[StreamBlock::kSlots];
   std::atomic<std::uint64_t> holders_{0};  // Who will still look at this: queued functions, parts, begin().
   std::uint64_t arrivals_queued_ = 0;
   std::uint64_t drop_offs_queued_ = 0;
-  bool lost_ = false;  // The block: the stream may look at it, nobody knows how long.
+  bool lost_ = false;            // The block: the stream may look at it, nobody knows how long.
+  bool staged_at_once_ = false;  // All of it: the stream need not wait.
 
   // The stream's own, and so one after another.
   RawRequest request_;

@@ -54,6 +54,7 @@ Status Streams::submit(void* stream, const StreamParameters& parameters, const S
     return success();
   }
   const unsigned fixed = parameters.fixed ? StreamRequest::kFixedAll : flags_of({(*home)->id(), stream});
+  if (target.home->is_through(stream)) target.here = &session_;
   return take_request()->begin(office_, parameters, fixed, hooks, target);
 }
 

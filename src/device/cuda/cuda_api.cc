@@ -74,6 +74,7 @@ void find_optional(Loader& loader, CudaApi& api) {
   loader.optional(api.cuCtxGetDevice, "cuCtxGetDevice");
   loader.optional(api.cuStreamGetCtx, "cuStreamGetCtx");
   loader.optional(api.cuStreamIsCapturing, "cuStreamIsCapturing");
+  loader.optional(api.cuStreamGetFlags, "cuStreamGetFlags");
   loader.optional(api.cuLaunchHostFunc, "cuLaunchHostFunc");
   // The first versions, of drivers before CUDA 11.7, work where an administrator allowed them only.
   loader.optional(api.cuStreamWaitValue32, "cuStreamWaitValue32_v2");

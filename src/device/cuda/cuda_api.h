@@ -134,6 +134,7 @@ struct CudaApi {
   CUresult (*cuCtxGetDevice)(CUdevice*);
   CUresult (*cuStreamGetCtx)(CUstream, CUcontext*);
   CUresult (*cuStreamIsCapturing)(CUstream, int* status);
+  CUresult (*cuStreamGetFlags)(CUstream, unsigned* flags);
   CUresult (*cuLaunchHostFunc)(CUstream, void (*function)(void*), void* argument);
   CUresult (*cuStreamWaitValue32)(CUstream, CUdeviceptr, std::uint32_t value, unsigned flags);
   CUresult (*cuStreamWriteValue32)(CUstream, CUdeviceptr, std::uint32_t value, unsigned flags);

@@ -18,7 +18,7 @@ namespace {
 using namespace cuda;
 
 constexpr unsigned kThreads = 256;                  // Of a block.
-constexpr unsigned kBlocksMax = 64;                 // Enough for the link; the rest of the GPU is the user's.
+constexpr unsigned kBlocksMax = 32;                 // Enough for the link; the rest of the GPU is the user's.
 constexpr std::uint64_t kBytesOfBlock = 16u << 10;  // Four sixteens a thread.
 
 CUstream as_stream(void* handle) { return static_cast<CUstream>(handle); }
@@ -143,6 +143,14 @@ bool CudaStreamHome::reaches(const PointerFacts&, const void* base) const {
   if (found.managed != 0) return true;
   const bool is_near = found.type == CU_MEMORYTYPE_DEVICE && found.ordinal == ordinal_;
   return is_near && (found.context == nullptr || found.context == context_.handle);
+}
+
+bool CudaStreamHome::is_through(void* stream) {
+  if (api_.cuStreamGetFlags == nullptr || is_default(stream)) return false;
+  const ContextScope scope(api_, context_);
+  unsigned flags = 0;
+  return scope.entered() && api_.cuStreamGetFlags(as_stream(stream), &flags) == CUDA_SUCCESS &&
+         (flags & CU_STREAM_NON_BLOCKING) != 0 && api_.cuStreamQuery(as_stream(stream)) == CUDA_SUCCESS;
 }
 
 Status CudaStreamHome::call(void* stream, void (*function)(void*), void* argument) {

@@ -19,6 +19,8 @@ class CudaStreamHome final : public StreamHome {
 
   bool has_words() const override { return has_words_; }
   bool reaches(const PointerFacts& memory, const void* base) const override;
+  // Of streams that wait for no default stream: asking about that one could spoil somebody's capture.
+  bool is_through(void* stream) override;
   Status call(void* stream, void (*function)(void*), void* argument) override;
   Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) override;
   Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) override;

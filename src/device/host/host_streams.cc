@@ -30,6 +30,11 @@ HostStreamHome& HostStreamHome::of_process() {
   return made->home;
 }
 
+bool HostStreamHome::is_through(void* stream) {
+  const MutexLock lock(mutex_);
+  return streams_[stream].work.empty();
+}
+
 Status HostStreamHome::call(void* stream, void (*function)(void*), void* argument) {
   return add(stream, {.kind = Work::Kind::call, .function = function, .argument = argument});
 }

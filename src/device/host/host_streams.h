@@ -21,6 +21,7 @@ class HostStreamHome final : public StreamHome {
   bool reaches(const PointerFacts& memory, const void*) const override {
     return memory.device != nullptr && memory.device->facts().stand_in;
   }
+  bool is_through(void* stream) override;
   Status call(void* stream, void (*function)(void*), void* argument) override;
   Status copy(void* stream, const StreamBlock&, const StreamCopy& what, std::uint64_t) override;
   Status wait(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) override;

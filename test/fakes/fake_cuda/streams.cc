@@ -102,6 +102,9 @@ CALL(cuStreamGetCtx, CUstream handle, CUcontext* context) {
   if (!handle->owner.context->alive && world().last_id > handle->owner.id) std::abort();
   *context = handle->owner.context; return 0;
 }
+CALL(cuStreamGetFlags, CUstream stream, unsigned* flags) {
+  ENTER; REQUIRE(check(stream->owner)); *flags = stream->blocking ? 0 : CU_STREAM_NON_BLOCKING; return 0;
+}
 CALL(cuStreamQuery, CUstream handle) {
   ENTER; REQUIRE(outside_capture()); CUresult result = 0; const CUstream stream = resolve(handle, result);
   if (stream == nullptr) return result;
