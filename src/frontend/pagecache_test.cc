@@ -19,6 +19,7 @@
 #include "fakes/test_config.h"
 #include "frontend/call.h"
 #include "frontend/dry_run.h"
+#include "frontend/queue.h"
 #include "frontend/vectored.h"
 #include "path/pagecache/pagecache_reasons.h"
 #include "session/session.h"
@@ -132,6 +133,22 @@ TEST_F(PagecacheTest, AFewBytesThatTheirCallerWaitsForAreCopiedByTheCpu) {
   expect_content(read(77, 4096), content_.substr(77, 4096), PathId::bounce);
 
   EXPECT_EQ(session_->counters().total(PathId::bounce, pagecache_reason::extent_not_registered, Op::read).bytes, 4096u);
+}
+
+TEST_F(PagecacheTest, AFewBytesInAQueueAreCopiedByTheCpuToo) {
+  open(Policy::cpu);
+  expect_content(read(0, kSize), content_, PathId::pagecache);
+  const std::unique_ptr<Queue> queue = std::move(Queue::open(*session_, 2, 128u << 10).value());
+  const auto path_of = [&](std::size_t size) {
+    EXPECT_TRUE(queue->submit({Op::read, file_, memory_, size, 77, 0}, 1).ok());
+    QueueCompletion done;
+    EXPECT_EQ(queue->reap({&done, 1}, 1), 1u);
+    expect_content({done.status, done.report}, content_.substr(77, size), done.report.path);
+    return done.report.path;
+  };
+
+  EXPECT_EQ(path_of(16u << 10), PathId::bounce);
+  EXPECT_EQ(path_of(64u << 10), PathId::pagecache);
 }
 
 TEST_F(PagecacheTest, SmallReadsAreBouncedUntilRegisteringPays) {

@@ -23,8 +23,9 @@ constexpr std::uint64_t kExtent = Extent::kBytes;
 constexpr auto kTidyPause = 1s;          // Between looks at the machine's memory, while something is registered.
 constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as this part must stay available.
 
-// Registering stops the driver for a while: of small requests, one in so many may meet that.
-constexpr std::uint64_t kSmallRequestsApart = 256;
+// Registering stops the driver for a while: of small requests, one in so many may meet that; of larger ones, bytes.
+constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
+constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency.
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
@@ -104,7 +105,8 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   }
   Missing missing{.all = patient && range.size > 0};
   if (!find_missing(file, range, end, small, missing)) return Wanted::no;
-  if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small())) return missing.all ? Wanted::yes : Wanted::no;
+  if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small(range.size)))
+    return missing.all ? Wanted::yes : Wanted::no;
   // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
   const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
@@ -144,12 +146,14 @@ bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, s
   return true;
 }
 
-bool RegistrationCache::is_turn_of_small() {
+bool RegistrationCache::is_turn_of_small(std::uint64_t size) {
+  const std::uint64_t pace = size < kPacedFrom ? 1 : std::min(size / kSmallRequest, kPaceMax);
   const std::uint64_t present = now();
-  if (present - small_order_.load(std::memory_order_relaxed) < kSmallRequestsApart) return false;
+  if (present - small_order_.load(std::memory_order_relaxed) < kSmallRequestsApart / pace) return false;
   const std::int64_t time = time_.now().count();
+  const auto apart = static_cast<std::int64_t>(kSmallOrdersApart / 1ns / pace);
   std::int64_t last = small_order_ns_.load(std::memory_order_relaxed);
-  if (time - last < kSmallOrdersApart / 1ns || !small_order_ns_.compare_exchange_strong(last, time)) return false;
+  if (time - last < apart || !small_order_ns_.compare_exchange_strong(last, time)) return false;
   small_order_.store(present, std::memory_order_relaxed);
   return true;
 }

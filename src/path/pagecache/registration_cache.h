@@ -42,7 +42,8 @@ struct RegistrationRules {
 
 class RegistrationCache {
  public:
-  // Between two extents that small requests have registered, by the clock: registering stops whoever copies.
+  // Between two extents that small requests have registered, by the clock: registering stops whoever copies. Less for
+  // requests of 512 KiB and more, which are about throughput: as many bytes apart as those of 64 KiB are.
   static constexpr std::chrono::milliseconds kSmallOrdersApart{16};
 
   RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time = system_clock());
@@ -89,7 +90,7 @@ class RegistrationCache {
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool at_once(const CachedFile& file, Op op) const;
-  bool is_turn_of_small();
+  bool is_turn_of_small(std::uint64_t size);
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
   void start_locked() REQUIRES(mutex_);
   void loop();

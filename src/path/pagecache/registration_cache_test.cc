@@ -170,8 +170,8 @@ class SmallOrdersTest : public testing::Test {
     EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
   }
   // Many small reads of the extent: whether it was registered for them.
-  bool is_registered_by_small_reads(std::uint64_t index) {
-    for (int i = 0; i < kWellWorthIt; ++i) (void)cache_.want(cached_, {Op::read, index * kExtent, 4096}, true);
+  bool is_registered_by_small_reads(std::uint64_t index, std::uint64_t size = 4096) {
+    for (int i = 0; i < kWellWorthIt; ++i) (void)cache_.want(cached_, {Op::read, index * kExtent, size}, true);
     const Extent& extent = *cached_.extent(index);
     extent.wait_while_wanted();
     return extent.state() == Extent::State::registered;
@@ -194,6 +194,17 @@ TEST_F(SmallOrdersTest, TheNextIsNotBeforeThePauseIsOver) {
   clock_.advance(RegistrationCache::kSmallOrdersApart - std::chrono::nanoseconds(1));
 
   EXPECT_FALSE(is_registered_by_small_reads(1));
+}
+
+TEST_F(SmallOrdersTest, ForAMebibyteThePauseIsASixteenth) {
+  ASSERT_TRUE(is_registered_by_small_reads(0, kMebibyte));
+  clock_.advance(RegistrationCache::kSmallOrdersApart / 16 - std::chrono::nanoseconds(1));
+  EXPECT_FALSE(is_registered_by_small_reads(1, kMebibyte));
+
+  clock_.advance(std::chrono::nanoseconds(1));
+
+  EXPECT_FALSE(is_registered_by_small_reads(1, 256u << 10)) << "as long as for 4 KiB";
+  EXPECT_TRUE(is_registered_by_small_reads(1, kMebibyte));
 }
 
 TEST_F(SmallOrdersTest, TheNextIsRegisteredOnceThePauseIsOver) {
