@@ -15,8 +15,12 @@ namespace {
 using namespace cuda;
 
 constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then somebody else has the GPU.
-constexpr unsigned kLooksForSignal = 1u << 11;   // Some 100 microseconds.
-constexpr unsigned kLooksToAnError = 256;        // A context that is lost signals nothing: the driver is asked.
+// Of a long copy, about twice as long as it takes alone: if it is not over by then, others have the link, and
+// asking would keep a CPU for each. The shorter one takes less time than waking up.
+constexpr std::size_t kLongCopy = 1u << 20;
+constexpr std::size_t kBytesOfLook = 8192;
+constexpr unsigned kLooksForSignal = 1u << 11;  // Some 100 microseconds.
+constexpr unsigned kLooksToAnError = 256;       // A context that is lost signals nothing: the driver is asked.
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
@@ -116,7 +120,7 @@ bool CudaCopyQueue::scatter(std::span<const Copy> copies, Direction direction) {
 Status CudaCopyQueue::copy_and_wait(const Copy& copy, Direction direction) {
   return in_context(direction == Direction::to_device ? "copy to the GPU" : "copy from the GPU", [&] {
     const CUresult result = queue(copy, direction);
-    return result == CUDA_SUCCESS ? drain() : result;
+    return result == CUDA_SUCCESS ? drain(copy.size) : result;
   });
 }
 
@@ -141,14 +145,19 @@ Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
                      kStep);
 }
 
-// Without an event there is one call less to the driver, and the GPU has less to do.
-CUresult CudaCopyQueue::drain() {
+// Without an event there is one call less to the driver, and the GPU has less to do. Who has to sleep after all does it
+// on one, since the driver's own waiting for a stream keeps the CPU.
+CUresult CudaCopyQueue::drain(std::size_t bytes) {
+  const std::size_t looks = bytes < kLongCopy ? kLooksForOneCopy : bytes / kBytesOfLook;
   CUresult result = api_.cuStreamQuery(stream_);
-  for (unsigned i = 0; result == CUDA_ERROR_NOT_READY && i < kLooksForOneCopy; ++i) {
+  for (std::size_t i = 0; result == CUDA_ERROR_NOT_READY && i < looks; ++i) {
     relax();
     result = api_.cuStreamQuery(stream_);
   }
-  return result == CUDA_ERROR_NOT_READY ? api_.cuStreamSynchronize(stream_) : result;
+  if (result != CUDA_ERROR_NOT_READY) return result;
+  if (markers_.empty()) return api_.cuStreamSynchronize(stream_);
+  result = api_.cuEventRecord(markers_.front().event, stream_);
+  return result == CUDA_SUCCESS ? api_.cuEventSynchronize(markers_.front().event) : result;
 }
 
 Status CudaCopyQueue::record(unsigned marker) {

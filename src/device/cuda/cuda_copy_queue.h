@@ -36,7 +36,7 @@ class CudaCopyQueue final : public CopyQueue {
   }
   cuda::CUresult open_stream();
   cuda::CUresult queue(const Copy& copy, Direction direction);
-  cuda::CUresult drain();
+  cuda::CUresult drain(std::size_t bytes);
   bool scatter(std::span<const Copy> copies, Direction direction);
   Result<bool> signalled(std::uint32_t number);
 
