@@ -36,6 +36,9 @@ Calls load_calls(const std::string& path) {
   bind("cuFileBatchIOSubmit", calls.batch_submit);
   bind("cuFileBatchIOGetStatus", calls.batch_status);
   bind("cuFileBatchIODestroy", calls.batch_close);
+  bind("cuFileReadAsync", calls.read_async);
+  bind("cuFileStreamRegister", calls.register_stream);
+  bind("cuFileStreamDeregister", calls.deregister_stream);
   if (!find(library, "penstock_cufile_session", calls.session)) return calls;
   bind("penstock_cufile_file", calls.file);
   bind("penstock_device_alloc", calls.device_alloc);

@@ -25,6 +25,9 @@ struct Calls {
   decltype(&::cuFileBatchIOSubmit) batch_submit;
   decltype(&::cuFileBatchIOGetStatus) batch_status;
   decltype(&::cuFileBatchIODestroy) batch_close;
+  decltype(&::cuFileReadAsync) read_async;
+  decltype(&::cuFileStreamRegister) register_stream;
+  decltype(&::cuFileStreamDeregister) deregister_stream;
 
   // Penstock's own. Null in another library; see is_penstock().
   decltype(&::penstock_cufile_session) session;

@@ -147,6 +147,40 @@ Contest large_threads(const Files& files, const Effort& effort, unsigned threads
   return contest;
 }
 
+// From the call until its stream has been waited for.
+Contest on_stream(const Files& files, const Effort& effort, std::uint64_t block) {
+  block = std::min(block, effort.size);
+  const bool is_whole = block == effort.size;
+  Contest contest{
+      .lines = "l",
+      .title = (is_whole ? "the whole file" : std::to_string(block >> 10) + " KiB") + " read on a stream",
+      .shown = {is_whole ? Figure::gb_per_s : Figure::p50_us, is_whole ? Figure::cpu_per_gb : Figure::p99_us}};
+  Task task = whole("stream", files.data, effort.size);
+  task.block = block;
+  task.times = is_whole ? 3 : std::max(effort.times / 4, 1u);
+  contest.entries = {kept(entry(kDefault, task)), kept(entry(kRival, task))};
+  if (is_whole) {
+    contest.measures = {at_least(kDefault, kRival, Figure::gb_per_s, {})};
+  } else {
+    contest.measures = {at_most(kDefault, kRival, Figure::p50_us, {}), at_most(kDefault, kRival, Figure::p99_us, {})};
+  }
+  return contest;
+}
+
+// NVIDIA's library takes no more than some 500 at a time, so plain copies are what these are held against.
+Contest on_many_streams(const Files& files, const Effort& effort) {
+  Contest contest{.lines = "l", .title = "4 KiB reads queued on 8 streams", .shown = {Figure::kiops, Figure::cpu_us}};
+  Task task = whole("streams", files.data, effort.size);
+  task.block = kSmall;
+  task.threads = 8;
+  task.seconds = effort.seconds;
+  Task copies = task;
+  copies.what = "stream copies";
+  contest.entries = {entry(kDefault, task), {"pread and copy", kDefault, copies, {}, {}}};
+  contest.measures = {at_least(kDefault, "pread and copy", Figure::kiops, {})};
+  return contest;
+}
+
 Contest write(const Files& files, const Effort& effort, const char* ours, bool fresh) {
   Contest contest{.lines = "h",
                   .title = fresh ? "write, new file, page cache" : "write over it, page cache",
@@ -207,6 +241,10 @@ std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
   lines.push_back(large_threads(files, effort, 16, 1 << 20));
   for (const bool fresh : {true, false}) lines.push_back(write(files, effort, kDefault, fresh));
   lines.push_back(cold_read(files, effort));
+  for (const std::uint64_t kib : {std::uint64_t{4}, std::uint64_t{64}, std::uint64_t{1024}, effort.size >> 10}) {
+    lines.push_back(on_stream(files, effort, kib << 10));
+  }
+  lines.push_back(on_many_streams(files, effort));
   if (effort.ranks > 1) {
     for (const bool again : {false, true}) lines.push_back(many_gpus(files, effort, again));
   }

@@ -40,12 +40,20 @@ std::string receive_text(int socket) {
 
 Sample perform(World& world, const Task& task, const Gate& gate) {
   static const std::map<std::string, Sample (*)(World&, const Task&, const Gate&)> kTasks = {
-      {"read", read_whole},       {"write", write_whole},
-      {"link", copy_pinned},      {"latency", read_latency},
-      {"batch", read_batches},    {"threads", read_in_threads},
-      {"queues", read_in_queues}, {"copies", read_and_copy_in_threads},
-      {"load", load_memory},      {"open", open_kept},
+      {"read", read_whole},
+      {"write", write_whole},
+      {"link", copy_pinned},
+      {"latency", read_latency},
+      {"batch", read_batches},
+      {"threads", read_in_threads},
+      {"queues", read_in_queues},
+      {"copies", read_and_copy_in_threads},
+      {"load", load_memory},
+      {"open", open_kept},
       {"close", close_kept},
+      {"stream", read_on_stream},
+      {"streams", read_on_many_streams},
+      {"stream copies", copy_on_many_streams},
   };
   const auto found = kTasks.find(task.what);
   if (found == kTasks.end()) throw Failure("there is no task '" + task.what + "'");

@@ -26,4 +26,9 @@ Sample read_in_threads(World& world, const Task& task, const Gate& gate);       
 Sample read_in_queues(World& world, const Task& task, const Gate& gate);            // Penstock's queues.
 Sample read_and_copy_in_threads(World& world, const Task& task, const Gate& gate);  // pread, copy, wait: no library.
 
+// Reads that are queued on streams. read_on_stream() waits for each, the others for many on `threads` streams.
+Sample read_on_stream(World& world, const Task& task, const Gate& gate);
+Sample read_on_many_streams(World& world, const Task& task, const Gate& gate);
+Sample copy_on_many_streams(World& world, const Task& task, const Gate& gate);  // pread and copy: no library.
+
 }  // namespace penstock::versus

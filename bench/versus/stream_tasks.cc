@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "bench/versus/failure.h"
+#include "bench/versus/tasks.h"
+
+namespace penstock::versus {
+namespace {
+
+constexpr unsigned kWarmUp = 16;             // Requests outside the clock.
+constexpr unsigned kSmallRequests = 10'000;  // Queued on all streams before anybody waits.
+constexpr std::size_t kPinnedMax = std::size_t{64} << 20;
+
+class Stream {
+ public:
+  explicit Stream(Gpu& gpu) : gpu_(gpu), stream_(gpu.open_stream()) {}
+  ~Stream() { gpu_.close_stream(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  void* get() const { return stream_; }
+  void wait() const { gpu_.wait(stream_); }
+
+ private:
+  Gpu& gpu_;
+  void* stream_;
+};
+
+// The file by its kept handle or by a fresh one.
+class Source {
+ public:
+  Source(World& world, const Task& task) : handle_(world.kept(task.file)) {
+    if (handle_ == nullptr) handle_ = &fresh_.emplace(world.calls(), task.file, O_RDONLY);
+  }
+  const Handle& handle() const { return *handle_; }
+
+ private:
+  const Handle* handle_;
+  std::optional<Handle> fresh_;
+};
+
+// What the library is told of a request, where it stays until the stream is through.
+struct Request {
+  std::size_t size = 0;
+  off_t file_offset = 0;
+  off_t place = 0;
+  ssize_t moved = 0;
+};
+
+void queue(const World& world, const Handle& handle, Request& request, const Stream& stream) {
+  const Calls& calls = world.calls();
+  const CUfileError_t error = calls.read_async(handle.get(), world.memory(), &request.size, &request.file_offset,
+                                               &request.place, &request.moved, static_cast<CUstream>(stream.get()));
+  if (error.err != CU_FILE_SUCCESS) throw Failure(calls.name + ": cuFileReadAsync says " + std::to_string(error.err));
+}
+
+std::vector<std::unique_ptr<Stream>> open_streams(World& world, unsigned count) {
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (unsigned i = 0; i < count; ++i) streams.push_back(std::make_unique<Stream>(world.gpu()));
+  return streams;
+}
+
+Request small_request(const Task& task, unsigned number) {
+  const std::uint64_t blocks = task.size / task.block;
+  return {task.block, static_cast<off_t>(number * 7 % blocks * task.block),
+          static_cast<off_t>(number % task.threads * 2 * task.block)};
+}
+
+}  // namespace
+
+Sample read_on_stream(World& world, const Task& task, const Gate& gate) {
+  const bool is_whole = task.block == task.size;
+  const Source source(world, task);
+  const Stream stream(world.gpu());
+  std::mt19937_64 random(task.seed);
+  std::vector<double> times(task.times);
+  const auto read = [&] {
+    Request request{task.block, static_cast<off_t>(random() % (task.size / task.block) * task.block)};
+    const double start = now();
+    queue(world, source.handle(), request, stream);
+    stream.wait();
+    const double time = now() - start;
+    expect(world.calls(), request.moved, task.block);
+    if (task.verify && !is_whole) {
+      world.compare(source.handle().fd(), static_cast<std::uint64_t>(request.file_offset), world.memory(), task.block);
+    }
+    return time;
+  };
+  for (unsigned i = 0; i < (is_whole ? 1 : kWarmUp); ++i) read();
+  Stopwatch watch(gate);
+  for (double& time : times) time = read() * 1e6;
+  watch.stop();
+  Sample sample = watch.sample(task.times * task.block, task.times);
+  std::sort(times.begin(), times.end());
+  sample.p50 = times[times.size() / 2];
+  sample.p99 = times[times.size() * 99 / 100];
+  if (task.verify && is_whole) world.compare(task.file, task.size);
+  return sample;
+}
+
+Sample read_on_many_streams(World& world, const Task& task, const Gate& gate) {
+  const Source source(world, task);
+  const auto streams = open_streams(world, task.threads);
+  std::vector<Request> requests(kSmallRequests);
+  std::uint64_t done = 0;
+  Stopwatch watch(gate);
+  for (const double until = now() + task.seconds; done == 0 || now() < until; done += kSmallRequests) {
+    for (unsigned i = 0; i < kSmallRequests; ++i) {
+      requests[i] = small_request(task, i);
+      queue(world, source.handle(), requests[i], *streams[i % task.threads]);
+    }
+    for (const auto& stream : streams) stream->wait();
+    for (const Request& request : requests) expect(world.calls(), request.moved, task.block);
+  }
+  watch.stop();
+  for (unsigned i = kSmallRequests - task.threads; task.verify && i < kSmallRequests; ++i) {
+    const Request& last = requests[i];
+    world.compare(source.handle().fd(), static_cast<std::uint64_t>(last.file_offset), world.memory() + last.place,
+                  task.block);
+  }
+  return watch.sample(done * task.block, done);
+}
+
+Sample copy_on_many_streams(World& world, const Task& task, const Gate& gate) {
+  const int fd = ::open(task.file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail_errno(task.file, "open it");
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* number) { ::close(*number); });
+  const auto streams = open_streams(world, task.threads);
+  // A place is used again when its stream has long been through with it.
+  const std::size_t places = std::min(world.pinned_size(), kPinnedMax) / task.block;
+  std::uint64_t done = 0;
+  Stopwatch watch(gate);
+  for (const double until = now() + task.seconds; done == 0 || now() < until; done += kSmallRequests) {
+    for (unsigned i = 0; i < kSmallRequests; ++i) {
+      const Request request = small_request(task, i);
+      if (i > 0 && i % places == 0) {
+        for (const auto& stream : streams) stream->wait();
+      }
+      char* const staging = world.pinned() + i % places * task.block;
+      expect(world.calls(), ::pread(fd, staging, task.block, request.file_offset), task.block);
+      world.gpu().copy_to_device(world.memory() + request.place, staging, task.block, streams[i % task.threads]->get());
+    }
+    for (const auto& stream : streams) stream->wait();
+  }
+  watch.stop();
+  return watch.sample(done * task.block, done);
+}
+
+}  // namespace penstock::versus
