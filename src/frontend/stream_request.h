@@ -90,8 +90,9 @@ class StreamRequest {
 
   explicit StreamRequest(StreamOffice& office) : office_(office) {}
 
-  // Queues everything. Where that fails nothing is delivered, and bytes may have moved. The request goes back
-  // to its office by itself; it is lost with a stream whose context goes before it got there.
+  // Queues everything. Where that fails bytes may have moved, and nothing is delivered but what was staged in the call
+  // and then could not be queued. The request goes back to its office by itself; it is lost with a stream whose context
+  // goes before it got there.
   Status begin(std::shared_ptr<StreamOffice> office, const StreamParameters& parameters, unsigned fixed,
                const StreamHooks& hooks, const Target& target);
 
