@@ -27,6 +27,17 @@ enum class MemoryKind : std::uint8_t {
   managed,          // Migrates between host and device.
 };
 
+// By which call device memory was allocated, as far as that decides who may map it. Names of the first are CUDA's.
+enum class Allocation : std::uint8_t {
+  unknown,
+  plain,             // cudaMalloc, cuMemAlloc
+  managed,           // cudaMallocManaged
+  pool,              // cudaMallocAsync, cuMemAllocAsync
+  closed,            // cuMemCreate, without a handle that can be exported to a descriptor,
+  not_rdma_capable,  // with one, but not gpuDirectRDMACapable,
+  exportable,        // or both.
+};
+
 struct PointerFacts {
   MemoryKind kind = MemoryKind::host;
   Device* device = nullptr;  // Whose copies reach it. Null for host memory, and where its GPU cannot be used.
@@ -165,6 +176,10 @@ class Device {
   virtual void release(void* memory) = 0;
   // Whether what allocate() gives is reached by storage's DMA engines (PointerFacts::mapped).
   virtual bool allocates_mapped() const { return false; }
+  // Offers to storage's DMA engines what the program allocated, has registered, and says when it is done with: what
+  // PointerFacts::mapped is then, or 0 where that cannot be. Undone by withdraw() of the same buffer.
+  virtual std::uint64_t offer(const PointerFacts&, const void* /*buffer*/, std::size_t) { return 0; }
+  virtual void withdraw(const void* /*buffer*/) {}
 };
 
 // The devices of one provider, or of several (mixed_devices.h). Thread-safe.
@@ -177,6 +192,8 @@ class DeviceSet {
   virtual Result<Device*> device(unsigned place) = 0;
   // What a pointer is. Never fails: what no device knows is host memory.
   virtual PointerFacts describe(const void* pointer) = 0;
+  // May ask the driver several times: for who explains a refusal.
+  virtual Allocation allocation_of(const void* /*pointer*/) { return Allocation::unknown; }
   // Whether requests on users' streams can be served at all.
   virtual bool has_streams() const { return true; }
   // Where a user's stream runs (stream_home.h), made ready for requests on it. Fails with `unsupported` where that

@@ -28,6 +28,13 @@ PointerFacts MixedDevices::describe(const void* pointer) {
   return {};
 }
 
+Allocation MixedDevices::allocation_of(const void* pointer) {
+  for (const auto& set : sets_) {
+    if (const Allocation known = set->allocation_of(pointer); known != Allocation::unknown) return known;
+  }
+  return Allocation::unknown;
+}
+
 bool MixedDevices::has_streams() const {
   return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set->has_streams(); });
 }

@@ -20,6 +20,7 @@ class MixedDevices final : public DeviceSet {
   unsigned count() const override;
   Result<Device*> device(unsigned place) override;
   PointerFacts describe(const void* pointer) override;
+  Allocation allocation_of(const void* pointer) override;
   bool has_streams() const override;
   Result<StreamHome*> stream_home(void* stream) override;
 

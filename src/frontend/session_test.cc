@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 #include "device/host/host_device.h"
 #include "fakes/fake_storage.h"
@@ -63,6 +64,55 @@ class SessionTest : public testing::Test {
   std::unique_ptr<Session> session_;
   FakeStorage* storage_ = nullptr;
 };
+
+// Memory of one device, whose driver offers what is registered of it to storage, at another address.
+class OfferingDevices final : public DeviceSet, public Device {
+ public:
+  static constexpr std::uint64_t kFurther = 1 << 30;
+  std::vector<std::byte> memory = std::vector<std::byte>(8192);
+  std::vector<const void*> offered;
+
+  unsigned count() const override { return 1; }
+  Result<Device*> device(unsigned) override { return static_cast<Device*>(this); }
+  PointerFacts describe(const void*) override {
+    const auto base = reinterpret_cast<std::uintptr_t>(memory.data());
+    return {.kind = MemoryKind::device, .device = this, .base = base, .size = memory.size()};
+  }
+  Result<StreamHome*> stream_home(void*) override { return failure(Code::unsupported, "use the stream"); }
+  const DeviceFacts& facts() const override { return facts_; }
+  Result<std::unique_ptr<CopyQueue>> open_copy_queue(unsigned) override {
+    return failure(Code::unsupported, "open a copy queue");
+  }
+  Status register_host(void*, std::size_t) override { return success(); }
+  bool unregister_host(void*) override { return true; }
+  void finish_blocking_copies(const void*) override {}
+  Result<void*> allocate(std::size_t) override { return static_cast<void*>(memory.data()); }
+  void release(void*) override {}
+  std::uint64_t offer(const PointerFacts& facts, const void* buffer, std::size_t) override {
+    offered.push_back(buffer);
+    return facts.base + kFurther;
+  }
+  void withdraw(const void* buffer) override { std::erase(offered, buffer); }
+
+ private:
+  DeviceFacts facts_;
+};
+
+TEST_F(SessionTest, ABufferIsOfferedToStorageForAsLongAsItIsRegistered) {
+  auto devices = std::make_unique<OfferingDevices>();
+  OfferingDevices& device = *devices;
+  Session session(small_config(), std::make_unique<FakeStorage>(), std::move(devices));
+  std::byte* const begin = device.memory.data();
+  ASSERT_TRUE(session.register_buffer(begin, 4096).ok());
+  EXPECT_TRUE(session.register_buffer(begin, 4096).is(Code::already_registered));
+  EXPECT_EQ(device.offered, std::vector<const void*>{begin}) << "the first is still offered, once";
+  ASSERT_TRUE(session.register_buffer(begin + 4096, 4096).ok());
+  EXPECT_EQ(device.offered.size(), 2u);
+  ASSERT_TRUE(session.deregister_buffer(begin).ok());
+  EXPECT_EQ(device.offered, std::vector<const void*>{begin + 4096});
+  ASSERT_TRUE(session.deregister_buffer(begin + 4096).ok());
+  EXPECT_TRUE(device.offered.empty());
+}
 
 TEST_F(SessionTest, AQueueWhoseRingBreaksFailsItsRequestsAndHangsNobody) {
   auto storage = std::make_unique<BrittleStorage>();

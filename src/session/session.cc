@@ -99,12 +99,17 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
   const auto address = reinterpret_cast<std::uintptr_t>(base);
   if (base == nullptr || size == 0) return failure(Code::invalid_argument, "register the buffer");
   if (size > UINT64_MAX - address) return failure(Code::past_allocation, "register the buffer");
-  const PointerFacts memory = devices_->describe(base);
+  PointerFacts memory = devices_->describe(base);
   // Of host memory only the kernel knows what is there: it says so when a request gets there.
   if (memory.needs_device() && memory.size != 0 && address + size > memory.base + memory.size) {
     return failure(Code::past_allocation, "register the buffer");
   }
+  if (buffers_.find(address)) return failure(Code::already_registered, "register the buffer");
+  const bool may_be_offered = memory.kind == MemoryKind::device && memory.device != nullptr;
+  const std::uint64_t offered = may_be_offered ? memory.device->offer(memory, base, size) : 0;
+  if (offered != 0) memory.mapped = offered;
   const Status status = buffers_.insert({address, size, memory});
+  if (!status.ok() && offered != 0) memory.device->withdraw(base);
   if (!status.ok() || memory.device == nullptr) return status;
   memory.device->finish_blocking_copies(base);
   engine_->add_buffer(memory, address, size);
@@ -114,8 +119,11 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
 Status Session::deregister_buffer(const void* base) {
   if (base == nullptr) return failure(Code::invalid_argument, "deregister the buffer");
   const auto address = reinterpret_cast<std::uintptr_t>(base);
+  const std::optional<Buffer> buffer = buffers_.find(address);
   const Status status = buffers_.remove(address);
-  if (status.ok()) engine_->remove_buffer(address);
+  if (!status.ok()) return status;
+  engine_->remove_buffer(address);
+  if (buffer && buffer->memory.device != nullptr) buffer->memory.device->withdraw(base);
   return status;
 }
 

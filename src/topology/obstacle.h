@@ -35,6 +35,12 @@ enum class Obstacle : std::uint8_t {
   architecture = 20,
   pointer_not_exportable = 21,  // Told by whoever asks the driver for a piece of memory; never by topology/.
   gpu_node = 22,
+  memory_plain = 23,  // As pointer_not_exportable, these: by which call it was allocated.
+  memory_managed = 24,
+  memory_pool = 25,
+  memory_closed = 26,
+  memory_not_rdma_capable = 27,
+  memory_unregistered = 28,
   // The way between the two.
   root_ports_apart = 30,
   acs_redirect = 31,

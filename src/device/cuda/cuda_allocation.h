@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "device/cuda/cuda_api.h"
+#include "device/device.h"
 
 namespace penstock::core {
 
@@ -32,5 +33,17 @@ inline CudaAllocation find_allocation(const cuda::CudaApi& api, const void* poin
   if (api.cuPointerGetAttributes(std::size(attributes), attributes, values, address) != CUDA_SUCCESS) return {};
   return found;
 }
+
+// What one attribute says; `otherwise` where this driver does not know it, or not of this memory.
+template <typename Value>
+Value pointer_attribute(const cuda::CudaApi& api, int attribute, const void* pointer, Value otherwise) {
+  Value value{};
+  void* values[] = {&value};
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  return api.cuPointerGetAttributes(1, &attribute, values, address) == cuda::CUDA_SUCCESS ? value : otherwise;
+}
+
+// By which call device memory was allocated. Some calls to the driver.
+Allocation find_allocation_call(const cuda::CudaApi& api, const void* pointer);
 
 }  // namespace penstock::core

@@ -63,6 +63,22 @@ void find_required(Loader& loader, CudaApi& api) {
   loader.required(api.cuEventDestroy, "cuEventDestroy_v2");
 }
 
+void find_virtual_memory(Loader& loader, CudaApi& api) {
+  loader.optional(api.cuDeviceGetAttribute, "cuDeviceGetAttribute");
+  loader.optional(api.cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
+  loader.optional(api.cuMemCreate, "cuMemCreate");
+  loader.optional(api.cuMemRelease, "cuMemRelease");
+  loader.optional(api.cuMemAddressReserve, "cuMemAddressReserve");
+  loader.optional(api.cuMemAddressFree, "cuMemAddressFree");
+  loader.optional(api.cuMemMap, "cuMemMap");
+  loader.optional(api.cuMemUnmap, "cuMemUnmap");
+  loader.optional(api.cuMemSetAccess, "cuMemSetAccess");
+  loader.optional(api.cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
+  loader.optional(api.cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle");
+  loader.optional(api.cuMemGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle");
+  loader.optional(api.cuMemGetHandleForAddressRange, "cuMemGetHandleForAddressRange");
+}
+
 void find_optional(Loader& loader, CudaApi& api) {
   loader.optional(api.cuCtxGetId, "cuCtxGetId");
   loader.optional(api.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
@@ -85,16 +101,6 @@ void find_optional(Loader& loader, CudaApi& api) {
   loader.optional(api.cuModuleLoadData, "cuModuleLoadData");
   loader.optional(api.cuModuleGetFunction, "cuModuleGetFunction");
   loader.optional(api.cuLaunchKernel, "cuLaunchKernel");
-  loader.optional(api.cuDeviceGetAttribute, "cuDeviceGetAttribute");
-  loader.optional(api.cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity");
-  loader.optional(api.cuMemCreate, "cuMemCreate");
-  loader.optional(api.cuMemRelease, "cuMemRelease");
-  loader.optional(api.cuMemAddressReserve, "cuMemAddressReserve");
-  loader.optional(api.cuMemAddressFree, "cuMemAddressFree");
-  loader.optional(api.cuMemMap, "cuMemMap");
-  loader.optional(api.cuMemUnmap, "cuMemUnmap");
-  loader.optional(api.cuMemSetAccess, "cuMemSetAccess");
-  loader.optional(api.cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
   loader.optional(api.cuDriverGetVersion, "cuDriverGetVersion");
   loader.optional(api.cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2");
   loader.optional(api.cuCtxSetCurrent, "cuCtxSetCurrent");
@@ -117,6 +123,7 @@ bool CudaApi::load(const char* library, std::string* why_not) {
   Loader loader(handle);
   find_required(loader, *this);
   find_optional(loader, *this);
+  find_virtual_memory(loader, *this);
   if (loader.missing() == nullptr) return true;
   *why_not = std::string(library) + " has no " + loader.missing() + "; install the driver of CUDA 11.4 or later";
   return false;

@@ -33,13 +33,16 @@ inline constexpr CUresult CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712;
 inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906;
 inline constexpr CUresult CUDA_ERROR_CONTEXT_IS_DESTROYED = 709;
 
-inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1;            // CUcontext; null for memory of no context.
-inline constexpr int CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2;        // unsigned; 0 where the driver knows nothing.
-inline constexpr int CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;        // unsigned
-inline constexpr int CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;         // unsigned, of which one byte may be written.
-inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;     // int; negative where there is none.
-inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11;  // CUdeviceptr
-inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12;        // size_t
+inline constexpr int CU_POINTER_ATTRIBUTE_CONTEXT = 1;             // CUcontext; null for memory of no context.
+inline constexpr int CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2;         // unsigned; 0 where the driver knows nothing.
+inline constexpr int CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;         // unsigned
+inline constexpr int CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;          // unsigned, of which one byte may be written.
+inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;      // int; negative where there is none.
+inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11;   // CUdeviceptr
+inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12;         // size_t
+inline constexpr int CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17;     // Null for memory of no pool.
+inline constexpr int CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18;       // size_t; of what cuMemMap has put there.
+inline constexpr int CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19;  // CUdeviceptr
 
 inline constexpr unsigned CU_MEMORYTYPE_HOST = 1;
 inline constexpr unsigned CU_MEMORYTYPE_DEVICE = 2;
@@ -68,6 +71,8 @@ inline constexpr int CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
 inline constexpr int CU_MEM_ALLOCATION_TYPE_PINNED = 1;
 inline constexpr int CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1;
 inline constexpr int CU_MEM_LOCATION_TYPE_DEVICE = 1;
+inline constexpr int CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1;
+inline constexpr int CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124;
 inline constexpr int CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0;
 inline constexpr int CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3;
 
@@ -165,6 +170,11 @@ struct CudaApi {
   CUresult (*cuMemSetAccess)(CUdeviceptr, std::size_t bytes, const CUmemAccessDesc*, std::size_t count);
   CUresult (*cuMemExportToShareableHandle)(void* shareable, CUmemGenericAllocationHandle, int type,
                                            unsigned long long flags);
+  // To look at such memory of others. All may be null; see tells_of_virtual_memory().
+  CUresult (*cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle*, void* address);
+  CUresult (*cuMemGetAllocationPropertiesFromHandle)(CUmemAllocationProp*, CUmemGenericAllocationHandle);
+  CUresult (*cuMemGetHandleForAddressRange)(void* handle, CUdeviceptr, std::size_t bytes, int type,
+                                            unsigned long long flags);
 
   // What tools and benchmarks need beside. All may be null; see has_program_calls().
   CUresult (*cuDriverGetVersion)(int* version);
@@ -187,6 +197,10 @@ struct CudaApi {
            cuMemRelease != nullptr && cuMemAddressReserve != nullptr && cuMemAddressFree != nullptr &&
            cuMemMap != nullptr && cuMemUnmap != nullptr && cuMemSetAccess != nullptr &&
            cuMemExportToShareableHandle != nullptr;
+  }
+  bool tells_of_virtual_memory() const {
+    return has_virtual_memory() && cuMemRetainAllocationHandle != nullptr &&
+           cuMemGetAllocationPropertiesFromHandle != nullptr;
   }
   bool has_program_calls() const {
     return cuDriverGetVersion != nullptr && cuDevicePrimaryCtxRelease != nullptr && cuCtxSetCurrent != nullptr &&

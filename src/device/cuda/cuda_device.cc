@@ -161,6 +161,23 @@ Result<void*> CudaDevice::allocate(std::size_t size) {
 
 NvidiaExport* CudaDevice::exporter() const { return set_.exporter(*this); }
 
+// Only memory of cuMemCreate: a framework's own pool, say.
+std::uint64_t CudaDevice::offer(const PointerFacts& memory, const void* buffer, std::size_t size) {
+  NvidiaExport* const own = exporter();
+  if (own == nullptr) return 0;
+  const Result<NvidiaExport::Piece> piece = own->adopt(buffer, size);
+  if (!piece.ok()) {
+    log(LogLevel::info, core::describe(piece.status(), facts_.kind));
+    return 0;
+  }
+  const auto from = reinterpret_cast<std::uintptr_t>(piece->device_address);
+  return reinterpret_cast<std::uintptr_t>(piece->mapped) - (from - memory.base);
+}
+
+void CudaDevice::withdraw(const void* buffer) {
+  if (NvidiaExport* const own = exporter()) own->drop(buffer);
+}
+
 void CudaDevice::release(void* memory) {
   if (NvidiaExport* const own = exporter()) {
     const NvidiaExport::Piece piece = own->find(memory);
@@ -198,6 +215,8 @@ Result<Device*> CudaDeviceSet::device(unsigned place) {
   if (!found.ok()) return found.status();
   return static_cast<Device*>(found.value());
 }
+
+Allocation CudaDeviceSet::allocation_of(const void* pointer) { return find_allocation_call(api_, pointer); }
 
 PointerFacts CudaDeviceSet::describe(const void* pointer) {
   const CudaAllocation found = find_allocation(api_, pointer);

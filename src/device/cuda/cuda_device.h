@@ -49,6 +49,8 @@ class CudaDevice final : public Device {
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override;
   bool allocates_mapped() const override { return exporter() != nullptr; }
+  std::uint64_t offer(const PointerFacts& memory, const void* buffer, std::size_t size) override;
+  void withdraw(const void* buffer) override;
 
   const cuda::CudaApi& api() const;
   const Context& context() const { return context_; }
@@ -86,6 +88,7 @@ class CudaDeviceSet final : public DeviceSet {
   // device bound to it; with the primary one where kContextsMax contexts have been seen. `device` stays null for
   // device memory only where its GPU's primary context cannot be had.
   PointerFacts describe(const void* pointer) override;
+  Allocation allocation_of(const void* pointer) override;
   Result<StreamHome*> stream_home(void* stream) override { return find_cuda_stream_home(api_, stream); }
 
   const cuda::CudaApi& api() const { return api_; }

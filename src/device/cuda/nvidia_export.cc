@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "device/cuda/cuda_allocation.h"
+
 namespace penstock::core {
 
 using namespace cuda;
@@ -142,11 +144,14 @@ Result<NvidiaExport::Piece> NvidiaExport::allocate(std::size_t size) {
 }
 
 Status NvidiaExport::build(std::size_t size, Export& made) {
-  constexpr const char* kExport = "export GPU memory to a descriptor";
   const ContextScope scope(api_, setup_.context);
   if (!scope.entered()) return cuda_step("enter the GPU's context", scope.result());
-  if (const Status status = allocate_on_device(size, made); !status.ok()) return status;
+  const Status status = allocate_on_device(size, made);
+  return status.ok() ? share(made) : status;
+}
 
+Status NvidiaExport::share(Export& made) {
+  constexpr const char* kExport = "export GPU memory to a descriptor";
   int fd = -1;
   const CUresult exported =
       api_.cuMemExportToShareableHandle(&fd, made.allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -193,6 +198,76 @@ Status NvidiaExport::allocate_on_device(std::size_t size, Export& made) {
   const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   return cuda_step("allow the GPU to use its memory", api_.cuMemSetAccess(made.address, made.size, &access, 1));
 }
+
+// ---- Memory of others. ----
+
+Result<NvidiaExport::Piece> NvidiaExport::adopt(const void* device_address, std::size_t size) {
+  if (is_inherited()) return failure(Code::closed, "offer GPU memory in a forked process");
+  const WriterLock lock(mutex_);
+  if (!refused_.ok()) return refused_;
+  Export made;
+  const ContextScope scope(api_, setup_.context);
+  if (!scope.entered()) return cuda_step("enter the GPU's context", scope.result());
+  Status status = look_at_foreign(device_address, size, made);
+  if (const auto known = exports_.find(made.address); status.ok() && known != exports_.end()) {
+    api_.cuMemRelease(made.allocation);
+    Export& there = known->second;
+    const bool is_new = there.is_foreign && there.buffers.insert(number(device_address)).second;
+    if (is_new) return piece_of(there);
+    return failure(Code::already_registered, "offer GPU memory");
+  }
+  if (status.ok()) status = share(made);
+  if (!status.ok()) {
+    undo(made);
+    return status;
+  }
+  made.buffers.insert(number(device_address));
+  exports_[made.address] = made;
+  return piece_of(made);
+}
+
+// Its handle is retained: the memory stays as long as it is offered.
+Status NvidiaExport::look_at_foreign(const void* device_address, std::size_t size, Export& made) {
+  constexpr const char* kRetain = "find the allocation of the GPU memory";
+  constexpr const char* kWhole = "offer GPU memory that is one exportable allocation of this GPU";
+  if (!api_.tells_of_virtual_memory()) return done(kRetain, {failure(Code::unsupported, kRetain)});
+  const CUresult retained = api_.cuMemRetainAllocationHandle(&made.allocation, const_cast<void*>(device_address));
+  made.has_allocation = retained == CUDA_SUCCESS;
+  if (const Status status = cuda_step(kRetain, retained); !status.ok()) return status;
+  made.is_foreign = true;
+  CUmemAllocationProp properties = {};
+  const bool is_told = api_.cuMemGetAllocationPropertiesFromHandle(&properties, made.allocation) == CUDA_SUCCESS;
+  const auto base = pointer_attribute<CUdeviceptr>(api_, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, device_address, 0);
+  const auto bytes = pointer_attribute<std::size_t>(api_, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, device_address, 0);
+  const std::uint64_t begin = number(device_address) - base;
+  const bool is_ours = is_told && properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                       properties.location.id == setup_.ordinal &&
+                       (properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
+  const bool is_whole = base != 0 && begin < bytes && size <= bytes - begin;
+  if (!is_ours || !is_whole) return done(kWhole, {failure(Code::unsupported, kWhole)});
+  made.address = base;
+  made.size = bytes;
+  return success();
+}
+
+void NvidiaExport::drop(const void* device_address) {
+  if (is_inherited()) return;
+  const WriterLock lock(mutex_);
+  const auto found = holder(device_address);
+  if (found == exports_.end() || found->second.buffers.erase(number(device_address)) == 0) return;
+  if (!found->second.buffers.empty()) return;
+  undo(found->second);
+  exports_.erase(found);
+}
+
+std::map<CUdeviceptr, NvidiaExport::Export>::iterator NvidiaExport::holder(const void* device_address) {
+  auto after = exports_.upper_bound(number(device_address));
+  if (after == exports_.begin()) return exports_.end();
+  --after;
+  return number(device_address) - after->first < after->second.size ? after : exports_.end();
+}
+
+// ---- Its way through the driver. ----
 
 Status NvidiaExport::import_memory(int fd, Export& made) {
   constexpr const char* kOneObject = "find one piece of GPU memory in the export";
@@ -280,7 +355,7 @@ void NvidiaExport::undo(const Export& made) {
   if (made.memory != 0) forget(made.memory);
   const ContextScope scope(api_, setup_.context);
   if (made.is_mapped_on_device) api_.cuMemUnmap(made.address, made.size);
-  if (made.address != 0) api_.cuMemAddressFree(made.address, made.size);
+  if (made.address != 0 && !made.is_foreign) api_.cuMemAddressFree(made.address, made.size);
   if (made.has_allocation) api_.cuMemRelease(made.allocation);
 }
 
@@ -304,7 +379,7 @@ void NvidiaExport::release(const Piece& piece) {
   if (is_inherited()) return;
   const WriterLock lock(mutex_);
   const auto found = exports_.find(number(piece.device_address));
-  if (found == exports_.end()) return;
+  if (found == exports_.end() || found->second.is_foreign) return;
   undo(found->second);
   exports_.erase(found);
 }

@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "base/mutex.h"
 #include "base/process.h"
@@ -58,6 +59,11 @@ class NvidiaExport {
   Result<Piece> allocate(std::size_t size);
   // Waits for transfers that the kernel still has under way in the piece.
   void release(const Piece& piece);
+  // Memory that others allocated by cuMemCreate, with a POSIX descriptor for a handle type, and mapped by cuMemMap: the
+  // piece is the mapping that holds all of the buffer. Each adoption is undone by a drop() of the same address, before
+  // the memory's owner unmaps it; a buffer that is adopted is refused, and drop() of any other does nothing.
+  Result<Piece> adopt(const void* device_address, std::size_t size);
+  void drop(const void* device_address);
   // The piece that holds a device address; a null one where none does.
   Piece find(const void* device_address) const;
 
@@ -73,6 +79,8 @@ class NvidiaExport {
     std::byte* reserved = nullptr;
     std::byte* pages = nullptr;  // Where UVM has a range.
     std::byte* mapped = nullptr;
+    bool is_foreign = false;              // Others allocated it, and
+    std::set<cuda::CUdeviceptr> buffers;  // for these it was adopted.
   };
 
   explicit NvidiaExport(const Setup& setup) : setup_(setup), kernel_(setup.kernel), api_(setup.api) {}
@@ -83,6 +91,9 @@ class NvidiaExport {
   Status register_gpu();
   Status build(std::size_t size, Export& made) REQUIRES(mutex_);
   Status allocate_on_device(std::size_t size, Export& made);
+  Status look_at_foreign(const void* device_address, std::size_t size, Export& made);
+  Status share(Export& made) REQUIRES(mutex_);
+  std::map<cuda::CUdeviceptr, Export>::iterator holder(const void* device_address) REQUIRES(mutex_);
   Status import_memory(int fd, Export& made) REQUIRES(mutex_);
   Status ensure_device(std::uint32_t instance) REQUIRES(mutex_);
   Status make_pages(Export& made) REQUIRES(mutex_);

@@ -57,12 +57,26 @@ Verdict P2pdmaPath::judge(File& file, const PointerFacts& memory, Op op) {
   if (memory.mapped != 0 || memory.size == 0) {
     if (const Reason reason = device_reason(device); reason != Reason::none) return refuse(reason);
   }
-  if (memory.mapped == 0) return refuse(reason_of(Obstacle::pointer_not_exportable));
+  if (memory.mapped == 0) return refuse(memory_reason(memory));
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
   if (const Reason reason = file_reason(file, op); reason != Reason::none) return refuse(reason);
   const Proof proof = pair_proof(*memory.device, file, op);
   return proof.reason == Reason::none ? usable(PathId::p2pdma) : refuse(proof.reason, proof.error);
+}
+
+Reason P2pdmaPath::memory_reason(const PointerFacts& memory) {
+  const bool is_told = rules_.explains_memory && memory.size != 0;
+  switch (is_told ? devices_.allocation_of(reinterpret_cast<const void*>(memory.base)) : Allocation::unknown) {
+    case Allocation::plain: return reason_of(Obstacle::memory_plain);
+    case Allocation::managed: return reason_of(Obstacle::memory_managed);
+    case Allocation::pool: return reason_of(Obstacle::memory_pool);
+    case Allocation::closed: return reason_of(Obstacle::memory_closed);
+    case Allocation::not_rdma_capable: return reason_of(Obstacle::memory_not_rdma_capable);
+    case Allocation::exportable: return reason_of(Obstacle::memory_unregistered);
+    case Allocation::unknown: break;
+  }
+  return reason_of(Obstacle::pointer_not_exportable);
 }
 
 Reason P2pdmaPath::device_reason(const DeviceFacts& device) {
@@ -160,8 +174,10 @@ Result<std::unique_ptr<Channel>> P2pdmaPath::open_channel(const ChannelOptions& 
 
 std::unique_ptr<Path> make_p2pdma_path(const PathWorld& world) {
   const PathSettings& settings = world.settings;
-  const P2pdmaRules rules{
-      .strict = settings.require == PathId::p2pdma, .direct_io = settings.direct_io, .scratch = settings.scratch};
+  const P2pdmaRules rules{.strict = settings.require == PathId::p2pdma,
+                          .direct_io = settings.direct_io,
+                          .explains_memory = settings.offers_memory,
+                          .scratch = settings.scratch};
   return std::make_unique<P2pdmaPath>(world.storage, world.devices, machine_outlook(settings.root), rules);
 }
 

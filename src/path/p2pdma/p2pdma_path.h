@@ -15,9 +15,10 @@
 namespace penstock::core {
 
 struct P2pdmaRules {
-  bool strict = false;    // Nothing is bounced: what cannot go directly fails with path_refused.
-  bool direct_io = true;  // False: configuration wants none, and the path refuses.
-  std::string scratch;    // What may be overwritten in self-tests of the storage that it lies on; a path, or empty.
+  bool strict = false;           // Nothing is bounced: what cannot go directly fails with path_refused.
+  bool direct_io = true;         // False: configuration wants none, and the path refuses.
+  bool explains_memory = false;  // Memory is offered at all: what is not mapped is told by the call that allocated it.
+  std::string scratch;  // What may be overwritten in self-tests of the storage that it lies on; a path, or empty.
 };
 
 class P2pdmaPath final : public Path, private DirectTerms {
@@ -34,6 +35,7 @@ class P2pdmaPath final : public Path, private DirectTerms {
   Task direct_task(const Task& task) override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
+  Reason memory_reason(const PointerFacts& memory);
   Reason device_reason(const DeviceFacts& device);
   Reason file_reason(File& file, Op op);
   Proof pair_proof(Device& device, File& file, Op op);

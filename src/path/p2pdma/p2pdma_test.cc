@@ -165,6 +165,43 @@ TEST_F(P2pdmaTest, MemoryThatIsMappedNowhereIsNotExportable) {
   EXPECT_EQ(path_->judge(*file_, memory, Op::read).reason, reason_of(Obstacle::pointer_not_exportable));
 }
 
+// Tells by which call memory was allocated; all else is others'.
+class TellingDevices final : public DeviceSet {
+ public:
+  TellingDevices(DeviceSet& set, const Allocation& told) : set_(set), told_(told) {}
+  unsigned count() const override { return set_.count(); }
+  Result<Device*> device(unsigned place) override { return set_.device(place); }
+  PointerFacts describe(const void* pointer) override { return set_.describe(pointer); }
+  Allocation allocation_of(const void*) override { return told_; }
+  Result<StreamHome*> stream_home(void* stream) override { return set_.stream_home(stream); }
+
+ private:
+  DeviceSet& set_;
+  const Allocation& told_;
+};
+
+TEST_F(P2pdmaTest, MemoryThatIsNotMappedIsToldByTheCallThatAllocatedIt) {
+  Allocation told = Allocation::unknown;
+  TellingDevices devices(*devices_, told);
+  PointerFacts memory = devices_->describe(memory_);
+  memory.mapped = 0;
+  const std::pair<Allocation, Obstacle> cases[] = {{Allocation::unknown, Obstacle::pointer_not_exportable},
+                                                   {Allocation::plain, Obstacle::memory_plain},
+                                                   {Allocation::managed, Obstacle::memory_managed},
+                                                   {Allocation::pool, Obstacle::memory_pool},
+                                                   {Allocation::closed, Obstacle::memory_closed},
+                                                   {Allocation::not_rdma_capable, Obstacle::memory_not_rdma_capable},
+                                                   {Allocation::exportable, Obstacle::memory_unregistered}};
+  for (const bool explains : {true, false}) {
+    P2pdmaPath path(storage_, devices, std::make_unique<FakeOutlook>(answers_), {.explains_memory = explains});
+    for (const auto& [allocation, obstacle] : cases) {
+      told = allocation;
+      const Obstacle expected = explains ? obstacle : Obstacle::pointer_not_exportable;
+      EXPECT_EQ(path.judge(*file_, memory, Op::read).reason, reason_of(expected));
+    }
+  }
+}
+
 TEST_F(P2pdmaTest, TheMachineIsReadOnlyWhereMemoryIsMappedOrSomebodyAsks) {
   answers_.device = reason_of(Obstacle::kernel_no_p2pdma);
   PointerFacts memory = devices_->describe(memory_);

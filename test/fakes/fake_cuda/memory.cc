@@ -63,19 +63,21 @@ CALL(cuMemHostAlloc, CUdeviceptr* made, std::size_t size, unsigned) {
   ENTER; REQUIRE(need_context()); return add(made, size, here(size, CU_MEMORYTYPE_HOST));
 }
 CALL(cuMemAllocAsync, CUdeviceptr* made, std::size_t size, CUstream stream) {
-  ENTER; return add(made, size, {size, nullptr, stream->owner.context->device, CU_MEMORYTYPE_DEVICE, 0, size});
+  ENTER; return add(made, size, {size, nullptr, stream->owner.context->device, CU_MEMORYTYPE_DEVICE, 0, size, 0, true});
 }
 CALL(cuMemAddressReserve, CUdeviceptr* made, std::size_t size, std::size_t, CUdeviceptr, unsigned long long) {
   ENTER; REQUIRE(add(made, size, {size, nullptr, -2, CU_MEMORYTYPE_DEVICE, 0, 0})); ++world().virtual_things; return 0;
 }
 CALL(cuMemCreate, unsigned long long* handle, std::size_t, const CUmemAllocationProp* properties, unsigned long long) {
-  ENTER; *handle = static_cast<unsigned long long>(properties->location.id);
+  ENTER; *handle = static_cast<unsigned long long>(properties->location.id) | kCreated;
+  if (properties->allocFlags.gpuDirectRDMACapable != 0) *handle |= kRdmaCapable;
   if (properties->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) *handle |= kExportable;
   ++world().virtual_things;
   return 0;
 }
 CALL(cuMemMap, CUdeviceptr where, std::size_t size, std::size_t, unsigned long long handle, unsigned long long) {
   ENTER; auto& block = world().blocks.at(where); block.mapped = size; block.device = static_cast<int>(handle & 0xff);
+  block.handle = handle;
   ++world().virtual_things;
   return 0;
 }
@@ -115,11 +117,14 @@ CALL(cuPointerGetAttributes, unsigned count, int* attributes, void** values, CUd
   const bool known = found != world().blocks.end();
   Block block = known ? found->second : Block{0, nullptr, -2, 0, 0, 0};
   const CUdeviceptr base = known ? found->first : 0;
+  void* const pool = block.is_pooled ? &world() : nullptr;
   if (wanted - base >= block.mapped) block.context = nullptr, block.device = -2, block.type = 0;
   const std::map<int, std::pair<const void*, std::size_t>> answers = {
       {CU_POINTER_ATTRIBUTE_CONTEXT, {&block.context, 8}}, {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, {&block.type, 4}},
       {CU_POINTER_ATTRIBUTE_IS_MANAGED, {&block.managed, 1}}, {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, {&block.device, 4}},
-      {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, {&base, 8}}, {CU_POINTER_ATTRIBUTE_RANGE_SIZE, {&block.size, 8}}};
+      {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, {&base, 8}}, {CU_POINTER_ATTRIBUTE_RANGE_SIZE, {&block.size, 8}},
+      {CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, {&pool, 8}}, {CU_POINTER_ATTRIBUTE_MAPPING_SIZE, {&block.mapped, 8}},
+      {CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, {&base, 8}}};
   for (unsigned i = 0; i < count; ++i) {
     const auto& [value, bytes] = answers.at(attributes[i]);
     std::memcpy(values[i], value, bytes);

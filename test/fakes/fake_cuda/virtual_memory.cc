@@ -16,13 +16,32 @@ CALL(cuMemUnmap, CUdeviceptr memory, std::size_t size) {
   ENTER;
   const auto block = find(memory);
   REQUIRE(block == world().blocks.end() || block->second.mapped != size ? CUDA_ERROR_INVALID_VALUE : 0);
-  block->second.mapped = 0;
+  block->second.mapped = block->second.handle = 0;
   --world().virtual_things;
   return 0;
 }
 CALL(cuMemRelease, unsigned long long) {
   ENTER;
   --world().virtual_things;
+  return 0;
+}
+// A handle is a number that tells all of its allocation; each that is given out is given back.
+CALL(cuMemRetainAllocationHandle, unsigned long long* handle, CUdeviceptr memory) {
+  ENTER;
+  const auto block = find(memory);
+  const bool is_there = block != world().blocks.end() && memory - block->first < block->second.mapped;
+  REQUIRE(!is_there || block->second.handle == 0 ? CUDA_ERROR_INVALID_VALUE : 0);
+  *handle = block->second.handle;
+  ++world().virtual_things;
+  return 0;
+}
+CALL(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properties, unsigned long long handle) {
+  ENTER;
+  *properties = {};
+  properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, static_cast<int>(handle & 0xff)};
+  if ((handle & kExportable) != 0) properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties->allocFlags.gpuDirectRDMACapable = (handle & kRdmaCapable) != 0;
   return 0;
 }
 CALL(cuMemAddressFree, CUdeviceptr memory, std::size_t size) {
@@ -41,6 +60,16 @@ CALL(cuMemExportToShareableHandle, int* fd, unsigned long long handle, int type,
   const bool can = (handle & kExportable) != 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   REQUIRE(can ? 0 : CUDA_ERROR_INVALID_VALUE);
   *fd = ::memfd_create("fake-gpu-memory", MFD_CLOEXEC);
+  return *fd < 0 ? kNotSupported : 0;
+}
+// As an H100's driver: of any device memory but managed one.
+CALL(cuMemGetHandleForAddressRange, int* fd, CUdeviceptr memory, std::size_t size, int type, unsigned long long) {
+  ENTER;
+  const auto block = find(memory);
+  const bool is_there = block != world().blocks.end() && block->second.type == CU_MEMORYTYPE_DEVICE &&
+                        block->second.managed == 0 && memory + size <= block->first + block->second.mapped;
+  REQUIRE(is_there && type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ? 0 : CUDA_ERROR_INVALID_VALUE);
+  *fd = ::memfd_create("fake-dma-buf", MFD_CLOEXEC);
   return *fd < 0 ? kNotSupported : 0;
 }
 CALL(fake_cuda_virtual_things) {

@@ -102,6 +102,8 @@ struct Block {
   unsigned type;
   unsigned managed;
   std::size_t mapped;
+  unsigned long long handle = 0;  // Of cuMemCreate, where such memory is mapped.
+  bool is_pooled = false;
 };
 
 inline constexpr int kDevices = 2;
@@ -134,7 +136,7 @@ struct World {
 };
 
 // What cuMemCreate gives: the GPU's number, and whether it may be exported.
-inline constexpr unsigned long long kExportable = 1ull << 32;
+inline constexpr unsigned long long kCreated = 1ull << 31, kExportable = 1ull << 32, kRdmaCapable = 1ull << 33;
 
 World& world();
 extern thread_local std::vector<CUcontext> stack;
