@@ -276,6 +276,18 @@ TEST(CheckTest, TextNamesEveryObstacleAndItsRemedyOnce) {
   EXPECT_NE(text.find("static_bar1_off?"), std::string::npos);
 }
 
+TEST(CheckTest, AGpusMemoryIsTriedAsADmaBufAndWhatNobodyCanTellIsNotGuessed) {
+  const std::string gpu = "LD_LIBRARY_PATH='" PENSTOCK_FAKE_LIBCUDA "' PENSTOCK_DEVICE=cuda ";
+  const json told = json::parse(check("--json", gpu).text, nullptr, false);
+  ASSERT_FALSE(told.is_discarded());
+  ASSERT_TRUE(told["dma_buf"].is_object()) << told["device"];
+  EXPECT_EQ(told["dma_buf"]["exportable"], true) << told["dma_buf"];
+  EXPECT_TRUE(told["dma_buf"]["rdma_devices"].is_array());
+  EXPECT_NE(told["dma_buf"]["io_uring"], "yes");
+  EXPECT_NE(check("", gpu).text.find("GPU memory as a dma-buf (no path uses it yet)"), std::string::npos);
+  EXPECT_TRUE(check_json("dgx-h100")["dma_buf"].is_null()) << "nothing is tried on a captured machine";
+}
+
 TEST(CheckTest, WhatEachMachineLacksIsNamed) {
   struct Case {
     const char* machine;

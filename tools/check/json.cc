@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "tools/check/dma_buf.h"
 #include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/common/peer_pairs.h"
@@ -202,6 +203,7 @@ Json check_json(const Machine& machine, const std::vector<PathReport>& paths, co
                    {"command_line", machine.iommu.command_line_words}};
   json["io_uring"] = io_uring_json(machine);
   json["locked_memory"] = locked_memory_json(machine);
+  json["dma_buf"] = dma_buf_json(machine);
   json["cufile"] = cufile_json(machine.cufile);
   json["settings"] = settings_json(machine.probe);
   json["paths"] = paths_json(paths);

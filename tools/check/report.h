@@ -19,7 +19,7 @@
 //   file_systems[]    mount_point, type, source, read_only, more_mounts, direct_io {state, code, because},
 //                     device_pages {state, code, because}, stack (null or a device: name, disk, kind, transport,
 //                     multipath, dm_type, md_level, pci_address, model, numa_node, logical_block_size, rotational,
-//                     below[]), paths[] (of p2pdma, vendor and bounce, those that may serve it: a direct one's
+//                     below[]), paths[] (of p2pdma, nvfs, vendor, bounce, those that may serve it: a direct one's
 //                     self-test decides)
 //   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), reads, writes
 //                     (whether p2pdma may be tried: only its self-test proves it), obstacles[], write_obstacles[]
@@ -28,6 +28,9 @@
 //   iommu             mode ("off", "passthrough", "translating", "unknown"), units[], command_line[]
 //   io_uring          allowed (null with --root where unknown), sysctl (null or 0..2), errno (null with --root)
 //   locked_memory     soft_bytes, hard_bytes (null: unlimited), exempt (CAP_IPC_LOCK); null where unknown
+//   dma_buf           GPU memory as a dma-buf: null with --root and without a GPU; else exportable, refusal (null or
+//   the
+//                     driver's words), rdma_devices[] (adapters that may register it), io_uring ("no", "unknown")
 //   paths[]           best first: path, usable (p2pdma: nothing is known that forbids a try), reason, sentence, remedy,
 //                     needs[] {code, state ("ok", "missing", "unknown"), text, remedy}; p2pdma's needs are the
 //                     obstacles of the pair that is best off

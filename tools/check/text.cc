@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "tools/check/dma_buf.h"
 #include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/common/environment.h"
@@ -212,6 +213,7 @@ Text check_text(const Machine& machine, const std::vector<PathReport>& paths, co
   const std::vector<PeerPair> pairs = peer_pairs(machine);
   print_pairs(page, machine, pairs);
   print_limits(page, machine);
+  print_dma_buf(page, machine);
   if (machine.probe) print_environment(page, *machine.probe);
   print_cufile(page, machine.cufile);
   page.section("Paths, best first");

@@ -3,9 +3,11 @@
 #include "tools/common/cuda_driver.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -101,6 +103,22 @@ Arena CudaDriver::virtual_memory(penstock_session* session, std::size_t size) co
   const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   require_success(api_.cuMemSetAccess(address, whole, &access, 1), "cuMemSetAccess");
   return arena;
+}
+
+std::string CudaDriver::dma_buf_refusal() const {
+  constexpr std::size_t kBytes = 2u << 20;  // A whole page of the GPU's, of any size.
+  if (api_.cuMemGetHandleForAddressRange == nullptr) return "this driver has no such call; it comes with CUDA 11.7";
+  CUcontext popped = nullptr;
+  require_success(api_.cuCtxPushCurrent(as_context(context_)), "cuCtxPushCurrent");
+  const std::shared_ptr<void> inside(nullptr, [&](void*) { api_.cuCtxPopCurrent(&popped); });
+  CUdeviceptr memory = 0;
+  require_success(api_.cuMemAlloc(&memory, kBytes), "cuMemAlloc");
+  int fd = -1;
+  const CUresult result =
+      api_.cuMemGetHandleForAddressRange(&fd, memory, kBytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+  if (result == CUDA_SUCCESS) ::close(fd);
+  api_.cuMemFree(memory);
+  return result == CUDA_SUCCESS ? "" : api_.describe(result);
 }
 
 CudaDriver::Stream CudaDriver::open_stream() const {

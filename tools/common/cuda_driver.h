@@ -32,6 +32,10 @@ class CudaDriver {
   // Made with cuMemCreate and mapped. session: of the library, for uploads.
   Arena virtual_memory(penstock_session* session, std::size_t size) const;
 
+  // Whether memory of the device, as of cudaMalloc, can be exported as a dma-buf: "", or what the driver says. Leaves
+  // the calling thread's context as it was.
+  std::string dma_buf_refusal() const;
+
   Stream open_stream() const;
   void close_stream(Stream stream) const;  // Waits for it.
   void wait(Stream stream) const;

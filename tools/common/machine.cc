@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/common/cuda_driver.h"
 #include "tools/common/failure.h"
 #include "topology/denylist.h"
+#include "topology/rdma_device.h"
 
 namespace penstock::tools {
 namespace {
@@ -41,6 +43,26 @@ int try_io_uring() {
   return 0;
 }
 
+// With the first GPU's memory.
+std::optional<DmaBufProbe> probe_dma_buf(const Session& session, const Probe& probe) {
+  const auto is_cuda = [](const DeviceInfo& device) { return std::string_view(device.kind) == "cuda"; };
+  const auto gpu = std::find_if(probe.devices.begin(), probe.devices.end(), is_cuda);
+  if (gpu == probe.devices.end()) return std::nullopt;
+  DmaBufProbe found;
+  try {
+    const auto driver = CudaDriver::open(session.raw(), static_cast<unsigned>(gpu->ordinal));
+    found.refusal = driver->dma_buf_refusal();
+  } catch (const Failure& failure) {
+    found.refusal = failure.what();
+  }
+  const core::Result<core::Root> root = core::Root::open("/");
+  if (!root.ok()) return found;
+  for (const core::RdmaDevice& device : core::read_rdma_devices(*root)) {
+    if (!device.pci_address.empty()) found.rdma_adapters.push_back(device.name);
+  }
+  return found;
+}
+
 Probe probe_machine() {
   Probe probe;
   probe.io_uring_error = try_io_uring();
@@ -62,6 +84,7 @@ Probe probe_machine() {
   for (unsigned ordinal = 0; ordinal < info.device_count; ++ordinal) {
     if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
   }
+  probe.dma_buf = probe_dma_buf(*session, probe);
   return probe;
 }
 

@@ -20,6 +20,12 @@
 
 namespace penstock::tools {
 
+// Memory of a GPU as a dma-buf.
+struct DmaBufProbe {
+  std::string refusal;                     // What the driver said to an export; "" where it works.
+  std::vector<std::string> rdma_adapters;  // That may register it; none that software makes, which copies by the CPU.
+};
+
 // Tried, not read: a captured machine has none.
 struct Probe {
   int io_uring_error = 0;     // The errno that a small ring ends with, or 0.
@@ -30,6 +36,7 @@ struct Probe {
   bool exports_gpu_memory = false;  // As set,
   std::string vendor_library;       // as is this; "" where no session opens.
   std::vector<DeviceInfo> devices;
+  std::optional<DmaBufProbe> dma_buf;  // Where there is a GPU of CUDA's.
 
   std::size_t cuda_devices() const {
     const auto is_cuda = [](const DeviceInfo& device) { return std::string_view(device.kind) == "cuda"; };

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Memory of GPUs as a dma-buf: whether the driver exports it, and who could take it. Tried with 2 MiB of a GPU's
+// memory; nothing of a captured machine, or without a GPU. No path of Penstock uses it yet.
+#pragma once
+
+#include "tools/common/context.h"
+#include "tools/common/machine.h"
+#include "tools/common/page.h"
+
+namespace penstock::tools {
+
+void print_dma_buf(Page& page, const Machine& machine);
+// null, or {exportable, refusal (null or what the driver says), rdma_devices[], io_uring ("no", "unknown")}.
+Json dma_buf_json(const Machine& machine);
+
+}  // namespace penstock::tools
