@@ -19,9 +19,12 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/new_file.h"
+#include "tools/common/plots.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
+#include "tools/model/contention_page.h"
 #include "tools/model/contention_report.h"
+#include "tools/model/contention_words.h"
 #include "tools/model/output.h"
 #include "topology/platform.h"
 #include "topology/root.h"
@@ -47,6 +50,7 @@ struct ContentionSettings {
   unsigned depth = 16;
   std::string path = "direct";
   std::string fence = "none";
+  std::string stage_depth;  // "8", or one for each stage: "64,8,8,8".
   std::string arbitration;  // "": the file's, else round-robin.
   std::string iommu;
   std::uint64_t burst_bytes = kUnset;  // The file's, else 16 KiB.
@@ -61,11 +65,12 @@ struct ContentionSettings {
   bool print_topology = false;
   std::string svg;
   std::string trace;
+  std::string html;
   bool overwrite = false;
   bool json = false;
 };
 
-constexpr const char* kPatterns[] = {"own-drive", "striped", "all-to-one", "nic", "host", "mixed"};
+constexpr const char* kPatterns[] = {"own-drive", "striped", "all-to-one", "nic", "host", "mixed", "pipeline"};
 constexpr const char* kStreamOptions[] = {"--pattern", "--pair",  "--write", "--io-size",
                                           "--size",    "--depth", "--path",  "--fence"};
 constexpr double kHopsMax = 2e10;  // An hour of simulation or so.
@@ -74,8 +79,10 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock model contention --machine two-switch-server            eight GPUs, each from its drive\n"
     "  penstock model contention --this-host --path host --svg run.svg  what this machine would reach, with a picture\n"
+    "  penstock model contention --machine dgx-h100 --html run.html     the tree with its load, as a page\n"
     "  penstock model contention --topology server.yaml --sweep         how many streams give the most\n"
     "  penstock model contention --hwloc host.xml                       what 'lstopo --of xml host.xml' wrote\n"
+    "  penstock model contention --pattern pipeline --fence single      drive, NIC's memory, wire, NIC, GPU\n"
     "  penstock model contention --machine fleet --level flow --pattern striped\n"
     "  penstock model contention --machine dgx-h100 --print-topology    a start for a topology file\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or topology, 77 if this host shows no PCIe device.";
@@ -148,35 +155,19 @@ model::TopologyFile read_source(const ContentionSettings& settings, const model:
   return file;
 }
 
-// A pair "nvme0+nvme1=gpu3": the stores, then the GPU.
-model::Stream stream_of_pair(const std::string& pair) {
-  const std::size_t sign = pair.find('=');
-  if (sign == std::string::npos || sign == 0 || sign + 1 == pair.size()) {
-    throw Failure(fmt::format("'{}' is not STORE=GPU or STORE+STORE=GPU", pair), kUsage);
-  }
-  model::Stream stream;
-  stream.name = pair;
-  stream.gpu = pair.substr(sign + 1);
-  for (std::size_t begin = 0; begin < sign;) {
-    const std::size_t end = std::min(pair.find('+', begin), sign);
-    stream.stores.push_back(pair.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return stream;
-}
-
 std::vector<model::Stream> streams_of(const ContentionSettings& settings, const model::Machine& machine) {
   std::vector<model::Stream> streams;
   for (const std::string& pair : settings.pairs) streams.push_back(stream_of_pair(pair));
   if (streams.empty()) {
     streams = model::streams_of(machine, choice<model::Pattern>(settings.pattern, kPatterns), settings.streams);
   }
+  const auto path = choice<model::PathKind>(settings.path, model::kPathWords);
   for (model::Stream& stream : streams) {
     stream.is_write = settings.is_write;
     stream.io_bytes = settings.io_bytes;
     stream.total_bytes = settings.total_bytes;
     stream.depth = settings.depth;
-    stream.path = choice<model::PathKind>(settings.path, model::kPathWords);
+    if (stream.path == model::PathKind::direct) stream.path = path;
     stream.fence = choice<model::FenceKind>(settings.fence, model::kFenceWords);
   }
   return streams;
@@ -205,6 +196,7 @@ void complete(const ContentionSettings& settings, model::TopologyFile& file) {
   }
   if (!settings.iommu.empty()) workload.iommu = choice<model::IommuMode>(settings.iommu, model::kIommuWords);
   if (settings.burst_bytes != kUnset) workload.burst_bytes = settings.burst_bytes;
+  if (!settings.stage_depth.empty()) workload.stage_depth = stage_depths(settings.stage_depth);
   if (settings.seed != kUnset) workload.seed = settings.seed;
 }
 
@@ -226,6 +218,8 @@ void write_timelines(const ContentionSettings& settings, const ContentionReport&
   };
   write(settings.svg, model::timeline_svg);
   write(settings.trace, model::timeline_trace);
+  if (settings.html.empty()) return;
+  write_file(settings.html, page_with(contention_page(), contention_page_json(report)), settings.overwrite);
 }
 
 // The sensitivity list builds the machine anew for each constant.
@@ -247,6 +241,7 @@ ContentionReport simulate(const ContentionSettings& settings) {
   ContentionReport report;
   report.machine = file.machine.name;
   report.level = settings.level;
+  report.parts = file.machine;
   report.workload = file.workload;
   report.network = model::compile(file.machine, report.workload, constants);
   if (is_packet_level) refuse_endless(report.network, report.workload);
@@ -284,6 +279,7 @@ int run(const ContentionSettings& settings) {
     print("{}", Text(model::write_topology(read_source(settings, constants_of(settings)).machine)));
     return kSuccess;
   }
+  if (!settings.html.empty()) require_plots(contention_page());
   const ContentionReport report = simulate(settings);
   write_timelines(settings, report);
   if (settings.json) {
@@ -326,7 +322,9 @@ void add_stream_options(CommandLine& command, ContentionSettings& settings) {
   command.size("--io-size", settings.io_bytes, "Bytes of one I/O [1M]");
   command.size("--size", settings.total_bytes, "Bytes of one stream [2G]");
   command.option("--depth", settings.depth, "I/Os that a stream keeps in flight").default_shown();
-  command.option("--path", settings.path, "host: copied by the CPU; pinned: through host memory without a copy")
+  command
+      .option("--path", settings.path,
+              "host: copied by the CPU; pinned: through host memory without a copy; pipeline: by way of two NICs")
       .one_of(words(model::kPathWords))
       .default_shown();
   command.option("--fence", settings.fence, "How the transfers of a store are fenced")
@@ -343,6 +341,10 @@ void add_rule_options(CommandLine& command, ContentionSettings& settings) {
       .one_of({"packet", "flow"})
       .default_shown();
   command.size("--burst", settings.burst_bytes, "Bytes that are simulated as one [16k]");
+  command
+      .option("--stage-depth", settings.stage_depth,
+              "I/Os that a pipeline's engines hold: one number, or four (media, DMA, sending, receiving); 0: any")
+      .value_name("N[,N,N,N]");
   command.option("--seed", settings.seed, "Seed of access times and arrivals [1]");
   command
       .option("--calibrate", settings.calibrations,
@@ -359,6 +361,9 @@ void add_answer_options(CommandLine& command, ContentionSettings& settings) {
   command.flag("--published", settings.published, "Compare the model with published and measured figures");
   command.option("--svg", settings.svg, "Also write the timeline to FILE, as a picture").value_name("FILE");
   command.option("--trace", settings.trace, "Also write the timeline to FILE, as a trace that Perfetto and Chrome open")
+      .value_name("FILE");
+  command
+      .option("--html", settings.html, "Also write a page with the tree and the streams to FILE; it needs no network")
       .value_name("FILE");
   command.flag("--overwrite", settings.overwrite, "Replace FILE if it exists");
   command.flag("--json", settings.json, "Print JSON");

@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kStreamLinesMax = 32;
 constexpr std::size_t kStationLinesMax = 12;
 constexpr std::size_t kInfluenceLinesMax = 8;
+constexpr std::size_t kStreamNamesMax = 8;
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string microseconds(double seconds) { return fmt::format("{:.1f}", seconds * 1e6); }
@@ -71,12 +72,41 @@ void print_stations(const ContentionReport& report) {
   print("\n{}", table.text());
 }
 
-void print_sweep(const model::Sweep& sweep) {
-  Table table({">streams", ">GB/s in all"});
-  for (const model::SweepPoint& point : sweep.points) {
-    table.add({std::to_string(point.streams), fmt::format("{:.2f}", point.bytes_per_second / 1e9)});
+// Of pipelines: stations know nothing of them.
+void print_fences(const model::Outcome& outcome) {
+  double most = 0;
+  for (const model::StreamResult& stream : outcome.streams) most = std::max(most, stream.fence_seconds);
+  if (most == 0) return;
+  print("\nfences: the I/Os of a stream waited {} for them, one beside another; the run took {}\n",
+        format_duration(most), format_duration(outcome.seconds));
+}
+
+std::vector<std::string> names_of(const ContentionReport& report, const model::SweepPoint& point) {
+  std::vector<std::string> names;
+  for (const std::size_t index : point.chosen) names.push_back(report.workload.streams[index].name);
+  return names;
+}
+
+const char* search_words(model::Search search) {
+  switch (search) {
+    case model::Search::all: return "every choice of so many streams was tried";
+    case model::Search::spread: return "of so many streams those that share least";
+    case model::Search::none: return "the first of so many streams: there are too many to choose";
   }
-  print("\n{}most in total: {} streams\n", table.text(), sweep.best_streams);
+  return "";
+}
+
+void print_sweep(const ContentionReport& report) {
+  const model::Sweep& sweep = *report.sweep;
+  Table table({">streams", ">GB/s in all", "which"});
+  for (const model::SweepPoint& point : sweep.points) {
+    std::vector<std::string> names = names_of(report, point);
+    const std::size_t all = names.size();
+    if (all > kStreamNamesMax) names.resize(kStreamNamesMax);
+    table.add({std::to_string(point.streams), fmt::format("{:.2f}", point.bytes_per_second / 1e9),
+               fmt::format("{}{}", fmt::join(names, ", "), all > kStreamNamesMax ? ", ..." : "")});
+  }
+  print("\n{}{}\nmost in total: {} streams\n", table.text(), search_words(sweep.search), sweep.best_streams);
 }
 
 void print_sensitivity(const model::Sensitivity& sensitivity) {
@@ -105,6 +135,7 @@ Json stream_json(const ContentionReport& report, std::size_t index) {
                {"shared_bytes_per_second", stream.shared_bytes_per_second},
                {"busiest_station", station_name(report, stream.busiest_station)},
                {"is_bound_by_station", stream.is_bound_by_station},
+               {"fence_s", stream.fence_seconds},
                {"latency", nullptr}};
   if (report.level != "packet") return json;
   json["latency"] = {{"mean_s", stream.latency.mean_seconds()},
@@ -125,12 +156,14 @@ Json station_json(const ContentionReport& report, std::uint32_t index) {
       {"payload_bytes", station.payload_bytes}, {"wire_bytes", station.wire_bytes}};
 }
 
-Json sweep_json(const model::Sweep& sweep) {
+Json sweep_json(const ContentionReport& report) {
   Json points = Json::array();
-  for (const model::SweepPoint& point : sweep.points) {
-    points.push_back({{"streams", point.streams}, {"bytes_per_second", point.bytes_per_second}});
+  for (const model::SweepPoint& point : report.sweep->points) {
+    points.push_back(
+        {{"streams", point.streams}, {"bytes_per_second", point.bytes_per_second}, {"which", names_of(report, point)}});
   }
-  return {{"best_streams", sweep.best_streams}, {"points", points}};
+  return {
+      {"best_streams", report.sweep->best_streams}, {"search", search_words(report.sweep->search)}, {"points", points}};
 }
 
 Json sensitivity_json(const model::Sensitivity& sensitivity) {
@@ -166,10 +199,11 @@ void print_contention(const ContentionReport& report) {
   print("in all: {} ({} in {}), {} while all ran\n", format_rate(outcome.bytes_per_second), format_size(outcome.bytes),
         format_duration(outcome.seconds), format_rate(outcome.shared_bytes_per_second));
   print_stations(report);
+  print_fences(outcome);
   const bool binds = outcome.stations[outcome.busiest_station].utilisation >= model::kBindingUtilisation;
   print("\nbinding: {}{}\n", binds ? "" : "nothing but depth and latency; busiest is ",
         station_name(report, outcome.busiest_station));
-  if (report.sweep) print_sweep(*report.sweep);
+  if (report.sweep) print_sweep(report);
   if (report.sensitivity) print_sensitivity(*report.sensitivity);
 }
 
@@ -188,7 +222,7 @@ Json contention_json(const ContentionReport& report) {
                {"busiest_station", station_name(report, outcome.busiest_station)},
                {"streams", Json::array()},
                {"stations", Json::array()},
-               {"sweep", report.sweep ? sweep_json(*report.sweep) : Json()},
+               {"sweep", report.sweep ? sweep_json(report) : Json()},
                {"sensitivity", report.sensitivity ? sensitivity_json(*report.sensitivity) : Json()}};
   for (std::size_t i = 0; i < outcome.streams.size(); ++i) json["streams"].push_back(stream_json(report, i));
   for (std::uint32_t i = 0; i < outcome.stations.size(); ++i) json["stations"].push_back(station_json(report, i));

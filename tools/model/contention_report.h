@@ -17,6 +17,7 @@ namespace penstock::tools {
 struct ContentionReport {
   std::string machine;
   std::string level;  // "packet" or "flow"
+  model::Machine parts;
   model::Workload workload;
   model::Network network;
   model::Outcome outcome;

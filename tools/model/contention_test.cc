@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fakes/browser.h"
 #include "tools/common/tool_world.h"
 
 namespace penstock::tools {
@@ -111,6 +112,46 @@ TEST_F(Tool, ContentionWritesATraceForViewers) {
   EXPECT_EQ(run(contention({"--level", "flow", "--trace", "other.json"})).exit_code, 2);
   EXPECT_EQ(run(contention({"--svg", "one", "--trace", "one"})).exit_code, 2);
   EXPECT_FALSE(fs::exists(path("one")));
+}
+
+TEST_F(Tool, ContentionLeavesAPageThatDrawsItsTreeAndItsStreams) {
+  const Finished done = run(contention({"--machine", "two-switch-server", "--sweep", "--html", "run.html"}));
+  if (done.exit_code == 77) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const std::string page = text_of(path("run.html"));
+  EXPECT_EQ(page.find("<script src"), std::string::npos);
+  EXPECT_EQ(page.find("<link"), std::string::npos);
+  EXPECT_EQ(run(contention({"--html", "run.html"})).exit_code, 2);
+  if (browser().empty()) GTEST_SKIP() << "no Chromium here; Debian's package chromium-headless-shell has one";
+
+  const std::string dom = opened(page);
+
+  EXPECT_TRUE(says(dom, "<body data-plots=\"9\">")) << dom.substr(0, 2000);  // Eight streams and the sweep.
+  std::size_t links = 0;
+  for (std::size_t at = dom.find("data-link="); at != std::string::npos; at = dom.find("data-link=", at + 1)) ++links;
+  EXPECT_EQ(links, 20U);  // Two switches, eight GPUs, eight drives, two NICs.
+  EXPECT_TRUE(says(dom, "crossbar down: ")) << "no figures for the pointer";
+}
+
+TEST_F(Tool, ContentionOfAFleetHasAPageWithoutATree) {
+  const Finished done = run({"model", "contention", "--machine", "fleet", "--level", "flow", "--html", "run.html"});
+  if (done.exit_code == 77) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  if (browser().empty()) GTEST_SKIP() << "no Chromium here; Debian's package chromium-headless-shell has one";
+  EXPECT_TRUE(says(opened(text_of(path("run.html"))), "too many parts to be drawn"));
+}
+
+TEST_F(Tool, ContentionRunsAPipelineAndCountsItsFences) {
+  const Finished done =
+      run(contention({"--pattern", "pipeline", "--fence", "single", "--stage-depth", "8,8,2,2", "--json"}));
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const json report = json::parse(done.out);
+  EXPECT_EQ(report["streams"].size(), 8U);
+  EXPECT_NEAR(report["streams"][0]["fence_s"].get<double>(), 1024e-6, 1e-9);  // 16 MiB have 1,024 chunks of 16 KiB.
+  for (const char* wrong : {"", "x", "1,2", "1,2,3,4,5", "-1", "8,", "99999999999"}) {
+    EXPECT_EQ(run(contention({"--pattern", "pipeline", "--stage-depth", wrong})).exit_code, *wrong == 0 ? 0 : 2)
+        << wrong;
+  }
 }
 
 TEST_F(Tool, ContentionDoesNotReplaceATimelineUnasked) {
