@@ -47,6 +47,7 @@
 #include "tools/run/run.h"
 #include "tools/settings/settings.h"
 #include "tools/stats/stats.h"
+#include "tools/suite/suite.h"
 #include "tools/top/top.h"
 #include "tools/topology/topology.h"
 #include "tools/validate/validate.h"
@@ -69,6 +70,7 @@ constexpr Command kCommands[] = {
     {"explain", "Say by which path a file's bytes would travel, and why by no better one", add_explain},
     {"doctor", "Say why a load is slow, what would make it quicker, and by how much", add_doctor},
     {"bench", "Measure reads or writes of a file", add_bench},
+    {"suite", "Measure the published table of saves and loads here, without Penstock and with it", add_suite},
     {"cp", "Copy a file through device memory", add_cp},
     {"settings", "List the library's settings: value, who set it, what it does", add_settings},
     {"demo", "Write data to a file and read it back by each path, and compare", add_demo},

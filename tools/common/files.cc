@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,6 +87,12 @@ std::size_t read_at(int fd, const std::string& path, std::span<std::byte> bytes,
     done += static_cast<std::size_t>(count);
   }
   return done;
+}
+
+std::uint64_t room_in(const std::string& folder) {
+  struct statvfs facts {};
+  if (statvfs(folder.c_str(), &facts) != 0) fail_errno(folder, "look for free space");
+  return std::uint64_t{facts.f_bavail} * facts.f_frsize;
 }
 
 bool exists(const std::string& path) {

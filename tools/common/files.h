@@ -43,7 +43,8 @@ std::string read_bounded(const std::string& path, std::size_t size_max);
 // Fills `bytes` from the offset on, as far as the file goes. Returns how many it filled.
 std::size_t read_at(int fd, const std::string& path, std::span<std::byte> bytes, std::uint64_t offset);
 
-bool exists(const std::string& path);  // Whatever it is, also a dangling link.
+std::uint64_t room_in(const std::string& folder);  // Bytes that this user may still write.
+bool exists(const std::string& path);              // Whatever it is, also a dangling link.
 
 // Puts the range into the page cache by reading it, or takes the file out of it after writing it down: both only ask
 // the kernel, which may do otherwise.

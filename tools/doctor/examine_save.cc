@@ -7,6 +7,7 @@
 
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
 #include "tools/doctor/attempt.h"

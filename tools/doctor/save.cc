@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
+#include "tools/common/files.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/new_file.h"
 #include "tools/common/units.h"
@@ -102,12 +102,6 @@ class Writer {
 };
 
 }  // namespace
-
-std::uint64_t room_in(const std::string& folder) {
-  struct statvfs facts {};
-  if (statvfs(folder.c_str(), &facts) != 0) fail_errno(folder, "look for free space");
-  return std::uint64_t{facts.f_bavail} * facts.f_frsize;
-}
 
 SaveMeter::SaveMeter(std::string folder, std::uint64_t size, const Session& session, unsigned gpu, double seconds)
     : folder_(std::move(folder)), size_(size), session_(session), gpu_(gpu), seconds_(seconds) {

@@ -35,6 +35,4 @@ class SaveMeter {
   const double seconds_;
 };
 
-std::uint64_t room_in(const std::string& folder);  // Bytes that this user may still write.
-
 }  // namespace penstock::tools

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the suite found, as text, JSON and a page, from the same values.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "tools/common/interval.h"
+#include "tools/common/runner.h"
+#include "tools/common/terminal.h"
+#include "tools/suite/workloads.h"
+
+namespace penstock::tools {
+
+// One way with one workload.
+struct SuiteTimes {
+  std::string way;
+  std::vector<double> turns_s;
+  double seconds() const { return median(turns_s); }
+  double least() const;
+  double most() const;
+};
+
+struct SuiteRow {
+  const Workload* workload = nullptr;
+  std::uint64_t bytes = 0;
+  std::vector<SuiteTimes> ways;  // Without, with Penstock, with the other library.
+  Tally tally;                   // Of Penstock's.
+  std::optional<double> cached;  // Of a load: the part of its bytes that was in the page cache; nothing: not known.
+
+  double full_s(const SuiteTimes& times) const;  // At full size, in proportion.
+  Ratio gain(std::size_t way) const;             // Times as fast as without.
+  std::vector<std::string> marks(const std::string& file_system) const;
+};
+
+struct SuiteFound {
+  std::string folder;
+  std::string file_system;
+  std::string device;  // A line.
+  Json device_facts;
+  bool has_gpu = false;
+  double scale = 0;
+  unsigned turns = 0;
+  double price = 0;  // $ a GPU-hour.
+  double saves = 0;
+  std::vector<SuiteRow> rows;
+};
+
+constexpr double kSuiteGpus = 8;  // That wait for a save, as published.
+
+Text suite_text(const SuiteFound& found);
+Json suite_json(const SuiteFound& found);
+std::string_view suite_page();  // page.html; "" where this build has no plots.
+
+}  // namespace penstock::tools

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// `penstock suite --versus` of a build without benchmarks.
+#include "tools/common/failure.h"
+#include "tools/suite/ways.h"
+
+namespace penstock::tools {
+
+std::unique_ptr<SuiteWay> rival_way(const std::string&, bool, std::uint64_t, unsigned) {
+  throw Failure("--versus: this build cannot compare: it was configured with PENSTOCK_BENCH=OFF", kNotApplicable);
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/suite/suite.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "model/constants.h"
+#include "tools/common/context.h"
+#include "tools/common/explanation.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/new_file.h"
+#include "tools/common/plots.h"
+#include "tools/common/progress.h"
+#include "tools/common/residency.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+#include "tools/suite/report.h"
+#include "tools/suite/ways.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr double kRoom = 1.05;  // Of the bytes, for what the file system needs itself.
+constexpr unsigned kTurnsMost = 100;
+constexpr double kNamesPart = 0.05;  // Of the progress: what is made before the turns.
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock suite /mnt/nvme                           the published table at a 500th of its size: 1.3 GB at most\n"
+    "  penstock suite /mnt/nvme --scale 0.1               at a tenth: 67 GB at most\n"
+    "  penstock suite /mnt/nvme --only save-70b --turns 5\n"
+    "  penstock suite /mnt/nvme --versus /usr/local/cuda/lib64/libcufile.so.0\n"
+    "  penstock suite /mnt/nvme --html suite.html         as a page, too\n"
+    "It writes files named penstock-suite-... into FOLDER, and removes them, also when it is interrupted.\n"
+    "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU, or no --versus in this build.";
+
+struct Wish {
+  std::string folder;
+  double scale = 0.002;
+  unsigned turns = 3;
+  std::vector<std::string> only;
+  unsigned gpu = 0;
+  std::string versus;
+  double price = model::facts_of(model::Constant::kGpuHourPrice).value;
+  double saves = 1000;
+  std::string html;
+  bool overwrite = false;
+  bool json = false;
+};
+
+// Files of one workload, each gone with this object, or when the program is ended by a signal.
+class Files {
+ public:
+  Files(const std::string& folder, const Workload& workload, double scale) {
+    for (unsigned i = 0; i < workload.files; ++i)
+      files_.push_back({fmt::format("{}/penstock-suite-{}-{}-{}", folder, getpid(), workload.name, i),
+                        file_size_at(workload, scale)});
+  }
+  // Empty ones in place of those that were there.
+  void make() {
+    made_.clear();
+    for (const SuiteFile& file : files_) {
+      (void)open_file(file.path, O_RDWR | O_CREAT | O_EXCL, 0600);
+      made_.push_back(std::make_unique<Unfinished>(file.path));
+    }
+  }
+  const std::vector<SuiteFile>& all() const { return files_; }
+
+  void check_sizes() const {
+    for (const SuiteFile& file : files_) {
+      const std::uint64_t size = open_file(file.path, O_RDONLY).size;
+      if (size != file.size)
+        throw Failure(fmt::format("{}: {} bytes were saved, and it has {}", file.path, file.size, size));
+    }
+  }
+  // Out of the page cache, as far as the kernel does it; the part that is still there.
+  std::optional<double> forget() const {
+    std::uint64_t cached = 0, bytes = 0;
+    for (const SuiteFile& file : files_) {
+      const OpenFile opened = open_file(file.path, O_RDONLY);
+      drop_cache(opened);
+      const std::optional<std::uint64_t> here = cached_bytes(opened.fd.get());
+      if (!here) return std::nullopt;
+      cached += *here;
+      bytes += file.size;
+    }
+    return static_cast<double>(cached) / static_cast<double>(bytes);
+  }
+
+ private:
+  std::vector<SuiteFile> files_;
+  std::vector<std::unique_ptr<Unfinished>> made_;
+};
+
+std::vector<const Workload*> chosen(const Wish& wish) {
+  std::vector<const Workload*> some;
+  for (const Workload& each : workloads()) {
+    const bool is_named = std::find(wish.only.begin(), wish.only.end(), each.name) != wish.only.end();
+    if (wish.only.empty() || is_named) some.push_back(&each);
+  }
+  return some;
+}
+
+void check(const Wish& wish, const std::vector<const Workload*>& some) {
+  struct stat facts {};
+  if (!(wish.scale > 0 && wish.scale <= 1)) throw Failure("--scale: expected a number above 0, and 1 at most", kUsage);
+  if (wish.turns < 1 || wish.turns > kTurnsMost)
+    throw Failure(fmt::format("--turns {}: expected 1 to {}", wish.turns, kTurnsMost), kUsage);
+  if (!(wish.price >= 0 && wish.price <= 1e6)) throw Failure("--price: expected dollars, 0 to a million", kUsage);
+  if (!(wish.saves >= 0 && wish.saves <= 1e9)) throw Failure("--checkpoints: expected 0 to 10^9", kUsage);
+  if (stat(wish.folder.c_str(), &facts) != 0) fail_errno(wish.folder, "look for the folder");
+  if (!S_ISDIR(facts.st_mode))
+    throw Failure(wish.folder + ": it is no folder; name where files may be written", kUsage);
+  std::uint64_t most = 0;
+  double largest = 0;
+  for (const Workload* each : some) {
+    most = std::max(most, bytes_at(*each, wish.scale));
+    largest = std::max(largest, each->full_bytes);
+  }
+  const std::uint64_t room = room_in(wish.folder);
+  if (static_cast<double>(room) >= kRoom * static_cast<double>(most)) return;
+  throw Failure(fmt::format(
+      "{}: {} are free, and the largest workload writes {}; take --scale {:.1g} or less, or another "
+      "folder",
+      wish.folder, format_size(room), format_size(most), 0.9 * static_cast<double>(room) / kRoom / largest));
+}
+
+class Suite {
+ public:
+  Suite(const Wish& wish, const std::vector<const Workload*>& some, const std::vector<std::unique_ptr<SuiteWay>>& ways)
+      : wish_(wish), ways_(ways) {
+    for (const Workload* each : some)
+      total_ += static_cast<double>(bytes_at(*each, wish.scale)) * (wish.turns * static_cast<double>(ways.size()) + 1);
+  }
+
+  SuiteRow run(const Workload& workload) {
+    SuiteRow row{&workload, bytes_at(workload, wish_.scale)};
+    for (const auto& way : ways_) row.ways.push_back({way->name(), {}});
+    Files files(wish_.folder, workload, wish_.scale);
+    files.make();
+    // Warms up what outlasts a turn, and makes what is to be loaded.
+    (void)ways_[0]->move(files.all(), false, workload.threads);
+    advance(row.bytes);
+    row.cached = workload.is_load ? std::optional(0.0) : std::nullopt;
+    const Tally before = *ways_[1]->tally();
+    for (unsigned turn = 0; turn < wish_.turns; ++turn) {
+      for (std::size_t i = 0; i < ways_.size(); ++i) take_turn((i + turn) % ways_.size(), files, row);
+    }
+    row.tally = since(before, *ways_[1]->tally());
+    return row;
+  }
+
+ private:
+  void take_turn(std::size_t way, Files& files, SuiteRow& row) {
+    throw_if_interrupted();
+    const Workload& workload = *row.workload;
+    if (workload.is_load) {
+      const std::optional<double> cached = files.forget();
+      row.cached = cached && row.cached ? std::optional(std::max(*cached, *row.cached)) : std::nullopt;
+    } else {
+      files.make();
+    }
+    row.ways[way].turns_s.push_back(std::max(1e-9, ways_[way]->move(files.all(), workload.is_load, workload.threads)));
+    if (!workload.is_load) files.check_sizes();
+    advance(row.bytes);
+  }
+
+  static Tally since(const Tally& before, const Tally& after) {
+    Tally tally;
+    tally.bytes = after.bytes - before.bytes;
+    for (std::size_t i = 0; i < tally.bytes_by_path.size(); ++i)
+      tally.bytes_by_path.at(i) = after.bytes_by_path.at(i) - before.bytes_by_path.at(i);
+    return tally;
+  }
+
+  void advance(std::uint64_t bytes) {
+    moved_ += bytes;
+    progress_.update(moved_, static_cast<double>(moved_) / total_);
+  }
+
+  const Wish& wish_;
+  const std::vector<std::unique_ptr<SuiteWay>>& ways_;
+  Progress progress_{"suite"};
+  std::uint64_t moved_ = 0;
+  double total_ = 0;
+};
+
+std::unique_ptr<SuiteWay> rival_of(const Wish& wish, const std::vector<const Workload*>& some) {
+  if (wish.versus.empty()) return nullptr;
+  std::uint64_t largest = 0;
+  unsigned threads = 1;
+  for (const Workload* each : some) {
+    largest = std::max(largest, file_size_at(*each, wish.scale));
+    threads = std::max(threads, each->threads);
+  }
+  const char* device = std::getenv("PENSTOCK_DEVICE");
+  return rival_way(wish.versus, device != nullptr && std::string_view(device) == "host", largest, threads);
+}
+
+std::string file_system_of(const Wish& wish, const Session& session) {
+  const NewFile file(wish.folder + "/penstock-suite", 0);
+  const File known = require(session.file(file.fd()), wish.folder);
+  return require(known.info(), wish.folder).file_system;
+}
+
+int run_suite(const Wish& wish) {
+  const std::vector<const Workload*> some = chosen(wish);
+  check(wish, some);
+  std::optional<TextFile> page;
+  if (!wish.html.empty()) {
+    require_plots(suite_page());
+    page.emplace(wish.html, wish.overwrite);
+  }
+  std::unique_ptr<SuiteWay> rival = rival_of(wish, some);  // Before this process has threads of a session.
+  const Session session = open_session({});
+  check_gpu(session.raw(), wish.gpu);
+  std::vector<std::unique_ptr<SuiteWay>> ways;
+  ways.push_back(plain_way(session, wish.gpu));
+  ways.push_back(penstock_way(session, wish.gpu));
+  if (rival != nullptr) ways.push_back(std::move(rival));
+  SuiteFound found{wish.folder,
+                   file_system_of(wish, session),
+                   device_line(session.raw(), wish.gpu),
+                   device_json(session.raw(), wish.gpu),
+                   session.device(wish.gpu)->stand_in == 0,
+                   wish.scale,
+                   wish.turns,
+                   wish.price,
+                   wish.saves,
+                   {}};
+  {
+    Suite suite(wish, some, ways);
+    for (const Workload* each : some) found.rows.push_back(suite.run(*each));
+  }
+  if (wish.json) print_json(suite_json(found));
+  else print("{}", suite_text(found));
+  if (!page) return kSuccess;
+  page->publish(page_with(suite_page(), suite_json(found)));
+  if (!wish.json) print("page: {}\n", wish.html);
+  return kSuccess;
+}
+
+}  // namespace
+
+void add_suite(CommandLine& command) {
+  auto wish = std::make_shared<Wish>();
+  command.option("FOLDER", wish->folder, "Where files may be written: on the drive that is to be measured").required();
+  command.option("--scale", wish->scale, "Part of the published sizes, above 0 and up to 1").default_shown();
+  command.option("--turns", wish->turns, "How often each way takes its turn").default_shown();
+  command.option("--only", wish->only, "Only this workload; may be given several times")
+      .one_of(workload_names())
+      .one_value_each();
+  command.option("--gpu", wish->gpu, "Of whose memory it is").default_shown();
+  command.option("--versus", wish->versus, "Also with another libcufile.so.0, in processes of its own")
+      .value_name("LIB");
+  command.option("--price", wish->price, "Dollars for a GPU and an hour").default_shown();
+  command.option("--checkpoints", wish->saves, "How many saves the hours and dollars are of").default_shown();
+  command.option("--html", wish->html, "Also write a page with pictures to PAGE; it needs no network")
+      .value_name("PAGE");
+  command.flag("--overwrite", wish->overwrite, "Replace PAGE if it exists");
+  command.flag("--json", wish->json, "Print JSON");
+  command.footer(kExamples);
+  command.runs([wish] { return run_suite(*wish); });
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The ways in which the suite moves files: as a program does that knows no library, by Penstock, and by another
+// libcufile.so.0 in a process of its own. A way opens, moves, flushes and closes; the caller holds the clock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "penstock/penstock.hpp"
+#include "tools/common/runner.h"
+
+namespace penstock::tools {
+
+struct SuiteFile {
+  std::string path;
+  std::uint64_t size = 0;
+};
+
+class SuiteWay {
+ public:
+  virtual ~SuiteWay() = default;
+  // Seconds from the first open to the last close, writes flushed. So many threads, each with files of its own.
+  virtual double move(const std::vector<SuiteFile>& files, bool is_load, unsigned threads) = 0;
+  virtual std::string name() const = 0;
+  virtual const Tally* tally() const { return nullptr; }  // What Penstock says of the bytes, of all moves.
+};
+
+// read(2) or write(2) of 16 MiB at a time by way of host memory, and a copy between that and the device, one after the
+// other: what a program does that saves its tensors without a library for it.
+std::unique_ptr<SuiteWay> plain_way(const Session& session, unsigned gpu);
+std::unique_ptr<SuiteWay> penstock_way(const Session& session, unsigned gpu);
+
+// The library `path`. To be made before this process has opened a device: it forks, once for each of so many threads.
+// Its memory is as large as the largest file. Exit code 77 where this build has no --versus.
+std::unique_ptr<SuiteWay> rival_way(const std::string& path, bool stand_in, std::uint64_t largest, unsigned threads);
+
+}  // namespace penstock::tools
