@@ -176,7 +176,7 @@ void add_run_options(CommandLine& command, CheckpointSettings& settings) {
       .value_name("GB")
       .default_shown();
   command
-      .option("--drive-write-gb-per-s", settings.drive_write_gb_per_s,
+      .option("--write-gb-per-s", settings.drive_write_gb_per_s,
               "What one drive writes by its data sheet: about 5 (Gen4) or 10 (Gen5); 0: as it reads")
       .value_name("GB/S")
       .default_shown();

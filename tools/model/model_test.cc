@@ -173,6 +173,50 @@ TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
   EXPECT_NE(save.err.find("no write"), std::string::npos) << save.err;
 }
 
+TEST_F(Tool, CostsArePrintedByPlatformAsThePublishedTableHasThem) {
+  const Finished done = run({"model", "cost", "--platform", "spheron-h100"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  for (const char* figures : {"on demand  poor host          4.06          32.48     5456.64", "2177.78",
+                              "9.26      300.74", "spot       poor host          1.43          11.44", "never", "35"}) {
+    EXPECT_NE(done.out.find(figures), std::string::npos) << figures << "\n" << done.out;
+  }
+  EXPECT_EQ(done.out.find("aws"), std::string::npos);
+}
+
+TEST_F(Tool, PlatformsThatWerePrintedAreReadAsTheSame) {
+  std::ofstream(path("mine.yaml")) << run({"model", "cost", "--print-platforms"}).out;
+  const Finished mine = run({"model", "cost", "--platforms", "mine.yaml", "--json"});
+  ASSERT_EQ(mine.exit_code, 0) << mine.err;
+  EXPECT_EQ(mine.out, run({"model", "cost", "--json"}).out);
+  std::ofstream(path("wrong.yaml")) << "platforms:\n  - {name: a, gpu: b, gpus: 0, gds: none, source: c}\n";
+  const Finished wrong = run({"model", "cost", "--platforms", "wrong.yaml"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("wrong.yaml:2: 'gpus' must be a number from 1"), std::string::npos) << wrong.err;
+  EXPECT_EQ(run({"model", "cost", "--platforms", "absent.yaml"}).exit_code, 1);
+  EXPECT_EQ(run({"model", "cost", "--platform", "moon"}).exit_code, 2);
+  EXPECT_EQ(run({"model", "cost", "--hours", "0"}).exit_code, 2);
+}
+
+TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
+  const Finished done =
+      run({"model", "checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("Direct, 140 GB take 33.3 s with 1 drive a node: outside of the window of 30 s. Up to 126 GB "
+                          "fit; 2 such drives a node would do."),
+            std::string::npos)
+      << done.out;
+  EXPECT_EQ(run({"model", "checkpoint", "--window", "-1"}).exit_code, 2);
+}
+
+TEST_F(Tool, OneIosLatencyIsTakenApart) {
+  const Finished done = run({"model", "latency", "--network-gbit", "400", "--published", "--json"});
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const json report = json::parse(done.out);
+  EXPECT_EQ(report["sheets"][0]["rows"].size(), 6u);
+  EXPECT_EQ(report["sheets"][1]["rows"].size(), 3u);
+  EXPECT_EQ(run({"model", "latency", "--size", "0"}).exit_code, 2);
+}
+
 TEST_F(Tool, AResultFileThatIsNotThereIsAFailure) { EXPECT_EQ(run({"model", "compare", "absent.json"}).exit_code, 1); }
 
 }  // namespace

@@ -41,7 +41,7 @@ constexpr const char* kExamples =
     "  penstock suite /mnt/nvme --only save-70b --turns 5\n"
     "  penstock suite /mnt/nvme --versus /usr/local/cuda/lib64/libcufile.so.0\n"
     "  penstock suite /mnt/nvme --html suite.html         as a page, too\n"
-    "It writes files named penstock-suite-... into FOLDER, and removes them, also when it is interrupted.\n"
+    "It writes files named penstock-suite-... into DIR, and removes them, also when it is interrupted.\n"
     "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU, or no --versus in this build.";
 
 struct Wish {
@@ -254,7 +254,7 @@ int run_suite(const Wish& wish) {
 
 void add_suite(CommandLine& command) {
   auto wish = std::make_shared<Wish>();
-  command.option("FOLDER", wish->folder, "Where files may be written: on the drive that is to be measured").required();
+  command.option("DIR", wish->folder, "Where files may be written: on the drive that is to be measured").required();
   command.option("--scale", wish->scale, "Part of the published sizes, above 0 and up to 1").default_shown();
   command.option("--turns", wish->turns, "How often each way takes its turn").default_shown();
   command.option("--only", wish->only, "Only this workload; may be given several times")
@@ -262,7 +262,7 @@ void add_suite(CommandLine& command) {
       .one_value_each();
   command.option("--gpu", wish->gpu, "Of whose memory it is").default_shown();
   command.option("--versus", wish->versus, "Also with another libcufile.so.0, in processes of its own")
-      .value_name("LIB");
+      .value_name("LIBRARY");
   command.option("--price", wish->price, "Dollars for a GPU and an hour").default_shown();
   command.option("--checkpoints", wish->saves, "How many saves the hours and dollars are of").default_shown();
   command.option("--html", wish->html, "Also write a page with pictures to PAGE; it needs no network")
