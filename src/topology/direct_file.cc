@@ -64,7 +64,10 @@ Findings local_findings(const Root& root, const MountTable& table, const Mount& 
   }
   if (spans_several_devices(root, table, mount)) findings.push_back(possible(Obstacle::several_devices, point));
   if (!is_one_of(type, {"ext3", "ext4", "xfs", "btrfs", "f2fs"})) {
-    findings.push_back(possible(Obstacle::file_system_unknown, point + ", " + type));
+    // ZFS keeps a cache of its own (ARC), which most direct requests pass.
+    findings.push_back(
+        possible(Obstacle::file_system_unknown,
+                 point + ", " + type + (type == "zfs" ? " (its cache, ARC, is not the page cache)" : "")));
   }
   return findings;
 }

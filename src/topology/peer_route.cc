@@ -282,6 +282,19 @@ Findings peer_findings(const PeerMachine& machine, std::string_view peer) {
   return {certain(Obstacle::peer_no_memory, device->address)};
 }
 
+namespace {
+
+// Of devices that the obstacle's sentence does not name.
+const char* what_it_is(const BlockDevice& storage) {
+  if (storage.kind == BlockKind::rbd) return ", a Ceph RBD image";
+  if (storage.kind == BlockKind::nbd) return ", a network block device";
+  if (storage.name.starts_with("bcache")) return ", a cache before a slower drive (bcache)";
+  if (storage.name.starts_with("drbd")) return ", which is replicated over the network (DRBD)";
+  return "";
+}
+
+}  // namespace
+
 Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage) {
   switch (storage.kind) {
     case BlockKind::nvme: return nvme_findings(machine, storage);
@@ -294,7 +307,7 @@ Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage
     case BlockKind::ram:
     case BlockKind::pmem: return {certain(Obstacle::memory_device, storage.name)};
     case BlockKind::null_block: return {certain(Obstacle::null_device, storage.name)};
-    default: return {certain(Obstacle::other_device, storage.name)};
+    default: return {certain(Obstacle::other_device, storage.name + what_it_is(storage))};
   }
 }
 
