@@ -141,8 +141,32 @@ class MachineTreeTest(unittest.TestCase):
 
     def test_every_captured_machine_packs_again_to_what_it_was_unpacked_from(self):
         trees = list((SCRIPTS.parent / "test/fixtures/machines").glob("*.tree"))
-        self.assertGreater(len(trees), 20)
-        self.assert_packs_again(trees)
+        whole = [tree for tree in trees if not tree.read_bytes().startswith(b"= ")]
+        self.assertGreater(len(whole), 20)
+        self.assert_packs_again(whole)
+        others = [tree for tree in trees if tree not in whole]
+        self.assertGreater(len(others), 10)
+        self.assertEqual(self.machine_tree("unpack", *others, self.work / "others").stderr, "")
+
+    def test_a_tree_that_begins_with_another_has_what_that_has_but_for_what_it_changes(self):
+        (self.work / "whole.tree").write_bytes(b"f a/one\n|1\nf a/two\n|2\nf b/three\n|3\nl to -> a\n")
+        run, folder = self.unpack(b"= whole\n# A remark.\n- b\nf a/one\n|other\nf c\n|new\nl to -> c\n")
+        self.assertEqual(run.stderr, "")
+        self.assertEqual((folder / "a/one").read_bytes(), b"other\n")
+        self.assertEqual((folder / "a/two").read_bytes(), b"2\n")
+        self.assertEqual((folder / "to").read_bytes(), b"new\n")
+        self.assertFalse((folder / "b").exists())
+
+    def test_a_tree_that_begins_with_what_cannot_be_is_refused(self):
+        for text, wrong in ((b"= one\n", "deep"), (b"= ../one\n", "no name of a tree"), (b"= none\n", "none.tree"),
+                            (b"f a\n- a\n", "begins with"), (b"= whole\n- nothing\n", "not there"),
+                            (b"= whole\nf to/lies-outside\n|x\n", "behind a link")):
+            (self.work / "whole.tree").write_bytes(b"f a\n|1\nl to -> ..\n")
+            run, _ = self.unpack(text)
+            self.assertEqual(run.returncode, 1, text)
+            self.assertIn(wrong, run.stderr)
+            self.assertEqual(list(self.work.rglob("lies-outside")), [])
+            shutil.rmtree(self.work / "out", ignore_errors=True)
 
     def test_what_is_captured_here_is_such_a_tree(self):
         captured = self.work / "here.tree"
