@@ -237,6 +237,16 @@ void judge_ofed(const World& world, Rows& rows) {
   row.pass("MLNX_OFED or DOCA " + version);
 }
 
+// What slows bouncing down, as `penstock check` has it.
+void judge_bouncing(const World& world, const char* code, Rows& rows) {
+  Judgement row = judge(rows, code);
+  const Need* const need = need_named(world, PENSTOCK_PATH_BOUNCE, code);
+  if (!world.has_gpu() || need == nullptr) return row.not_applicable("there is no NVIDIA GPU to move bytes for");
+  if (need->met == Tristate::yes) return row.pass(need->text);
+  if (need->met == Tristate::unknown) return row.unknown(need->text, need->remedy);
+  row.fail(need->text, need->remedy);
+}
+
 // ---- nvidia-fs
 
 void judge_nvidia_fs(const World& world, Rows& rows) {
@@ -347,6 +357,8 @@ void judge_drivers(const World& world, Rows& rows) {
   judge_kernel(world, rows);
   judge_kernel_p2pdma(world, rows);
   judge_iommu(world, rows);
+  judge_bouncing(world, "io_uring", rows);
+  judge_bouncing(world, "locked_memory", rows);
   judge_ofed(world, rows);
   judge_nvidia_fs(world, rows);
   judge_nvidia_fs_driver(world, rows);

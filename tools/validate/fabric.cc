@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "tools/validate/judgement.h"
 #include "tools/validate/matrix.h"
@@ -152,7 +153,14 @@ bool is_below(const core::PciLink& link, const core::PciLink& most) {
 }
 
 std::string text_of(const core::PciLink& link) {
-  return fmt::format("x{} at {} GT/s", link.width, link.gigatransfers_per_second);
+  constexpr std::pair<double, const char*> kGenerations[] = {{2.5, "1"}, {5, "2"},  {8, "3"},
+                                                             {16, "4"},  {32, "5"}, {64, "6"}};
+  const char* generation = "";
+  for (const auto& [speed, name] : kGenerations) {
+    if (std::abs(speed - link.gigatransfers_per_second) < 0.1) generation = name;
+  }
+  const std::string text = fmt::format("x{} at {} GT/s", link.width, link.gigatransfers_per_second);
+  return *generation == '\0' ? text : fmt::format("{} (PCIe {}.0)", text, generation);
 }
 
 // What device and slot can do together; of a slot that tells nothing, the device's.

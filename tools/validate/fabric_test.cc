@@ -133,7 +133,7 @@ TEST(ValidateFabricTest, ALinkOfFewerLanesThanDeviceAndSlotHaveFails) {
   const auto found = std::find_if(rows.begin(), rows.end(), [](const Row& row) { return row.state == State::fail; });
   ASSERT_NE(found, rows.end());
   EXPECT_EQ(found->subject, "drive 0000:19:00.0");
-  EXPECT_EQ(found->sentence, "x1 at 16 GT/s of x4 at 16 GT/s");
+  EXPECT_EQ(found->sentence, "x1 at 16 GT/s (PCIe 4.0) of x4 at 16 GT/s (PCIe 4.0)");
 }
 
 TEST(ValidateFabricTest, ASlotThatIsNarrowerThanItsDeviceIsSaidAndNoFault) {

@@ -57,11 +57,15 @@ void judge_places(const World& world, Rows& rows) {
       if (allows_direct(world.machine.cufile, place)) {
         row.pass(fmt::format("{} may serve it", path));
       } else {
-        row.fail(fmt::format("{} might serve it, and cuFile's configuration forbids that", path),
-                 "Look at /etc/cufile.json: denylist, force_compat_mode and vanilla_posix_io_mode.");
+        const bool is_broken = world.machine.cufile.must_refuse;
+        const char* const why = is_broken ? "cuFile's driver does not open with its configuration, see 'settings'"
+                                          : "cuFile's configuration forbids that";
+        row.fail(fmt::format("{} might serve it, and {}", path, why),
+                 is_broken ? "Correct cufile.json first."
+                           : "Look at /etc/cufile.json: denylist, force_compat_mode and vanilla_posix_io_mode.");
       }
     } else if (const core::Finding* const stop = core::first_stop(one.findings)) {
-      row.not_applicable("no direct path serves it: " + stop->sentence());
+      row.not_applicable("no direct path serves it: " + stop->sentence(), stop->remedy());
     } else {
       row.not_applicable("no direct path serves it on this machine");
     }

@@ -40,6 +40,58 @@ void add_row(Page& page, const Row& row) {
   }
 }
 
+// Rows that say the same of several things, once.
+struct Group {
+  const Row* row;
+  std::vector<std::string> subjects;
+};
+
+template <typename IsMeant>
+std::vector<Group> groups_of(const Rows& rows, IsMeant is_meant) {
+  std::vector<Group> groups;
+  for (const Row& row : rows) {
+    if (!is_meant(row)) continue;
+    const auto says_it = [&](const Group& group) {
+      return std::string_view(group.row->code) == row.code && group.row->sentence == row.sentence;
+    };
+    auto found = std::find_if(groups.begin(), groups.end(), says_it);
+    if (found == groups.end()) found = groups.insert(found, {&row, {}});
+    if (!row.subject.empty()) found->subjects.push_back(row.subject);
+  }
+  return groups;
+}
+
+void add_groups(Page& page, const std::string& title, const std::vector<Group>& groups, Color color) {
+  constexpr std::size_t kSubjectsMax = 4, kGroupsMax = 8;
+  if (groups.empty()) return;
+  page.section(title);
+  for (std::size_t i = 0; i < std::min(groups.size(), kGroupsMax); ++i) {
+    const Group& group = groups[i];
+    const std::size_t shown = std::min(group.subjects.size(), kSubjectsMax);
+    std::string what = fmt::format(
+        "{}", fmt::join(group.subjects.begin(), group.subjects.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+    if (shown < group.subjects.size()) what += fmt::format(" and {} more", group.subjects.size() - shown);
+    page.wrap(fmt::format("  {:<24} ", group.row->code), (what.empty() ? "" : what + ": ") + group.row->sentence);
+    page.paint(color, group.row->code);
+    page.wrap(fmt::format("  {:<21} -> ", ""), group.row->remedy);
+  }
+  if (groups.size() > kGroupsMax)
+    page.wrap("  ", fmt::format("and {} more, among the rows below", groups.size() - kGroupsMax));
+}
+
+// First what a person is to do something about: all rows come below.
+void add_findings(Page& page, const Rows& rows) {
+  const auto is_failure = [](const Row& row) { return row.state == State::fail; };
+  // Of the others, what says why bytes take no better path or a slower link, and what would change that.
+  const auto is_worth_a_look = [](const Row& row) {
+    const std::string_view code = row.code;
+    const bool is_other = row.state == State::unknown || row.state == State::not_applicable;
+    return is_other && !row.remedy.empty() && (code == "storage" || code == "path" || code == "pcie_link");
+  };
+  add_groups(page, "What is wrong", groups_of(rows, is_failure), Color::red);
+  add_groups(page, "What may be worth a look", groups_of(rows, is_worth_a_look), Color::yellow);
+}
+
 // Of what does not apply, as the layers of containers, a few rows a code are enough for people; JSON has them all.
 void add_rows(Page& page, const Rows& rows, Layer layer) {
   constexpr std::size_t kSameMax = 4;
@@ -108,6 +160,7 @@ Text report_text(const Rows& rows, const std::vector<Layer>& layers, const std::
   Page page;
   page.wrap("", fmt::format("Penstock {}: {}", penstock_version(),
                             root.empty() ? "this machine" : "the captured machine in " + root));
+  add_findings(page, rows);
   for (const Layer layer : layers) {
     page.section(layer_title(layer));
     add_rows(page, rows, layer);
