@@ -2,6 +2,7 @@
 
 #include "tools/common/job.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "tools/common/failure.h"
@@ -50,10 +51,18 @@ class CallTransport final : public SessionTransport {
   Report report_;
 };
 
+// The one that costs least; polled ones take no striped objects.
+Queue queue_for(const Job& job) {
+  const auto is_striped = [](const JobFile& file) { return static_cast<bool>(file.file->stripe_info()); };
+  const bool needs_threads = std::any_of(job.files.begin(), job.files.end(), is_striped);
+  return require(
+      needs_threads ? job.session->queue(job.depth) : job.session->polled_queue(job.depth, block_size_of(job)),
+      "queue");
+}
+
 class QueueTransport final : public SessionTransport {
  public:
-  explicit QueueTransport(const Job& job)
-      : SessionTransport(job), queue_(require(job.session->polled_queue(job.depth, block_size_of(job)), "queue")) {}
+  explicit QueueTransport(const Job& job) : SessionTransport(job), queue_(queue_for(job)) {}
 
   void start(unsigned slot, const Extent& extent) override {
     const JobFile& to = job_.files[extent.file];

@@ -57,8 +57,11 @@ std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends
                         plan.left_out));
   }
   if (!plan.idle.empty()) {
-    page.wrap("  ", fmt::format("{} drive{} left over; a stripe (md, LVM) over drives of one switch uses them.",
-                                plan.idle.size(), plan.idle.size() == 1 ? " is" : "s are"));
+    page.wrap(
+        "  ",
+        fmt::format(
+            "{} drive{} left over; a stripe over drives of one switch uses them: md, LVM, or 'penstock cp --stripe'.",
+            plan.idle.size(), plan.idle.size() == 1 ? " is" : "s are"));
   }
   page.wrap("  ", "By a model of links, with drives as they typically are: 'penstock doctor FILE' measures.");
   return page.text();
