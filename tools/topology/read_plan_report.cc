@@ -15,6 +15,16 @@ namespace {
 
 constexpr std::size_t kReadsShown = 32;
 
+Table reads_shown(const ReadPlan& plan, const std::vector<BusEnd>& ends) {
+  Table table({"  GPU", "reads from", "over", ">at most", "PENSTOCK_PLACEMENT="});
+  for (std::size_t i = 0; i < std::min(plan.reads.size(), kReadsShown); ++i) {
+    const PlannedRead& read = plan.reads[i];
+    table.add({"  " + read.gpu, end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second),
+               read.placement()});
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string PlannedRead::placement() const { return gpu_node < 0 ? "auto" : fmt::format("node:{}", gpu_node); }
@@ -31,13 +41,7 @@ std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends
     page.wrap("  ", "no plan: " + plan.not_made);
     return page.text();
   }
-  Table table({"  GPU", "reads from", "over", ">at most", "PENSTOCK_PLACEMENT="});
-  for (std::size_t i = 0; i < std::min(plan.reads.size(), kReadsShown); ++i) {
-    const PlannedRead& read = plan.reads[i];
-    table.add({"  " + read.gpu, end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second),
-               read.placement()});
-  }
-  page.lines(table.text().string());
+  page.lines(reads_shown(plan, ends).text().string());
   if (plan.reads.size() > kReadsShown) page.wrap("  ", fmt::format("of {}; --json lists them all", plan.reads.size()));
   const std::string bound = plan.bound_by.empty() ? "" : ", held back by " + plan.bound_by;
   page.wrap("  ", fmt::format("In all {}{}; with every GPU reading from all drives {}.",

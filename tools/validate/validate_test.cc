@@ -453,9 +453,7 @@ TEST_F(Validate, WithoutAFolderItSaysHowToAskForATransfer) {
 TEST_F(Validate, ALayerByItselfIsJudgedByItself) {
   const std::string root = PENSTOCK_MACHINES "dgx-ready";
   for (const int layer : {1, 2, 3}) {
-    const Finished done = run({"validate", "--json", "--layer", std::to_string(layer), "--root", root});
-    const json told = json::parse(done.out, nullptr, false);
-    EXPECT_EQ(done.exit_code, layer == 3 ? 77 : 0) << done.out;
+    const json told = report({"--layer", std::to_string(layer), "--root", root}, layer == 3 ? 77 : 0);
     EXPECT_EQ(told["layers"], json::array({layer}));
     for (const json& row : told["rows"]) EXPECT_EQ(row["layer"], layer) << row.dump();
   }
@@ -489,14 +487,13 @@ TEST_F(Validate, OfManyThingsThatDoNotApplyPeopleSeeAFew) {
 }
 
 TEST_F(Validate, WordsThatMakeNoSenseAreRefused) {
-  const std::vector<std::string> cases[] = {{"validate", "--layer", "4"},
-                                            {"validate", "--layer", "0"},
-                                            {"validate", "--layer", "x"},
-                                            {"validate", "--layer", "1", "."},
-                                            {"validate", "--root", PENSTOCK_MACHINES "laptop", "."},
-                                            {"validate", "--root", "nowhere"},
-                                            {"validate", "--nonsense"}};
-  for (const auto& words : cases) EXPECT_EQ(run(words).exit_code, 2) << words.back();
+  for (const char* words : {"--layer 4", "--layer 0", "--layer x", "--layer 1 .", "--root nowhere", "--nonsense",
+                            "--root " PENSTOCK_MACHINES "laptop ."}) {
+    std::vector<std::string> all = {"validate"};
+    std::istringstream each(words);
+    for (std::string word; each >> word;) all.push_back(word);
+    EXPECT_EQ(run(all).exit_code, 2) << words;
+  }
 }
 
 }  // namespace
