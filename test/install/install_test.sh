@@ -60,6 +60,7 @@ if [ -e "$prefix/bin/penstock" ]; then
     zsh/site-functions/_gdsio fish/vendor_completions.d/gdscheck.fish; do
     [ -e "$prefix/share/$file" ] || fail "no share/$file"
   done
+  "$prefix/share/penstock/prove-direct" --help >/dev/null || fail "no share/penstock/prove-direct"
   for name in gdscheck gdscheck.py gds_install_check gds_stats gdsio gdsio_verify; do
     "$prefix/bin/$name" --help >/dev/null || fail "the installed tool does not start as $name"
   done
