@@ -20,7 +20,7 @@ struct PathTraits {
   bool posix = false;        // Of these, by the calls that every file system has.
   bool gathers = false;      // Takes memory in pieces as it takes memory in one place.
   bool host_memory = false;  // Serves host memory, and no device's.
-  bool foreign = false;      // Another maker's library moves the bytes.
+  bool nvidia_fs = false;    // By the kernel module nvidia-fs, whoever calls it.
   bool userspace = false;    // Serves files of file systems in user space, and no others. No list names it.
   bool pretends = false;     // Moves nothing. Serves only where it is named.
 
@@ -33,8 +33,8 @@ struct PathTraits {
 #define PENSTOCK_PATHS(ROW)                                                                                            \
   ROW(p2pdma, 0, (PathTraits{.direct = true}))                                 /* The drive's DMA to device memory. */ \
   ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* The device's to the page cache. */   \
-  ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true}))                  /* nvidia-fs, called by ourselves. */   \
-  ROW(vendor, 2, (PathTraits{.direct = true, .foreign = true}))                /* NVIDIA's library, by nvidia-fs. */   \
+  ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true, .nvidia_fs = true})) /* Called by ourselves. */            \
+  ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true}))              /* Called by NVIDIA's library. */       \
   ROW(bounce, 3, (PathTraits{.compat = true, .posix = true, .gathers = true})) /* Through pinned host memory. */       \
   ROW(host, 4, (PathTraits{.host_memory = true}))                              /* Storage directly to host memory. */  \
   ROW(null, 5, (PathTraits{.pretends = true}))                                 /* Measures the library's own cost. */  \

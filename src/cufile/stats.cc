@@ -13,7 +13,7 @@ constexpr unsigned kGpuLevel = 3;
 CufileWay way_of(const Report& report) {
   const PathTraits& path = traits_of(report.path);
   if (!path.direct || report.path_reason != Reason::none) return CufileWay::posix;
-  return path.foreign ? CufileWay::nvfs : CufileWay::p2p;
+  return path.nvidia_fs ? CufileWay::nvfs : CufileWay::p2p;
 }
 
 // The ordinal of the GPU whose memory it is; -1 for host memory.
