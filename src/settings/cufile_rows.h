@@ -11,7 +11,7 @@ namespace penstock::core {
 namespace idle {
 constexpr std::string_view kNoRdma = "there is no RDMA in this version";
 constexpr std::string_view kNoNvidiaFs =
-    "nvidia-fs is used through NVIDIA's library alone (path vendor), which reads this key itself";
+    "NVIDIA's library, where it is used (path vendor), reads this key itself; nothing else goes by it";
 constexpr std::string_view kNoGpuCache = "no GPU memory is taken for staging";
 constexpr std::string_view kOneBound =
     "PENSTOCK_BOUNCE_MIB bounds the pinned host memory of each GPU, "

@@ -223,7 +223,7 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   if (fault.error != 0) return fail(argument, fault.error);
   const auto at_most = static_cast<std::int64_t>(std::min<std::uint64_t>(fault.at_most, io.size));
   const std::int64_t result = move(group, at(io.shadow), io, is_write, at_most);
-  if (result >= 0) (is_write ? writes_ok_ : reads_ok_) += 1;
+  if (result >= 0 && counts_grow) (is_write ? writes_ok_ : reads_ok_) += 1;
   const bool is_sync = (io.flags & nvfs::kSync) != 0;
   if (is_sync && result < 0) return fail(argument, -result);
   io.result = is_sync || (answers_at_once && result > 0) ? result : 0;

@@ -43,7 +43,8 @@ class FakeNvfs final : public NvfsKernel {
   // ---- What a test says, before it asks
   std::string version = "0.1.0";
   std::string modules = "nvme: (null)\n";
-  bool counts = true;  // rw_stats_enabled
+  bool counts = true;       // rw_stats_enabled
+  bool counts_grow = true;  // Whether its counters see what it moves.
   unsigned node_count = 2;
   int node_error = 0;
   int map_error = 0;             // Of MAP, every time: ENOMEM, ...

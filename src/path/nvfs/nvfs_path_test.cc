@@ -98,7 +98,13 @@ TEST_F(NvfsPathTest, RefusalsAreToldWithTheirErrno) {
   EXPECT_EQ(judge().reason, nvfs_reason::identity);
 }
 
-TEST_F(NvfsPathTest, RequestsThatTheModuleDoesNotCountAreNoProofAndWithoutCountersThereAreNone) {
+TEST_F(NvfsPathTest, RequestsThatTheModuleDoesNotCountAreNoProof) {
+  module_->counts_grow = false;
+  EXPECT_EQ(judge().reason, nvfs_reason::not_counted);
+  EXPECT_EQ(judge(Op::write).reason, nvfs_reason::not_counted);
+}
+
+TEST_F(NvfsPathTest, WhereTheModuleCountsNothingItsListOfHolesIsTheProof) {
   module_->counts = false;
   EXPECT_TRUE(judge().usable) << "it counts nothing unless rw_stats_enabled is set";
 }
