@@ -42,6 +42,19 @@ TEST(TopologyFile, SaysWhatIsThereAndFillsInTheRest) {
   EXPECT_EQ(file.workload.streams[0].depth, 4U);
 }
 
+TEST(TopologyFile, StagesOfPipelinesHaveOneDepthOrFour) {
+  const auto depths_of = [](const std::string& line) {
+    return parse_topology(kServer + line, "server.yaml").workload.stage_depth;
+  };
+  EXPECT_EQ(depths_of(""), (std::array<unsigned, 4>{0, 0, 0, 0}));
+  EXPECT_EQ(depths_of("stage_depth: 8\n"), (std::array<unsigned, 4>{8, 8, 8, 8}));
+  EXPECT_EQ(depths_of("stage_depth: [64, 8, 4, 2]\n"), (std::array<unsigned, 4>{64, 8, 4, 2}));
+  for (const char* wrong : {"stage_depth: [1, 2]\n", "stage_depth: -1\n", "stage_depth: {a: 1}\n",
+                            "stage_depth: [1, 2, 3, x]\n", "stage_depth: 70000\n"}) {
+    EXPECT_NE(refusal([&] { depths_of(wrong); }), "") << wrong;
+  }
+}
+
 TEST(TopologyFile, EveryBuiltInMachineComesBackAsItWasWritten) {
   for (const BuiltinMachine& known : builtin_machines()) {
     const Machine machine = known.make({});
