@@ -201,7 +201,7 @@ class Points {
   static Workload eight_pipelines(const Machine& machine) {
     Workload workload;
     workload.streams = streams_of(machine, Pattern::pipeline);
-    for (Stream& each : workload.streams) each.depth = 16, each.total_bytes = kGibibyte / 8;
+    for (Stream& each : workload.streams) each.depth = 16, each.total_bytes = kGibibyte / 16;
     workload.stage_depth.fill(16);
     return workload;
   }
@@ -232,23 +232,24 @@ class Points {
     workload.arbitration = Arbitration::traffic_class;
     for (int i = 0; i < 8; ++i)
       workload.streams.push_back(stream(fmt::format("nic{}", i / 4), fmt::format("gpu{}", i)));
+    for (Stream& each : workload.streams) each.total_bytes = kGibibyte / 8;
     const double alone = outcome(machine, workload).shared_bytes_per_second;
     for (int i = 0; i < 8; ++i)
       workload.streams.push_back(stream(fmt::format("nvme{}", i), fmt::format("nic{}", i / 4)));
+    for (Stream& each : workload.streams) each.total_bytes = kGibibyte / 8;
     const Outcome beside = outcome(machine, workload);
     double received = 0;
     for (std::size_t i = 0; i < 8; ++i) received += beside.streams[i].shared_bytes_per_second;
     add("NIC to GPU loses beside drive to NIC", "%", 35, 50, 100 * (1 - received / alone),
-        "the weights leave it 25 of 90 parts, since the other class is published to get 60-70 %; equal parts would be "
-        "a "
-        "loss of half, and what is published for both cannot be: 65 and 50-65 % are more than all");
+        "the weights leave it 25 of 90 parts, since the other class is published to get 60-70 %; equal parts "
+        "would be a loss of half, and what is published for both cannot be: 65 and 50-65 % are more than all");
   }
 
   void two_of_eight() {
     const Machine machine = builtin_machine("two-switch-server", constants_);
     const auto each = [&](const char* drive, const char* gpu) {
       std::vector<Stream> streams = {stream("nvme0", "gpu0"), stream(drive, gpu)};
-      for (Stream& one : streams) one.io_bytes = 131072;
+      for (Stream& one : streams) one.io_bytes = 131072, one.total_bytes = kGibibyte / 8;
       return total(machine, streams) / 2;
     };
     add("GPU 0 and GPU 4 at 128 KiB, each", "GB/s", 8, 8, each("nvme4", "gpu4"),
