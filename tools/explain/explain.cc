@@ -125,10 +125,7 @@ int explain_all(const Wish& wish) {
 
 void add_explain(CommandLine& command) {
   auto wish = std::make_shared<Wish>();
-  command
-      .option("FILE", wish->files,
-              "Regular files, block devices, folders with all that is below them, or manifests of "
-              "striped objects")
+  command.option("FILE", wish->files, "Files, block devices, folders with all below them, or striped objects")
       .required();
   command.flag("-v,--verbose", wish->verbose, "Tell of every path, and all that stands in p2pdma's way");
   const Option gpu = command.option("--gpu", wish->gpu, "The GPU whose memory takes part").default_shown();

@@ -15,16 +15,6 @@ namespace {
 
 constexpr std::size_t kReadsShown = 32;
 
-Table reads_shown(const ReadPlan& plan, const std::vector<BusEnd>& ends) {
-  Table table({"  GPU", "reads from", "over", ">at most", "PENSTOCK_PLACEMENT="});
-  for (std::size_t i = 0; i < std::min(plan.reads.size(), kReadsShown); ++i) {
-    const PlannedRead& read = plan.reads[i];
-    table.add({"  " + read.gpu, end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second),
-               read.placement()});
-  }
-  return table;
-}
-
 }  // namespace
 
 std::string PlannedRead::placement() const { return gpu_node < 0 ? "auto" : fmt::format("node:{}", gpu_node); }
@@ -35,17 +25,9 @@ unsigned ReadPlan::crossings() const {
       std::count_if(reads.begin(), reads.end(), [&](const PlannedRead& read) { return read.relation == apart; }));
 }
 
-std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends) {
-  Page page;
-  if (!plan.not_made.empty()) {
-    page.wrap("  ", "no plan: " + plan.not_made);
-    return page.text();
-  }
-  page.lines(reads_shown(plan, ends).text().string());
-  if (plan.reads.size() > kReadsShown) page.wrap("  ", fmt::format("of {}; --json lists them all", plan.reads.size()));
-  const std::string bound = plan.bound_by.empty() ? "" : ", held back by " + plan.bound_by;
-  page.wrap("  ", fmt::format("In all {}{}; with every GPU reading from all drives {}.",
-                              format_rate(plan.bytes_per_second), bound, format_rate(plan.striped_per_second)));
+namespace {
+
+void add_notes(Page& page, const ReadPlan& plan) {
   page.wrap("  ",
             "PENSTOCK_PLACEMENT is for a process that uses this GPU alone: its threads and pinned memory near the GPU. "
             "The default, auto, does the same, where the kernel tells the node.");
@@ -67,6 +49,28 @@ std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends
             "{} drive{} left over; a stripe over drives of one switch uses them: md, LVM, or 'penstock cp --stripe'.",
             plan.idle.size(), plan.idle.size() == 1 ? " is" : "s are"));
   }
+}
+
+}  // namespace
+
+std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends) {
+  Page page;
+  if (!plan.not_made.empty()) {
+    page.wrap("  ", "no plan: " + plan.not_made);
+    return page.text();
+  }
+  Table table({"  GPU", "reads from", "over", ">at most", "PENSTOCK_PLACEMENT="});
+  for (std::size_t i = 0; i < std::min(plan.reads.size(), kReadsShown); ++i) {
+    const PlannedRead& read = plan.reads[i];
+    table.add({"  " + read.gpu, end_text(ends, read.drive), read.relation, format_rate(read.bytes_per_second),
+               read.placement()});
+  }
+  page.lines(table.text().string());
+  if (plan.reads.size() > kReadsShown) page.wrap("  ", fmt::format("of {}; --json lists them all", plan.reads.size()));
+  const std::string bound = plan.bound_by.empty() ? "" : ", held back by " + plan.bound_by;
+  page.wrap("  ", fmt::format("In all {}{}; with every GPU reading from all drives {}.",
+                              format_rate(plan.bytes_per_second), bound, format_rate(plan.striped_per_second)));
+  add_notes(page, plan);
   page.wrap("  ", "By a model of links, with drives as they typically are: 'penstock doctor FILE' measures.");
   return page.text();
 }
