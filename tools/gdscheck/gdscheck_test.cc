@@ -98,6 +98,8 @@ TEST_F(Gdscheck, AgreesWithCheckOnEveryFileSystemOfEveryCapturedMachine) {
   for (const auto& folder : fs::directory_iterator(PENSTOCK_MACHINES)) {
     if (!folder.is_directory()) continue;
     const std::string machine = folder.path().filename();
+    // Their cufile.json forbids direct paths, or opens nothing: gdscheck speaks of cuFile's programs, check of all.
+    if (machine.starts_with("cufile-")) continue;
     const std::string text = check_machine(machine).out;
     call_it("penstock");
     const nlohmann::json told =
