@@ -91,7 +91,9 @@ Status StreamRequest::take_block(std::uint64_t size_max) {
     parts_ = std::max<std::uint64_t>((size_max + part_max_ - 1) / part_max_, 1);
     slots_ = std::min(parts_, slots_max);
     const std::uint64_t staging = !is_staged() ? 0 : parts_ == 1 ? size_max : slots_ * part_max_;
-    const Result<StreamBlock*> block = target_.home->memory().take(staging, target_.staging_limit);
+    // What is pinned stays so: more than two slots are for as long as there is room for everybody.
+    const std::uint64_t limit = slots_ > 2 ? target_.staging_limit / 2 : target_.staging_limit;
+    const Result<StreamBlock*> block = target_.home->memory().take(staging, limit);
     if (block.ok()) {
       block_ = *block;
       block_->user = this;
