@@ -20,6 +20,12 @@ enum class VendorUse : std::uint8_t {
   off,
 };
 
+enum class NvfsUse : std::uint8_t {
+  off,  // Until it was run beside NVIDIA's module.
+  on,
+  stand_in,  // Also by a module that stands in for nvidia-fs in tests.
+};
+
 // What of the configuration paths go by.
 struct PathSettings {
   std::optional<PathId> require;               // Any other path refuses.
@@ -31,8 +37,8 @@ struct PathSettings {
   bool register_at_once = false;               // Whatever it costs, and worth waiting for.
   double cpu_weight = 0.1;                     // Seconds of waiting that a CPU second of registering is worth.
   VendorUse vendor = VendorUse::automatic;
-  std::string vendor_library;               // NVIDIA's: an absolute path, or empty for the usual places.
-  bool nvfs_stand_in = false;               // A module that stands in for nvidia-fs in tests may serve.
+  std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
+  NvfsUse nvfs = NvfsUse::off;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // In tests, in place of the kernel's.
   std::string scratch;                      // What may be overwritten in self-tests of its storage: a path, or empty.
   std::string root = "/";                   // Where /proc, /sys and other makers' libraries are looked for.

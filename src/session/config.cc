@@ -30,6 +30,7 @@ constexpr Word<Policy> kPolicyWords[] = {
     {"throughput", Policy::throughput}, {"balanced", Policy::balanced}, {"cpu", Policy::cpu}};
 constexpr Word<VendorUse> kVendorWords[] = {
     {"auto", VendorUse::automatic}, {"force", VendorUse::force}, {"off", VendorUse::off}};
+constexpr Word<NvfsUse> kNvfsWords[] = {{"off", NvfsUse::off}, {"on", NvfsUse::on}, {"standin", NvfsUse::stand_in}};
 constexpr Word<bool> kUringWords[] = {{"auto", true}, {"off", false}};
 
 // All that move bytes, for every file.
@@ -88,7 +89,7 @@ PathSettings path_settings(const Config& config) {
           .cpu_weight = config.policy == Policy::throughput ? 0 : cpu_weight(config.policy),
           .vendor = config.vendor,
           .vendor_library = config.vendor_library,
-          .nvfs_stand_in = config.nvfs_stand_in,
+          .nvfs = config.nvfs,
           .nvfs_kernel = config.nvfs_kernel,
           .scratch = config.scratch,
           .root = config.root};
@@ -128,7 +129,7 @@ Config make_config(const Settings& settings) {
   config.vendor = meaning_of(settings.text("penstock.vendor"), kVendorWords);
   config.placement = parse_placement(settings.text("penstock.placement")).value();
   config.vendor_library = settings.text("penstock.vendor_library");
-  config.nvfs_stand_in = settings.is_on("penstock.nvfs_standin");
+  config.nvfs = meaning_of(settings.text("penstock.nvfs"), kNvfsWords);
   config.scratch = settings.text("penstock.scratch");
   return config;
 }

@@ -47,8 +47,8 @@ struct Config {
   bool streams = true;                       // Whether requests on users' streams are served.
   bool stream_words = true;                  // Streams may be held by a wait for a value, where the device can.
   VendorUse vendor = VendorUse::automatic;
-  std::string vendor_library;               // NVIDIA's: an absolute path, or empty for the usual places.
-  bool nvfs_stand_in = false;               // A module that stands in for nvidia-fs in tests may serve.
+  std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
+  NvfsUse nvfs = NvfsUse::off;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // In tests, in place of the kernel's.
   std::string scratch;                      // What may be overwritten in self-tests of its storage: a path, or empty.
   std::string root = "/";                   // Where paths look for /proc and /sys. Tests have machines of their own.

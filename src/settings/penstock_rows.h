@@ -65,9 +65,10 @@ constexpr SettingRow kPenstockRows[] = {
     {.key = "penstock.scratch", .kind = SettingKind::text, .initial = "",
      .meaning = "what self-tests of the same storage may overwrite", .form = "a file or partition",
      .variable = "PENSTOCK_SCRATCH"},
-    {.key = "penstock.nvfs_standin", .kind = SettingKind::boolean, .initial = "false",
-     .meaning = "whether a kernel module that calls itself nvidia-fs 0.x, and stands in for it in tests, may serve",
-     .variable = "PENSTOCK_NVFS_STANDIN"},
+    {.key = "penstock.nvfs", .kind = SettingKind::text, .initial = "off",
+     .meaning = "whether Penstock itself calls the kernel module nvidia-fs; experimental: it was not yet run beside "
+                "NVIDIA's; standin: also a module for tests, which calls itself nvidia-fs 0.x",
+     .words = "off on standin", .variable = "PENSTOCK_NVFS"},
     {.key = "penstock.vendor", .kind = SettingKind::text, .initial = "auto",
      .meaning = "when NVIDIA's library is used; auto: where its self-test shows that it is direct; force: also where "
                 "it is not, which is reported as vendor_not_direct; off: never",

@@ -258,7 +258,7 @@ Config ContractTest::config() {
   if (world().path == PathId::p2pdma) config.root = kPeerMachine;
   if (world().path == PathId::nvfs) {
     config.nvfs_kernel = std::make_shared<FakeNvfs>();
-    config.nvfs_stand_in = true;
+    config.nvfs = NvfsUse::stand_in;
   }
   if (world().path == PathId::vendor) {
     vendor_machine_ = std::make_unique<VendorMachine>();

@@ -66,7 +66,7 @@ class NvfsTest : public PathFixture {
     file_->slot(PathId::nvfs).store(0);
     path_ = std::make_unique<NvfsPath>(
         storage_, *devices_, module_,
-        NvfsRules{.strict = strict, .stand_in_allowed = allowed_, .patience = std::chrono::milliseconds(2000)});
+        NvfsRules{.strict = strict, .use = use_, .patience = std::chrono::milliseconds(2000)});
   }
   PointerFacts facts() { return devices_->describe(memory_); }
   Verdict judge(Op op = Op::read) { return path_->judge(*file_, facts(), op); }
@@ -99,7 +99,7 @@ class NvfsTest : public PathFixture {
 
   using Bytes = std::map<Reason, std::uint64_t>;
   std::shared_ptr<FakeNvfs> module_ = std::make_shared<FakeNvfs>();
-  bool allowed_ = true;
+  NvfsUse use_ = NvfsUse::stand_in;
   unsigned left_for_good_ = 0;  // Shadow buffers that the kernel may still write to.
   PosixStorage storage_{true};
   FakePeers peers_;

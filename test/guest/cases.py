@@ -276,7 +276,7 @@ STANDIN_MACHINE = Machine(
 NVFS_BLOCK = 4096
 NVFS_TESTED = 2 * (MIB + NVFS_BLOCK)
 NVFS_TEST_REQUESTS = 2 * (1 + 16)
-NVFS = "PENSTOCK_DEVICE=p2pmem PENSTOCK_NVFS_STANDIN=1 PENSTOCK_PATHS=nvfs,bounce,host"
+NVFS = "PENSTOCK_DEVICE=p2pmem PENSTOCK_NVFS=standin PENSTOCK_PATHS=nvfs,bounce,host"
 # That no rule was broken, and nothing is mapped any more.
 KEPT_RULES = "[ $(nvidia_fs_probe count assertions) = 0 ] && [ $(nvidia_fs_probe count pinned_bytes) = 0 ]"
 NO_SHADOW = "[ $(nvidia_fs_probe count shadow_bytes) = 0 ]"

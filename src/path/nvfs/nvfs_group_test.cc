@@ -19,7 +19,7 @@ class NvfsGroupTest : public NvfsTest {
     NvfsTest::SetUp();
     if (IsSkipped()) return;
     Proof why_not;
-    opened_ = NvfsModule::open(module_, true, why_not);
+    opened_ = NvfsModule::open(module_, NvfsUse::stand_in, why_not);
     ASSERT_NE(opened_, nullptr);
     direct_ = *file_->descriptor(Way::direct);
     map(kPage);

@@ -40,24 +40,23 @@ void tell(const NvidiaFsVersion& version) {
 
 }  // namespace
 
-Proof judge_nvidia_fs(const NvidiaFsVersion& version, bool stand_in_allowed) {
+Proof judge_nvidia_fs(const NvidiaFsVersion& version, NvfsUse use) {
   switch (standing_of(version)) {
     case NvidiaFsStanding::known:
-    case NvidiaFsStanding::aged: return {};
-    case NvidiaFsStanding::stand_in: return {stand_in_allowed ? Reason::none : nvfs_reason::stand_in};
+    case NvidiaFsStanding::aged: return {use == NvfsUse::off ? nvfs_reason::off : Reason::none};
+    case NvidiaFsStanding::stand_in: return {use == NvfsUse::stand_in ? Reason::none : nvfs_reason::stand_in};
     case NvidiaFsStanding::unknown: break;
   }
   return {nvfs_reason::version, number_of(version)};
 }
 
-Proof NvfsModule::look(NvfsKernel& kernel, bool stand_in_allowed) {
+Proof NvfsModule::look(NvfsKernel& kernel, NvfsUse use) {
   const std::optional<NvidiaFsVersion> version = read_version(kernel);
-  return version ? judge_nvidia_fs(*version, stand_in_allowed) : Proof{nvfs_reason::missing};
+  return version ? judge_nvidia_fs(*version, use) : Proof{nvfs_reason::missing};
 }
 
-std::shared_ptr<NvfsModule> NvfsModule::open(std::shared_ptr<NvfsKernel> kernel, bool stand_in_allowed,
-                                             Proof& why_not) {
-  why_not = look(*kernel, stand_in_allowed);
+std::shared_ptr<NvfsModule> NvfsModule::open(std::shared_ptr<NvfsKernel> kernel, NvfsUse use, Proof& why_not) {
+  why_not = look(*kernel, use);
   if (why_not.reason != Reason::none) return nullptr;
   const NvidiaFsVersion version = read_version(*kernel).value_or(NvidiaFsVersion{});
   const std::shared_ptr<NvfsModule> module(new NvfsModule(std::move(kernel), version));

@@ -10,20 +10,21 @@
 
 #include "base/process.h"
 #include "path/nvfs/nvfs_kernel.h"
+#include "path/path_settings.h"
 #include "path/pipeline/self_test.h"
 #include "topology/nvidia_fs_version.h"
 
 namespace penstock::core {
 
 // Whether we may call it, or why not. Pure.
-Proof judge_nvidia_fs(const NvidiaFsVersion& version, bool stand_in_allowed);
+Proof judge_nvidia_fs(const NvidiaFsVersion& version, NvfsUse use);
 
 class NvfsModule {
  public:
   // Reads files alone and opens nothing: none where it may serve.
-  static Proof look(NvfsKernel& kernel, bool stand_in_allowed);
+  static Proof look(NvfsKernel& kernel, NvfsUse use);
   // Null, and why.
-  static std::shared_ptr<NvfsModule> open(std::shared_ptr<NvfsKernel> kernel, bool stand_in_allowed, Proof& why_not);
+  static std::shared_ptr<NvfsModule> open(std::shared_ptr<NvfsKernel> kernel, NvfsUse use, Proof& why_not);
   ~NvfsModule();
   NvfsModule(const NvfsModule&) = delete;
   NvfsModule& operator=(const NvfsModule&) = delete;

@@ -13,19 +13,20 @@ namespace penstock::core {
 namespace {
 
 TEST(NvfsVersionTest, AnUnknownOneIsRefusedWithItsNumberAndAStandInUnlessAllowed) {
-  EXPECT_EQ(judge_nvidia_fs({2, 28, 4}, false).reason, Reason::none);
-  EXPECT_EQ(judge_nvidia_fs({2, 17, 5}, false).reason, Reason::none);
-  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, true).reason, nvfs_reason::version);
-  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, true).error, 2'025'006);
-  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, false).reason, nvfs_reason::stand_in);
-  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, true).reason, Reason::none);
+  EXPECT_EQ(judge_nvidia_fs({2, 28, 4}, NvfsUse::on).reason, Reason::none);
+  EXPECT_EQ(judge_nvidia_fs({2, 28, 4}, NvfsUse::off).reason, nvfs_reason::off);
+  EXPECT_EQ(judge_nvidia_fs({2, 17, 5}, NvfsUse::on).reason, Reason::none);
+  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, NvfsUse::stand_in).reason, nvfs_reason::version);
+  EXPECT_EQ(judge_nvidia_fs({2, 25, 6}, NvfsUse::stand_in).error, 2'025'006);
+  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, NvfsUse::on).reason, nvfs_reason::stand_in);
+  EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, NvfsUse::stand_in).reason, Reason::none);
 }
 
 class NvfsModuleTest : public testing::Test {
  protected:
   Proof open() {
     Proof why_not;
-    module_ = NvfsModule::open(kernel_, true, why_not);
+    module_ = NvfsModule::open(kernel_, NvfsUse::stand_in, why_not);
     EXPECT_EQ(module_ == nullptr, why_not.reason != Reason::none);
     return why_not;
   }
@@ -43,10 +44,10 @@ TEST_F(NvfsModuleTest, OpensEveryNodeOnceAndClosesThemWithItself) {
 }
 
 TEST_F(NvfsModuleTest, LookingOpensNothing) {
-  EXPECT_EQ(NvfsModule::look(*kernel_, true).reason, Reason::none);
+  EXPECT_EQ(NvfsModule::look(*kernel_, NvfsUse::stand_in).reason, Reason::none);
   EXPECT_EQ(kernel_->open_nodes, 0u);
   kernel_->version = "";
-  EXPECT_EQ(NvfsModule::look(*kernel_, true).reason, nvfs_reason::missing);
+  EXPECT_EQ(NvfsModule::look(*kernel_, NvfsUse::stand_in).reason, nvfs_reason::missing);
 }
 
 TEST_F(NvfsModuleTest, WhatIsMissingIsToldByItsName) {

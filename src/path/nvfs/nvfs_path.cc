@@ -43,7 +43,7 @@ Proof NvfsPath::module_proof() {
   if (!is_module_known_.load(std::memory_order_acquire)) {
     const MutexLock lock(module_mutex_);
     if (!is_module_known_.load(std::memory_order_relaxed)) {
-      module_ = NvfsModule::open(kernel_, rules_.stand_in_allowed, module_proof_);
+      module_ = NvfsModule::open(kernel_, rules_.use, module_proof_);
       is_module_known_.store(true, std::memory_order_release);
     }
   }
@@ -155,13 +155,13 @@ std::unique_ptr<Path> make_nvfs_path(const PathWorld& world) {
   const PathSettings& settings = world.settings;
   const NvfsRules rules{.strict = settings.require == PathId::nvfs,
                         .direct_io = settings.direct_io,
-                        .stand_in_allowed = settings.nvfs_stand_in,
+                        .use = settings.nvfs,
                         .scratch = settings.scratch};
   return std::make_unique<NvfsPath>(world.storage, world.devices, kernel_of(settings), rules);
 }
 
 Reason nvfs_outlook(const PathSettings& settings) {
-  return NvfsModule::look(*kernel_of(settings), settings.nvfs_stand_in).reason;
+  return NvfsModule::look(*kernel_of(settings), settings.nvfs).reason;
 }
 
 }  // namespace penstock::core

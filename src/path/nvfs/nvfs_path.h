@@ -13,16 +13,17 @@
 #include "base/mutex.h"
 #include "path/nvfs/nvfs_memory.h"
 #include "path/path.h"
+#include "path/path_settings.h"
 #include "path/pipeline/bouncing_channel.h"
 #include "path/pipeline/pair_table.h"
 
 namespace penstock::core {
 
 struct NvfsRules {
-  bool strict = false;            // Nothing is bounced.
-  bool direct_io = true;          // False: configuration wants none, and the path refuses.
-  bool stand_in_allowed = false;  // A module that stands in for nvidia-fs in tests may serve.
-  std::string scratch;            // What may be overwritten in self-tests of the storage that it lies on, or empty.
+  bool strict = false;    // Nothing is bounced.
+  bool direct_io = true;  // False: configuration wants none, and the path refuses.
+  NvfsUse use = NvfsUse::on;
+  std::string scratch;  // What may be overwritten in self-tests of the storage that it lies on, or empty.
   std::chrono::milliseconds patience{20'000};  // For a request of a self-test.
 };
 

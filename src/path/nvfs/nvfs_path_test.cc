@@ -49,7 +49,7 @@ TEST_F(NvfsPathTest, WithoutTheModuleNothingIsOpenedAndAskedOnce) {
 }
 
 TEST_F(NvfsPathTest, AStandInServesOnlyWhereATestAllowsIt) {
-  allowed_ = false;
+  use_ = NvfsUse::on;
   make_path();
   EXPECT_EQ(judge().reason, nvfs_reason::stand_in);
 }

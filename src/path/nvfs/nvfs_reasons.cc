@@ -10,7 +10,7 @@ constexpr ReasonText kTexts[] = {
     {"nvfs_version", "this version of the module nvidia-fs is not known, or has errors that no caller can avoid",
      "use a version from 2.20 to 2.28, but not 2.25.6"},
     {"nvfs_stand_in", "what calls itself nvidia-fs is a stand-in for tests, which moves bytes by the CPU",
-     "load NVIDIA's module; tests set PENSTOCK_NVFS_STANDIN=1"},
+     "load NVIDIA's module; tests set PENSTOCK_NVFS=standin"},
     {"nvfs_node", "no device node of nvidia-fs can be opened",
      "give this user or container /dev/nvidia-fs*, to read and write"},
     {"nvfs_no_driver", "no storage driver has registered with nvidia-fs",
@@ -27,7 +27,10 @@ constexpr ReasonText kTexts[] = {
     {"nvfs_identity", "the file is another one to nvidia-fs than to us: its inode or device differs",
      "use ext4 or XFS; overlayfs and Btrfs subvolumes show other numbers than the kernel has"},
     {"nvfs_simulated", "usable, but moved by a stand-in for nvidia-fs, in a test: this proves no DMA",
-     "unset PENSTOCK_NVFS_STANDIN outside of tests"},
+     "unset PENSTOCK_NVFS outside of tests"},
+    {"nvfs_off",
+     "that Penstock itself calls nvidia-fs is experimental, and off: it was not yet run beside NVIDIA's module",
+     "see with scripts/prove-direct whether it works here, then set PENSTOCK_NVFS=on"},
 };
 
 }  // namespace

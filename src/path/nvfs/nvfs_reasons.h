@@ -20,6 +20,7 @@ inline constexpr Reason not_direct{kFirstNvfsReason + 8};
 inline constexpr Reason not_counted{kFirstNvfsReason + 9};
 inline constexpr Reason identity{kFirstNvfsReason + 10};
 inline constexpr Reason simulated{kFirstNvfsReason + 11};
+inline constexpr Reason off{kFirstNvfsReason + 12};
 }  // namespace nvfs_reason
 
 ReasonRange nvfs_reasons();
