@@ -6,11 +6,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <utility>
 
-#include "python/native/cuda.h"
+#include "python/native/blocks.h"
 #include "python/native/delivery.h"
 #include "python/native/failure.h"
 #include "python/native/file.h"
@@ -51,6 +52,55 @@ nb::dict counts_by_outcome(const std::uint64_t (&counts)[count]) {
   for (std::size_t i = 0; i < count; ++i) told[kOutcomeNames[i]] = counts[i];
   return told;
 }
+
+// What chunks lie in, while a call moves them. With the GIL held where nothing else is said.
+class Pieces {
+ public:
+  Pieces(Memory::Access access, nb::handle stream) : access_(access), stream_(stream) {}
+
+  // Of one chunk: it lives as long as this.
+  std::span<const iovec> of(const nb::list& objects) {
+    std::vector<iovec>& own = pieces_.emplace_back();
+    for (nb::handle object : objects) {
+      const Block* block = nullptr;
+      if (nb::try_cast<const Block*>(object, block) && block != nullptr) add(*block, own);
+      else add(held_.emplace_back(object, access_, stream_), own);
+    }
+    return own;
+  }
+  // For each piece of each chunk, in order.
+  std::span<const Memory* const> memories() const { return memories_; }
+  // Without the GIL.
+  void wait_for_orders() const {
+    for (const Memory& memory : held_) wait_for_order(memory);
+    for (const Blocks* blocks : paged_) wait_for_order(order_, blocks->layers().front().memory.data());
+  }
+
+ private:
+  void add(const Memory& memory, std::vector<iovec>& own) {
+    own.push_back({memory.data(), memory.size()});
+    memories_.push_back(&memory);
+  }
+  void add(const Block& block, std::vector<iovec>& own) {
+    for (const Blocks::Layer& layer : block.of->layers()) {
+      own.push_back({layer.memory.data() + block.number * layer.bytes, layer.bytes});
+      memories_.push_back(&layer.memory);
+    }
+    const Blocks* const blocks = block.of.get();
+    if (!blocks->is_device() || stream_.is_none()) return;
+    if (std::find(paged_.begin(), paged_.end(), blocks) != paged_.end()) return;
+    order_ = order_of(stream_);
+    paged_.push_back(blocks);
+  }
+
+  const Memory::Access access_;
+  const nb::handle stream_;
+  std::deque<Memory> held_;
+  std::deque<std::vector<iovec>> pieces_;
+  std::vector<const Memory*> memories_;
+  std::vector<const Blocks*> paged_;  // Of a device: one wait for each.
+  StreamOrder order_;
+};
 
 // What its users asked for in place of what the drive was asked for, and of memory what it has.
 void tell_tier(nb::dict& told, const kv::TierState& tier, const kv::State& memory) {
@@ -154,7 +204,8 @@ void KvStore::get_now(std::span<kv::Request> requests) {
 }
 
 // On a thread, which may outlast this call, but not closing.
-core::Status KvStore::get_in_time(std::span<kv::Request> requests, const std::deque<Memory>& memories, double seconds) {
+core::Status KvStore::get_in_time(std::span<kv::Request> requests, std::span<const Memory* const> memories,
+                                  double seconds) {
   const auto arrived = timed_->get(
       requests, [this](std::span<kv::Request> aside) { get_now(aside); }, seconds);
   if (arrived == nullptr) late_ += requests.size();
@@ -163,7 +214,7 @@ core::Status KvStore::get_in_time(std::span<kv::Request> requests, const std::de
     kv::Request& one = requests[i];
     const auto* from = arrived == nullptr ? nullptr : static_cast<const std::byte*>(arrived->pieces[i].iov_base);
     for (const iovec& piece : one.pieces) {
-      const Memory& into = *memory++;
+      const Memory& into = **memory++;
       if (one.outcome != kv::Outcome::done) continue;
       const penstock_status status = deliver(*session_, into, piece.iov_base, from, piece.iov_len);
       if (status.code != 0) one.outcome = kv::Outcome::failed, one.status = kv::status_of(status);
@@ -180,24 +231,17 @@ nb::tuple KvStore::ask(Way way, const nb::bytes& keys, nb::list memories, const 
   if (nb::len(memories) != names.size() || (has_costs && costs.size() != names.size())) {
     raise_value_error("expected as many memories, and costs if there are any, as keys");
   }
-  std::deque<Memory> held;
-  std::deque<std::vector<iovec>> pieces;
+  Pieces pieces(access_for(way == Way::put ? PENSTOCK_WRITE : PENSTOCK_READ), stream);
   std::vector<kv::Request> requests(names.size());
   for (std::size_t i = 0; i < names.size(); ++i) {
-    std::vector<iovec>& own = pieces.emplace_back();
-    for (nb::handle object : nb::cast<nb::list>(memories[i])) {
-      const Memory& memory =
-          held.emplace_back(object, access_for(way == Way::put ? PENSTOCK_WRITE : PENSTOCK_READ), stream);
-      own.push_back({memory.data(), memory.size()});
-    }
-    requests[i] = {names[i], own, has_costs ? costs[i] : 0};
+    requests[i] = {names[i], pieces.of(nb::cast<nb::list>(memories[i])), has_costs ? costs[i] : 0};
   }
   {
     const NoGil no_gil;
-    for (const Memory& memory : held) wait_for_order(memory);
+    pieces.wait_for_orders();
   }
   check(carry_out([&] {
-    if (way == Way::get && timeout_s >= 0) return get_in_time(requests, held, timeout_s);
+    if (way == Way::get && timeout_s >= 0) return get_in_time(requests, pieces.memories(), timeout_s);
     if (way == Way::put) by_writer([&](auto& writer) { writer.put(requests); });
     else get_now(requests);
     return core::success();

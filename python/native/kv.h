@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -66,7 +65,7 @@ class KvStore {
   nanobind::tuple ask(Way way, const nanobind::bytes& keys, nanobind::list memories, const std::vector<float>& costs,
                       nanobind::handle stream, double timeout_s);
   void get_now(std::span<kv::Request> requests);
-  core::Status get_in_time(std::span<kv::Request> requests, const std::deque<Memory>& memories, double seconds);
+  core::Status get_in_time(std::span<kv::Request> requests, std::span<const Memory* const> memories, double seconds);
   // What may wait, without the GIL: closing waits for it, and when closed it fails.
   template <typename Work>
   penstock_status carry_out(const Work& work) const;

@@ -72,22 +72,6 @@ bool is_true(nb::handle object) {
   return truth != 0;
 }
 
-// What a caller passes as `stream`.
-StreamOrder order_of(nb::handle stream) {
-  if (PyLong_Check(stream.ptr())) {
-    const long long number = PyLong_AsLongLong(stream.ptr());
-    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (number == -1) return {};
-    return {true, static_cast<std::uint64_t>(number)};
-  }
-  if (nb::object number = attribute(stream, "cuda_stream")) return {true, number_of(number)};
-  if (nb::object protocol = attribute(stream, "__cuda_stream__")) {
-    const nb::object pair = protocol();  // (version, number)
-    return {true, number_of(nb::object(pair[1]))};
-  }
-  raise_type_error("stream is neither None, -1, a number nor an object with cuda_stream or __cuda_stream__");
-}
-
 // The bytes of a shape, of items of this size.
 std::uint64_t bytes_of(nb::handle shape, std::uint64_t item) {
   std::uint64_t bytes = item;
@@ -111,6 +95,21 @@ bool is_row_major(nb::handle shape, nb::handle strides, std::uint64_t item) {
 }
 
 }  // namespace
+
+StreamOrder order_of(nb::handle stream) {
+  if (PyLong_Check(stream.ptr())) {
+    const long long number = PyLong_AsLongLong(stream.ptr());
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (number == -1) return {};
+    return {true, static_cast<std::uint64_t>(number)};
+  }
+  if (nb::object number = attribute(stream, "cuda_stream")) return {true, number_of(number)};
+  if (nb::object protocol = attribute(stream, "__cuda_stream__")) {
+    const nb::object pair = protocol();  // (version, number)
+    return {true, number_of(nb::object(pair[1]))};
+  }
+  raise_type_error("stream is neither None, -1, a number nor an object with cuda_stream or __cuda_stream__");
+}
 
 Memory::Memory(nb::handle object, Access access, nb::handle stream) : owner_(nb::borrow(object)) {
   if (!take_buffer(object, access) && !take_pointer(object) && !take_torch(object, stream) &&
@@ -256,9 +255,11 @@ bool Memory::take_dlpack(nb::handle object, Access access) {
   return true;
 }
 
-void wait_for_order(const Memory& memory) {
-  if (!memory.order().is_given) return;
-  const int result = wait_for_stream(memory.order().stream, memory.data());
+void wait_for_order(const Memory& memory) { wait_for_order(memory.order(), memory.data()); }
+
+void wait_for_order(const StreamOrder& order, const void* memory) {
+  if (!order.is_given) return;
+  const int result = wait_for_stream(order.stream, memory);
   if (result == 0) return;
   const nb::gil_scoped_acquire gil;
   raise(exception_of({PENSTOCK_DOMAIN_DRIVER, 0, result, "wait for the stream before a request"}));

@@ -26,6 +26,9 @@ struct StreamOrder {
   std::uint64_t stream = 0;
 };
 
+// What a caller passes as `stream`, but None. Raises TypeError.
+StreamOrder order_of(nanobind::handle stream);
+
 class Memory {
  public:
   enum class Access : std::uint8_t { read_only, writable };
@@ -62,5 +65,6 @@ class Memory {
 
 // Without the GIL, before the memory is used. Raises what the driver says, having taken the GIL.
 void wait_for_order(const Memory& memory);
+void wait_for_order(const StreamOrder& order, const void* memory);
 
 }  // namespace penstock::python

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "python/native/blocks.h"
 #include "python/native/distance.h"
 #include "python/native/engine.h"
 #include "python/native/file.h"
@@ -42,6 +43,7 @@ NB_MODULE(_native, module) {
   bind_requests(module);
   bind_ranges(module);
   bind_distance(module);
+  bind_blocks(module);
   bind_kv(module);
   bind_records(module);
   bind_torch_pool(module);

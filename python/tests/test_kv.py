@@ -96,6 +96,35 @@ def test_pages_of_several_layers_are_gathered_and_scattered_in_one_chunk(make, s
             assert now[4096 * page:4096 * (page + 1)] == expected, page
 
 
+@pytest.mark.parametrize("timeout", [None, 30])
+def test_a_block_is_its_piece_of_every_layer(make, timeout):
+    caches = [np.arange(64 * size, dtype=np.uint8).reshape(64, size) for size in (100, 4096, 7)]
+    before = [cache.copy() for cache in caches]
+    blocks = kv.Blocks(caches)
+    store = make()
+
+    assert store.put(["3", "5"], [blocks[3], [blocks[5]]]) == [DONE, DONE]
+    for cache in caches:
+        cache[:] = 0
+    assert store.get(["5", "3"], [blocks[5], blocks[60]], timeout=timeout) == [DONE, DONE]
+
+    for cache, old in zip(caches, before, strict=True):
+        assert (cache[5] == old[5]).all() and (cache[60] == old[3]).all()
+        assert not cache[:5].any() and not cache[6:60].any() and not cache[61:].any()
+    assert (len(blocks), blocks[5].nbytes, blocks[5].is_cuda) == (64, 100 + 4096 + 7, False)
+
+
+def test_blocks_that_are_none_are_refused(make):
+    for layers in ([], [np.zeros((2, 4)), np.zeros((3, 4))], [np.zeros((0, 4))], [np.zeros((4, 4)).T[1:]]):
+        with pytest.raises(ValueError, match="expected a tensor|not contiguous"):
+            kv.Blocks(layers)
+    for layers in ([b"bytes"], [np.zeros(())], [object()]):
+        with pytest.raises(TypeError, match="expected a tensor"):
+            kv.Blocks(layers)
+    with pytest.raises(IndexError, match="no block 2 of 2"):
+        kv.Blocks([np.zeros((2, 4))])[2]
+
+
 @pytest.mark.parametrize("other", [{"model": "qwen"}, {"dtype": "fp8"}, {"layout": "tp2"}, {"salt": b"tenant"}])
 def test_chunks_of_another_model_dtype_layout_or_tenant_are_misses(make, other):
     put(make(), 1)

@@ -4,10 +4,12 @@
 
     with penstock.kv.Store("/mnt/nvme0/kv", model="llama-3.1-8b", dtype="bfloat16", layout="tp1",
                            capacity_bytes=200 << 30) as store:
-        store.put([b"hash of a block"], [[layer[block] for layer in caches]])
-        outcomes = store.get([b"hash of a block"], [[layer[block] for layer in caches]])
+        blocks = penstock.kv.Blocks(caches)  # Of each layer a tensor of [blocks, ...].
+        store.put([b"hash of a block"], [blocks[7]])
+        outcomes = store.get([b"hash of a block"], [blocks[7]])
 """
 
+from penstock._native import Blocks
 from penstock.kv.store import Outcome, Store, purge
 
-__all__ = ["Outcome", "Store", "purge"]
+__all__ = ["Blocks", "Outcome", "Store", "purge"]

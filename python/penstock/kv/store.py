@@ -27,7 +27,7 @@ from penstock.sessions import Session, default_session
 __all__ = ["Outcome", "Store", "purge"]
 
 Folder = str | os.PathLike[str]
-Memories = Sequence[Any]  # For each key a buffer or tensor, or a list of those: the chunk's bytes, in that order.
+Memories = Sequence[Any]  # For each key a buffer, tensor or block, or a list of those: the chunk's bytes, in order.
 
 _EVICTIONS = {"lru": False, "cost": True}
 _EXTENT_BYTES = 64 << 20
@@ -107,7 +107,7 @@ class Store:
         """Writes chunks, and returns when their bytes have left the memory.
 
         memories: for each key a buffer, tensor or array of the host or a GPU, or a list of up to 1024 of them, which
-        lie in the chunk one behind the other: the pages of a paged cache. All are contiguous.
+        lie in the chunk one behind the other: the pages of a paged cache. All are contiguous. Or a block of `Blocks`.
         costs: what it takes to make each anew, in seconds, for eviction="cost".
         stream: as of `File.write()`. An outcome for each.
         """
