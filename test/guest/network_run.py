@@ -41,7 +41,6 @@ def kernel_with_modules():
 
 
 def capture(kernel, programs, scripts, work, into):
-    scripts = {**scripts, "/bin/capture-machine": (run.HERE.parents[1] / "scripts/capture-machine").read_text()}
     for machine in CAPTURED:
         if run.run_machine(machine, kernel, programs, work, scripts):
             return 1

@@ -42,12 +42,12 @@ def scenario_of(machine):
     return "\n".join(lines) + "\n"
 
 
-def pack_machine(machine, kernel, programs, folder):
+def pack_machine(machine, kernel, programs, scripts, folder):
     tree, archive = folder / "tree", folder / "initramfs"
     here = {f"/bin/{name}": shutil.which(name) for name in ("busybox", *machine.programs)}
     initramfs.pack(archive, tree, {**here, **programs},
                    initramfs.modules_in_order(kernel.parent, machine.modules),
-                   {"/init": (HERE / "init").read_text(), "/scenario": scenario_of(machine), **SCRIPTS})
+                   {"/init": (HERE / "init").read_text(), "/scenario": scenario_of(machine), **SCRIPTS, **scripts})
     shutil.rmtree(tree)
     return archive
 
@@ -132,15 +132,15 @@ class Judge:
                      f"{row['mappings']} mappings, {row['cached']} pages cached")
 
 
-def run_machine(machine, kernel, programs, work):
-    """The number of failures. Programs: {place in the guest: file here}."""
+def run_machine(machine, kernel, programs, work, scripts=None):
+    """The number of failures. Programs and scripts: {place in the guest: file here, or text}, beside SCRIPTS."""
     started = time.monotonic()
     folder = work / machine.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for drive in machine.drives:
         machines.make_image(drive, folder)
-    archive = pack_machine(machine, kernel, programs, folder)
+    archive = pack_machine(machine, kernel, programs, scripts or {}, folder)
     booting = time.monotonic()
     console = machines.boot(machine, kernel, archive, folder, BOOT_SECONDS)
     done = time.monotonic()
