@@ -60,7 +60,9 @@ static void dry_run(penstock_file* file) {
   verdicts[0].struct_size = sizeof verdicts[0];
   uint32_t count = 0;
   check(penstock_explain(&request, verdicts, PENSTOCK_PATH_ROOM, &count), "explain");
-  expect(count >= 5 && verdicts[3].path == PENSTOCK_PATH_BOUNCE && verdicts[3].usable == 1, "five verdicts in order");
+  uint32_t bounce = 0;  // Later libraries know more paths, before it and behind.
+  while (bounce < count && verdicts[bounce].path != PENSTOCK_PATH_BOUNCE) ++bounce;
+  expect(count >= 5 && bounce < count && verdicts[bounce].usable == 1, "verdicts, of bounce that it is usable");
   penstock_choice choice = {.struct_size = sizeof choice};
   check(penstock_choose(&request, &choice), "choose");
   expect(choice.path == PENSTOCK_PATH_BOUNCE && choice.threads >= 1, "the bounce path chosen");

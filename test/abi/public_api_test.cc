@@ -428,8 +428,10 @@ int move_without_io_uring(int fd) {
   const Outcome outcome = file->write(memory->data(), memory->size(), 0);
   if (!outcome || outcome.report.bytes != memory->size()) return 1;
   const auto verdicts = file->explain();
-  const penstock::Verdict& bounce = (*verdicts)[3];
-  if (bounce.usable != 1 || bounce.reason != PENSTOCK_REASON_IO_URING_FORBIDDEN || bounce.detail != EPERM) return 2;
+  const auto is_bounce = [](const auto& verdict) { return verdict.path == PENSTOCK_PATH_BOUNCE; };
+  const auto bounce = std::find_if(verdicts->begin(), verdicts->end(), is_bounce);
+  if (bounce == verdicts->end() || bounce->usable != 1) return 2;
+  if (bounce->reason != PENSTOCK_REASON_IO_URING_FORBIDDEN || bounce->detail != EPERM) return 2;
   auto queue = session->polled_queue(4, 4096);
   if (!queue->submit(file->request(PENSTOCK_READ, memory->data(), 4096, 0))) return 3;
   Completion completion;
