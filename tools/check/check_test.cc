@@ -301,7 +301,7 @@ TEST(CheckTest, WhatEachMachineLacksIsNamed) {
       {"h200-vm", "bounce", "device", "ok"},
       {"nfs", "vendor", "nvidia_fs", "ok"},
       {"nfs", "nvfs", "nvidia_fs_version", "ok"},
-      {"dgx-h100", "nvfs", "nvidia_fs_proof", "unknown"},
+      {"dgx-h100", "nvfs", "nvfs_setting", "unknown"},
       {"cloud-vm", "nvfs", "nvidia_fs", "missing"},
       {"cloud-vm", "vendor", "nvidia_fs", "missing"},
       {"container-overlay", "bounce", "device", "missing"},

@@ -80,6 +80,7 @@ Probe probe_machine() {
   probe.device_kind = info.device_kinds;
   probe.device_reason = info.device_reason;
   probe.exports_gpu_memory = require(session->setting("nvidia_export"), "session") == "true";
+  probe.calls_nvidia_fs = require(session->setting("nvfs"), "session") != "off";
   probe.vendor_library = require(session->setting("vendor_library"), "session");
   for (unsigned ordinal = 0; ordinal < info.device_count; ++ordinal) {
     if (auto device = session->device(ordinal)) probe.devices.push_back(*device);

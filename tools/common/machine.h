@@ -34,7 +34,8 @@ struct Probe {
   EnvironmentSettings environment;
   std::string environment_error;    // Why no session opens with these settings; "" where one does.
   bool exports_gpu_memory = false;  // As set,
-  std::string vendor_library;       // as is this; "" where no session opens.
+  bool calls_nvidia_fs = false;     // as is whether Penstock does itself,
+  std::string vendor_library;       // and this; "" where no session opens.
   std::vector<DeviceInfo> devices;
   std::optional<DmaBufProbe> dma_buf;  // Where there is a GPU of CUDA's.
 

@@ -16,6 +16,9 @@
 namespace penstock::tools {
 namespace {
 
+constexpr int kNvfsNoDriver = PENSTOCK_REASON_NVFS_MISSING + 4;
+constexpr int kNvfsOff = PENSTOCK_REASON_NVFS_MISSING + 12;  // nvfs_off
+
 using core::Tristate;
 
 constexpr std::uint64_t kRingBytes = 256 << 20;  // The library's default.
@@ -100,8 +103,7 @@ Need need_nvidia_fs_storage(const Machine& machine) {
           "Use a storage driver made for it, from MLNX_OFED or Ubuntu's nvidia kernel."};
 }
 
-// As its client without NVIDIA's library. The drivers that are registered with it show while a device node is open, so
-// what is missing among them is no news.
+// As its client without NVIDIA's library.
 Need need_nvidia_fs_version(const Machine& machine) {
   const std::string text = "nvidia-fs " + machine.nvidia_fs.module_version;
   const auto version = core::parse_nvidia_fs_version(machine.nvidia_fs.module_version);
@@ -129,6 +131,14 @@ Need need_udev(const Machine& machine) {
   if (machine.has_udev == Tristate::yes) return {"udev_database", Tristate::yes, "/run/udev/data", ""};
   return {"udev_database", machine.has_udev, "no /run/udev/data: NVIDIA's library refuses every file",
           "Run udevd, or mount the host's /run/udev into the container, read-only."};
+}
+
+// As of Penstock's own GPU memory: what is experimental is switched on by who runs the machine.
+Need need_nvfs_on(const Machine& machine) {
+  const std::string text = "experimental: not yet run beside NVIDIA's module, and off unless PENSTOCK_NVFS=on";
+  if (machine.probe && machine.probe->calls_nvidia_fs) return {"nvfs_setting", Tristate::yes, text, ""};
+  return {"nvfs_setting", machine.probe ? Tristate::no : Tristate::unknown, text,
+          "See with prove-direct whether it works here, then set PENSTOCK_NVFS=on."};
 }
 
 // Memory of a GPU is a matter of its own, also where nothing stands in the way.
@@ -182,15 +192,18 @@ PathReport report_nvfs(const Machine& machine) {
                     true,
                     PENSTOCK_REASON_NONE,
                     {need_gpu(machine), need_driver(machine), need_nvidia_fs(machine)}};
-  int reasons[] = {reason_of(core::Obstacle::peer_unseen), reason_of(core::Obstacle::gpu_driver),
-                   PENSTOCK_REASON_NVFS_MISSING, PENSTOCK_REASON_NVFS_VERSION};
-  if (machine.nvidia_fs.is_loaded) report.needs.push_back(need_nvidia_fs_version(machine));
+  const int reasons[] = {reason_of(core::Obstacle::peer_unseen), reason_of(core::Obstacle::gpu_driver),
+                         PENSTOCK_REASON_NVFS_MISSING,           kNvfsNoDriver,
+                         PENSTOCK_REASON_NVFS_VERSION,           kNvfsOff};
+  if (machine.nvidia_fs.is_loaded) {
+    report.needs.push_back(need_nvidia_fs_storage(machine));
+    report.needs.push_back(need_nvidia_fs_version(machine));
+    report.needs.push_back(need_nvfs_on(machine));
+  }
   for (std::size_t i = 0; i < report.needs.size() && report.usable; ++i) {
     report.usable = report.needs[i].met != Tristate::no;
     if (!report.usable) report.reason = reasons[i];
   }
-  report.needs.push_back({"nvidia_fs_proof", Tristate::unknown, "experimental: not yet run beside NVIDIA's module",
-                          "See penstock explain FILE for what the self-test says of a file."});
   return report;
 }
 

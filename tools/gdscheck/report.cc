@@ -201,15 +201,17 @@ std::string ways_of(const GdsPlatform& platform, const Served& place) {
   return ways.empty() ? "Unsupported" : ways;
 }
 
-// Whether nvidia-fs is used is for the paths by it to say, of which the one without NVIDIA's library is better.
+// Whether nvidia-fs is used is for the paths by it to say: NVIDIA's library's, and ours.
 std::string nvidia_fs_text(const GdsPlatform& platform) {
   if (!platform.machine.nvidia_fs.is_loaded) return "not loaded";
-  if (is_usable(platform.paths, PENSTOCK_PATH_NVFS)) return "loaded; used where its self-test says that it is direct";
+  if (is_usable(platform.paths, PENSTOCK_PATH_NVFS) || is_usable(platform.paths, PENSTOCK_PATH_VENDOR)) {
+    return "loaded; used where its self-test says that it is direct";
+  }
   for (const PathReport& report : platform.paths) {
-    if (report.path != PENSTOCK_PATH_VENDOR || report.usable) continue;
+    if (report.path != PENSTOCK_PATH_VENDOR) continue;
     return fmt::format("loaded and not used: {}", penstock_reason_sentence(report.reason));
   }
-  return "loaded; NVIDIA's library is used where its self-test says that it is direct";
+  return "loaded and not used";
 }
 
 }  // namespace
