@@ -32,7 +32,6 @@ namespace {
 
 constexpr double kRoom = 1.05;  // Of the bytes, for what the file system needs itself.
 constexpr unsigned kTurnsMost = 100;
-constexpr double kNamesPart = 0.05;  // Of the progress: what is made before the turns.
 
 constexpr const char* kExamples =
     "Examples:\n"
