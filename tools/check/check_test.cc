@@ -313,6 +313,11 @@ TEST(CheckTest, WhatEachMachineLacksIsNamed) {
   }
 }
 
+// check knows reasons of the path nvfs by numbers that penstock.h does not name.
+TEST(CheckTest, WithoutAStorageDriverNvfsSaysThatByItsName) {
+  EXPECT_EQ(path_of(check_json("nvme-without-hooks"), "nvfs")["reason"], "nvfs_no_driver");
+}
+
 TEST(CheckTest, WithoutIoUringBounceIsUsableAndSaysSo) {
   const json bounce = path_of(check_json("nfs"), "bounce");
   EXPECT_EQ(bounce["usable"], true);

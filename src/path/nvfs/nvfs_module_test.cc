@@ -22,6 +22,13 @@ TEST(NvfsVersionTest, AnUnknownOneIsRefusedWithItsNumberAndAStandInUnlessAllowed
   EXPECT_EQ(judge_nvidia_fs({0, 1, 0}, NvfsUse::stand_in).reason, Reason::none);
 }
 
+// By number: tools/common/path_reports.cc has them so.
+TEST(NvfsReasonTest, WhatToolsKnowByNumberIsNamedSo) {
+  EXPECT_STREQ(nvfs_reasons().texts[4].name, "nvfs_no_driver");
+  EXPECT_STREQ(nvfs_reasons().texts[12].name, "nvfs_off");
+  EXPECT_EQ(static_cast<unsigned>(nvfs_reason::off), kFirstNvfsReason + 12u);
+}
+
 class NvfsModuleTest : public testing::Test {
  protected:
   Proof open() {
