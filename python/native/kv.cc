@@ -6,17 +6,16 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <utility>
 
-#include "python/native/blocks.h"
 #include "python/native/delivery.h"
 #include "python/native/failure.h"
 #include "python/native/file.h"
 #include "python/native/library.h"
 #include "python/native/no_gil.h"
+#include "python/native/pieces.h"
 
 namespace nb = nanobind;
 
@@ -52,55 +51,6 @@ nb::dict counts_by_outcome(const std::uint64_t (&counts)[count]) {
   for (std::size_t i = 0; i < count; ++i) told[kOutcomeNames[i]] = counts[i];
   return told;
 }
-
-// What chunks lie in, while a call moves them. With the GIL held where nothing else is said.
-class Pieces {
- public:
-  Pieces(Memory::Access access, nb::handle stream) : access_(access), stream_(stream) {}
-
-  // Of one chunk: it lives as long as this.
-  std::span<const iovec> of(const nb::list& objects) {
-    std::vector<iovec>& own = pieces_.emplace_back();
-    for (nb::handle object : objects) {
-      const Block* block = nullptr;
-      if (nb::try_cast<const Block*>(object, block) && block != nullptr) add(*block, own);
-      else add(held_.emplace_back(object, access_, stream_), own);
-    }
-    return own;
-  }
-  // For each piece of each chunk, in order.
-  std::span<const Memory* const> memories() const { return memories_; }
-  // Without the GIL.
-  void wait_for_orders() const {
-    for (const Memory& memory : held_) wait_for_order(memory);
-    for (const Blocks* blocks : paged_) wait_for_order(order_, blocks->layers().front().memory.data());
-  }
-
- private:
-  void add(const Memory& memory, std::vector<iovec>& own) {
-    own.push_back({memory.data(), memory.size()});
-    memories_.push_back(&memory);
-  }
-  void add(const Block& block, std::vector<iovec>& own) {
-    for (const Blocks::Layer& layer : block.of->layers()) {
-      own.push_back({layer.memory.data() + block.number * layer.bytes, layer.bytes});
-      memories_.push_back(&layer.memory);
-    }
-    const Blocks* const blocks = block.of.get();
-    if (!blocks->is_device() || stream_.is_none()) return;
-    if (std::find(paged_.begin(), paged_.end(), blocks) != paged_.end()) return;
-    order_ = order_of(stream_);
-    paged_.push_back(blocks);
-  }
-
-  const Memory::Access access_;
-  const nb::handle stream_;
-  std::deque<Memory> held_;
-  std::deque<std::vector<iovec>> pieces_;
-  std::vector<const Memory*> memories_;
-  std::vector<const Blocks*> paged_;  // Of a device: one wait for each.
-  StreamOrder order_;
-};
 
 // What its users asked for in place of what the drive was asked for, and of memory what it has.
 void tell_tier(nb::dict& told, const kv::TierState& tier, const kv::State& memory) {
