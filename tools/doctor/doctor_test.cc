@@ -123,7 +123,12 @@ TEST_F(DoctorTest, OfWhatIsNotCachedItSaysWhatThePageCacheWouldBring) {
   EXPECT_DOUBLE_EQ(json["forecast"]["cold_seconds"], json["forecast"]["seconds"]);
   bool is_there = false;
   for (const Json& change : json["changes"]) is_there |= change["command"] == "cat 'cold file' > /dev/null";
-  EXPECT_TRUE(is_there) << json["changes"];
+  // On a busy machine the drive may have been the quicker one while it was measured: then it is left out.
+  double warm = 0;
+  for (const Json& stage : json["stages"])
+    if (stage["name"] == "warm") warm = stage["bytes_per_second"];
+  ASSERT_GT(warm, 0) << json["stages"];
+  EXPECT_EQ(is_there, (32 << 20) / warm <= 0.95 * json["forecast"]["seconds"].get<double>()) << json;
   EXPECT_EQ(cached("cold file"), 0);
 }
 
