@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 
-# portable_wheel_test.sh PYTHON SOURCE WORK
+# portable_wheel_test.sh PYTHON SOURCE WORK [--without-tool]
 #
 # The wheel for other machines, made by scripts/make_wheel of the archive of sources that wheel_test.sh has left in
 # WORK, in its build folder: what is in it, what it needs, what it tells of this machine; then, installed by pip into a
-# new environment far from the tree, that it works: tests of the package, the launcher and the tool.
+# new environment far from the tree, that it works: tests of the package, and the tool unless it is left out.
 set -euo pipefail
 
-python=$1 source=$2 work=$3/portable_wheel left=$3/wheel
+python=$1 source=$2 work=$3/portable_wheel left=$3/wheel options=("${@:4}")
+. "$source/python/tests/compiler_cache.sh"
 fail() {
   echo "portable_wheel_test: $*" >&2
   exit 1
@@ -25,18 +26,18 @@ command -v patchelf >/dev/null || skip "patchelf is missing: no wheel for other 
 
 rm -rf "$work"
 mkdir -p "$work/tests"
-export CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros CMAKE_BUILD_PARALLEL_LEVEL="${PENSTOCK_JOBS:-2}"
-! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache
-wheel=$("${sources[0]}/scripts/make_wheel" --python "$python" "$work" -Ccmake.build-type=Debug \
-  -Ccmake.define.PENSTOCK_DEVELOPER=ON -Cbuild-dir="$left/build" 2>"$work/log") || fail "$(tail -n 40 "$work/log")"
+serve_from_the_tests_build "${sources[0]}"
+wheel=$("${sources[0]}/scripts/make_wheel" --python "$python" "${options[@]}" "$work" -Ccmake.build-type=Debug \
+  -Ccmake.define.PENSTOCK_DEVELOPER=ON -Cbuild-dir="$build" 2>"$work/log") || fail "$(tail -n 40 "$work/log")"
 [[ $wheel == *-manylinux_2_*.whl ]] || fail "$wheel has no tag of a C library"
 
 # All of the package, and nothing else.
 "$python" -m zipfile -e "$wheel" "$work/content"
 (cd "$work/content" && find . -type f ! -path './penstock/*' ! -path './*.dist-info/*') >"$work/elsewhere"
 version=$(sed -n 's/^project(penstock VERSION \([0-9.]*\).*/\1/p' "$source/CMakeLists.txt")
-[ "$(cat "$work/elsewhere")" = "./penstock-$version.data/scripts/penstock" ] ||
-  fail "it also has $(cat "$work/elsewhere")"
+tool=./penstock-$version.data/scripts/penstock
+[ ${#options[@]} -eq 0 ] || tool=
+[ "$(cat "$work/elsewhere")" = "$tool" ] || fail "beside the package it has '$(cat "$work/elsewhere")', not '$tool'"
 diff <(cd "$source/python/penstock" && find . -name '*.py' -o -name '*.pyi' -o -name py.typed | sort) \
   <(cd "$work/content/penstock" && find . -name '*.py' -o -name '*.pyi' -o -name py.typed | sort) ||
   fail "it has not the Python files of the tree"
@@ -46,7 +47,7 @@ cmp "$source/LICENSE" "$work"/content/*.dist-info/licenses/LICENSE
 
 # What is linked needs the C library and the compiler's, searches nowhere, and names no folder of the build.
 ordinary='^(libc|libm|libgcc_s|ld-linux.*)\.so'
-for file in "$work"/content/penstock/{_native*.so,lib/*} "$work"/content/*.data/scripts/*; do
+for file in "$work"/content/penstock/{_native*.so,lib/*} ${tool:+"$work/content/$tool"}; do
   dynamic=$(readelf -d "$file")
   needed=$(sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' <<<"$dynamic" | grep -vE "$ordinary" || true)
   [ -z "$needed" ] || fail "$file needs $needed"
@@ -72,5 +73,5 @@ export PENSTOCK_DEVICE=host
 # pytest and numpy are those of the Python that runs the tests; the package is the wheel's.
 PYTHONPATH=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
   "$work/venv/bin/python" -B -m pytest -q -p no:cacheprovider . || fail "the wheel's package fails its tests"
-"$work/venv/bin/penstock" check >"$work/log" || fail "penstock check: $(cat "$work/log")"
+[ -z "$tool" ] || "$work/venv/bin/penstock" check >"$work/log" || fail "penstock check: $(cat "$work/log")"
 echo "portable_wheel_test: $wheel"

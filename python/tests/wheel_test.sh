@@ -8,6 +8,7 @@
 set -euo pipefail
 
 python=$1 source=$2 work=$3/wheel
+. "$source/python/tests/compiler_cache.sh"
 fail() {
   echo "wheel_test: $*" >&2
   exit 1
@@ -18,18 +19,17 @@ if ! "$python" -c 'import scikit_build_core, nanobind' 2>/dev/null; then
 fi
 rm -rf "$work"
 mkdir -p "$work/dist" "$work/apart"
-export CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros CMAKE_BUILD_PARALLEL_LEVEL="${PENSTOCK_JOBS:-2}"
-! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache
 
 (cd "$source" && "$python" -c 'import scikit_build_core.build as build, sys; print(build.build_sdist(sys.argv[1]))' \
   "$work/dist") >"$work/log" 2>&1 || fail "the archive of sources: $(tail -n 20 "$work/log")"
 tar -xf "$work"/dist/penstock-*.tar.gz -C "$work/apart"
 sources=("$work/apart"/penstock-*)
+serve_from_the_tests_build "${sources[0]}"
 for unwanted in build .git docs/internals; do
   [ ! -e "${sources[0]}/$unwanted" ] || fail "the archive of sources has $unwanted in it"
 done
 "$python" -m pip wheel --no-build-isolation --no-deps --no-index -w "$work/dist" -Ccmake.build-type=Debug \
-  -Ccmake.define.PENSTOCK_DEVELOPER=ON -Cbuild-dir="$work/build" "${sources[0]}" >"$work/log" 2>&1 ||
+  -Ccmake.define.PENSTOCK_DEVELOPER=ON -Cbuild-dir="$build" "${sources[0]}" >"$work/log" 2>&1 ||
   fail "the wheel: $(tail -n 40 "$work/log")"
 
 "$python" -m venv --without-pip "$work/venv"

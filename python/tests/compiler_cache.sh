@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+
+# serve_from_the_tests_build SOURCES
+#
+# What `./dev` compiled for the tests serves the wheel's build: the same compiler by the same name, and in $build a
+# folder that lies in SOURCES as deep as the tests' lies in the tree.
+serve_from_the_tests_build() {
+  export CC=${CC:-cc} CXX=${CXX:-c++} CMAKE_BUILD_PARALLEL_LEVEL="${PENSTOCK_JOBS:-2}"
+  export CCACHE_BASEDIR=$1 CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+  ! command -v ccache >/dev/null || export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_C_COMPILER_LAUNCHER=ccache
+  # shellcheck disable=SC2034  # Used by who reads this file.
+  build=$1/build/wheel
+}
