@@ -62,6 +62,7 @@ constexpr std::array<ConstantFacts, kConstantCount> kTable = {{
     {"host_memory", 63e9, 63e9, 63e9, "B/s", "published for two channels of DDR5"},
     {"host_memory.latency", 20e-9, 10e-9, 30e-9, "s", "published 10-30 ns; the middle"},
     {"network.latency", 5e-6, 2e-6, 10e-6, "s", "assumed: RDMA through two switches and both NICs"},
+    {"network.node", 50e9, 12.5e9, 400e9, "B/s", "assumed: a node reaches shared storage by one port of 400 Gb/s"},
 }};
 
 }  // namespace

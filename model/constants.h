@@ -53,6 +53,7 @@ enum class Constant : std::size_t {
   kHostMemory,
   kHostMemoryLatency,
   kNetworkLatency,
+  kNetworkNode,
   kCount,
 };
 

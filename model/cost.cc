@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "model/input.h"
+#include "model/storage_choice.h"
 
 namespace penstock::model {
 namespace {
@@ -19,6 +20,7 @@ void check(const CostInput& input) {
   require_positive("the size in bytes", input.bytes, 1e18);
   require_positive("the number of saves", input.saves, 1e9);
   require_positive("the length of the run in hours", input.hours, 1e7);
+  require_positive("the number of nodes", input.nodes, 1e5);
   require_positive("the number of drives", input.drives, 1e6);
   require_positive("the rate of a drive in B/s", input.drive_bytes_per_s, 1e13);
   require_not_negative("the hours of the set-up", input.setup_hours, 1e6);
@@ -27,15 +29,13 @@ void check(const CostInput& input) {
 
 CostRow row_of(const Platform& platform, bool is_spot, PathModel path, const CostInput& input,
                const Constants& constants) {
-  const Fleet fleet{.ranks = static_cast<double>(platform.gpus),
-                    .drives = input.drives,
-                    .drive_bytes_per_s = input.drive_bytes_per_s};
   const Job job{.bytes = input.bytes, .is_sharded = input.is_sharded};
   CostRow row{&platform, is_spot, path, 0, 0, 0, 0, 0};
   row.node_hour = platform.gpus * (is_spot ? *platform.spot : *platform.on_demand);
-  row.compute = std::ceil(input.hours * 3600 / platform.billing_s) * platform.billing_s / 3600 * row.node_hour;
-  row.save_s = duration(path, job, fleet, constants).seconds;
-  const Waiting waiting = waiting_of(row.save_s, input.saves, row.node_hour);
+  row.compute =
+      std::ceil(input.hours * 3600 / platform.billing_s) * platform.billing_s / 3600 * row.node_hour * input.nodes;
+  row.save_s = duration(path, job, fleet_of(platform, input), constants).seconds;
+  const Waiting waiting = waiting_of(row.save_s, input.saves, row.node_hour * input.nodes);
   row.waiting_hours = waiting.hours;
   row.waiting = waiting.money;
   return row;
@@ -84,6 +84,10 @@ Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
   return sheet;
 }
 
+double setup_price(const CostRow& direct, const CostInput& input) {
+  return input.setup_hours * direct.node_hour * input.nodes + input.setup_money;
+}
+
 Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
   Sheet sheet{"setup",
               "From when on the set-up of the direct path has paid",
@@ -102,7 +106,7 @@ Sheet setup_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
       if (!is_pair || host.path == PathModel::kDirect) continue;
       const double saves = std::ceil(break_even_saves(host, direct, input));
       sheet.rows.push_back({direct.platform->name, direct.is_spot ? "spot" : "on demand", path_model_name(host.path),
-                            input.setup_hours * direct.node_hour + input.setup_money, host.waiting - direct.waiting,
+                            setup_price(direct, input), host.waiting - direct.waiting,
                             std::isfinite(saves) ? Json(saves) : Json("never"),
                             number(saves / input.saves * input.hours)});
     }
@@ -131,6 +135,13 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
 
 }  // namespace
 
+Fleet fleet_of(const Platform& platform, const CostInput& input) {
+  return {.ranks = platform.gpus * input.nodes,
+          .nodes = input.nodes,
+          .drives = input.drives,
+          .drive_bytes_per_s = input.drive_bytes_per_s};
+}
+
 Waiting waiting_of(double save_s, double saves, double hour) {
   const double hours = saves * save_s / 3600;
   return {hours, hours * hour};
@@ -153,25 +164,26 @@ std::vector<CostRow> cost_rows(const std::vector<Platform>& platforms, const Cos
 
 double break_even_saves(const CostRow& host, const CostRow& direct, const CostInput& input) {
   const double each = (host.waiting - direct.waiting) / input.saves;
-  const double setup = input.setup_hours * direct.node_hour + input.setup_money;
-  return each > 0 ? setup / each : std::numeric_limits<double>::infinity();
+  return each > 0 ? setup_price(direct, input) / each : std::numeric_limits<double>::infinity();
 }
 
 Report cost_report(const std::vector<Platform>& platforms, const CostInput& input, const Constants& constants) {
   check(input);
   const std::vector<CostRow> rows = cost_rows(platforms, input, constants);
   Report report{"cost", "What a run costs, and what waiting for its checkpoints does"};
-  report.inputs = {{"bytes", input.bytes},
-                   {"checkpoints", input.saves},
-                   {"run_hours", input.hours},
-                   {"drives_per_node", input.drives},
-                   {"drive_bytes_per_s", input.drive_bytes_per_s},
-                   {"sharded", input.is_sharded},
-                   {"setup_hours", input.setup_hours},
-                   {"setup_money", input.setup_money}};
+  report.inputs = {
+      {"bytes", input.bytes},        {"checkpoints", input.saves},       {"run_hours", input.hours},
+      {"nodes", input.nodes},        {"drives_per_node", input.drives},  {"drive_bytes_per_s", input.drive_bytes_per_s},
+      {"sharded", input.is_sharded}, {"setup_hours", input.setup_hours}, {"setup_money", input.setup_money}};
   report.sheets = {platforms_sheet(platforms), cost_sheet(rows, input), setup_sheet(rows, input)};
   report.csv_sheet = "cost";
   report.notes = notes_of(platforms, input);
+  if (input.file_system) {
+    std::ranges::move(storage_sheets(platforms, input, constants), std::back_inserter(report.sheets));
+    std::ranges::move(storage_notes(input), std::back_inserter(report.notes));
+    report.inputs["file_system"] = input.file_system->name;
+    report.inputs["file_system_bytes_per_s"] = input.file_system->bytes_per_s;
+  }
   const auto direct = std::find_if(rows.begin(), rows.end(),
                                    [](const CostRow& row) { return row.path == PathModel::kDirect && !row.is_spot; });
   if (direct == rows.end()) return report;

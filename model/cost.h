@@ -5,6 +5,7 @@
 // paid. Training waits for its saves; failures are checkpoint_report's. Pure.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "model/checkpoint.h"
@@ -17,12 +18,15 @@ struct CostInput {
   double bytes = 140e9;
   double saves = 1000;
   double hours = 168;  // Of the run, saves included.
+  double nodes = 1;    // All alike.
   double drives = 1;   // Of a node; the published table has one of the fourth generation.
   double drive_bytes_per_s = 7e9;
-  bool is_sharded = false;  // Every GPU saves its part; else one saves all, as published.
-  double setup_hours = 2;   // That a machine is paid for while the direct path is set up on it.
-  double setup_money = 0;   // And what else that costs.
+  bool is_sharded = false;                // Every GPU saves its part; else one saves all, as published.
+  double setup_hours = 2;                 // That each node is paid for while the direct path is set up on it.
+  double setup_money = 0;                 // And what else that costs.
+  std::optional<FileSystem> file_system;  // That the nodes share: storage_choice.h sets it against their drives.
 };
+Fleet fleet_of(const Platform& platform, const CostInput& input);
 
 // What it comes to when machines of `hour` dollars an hour wait for so many saves.
 struct Waiting {

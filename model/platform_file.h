@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Machines that are let by the hour, as data: model/platforms.yaml, or a user's file of the same form. What is read is
-// checked; InvalidInput names the file, the line and what was expected.
+// Machines that are let by the hour, and file systems that they may share, as data: model/platforms.yaml, or a user's
+// file of the same form. What is read is checked; InvalidInput names the file, the line and what was expected.
 #pragma once
 
 #include <optional>
@@ -21,6 +21,7 @@ struct Platform {
   std::optional<double> on_demand;  // $ for a GPU and an hour.
   std::optional<double> spot;
   std::optional<unsigned> drives;  // Of its own; nothing: not known.
+  double drives_hour = 0;          // $ for the drives of a node and an hour, where its price has them not.
   GdsStanding gds = GdsStanding::none;
   double billing_s = 1;
   std::string source;
@@ -28,7 +29,19 @@ struct Platform {
   bool may_go_direct() const { return gds != GdsStanding::none && drives.value_or(1) > 0; }
 };
 
+// Rate and price grow with the size, as clouds sell them.
+struct FileSystem {
+  std::string name;
+  double terabytes = 1;
+  double bytes_per_s = 0;
+  double month_money = 0;
+  std::string source;
+
+  FileSystem of_size(double wanted_terabytes) const;
+};
+
 std::string_view platforms_text();  // Of model/platforms.yaml.
 std::vector<Platform> parse_platforms(const std::string& text, const std::string& name);
+std::vector<FileSystem> parse_file_systems(const std::string& text, const std::string& name);  // May be none.
 
 }  // namespace penstock::model

@@ -37,6 +37,20 @@ TEST(PlatformFile, WhatIsLeftOutIsNotKnown) {
   EXPECT_TRUE(one.may_go_direct());
 }
 
+TEST(PlatformFile, FileSystemsAreReadWithTheirSources) {
+  const std::vector<FileSystem> all = parse_file_systems(std::string(platforms_text()), "built in");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].bytes_per_s, 0.15e9);
+  for (const FileSystem& one : all) EXPECT_GT(one.source.size(), 10u) << one.name;
+  EXPECT_TRUE(parse_file_systems(std::string(kOne) + "}\n", "mine.yaml").empty());
+  for (const char* text : {"file_systems: 3", "file_systems: [3]", "file_systems: []",
+                           "file_systems: [{name: a, tb: 0, gb_per_s: 1, month_money: 1, source: s}]",
+                           "file_systems: [{name: a, tb: 1, gb_per_s: .inf, month_money: 1, source: s}]",
+                           "file_systems: [{name: a, tb: 1, gb_per_s: 1, source: s}]"}) {
+    EXPECT_THROW(parse_file_systems(text, "mine.yaml"), InvalidInput) << text;
+  }
+}
+
 TEST(PlatformFile, MistakesAreNamedWithFileAndLine) {
   EXPECT_EQ(refusal(std::string(kOne) + ", spot: -1}\n"), "mine.yaml:2: 'spot' must be a number from 0 to 1e+06");
   EXPECT_EQ(refusal(std::string(kOne) + ", spot: .nan}\n"), "mine.yaml:2: 'spot' must be a number from 0 to 1e+06");

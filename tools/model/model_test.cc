@@ -197,6 +197,37 @@ TEST_F(Tool, PlatformsThatWerePrintedAreReadAsTheSame) {
   EXPECT_EQ(run({"model", "cost", "--hours", "0"}).exit_code, 2);
 }
 
+TEST_F(Tool, DrivesAreSetAgainstASharedFileSystem) {
+  std::ofstream(path("mine.yaml"))
+      << "platforms:\n  - {name: a, gpu: H100, gpus: 8, on_demand: 4.06, drives_hour: 0.5, "
+         "gds: ready, source: me}\nfile_systems:\n  - {name: ours, tb: 40, gb_per_s: 48, "
+         "month_money: 10000, source: our own}\n";
+  const Names asked = {
+      "model", "cost",      "--platforms", "mine.yaml", "--file-system", "ours", "--file-system-tb", "80",  "--nodes",
+      "16",    "--sharded", "--size-gb",   "5376",      "--drives",      "8",    "--checkpoints",    "100", "--hours",
+      "73"};
+  const Finished done = run(asked);
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const std::size_t from = done.out.find("Drives of 16 nodes");
+  ASSERT_NE(from, std::string::npos) << done.out;
+  EXPECT_EQ(done.out.substr(from), text_of(std::string(PENSTOCK_GOLDEN) + "/storage_choice.txt"));
+  Names as_json = asked;
+  as_json.emplace_back("--json");
+  const json report = json::parse(run(as_json).out);
+  EXPECT_EQ(report["sheets"][3]["name"], "storage");
+  EXPECT_EQ(report["sheets"][3]["rows"].size(), 3u);
+  EXPECT_EQ(report["inputs"]["file_system_bytes_per_s"], 96e9);
+}
+
+TEST_F(Tool, AFileSystemThatIsNotThereIsRefused) {
+  const Finished unknown = run({"model", "cost", "--file-system", "moon"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("there are: fsx-lustre-125, fsx-lustre-1000, rack"), std::string::npos) << unknown.err;
+  EXPECT_EQ(run({"model", "cost", "--file-system-tb", "3"}).exit_code, 2);
+  EXPECT_EQ(run({"model", "cost", "--file-system", "rack", "--file-system-tb", "-3"}).exit_code, 2);
+  EXPECT_EQ(run({"model", "cost", "--nodes", "0"}).exit_code, 2);
+}
+
 TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
   const Finished done =
       run({"model", "checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});

@@ -89,6 +89,8 @@ std::string input_in_words(std::string_view name) {
       {"drive_write_bytes_per_s", "rate of a drive's writes"},
       {"drives_per_node", "drives in each node"},
       {"fabric_bytes_per_s", "rate of shared storage"},
+      {"file_system", "shared file system"},
+      {"file_system_bytes_per_s", "its rate"},
       {"files", "files one after the other"},
       {"gain", "gain asked for"},
       {"hold_out_every", "every so many points one is left out"},
