@@ -95,6 +95,21 @@ Machine four_l40s(const PcieConstants& constants) {
   return builder.take();
 }
 
+// A compute tray of a GB300 NVL72, whose tree was shown at Hot Chips 2025: each of four NICs of 800 Gb/s has a switch
+// of 48 Gen6 lanes in it, with a B300 at Gen6 x16, a Grace CPU at Gen5 x16 and a drive at Gen5 x4. How CPUs and GPUs
+// reach one another by NVLink is not in it.
+Machine gb300_tray(const PcieConstants& constants) {
+  MachineBuilder builder("gb300-tray", kSource, constants);
+  for (int socket = 0; socket < 2; ++socket) builder.root(numbered("grace", socket));
+  for (int i = 0; i < 4; ++i) {
+    const int below = builder.pci_switch(numbered("switch", i), i / 2, 5, 16);
+    builder.gpu(numbered("gpu", i), below, 6, 16);
+    builder.nic(numbered("nic", i), below, 6, 16, 100 * kGiga);
+    builder.drive(numbered("nvme", i), below, 5, 4);
+  }
+  return builder.take();
+}
+
 Machine workstation(const PcieConstants& constants) {
   MachineBuilder builder("workstation", kSource, constants);
   builder.root("cpu");
@@ -140,6 +155,8 @@ const std::vector<BuiltinMachine>& builtin_machines() {
       {"hgx-h200", "8 H200 at root ports of their own, 4 Gen5 drives, 8 NICs of 400 Gb/s", hgx_h200},
       {"two-switch-server", "8 GPUs and 8 Gen5 drives behind 2 switches that pay for changing streams", two_switches},
       {"four-l40s", "4 L40S on Gen4 x16, 4 Gen5 drives, no switch", four_l40s},
+      {"gb300-tray", "4 B300 on Gen6 x16, each with a NIC of 800 Gb/s and a Gen5 drive at that NIC's switch; composed",
+       gb300_tray},
       {"workstation", "one Gen5 GPU, a Gen5 and a Gen4 drive, two channels of DDR5", workstation},
       {"fleet", "128 nodes with 8 GPUs and 8 NICs each, 64 storage servers behind a fabric", fleet},
   };

@@ -263,7 +263,7 @@ class Compiler {
       const Carriage carried = carriage(way);
       hop.seconds_per_byte = 1 / usable_rate(node.link, carried, constants_);
       hop.packet_bytes = payload;
-      hop.header_bytes = header_bytes(carried, constants_);
+      hop.header_bytes = header_bytes(node.link, carried, constants_);
     } else {
       const bool writes_media = visit.role == Role::media && visit.node == ends.to;
       const double rate = writes_media ? node.write_rate : station_of(visit).rate;

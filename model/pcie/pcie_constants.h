@@ -20,6 +20,8 @@ struct PcieConstants {
   double control_packet_bytes = 8;
   double skip_interval_symbols = 1538;
   double skip_symbols = 4;
+  double flit_packet_bytes = 236;
+  double flit_framing_bytes = 8;
   double max_payload_bytes_gen4 = 256;
   double max_payload_bytes_gen5 = 512;
   double max_read_request_bytes = 512;

@@ -18,6 +18,10 @@ double encoding(unsigned generation) {
   return generation <= 5 ? 128.0 / 130 : 242.0 / 256;
 }
 
+// From the sixth generation on, packets travel in FLITs of a fixed size, which have what acknowledges them, too.
+constexpr unsigned kFirstInFlits = 6;
+constexpr double kFlitPacketsAndLinkBytes = 242;
+
 double payload_of(const PcieLink& link, const PcieConstants& constants) {
   return link.max_payload != 0 ? link.max_payload : usual_max_payload(link.generation, constants);
 }
@@ -33,6 +37,14 @@ double ack_interval_symbols(unsigned generation, unsigned width, double payload)
   constexpr double kPacketOverhead = 28;
   const double inside = generation == 1 ? 19 : generation == 2 ? 70 : 115;
   return (payload + kPacketOverhead) * ack_factor(payload, width) / width + inside;
+}
+
+double framed(const PcieLink& link, double header, const PcieConstants& constants) {
+  return link.generation >= kFirstInFlits ? header - constants.flit_framing_bytes : header;
+}
+
+double request_bytes(const PcieLink& link, const PcieConstants& constants) {
+  return framed(link, constants.header_request_bytes, constants);
 }
 
 double request_packets(const PcieLink& link, double bytes) { return std::ceil(bytes / link.max_read_request); }
@@ -54,10 +66,13 @@ double raw_rate(const PcieLink& link) {
 }
 
 double packet_rate(const PcieLink& link, const PcieConstants& constants) {
+  const double skips = constants.skip_symbols / constants.skip_interval_symbols;
+  if (link.generation >= kFirstInFlits)
+    return raw_rate(link) * (constants.flit_packet_bytes / kFlitPacketsAndLinkBytes - skips);
   const double interval = ack_interval_symbols(link.generation, link.width, payload_of(link, constants));
   // One Ack and one flow-control update in each interval.
   const double control = 2 * constants.control_packet_bytes / interval;
-  return raw_rate(link) * (1 - control - constants.skip_symbols / constants.skip_interval_symbols);
+  return raw_rate(link) * (1 - control - skips);
 }
 
 double usable_rate(const PcieLink& link, Carriage carriage, const PcieConstants& constants) {
@@ -67,8 +82,9 @@ double usable_rate(const PcieLink& link, Carriage carriage, const PcieConstants&
   return std::min(rate, window / link.round_trip_seconds);
 }
 
-double header_bytes(Carriage carriage, const PcieConstants& constants) {
-  return carriage == Carriage::written ? constants.header_write_bytes : constants.header_completion_bytes;
+double header_bytes(const PcieLink& link, Carriage carriage, const PcieConstants& constants) {
+  const bool is_written = carriage == Carriage::written;
+  return framed(link, is_written ? constants.header_write_bytes : constants.header_completion_bytes, constants);
 }
 
 double wire_bytes(double bytes, double payload, double header) {
@@ -76,21 +92,22 @@ double wire_bytes(double bytes, double payload, double header) {
 }
 
 double effective_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
-  const double wire = wire_bytes(bytes, payload_of(link, constants), constants.header_write_bytes);
+  const double wire = wire_bytes(bytes, payload_of(link, constants), header_bytes(link, Carriage::written, constants));
   return usable_rate(link, Carriage::written, constants) * bytes / wire;
 }
 
 double effective_read_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
-  const double answers = wire_bytes(bytes, payload_of(link, constants), constants.header_completion_bytes);
-  const double requests = request_packets(link, bytes) * constants.header_request_bytes;
+  const double answers =
+      wire_bytes(bytes, payload_of(link, constants), header_bytes(link, Carriage::fetched, constants));
+  const double requests = request_packets(link, bytes) * request_bytes(link, constants);
   return usable_rate(link, Carriage::fetched, constants) * bytes / std::max(answers, requests);
 }
 
 double effective_read_write_rate(const PcieLink& link, double bytes, const PcieConstants& constants) {
   const double payload = payload_of(link, constants);
-  const double out = wire_bytes(bytes, payload, constants.header_write_bytes) +
-                     request_packets(link, bytes) * constants.header_request_bytes;
-  const double in = wire_bytes(bytes, payload, constants.header_completion_bytes);
+  const double out = wire_bytes(bytes, payload, header_bytes(link, Carriage::written, constants)) +
+                     request_packets(link, bytes) * request_bytes(link, constants);
+  const double in = wire_bytes(bytes, payload, header_bytes(link, Carriage::fetched, constants));
   return packet_rate(link, constants) * bytes / std::max(out, in);
 }
 

@@ -2,7 +2,8 @@
 
 // The arithmetic of one PCIe link: lanes and generation to bytes a second, and what packet headers, MaxPayload,
 // MaxReadRequest, Ack and flow-control traffic and credits leave of it. After pcie-bench (Neugebauer et al.,
-// SIGCOMM'18). Pure. It knows of one direction at a time; what shares a link is the simulator's affair.
+// SIGCOMM'18); from the sixth generation on by what a FLIT has for packets. Pure. It knows of one direction at a time;
+// what shares a link is the simulator's affair.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ double packet_rate(const PcieLink& link, const PcieConstants& constants);
 // The same, where credits or outstanding reads may be the limit.
 double usable_rate(const PcieLink& link, Carriage carriage, const PcieConstants& constants);
 
-double header_bytes(Carriage carriage, const PcieConstants& constants);
+double header_bytes(const PcieLink& link, Carriage carriage, const PcieConstants& constants);
 // What `bytes` take on the wire in packets of at most `payload`.
 double wire_bytes(double bytes, double payload, double header);
 

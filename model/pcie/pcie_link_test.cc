@@ -37,6 +37,18 @@ TEST(PcieLink, DoublesWithEachGenerationAndPaysForOldEncodings) {
   EXPECT_NEAR(raw_rate(link_of(5, 16, 256)), 63.015e9, 1e6);
 }
 
+// A FLIT of 256 bytes has 236 of packets, which have no framing of their own.
+TEST(PcieLink, TheSixthGenerationHasWhatItsFlitsHaveForPackets) {
+  const PcieLink link = link_of(6, 16, 512);
+
+  EXPECT_NEAR(raw_rate(link), 121e9, 1e6);
+  EXPECT_NEAR(packet_rate(link, kConstants), 128e9 * 236 / 256, 0.4e9);
+  EXPECT_EQ(header_bytes(link, Carriage::written, kConstants), 16);
+  EXPECT_EQ(header_bytes(link, Carriage::fetched, kConstants), 12);
+  EXPECT_NEAR(effective_write_rate(link, 4096, kConstants), packet_rate(link, kConstants) * 512 / 528, 1);
+  EXPECT_EQ(header_bytes(link_of(5, 16, 512), Carriage::written, kConstants), 24);
+}
+
 TEST(PcieLink, AWriteOf64BytesPaysAHeaderOf24) {
   const double rate = effective_write_rate(link_of(3, 8, 256), 64, kConstants);
 

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "model/pcie/builtin_machines.h"
+#include "model/pcie/flow_level.h"
 #include "model/pcie/machine_builder.h"
 #include "model/pcie/simulator.h"
 
@@ -29,6 +31,8 @@ class Points {
     dgx_2();
     more_drives();
     h200();
+    sixth_generation();
+    shared_storage();
     fences();
     classes();
     pipeline();
@@ -168,6 +172,34 @@ class Points {
     double most = 0;
     for (const StationResult& station : done.stations) most = std::max(most, station.fence_seconds);
     return most * 1e3;
+  }
+
+  void sixth_generation() {
+    PcieLink link;
+    link.generation = 6;
+    link.width = 16;
+    add("Gen6 x16, what its FLITs have for packets", "GB/s", 118, 118, packet_rate(link, constants_) / kGiga,
+        "236 of 256 B of 128 GB/s");
+    const Machine machine = builtin_machine("gb300-tray", constants_);
+    add("GB300 tray, NIC of 800 Gb/s to its GPU", "GB/s", 100, 100, total(machine, {stream("nic0", "gpu0")}),
+        "the tree is published, and that RDMA reaches 800 Gb/s; no rate of storage on such a machine is");
+  }
+
+  // GB/s that the GPUs of the fleet's first four nodes, a rack, read from so many of its storage ports.
+  double rack(std::size_t ports) const {
+    const Machine machine = builtin_machine("fleet", constants_);
+    Workload workload;
+    workload.streams = streams_of(machine, Pattern::striped, 32);
+    for (Stream& each : workload.streams) each.stores.resize(ports);
+    return simulate_flows(compile(machine, workload, constants_), workload).shared_bytes_per_second / kGiga;
+  }
+
+  void shared_storage() {
+    const double two = rack(2);
+    add("a rack of 32 GPUs, two storage ports of 400 Gb/s", "GB/s", 100, std::numeric_limits<double>::infinity(), two,
+        "published as 100 GB/s and more; a port's 50 GB/s are assumed");
+    add("the same with four ports, times as fast", "1", 2, 2, rack(4) / two,
+        "published as linear with the ports; so it is until the nodes' own NICs bind");
   }
 
   void fences() {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "tools/common/table.h"
@@ -178,6 +179,7 @@ Json sensitivity_json(const model::Sensitivity& sensitivity) {
 }
 
 std::string published_text(const model::PublishedPoint& point) {
+  if (std::isinf(point.high)) return fmt::format("over {:.0f}", point.low);
   return point.low == point.high ? fmt::format("{:.1f}", point.low)
                                  : fmt::format("{:.0f}-{:.0f}", point.low, point.high);
 }
