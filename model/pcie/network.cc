@@ -93,6 +93,10 @@ class Compiler {
     ends.from = stream().is_write ? ends.gpu : ends.store;
     ends.to = stream().is_write ? ends.store : ends.gpu;
     if (ends.from == ends.to) refuse("begins where it ends");
+    const bool is_reading_pipeline = stream().path == PathKind::pipeline && !stream().is_write;
+    if (workload_.ordering == Ordering::relaxed && !is_reading_pipeline) {
+      refuse("relaxed ordering is simulated for pipelines that read, and for nothing else");
+    }
     Route route;
     route.drive = drive_of(ends.store);
     if (stream().path == PathKind::pipeline) {
@@ -149,8 +153,12 @@ class Compiler {
       if (route.legs.size() == before) continue;
       route.legs.back().engine = engine_of(stage, node);
       route.legs.back().is_fenced = std::exchange(is_fenced, false);
-      if (stage == 1) route.drive_leg = before;
+      if (stage == 1) {
+        route.drive_leg = before;
+        route.legs.back().is_told_ahead = workload_.ordering == Ordering::relaxed && stream().fence == FenceKind::none;
+      }
     }
+    if (!route.legs.empty()) route.legs.back().is_told_ahead = false;  // There is nobody to be told.
   }
 
   // The nic beside the store, and the nearest to the GPU of the others.

@@ -47,8 +47,9 @@ struct Hop {
 struct Leg {
   std::uint32_t hop_begin = 0;
   std::uint32_t hop_end = 0;
-  std::uint32_t engine = 0;  // Who does it, an index of Network::engines; 0: no one in particular.
-  bool is_fenced = false;    // An I/O waits for its fences before it begins; others pass meanwhile.
+  std::uint32_t engine = 0;    // Who does it, an index of Network::engines; 0: no one in particular.
+  bool is_told_ahead = false;  // The next leg may begin before the last bytes have arrived.
+  bool is_fenced = false;      // An I/O waits for its fences before it begins; others pass meanwhile.
 };
 
 // What carries the I/Os of a leg, so many at a time.

@@ -27,6 +27,8 @@ struct StreamResult {
   double bytes_per_second = 0;         // Over its own time.
   double shared_bytes_per_second = 0;  // While all streams ran.
   double fence_seconds = 0;            // That I/Os of a pipeline waited for fences, all together.
+  std::uint64_t stale_ios = 0;         // Of a pipeline, sent before all of their bytes had come,
+  std::uint64_t stale_bytes = 0;       // and how many of these.
   LatencyHistogram latency;
   std::uint32_t busiest_station = kNoStation;  // Of its routes.
   bool is_bound_by_station = false;            // Otherwise by depth and latency.

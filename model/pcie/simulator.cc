@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 #include <stdexcept>
+#include <utility>
 
 #include "model/pcie/event_queue.h"
 #include "model/pcie/pool.h"
@@ -12,10 +13,6 @@
 
 namespace penstock::model {
 namespace {
-
-enum class EventKind : std::uint8_t { station_done, io_ready, io_done, io_arrives };
-constexpr unsigned kKindShift = 30;
-constexpr Index kIndexMask = (Index{1} << kKindShift) - 1;
 
 class Simulation {
  public:
@@ -45,11 +42,6 @@ class Simulation {
   }
 
  private:
-  static HopCost cost_of(const Hop& hop, std::uint64_t burst_bytes) {
-    const auto bytes = static_cast<double>(burst_bytes);
-    return {to_picoseconds(hop.seconds(bytes)), wire_bytes(bytes, hop.packet_bytes, hop.header_bytes) * hop.passes};
-  }
-
   void schedule(Picoseconds time, EventKind kind, Index index) {
     if (time >= kForever) throw InputError("this would run for more than a week of simulated time: a rate is too low");
     events_.push(time, static_cast<Index>(kind) << kKindShift | index);
@@ -59,7 +51,7 @@ class Simulation {
     const Index index = event.what & kIndexMask;
     switch (static_cast<EventKind>(event.what >> kKindShift)) {
       case EventKind::station_done: end_service(index); break;
-      case EventKind::io_ready: ios_[index].is_with_engine ? begin_leg(index) : enter_leg(index); break;
+      case EventKind::io_ready: go_on(index); break;
       case EventKind::io_done: end_io(index); break;
       case EventKind::io_arrives: io_arrives(index); break;
     }
@@ -137,6 +129,12 @@ class Simulation {
   const Route& route_of(const Io& io) const { return network_.plans[io.stream].routes[io.route]; }
   const Leg& leg_of(const Io& io) const { return route_of(io).legs[io.leg]; }
 
+  void go_on(Index io_index) {
+    const Io& io = ios_[io_index];
+    if (io.is_told) return hear(io_index);
+    io.is_with_engine ? begin_leg(io_index) : enter_leg(io_index);
+  }
+
   // The I/O takes a place with the engine of its leg and gives up the one it had, or waits where it is.
   void enter_leg(Index io_index) {
     Io& io = ios_[io_index];
@@ -149,13 +147,8 @@ class Simulation {
     }
     ++engine.in_use;
     io.is_with_engine = true;
-    const bool is_fenced = leg.is_fenced;
-    if (io.leg > 0) leave_engine(route_of(io).legs[io.leg - 1].engine);
-    if (is_fenced) {
-      wait_for_fences(io_index);
-    } else {
-      begin_leg(io_index);
-    }
+    if (io.leg > 0 && !is_behind_still_here(io)) leave_engine(route_of(io).legs[io.leg - 1].engine);
+    leg.is_fenced ? wait_for_fences(io_index) : begin_leg(io_index);
   }
 
   void leave_engine(Index engine_index) {
@@ -185,12 +178,67 @@ class Simulation {
     start(hop.station);
   }
 
+  // What it left behind has the place in the leg before, which it gives up itself.
+  bool is_behind_still_here(const Io& io) const { return io.behind != kNil && io.leg == ios_[io.behind].leg + 1; }
+
+  // Word of the last burst goes where the burst goes, as fast as that would alone: it passes those that wait.
+  void tell_ahead(const Burst& last) {
+    Picoseconds alone = 1;
+    for (Index hop = last.hop + 1; hop < leg_of(ios_[last.io]).hop_end; ++hop) {
+      alone += cost_of(network_.hops[hop], last.bytes).whole_burst;
+    }
+    ios_[last.io].is_told = true;
+    schedule(now_ + alone, EventKind::io_ready, last.io);
+  }
+
+  void hear(Index io_index) {
+    ios_[io_index].is_told = false;
+    if (!leg_of(ios_[io_index]).is_told_ahead) return;  // All was there already.
+    const Index ahead_index = ios_.take();
+    Io& io = ios_[io_index];
+    Io& ahead = ios_[ahead_index];
+    ahead = io;
+    ahead.next = kNil;
+    ahead.behind = io_index;
+    ahead.is_with_engine = false;
+    ++ahead.leg;
+    io.has_gone_ahead = true;
+    io.ahead = ahead_index;
+    enter_leg(ahead_index);
+  }
+
+  // The last bytes of what went ahead are there. Its place goes to who went ahead, if that still waits for the next.
+  void end_behind(Index io_index) {
+    const Io& io = ios_[io_index];
+    const Index engine = leg_of(io).engine;
+    bool is_taken_over = false;
+    if (io.ahead != kNil) {
+      Io& ahead = ios_[io.ahead];
+      is_taken_over = ahead.leg == io.leg + 1 && !ahead.is_with_engine;
+      ahead.behind = kNil;
+    }
+    ios_.give_back(io_index);
+    if (!is_taken_over) leave_engine(engine);
+  }
+
+  // Bytes that are sent now, from the memory in which they have not arrived.
+  void note_stale(Io& io, std::uint32_t bytes) {
+    if (!is_behind_still_here(io)) return;
+    const Io& data = ios_[io.behind];
+    const std::uint64_t sent = io.bytes - io.to_send + bytes, arrived = data.bytes - data.to_arrive;
+    if (sent <= arrived) return;
+    StreamResult& stream = result_.streams[io.stream];
+    stream.stale_bytes += std::min<std::uint64_t>(bytes, sent - arrived);
+    if (!std::exchange(io.is_stale, true)) ++stream.stale_ios;
+  }
+
   void end_leg(Index io_index) {
     Io& io = ios_[io_index];
     const Route& route = route_of(io);
     const bool is_last = io.leg + 1 == route.legs.size();
     const bool is_drive_done = workload_.streams[io.stream].is_write ? is_last : io.leg == route.drive_leg;
     if (is_drive_done) release_drive(route.drive);
+    if (io.has_gone_ahead) return end_behind(io_index);
     if (is_last) {
       leave_engine(leg_of(io).engine);
       schedule(now_ + to_picoseconds(route.latency_seconds), EventKind::io_done, io_index);
@@ -203,6 +251,7 @@ class Simulation {
 
   void end_io(Index io_index) {
     const Io io = ios_[io_index];
+    if (io.behind != kNil) ios_[io.behind].ahead = kNil;
     ios_.give_back(io_index);
     StreamState& state = streams_[io.stream];
     StreamResult& stream = result_.streams[io.stream];
@@ -232,11 +281,7 @@ class Simulation {
   template <typename Items>
   void append(Index lane_index, Index item, Items& items) {
     LaneState& lane = lanes_[lane_index];
-    if (lane.head == kNil) {
-      lane.head = item;
-    } else {
-      items[lane.tail].next = item;
-    }
+    (lane.head == kNil ? lane.head : items[lane.tail].next) = item;
     lane.tail = item;
   }
 
@@ -317,6 +362,7 @@ class Simulation {
     LaneState& lane = lanes_[lane_index];
     const Index burst_index = bursts_.take();
     Io& io = ios_[lane.head];
+    if (io.behind != kNil) note_stale(io, bytes);
     bursts_[burst_index] = {lane.head, hop_index, bytes, io.to_send == io.bytes, kNil};
     io.to_send -= bytes;
     if (io.to_send == 0) lane.head = io.next;
@@ -398,6 +444,8 @@ class Simulation {
       bursts_.give_back(burst_index);
       arrive(burst);
     } else {
+      const Io& io = ios_[burst.io];
+      if (hop.is_source && io.to_send == 0 && leg_of(io).is_told_ahead) tell_ahead(burst);
       move_on(burst_index);
     }
     if (!hop.is_source) give_room(hop.lane, burst.bytes);

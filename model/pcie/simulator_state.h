@@ -8,11 +8,16 @@
 
 #include "model/pcie/event_queue.h"
 #include "model/pcie/fair_queue.h"
+#include "model/pcie/network.h"
 #include "model/pcie/pool.h"
 
 namespace penstock::model {
 
 using Index = std::uint32_t;
+
+enum class EventKind : std::uint8_t { station_done, io_ready, io_done, io_arrives };
+constexpr unsigned kKindShift = 30;
+constexpr Index kIndexMask = (Index{1} << kKindShift) - 1;
 
 struct Burst {
   Index io = 0;
@@ -32,6 +37,12 @@ struct Io {
   std::uint64_t to_arrive = 0;  // On this leg.
   Picoseconds start = 0;
   bool is_with_engine = false;  // It has its place with the engine of this leg.
+  // Told ahead, an I/O goes on as another one while its last bytes are on their way as this one.
+  bool is_told = false;         // Word is on its way.
+  bool has_gone_ahead = false;  // As `ahead`, kNil when that has ended.
+  Index ahead = kNil;
+  Index behind = kNil;  // Of the other: whose bytes it sends. kNil when all of them have arrived.
+  bool is_stale = false;
 };
 
 // A queue of bursts, or where a leg begins, of I/Os that bursts are cut from.
@@ -74,5 +85,10 @@ struct HopCost {
   Picoseconds whole_burst = 0;
   double whole_burst_wire = 0;
 };
+
+inline HopCost cost_of(const Hop& hop, std::uint64_t burst_bytes) {
+  const auto bytes = static_cast<double>(burst_bytes);
+  return {to_picoseconds(hop.seconds(bytes)), wire_bytes(bytes, hop.packet_bytes, hop.header_bytes) * hop.passes};
+}
 
 }  // namespace penstock::model

@@ -320,6 +320,88 @@ TEST(Pipeline, NeedsADriveAndTwoNics) {
   EXPECT_NE(refusal([&] { compile(machine, workload); }), "");
 }
 
+struct Stale {
+  std::uint64_t ios = 0;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+};
+
+Stale stale_of(const Machine& machine, Ordering ordering, FenceKind fence) {
+  Workload workload = pipelines(machine, 0);
+  workload.ordering = ordering;
+  workload.burst_bytes = 4096;
+  for (Stream& stream : workload.streams) {
+    stream.fence = fence;
+    stream.io_bytes = 16384;
+    stream.total_bytes = 1 << 23;
+    stream.depth = 256;
+  }
+  const Outcome outcome = run(machine, workload);
+  Stale all{0, 0, outcome.seconds};
+  for (const StreamResult& stream : outcome.streams) {
+    EXPECT_EQ(stream.ios, 512U);
+    all.ios += stream.stale_ios;
+    all.bytes += stream.stale_bytes;
+  }
+  return all;
+}
+
+// The drives of each side fill the link of its NIC, so that data wait there and completions pass them; the wires do
+// not, so that the NIC sends at once.
+Machine crowded_links() {
+  Machine machine = two_sides(8);
+  for (Node& node : machine.nodes) {
+    if (node.kind == NodeKind::nic) node.wire_rate = 400 * kGiga;
+  }
+  return machine;
+}
+
+TEST(RelaxedOrdering, CompletionsThatPassWaitingDataHaveTheNicSendStaleBytes) {
+  const Machine machine = crowded_links();
+  const Stale stale = stale_of(machine, Ordering::relaxed, FenceKind::none);
+  EXPECT_GT(stale.ios, 100U);
+  EXPECT_GE(stale.bytes, stale.ios);
+}
+
+TEST(RelaxedOrdering, FencesOrStrictOrderingLeaveNoneStale) {
+  const Machine machine = crowded_links();
+  for (const auto& [ordering, fence] : {std::pair{Ordering::relaxed, FenceKind::single},
+                                        {Ordering::relaxed, FenceKind::coalesced},
+                                        {Ordering::strict, FenceKind::none}}) {
+    const Stale none = stale_of(machine, ordering, fence);
+    EXPECT_EQ(none.ios, 0U);
+    EXPECT_EQ(none.bytes, 0U);
+  }
+}
+
+TEST(RelaxedOrdering, WithNobodyElseOnTheWayNothingIsPassed) {
+  const Machine machine = two_sides(1);
+  EXPECT_EQ(stale_of(machine, Ordering::relaxed, FenceKind::none).ios, 0U);
+}
+
+// As in FencesHoldIos...: one I/O at a time pays for each of its 64 fences of 1 us.
+TEST(RelaxedOrdering, FencesCostWhatTheyAlwaysDo) {
+  const Machine machine = two_sides(1);
+  Workload workload = pipelines(machine, 1);
+  workload.ordering = Ordering::relaxed;
+  const double bare = run(machine, workload).seconds;
+  for (Stream& stream : workload.streams) stream.fence = FenceKind::single;
+  const double fenced = run(machine, workload).seconds;
+  EXPECT_GT(fenced, bare);
+  workload.ordering = Ordering::strict;
+  EXPECT_EQ(run(machine, workload).seconds, fenced);
+}
+
+TEST(RelaxedOrdering, IsOfPipelinesThatReadAlone) {
+  const Machine machine = two_sides(1);
+  Workload workload = pipelines(machine, 1);
+  workload.ordering = Ordering::relaxed;
+  for (Stream& stream : workload.streams) stream.is_write = true;
+  EXPECT_NE(refusal([&] { compile(machine, workload); }).find("relaxed ordering"), std::string::npos);
+  for (Stream& stream : workload.streams) stream.is_write = false, stream.path = PathKind::direct;
+  EXPECT_NE(refusal([&] { compile(machine, workload); }).find("relaxed ordering"), std::string::npos);
+}
+
 TEST(Bdf, HigherNumbersGetMoreOfACrossbar) {
   Machine machine = plain_machine(2, 1, 50 * kGiga);
   for (Node& node : machine.nodes) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "model/pcie/flow_level.h"
+#include "model/pcie/simulator.h"
 
 namespace penstock::model {
 namespace {
@@ -149,6 +150,26 @@ Sweep sweep_streams(const Machine& machine, const Workload& workload, const Pcie
                                  [&](const SweepPoint& point) { return point.bytes_per_second >= kNearlyBest * most; });
   sweep.best_streams = best->streams;
   return sweep;
+}
+
+std::vector<OrderingRow> compare_orderings(const Machine& machine, Workload workload, const PcieConstants& constants) {
+  std::vector<OrderingRow> rows;
+  for (const auto& [ordering, fence] : {std::pair{Ordering::relaxed, FenceKind::none},
+                                        {Ordering::relaxed, FenceKind::single},
+                                        {Ordering::relaxed, FenceKind::coalesced},
+                                        {Ordering::strict, FenceKind::none}}) {
+    workload.ordering = ordering;
+    for (Stream& each : workload.streams) each.fence = fence;
+    const Outcome outcome = simulate(compile(machine, workload, constants), workload);
+    OrderingRow row{ordering, fence, outcome.seconds, outcome.bytes_per_second, 0, 0, 0};
+    for (const StreamResult& each : outcome.streams) {
+      row.ios += each.ios;
+      row.stale_ios += each.stale_ios;
+      row.stale_bytes += each.stale_bytes;
+    }
+    rows.push_back(row);
+  }
+  return rows;
 }
 
 Sensitivity contention_sensitivity(const MachineMaker& make, const Workload& workload, const PcieConstants& constants) {

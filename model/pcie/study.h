@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Questions that take more than one run: which streams, and how many of them, give the most together, and which
-// constants moved a result. Both run a workload on the machine anew each time.
+// Questions that take more than one run: which streams, and how many of them, give the most together, which constants
+// moved a result, and what fences are good for. All run a workload on the machine anew each time.
 #pragma once
 
 #include <functional>
@@ -38,6 +38,19 @@ using Simulator = Outcome (*)(const Network&, const Workload&);
 Sweep sweep_streams(const Machine& machine, const Workload& workload, const PcieConstants& constants,
                     Simulator simulator, std::uint64_t bytes_max = std::uint64_t{256} << 20,
                     std::size_t points_max = 16);
+
+// A workload of relaxed ordering as it is, with fences of either kind, and ordered strictly. Rates are of a pipeline's
+// model: how often bytes are overtaken on a machine that exists is not known.
+struct OrderingRow {
+  Ordering ordering;
+  FenceKind fence;
+  double seconds;
+  double bytes_per_second;
+  std::uint64_t ios;
+  std::uint64_t stale_ios;
+  std::uint64_t stale_bytes;
+};
+std::vector<OrderingRow> compare_orderings(const Machine& machine, Workload workload, const PcieConstants& constants);
 
 // `make` builds the machine from the constants. The result is the total rate, at flow level.
 using MachineMaker = std::function<Machine(const PcieConstants&)>;

@@ -29,7 +29,8 @@ class Reader {
 
   TopologyFile read(const YAML::Node& document) {
     if (!document.IsMap()) fail(document, "a topology is a map with 'nodes'");
-    allow(document, {"name", "nodes", "streams", "arbitration", "iommu", "burst_bytes", "seed", "stage_depth"});
+    allow(document,
+          {"name", "nodes", "streams", "arbitration", "iommu", "burst_bytes", "seed", "stage_depth", "ordering"});
     file_.machine.source = name_;
     file_.machine.name = document["name"] ? text(document["name"]) : name_;
     read_nodes(document["nodes"], document);
@@ -176,6 +177,7 @@ class Reader {
     if (const YAML::Node node = document["arbitration"])
       workload.arbitration = choice<Arbitration>(node, kArbitrationWords);
     if (const YAML::Node node = document["iommu"]) workload.iommu = choice<IommuMode>(node, kIommuWords);
+    if (const YAML::Node node = document["ordering"]) workload.ordering = choice<Ordering>(node, kOrderingWords);
     if (const YAML::Node node = document["stage_depth"]) workload.stage_depth = stage_depths(node);
     if (const YAML::Node node = document["burst_bytes"]) workload.burst_bytes = bytes(node, "burst_bytes");
     if (const YAML::Node node = document["seed"]) workload.seed = bytes(node, "seed");

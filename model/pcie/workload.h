@@ -37,11 +37,18 @@ enum class IommuMode : std::uint8_t {
   redirect,     // ACS redirect: devices' traffic with each other goes through the root complex.
 };
 
+// Of a pipeline that reads: whether word that an I/O's bytes are in the NIC's memory stays behind them on the way.
+enum class Ordering : std::uint8_t {
+  strict,   // A NIC that is told finds all of them there.
+  relaxed,  // It waits in no queue that they wait in; without a fence the NIC may send what is not there yet.
+};
+
 // Their names in files and on command lines, in the order of their enumerators.
 inline constexpr std::array<std::string_view, 4> kArbitrationWords = {"round-robin", "weighted-fair", "traffic-class",
                                                                       "bdf"};
 inline constexpr std::array<std::string_view, 4> kIommuWords = {"off", "passthrough", "strict", "redirect"};
 inline constexpr std::array<std::string_view, 4> kPathWords = {"direct", "host", "pinned", "pipeline"};
+inline constexpr std::array<std::string_view, 2> kOrderingWords = {"strict", "relaxed"};
 inline constexpr std::array<std::string_view, 3> kFenceWords = {"none", "single", "coalesced"};
 
 struct Stream {
@@ -68,6 +75,7 @@ struct Workload {
   std::vector<Stream> streams;
   Arbitration arbitration = Arbitration::round_robin;
   IommuMode iommu = IommuMode::off;
+  Ordering ordering = Ordering::strict;
   std::uint64_t burst_bytes = 16384;  // What moves as one piece in the simulator.
   std::uint64_t seed = 1;
   // Of a pipeline: how many I/Os each engine holds at a time: a drive's media, its DMA engine, the NIC that sends, the

@@ -53,6 +53,7 @@ struct ContentionSettings {
   std::string stage_depth;  // "8", or one for each stage: "64,8,8,8".
   std::string arbitration;  // "": the file's, else round-robin.
   std::string iommu;
+  std::string ordering;
   std::uint64_t burst_bytes = kUnset;  // The file's, else 16 KiB.
   std::uint64_t seed = kUnset;
   std::string level = "packet";
@@ -80,9 +81,10 @@ constexpr const char* kExamples =
     "  penstock model contention --machine two-switch-server            eight GPUs, each from its drive\n"
     "  penstock model contention --this-host --path host --svg run.svg  what this machine would reach, with a picture\n"
     "  penstock model contention --machine dgx-h100 --html run.html     the tree with its load, as a page\n"
-    "  penstock model contention --topology server.yaml --sweep         how many streams give the most\n"
-    "  penstock model contention --hwloc host.xml                       what 'lstopo --of xml host.xml' wrote\n"
+    "  penstock model contention --hwloc host.xml --sweep               of 'lstopo --of xml host.xml'; how many "
+    "streams\n"
     "  penstock model contention --pattern pipeline --fence single      drive, NIC's memory, wire, NIC, GPU\n"
+    "  penstock model contention --pattern pipeline --ordering relaxed  stale data, and what fences cost\n"
     "  penstock model contention --machine fleet --level flow --pattern striped\n"
     "  penstock model contention --machine dgx-h100 --print-topology    a start for a topology file\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or topology, 77 if this host shows no PCIe device.";
@@ -195,6 +197,7 @@ void complete(const ContentionSettings& settings, model::TopologyFile& file) {
     workload.arbitration = choice<model::Arbitration>(settings.arbitration, model::kArbitrationWords);
   }
   if (!settings.iommu.empty()) workload.iommu = choice<model::IommuMode>(settings.iommu, model::kIommuWords);
+  if (!settings.ordering.empty()) workload.ordering = choice<model::Ordering>(settings.ordering, model::kOrderingWords);
   if (settings.burst_bytes != kUnset) workload.burst_bytes = settings.burst_bytes;
   if (!settings.stage_depth.empty()) workload.stage_depth = stage_depths(settings.stage_depth);
   if (settings.seed != kUnset) workload.seed = settings.seed;
@@ -247,6 +250,10 @@ ContentionReport simulate(const ContentionSettings& settings) {
   if (is_packet_level) refuse_endless(report.network, report.workload);
   const model::Simulator simulator = is_packet_level ? model::simulate : model::simulate_flows;
   report.outcome = simulator(report.network, report.workload);
+  if (report.workload.ordering == model::Ordering::relaxed) {
+    if (!is_packet_level) throw Failure("--ordering relaxed needs --level packet", kUsage);
+    report.orderings = model::compare_orderings(file.machine, report.workload, constants);
+  }
   if (settings.sweep) report.sweep = model::sweep_streams(file.machine, report.workload, constants, simulator);
   if (settings.sensitivity) report.sensitivity = sensitivity_of(settings, report.workload, constants);
   return report;
@@ -337,6 +344,8 @@ void add_rule_options(CommandLine& command, ContentionSettings& settings) {
       .one_of(words(model::kArbitrationWords));
   command.option("--iommu", settings.iommu, "How the IOMMU works [the host's, else off]")
       .one_of(words(model::kIommuWords));
+  command.option("--ordering", settings.ordering, "relaxed: a pipeline's completions pass data; counts stale bytes")
+      .one_of(words(model::kOrderingWords));
   command.option("--level", settings.level, "packet: simulate bursts of packets; flow: only rates, for many machines")
       .one_of({"packet", "flow"})
       .default_shown();

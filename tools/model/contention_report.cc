@@ -125,6 +125,34 @@ void print_sensitivity(const model::Sensitivity& sensitivity) {
   print("{}", table.text());
 }
 
+void print_orderings(const ContentionReport& report) {
+  Table table({"ordering", "fences", ">time", ">GB/s", ">I/Os sent stale", ">of", ">stale bytes"});
+  for (const model::OrderingRow& row : report.orderings) {
+    table.add({std::string(model::kOrderingWords.at(static_cast<std::size_t>(row.ordering))),
+               std::string(model::kFenceWords.at(static_cast<std::size_t>(row.fence))), format_duration(row.seconds),
+               fmt::format("{:.2f}", row.bytes_per_second / 1e9), std::to_string(row.stale_ios),
+               std::to_string(row.ios), format_size(row.stale_bytes)});
+  }
+  print(
+      "\nwhat the first NIC sent before it had arrived in its memory, told of it by a completion that passed waiting "
+      "data:\n{}a demonstration by the model, no measurement: how often a machine does so is not known\n",
+      table.text());
+}
+
+Json orderings_json(const std::vector<model::OrderingRow>& orderings) {
+  Json rows = Json::array();
+  for (const model::OrderingRow& row : orderings) {
+    rows.push_back({{"ordering", model::kOrderingWords.at(static_cast<std::size_t>(row.ordering))},
+                    {"fence", model::kFenceWords.at(static_cast<std::size_t>(row.fence))},
+                    {"seconds", row.seconds},
+                    {"bytes_per_second", row.bytes_per_second},
+                    {"ios", row.ios},
+                    {"stale_ios", row.stale_ios},
+                    {"stale_bytes", row.stale_bytes}});
+  }
+  return rows;
+}
+
 Json stream_json(const ContentionReport& report, std::size_t index) {
   const model::StreamResult& stream = report.outcome.streams[index];
   Json json = {{"name", stream.name},
@@ -137,6 +165,8 @@ Json stream_json(const ContentionReport& report, std::size_t index) {
                {"busiest_station", station_name(report, stream.busiest_station)},
                {"is_bound_by_station", stream.is_bound_by_station},
                {"fence_s", stream.fence_seconds},
+               {"stale_ios", stream.stale_ios},
+               {"stale_bytes", stream.stale_bytes},
                {"latency", nullptr}};
   if (report.level != "packet") return json;
   json["latency"] = {{"mean_s", stream.latency.mean_seconds()},
@@ -205,6 +235,7 @@ void print_contention(const ContentionReport& report) {
   const bool binds = outcome.stations[outcome.busiest_station].utilisation >= model::kBindingUtilisation;
   print("\nbinding: {}{}\n", binds ? "" : "nothing but depth and latency; busiest is ",
         station_name(report, outcome.busiest_station));
+  if (!report.orderings.empty()) print_orderings(report);
   if (report.sweep) print_sweep(report);
   if (report.sensitivity) print_sensitivity(*report.sensitivity);
 }
@@ -224,6 +255,7 @@ Json contention_json(const ContentionReport& report) {
                {"busiest_station", station_name(report, outcome.busiest_station)},
                {"streams", Json::array()},
                {"stations", Json::array()},
+               {"orderings", orderings_json(report.orderings)},
                {"sweep", report.sweep ? sweep_json(report) : Json()},
                {"sensitivity", report.sensitivity ? sensitivity_json(*report.sensitivity) : Json()}};
   for (std::size_t i = 0; i < outcome.streams.size(); ++i) json["streams"].push_back(stream_json(report, i));

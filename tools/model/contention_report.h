@@ -23,6 +23,7 @@ struct ContentionReport {
   model::Outcome outcome;
   std::optional<model::Sweep> sweep;
   std::optional<model::Sensitivity> sensitivity;
+  std::vector<model::OrderingRow> orderings;  // None where the workload is ordered strictly.
 };
 
 void print_contention(const ContentionReport& report);

@@ -93,6 +93,23 @@ TEST_F(Tool, ContentionTakesDrivesFromWhatBenchMeasured) {
   EXPECT_EQ(run(contention({"--calibrate", "absent.json"})).exit_code, 1);
 }
 
+TEST_F(Tool, ContentionShowsStaleDataAndWhatFencesDoAboutThem) {
+  Names relaxed = contention({"--pattern", "pipeline", "--ordering", "relaxed", "--io-size", "16k", "--burst", "4k"});
+  const Finished done = run(relaxed);
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_TRUE(says(done.out, text_of(std::string(PENSTOCK_GOLDEN) + "/orderings.txt"))) << done.out;
+  relaxed.emplace_back("--json");
+  const json report = json::parse(run(relaxed).out);
+  ASSERT_EQ(report["orderings"].size(), 4U);
+  EXPECT_GT(report["orderings"][0]["stale_ios"], 0);
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(report["orderings"][i]["stale_bytes"], 0);
+
+  const json strict = json::parse(run(contention({"--pattern", "pipeline", "--json"})).out);
+  EXPECT_TRUE(strict["orderings"].empty());
+  EXPECT_EQ(run(contention({"--ordering", "relaxed"})).exit_code, 2);  // No pipeline.
+  EXPECT_EQ(run(contention({"--pattern", "pipeline", "--ordering", "relaxed", "--level", "flow"})).exit_code, 2);
+}
+
 TEST_F(Tool, ContentionWritesItsTimeline) {
   const Finished done = run(contention({"--machine", "workstation", "--svg", "run.svg"}));
 
