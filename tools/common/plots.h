@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Pages with plots, which need no network: a command's page.html, with what all of them share (plots/) and Chart.js in
-// it. penstock_page() of CMake makes a string of it, with a mark where the JSON goes.
+// Pages with plots, which need no network: a command's script in plots/page.html, with what all of them share and
+// Chart.js. penstock_page() of CMake makes a string of it, with a mark where the JSON goes.
 #pragma once
 
 #include <string>

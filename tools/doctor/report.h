@@ -22,6 +22,6 @@ namespace penstock::tools {
 
 Text examination_text(const Examination& found, const ExamineSettings& settings);
 Json examination_json(const Examination& found);
-std::string_view doctor_page();  // page.html; "" where this build has no plots.
+std::string_view doctor_page();  // "" where this build has no plots.
 
 }  // namespace penstock::tools

@@ -10,7 +10,7 @@
 
 namespace penstock::tools {
 
-std::string_view contention_page();  // page.html; "" where this build has no plots.
+std::string_view contention_page();  // "" where this build has no plots.
 // What the page draws: contention_json(), the tree, and the timelines where the level has them.
 nlohmann::ordered_json contention_page_json(const ContentionReport& report);
 

@@ -54,6 +54,6 @@ constexpr double kSuiteGpus = 8;  // That wait for a save, as published.
 
 Text suite_text(const SuiteFound& found);
 Json suite_json(const SuiteFound& found);
-std::string_view suite_page();  // page.html; "" where this build has no plots.
+std::string_view suite_page();  // "" where this build has no plots.
 
 }  // namespace penstock::tools

@@ -1,17 +1,4 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Penstock bench</title>
-<style>@STYLE@</style>
-</head>
-<body>
-<main id="page"></main>
-<script type="application/json" id="data">@DATA@</script>
-<script>@CHART_JS@</script>
-<script>@HELPERS@</script>
-<script>
+// SPDX-License-Identifier: Apache-2.0
 'use strict';
 const sweep = data();
 
@@ -104,6 +91,3 @@ if (sweep.results.length) {
   numbers();
 }
 finish();
-</script>
-</body>
-</html>

@@ -1,17 +1,4 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Penstock suite</title>
-<style>@STYLE@</style>
-</head>
-<body>
-<main id="page"></main>
-<script type="application/json" id="data">@DATA@</script>
-<script>@CHART_JS@</script>
-<script>@HELPERS@</script>
-<script>
+// SPDX-License-Identifier: Apache-2.0
 'use strict';
 const told = data();
 const rows = told.workloads;
@@ -54,6 +41,3 @@ table([['workload', row => row.workload], ['what', row => row.title], ['without,
        ['with, $', row => shown(row.ways[1].waiting_money)]], rows);
 for (const note of told.notes) add(page, 'p', note);
 finish();
-</script>
-</body>
-</html>

@@ -1,29 +1,4 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Penstock contention</title>
-<style>@STYLE@
-  #tree { overflow-x: auto; height: auto; }
-  #tree svg { display: block; height: auto; margin: 0 auto; }
-  #tree text { fill: var(--ink); font-size: 11px; text-anchor: middle; pointer-events: none; }
-  #tree rect { fill: var(--paper); stroke: var(--quiet); }
-  #tree .at:hover rect, #tree .at:focus rect { stroke-width: 2.5; }
-  .many { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: .75rem; }
-  .many figure { height: 11rem; }
-  .told { min-height: 3em; white-space: pre-line; font-variant-numeric: tabular-nums; }
-  .scale { display: flex; gap: .5rem; align-items: center; color: var(--quiet); }
-  .scale i { width: 12rem; height: .6rem; border-radius: 3px;
-             background: linear-gradient(90deg, hsl(180 60% 45%), hsl(45 80% 50%), hsl(0 75% 50%)); }
-</style>
-</head>
-<body>
-<main id="page"></main>
-<script type="application/json" id="data">@DATA@</script>
-<script>@CHART_JS@</script>
-<script>@HELPERS@</script>
-<script>
+// SPDX-License-Identifier: Apache-2.0
 'use strict';
 const told = data();
 const percent = share => (100 * share).toFixed(1) + ' %';
@@ -169,6 +144,3 @@ table([['station', one => one.name], ['kind', one => one.kind], ['busy, %', one 
        ['fences, %', one => shown(100 * one.fence_s / told.seconds)]],
       [...told.stations].sort((a, b) => b.utilisation - a.utilisation));
 finish();
-</script>
-</body>
-</html>

@@ -1,17 +1,4 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Penstock doctor</title>
-<style>@STYLE@</style>
-</head>
-<body>
-<main id="page"></main>
-<script type="application/json" id="data">@DATA@</script>
-<script>@CHART_JS@</script>
-<script>@HELPERS@</script>
-<script>
+// SPDX-License-Identifier: Apache-2.0
 'use strict';
 const told = data();
 
@@ -51,6 +38,3 @@ table([['GB/s', one => shown(one.bytes_per_second / 1e9)], ['slowest turn', one 
       told.stages);
 for (const note of [...told.causes, ...told.notes]) add(page, 'p', note);
 finish();
-</script>
-</body>
-</html>
