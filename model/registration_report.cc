@@ -155,6 +155,22 @@ std::vector<Sensitivity> sensitivities(const RegistrationInput& input, const Con
                          })};
 }
 
+// Whether it is worth it, for the I/O that was asked about.
+std::string verdict(const RegistrationInput& input, const Constants& constants) {
+  const Cost host = cost_of(Scheme::kHostEachIo, input, constants), gpu = cost_of(Scheme::kGpuOnce, input, constants);
+  const double host_s = host.total_s(input.ios), gpu_s = gpu.total_s(input.ios);
+  const double first = first_io(crossover_ios(host, gpu, 0));
+  if (gpu_s < host_s) {
+    return fmt::format("{:g} I/Os of {:g} KiB for one registration: GPU memory is worth it, {:.3g} ms against {:.3g}.",
+                       input.ios, input.buffer_bytes / 1024, 1000 * gpu_s, 1000 * host_s);
+  }
+  return fmt::format(
+      "{:g} I/Os of {:g} KiB for one registration: GPU memory is not worth it, {:.3g} ms against {:.3g}; "
+      "{}.",
+      input.ios, input.buffer_bytes / 1024, 1000 * gpu_s, 1000 * host_s,
+      std::isfinite(first) ? fmt::format("it is from I/O {:g} on", first) : std::string("it never is"));
+}
+
 }  // namespace
 
 Report registration_report(const RegistrationInput& input, const Constants& constants, bool with_published) {
@@ -175,6 +191,9 @@ Report registration_report(const RegistrationInput& input, const Constants& cons
   report.surfaces = surfaces(input, constants);
   report.sensitivities = sensitivities(input, constants);
   report.notes = {
+      verdict(input, constants),
+      "Registering with a NIC is computed from published constants; it was not measured here. What the CUDA driver "
+      "takes was.",
       "Without a gain asked for, the first I/O that pays does not hang on the link: both sides carry the same bytes "
       "over it. How much is saved does.",
       "By the formulas alone GPU memory pays from the first I/O. The published third I/O needs the set-up cost shown.",

@@ -98,6 +98,7 @@ std::string input_in_words(std::string_view name) {
       {"link_bytes_per_s", "rate of the link"},
       {"measured_bytes_per_s", "rate measured here"},
       {"mtbf_s", "from one failure to the next"},
+      {"network_bytes_per_s", "rate of the network"},
       {"optimizer_bytes", "optimizer's state for a parameter"},
       {"ranks", "GPUs"},
       {"replicated", "every rank moves everything"},
