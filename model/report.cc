@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
-
-#include "model/page.h"
 
 namespace penstock::model {
 namespace {
@@ -45,21 +42,6 @@ std::string csv_cell(const Json& cell) {
   return quoted + "\"";
 }
 
-// Inside a script element "<" could end it.
-std::string embedded(const Json& json) {
-  std::string text;
-  for (const char letter : json.dump(-1, ' ', true, Json::error_handler_t::replace)) {
-    text += letter == '<' ? std::string("\\u003c") : std::string(1, letter);
-  }
-  return text;
-}
-
-std::string with(std::string text, std::string_view mark, const std::string& value) {
-  const std::size_t at = text.find(mark);
-  if (at != std::string::npos) text.replace(at, mark.size(), value);
-  return text;
-}
-
 }  // namespace
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
@@ -95,10 +77,6 @@ std::string to_csv(const Report& report) {
     text += "\n";
   }
   return text;
-}
-
-std::string to_html(const Report& report) {
-  return with(std::string(page_template()), "@DATA@", embedded(to_json(report)));
 }
 
 }  // namespace penstock::model

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What a model answers, for every way of showing it: inputs, tables of numbers, pictures drawn from those tables,
-// notes, and which constants each result hangs on. One value; JSON, CSV and the HTML page are written from it, so that
-// they cannot differ. It knows nothing of any model.
+// notes, and which constants each result hangs on. One value; JSON and CSV are written from it, and pages from the
+// JSON, so that they cannot differ. It knows nothing of any model.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -57,7 +57,6 @@ struct Report {
 
 Json number(double value);  // Null where it is not finite.
 Json to_json(const Report& report);
-std::string to_csv(const Report& report);   // RFC 4180, a line of column names first.
-std::string to_html(const Report& report);  // One page that needs nothing else; holds to_json() as #data.
+std::string to_csv(const Report& report);  // RFC 4180, a line of column names first.
 
 }  // namespace penstock::model

@@ -2,7 +2,6 @@
 
 // The built `penstock model` from outside: exit codes, what it prints, what it leaves on disk.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -82,34 +81,6 @@ TEST_F(Tool, ModelAnswersForProgramsAndSpreadsheets) {
     const Finished csv = run({"model", command, "--csv"});
     EXPECT_NE(csv.out.find("_s,"), std::string::npos) << csv.out.substr(0, 200);
   }
-}
-
-TEST_F(Tool, ModelPageHoldsWhatJsonSaysAndIsNotReplacedUnasked) {
-  const Finished done = run({"model", "registration", "--json", "--html", "page.html"});
-  ASSERT_EQ(done.exit_code, 0) << done.err;
-  const std::string page = text_of(path("page.html"));
-  const std::size_t from = page.find("id=\"data\">") + 10;
-  json told = json::parse(done.out);
-  told.erase("schema");  // Of documents, which the page is none of.
-  EXPECT_EQ(json::parse(page.substr(from, page.find("</script>", from) - from)), told);
-  EXPECT_EQ(run({"model", "load", "--html", "page.html"}).exit_code, 2);
-  EXPECT_EQ(text_of(path("page.html")), page);
-  EXPECT_EQ(run({"model", "load", "--html", "page.html", "--overwrite"}).exit_code, 0);
-  EXPECT_NE(text_of(path("page.html")), page);
-  EXPECT_EQ(folder(), Names{"page.html"});
-}
-
-TEST_F(Tool, ModelPageReplacesNoDeviceOrPipe) {
-  ASSERT_EQ(mkfifo(path("page.html").c_str(), 0600), 0);
-  EXPECT_EQ(run({"model", "load", "--html", "page.html", "--overwrite"}).exit_code, 1);
-  EXPECT_TRUE(fs::is_fifo(path("page.html")));
-  EXPECT_EQ(folder(), Names{"page.html"});
-}
-
-TEST_F(Tool, ModelPageThatCannotBeWrittenIsAFailure) {
-  const Finished done = run({"model", "load", "--html", "absent/page.html"});
-  EXPECT_EQ(done.exit_code, 1);
-  EXPECT_NE(done.err.find("absent"), std::string::npos);
 }
 
 TEST_F(Tool, ModelPublishedTablesAndExamplesRun) {

@@ -15,6 +15,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/new_file.h"
+#include "tools/common/plots.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
 #include "tools/model/wording.h"
@@ -125,8 +126,9 @@ model::Constants constants_of(const ModelOutput& output) {
 }
 
 void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output) {
-  if (!output.html.empty()) write_file(output.html, model::to_html(report), output.overwrite);
-  if (output.json) return print_json(model::to_json(report));
+  const model::Json json = model::to_json(report);
+  if (!output.html.empty()) write_file(output.html, page_with(report_page(), json), output.overwrite);
+  if (output.json) return print_json(json);
   if (output.csv) return print("{}", Text(model::to_csv(report)));
   print_text(report, defaults, output.sensitivity);
   if (!output.html.empty()) print("\npage: {}\n", output.html);

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/report.h"
@@ -13,6 +14,8 @@
 #include "tools/common/command_line.h"
 
 namespace penstock::tools {
+
+std::string_view report_page();  // Of every model but contention's; "" where this build has no plots.
 
 struct ModelOutput {
   bool json = false;

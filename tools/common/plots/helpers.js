@@ -8,9 +8,10 @@ function data() { return JSON.parse(document.getElementById('data').textContent)
 function style(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
 // Text of others is never taken for markup.
-function add(parent, tag, text) {
+function add(parent, tag, text, attributes = {}) {
   const element = document.createElement(tag);
   if (text !== undefined) element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return parent.appendChild(element);
 }
 
@@ -21,10 +22,7 @@ function canvas(title, height) {
   add(page, 'h2', title);
   const figure = add(page, 'figure');
   if (height) figure.style.height = height + 'rem';
-  const area = add(figure, 'canvas');
-  area.setAttribute('role', 'img');
-  area.setAttribute('aria-label', title + '; its numbers are in a table below');
-  return area;
+  return add(figure, 'canvas', undefined, {role: 'img', 'aria-label': title + '; its numbers are in a table below'});
 }
 
 function named(text) { return {display: true, text, color: style('--quiet')}; }

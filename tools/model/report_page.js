@@ -1,62 +1,8 @@
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Penstock model</title>
-<style>
-  :root {
-    color-scheme: light dark;
-    --paper: #fbfaf7; --ink: #1d2429; --quiet: #5d6a72; --line: #d6d9d6; --mark: #0a6c74; --wash: #eef1ee;
-  }
-  @media (prefers-color-scheme: dark) {
-    :root { --paper: #14191c; --ink: #e4e8e6; --quiet: #97a4a8; --line: #323b40; --mark: #5cc3c4; --wash: #1c2327; }
-  }
-  * { box-sizing: border-box; }
-  body { margin: 0 auto; max-width: 70rem; padding: 2.5rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
-         font: 16px/1.5 system-ui, sans-serif; }
-  h1 { font-size: 1.9rem; line-height: 1.15; margin: 0 0 .5rem; text-wrap: balance; }
-  h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
-  p, li { max-width: 46rem; }
-  .inputs { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; margin: 1rem 0; color: var(--quiet); }
-  .inputs b { color: var(--ink); font-weight: 600; font-variant-numeric: tabular-nums; }
-  .wide { overflow-x: auto; }
-  table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-  th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-  th { color: var(--quiet); font-weight: 600; vertical-align: bottom; }
-  td.number, th.number { text-align: right; }
-  td.number { white-space: nowrap; }
-  th:first-child, td:first-child { min-width: 9rem; }
-  figure { margin: 0; background: var(--wash); border-radius: 6px; padding: .75rem; }
-  canvas { display: block; width: 100%; height: 30rem; cursor: grab; touch-action: none; border-radius: 4px; }
-  canvas:active { cursor: grabbing; }
-  canvas:focus-visible, select:focus-visible, button:focus-visible { outline: 2px solid var(--mark); }
-  .bar { display: flex; flex-wrap: wrap; gap: .75rem; align-items: center; margin-bottom: .5rem; }
-  select, button { font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--line);
-                   border-radius: 4px; padding: .25rem .6rem; max-width: 100%; }
-  .readout { min-height: 1.5em; color: var(--quiet); font-variant-numeric: tabular-nums; }
-  svg { width: 100%; height: auto; display: block; }
-  svg text { fill: var(--quiet); font-size: 12px; }
-  summary { cursor: pointer; color: var(--mark); }
-</style>
-</head>
-<body>
-<main id="page"></main>
-<script type="application/json" id="data">@DATA@</script>
-<script>
+// SPDX-License-Identifier: Apache-2.0
 'use strict';
-const report = JSON.parse(document.getElementById('data').textContent);
-const page = document.getElementById('page');
-const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const report = data();
 
-function add(parent, tag, text, attributes = {}) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return parent.appendChild(element);
-}
-
-function shown(value) {
+function exact(value) {
   if (value === null) return '–';
   if (typeof value !== 'number') return String(value);
   const size = Math.abs(value);
@@ -71,26 +17,26 @@ function worded(value, column) {
   if (value === null) return 'never';
   if (column.endsWith('_bytes')) {
     const power = Math.min(4, Math.floor(Math.log2(Math.max(1, value)) / 10));
-    return shown(value / 1024 ** power) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB'][power];
+    return exact(value / 1024 ** power) + ' ' + ['B', 'KiB', 'MiB', 'GiB', 'TiB'][power];
   }
-  if (column.endsWith('_bytes_per_s')) return shown(value / 1e9) + ' GB/s';
-  if (column.endsWith('_s')) return value >= 3600 ? shown(value / 3600) + ' h' : shown(value) + ' s';
-  return value >= 1e4 ? value.toExponential(1) : shown(value);
+  if (column.endsWith('_bytes_per_s')) return exact(value / 1e9) + ' GB/s';
+  if (column.endsWith('_s')) return value >= 3600 ? exact(value / 3600) + ' h' : exact(value) + ' s';
+  return value >= 1e4 ? value.toExponential(1) : exact(value);
 }
 
-function table(parent, sheet) {
+function sheetTable(parent, sheet) {
   const box = add(parent, 'div', undefined, {class: 'wide'});
   const body = add(box, 'table', undefined, {'data-sheet': sheet.name});
   const head = add(add(body, 'thead'), 'tr');
   const numeric = sheet.columns.map((_, i) => sheet.rows.some(row => typeof row[i] === 'number'));
-  sheet.columns.forEach((column, i) => add(head, 'th', column.label, numeric[i] ? {class: 'number'} : {}));
+  sheet.columns.forEach((column, i) => add(head, 'th', column.label, numeric[i] ? {} : {class: 'text'}));
   const rows = add(body, 'tbody');
   for (const row of sheet.rows) {
     const line = add(rows, 'tr');
     row.forEach((cell, i) => {
-      const attributes = numeric[i] ? {class: 'number'} : {};
+      const attributes = numeric[i] ? {} : {class: 'text'};
       if (typeof cell === 'number') attributes['data-value'] = JSON.stringify(cell);
-      add(line, 'td', shown(cell), attributes);
+      add(line, 'td', exact(cell), attributes);
     });
   }
 }
@@ -290,12 +236,12 @@ class Viewer {
 function surfaces() {
   if (!report.surfaces.length) return;
   add(page, 'h2', 'Surfaces');
-  const figure = add(page, 'figure'), bar = add(figure, 'div', undefined, {class: 'bar'});
+  const figure = add(page, 'figure', undefined, {class: 'surfaces'}), bar = add(figure, 'div', undefined, {class: 'bar'});
   const choice = add(bar, 'select', undefined, {'aria-label': 'Which surface'});
   report.surfaces.forEach((surface, i) => add(choice, 'option', surface.title, {value: i}));
   const back = add(bar, 'button', 'Turn back', {type: 'button'});
-  const canvas = add(figure, 'canvas', undefined, {tabindex: 0, role: 'img', 'aria-label': 'Surface; its numbers are in the table below'});
-  const viewer = new Viewer(canvas, add(figure, 'figcaption', '', {class: 'readout'}));
+  const area = add(figure, 'canvas', undefined, {class: 'surface', tabindex: 0, role: 'img', 'aria-label': 'Surface; its numbers are in the table below'});
+  const viewer = new Viewer(area, add(figure, 'figcaption', '', {class: 'readout'}));
   const show = () => { viewer.show(report.surfaces[choice.value]); viewer.readout.textContent = viewer.hint(); };
   choice.addEventListener('change', show);
   back.addEventListener('click', () => { viewer.reset(); viewer.draw(); });
@@ -304,54 +250,42 @@ function surfaces() {
 
 // ---- Lines over a logarithmic axis ---------------------------------------------------------------------------------
 
-const hues = ['#0a6c74', '#c4622d', '#7a5ea8', '#4c8c2b', '#b03060', '#3a6fb0'];
-function draw(parent, tag, attributes, text) {
-  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  if (text !== undefined) element.textContent = text;
-  return parent.appendChild(element);
-}
-
 function plot({title, sheet: name, x, y}) {
-  const sheet = sheetNamed(name), ix = columnOf(sheet, x);
-  add(page, 'h2', title);
-  const svg = draw(add(page, 'figure'), 'svg', {viewBox: '0 0 900 380', role: 'img', 'aria-label': title});
-  const sx = scale(sheet.rows.map(row => row[ix]), true);
-  const sy = scale(y.flatMap(one => sheet.rows.map(row => row[columnOf(sheet, one)])), false);
-  const left = value => 70 + (sx.of(value) + 1) / 2 * 610, top = value => 330 - (sy.of(value) + 1) / 2 * 300;
-  for (const tick of sx.ticks) {
-    draw(svg, 'line', {x1: left(tick), x2: left(tick), y1: 30, y2: 330, stroke: 'var(--line)'});
-    draw(svg, 'text', {x: left(tick), y: 350, 'text-anchor': 'middle'}, worded(tick, x));
-  }
-  for (const tick of sy.ticks) {
-    draw(svg, 'line', {x1: 70, x2: 680, y1: top(tick), y2: top(tick), stroke: 'var(--line)'});
-    draw(svg, 'text', {x: 62, y: top(tick) + 4, 'text-anchor': 'end'}, shown(Number(tick.toPrecision(3))));
-  }
-  draw(svg, 'text', {x: 375, y: 374, 'text-anchor': 'middle'}, labelOf(sheet, x));
-  y.forEach((one, i) => {
-    const points = sheet.rows.filter(row => row[columnOf(sheet, one)] !== null)
-      .map(row => left(row[ix]) + ',' + top(row[columnOf(sheet, one)]));
-    draw(svg, 'polyline', {points: points.join(' '), fill: 'none', stroke: hues[i % hues.length],
-                            'stroke-width': 2, 'stroke-dasharray': i % 2 ? '9 7' : 'none'});
-    draw(svg, 'line', {x1: 700, x2: 724, y1: 46 + 22 * i, y2: 46 + 22 * i, stroke: hues[i % hues.length], 'stroke-width': 3});
-    draw(svg, 'text', {x: 732, y: 50 + 22 * i}, labelOf(sheet, one));
+  const sheet = sheetNamed(name), ix = columnOf(sheet, x), area = canvas(title);
+  const isWhole = value => Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9;
+  const datasets = y.map((one, i) => ({
+    label: labelOf(sheet, one), borderColor: hues[i % hues.length], borderDash: i % 2 ? [9, 7] : [], borderWidth: 2,
+    pointRadius: 0, order: y.length - i, data: sheet.rows.map(row => ({x: row[ix], y: row[columnOf(sheet, one)]})),
+  }));
+  const drawn = new Chart(area, {
+    type: 'line',
+    data: {datasets},
+    options: {
+      animation: false, responsive: true, maintainAspectRatio: false, interaction: {mode: 'nearest', intersect: false},
+      plugins: {legend: {position: 'right', labels: {color: style('--quiet')}},
+                tooltip: {callbacks: {title: items => worded(items[0].parsed.x, x)}}},
+      scales: {x: {...axis(), type: 'logarithmic', title: named(labelOf(sheet, x)),
+                   ticks: {color: style('--quiet'), callback: value => isWhole(value) ? worded(value, x) : ''}},
+               y: axis()},
+    },
   });
+  area.dataset.lines = drawn.getVisibleDatasetCount();
 }
 
 // ---- The page ------------------------------------------------------------------------------------------------------
 
 function sensitivity({result, value, constants}) {
-  add(page, 'h2', 'What moves: ' + result + ' (' + shown(value) + ')');
+  add(page, 'h2', 'What moves: ' + result + ' (' + exact(value) + ')');
   const columns = ['constant', '% for 1 %', 'at its low end', 'at its high end'].map(label => ({name: label, label}));
   const rows = constants.slice(0, 8).map(one => [one.name, one.elasticity, one.at_low, one.at_high]);
-  table(page, {name: 'sensitivity', columns, rows});
+  sheetTable(page, {name: 'sensitivity', columns, rows});
 }
 
 function inputs() {
   const line = add(page, 'div', undefined, {class: 'inputs'});
   for (const [name, value] of Object.entries(report.inputs)) {
     const one = add(line, 'span', name.replaceAll('_', ' ') + ' ');
-    add(one, 'b', typeof value === 'number' ? shown(value) : typeof value === 'string' ? value : JSON.stringify(value));
+    add(one, 'b', typeof value === 'number' ? exact(value) : typeof value === 'string' ? value : JSON.stringify(value));
   }
 }
 
@@ -361,7 +295,7 @@ inputs();
 surfaces();
 report.plots.forEach(plot);
 for (const sheet of report.sheets) {
-  if (!sheet.bulk) { add(page, 'h2', sheet.title); table(page, sheet); }
+  if (!sheet.bulk) { add(page, 'h2', sheet.title); sheetTable(page, sheet); }
 }
 report.sensitivity.forEach(sensitivity);
 if (report.notes.length) add(page, 'h2', 'Notes');
@@ -371,8 +305,6 @@ for (const sheet of report.sheets) {
   if (!sheet.bulk) continue;
   const details = add(page, 'details');
   add(details, 'summary', sheet.title + ': ' + sheet.rows.length + ' rows');
-  table(details, sheet);
+  sheetTable(details, sheet);
 }
-</script>
-</body>
-</html>
+finish();
