@@ -54,8 +54,8 @@ void add_interface(const Root& root, const std::string& name, RdmaPort& port) {
   }
   const std::string folder = "/sys/class/net/" + name;
   const auto mtu = root.read_number(folder + "/mtu").value_or(0);
-  port.interfaces.push_back(
-      {name, static_cast<unsigned>(std::clamp<std::int64_t>(mtu, 0, 1 << 20)), read_ecn(root, folder)});
+  port.interfaces.push_back({name, static_cast<unsigned>(std::clamp<std::int64_t>(mtu, 0, 1 << 20)),
+                             read_ecn(root, folder), read_flow_control(root, name)});
 }
 
 void read_gids(const Root& root, const std::string& folder, RdmaPort& port) {

@@ -3,7 +3,9 @@
 // The RDMA devices of a machine, from /sys/class/infiniband, and what their network interfaces tell.
 //
 // For whoever judges a fabric. It reads, and judges nothing. The kernel's files do not tell the MTU of a port: on
-// Ethernet it follows from the interface's, on InfiniBand only a verbs call has it.
+// Ethernet it follows from the interface's. On InfiniBand it stays unknown: neither /sys nor netlink of RDMA has it
+// (nldev, RDMA_NLDEV_CMD_PORT_GET), and the verbs' QUERY_PORT answers only who has had the driver make a context first,
+// in a form of each driver's own, which takes resources of the device.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "topology/flow_control.h"
 #include "topology/root.h"
 
 namespace penstock::core {
@@ -22,6 +25,7 @@ struct NetworkInterface {
   std::string name;
   unsigned mtu = 0;         // Bytes; 0 where unknown.
   std::optional<bool> ecn;  // RoCE's congestion control, for any priority; drivers of NVIDIA's OFED alone tell it.
+  FlowControl flow_control{};
 };
 
 struct RdmaPort {

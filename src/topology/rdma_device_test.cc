@@ -26,6 +26,7 @@ TEST(RdmaDeviceTest, APortIsReadWithItsGidsAndItsInterface) {
   tree.put("/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/vendor", "0x15b3\n");
   tree.put(kPort + "/state", "4: ACTIVE\n").put(kPort + "/link_layer", "Ethernet\n");
   tree.put("/sys/class/net/eth4/mtu", "1500\n").put("/sys/class/net/eth4/ecn/roce_rp/enable/3", "1\n");
+  tree.put("/dcb/eth4", "prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off\n");
   put_gid(tree, 0, "fe80:0000:0000:0000:0000:0000:0000:0001", "IB/RoCE v1");
   put_gid(tree, 1, "fe80:0000:0000:0000:0000:0000:0000:0001", "RoCE v2");
   put_gid(tree, 2, "0000:0000:0000:0000:0000:0000:0000:0000", "");
@@ -46,6 +47,7 @@ TEST(RdmaDeviceTest, APortIsReadWithItsGidsAndItsInterface) {
   EXPECT_EQ(port.interfaces[0].name, "eth4");
   EXPECT_EQ(port.interfaces[0].mtu, 1500u);
   EXPECT_EQ(port.interfaces[0].ecn, true);
+  EXPECT_EQ(port.interfaces[0].flow_control.priorities, 0x08);
 }
 
 TEST(RdmaDeviceTest, AGidOfAnIpAddressIsToldFromOneOfTheLinkAlone) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Priority flow control (PFC, IEEE 802.1Qbb) of a network interface: for which priorities it is on, as the kernel tells
+// over netlink and in no file.
+//
+// Asking (RTM_GETDCB, DCB_CMD_IEEE_GET) changes nothing and needs no privilege; the interface has to be one of this
+// network namespace. A captured machine has no netlink: there the answer is the file that scripts/capture-machine made
+// of it, kFlowControlFolder/INTERFACE, in the words of `dcb pfc show dev INTERFACE prio-pfc`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "topology/root.h"
+
+namespace penstock::core {
+
+constexpr const char* kFlowControlFolder = "/dcb/";
+
+struct FlowControl {
+  std::optional<std::uint8_t> priorities;  // Bit 3: on for priority 3. Nothing where nobody tells.
+  std::string why_unknown;                 // A sentence's end: "the driver tells nothing of it"; "" where it is known.
+};
+
+// One request to the kernel's NETLINK_ROUTE and the datagram that answers it; of a failure an empty one, with errno.
+using NetlinkCall = std::function<std::string(std::string_view request)>;
+std::string call_netlink(std::string_view request);
+
+FlowControl read_flow_control(const Root& root, const std::string& interface, const NetlinkCall& call = call_netlink);
+
+}  // namespace penstock::core
