@@ -41,5 +41,6 @@ void judge_paths(const World& world, Rows& rows);  // The last part of that.
 
 // RDMA devices, registration of GPU memory, PCIe links, and the transport of all remote storage.
 void judge_fabric(const World& world, Rows& rows);
+void judge_links(const World& world, Rows& rows);  // A part of that: PCIe.
 
 }  // namespace penstock::tools::validate
