@@ -166,8 +166,12 @@ void judge_settings(const World& world, Rows& rows) {
                     "Correct what it names; 'penstock settings' lists them all.");
   }
   if (machine.cufile.must_refuse) {
-    return row.fail("cuFile's driver does not open with the configuration in " + machine.cufile.file,
-                    "See its errors with 'penstock check', and correct them.");
+    const auto& notes = machine.cufile.notes;
+    const auto error =
+        std::find_if(notes.begin(), notes.end(), [](auto& note) { return note.severity == core::Severity::error; });
+    return row.fail("cuFile's driver does not open with its configuration: " +
+                        (error == notes.end() ? machine.cufile.file : core::describe(*error)),
+                    "Correct that in " + machine.cufile.file + "; 'penstock check' shows all that is wrong there.");
   }
   if (machine.probe) return row.pass("the environment's and cuFile's make sense");
   if (machine.cufile.file.empty()) return row.not_applicable("there is no cufile.json");
@@ -183,7 +187,8 @@ void judge_kernel(const World& world, Rows& rows) {
     return row.fail(fmt::format("Linux {}: nvidia-fs begins with 4.15", platform.kernel_release),
                     "Boot Linux 4.15 or later, 6.2 or later for P2PDMA.");
   }
-  row.pass("Linux " + platform.kernel_release);
+  row.pass(fmt::format("Linux {}, new enough for nvidia-fs (4.15); what P2PDMA needs is in the row kernel_p2pdma",
+                       platform.kernel_release));
 }
 
 void judge_kernel_p2pdma(const World& world, Rows& rows) {
@@ -192,10 +197,13 @@ void judge_kernel_p2pdma(const World& world, Rows& rows) {
   if (world.machine.peers().empty()) return row.not_applicable("no device here offers its memory to a drive");
   const core::Findings findings = core::kernel_findings(world.machine);
   if (const core::Finding* const stop = core::first_stop(findings)) {
-    return row.fail_unless(world.may_use_nvidia_fs(), "nvidia-fs", stop->sentence(), stop->remedy());
+    if (world.machine.nvidia_fs.is_loaded) {
+      return row.not_applicable(stop->sentence() + "; nvidia-fs, which is loaded, does not need P2PDMA");
+    }
+    return row.fail(stop->sentence(), stop->remedy());
   }
   if (!findings.empty()) return row.unknown(findings.front().sentence(), findings.front().remedy());
-  row.pass("the kernel was built with CONFIG_PCI_P2PDMA, and its version is right");
+  row.pass("the kernel was built with CONFIG_PCI_P2PDMA, and its version is right for that");
 }
 
 void judge_iommu(const World& world, Rows& rows) {
@@ -256,6 +264,10 @@ void judge_nvidia_fs(const World& world, Rows& rows) {
   if (!found) return row.unknown("nvidia-fs is loaded, and tells no version");
   if (const NvidiaFsFault* const fault = fault_of_nvidia_fs(found->number, found->has_patch)) {
     row.by(fault->source);
+    // A version that goes with the driver may be without the fault.
+    const auto driver = driver_of(world);
+    const auto pairing = driver ? oldest_pairing(*driver) : std::nullopt;
+    if (pairing && pairing->nvidia_fs >= fault->fixed) row.may_follow("nvidia_fs_driver");
     return row.fail(fmt::format("nvidia-fs {} has a fault: {}", found->text, fault->what),
                     fmt::format("Install nvidia-fs {} or later.", full_text(fault->fixed)));
   }
@@ -364,6 +376,7 @@ void judge_drivers(const World& world, Rows& rows) {
   judge_nvidia_fs_driver(world, rows);
   judge_nvidia_fs_kernel(world, rows);
   judge_hooks(world, rows);
+  judge_cufile(world, rows);
   judge_paths(world, rows);
 }
 

@@ -125,6 +125,28 @@ TEST(ValidateDriversTest, HooksAreWantedOfDriversWithDataOnTheirDrives) {
   EXPECT_EQ(row_of(world, "nvidia_fs_hooks").state, State::not_applicable);
 }
 
+TEST(ValidateDriversTest, AKernelWithoutP2pdmaIsNoFaultWhereNvidiaFsIsTheWay) {
+  World world = world_with(0x2330, "580.159.04", true);
+  world.machine.platform.kernel = {5, 15};
+  EXPECT_EQ(row_of(world, "kernel_p2pdma").state, State::fail);
+  EXPECT_EQ(row_of(world, "kernel").state, State::pass);
+  EXPECT_NE(row_of(world, "kernel").sentence.find("kernel_p2pdma"), std::string::npos) << "who answers for P2PDMA";
+  world.machine.nvidia_fs.is_loaded = true;
+  EXPECT_EQ(row_of(world, "kernel_p2pdma").state, State::not_applicable);
+}
+
+TEST(ValidateDriversTest, ASwitchOfCufilesThatForbidsIsNamedWhereItWasSet) {
+  World world = world_with(0x2330, "580.159.04", true);
+  world.machine.cufile.file = "/mnt/cufile.json";
+  EXPECT_EQ(row_of(world, "cufile_json").state, State::pass);
+  core::Settings& settings = world.machine.cufile.settings;
+  settings.set("properties.force_compat_mode", true, core::Origin::file);
+  EXPECT_NE(row_of(world, "cufile_json").sentence.find("true in /mnt/cufile.json"), std::string::npos);
+  settings.set("properties.force_compat_mode", true, core::Origin::environment);
+  EXPECT_EQ(row_of(world, "cufile_json").state, State::fail);
+  EXPECT_EQ(row_of(world, "cufile_json").remedy, "Take CUFILE_FORCE_COMPAT_MODE out of the environment.");
+}
+
 TEST(ValidateDriversTest, AKernelBeforeNvidiaFsFails) {
   World world = world_with(0x2330, "580.159.04", true);
   world.machine.platform.kernel = {4, 14};

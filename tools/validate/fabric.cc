@@ -27,14 +27,20 @@ std::string name_of(const RdmaDevice& device, const RdmaPort& port) {
 
 // ---- RDMA
 
+// Of those that a port may have, one to name in a command.
+std::string interface_of(const RdmaPort& port) { return port.interfaces.empty() ? "DEV" : port.interfaces[0].name; }
+
 void judge_port(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
   Judgement row = judge(rows, "rdma_port", name_of(device, port));
+  if (!port.interfaces.empty()) row.at(port.interfaces.front().name);
   if (port.state.empty()) return row.unknown("the port tells no state");
   const std::string link = fmt::format("{}{}{}", port.link_layer, port.rate.empty() ? "" : ", ", port.rate);
   const char* const by_whom = device.is_software ? "; made by software: the CPU does all of its work" : "";
   if (port.is_active()) return row.pass(fmt::format("active: {}{}", link, by_whom));
-  row.fail(fmt::format("the port is not active but {} ({})", port.state, link),
-           "Connect it and bring its interface up (ip link set DEV up); on InfiniBand see that a subnet manager runs.");
+  const std::string remedy =
+      port.is_ethernet() ? fmt::format("Connect it and bring its interface up: ip link set {} up.", interface_of(port))
+                         : "Connect it, and see that a subnet manager runs in its network.";
+  row.fail(fmt::format("the port is not active but {} ({})", port.state, link), remedy);
 }
 
 void judge_gids(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
@@ -45,9 +51,8 @@ void judge_gids(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
                                 port.roce_v2_gids == 1 ? "" : "s", port.routed_gids));
   }
   if (port.roce_v2_gids > 0) {
-    const std::string interface = port.interfaces.empty() ? "DEV" : port.interfaces.front().name;
     return row.fail("the port's GIDs of RoCE v2 are of its own link alone: it has no IP address to be reached by",
-                    fmt::format("Give its interface one: ip addr add ADDRESS/LENGTH dev {}.", interface));
+                    fmt::format("Give its interface one: ip addr add ADDRESS/LENGTH dev {}.", interface_of(port)));
   }
   if (port.gids > 0 && port.typed_gids == 0) return row.unknown("the port has GIDs, and does not tell their types");
   row.fail(port.gids == 0 ? "the port has no GID: nobody can be reached through it"
@@ -68,10 +73,10 @@ void judge_mtu(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
     if (interface.mtu == 0) {
       row.unknown(fmt::format("{} tells no MTU", interface.name), "Ask the device: ibv_devinfo -v.");
     } else if (mtu < core::kRdmaMtuMost) {
-      row.fail(fmt::format("RDMA packets take {} bytes of at most {}: {} has an MTU of {}", mtu, core::kRdmaMtuMost,
-                           interface.name, interface.mtu),
-               fmt::format("Set an MTU of {} or more: ip link set {} mtu 9000, and the same on switch and target.",
-                           core::kInterfaceMtuForMost, interface.name));
+      row.fail(
+          fmt::format("RDMA packets take {} bytes of at most {}: {} has an MTU of {}", mtu, core::kRdmaMtuMost,
+                      interface.name, interface.mtu),
+          fmt::format("Set it to 9000: ip link set {} mtu 9000, and the same on switch and target.", interface.name));
     } else {
       row.pass(fmt::format("RDMA packets take {} bytes on {} (MTU {}), as far as the device can", mtu, interface.name,
                            interface.mtu));
@@ -79,24 +84,43 @@ void judge_mtu(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
   }
 }
 
-// What keeps a network of Ethernet from dropping packets. The kernel shows little of it in files.
-void judge_congestion(const RdmaDevice& device, const RdmaPort& port, Rows& rows) {
-  for (const core::NetworkInterface& interface : port.interfaces) {
-    Judgement row = judge(rows, "ecn", name_of(device, port));
-    row.by("NVIDIA MLNX_OFED documentation, Explicit Congestion Notification");
-    if (!interface.ecn) {
-      row.unknown(fmt::format("{}'s driver shows no file that tells whether ECN is on", interface.name),
-                  "Ask the switch, and on the host: mlnx_qos -i " + interface.name + ".");
-    } else if (*interface.ecn) {
-      row.pass("RoCE's congestion control is on for a priority of " + interface.name);
-    } else {
-      row.fail("RoCE's congestion control is off for all priorities of " + interface.name,
-               "Switch it on: echo 1 > /sys/class/net/" + interface.name + "/ecn/roce_rp/enable/3, and for roce_np.");
-    }
-    judge(rows, "pfc", name_of(device, port))
-        .unknown("the kernel tells of priority flow control over netlink alone",
-                 fmt::format("Ask: dcb pfc show dev {}, or mlnx_qos -i {}.", interface.name, interface.name));
+// What keeps a network of Ethernet from dropping packets.
+void judge_ecn(const core::NetworkInterface& interface, Judgement row) {
+  row.by("NVIDIA MLNX_OFED documentation, Explicit Congestion Notification");
+  if (!interface.ecn) {
+    return row.unknown(fmt::format("{}'s driver shows no file that tells whether ECN is on", interface.name),
+                       "Ask the switch, and on the host: mlnx_qos -i " + interface.name + ".");
   }
+  if (*interface.ecn) return row.pass("RoCE's congestion control is on for a priority of " + interface.name);
+  row.fail("RoCE's congestion control is off for all priorities of " + interface.name,
+           "Switch it on: echo 1 > /sys/class/net/" + interface.name + "/ecn/roce_rp/enable/3, and for roce_np.");
+}
+
+void judge_flow_control(const core::NetworkInterface& interface, Judgement row) {
+  row.by("Linux, include/uapi/linux/dcbnl.h: DCB_CMD_IEEE_GET");
+  const std::string& name = interface.name;
+  const auto& priorities = interface.flow_control.priorities;
+  if (!priorities) {
+    return row.unknown(
+        fmt::format("nothing tells of {}'s priority flow control: {}", name, interface.flow_control.why_unknown),
+        fmt::format("Ask: dcb pfc show dev {}, or mlnx_qos -i {}.", name, name));
+  }
+  std::vector<unsigned> on;
+  for (unsigned priority = 0; priority < 8; ++priority) {
+    if ((*priorities >> priority & 1) != 0) on.push_back(priority);
+  }
+  if (!on.empty()) {
+    return row.pass(fmt::format("priority flow control is on for priorit{} {} of {}", on.size() == 1 ? "y" : "ies",
+                                fmt::join(on, ", "), name));
+  }
+  const std::string remedy = fmt::format(
+      "Switch it on for RoCE's priority: dcb pfc set dev {} prio-pfc 3:on, and the same on switch and target; a "
+      "network "
+      "with global pause (ethtool -a {}) needs none.",
+      name, name);
+  const std::string off = fmt::format("priority flow control is off for all priorities of {}", name);
+  if (interface.ecn.value_or(false)) return row.pass(off + ", and congestion control works in its place");
+  row.fail(off + ": its network may drop RDMA's packets under load", remedy);
 }
 
 void judge_devices(const World& world, Rows& rows) {
@@ -107,23 +131,34 @@ void judge_devices(const World& world, Rows& rows) {
       judge_port(device, port, rows);
       if (!port.is_ethernet()) {
         judge(rows, "rdma_mtu", name_of(device, port))
-            .unknown("the kernel's files do not tell a port's MTU", "Ask the device: ibv_devinfo -v (active_mtu).");
+            .unknown("the kernel tells the MTU of an InfiniBand port to verbs alone, in no file and not over netlink",
+                     fmt::format("Ask the device: ibv_devinfo -d {} -i {} (active_mtu should be 4096).", device.name,
+                                 port.number));
         continue;
       }
       judge_gids(device, port, rows);
       judge_mtu(device, port, rows);
-      judge_congestion(device, port, rows);
+      for (const core::NetworkInterface& interface : port.interfaces) {
+        judge_ecn(interface, judge(rows, "ecn", name_of(device, port)));
+        judge_flow_control(interface, judge(rows, "pfc", name_of(device, port)));
+      }
     }
   }
+}
+
+bool is_of_software(const World& world) {
+  return !world.rdma.empty() &&
+         std::all_of(world.rdma.begin(), world.rdma.end(), [](const RdmaDevice& one) { return one.is_software; });
 }
 
 // Whether a NIC can be given GPU memory.
 void judge_registration(const World& world, Rows& rows) {
   Judgement row = judge(rows, "gpu_memory_registration");
-  const bool has_nic = std::any_of(world.rdma.begin(), world.rdma.end(),
-                                   [](const RdmaDevice& device) { return !device.pci_address.empty(); });
-  if (!has_nic || !world.has_gpu())
-    return row.not_applicable("it takes a GPU and a NIC with RDMA, and not both are here");
+  if (!world.has_gpu()) return row.not_applicable("there is no NVIDIA GPU");
+  if (world.rdma.empty()) return row.not_applicable("there is no RDMA device that could take it");
+  if (is_of_software(world)) return row.not_applicable("RDMA is made by software here, which takes no GPU memory");
+  row.may_follow("nvidia_driver");
+  row.may_follow("kernel_modules");
   const core::KernelModule* const peermem = world.evidence.module("nvidia_peermem");
   if (peermem != nullptr && peermem->is_live) return row.pass("by nvidia-peermem, which is loaded");
   row.by(kDmaBufSource);
@@ -147,11 +182,13 @@ std::string through_the_cpu(std::string_view transport) {
   return transport == "udp" || transport == "udp6" ? "UDP" : "";
 }
 
-void judge_transport(const World& world, Judgement row, const std::string& transport, const std::string& to) {
-  const bool is_software = !world.rdma.empty() && std::all_of(world.rdma.begin(), world.rdma.end(),
-                                                              [](const RdmaDevice& one) { return one.is_software; });
+constexpr const char* kConnectByRdma = "Connect it by RDMA: nvme disconnect, then nvme connect -t rdma.";
+constexpr const char* kMountByRdma = "Mount it by RDMA: mount -o proto=rdma,port=20049.";
+
+void judge_transport(const World& world, Judgement row, const std::string& transport, const std::string& to,
+                     const char* remedy) {
   if (transport == "rdma") {
-    return row.pass("RDMA" + to + (is_software ? ", made by software: the CPU moves every byte" : ""));
+    return row.pass("RDMA" + to + (is_of_software(world) ? ", made by software: the CPU moves every byte" : ""));
   }
   if (transport == "fc") return row.pass("Fibre Channel" + to);
   const std::string by_cpu = through_the_cpu(transport);
@@ -162,7 +199,7 @@ void judge_transport(const World& world, Judgement row, const std::string& trans
   }
   row.fail(fmt::format("{}{}, where the RDMA device {} is in this machine: no byte goes directly", by_cpu, to,
                        world.rdma.front().name),
-           "Mount or connect it with RDMA: nvme connect -t rdma, or mount -o proto=rdma,port=20049.");
+           remedy);
 }
 
 std::string to_target(const core::NvmeController& one) {
@@ -172,16 +209,23 @@ std::string to_target(const core::NvmeController& one) {
   return text;
 }
 
+bool has_active_port(const World& world) {
+  return std::any_of(world.rdma.begin(), world.rdma.end(), [](const RdmaDevice& device) {
+    return std::any_of(device.ports.begin(), device.ports.end(), [](const RdmaPort& one) { return one.is_active(); });
+  });
+}
+
 void judge_controllers(const World& world, Rows& rows) {
   for (const core::NvmeController& one : world.controllers) {
     if (!one.is_remote()) continue;
     if (!one.state.empty() && one.state != "live") {
-      judge(rows, "nvme_target", one.name)
-          .fail(fmt::format("the controller is not live but {}{}", one.state, to_target(one)),
-                "See that the target and the network answer: nvme list-subsys, dmesg | grep nvme.");
+      Judgement row = judge(rows, "nvme_target", one.name);
+      if (one.transport == NvmeTransport::rdma && !has_active_port(world)) row.may_follow("rdma_port");
+      row.fail(fmt::format("the controller is not live but {}{}", one.state, to_target(one)),
+               "See that the target and the network answer: nvme list-subsys, dmesg | grep nvme.");
     }
-    judge_transport(world, judge(rows, "transport", one.name), core::nvme_transport_name(one.transport),
-                    to_target(one));
+    judge_transport(world, judge(rows, "transport", one.name), core::nvme_transport_name(one.transport), to_target(one),
+                    kConnectByRdma);
   }
 }
 
@@ -193,8 +237,12 @@ void judge_stack(const World& world, const core::BlockDevice& device, const std:
       transport == NvmeTransport::loop) {
     return;
   }
-  judge_transport(world, judge(rows, "transport", mount_point), core::nvme_transport_name(transport),
-                  fmt::format(" to {}", device.disk));
+  Judgement row = judge(rows, "transport", mount_point);
+  for (const core::NvmeController& one : world.controllers) {
+    if (device.disk.starts_with(one.name + "n")) row.may_follow("transport", one.name);
+  }
+  judge_transport(world, std::move(row), core::nvme_transport_name(transport), fmt::format(" to {}", device.disk),
+                  kConnectByRdma);
 }
 
 void judge_mounts(const World& world, Rows& rows) {
@@ -208,7 +256,7 @@ void judge_mounts(const World& world, Rows& rows) {
       row.fail("it was mounted for RDMA, and its bytes go over TCP", "Unmount all of the server's, and mount again.");
       continue;
     }
-    judge_transport(world, row, transport, fmt::format(" ({} of {})", one.mount.type, one.mount.source));
+    judge_transport(world, row, transport, fmt::format(" ({} of {})", one.mount.type, one.mount.source), kMountByRdma);
   }
 }
 

@@ -14,7 +14,7 @@ core::RdmaPort port_of(unsigned interface_mtu) {
   core::RdmaPort port{1, "ACTIVE", "Ethernet", "200 Gb/sec (4X HDR)"};
   port.gids = port.typed_gids = 2;
   port.roce_v2_gids = port.routed_gids = 1;
-  port.interfaces.push_back({"eth4", interface_mtu, true});
+  port.interfaces.push_back({"eth4", interface_mtu, true, {std::uint8_t{0x08}, ""}});
   return port;
 }
 
@@ -40,6 +40,14 @@ World right_world() {
   world.machine.nvidia.version_text = "595.45.04";
   world.machine.platform.kernel = {6, 8};
   return world;
+}
+
+core::NvmeController target_by(core::NvmeTransport transport, const std::string& state) {
+  core::NvmeController target;
+  target.name = "nvme4";
+  target.transport = transport;
+  target.state = state;
+  return target;
 }
 
 Rows judged(const World& world) {
@@ -96,19 +104,48 @@ TEST(ValidateFabricTest, WhatAPortDoesNotTellIsUnknown) {
   World world = right_world();
   core::RdmaPort& port = world.rdma[0].ports[0];
   port.typed_gids = port.roce_v2_gids = port.routed_gids = 0;
-  port.interfaces[0] = {"eth4", 0, std::nullopt};
+  port.interfaces[0] = {"eth4", 0, std::nullopt, {std::nullopt, "its driver tells nothing of it"}};
 
   for (const char* code : {"roce_v2_gid", "rdma_mtu", "ecn", "pfc"}) {
     EXPECT_EQ(row_of(world, code).state, State::unknown) << code;
   }
 }
 
+TEST(ValidateFabricTest, FlowControlThatIsOffFailsWhereCongestionControlIsNotSeenToStandIn) {
+  World world = right_world();
+  EXPECT_EQ(row_of(world, "pfc").sentence, "priority flow control is on for priority 3 of eth4");
+  core::NetworkInterface& interface = world.rdma[0].ports[0].interfaces[0];
+  interface.flow_control.priorities = 0x28;
+  EXPECT_EQ(row_of(world, "pfc").sentence, "priority flow control is on for priorities 3, 5 of eth4");
+  interface.flow_control.priorities = 0;
+  EXPECT_EQ(row_of(world, "pfc").state, State::pass) << "ECN is on";
+  for (const std::optional<bool> ecn : {std::optional<bool>(), std::optional(false)}) {
+    interface.ecn = ecn;
+    EXPECT_EQ(row_of(world, "pfc").state, State::fail);
+  }
+  interface.flow_control = {std::nullopt, "it was not captured"};
+  EXPECT_EQ(row_of(world, "pfc").state, State::unknown);
+  EXPECT_NE(row_of(world, "pfc").sentence.find("it was not captured"), std::string::npos);
+  EXPECT_NE(row_of(world, "pfc").remedy.find("dcb pfc show dev eth4"), std::string::npos);
+}
+
+TEST(ValidateFabricTest, ATargetIsLostForWantOfAPortOnlyWhereNoneIsActive) {
+  World world = right_world();
+  world.controllers.push_back(target_by(core::NvmeTransport::rdma, "connecting"));
+  for (const bool is_active : {true, false}) {
+    world.rdma[0].ports[0].state = is_active ? "ACTIVE" : "DOWN";
+    Rows rows = judged(world);
+    settle_causes(rows);
+    const auto found =
+        std::find_if(rows.begin(), rows.end(), [](auto& row) { return std::string_view(row.code) == "nvme_target"; });
+    ASSERT_NE(found, rows.end());
+    EXPECT_EQ(found->follows_from.has_value(), !is_active);
+  }
+}
+
 TEST(ValidateFabricTest, RdmaMadeBySoftwareIsSaidWhereItsBytesAre) {
   World world = right_world();
-  core::NvmeController target;
-  target.name = "nvme4";
-  target.transport = core::NvmeTransport::rdma;
-  world.controllers.push_back(target);
+  world.controllers.push_back(target_by(core::NvmeTransport::rdma, "live"));
   EXPECT_EQ(row_of(world, "transport").sentence.find("software"), std::string::npos);
 
   world.rdma[0].is_software = true;
@@ -124,6 +161,8 @@ TEST(ValidateFabricTest, APortOfInfiniBandHasNoRowsOfEthernet) {
 
   for (const Row& row : judged(world)) EXPECT_NE(std::string_view(row.code), "roce_v2_gid");
   EXPECT_EQ(row_of(world, "rdma_mtu").state, State::unknown);
+  EXPECT_NE(row_of(world, "rdma_mtu").sentence.find("to verbs alone"), std::string::npos);
+  EXPECT_NE(row_of(world, "rdma_mtu").remedy.find("ibv_devinfo -d mlx5_0 -i 1"), std::string::npos);
 }
 
 TEST(ValidateFabricTest, ALinkOfFewerLanesThanDeviceAndSlotHaveFails) {
@@ -162,12 +201,8 @@ TEST(ValidateFabricTest, AGpuThatIdlesIsNotTakenForABadLink) {
 
 TEST(ValidateFabricTest, TcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
   World world = right_world();
-  core::NvmeController target;
-  target.name = "nvme4";
-  target.transport = core::NvmeTransport::tcp;
-  target.state = "live";
-  target.address = "traddr=10.0.0.1";
-  world.controllers.push_back(target);
+  world.controllers.push_back(target_by(core::NvmeTransport::tcp, "live"));
+  world.controllers.back().address = "traddr=10.0.0.1";
 
   const Row with_device = row_of(world, "transport");
   EXPECT_EQ(with_device.state, State::fail);
@@ -183,11 +218,7 @@ TEST(ValidateFabricTest, TcpIsSaidAndFailsWhereAnRdmaDeviceIs) {
 
 TEST(ValidateFabricTest, ATargetThatDoesNotAnswerFails) {
   World world = right_world();
-  core::NvmeController target;
-  target.name = "nvme4";
-  target.transport = core::NvmeTransport::rdma;
-  target.state = "connecting";
-  world.controllers.push_back(target);
+  world.controllers.push_back(target_by(core::NvmeTransport::rdma, "connecting"));
   EXPECT_EQ(row_of(world, "nvme_target").state, State::fail);
 }
 
@@ -198,6 +229,10 @@ TEST(ValidateFabricTest, GpuMemoryIsRegisteredByDmaBufOrByPeermem) {
   EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::fail);
   world.evidence.modules.push_back({"nvidia_peermem", "", true});
   EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::pass);
+  world.rdma[0].pci_address = "";
+  EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::pass) << "a NIC all the same";
+  world.rdma[0].is_software = true;
+  EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::not_applicable);
   world.rdma.clear();
   EXPECT_EQ(row_of(world, "gpu_memory_registration").state, State::not_applicable);
 }

@@ -19,6 +19,13 @@ class Judgement {
   }
   // Who says so, where it is not this machine itself.
   void by(std::string source) { row_.source = std::move(source); }
+  // What a folder lies on, which folders a drive holds.
+  void at(std::string where) { row_.where = std::move(where); }
+  // Of several the one that was named first and fails; without a subject, any row of that code.
+  void may_follow(std::string code, std::string subject = "") {
+    row_.may_follow_from.push_back({std::move(code), std::move(subject)});
+  }
+  void is_default() { row_.is_default = true; }
   void with(Json details) { row_.details = std::move(details); }
 
   void pass(std::string sentence) { add(State::pass, std::move(sentence), ""); }
@@ -40,6 +47,7 @@ class Judgement {
     row_.state = state;
     row_.sentence = std::move(sentence);
     row_.remedy = std::move(remedy);
+    if (!row_.remedy.empty() && row_.remedy[0] >= 'a' && row_.remedy[0] <= 'z') row_.remedy[0] += 'A' - 'a';
     rows_.push_back(std::move(row_));
   }
 

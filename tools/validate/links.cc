@@ -16,10 +16,6 @@ namespace {
 
 using core::PciDevice;
 
-Judgement judge(Rows& rows, const char* code, std::string subject) {
-  return {rows, Layer::fabric, code, std::move(subject)};
-}
-
 bool is_nic(const PciDevice& device) {
   const std::uint32_t kind = device.device_class >> 8;
   return kind == 0x0200 || kind == 0x0207;
@@ -50,9 +46,19 @@ core::PciLink most_of(const World& world, const PciDevice& device) {
   return most;
 }
 
+// The RDMA devices of a NIC.
+std::string adapter_text(const World& world, const std::string& pci_address) {
+  std::string text;
+  for (const core::RdmaDevice& one : world.rdma) {
+    if (one.pci_address == pci_address) text += (text.empty() ? "" : ", ") + one.name;
+  }
+  return text;
+}
+
 void judge_link(const World& world, const PciDevice& device, Rows& rows) {
   const char* const kind = device.is_gpu() ? "GPU" : device.is_nvme() ? "drive" : "NIC";
-  Judgement row = judge(rows, "pcie_link", fmt::format("{} {}", kind, device.address));
+  Judgement row(rows, Layer::fabric, "pcie_link", fmt::format("{} {}", kind, device.address));
+  row.at(device.is_nvme() ? drive_text(world, device.address) : adapter_text(world, device.address));
   if (device.current_link.width == 0 || device.max_link.width == 0) return row.unknown("it tells nothing of its link");
   const core::PciLink most = most_of(world, device);
   const std::string now = text_of(device.current_link);

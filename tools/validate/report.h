@@ -7,10 +7,13 @@
 //   version     of Penstock
 //   root        the captured machine's directory, or null for this machine
 //   layers[]    those that were judged: 1 drivers and peer access, 2 fabric, 3 one transfer for each folder
-//   rows[]      layer, code, subject, state ("pass", "fail", "unknown", "not_applicable"), sentence, remedy, source
-//               (null where this machine itself tells), details (null, or of a transfer: write, read {path, reason,
-//               refused_path, sentence, bytes, direct_path_bytes, direct_io_bytes, page_cache_bytes})
+//   rows[]      layer, code, subject, where (what a folder lies on, which folders a drive holds; ""), state ("pass",
+//               "fail", "unknown", "not_applicable"), sentence, remedy, follows_from (null, or code and subject of the
+//               failed row that explains this one), source (null where this machine itself tells), details (null, or of
+//               a transfer: write, read {path, reason, refused_path, sentence, bytes, direct_path_bytes,
+//               direct_io_bytes, page_cache_bytes})
 //   counts      {pass, fail, unknown, not_applicable}
+//   causes      how many of the failed rows follow from no other
 //   not_tried   what of this command was never run on real hardware
 //   exit_code   as the command ends with
 #pragma once

@@ -161,6 +161,7 @@ class TransferLayer {
     if (is_stand_in_) {
       return row.not_applicable("host memory stood in for a GPU, so that no direct path could be shown");
     }
+    row.may_follow("path");
     row.fail("the bytes took no direct path: " + path_text(report), penstock_reason_remedy(report.reason));
   }
 
@@ -179,8 +180,13 @@ void judge_transfers(const std::vector<std::string>& folders, unsigned gpu, cons
   try {
     layer.emplace(gpu, direct_paths, rows);
   } catch (const Failure& failure) {
-    return Judgement(rows, Layer::transfer, "transfer", "")
-        .fail(failure.what(), "Correct what it names; 'penstock check' shows the GPUs and the settings in force.");
+    Judgement row(rows, Layer::transfer, "transfer", "");
+    const auto says_it = [&](const Row& one) {
+      return std::string_view(one.code) == "settings" && one.sentence.ends_with(failure.what());
+    };
+    if (std::any_of(rows.begin(), rows.end(), says_it)) row.may_follow("settings");
+    return row.fail(failure.what(),
+                    "Correct what it names; 'penstock check' shows the GPUs and the settings in force.");
   }
   for (const std::string& folder : folders) layer->judge(folder);
 }

@@ -26,10 +26,10 @@ constexpr const char* kExamples =
     "  penstock validate /mnt/nvme0 /mnt/nfs     these, and one real transfer in each folder\n"
     "  penstock validate --layer 2 --json        the fabric alone, for a program\n"
     "  penstock validate --root captured/        a captured machine (scripts/capture-machine)\n"
-    "A row is 'pass', 'fail', 'unknown' (nothing here tells) or 'n/a'; a failed one has its remedy. A transfer takes "
-    "8 MiB,\n"
-    "which nothing is left of. RDMA, nvidia-fs and P2PDMA with a GPU were never tried on real hardware: their\n"
-    "rows were tested on captured, composed and emulated machines.\n"
+    "A row is 'pass', 'fail', 'unknown' (nothing here tells) or 'n/a'. What is wrong comes first: each cause with its\n"
+    "remedy, and below it what follows from it ('so'). A transfer takes 8 MiB, which nothing is left of.\n"
+    "RDMA, nvidia-fs and P2PDMA with a GPU were never tried on real hardware: their rows were tested on captured,\n"
+    "composed and emulated machines.\n"
     "Exit code: 0 nothing failed, 1 something did, 2 wrong usage, 77 if nothing could be judged.";
 
 struct ValidateSettings {
@@ -52,6 +52,9 @@ validate::World read_world(const std::string& directory) {
   for (const core::FileSystem& one : world.machine.file_systems) {
     const bool is_remote = core::is_network_file_system(one.mount.type);
     world.nfs_transports.push_back(is_remote ? core::nfs_transport(root, one.mount) : "");
+  }
+  for (std::size_t i = 0; i < world.machine.file_systems.size(); ++i) {
+    world.denials.push_back(validate::denial_of(root, world.machine, i));
   }
   if (directory.empty()) world.cuda = CudaDriver::version().value_or(0);
   return world;
@@ -90,6 +93,7 @@ int run_validate(const ValidateSettings& settings) {
   const validate::World world = read_world(settings.root);
   validate::Rows rows;
   for (const Layer layer : layers) judge_layer(layer, settings, world, rows);
+  validate::settle_causes(rows);
   if (settings.json) print_json(validate::report_json(rows, layers, settings.root));
   else print("{}", validate::report_text(rows, layers, settings.root));
   return validate::exit_code_of(rows);

@@ -4,6 +4,7 @@
 // The layers look at nothing else, so that captured machines are judged as this one is.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,12 @@
 
 namespace penstock::tools::validate {
 
+// What cuFile's configuration bars storage by: an entry of one of its lists.
+struct Denial {
+  std::string key;    // "denylist.mounts"
+  std::string entry;  // "/data"
+};
+
 struct World {
   Machine machine;
   std::vector<PathReport> paths;
@@ -25,7 +32,8 @@ struct World {
   std::vector<core::RdmaDevice> rdma;
   std::vector<core::NvmeController> controllers;
   std::vector<std::string> nfs_transports;  // Of the machine's file systems; "" where there is none or nothing tells.
-  int cuda = 0;                             // 12080; 0 where nothing tells.
+  std::vector<std::optional<Denial>> denials;  // Of the machine's file systems.
+  int cuda = 0;                                // 12080; 0 where nothing tells.
 
   bool has_gpu() const;
   bool may_use(int path) const { return is_usable(paths, path); }
@@ -37,10 +45,20 @@ struct World {
 // Drivers and peer access: versions and hardware by the matrix, conflicts, and the direct paths as `penstock check`
 // finds them.
 void judge_drivers(const World& world, Rows& rows);
-void judge_paths(const World& world, Rows& rows);  // The last part of that.
+void judge_paths(const World& world, Rows& rows);   // The last part of that, but for what follows.
+void judge_cufile(const World& world, Rows& rows);  // Which of cuFile's settings forbid direct paths.
+// The row of judge_cufile() that bars a place; nothing where none does.
+std::optional<RowName> barred_by(const World& world, const Served& place);
+// Why cuFile's configuration bars one of the machine's file systems, by its number there.
+std::optional<Denial> denial_of(const core::Root& root, const Machine& machine, std::size_t file_system);
 
 // RDMA devices, registration of GPU memory, PCIe links, and the transport of all remote storage.
 void judge_fabric(const World& world, Rows& rows);
 void judge_links(const World& world, Rows& rows);  // A part of that: PCIe.
+
+// "ext4 on nvme0n1, drive 0000:19:00.0"; "nfs4 of server:/export".
+std::string storage_text(const core::FileSystem& file_system);
+// What a drive holds: "nvme0n1, /data"; "" where nothing is mounted from it.
+std::string drive_text(const World& world, const std::string& pci_address);
 
 }  // namespace penstock::tools::validate

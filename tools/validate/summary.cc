@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/validate/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace penstock::tools::validate {
+namespace {
+
+// Rows that say the same of several things, once.
+struct Saying {
+  const Row* row;
+  std::vector<std::string> subjects;
+};
+using Sayings = std::vector<Saying>;
+
+// Sayings with one remedy, which is told once, and what follows from them.
+struct Matter {
+  Sayings sayings;
+  Sayings consequences;
+};
+using Matters = std::vector<Matter>;
+
+void add_to(Sayings& sayings, const Row& row, std::string subject) {
+  const auto says_it = [&](const Saying& one) {
+    return std::string_view(one.row->code) == row.code && one.row->sentence == row.sentence;
+  };
+  auto found = std::find_if(sayings.begin(), sayings.end(), says_it);
+  if (found == sayings.end()) found = sayings.insert(found, {&row, {}});
+  if (!subject.empty()) found->subjects.push_back(std::move(subject));
+}
+
+template <typename IsMeant>
+Matters matters_of(const Rows& rows, IsMeant is_meant) {
+  Matters matters;
+  for (const Row& row : rows) {
+    if (!is_meant(row)) continue;
+    const auto has_its_remedy = [&](const Matter& one) {
+      const Row& first = *one.sayings.front().row;
+      return std::string_view(first.code) == row.code && first.remedy == row.remedy;
+    };
+    auto found = std::find_if(matters.begin(), matters.end(), has_its_remedy);
+    if (found == matters.end()) found = matters.insert(found, Matter{});
+    add_to(found->sayings, row, subject_text(row));
+  }
+  return matters;
+}
+
+// Nobody keeps data where the firmware looks for what it starts.
+bool is_storage(const Row& row) {
+  return std::string_view(row.code) == "storage" && row.subject != "/boot" && !row.subject.starts_with("/boot/");
+}
+
+// A way that another takes the place of has no consequence, a folder without one has.
+bool is_felt(const Row& row) { return row.state != State::not_applicable || is_storage(row); }
+
+void add_consequences(Matter& matter, const Rows& rows) {
+  for (const Row& row : rows) {
+    if (!row.follows_from || !is_felt(row)) continue;
+    const Row& cause = cause_of(rows, row);
+    const Row& first = *matter.sayings.front().row;
+    const bool is_its = std::string_view(cause.code) == first.code && cause.remedy == first.remedy;
+    if (is_its && &cause != &row) add_to(matter.consequences, row, row.subject);
+  }
+}
+
+std::string subjects_text(const Saying& saying) {
+  constexpr std::size_t kSubjectsMax = 4;
+  const std::size_t shown = std::min(saying.subjects.size(), kSubjectsMax);
+  const auto first = saying.subjects.begin();
+  std::string text = fmt::format("{}", fmt::join(first, first + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < saying.subjects.size()) text += fmt::format(" and {} more", saying.subjects.size() - shown);
+  return text;
+}
+
+// "closed: Linux 5.4 is too old" below "Linux 5.4 is too old" is "closed".
+std::string without_cause(const std::string& sentence, const Matter& matter) {
+  const std::string& cause = matter.sayings.front().row->sentence;
+  if (!sentence.ends_with(cause)) return sentence;
+  std::string rest = sentence.substr(0, sentence.size() - cause.size());
+  rest.erase(rest.find_last_not_of(": ") + 1);
+  return rest.empty() ? "the same" : rest;
+}
+
+void add_matter(Page& page, const Matter& matter, Color color) {
+  for (const Saying& saying : matter.sayings) {
+    const std::string what = subjects_text(saying);
+    page.wrap(fmt::format("  {:<24} ", saying.row->code), (what.empty() ? "" : what + ": ") + saying.row->sentence);
+    page.paint(color, saying.row->code);
+  }
+  page.wrap(fmt::format("  {:<21} -> ", ""), matter.sayings.front().row->remedy);
+  for (const Saying& saying : matter.consequences) {
+    const std::string what = subjects_text(saying);
+    page.wrap(fmt::format("  {:<21} so ", ""), fmt::format("{}{}{}: {}", saying.row->code, what.empty() ? "" : " ",
+                                                           what, without_cause(saying.row->sentence, matter)));
+  }
+}
+
+void add_matters(Page& page, const std::string& title, const Matters& matters, Color color) {
+  constexpr std::size_t kMattersMax = 8;
+  if (matters.empty()) return;
+  page.section(title);
+  for (std::size_t i = 0; i < std::min(matters.size(), kMattersMax); ++i) add_matter(page, matters[i], color);
+  if (matters.size() > kMattersMax) {
+    page.wrap("  ", fmt::format("and {} more, among the rows below", matters.size() - kMattersMax));
+  }
+}
+
+bool is_cause(const Row& row) { return row.state == State::fail && !row.follows_from; }
+
+bool is_open_question(const Row& row) {
+  const bool is_other = row.state == State::unknown || row.state == State::not_applicable;
+  return is_other && !row.remedy.empty() && !row.follows_from;
+}
+
+bool is_in_the_way(const Row& row) {
+  const bool is_doubt = std::string_view(row.code) == "path" && row.state == State::unknown && !row.is_default;
+  return is_open_question(row) && (is_doubt || is_storage(row));
+}
+
+bool could_be_better(const Row& row) {
+  const std::string_view code = row.code;
+  return is_open_question(row) && !is_in_the_way(row) && (code == "path" || code == "pcie_link");
+}
+
+}  // namespace
+
+void add_summary(Page& page, const Rows& rows) {
+  Matters wrong = matters_of(rows, is_cause);
+  for (Matter& matter : wrong) add_consequences(matter, rows);
+  // First what has the most to answer for.
+  std::stable_partition(wrong.begin(), wrong.end(), [](const Matter& one) { return !one.consequences.empty(); });
+  add_matters(page, "What is wrong", wrong, Color::red);
+  add_matters(page, "What keeps storage from a direct path, or may", matters_of(rows, is_in_the_way), Color::red);
+  add_matters(page, "What is no fault, and could be better", matters_of(rows, could_be_better), Color::yellow);
+}
+
+}  // namespace penstock::tools::validate
