@@ -13,6 +13,7 @@ namespace {
 
 void take_turn(const Contest& contest, const Entry& entry, Sides& sides, int pair, Outcome& outcome) {
   if (!contest.cold_file.empty()) drop_from_cache(contest.cold_file);
+  if (contest.fresh_processes) sides.end(entry.side);
   Task task = entry.task;
   task.verify = pair < 0;
   task.seed = static_cast<std::uint64_t>(pair + 2);
@@ -50,6 +51,7 @@ const char* unit(Figure figure) {
     case Figure::gb_per_s: return "GB/s";
     case Figure::cpu_per_gb: return "CPU s/GB";
     case Figure::kiops: return "kIOPS";
+    case Figure::ms: return "ms";
     case Figure::cpu_us: return "CPU us each";
     case Figure::p50_us: return "us p50";
     case Figure::p99_us: return "us p99";
@@ -64,6 +66,7 @@ double value(const Sample& sample, Figure figure) {
     case Figure::gb_per_s: return gigabytes / sample.seconds();
     case Figure::cpu_per_gb: return sample.cpu / gigabytes;
     case Figure::kiops: return operations / sample.seconds() / 1e3;
+    case Figure::ms: return sample.seconds() * 1e3;
     case Figure::cpu_us: return sample.cpu / operations * 1e6;
     case Figure::p50_us: return sample.p50;
     case Figure::p99_us: return sample.p99;

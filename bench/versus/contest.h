@@ -16,7 +16,7 @@
 
 namespace penstock::versus {
 
-enum class Figure { gb_per_s, cpu_per_gb, kiops, cpu_us, p50_us, p99_us };
+enum class Figure { gb_per_s, cpu_per_gb, kiops, ms, cpu_us, p50_us, p99_us };
 const char* unit(Figure figure);
 double value(const Sample& sample, Figure figure);
 
@@ -43,8 +43,9 @@ struct Contest {
   Figure shown[2];  // Of each entry.
   std::vector<Entry> entries;
   std::vector<Measure> measures;
-  unsigned ranks = 1;     // Processes a side, a GPU each.
-  std::string cold_file;  // Leaves the page cache before each turn; "" for none.
+  unsigned ranks = 1;            // Processes a side, a GPU each.
+  bool fresh_processes = false;  // One for each turn.
+  std::string cold_file;         // Leaves the page cache before each turn; "" for none.
 };
 
 // The sides by name; each starts when it is first needed.
@@ -53,6 +54,7 @@ class Sides {
   explicit Sides(std::map<std::string, SideSettings> settings) : settings_(std::move(settings)) {}
   // Ends teams of another size.
   Team& team(const std::string& name, unsigned ranks);
+  void end(const std::string& name) { teams_.erase(name); }
   void end_all() { teams_.clear(); }
 
  private:

@@ -209,6 +209,59 @@ Contest cold_read(const Files& files, const Effort& effort) {
   return contest;
 }
 
+// What a program waits for before its first byte: each turn is a process of its own.
+std::vector<Contest> opening(const Files& files) {
+  const std::pair<const char*, const char*> kSteps[] = {{"driver open", "cuFileDriverOpen"},
+                                                        {"register", "open(2) and cuFileHandleRegister"},
+                                                        {"first byte", "cuFileRead of 4 KiB"}};
+  std::vector<Contest> contests;
+  for (const auto& [what, title] : kSteps) {
+    Contest contest{
+        .lines = "m", .title = std::string(title) + ", a process's first", .shown = {Figure::ms, Figure::cpu_us}};
+    Task task = whole(what, files.data, kSmall);
+    task.block = kSmall;
+    contest.fresh_processes = true;
+    contest.entries = {entry(kDefault, task), entry(kRival, task)};
+    contest.measures = {at_most(kDefault, kRival, Figure::ms, 1.0)};
+    contests.push_back(std::move(contest));
+  }
+  return contests;
+}
+
+// Chunks of the file, in pieces that lie all over device memory. Who has no call for that makes one for each.
+Contest paged(const Files& files, const Effort& effort, bool write, std::uint64_t chunk, std::uint64_t piece) {
+  const std::uint64_t most = write ? effort.size / 2 : effort.size;
+  chunk = std::min(chunk, most);
+  Contest contest{.lines = "n",
+                  .title = std::string(write ? "write from" : "read into") + " paged blocks of " +
+                           std::to_string(piece >> 10) + " KiB, " + std::to_string(chunk >> 20) + " MiB at once",
+                  .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  Task task = whole("paged chunks", write ? files.written[0] : files.data, most / chunk * chunk);
+  task.write = write;
+  task.block = chunk;
+  task.piece = piece;
+  task.depth = 8;
+  Task pieces = task;
+  pieces.what = "paged pieces";
+  if (write) pieces.file = files.written[1];
+  contest.entries = {entry(kDefault, task), entry(kRival, pieces), link_entry(task)};
+  contest.measures = {at_least(kDefault, "link, pinned", Figure::gb_per_s, write ? std::nullopt : std::optional(0.7)),
+                      at_least(kDefault, kRival, Figure::gb_per_s, {}),
+                      at_most(kDefault, kRival, Figure::cpu_per_gb, {})};
+  return contest;
+}
+
+std::vector<Contest> all_paged(const Files& files, const Effort& effort) {
+  std::vector<Contest> contests;
+  for (const std::uint64_t piece : {16u << 10, 64u << 10}) {
+    for (const std::uint64_t chunk : {2u << 20, 16u << 20}) {
+      contests.push_back(paged(files, effort, false, chunk, piece));
+      contests.push_back(paged(files, effort, true, chunk, piece));
+    }
+  }
+  return contests;
+}
+
 Contest many_gpus(const Files& files, const Effort& effort, bool again) {
   Contest contest{.lines = "j",
                   .title = std::to_string(effort.ranks) + " processes, a GPU and a file each, " +
@@ -245,6 +298,8 @@ std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
     lines.push_back(on_stream(files, effort, kib << 10));
   }
   lines.push_back(on_many_streams(files, effort));
+  for (const auto& more : {opening(files), all_paged(files, effort)})
+    lines.insert(lines.end(), more.begin(), more.end());
   if (effort.ranks > 1) {
     for (const bool again : {false, true}) lines.push_back(many_gpus(files, effort, again));
   }

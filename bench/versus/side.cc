@@ -51,6 +51,11 @@ Sample perform(World& world, const Task& task, const Gate& gate) {
       {"load", load_memory},
       {"open", open_kept},
       {"close", close_kept},
+      {"paged chunks", move_paged_chunks},
+      {"paged pieces", move_paged_pieces},
+      {"driver open", tell_driver_open},
+      {"register", register_first},
+      {"first byte", read_first},
       {"stream", read_on_stream},
       {"streams", read_on_many_streams},
       {"stream copies", copy_on_many_streams},
@@ -60,16 +65,24 @@ Sample perform(World& world, const Task& task, const Gate& gate) {
   return found->second(world, task, gate);
 }
 
+Sample open_driver(const Calls& calls) {
+  Sample opening{.begin = now(), .cpu = -cpu_seconds(), .operations = 1};
+  if (const CUfileError_t error = calls.driver_open(); error.err != CU_FILE_SUCCESS) {
+    throw Failure(calls.name + ": cuFileDriverOpen says " + std::to_string(error.err));
+  }
+  opening.end = now();
+  opening.cpu += cpu_seconds();
+  return opening;
+}
+
 // The life of the new process, until it is told to quit or the other one is gone.
 void serve(const SideSettings& settings, int socket) {
   const Calls calls = settings.load();
   const std::unique_ptr<Gpu> cuda = settings.stand_in ? nullptr : open_cuda();
-  if (const CUfileError_t error = calls.driver_open(); error.err != CU_FILE_SUCCESS) {
-    throw Failure(calls.name + ": cuFileDriverOpen says " + std::to_string(error.err));
-  }
+  const Sample driver_open = open_driver(calls);
   const std::unique_ptr<Gpu> stand_in = settings.stand_in ? open_stand_in(calls) : nullptr;
   Gpu& gpu = cuda != nullptr ? *cuda : *stand_in;
-  World world(calls, gpu, settings.memory_bytes);
+  World world(calls, gpu, settings.memory_bytes, driver_open);
   send_text(socket, Json{{"gpu", gpu.name()}}.dump());
   const Gate gate = [socket] {
     send_text(socket, Json{{"ready", true}}.dump());

@@ -15,17 +15,19 @@ struct Task {
   std::string file;
   std::uint64_t size = 0;   // Bytes of the file that take part, from its start.
   std::uint64_t block = 0;  // Bytes of one small request.
+  std::uint64_t piece = 0;  // Bytes of one paged block, of which a request has several.
   unsigned threads = 1;
   unsigned depth = 1;      // Requests in flight for a thread; entries of a batch.
   unsigned times = 1;      // Small requests; whole transfers.
   double seconds = 0;      // Small requests go on for so long, where it is not 0.
   bool direct = false;     // Open with O_DIRECT.
   bool fresh = false;      // A write: to a new file.
+  bool write = false;      // Where a task can do either.
   bool verify = false;     // Compare the bytes, outside the clock.
   std::uint64_t seed = 1;  // Of random offsets.
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Task, what, file, size, block, threads, depth, times, seconds, direct, fresh, verify,
-                                   seed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Task, what, file, size, block, piece, threads, depth, times, seconds, direct, fresh,
+                                   write, verify, seed)
 
 // Times are seconds; begin and end by a clock that all processes of the machine share.
 struct Sample {

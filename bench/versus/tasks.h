@@ -26,6 +26,15 @@ Sample read_in_threads(World& world, const Task& task, const Gate& gate);       
 Sample read_in_queues(World& world, const Task& task, const Gate& gate);            // Penstock's queues.
 Sample read_and_copy_in_threads(World& world, const Task& task, const Gate& gate);  // pread, copy, wait: no library.
 
+// Ranges of the file to and from pieces that lie all over device memory.
+Sample move_paged_chunks(World& world, const Task& task, const Gate& gate);  // A request for many: Penstock's queues.
+Sample move_paged_pieces(World& world, const Task& task, const Gate& gate);  // A call for each.
+
+// The first of its kind in a process.
+Sample tell_driver_open(World& world, const Task& task, const Gate& gate);  // cuFileDriverOpen, with the GPU's context.
+Sample register_first(World& world, const Task& task, const Gate& gate);    // open(2) and cuFileHandleRegister.
+Sample read_first(World& world, const Task& task, const Gate& gate);        // cuFileRead of a small block.
+
 // Reads that are queued on streams. read_on_stream() waits for each, the others for many on `threads` streams.
 Sample read_on_stream(World& world, const Task& task, const Gate& gate);
 Sample read_on_many_streams(World& world, const Task& task, const Gate& gate);

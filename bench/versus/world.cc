@@ -96,9 +96,9 @@ Registration::~Registration() {
   if (memory_ != nullptr) calls_.deregister_buffer(memory_);
 }
 
-World::World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes)
+World::World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes, const Sample& driver_open)
     : calls_(calls), gpu_(gpu), memory_(gpu.allocate(memory_bytes)), pinned_size_(std::min(memory_bytes, kPinnedMax)),
-      pinned_(gpu.allocate_pinned(pinned_size_)) {
+      pinned_(gpu.allocate_pinned(pinned_size_)), driver_open_(driver_open) {
   std::memset(pinned_, 1, pinned_size_);
 }
 

@@ -51,13 +51,14 @@ class Registration {
 
 class World {
  public:
-  World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes);
+  World(const Calls& calls, Gpu& gpu, std::size_t memory_bytes, const Sample& driver_open);
 
   const Calls& calls() const { return calls_; }
   Gpu& gpu() const { return gpu_; }
   char* memory() const { return memory_; }  // Of the device.
   char* pinned() const { return pinned_; }
   std::size_t pinned_size() const { return pinned_size_; }
+  const Sample& driver_open() const { return driver_open_; }  // What it took to open the library's driver.
 
   // Handles that stay open from task to task, by file.
   void keep(const std::string& file, int flags) { kept_.try_emplace(file, calls_, file, flags); }
@@ -77,6 +78,7 @@ class World {
   char* memory_;
   const std::size_t pinned_size_;
   char* pinned_;
+  const Sample driver_open_;
   std::map<std::string, Handle> kept_;
 };
 
