@@ -319,8 +319,8 @@ typedef enum penstock_advice {
 /* To be called before the file's first request. advice: of penstock_advice. */
 penstock_status penstock_file_advise(penstock_file* file, uint32_t advice);
 
-/* Registering memory is optional. It saves requests whose base is exactly `base` from asking the driver what the memory
- * is, and they must stay within `size` (else PENSTOCK_OUT_OF_RANGE). Deregister a buffer before its memory is freed. */
+/* Optional. Requests whose base is exactly `base` do not ask the driver what the memory is, and must stay within `size`
+ * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin host memory. Deregister it before it is freed or remapped. */
 penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size);
 penstock_status penstock_buffer_deregister(penstock_session* session, const void* base);
 

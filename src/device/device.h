@@ -41,7 +41,7 @@ enum class Allocation : std::uint8_t {
 struct PointerFacts {
   MemoryKind kind = MemoryKind::host;
   Device* device = nullptr;  // Whose copies reach it. Null for host memory, and where its GPU cannot be used.
-  std::uint64_t base = 0;    // First address of the allocation; with size 0, unknown.
+  std::uint64_t base = 0;    // First address of the allocation, of pageable memory: registration; unknown if size is 0.
   std::uint64_t size = 0;    // Bytes in the allocation; 0 where unknown.
   std::uint64_t mapped = 0;  // Where storage's DMA engines reach `base`: an address of this process; 0: nowhere.
 

@@ -23,6 +23,7 @@ struct TransferInput {
   Token token;           // As in Task.
   std::uint64_t file_offset = 0;
   std::uint64_t size = 0;
+  std::uint64_t file_end = 0;  // A moment ago the file reached so far; 0: not known.
   bool prefer_cached = false;  // Chunks that lie in the page cache are taken from there although planned direct.
 };
 

@@ -18,7 +18,7 @@ Outcome transfer_pinned(Session& session, const RawRequest& request, File* file)
   Routed routed;
   // Where nothing is to be moved, it does not matter where to.
   Status status = request.size > 0 ? session.admit(request, file, routed) : session.check(request, file, routed);
-  if (status.ok() && request.size > 0 && !file->has_its_descriptors()) status = descriptor_lost();
+  if (status.ok() && request.size > 0 && !file->has_its_descriptors(&routed.input.file_end)) status = descriptor_lost();
   if (!status.ok() || request.size == 0) return {status, routed.report};
   return move(session, request, *file, routed);
 }

@@ -134,6 +134,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   Routed routed;
   if (const Status status = session_->admit(request, file, routed); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
+  routed.input.file_end = checked_end_;
   session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit a request of this size to the queue");
   const Result<OwnChannel*> own = channel_for(*routed.path, routed.device());
@@ -158,7 +159,8 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
 // Once for a row of requests to one file, until the next reap: a look costs a system call.
 Status Queue::check_descriptors(const File& file) {
   if (checked_file_ == file.id()) return success();
-  if (!file.has_its_descriptors()) return descriptor_lost();
+  checked_end_ = 0;
+  if (!file.has_its_descriptors(&checked_end_)) return descriptor_lost();
   checked_file_ = file.id();
   return success();
 }
@@ -276,7 +278,8 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   const MutexLock lock(mutex_);
   checked_file_ = 0;
   least = static_cast<unsigned>(std::min({std::size_t{least}, room, pending_.size() - free_.size()}));
-  (void)poll_all(false);
+  // Who waits anyway looks and waits by one call of the kernel's.
+  if (done_.size() >= least || deadline) (void)poll_all(false);
   while (done_.size() < least) {
     if (!poll_until(deadline)) break;
   }
@@ -293,9 +296,21 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
 // submit() pins a file with the mutex: what it has pinned is seen here.
 void Queue::forget_file(const File& file) {
   const MutexLock lock(mutex_);
-  const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && pending.input.file == &file; };
-  while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
+  finish_all([&](const TransferInput& input) { return input.file == &file; });
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
+}
+
+// The same holds for what submit() has found registered.
+void Queue::forget_memory(std::byte* kept) {
+  const MutexLock lock(mutex_);
+  finish_all([&](const TransferInput& input) { return input.token.kept == kept; });
+  for (OwnChannel& own : channels_) own.channel->forget_memory(kept);
+}
+
+template <typename IsMeant>
+void Queue::finish_all(IsMeant is_meant) {
+  const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && is_meant(pending.input); };
+  while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
 }
 
 }  // namespace penstock::core

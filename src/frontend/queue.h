@@ -88,6 +88,9 @@ class Queue final : public ChannelHolder, private Client {
   void take_in(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);
   void complete(std::uint32_t index) REQUIRES(mutex_);
   void forget_file(const File& file) override;
+  void forget_memory(std::byte* kept) override;
+  template <typename IsMeant>
+  void finish_all(IsMeant is_meant) REQUIRES(mutex_);
   void stop() override;
 
   const std::uint32_t forks_ = fork_count();
@@ -100,6 +103,7 @@ class Queue final : public ChannelHolder, private Client {
   std::vector<std::uint32_t> done_ GUARDED_BY(mutex_);
   std::vector<OwnChannel> channels_ GUARDED_BY(mutex_);
   std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Whose descriptors were looked at since the last reap.
+  std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;   // How far it reached then; 0: not known.
 };
 
 }  // namespace penstock::core

@@ -28,6 +28,10 @@ struct Token {
   void* file_state = nullptr;  // What the path knows of the file.
   std::int64_t shift = 0;      // From an address of the request's memory to where storage's DMA engines reach it.
   bool wait = false;           // For what is just being made ready.
+  // Host memory around the request's that the program has registered, and tells of before it frees it; of 0 bytes where
+  // there is none. Storage may keep its pages until Channel::forget_memory().
+  std::byte* kept = nullptr;
+  std::uint64_t kept_bytes = 0;
 };
 
 // One chunk to move between a file and memory.
@@ -64,6 +68,8 @@ class Channel {
   virtual Completion run(const Task& task) = 0;
   // Lets go of kernel references to the file (0: to every file). Needs that none of its chunks is in flight.
   virtual void forget_file(std::uint64_t file_id) = 0;
+  // Lets go of what the kernel keeps of Token::kept memory. Needs that none of its chunks is in flight.
+  virtual void forget_memory(std::byte* /*kept*/) {}
   // After this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
 };

@@ -105,6 +105,7 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
     return failure(Code::past_allocation, "register the buffer");
   }
   if (buffers_.find(address)) return failure(Code::already_registered, "register the buffer");
+  if (memory.kind == MemoryKind::host) memory.base = address, memory.size = size;
   const bool may_be_offered = memory.kind == MemoryKind::device && memory.device != nullptr;
   const std::uint64_t offered = may_be_offered ? memory.device->offer(memory, base, size) : 0;
   if (offered != 0) memory.mapped = offered;
@@ -122,6 +123,10 @@ Status Session::deregister_buffer(const void* base) {
   const std::optional<Buffer> buffer = buffers_.find(address);
   const Status status = buffers_.remove(address);
   if (!status.ok()) return status;
+  if (buffer && buffer->memory.kind == MemoryKind::host) {
+    const MutexLock lock(clients_mutex_);
+    for (Client* client : clients_) client->forget_memory(reinterpret_cast<std::byte*>(address));
+  }
   engine_->remove_buffer(address);
   if (buffer && buffer->memory.device != nullptr) buffer->memory.device->withdraw(base);
   return status;

@@ -43,6 +43,8 @@ class Client {
   // brought there here. Nothing of the file's is kept after. It is asked once: so a request that has the file pinned
   // must be seen here, or end by itself.
   virtual void forget_file(const File& file) = 0;
+  // Host memory is being deregistered: as for a file, and with a request under way that found it registered.
+  virtual void forget_memory(std::byte* /*kept*/) {}
   // The session ends: waits for what is under way. The client has none from then on.
   virtual void stop() = 0;
 };

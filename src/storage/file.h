@@ -37,11 +37,12 @@ class File {
   std::uint64_t id() const { return id_; }
   // The duplicate of the user's.
   int own_descriptor() const { return own_.get(); }
-  // False where one of them was closed by others. One system call for each that is open.
-  bool has_its_descriptors() const {
+  // False where one of them was closed by others. One system call for each that is open, which tells as well how far a
+  // regular file reaches.
+  bool has_its_descriptors(std::uint64_t* reached = nullptr) const {
     if (userspace_ != nullptr) return true;
     const int second = second_.load(std::memory_order_acquire);
-    return is_ours(own_.get()) && (second < 0 || is_ours(second));
+    return is_ours(own_.get(), reached) && (second < 0 || is_ours(second));
   }
   // Fails when the kernel would not open the file that way.
   Result<int> descriptor(Way way);
@@ -78,7 +79,9 @@ class File {
   Result<int> open_second();
   void close_second();
   void start_flush_after(std::uint64_t bytes);
-  bool is_ours(int fd) const { return storage_.is_descriptor_of(fd, facts_); }
+  bool is_ours(int fd, std::uint64_t* reached = nullptr) const {
+    return storage_.is_descriptor_of(fd, facts_, reached);
+  }
 
   Storage& storage_;
   FileFacts facts_;

@@ -218,9 +218,10 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
 
 // Where its layers lie on several file systems, overlayfs gives a file another device and number when somebody writes
 // to it for the first time: it moves to the upper layer.
-bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts) {
+bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) {
   struct stat status;  // Not zeroed first: it is asked for every request.
   if (::fstat(fd, &status) != 0) return false;
+  if (reached != nullptr && S_ISREG(status.st_mode)) *reached = static_cast<std::uint64_t>(status.st_size);
   if (status.st_dev == facts.file_system_device) return status.st_ino == facts.inode;
   return facts.file_system_magic == OVERLAYFS_SUPER_MAGIC && S_ISREG(status.st_mode) && is_overlay(fd);
 }

@@ -17,7 +17,7 @@ class PosixStorage final : public Storage {
   Result<FileFacts> facts(int fd) override;
   Result<UniqueFd> duplicate(int fd) override;
   Result<UniqueFd> reopen(int fd, int open_flags, bool direct) override;
-  bool is_descriptor_of(int fd, const FileFacts& facts) override;
+  bool is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) override;
   Result<std::uint64_t> size(int fd) override;
   Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override;

@@ -41,8 +41,10 @@ class Ring {
   virtual Status submit() = 0;
   // Fills up to completions.size() entries; with `wait`, blocks for the first while any operation is in flight.
   virtual Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) = 0;
-  // Optional speed: a failure leaves the ring working without. The memory must outlive the ring.
+  // Optional speed: a failure leaves the ring working without. The kernel keeps the pages that are there now, and moves
+  // bytes to and from these: the memory must stay as it is until it is unregistered, or the ring is gone.
   virtual Status register_memory(void* memory, std::size_t size) = 0;
+  virtual void unregister_memory(void* /*memory*/) {}
   // A number for RingOp::fixed_file, or -1. While registered, the kernel holds the file open: let go of it before
   // its owner may close it.
   virtual int register_file(int fd) = 0;

@@ -139,6 +139,50 @@ TEST_P(RingTest, RegisteredMemoryAndFilesMoveTheSameBytes) {
   ::munmap(memory, kSize);
 }
 
+// What lies there now would not be written to, if the ring still had the pages of before.
+TEST_P(RingTest, MemoryThatIsUnregisteredMayChange) {
+  constexpr std::size_t kSize = 16384;
+  const auto map = [&](void* where, int flags) {
+    return ::mmap(where, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  };
+  void* const memory = map(nullptr, 0);
+  const auto read = [&] {
+    ring_->push({.op = Op::read, .fd = fd_.get(), .memory = memory, .size = kSize, .offset = 4096});
+    RingCompletion completion;
+    EXPECT_EQ(*ring_->reap({&completion, 1}, true), 1u);
+    EXPECT_EQ(completion.result, static_cast<int>(kSize));
+    return std::memcmp(memory, content_.data() + 4096, kSize) == 0;
+  };
+  (void)ring_->register_memory(memory, kSize);
+  EXPECT_TRUE(read());
+
+  ring_->unregister_memory(memory);
+  ASSERT_EQ(map(memory, MAP_FIXED), memory);
+
+  EXPECT_TRUE(read());
+  ring_.reset();
+  ::munmap(memory, kSize);
+}
+
+TEST_P(RingTest, SeveralPlacesCanBeRegisteredAndWhatIsTooManyDoesWithout) {
+  constexpr std::size_t kPlaces = 12;
+  std::vector<std::vector<char>> places(kPlaces, std::vector<char>(8192));
+  unsigned registered = 0;
+  for (auto& place : places) registered += ring_->register_memory(place.data(), place.size()).ok() ? 1 : 0;
+  if (GetParam() == Kind::io_uring) {
+    EXPECT_GE(registered, 1u);
+  }
+
+  for (std::uint32_t i = 0; i < kPlaces; ++i) {
+    ring_->push({.op = Op::read, .fd = fd_.get(), .memory = places[i].data() + 100, .size = 8000, .offset = i * 4096});
+    RingCompletion completion;
+    ASSERT_EQ(*ring_->reap({&completion, 1}, true), 1u);
+    EXPECT_EQ(completion.result, 8000);
+    EXPECT_EQ(std::memcmp(places[i].data() + 100, content_.data() + i * 4096, 8000), 0) << i;
+  }
+  ring_.reset();
+}
+
 TEST_P(RingTest, ARingThatGoesAwayWaitsForItsOperations) {
   std::vector<char> memory(4096);
   ring_->push({.op = Op::read, .fd = fd_.get(), .memory = memory.data(), .size = 4096});

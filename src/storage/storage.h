@@ -27,7 +27,8 @@ class Storage {
   // the given descriptor stays as it is.
   virtual Result<UniqueFd> reopen(int fd, int open_flags, bool direct) = 0;
   // Whether the descriptor is still one of the file that the facts tell of, and not closed, or another's by now.
-  virtual bool is_descriptor_of(int fd, const FileFacts& facts) = 0;
+  // reached: where not null, and the file is a regular one, how many bytes it has.
+  virtual bool is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) = 0;
   // Bytes now: a file's size, a block device's capacity.
   virtual Result<std::uint64_t> size(int fd) = 0;
   // One transfer, possibly short; 0 from a read is the end of the file.

@@ -3,6 +3,7 @@
 // io_uring as a Ring.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "storage/ring.h"
@@ -22,12 +23,20 @@ class UringRing final : public Ring {
   Status submit() override;
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override;
   Status register_memory(void* memory, std::size_t size) override;
+  void unregister_memory(void* memory) override;
   int register_file(int fd) override;
   void unregister_file(int fixed_file) override;
 
  private:
+  static constexpr unsigned kRegionsMax = 8;
+  struct Region {  // Of registered memory; empty where its number is free.
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+  };
+
   explicit UringRing(unsigned depth);
-  bool is_registered(const RingOp& op) const;
+  Status submit_and_wait(unsigned least);
+  int fixed_memory(const RingOp& op) const;
   RingCompletion finish(std::uint64_t index, int result);
   bool owns_its_descriptor() const;
 
@@ -36,10 +45,11 @@ class UringRing final : public Ring {
   std::vector<std::uint32_t> unused_;  // Indexes of ops_ that are free.
   std::vector<int> files_;             // Registered descriptors by fixed number; -1 where free.
   bool files_registered_ = false;
+  const unsigned submit_max_;
   unsigned unsubmitted_ = 0;
-  unsigned in_flight_ = 0;  // Pushed and not reaped.
-  std::uintptr_t memory_begin_ = 0;
-  std::uintptr_t memory_end_ = 0;
+  unsigned in_flight_ = 0;                     // Pushed and not reaped.
+  std::array<Region, kRegionsMax> regions_{};  // By fixed number.
+  unsigned region_room_ = 0;                   // Numbers that the kernel has a table for.
 };
 
 }  // namespace penstock::core

@@ -62,6 +62,7 @@ class FakeStorage : public Storage {
   int flush_error = 0;
   std::atomic<unsigned> flushes_started{0};
   std::atomic<unsigned> rings_opened{0};
+  std::vector<const void*> registered;  // With its rings, and still.
   bool descriptors_lost = false;
 
   // From now on transfers are cut short, interrupted and put off, by the seed; those of scratch are left alone.
@@ -71,6 +72,14 @@ class FakeStorage : public Storage {
   }
   // Another descriptor of a user beside kUserFd.
   UniqueFd open_user_fd(int flags) { return std::move(*open({.flags = flags})); }
+  void keep(const void* memory) {
+    const std::lock_guard lock(mutex_);
+    registered.push_back(memory);
+  }
+  void let_go(const void* memory) {
+    const std::lock_guard lock(mutex_);
+    std::erase(registered, memory);
+  }
   // For who looks at the file, or changes it, while transfers are under way.
   template <typename Look>
   auto with_content(Look look) {
@@ -94,7 +103,7 @@ class FakeStorage : public Storage {
     if (reopen_fails) return os_failure(EACCES, "open the file a second time");
     return open({.flags = (flags & ~O_DIRECT) | (direct ? O_DIRECT : 0)});
   }
-  bool is_descriptor_of(int, const FileFacts&) override { return !descriptors_lost; }
+  bool is_descriptor_of(int, const FileFacts&, std::uint64_t*) override { return !descriptors_lost; }
   Result<std::uint64_t> size(int) override {
     const std::lock_guard lock(mutex_);
     return static_cast<std::uint64_t>(content.size());
@@ -237,7 +246,11 @@ class FakeRing final : public Ring {
       return 1u;
     }
   }
-  Status register_memory(void*, std::size_t) override { return success(); }
+  Status register_memory(void* memory, std::size_t) override {
+    storage_.keep(memory);
+    return success();
+  }
+  void unregister_memory(void* memory) override { storage_.let_go(memory); }
   int register_file(int) override { return -1; }
   void unregister_file(int) override {}
 

@@ -14,11 +14,19 @@ Verdict HostPath::judge(File&, const PointerFacts& memory, Op) {
 }
 
 Prepared HostPath::prepare(const Wish& wish) {
-  return {.limits = {.file_align = file_align_for(wish.file, wish.way, wish.chunk_max),
-                     .memory_align = wish.file.facts().direct_memory_align,
-                     .chunk_max = wish.chunk_max,
-                     .staged = false},
-          .tune_threads = true};
+  Prepared prepared{.limits = {.file_align = file_align_for(wish.file, wish.way, wish.chunk_max),
+                               .memory_align = wish.file.facts().direct_memory_align,
+                               .chunk_max = wish.chunk_max,
+                               .staged = false},
+                    .tune_threads = true};
+  // Of pageable memory only a registration tells how large it is. A queue lives long enough to pay for keeping its
+  // pages; channels of calls are many, and each would.
+  const bool is_kept = wish.memory.kind == MemoryKind::host && wish.memory.size > 0;
+  if (is_kept && wish.mode == SubmitMode::queued && wish.way == Way::direct) {
+    prepared.token.kept = reinterpret_cast<std::byte*>(wish.memory.base);
+    prepared.token.kept_bytes = wish.memory.size;
+  }
+  return prepared;
 }
 
 Result<std::unique_ptr<Channel>> HostPath::open_channel(const ChannelOptions& options) {

@@ -16,6 +16,7 @@ namespace {
 
 constexpr unsigned kRetriesMax = 64;  // Short transfers in a row before a chunk is given up.
 constexpr std::size_t kFixedFilesMax = 8;
+constexpr std::size_t kKeptMax = 8;
 // Few at a time, as the ring hands on few: else a device runs dry while a burst of completions is looked after. Random
 // reads of 4 KiB, 64 in flight, came to 0.89 of fio's rate with 16, and to 0.98 with 8 (virtio disk, 2026-11-21).
 constexpr std::size_t kReapMax = 8;
@@ -70,6 +71,7 @@ Result<std::unique_ptr<Channel>> StorageChannel::open(Storage& storage, const Ch
   channel->free_.reserve(options.depth);
   channel->done_.reserve(options.depth);
   channel->fixed_files_.reserve(kFixedFilesMax);
+  channel->kept_.reserve(kKeptMax);
   channel->slots_.resize(options.depth);  // Last: from here on the channel is not idle before all of them are free.
   for (unsigned i = options.depth; i > 0; --i) channel->free_.push_back(i - 1);
   return std::unique_ptr<Channel>(std::move(channel));
@@ -188,6 +190,7 @@ void StorageChannel::push(std::uint32_t index) {
   ++storing_count_;
   RingOp op = operation(slot, index);
   op.fixed_file = fixed_file(slot);
+  keep_memory(slot);
   ring_->push(op);
 }
 
@@ -271,8 +274,13 @@ bool StorageChannel::reap_ring(bool wait) {
   return *count > 0;
 }
 
+bool StorageChannel::only_storage_is_busy() const {
+  return storing_count_ > 0 && copying_count_ == 0 && gathered_[0].empty() && gathered_[1].empty();
+}
+
 // One round. Blocks, if asked to, on the side that feeds the other: copies when writing, storage when reading.
 bool StorageChannel::step(bool wait) {
+  if (wait && done_.empty() && only_storage_is_busy()) return reap_ring(true);
   const bool stored = reap_ring(false);
   copy_all_gathered();
   const bool copied = reap_copies(false);
@@ -348,6 +356,18 @@ int StorageChannel::fixed_file(const Slot& slot) {
   if (fixed_files_.size() == kFixedFilesMax) return -1;
   fixed_files_.push_back({id, way, ring_->register_file(slot.fd)});
   return fixed_files_.back().number;
+}
+
+void StorageChannel::keep_memory(const Slot& slot) {
+  const Token& token = slot.task.token;
+  if (staged_ || token.kept_bytes == 0 || kept_.size() == kKeptMax) return;
+  if (std::find(kept_.begin(), kept_.end(), token.kept) != kept_.end()) return;
+  kept_.push_back(token.kept);
+  (void)ring_->register_memory(token.kept, token.kept_bytes);
+}
+
+void StorageChannel::forget_memory(std::byte* kept) {
+  if (std::erase(kept_, kept) > 0 && ring_ != nullptr) ring_->unregister_memory(kept);
 }
 
 void StorageChannel::forget_file(std::uint64_t file_id) {

@@ -27,6 +27,7 @@ class StorageChannel final : public Channel {
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion run(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
+  void forget_memory(std::byte* kept) override;
   bool is_broken() const override { return broken_; }
 
  private:
@@ -84,6 +85,8 @@ class StorageChannel final : public Channel {
   bool step(bool wait);
   void break_down(Status status);
   int fixed_file(const Slot& slot);
+  void keep_memory(const Slot& slot);
+  bool only_storage_is_busy() const;
   Completion completion_of(const Slot& slot) const;
   std::uint64_t payload_moved(const Slot& slot) const;
 
@@ -102,6 +105,7 @@ class StorageChannel final : public Channel {
   std::size_t copying_count_ = 0;
   std::vector<std::uint32_t> done_;
   std::vector<FixedFile> fixed_files_;
+  std::vector<std::byte*> kept_;  // Token::kept that was registered with the ring, or that it would not have.
   unsigned storing_count_ = 0;
   bool broken_ = false;
 };
