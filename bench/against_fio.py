@@ -3,11 +3,12 @@
 
 """penstock bench against fio's io_uring engine on this machine, in every cell of size x depth x {read, write}.
 
-Both move random blocks of one file with O_DIRECT, at the same depth; fio with registered buffers and files. They take
-turns, and the order changes from pair to pair. Printed are medians with the lowest and the highest beside them, and the
-median of the pairs' ratios: of the rate, which should be 0.98 at least, and of the CPU time for a GB, at most 1.00. Run
-it on a quiet machine. With --memory device, penstock's bytes travel on to a GPU, or to host memory standing in for it,
-which fio's do not.
+Both move random blocks of one file with O_DIRECT, at the same depth, with registered memory and files, in huge pages;
+fio gets these from glibc's malloc, and takes twice as long for a mebibyte without (--small-pages). They take turns, and
+the order changes from pair to pair. Printed are medians with the lowest and the highest beside them, and the median of
+the pairs' ratios: of the rate, which should be 0.98 at least, and of the CPU time for a GB, at most 1.00. Run it on a
+quiet machine; beside other work, under `chrt -r 50`, which puts both before it. With --memory device, penstock's bytes
+travel on to a GPU, or to host memory standing in for it, which fio's do not.
 
 With --calls nothing is timed: system calls a request are counted (perf stat), which other work on the machine hardly
 changes.
@@ -31,8 +32,9 @@ CALLS = ("io_uring_enter", "pread64", "pwrite64", "preadv2", "pwritev2", "newfst
 RAN_SHORT = "it did nothing in its time: give it more --seconds"
 
 
-def run(command):
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+def run(command, environment=None):
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+                            env={**os.environ, **(environment or {})})
     if result.returncode != 0:
         sys.exit(f"against_fio: {command[0]} failed: {result.stderr.strip() or result.stdout.strip()}")
     return json.loads(result.stdout)
@@ -43,6 +45,7 @@ class Fio:
 
     def __init__(self, options):
         self.options = options
+        self.environment = {} if options.small_pages else {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
     def command(self, cell):
         block, depth, mode = cell
@@ -64,6 +67,7 @@ class Fio:
 
 class Penstock:
     name = "penstock"
+    environment = {}
 
     def __init__(self, options):
         self.options = options
@@ -74,7 +78,7 @@ class Penstock:
         return [self.options.tool, "bench", self.options.file, "--rw", f"rand{mode}", "--bs", block, "--depth", depth,
                 "--time", self.options.seconds, "--ramp", 0, "--direct", "--memory", self.options.memory, "--require",
                 path, "--json", *(["--overwrite"] if mode == "write" else []),
-                *(["--register"] if self.options.register else [])]
+                *(["--register"] if self.options.memory == "host" else [])]
 
     @staticmethod
     def sample(report, _mode):
@@ -89,8 +93,8 @@ def counted(side, cell):
     """System calls for each request, by name, of one run."""
     with tempfile.NamedTemporaryFile() as told:
         events = ",".join(f"syscalls:sys_enter_{call}" for call in CALLS)
-        sample = side.sample(run(["perf", "stat", "-x", ";", "-o", told.name, "-e", events, "--", *side.command(cell)]),
-                             cell[2])
+        sample = side.sample(run(["perf", "stat", "-x", ";", "-o", told.name, "-e", events, "--", *side.command(cell)],
+                                 side.environment), cell[2])
         rows = [line.split(";") for line in Path(told.name).read_text().splitlines() if ";" in line]
     calls = {row[2].removeprefix("syscalls:sys_enter_"): int(row[0]) / sample["requests"] for row in rows}
     return {name: round(number, 3) for name, number in calls.items() if number >= 0.001}
@@ -105,7 +109,7 @@ def compared(cell, sides, pairs):
     samples = {side.name: [] for side in sides}
     for pair in range(-1, pairs):  # The first of each is not counted.
         for side in sides if pair % 2 == 0 else reversed(sides):
-            sample = side.sample(run(side.command(cell)), cell[2])
+            sample = side.sample(run(side.command(cell), side.environment), cell[2])
             if pair >= 0:
                 samples[side.name].append(sample)
     ratios = {figure: [ours[figure] / theirs[figure] for ours, theirs in zip(*samples.values())]
@@ -173,7 +177,7 @@ def main():
     parser.add_argument("--depths", type=words(int), default=[1, 16, 128], help="requests in flight [1,16,128]")
     parser.add_argument("--rw", type=words(str), default=["read", "write"], help="[read,write]")
     parser.add_argument("--memory", choices=("host", "device"), default="host", help="of Penstock's side [host]")
-    parser.add_argument("--register", action="store_true", help="Penstock's side registers its memory first")
+    parser.add_argument("--small-pages", action="store_true", help="of fio's memory")
     parser.add_argument("--file", type=Path, default=ROOT / "build/bench/data",
                         help="made where there is none, and then taken away [build/bench/data]")
     parser.add_argument("--overwrite", action="store_true", help="a FILE that is there may be written over")
@@ -196,7 +200,7 @@ def main():
         if options.json:
             options.json.write_text(json.dumps(
                 {"schema": SCHEMA, "kernel": platform.release(), "cpus": os.cpu_count(), "file_bytes": size,
-                 "memory": options.memory, "register": options.register, "pairs": options.pairs,
+                 "memory": options.memory, "fio_small_pages": options.small_pages, "pairs": options.pairs,
                  "seconds": options.seconds, "cells": cells}, indent=1) + "\n")
     finally:
         if made:
