@@ -40,10 +40,38 @@ BlockKind kind_by_name(std::string_view name) {
   return BlockKind::unknown;
 }
 
-// "nvme3", not "nvme3n1" nor "nvme-subsys3".
-bool is_controller_name(std::string_view name) {
-  return name.starts_with("nvme") && name.size() > 4 &&
-         std::all_of(name.begin() + 4, name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+// "nvme3", not "nvme3n1" nor "nvme-subsys3"; "session1" likewise.
+bool is_numbered(std::string_view name, std::string_view word) {
+  return name.starts_with(word) && name.size() > word.size() &&
+         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(word.size()), name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// What a SCSI disk hangs on, by how a folder above it begins, which the transport's class of the kernel names.
+struct ScsiLink {
+  std::string_view folder;
+  std::string_view link;
+};
+constexpr std::array<ScsiLink, 5> kScsiLinks = {
+    {{"session", "iscsi"}, {"rport-", "fc"}, {"end_device-", "sas"}, {"ata", "sata"}, {"usb", "usb"}}};
+
+// Parts that LVM gives a volume, by the ends of their names (lvmcache(7), lvmvdo(7), lvmthin(7), lvmraid(7)), and which
+// target of device mapper that makes of the volume above them. /sys does not tell targets.
+struct LvmPart {
+  std::string_view end;
+  std::string_view target;
+};
+constexpr std::array<LvmPart, 5> kLvmParts = {{{"_wcorig", "writecache"},
+                                               {"_corig", "cache"},
+                                               {"_vdata", "vdo"},
+                                               {"_tdata", "thin-pool"},
+                                               {"_rimage_0", "raid"}}};
+
+std::string_view target_above(std::string_view part) {
+  for (const LvmPart& one : kLvmParts) {
+    if (part.ends_with(one.end)) return one.target;
+  }
+  return {};
 }
 
 // Reads one stack; counts what it has read, so that a tree made to explode stops early.
@@ -83,6 +111,7 @@ class StackReader {
     std::string controller = directory;
     if (device.kind == BlockKind::nvme) controller = read_nvme(directory, device);
     if (device.kind == BlockKind::dm) read_dm(directory, device);
+    if (device.kind == BlockKind::scsi) read_scsi(directory, device);
     if (device.kind == BlockKind::md) device.md_level = root_.read_line(directory + "/md/level");
     if (device.kind == BlockKind::loop) device.backing_file = root_.read_line(directory + "/loop/backing_file");
     device.pci_address = pci_address_in(root_.real_path(controller));
@@ -103,7 +132,7 @@ class StackReader {
     device.transport = NvmeTransport::unknown;
     std::string first;
     for (const std::string& name : root_.list(owner)) {
-      if (!is_controller_name(name)) continue;
+      if (!is_numbered(name, "nvme")) continue;
       const NvmeTransport transport = nvme_transport_by_name(root_.read_line(owner + "/" + name + "/transport"));
       device.transport = first.empty() ? transport : std::max(device.transport, transport);
       if (first.empty()) first = owner + "/" + name;
@@ -119,12 +148,38 @@ class StackReader {
     std::string_view maker = take_until(rest, '-');
     if (maker.starts_with("part") && !rest.empty()) maker = take_until(rest, '-');
     device.dm_type = std::string(maker);
+    device.dm_name = root_.read_line(directory + "/dm/name");
+  }
+
+  // The disk's own folder lies in those of its link: "/sys/devices/platform/host2/session1/target2:0:0/.../block/sda".
+  void read_scsi(const std::string& directory, BlockDevice& device) const {
+    for (std::size_t at = 0; at < directory.size() && device.scsi_link.empty();) {
+      const std::size_t end = std::min(directory.find('/', at + 1), directory.size());
+      const std::string_view folder = std::string_view(directory).substr(at + 1, end - at - 1);
+      for (const ScsiLink& one : kScsiLinks) {
+        const bool is_it = one.folder.ends_with('-') ? folder.starts_with(one.folder) : is_numbered(folder, one.folder);
+        if (is_it) device.scsi_link = std::string(one.link);
+      }
+      if (device.is_iscsi()) read_iscsi(directory.substr(0, end), device);
+      at = end;
+    }
+  }
+
+  // By the folder of the session: beside it is its host's, which knows the driver.
+  void read_iscsi(const std::string& session, BlockDevice& device) const {
+    const std::string host = session.substr(0, session.rfind('/'));
+    const std::string number(last_component(host)), name(last_component(session));
+    device.iscsi_driver = root_.read_line(host + "/scsi_host/" + number + "/proc_name");
+    device.iscsi_target = root_.read_line(session + "/iscsi_session/" + name + "/targetname");
   }
 
   void read_slaves(const std::string& directory, BlockDevice& device, unsigned depth) {
     for (const std::string& name : root_.list(directory + "/slaves")) {
       const auto number = parse_device_number(root_.read_line(directory + "/slaves/" + name + "/dev"));
       if (number) add_slave(*number, device, depth);
+    }
+    for (const BlockDevice& part : device.slaves) {
+      if (device.dm_target.empty()) device.dm_target = std::string(target_above(part.dm_name));
     }
     if (device.backing_file.empty()) return;
     const Mount* below = mounts_.find(device.backing_file);
@@ -186,10 +241,24 @@ NvmeTransport nvme_transport_by_name(std::string_view name) {
   return NvmeTransport::unknown;
 }
 
+std::string BlockDevice::remote_transport() const {
+  if (kind == BlockKind::rbd) return "tcp";  // The kernel's Ceph client has no other.
+  if (scsi_link == "fc") return scsi_link;
+  if (is_iscsi()) {
+    if (iscsi_driver == "iscsi_iser") return "rdma";
+    if (iscsi_driver.empty()) return "unknown";
+    return iscsi_driver == "iscsi_tcp" ? "tcp" : iscsi_driver;
+  }
+  const bool is_local =
+      transport == NvmeTransport::none || transport == NvmeTransport::pcie || transport == NvmeTransport::loop;
+  return is_local ? "" : nvme_transport_name(transport);
+}
+
 std::string BlockDevice::text() const {
   constexpr std::size_t kNamed = 4;
   std::string text = name;
   if (!backing_file.empty()) text += " (" + backing_file + ")";
+  if (is_iscsi()) text += " (iSCSI)";
   for (std::size_t i = 0; i < std::min(slaves.size(), kNamed); ++i) text += (i == 0 ? " on " : ", ") + slaves[i].text();
   if (slaves.size() > kNamed) text += " and " + std::to_string(slaves.size() - kNamed) + " more";
   return text;

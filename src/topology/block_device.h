@@ -47,9 +47,15 @@ struct BlockDevice {
   NvmeTransport transport = NvmeTransport::none;  // Of an NVMe device; the least direct one of several.
   bool is_multipath = false;  // An NVMe device that the kernel reaches through one or more controllers.
   std::string dm_type;        // "LVM", "CRYPT", "mpath", ...: what made a device-mapper device.
-  std::string md_level;       // "raid0", ...
-  std::string backing_file;   // Of a loop device.
-  std::string pci_address;    // Of the controller; "" where there is none.
+  std::string dm_name;        // "group-volume": as /dev/mapper has it.
+  std::string
+      dm_target;  // "cache", "vdo", ...: what LVM makes of its parts, by their names; "" where those tell nothing.
+  std::string md_level;      // "raid0", ...
+  std::string backing_file;  // Of a loop device.
+  std::string scsi_link;     // Of a SCSI disk: "iscsi", "fc", "sas", "sata", "usb"; "" where its place tells none.
+  std::string iscsi_driver;  // Of an iSCSI disk: "iscsi_tcp", "iscsi_iser", or that of an adapter with an engine.
+  std::string iscsi_target;  // Its name: "iqn...."; "" where the session does not tell.
+  std::string pci_address;   // Of the controller; "" where there is none.
   std::string model;
   int numa_node = -1;
   std::uint32_t logical_block_size = 0;  // Bytes; 0 where unknown.
@@ -57,6 +63,9 @@ struct BlockDevice {
   std::vector<BlockDevice> slaves;  // What dm, md and loop devices are made of.
 
   bool is_partition() const { return disk != name; }
+  bool is_iscsi() const { return scsi_link == "iscsi"; }
+  // How bytes leave this machine: "tcp", "rdma", "fc", ...; "" of what is local. "unknown": by what nothing here tells.
+  std::string remote_transport() const;
   // With what is below: "md0 on nvme0n1, nvme1n1", "loop0 (/images/a.ext4) on sda2".
   std::string text() const;
 };

@@ -90,6 +90,39 @@ TEST(BlockDeviceTest, ASpinningDiskUnderLvmIsSeen) {
   EXPECT_EQ(device->slaves[0].model, "ST4000NM0035");
 }
 
+TEST(BlockDeviceTest, AnIscsiDiskIsToldByItsSession) {
+  const auto device = stack_under("iscsi", "/models");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->kind, BlockKind::scsi);
+  EXPECT_TRUE(device->is_iscsi());
+  EXPECT_EQ(device->iscsi_driver, "iscsi_tcp");
+  EXPECT_EQ(device->iscsi_target, "iqn.2003-01.org.example:models");
+  EXPECT_EQ(device->remote_transport(), "tcp");
+  EXPECT_EQ(device->text(), "sdb (iSCSI)");
+  EXPECT_EQ(stack_under("iscsi-iser", "/models")->remote_transport(), "rdma");
+}
+
+TEST(BlockDeviceTest, WhatAScsiDiskHangsOnIsInItsPath) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0/block/sda", "sata"},
+      {"pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host4/target4:0:0/4:0:0:0/block/sda", "usb"},
+      {"pci0000:00/0000:05:00.0/host1/port-1:0/end_device-1:0/target1:0:0/1:0:0:0/block/sda", "sas"},
+      {"pci0000:00/0000:06:00.0/host2/rport-2:0-1/target2:0:0/2:0:0:0/block/sda", "fc"},
+      {"platform/host3/session12/target3:0:0/3:0:0:0/block/sda", "iscsi"},
+      {"pci0000:00/0000:07:00.0/host5/target5:0:0/5:0:0:0/block/sda", ""},
+      {"sessions/atari/usbx/block/sda", ""}};
+  for (const auto& [place, link] : cases) {
+    TestTree tree;
+    tree.put(std::string("/sys/devices/") + place + "/dev", "8:0\n");
+    tree.link("/sys/dev/block/8:0", std::string("../../devices/") + place);
+    const auto device = read_block_device(tree.root(), MountTable(), {8, 0});
+    ASSERT_TRUE(device) << place;
+    EXPECT_EQ(device->scsi_link, link) << place;
+    const std::string remote = std::string(link) == "iscsi" ? "unknown" : std::string(link) == "fc" ? "fc" : "";
+    EXPECT_EQ(device->remote_transport(), remote) << place;
+  }
+}
+
 TEST(BlockDeviceTest, AVirtioDiskIsOnItsPciDevice) {
   const auto device = stack_under("firecracker-vm", "/");
   ASSERT_TRUE(device);

@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "topology/network_mount.h"
+
 namespace penstock::core {
 namespace {
 
@@ -26,10 +28,12 @@ Finding possible(Obstacle obstacle, std::string subject = "") {
 Findings network_findings(const Root& root, const Mount& mount) {
   const std::string& point = mount.mount_point;
   if (!mount.type.starts_with("nfs")) return {certain(Obstacle::network_file_system, point)};
+  const std::string client = text_of(vast_client(root, mount));
+  const std::string subject = client.empty() ? point : point + ", by " + client;
   const std::string transport = nfs_transport(root, mount);
-  if (transport == "rdma") return {certain(Obstacle::nfs_rdma, point)};
-  if (transport.starts_with("tcp")) return {certain(Obstacle::nfs_tcp, point)};
-  return {certain(Obstacle::network_file_system, point)};
+  if (transport == "rdma") return {certain(Obstacle::nfs_rdma, subject)};
+  if (transport.starts_with("tcp")) return {certain(Obstacle::nfs_tcp, subject)};
+  return {certain(Obstacle::network_file_system, subject)};
 }
 
 // /sys/fs/btrfs/UUID/devices holds a name for each device of a file system.

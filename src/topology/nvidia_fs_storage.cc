@@ -8,7 +8,7 @@ namespace penstock::core {
 namespace {
 
 std::string_view driver_of_drive(const BlockDevice& drive) {
-  if (drive.kind == BlockKind::scsi) return "scsi_mod";
+  if (drive.kind == BlockKind::scsi) return drive.is_iscsi() ? "" : "scsi_mod";
   if (drive.kind != BlockKind::nvme) return "";
   if (drive.transport == NvmeTransport::pcie) return "nvme";
   return drive.transport == NvmeTransport::rdma ? "nvme_rdma" : "";

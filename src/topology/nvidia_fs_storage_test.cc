@@ -38,6 +38,11 @@ TEST(NvidiaFsStorageTest, AnArrayHasTheDriverThatAllItsDrivesHave) {
   EXPECT_EQ(nvidia_fs_driver(on(over(BlockKind::md, {nvme(), nvme(NvmeTransport::rdma)}))), "");
 }
 
+TEST(NvidiaFsStorageTest, IscsiHasNoneAmongScsiDisks) {
+  EXPECT_EQ(nvidia_fs_driver(on({.kind = BlockKind::scsi, .scsi_link = "sas"})), "scsi_mod");
+  EXPECT_EQ(nvidia_fs_driver(on({.kind = BlockKind::scsi, .scsi_link = "iscsi"})), "");
+}
+
 TEST(NvidiaFsStorageTest, NfsHasOneByRdmaAlone) {
   FileSystem nfs;
   nfs.mount.type = "nfs4";

@@ -111,6 +111,8 @@ constexpr ObstacleText kTexts[] = {
     {Obstacle::other_device, "other_device", "this kind of block device refuses device pages", kPlainDrive, refused},
     {Obstacle::stack_unseen, "stack_unseen", "the block device cannot be seen from here",
      "let the self-test decide; give a container the host's /sys", refused},
+    {Obstacle::iscsi, "iscsi", "an iSCSI disk refuses device pages, over TCP as by RDMA (iSER)",
+     "connect the target by NVMe over RDMA with a hardware adapter, or use a local NVMe drive", refused},
 
     {Obstacle::memory, "memory", "the file system is in memory, so the CPU copies the bytes", kPlainDrive, copied},
     {Obstacle::nfs_tcp, "nfs_tcp", "NFS over TCP refuses device pages",

@@ -63,6 +63,7 @@ enum class Obstacle : std::uint8_t {
   null_device = 52,
   other_device = 53,
   stack_unseen = 54,
+  iscsi = 55,
   // File systems.
   memory = 60,
   nfs_tcp = 61,

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "topology/block_layer.h"
 #include "topology/rdma_device.h"
 
 namespace penstock::core {
@@ -284,13 +285,10 @@ Findings peer_findings(const PeerMachine& machine, std::string_view peer) {
 
 namespace {
 
-// Of devices that the obstacle's sentence does not name.
-const char* what_it_is(const BlockDevice& storage) {
-  if (storage.kind == BlockKind::rbd) return ", a Ceph RBD image";
-  if (storage.kind == BlockKind::nbd) return ", a network block device";
-  if (storage.name.starts_with("bcache")) return ", a cache before a slower drive (bcache)";
-  if (storage.name.starts_with("drbd")) return ", which is replicated over the network (DRBD)";
-  return "";
+// With what it is, where the obstacle's sentence does not name that.
+std::string subject_of(const BlockDevice& storage) {
+  const BlockLayer* const layer = block_layer(storage);
+  return layer == nullptr || layer->is_told_apart ? storage.name : storage.name + ", " + layer->what;
 }
 
 }  // namespace
@@ -299,15 +297,15 @@ Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage
   switch (storage.kind) {
     case BlockKind::nvme: return nvme_findings(machine, storage);
     case BlockKind::md: return md_findings(machine, storage);
-    case BlockKind::dm: return {certain(Obstacle::device_mapper, storage.name)};
+    case BlockKind::dm: return {certain(Obstacle::device_mapper, subject_of(storage))};
     case BlockKind::loop: return {certain(Obstacle::loop, storage.name)};
     case BlockKind::virtio: return {certain(Obstacle::virtio, storage.name)};
-    case BlockKind::scsi: return {certain(Obstacle::scsi, storage.name)};
+    case BlockKind::scsi: return {certain(storage.is_iscsi() ? Obstacle::iscsi : Obstacle::scsi, storage.name)};
     case BlockKind::zram:
     case BlockKind::ram:
     case BlockKind::pmem: return {certain(Obstacle::memory_device, storage.name)};
     case BlockKind::null_block: return {certain(Obstacle::null_device, storage.name)};
-    default: return {certain(Obstacle::other_device, storage.name + what_it_is(storage))};
+    default: return {certain(Obstacle::other_device, subject_of(storage))};
   }
 }
 

@@ -163,6 +163,17 @@ TEST(PeerRoutePartsTest, QueuesThatRefuseHaveACodeEach) {
     device.kind = kind;
     EXPECT_EQ(codes_of(storage_findings({}, device)), code);
   }
+  EXPECT_EQ(codes_of(storage_findings({}, {.kind = BlockKind::scsi, .scsi_link = "iscsi"})), "iscsi");
+}
+
+TEST(PeerRoutePartsTest, WhatADeviceDoesIsNamedWhereItsObstacleDoesNot) {
+  const auto subject = [](const BlockDevice& device) { return storage_findings({}, device)[0].subject; };
+  EXPECT_EQ(subject({.name = "dm-0", .kind = BlockKind::dm, .dm_type = "LVM"}), "dm-0");
+  EXPECT_EQ(subject({.name = "dm-0", .kind = BlockKind::dm, .dm_type = "CRYPT"}), "dm-0");
+  EXPECT_EQ(subject({.name = "dm-0", .kind = BlockKind::dm, .dm_type = "LVM", .dm_target = "cache"}),
+            "dm-0, a cache on a faster drive before a slower one (dm-cache, made by LVM)");
+  EXPECT_EQ(subject({.name = "bcache0"}), "bcache0, a cache before a slower drive (bcache)");
+  EXPECT_EQ(subject({.name = "rbd0", .kind = BlockKind::rbd}), "rbd0, a Ceph RBD image");
 }
 
 TEST(PeerRoutePartsTest, TheDriversAgeCountsByTheKernel) {

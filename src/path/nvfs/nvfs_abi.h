@@ -28,7 +28,6 @@ inline constexpr const char* kVersionFile = "/proc/driver/nvidia-fs/version";   
 inline constexpr const char* kModuleVersionFile = "/sys/module/nvidia_fs/version";  // "2.28.4"
 inline constexpr const char* kModulesFile = "/proc/driver/nvidia-fs/modules";       // Filled while a node is open.
 inline constexpr const char* kStatsFile = "/proc/driver/nvidia-fs/stats";
-inline constexpr const char* kAlwaysListed = "wekafsio";  // In `modules`, whether anybody has registered or not.
 
 // ---- Limits --------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "path/nvfs/nvfs_reasons.h"
+#include "topology/nvidia_fs_storage.h"
 
 namespace penstock::core {
 namespace {
@@ -90,7 +91,7 @@ bool NvfsModule::has_driver() {
     const std::size_t end = rest.find('\n');
     const std::string_view line = rest.substr(0, end);
     const std::size_t colon = line.find(':');
-    if (colon != std::string_view::npos && colon > 0 && line.substr(0, colon) != nvfs::kAlwaysListed) return true;
+    if (colon != std::string_view::npos && colon > 0 && line.substr(0, colon) != kAlwaysListed) return true;
     rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
   }
   return false;
