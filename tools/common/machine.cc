@@ -14,6 +14,8 @@
 #include "tools/common/cuda_driver.h"
 #include "tools/common/failure.h"
 #include "topology/denylist.h"
+#include "topology/gds_evidence.h"
+#include "topology/nvidia_fs_storage.h"
 #include "topology/rdma_device.h"
 
 namespace penstock::tools {
@@ -96,6 +98,19 @@ core::Denylist denylist_of(const core::Settings& settings) {
           .file_systems = settings.texts("denylist.filesystems")};
 }
 
+// Under the names by which they register. The kernel's symbols take a while to read.
+std::vector<std::string> hooked_drivers(const core::Root& root, const core::NvidiaFs& nvidia_fs) {
+  const auto has_registered = [](const std::string& driver) { return driver != core::kAlwaysListed; };
+  const std::vector<std::string>& listed = nvidia_fs.storage_drivers;
+  if (!nvidia_fs.is_loaded || std::any_of(listed.begin(), listed.end(), has_registered)) return {};
+  std::vector<std::string> drivers;
+  for (const core::NvfsHook& hook : core::read_gds_evidence(root).hooks) {
+    const std::string driver = hook.driver == "scsi" ? "scsi_mod" : hook.driver;
+    if (std::find(drivers.begin(), drivers.end(), driver) == drivers.end()) drivers.push_back(driver);
+  }
+  return drivers;
+}
+
 }  // namespace
 
 std::vector<const core::PciDevice*> Machine::nvidia_gpus() const {
@@ -127,6 +142,7 @@ Machine read_machine(const core::Root& root, const std::string& directory) {
     if (gpu->bar_bytes[1] != 0) machine.gpu_bars.push_back({gpu->address, gpu->bar_bytes[1]});
   }
   machine.nvidia_fs = core::read_nvidia_fs(root);
+  machine.hooked_drivers = hooked_drivers(root, machine.nvidia_fs);
   machine.io_uring_disabled = core::read_io_uring_disabled(root);
   machine.locked_memory = core::read_locked_memory_limit(root);
   machine.file_systems = core::read_file_systems(root, machine);

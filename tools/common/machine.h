@@ -55,6 +55,8 @@ struct Machine : core::PeerMachine {
   std::string root;              // Of a captured machine; "" for this one.
   std::vector<GpuBar> gpu_bars;  // Of NVIDIA's GPUs, where they can be seen.
   core::NvidiaFs nvidia_fs;
+  // Storage drivers register when nvidia-fs is first opened: those that will, by their hooks, where none has yet.
+  std::vector<std::string> hooked_drivers;
   std::optional<int> io_uring_disabled;
   std::optional<core::LockedMemoryLimit> locked_memory;
   std::vector<core::FileSystem> file_systems;

@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "core/paths.h"
 #include "tools/common/peer_pairs.h"
+#include "tools/common/served.h"
 #include "tools/common/units.h"
+#include "topology/nvidia_fs_storage.h"
 #include "topology/nvidia_fs_version.h"
 
 namespace penstock::tools {
@@ -95,12 +98,40 @@ Need need_nvidia_fs(const Machine& machine) {
           "Install the nvidia-fs package and load it: modprobe nvidia-fs."};
 }
 
-Need need_nvidia_fs_storage(const Machine& machine) {
-  std::string names;
-  for (const std::string& name : machine.nvidia_fs.storage_drivers) names += (names.empty() ? "" : ", ") + name;
-  if (!names.empty()) return {"nvidia_fs_storage", Tristate::yes, "registered with nvidia-fs: " + names, ""};
-  return {"nvidia_fs_storage", Tristate::no, "no storage driver is registered with nvidia-fs",
+// WekaFS's name is always listed, and counts where such a file system is mounted and the path takes it.
+Need need_nvidia_fs_storage(const Machine& machine, int path) {
+  std::vector<std::string> names = machine.nvidia_fs.storage_drivers;
+  const bool is_listed = std::find(names.begin(), names.end(), core::kAlwaysListed) != names.end();
+  if (path != PENSTOCK_PATH_VENDOR || !has_weka(machine)) std::erase(names, core::kAlwaysListed);
+  if (!names.empty()) {
+    return {"nvidia_fs_storage", Tristate::yes, fmt::format("registered with nvidia-fs: {}", fmt::join(names, ", ")),
+            ""};
+  }
+  if (!machine.hooked_drivers.empty()) {
+    return {"nvidia_fs_storage", Tristate::unknown,
+            fmt::format("none has registered with nvidia-fs yet; when it is opened, those with its hooks do: {}",
+                        fmt::join(machine.hooked_drivers, ", ")),
+            "See which do while a program has it open: cat /proc/driver/nvidia-fs/modules."};
+  }
+  const std::string weka = is_listed ? " (wekafsio, which it always lists, serves mounts of WekaFS alone)" : "";
+  return {"nvidia_fs_storage", Tristate::no, "no storage driver is registered with nvidia-fs" + weka,
           "Use a storage driver made for it, from MLNX_OFED or Ubuntu's nvidia kernel."};
+}
+
+// A driver that nothing mounted uses serves nothing.
+Need need_nvidia_fs_mount(const Machine& machine, int path) {
+  for (const core::FileSystem& one : machine.file_systems) {
+    if (const StorageKind* const kind = kind_by_nvidia_fs(machine, one, path)) {
+      return {"nvidia_fs_mount", Tristate::yes, fmt::format("{} at {}", kind->name, one.mount.mount_point), ""};
+    }
+  }
+  return {"nvidia_fs_mount", Tristate::no, "no file system is mounted whose driver is registered with nvidia-fs",
+          "Mount one: ext4 with data=ordered or XFS on such a drive, or a network file system of such a driver."};
+}
+
+void add_nvidia_fs_storage(const Machine& machine, PathReport& report) {
+  report.needs.push_back(need_nvidia_fs_storage(machine, report.path));
+  if (report.needs.back().met != Tristate::no) report.needs.push_back(need_nvidia_fs_mount(machine, report.path));
 }
 
 // As its client without NVIDIA's library.
@@ -187,23 +218,35 @@ PathReport report_pagecache(const Machine& machine) {
   return report;
 }
 
+// The reason of the first need that is not met.
+using ReasonOfNeed = std::pair<const char*, int>;
+void judge_by_needs(std::span<const ReasonOfNeed> reasons, PathReport& report) {
+  const auto is_missing = [](const Need& need) { return need.met == Tristate::no; };
+  const auto missing = std::find_if(report.needs.begin(), report.needs.end(), is_missing);
+  report.usable = missing == report.needs.end();
+  if (report.usable) return;
+  const auto of_need = [&](const ReasonOfNeed& one) { return std::string_view(one.first) == missing->code; };
+  report.reason = std::find_if(reasons.begin(), reasons.end(), of_need)->second;
+}
+
 PathReport report_nvfs(const Machine& machine) {
   PathReport report{PENSTOCK_PATH_NVFS,
                     true,
                     PENSTOCK_REASON_NONE,
                     {need_gpu(machine), need_driver(machine), need_nvidia_fs(machine)}};
-  const int reasons[] = {reason_of(core::Obstacle::peer_unseen), reason_of(core::Obstacle::gpu_driver),
-                         PENSTOCK_REASON_NVFS_MISSING,           kNvfsNoDriver,
-                         PENSTOCK_REASON_NVFS_VERSION,           kNvfsOff};
+  const ReasonOfNeed reasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen)},
+                                  {"gpu_driver", reason_of(core::Obstacle::gpu_driver)},
+                                  {"nvidia_fs", PENSTOCK_REASON_NVFS_MISSING},
+                                  {"nvidia_fs_storage", kNvfsNoDriver},
+                                  {"nvidia_fs_mount", kNvfsNoDriver},
+                                  {"nvidia_fs_version", PENSTOCK_REASON_NVFS_VERSION},
+                                  {"nvfs_setting", kNvfsOff}};
   if (machine.nvidia_fs.is_loaded) {
-    report.needs.push_back(need_nvidia_fs_storage(machine));
+    add_nvidia_fs_storage(machine, report);
     report.needs.push_back(need_nvidia_fs_version(machine));
     report.needs.push_back(need_nvfs_on(machine));
   }
-  for (std::size_t i = 0; i < report.needs.size() && report.usable; ++i) {
-    report.usable = report.needs[i].met != Tristate::no;
-    if (!report.usable) report.reason = reasons[i];
-  }
+  judge_by_needs(reasons, report);
   return report;
 }
 
@@ -211,21 +254,17 @@ PathReport report_vendor(const Machine& machine) {
   PathReport report{PENSTOCK_PATH_VENDOR,
                     true,
                     PENSTOCK_REASON_NONE,
-                    {need_gpu(machine), need_driver(machine), need_vendor_library(machine), need_nvidia_fs(machine),
-                     need_nvidia_fs_storage(machine), need_udev(machine)}};
-  const std::pair<const char*, int> reasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen)},
-                                                 {"gpu_driver", reason_of(core::Obstacle::gpu_driver)},
-                                                 {"vendor_library", PENSTOCK_REASON_VENDOR_LIBRARY_MISSING},
-                                                 {"nvidia_fs", PENSTOCK_REASON_NVIDIA_FS_MISSING},
-                                                 {"nvidia_fs_storage", PENSTOCK_REASON_NVIDIA_FS_MISSING},
-                                                 {"udev_database", PENSTOCK_REASON_VENDOR_REFUSED}};
-  for (const Need& need : report.needs) {
-    if (need.met != Tristate::no) continue;
-    const auto of_need = [&](const auto& one) { return std::string_view(one.first) == need.code; };
-    report.usable = false;
-    report.reason = std::find_if(std::begin(reasons), std::end(reasons), of_need)->second;
-    break;
-  }
+                    {need_gpu(machine), need_driver(machine), need_vendor_library(machine), need_nvidia_fs(machine)}};
+  add_nvidia_fs_storage(machine, report);
+  report.needs.push_back(need_udev(machine));
+  const ReasonOfNeed reasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen)},
+                                  {"gpu_driver", reason_of(core::Obstacle::gpu_driver)},
+                                  {"vendor_library", PENSTOCK_REASON_VENDOR_LIBRARY_MISSING},
+                                  {"nvidia_fs", PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                                  {"nvidia_fs_storage", PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                                  {"nvidia_fs_mount", PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                                  {"udev_database", PENSTOCK_REASON_VENDOR_REFUSED}};
+  judge_by_needs(reasons, report);
   return report;
 }
 

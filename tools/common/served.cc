@@ -27,7 +27,21 @@ constexpr NetworkType kNetworkTypes[] = {{"lustre", "lustre"},  {"lustre", "lnet
                                          {"beegfs", "beegfs"},  {"scatefs", "scatefs"}, {"virtiofs", "virtiofs"},
                                          {"wekafs", "wekafsio"}};
 
+bool is_registered(const Machine& machine, const StorageKind& kind, int path) {
+  const auto has = [&](const std::vector<std::string>& drivers) {
+    return std::find(drivers.begin(), drivers.end(), kind.module) != drivers.end();
+  };
+  if (!has(machine.nvidia_fs.storage_drivers) && !has(machine.hooked_drivers)) return false;
+  // WEKA's client is spoken with by NVIDIA's library alone, and has no hook for others' requests.
+  return kind.module != core::kAlwaysListed || (path == PENSTOCK_PATH_VENDOR && has_weka(machine));
+}
+
 }  // namespace
+
+bool has_weka(const Machine& machine) {
+  return std::any_of(machine.file_systems.begin(), machine.file_systems.end(),
+                     [](const core::FileSystem& one) { return one.mount.type == "wekafs"; });
+}
 
 std::span<const StorageKind> storage_kinds() { return kStorageKinds; }
 
@@ -45,9 +59,15 @@ bool is_usable(const std::vector<PathReport>& paths, int path) {
 }
 
 bool may_use_nvidia_fs(const Machine& machine, const std::vector<PathReport>& paths, const StorageKind& kind) {
-  const std::vector<std::string>& drivers = machine.nvidia_fs.storage_drivers;
-  return (is_usable(paths, PENSTOCK_PATH_NVFS) || is_usable(paths, PENSTOCK_PATH_VENDOR)) &&
-         std::find(drivers.begin(), drivers.end(), kind.module) != drivers.end();
+  const auto may = [&](int path) { return is_usable(paths, path) && is_registered(machine, kind, path); };
+  return may(PENSTOCK_PATH_NVFS) || may(PENSTOCK_PATH_VENDOR);
+}
+
+const StorageKind* kind_by_nvidia_fs(const Machine& machine, const core::FileSystem& file_system, int path) {
+  const auto* const found = std::find_if(
+      std::begin(kStorageKinds), std::end(kStorageKinds),
+      [&](const StorageKind& kind) { return is_of_kind(file_system, kind) && is_registered(machine, kind, path); });
+  return found == std::end(kStorageKinds) || !core::nvidia_fs_takes(file_system) ? nullptr : found;
 }
 
 bool may_be_tried(const Machine& machine, const PeerPair& pair) {
@@ -67,13 +87,8 @@ std::vector<Served> served_places(const Machine& machine, const std::vector<Path
     if (is_usable(paths, PENSTOCK_PATH_P2PDMA) && std::any_of(pairs.begin(), pairs.end(), has_peer)) {
       place.paths.push_back(PENSTOCK_PATH_P2PDMA);
     }
-    const auto is_served = [&](const StorageKind& kind) {
-      return is_of_kind(one, kind) && may_use_nvidia_fs(machine, paths, kind);
-    };
-    if (core::nvidia_fs_takes(one) && std::any_of(std::begin(kStorageKinds), std::end(kStorageKinds), is_served)) {
-      for (const int path : {PENSTOCK_PATH_NVFS, PENSTOCK_PATH_VENDOR}) {
-        if (is_usable(paths, path)) place.paths.push_back(path);
-      }
+    for (const int path : {PENSTOCK_PATH_NVFS, PENSTOCK_PATH_VENDOR}) {
+      if (is_usable(paths, path) && kind_by_nvidia_fs(machine, one, path) != nullptr) place.paths.push_back(path);
     }
     if (is_usable(paths, PENSTOCK_PATH_BOUNCE)) place.paths.push_back(PENSTOCK_PATH_BOUNCE);
     places.push_back(std::move(place));

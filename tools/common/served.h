@@ -23,9 +23,15 @@ struct StorageKind {
 std::span<const StorageKind> storage_kinds();
 bool is_of_kind(const core::FileSystem& file_system, const StorageKind& kind);
 
+// Whether a WEKA file system is mounted: its driver's name is always listed, and says nothing by itself.
+bool has_weka(const Machine& machine);
+
 bool is_usable(const std::vector<PathReport>& paths, int path);
 // Whether nvidia-fs may serve such storage: NVIDIA's library can be used, and the kind's driver has registered.
 bool may_use_nvidia_fs(const Machine& machine, const std::vector<PathReport>& paths, const StorageKind& kind);
+// As what a path by nvidia-fs may serve a file system, if it is usable at all: its kind's driver has registered, or
+// will when nvidia-fs is opened. Null where it cannot.
+const StorageKind* kind_by_nvidia_fs(const Machine& machine, const core::FileSystem& file_system, int path);
 // Whether p2pdma may be tried between the two.
 bool may_be_tried(const Machine& machine, const PeerPair& pair);
 

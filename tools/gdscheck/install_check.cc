@@ -105,7 +105,8 @@ std::vector<Check> checks_of(const core::Root& root, const Machine& machine) {
   std::vector<Check> checks;
   for (const PathReport& report : report_paths(machine)) {
     if (report.path != PENSTOCK_PATH_VENDOR) continue;
-    for (const Need& need : report.needs) checks.push_back({need});
+    // What is mounted is no part of an installation.
+    for (const Need& need : report.needs) checks.push_back({need, need.code == std::string_view("nvidia_fs_mount")});
   }
   checks.push_back({need_cufile(machine)});
   checks.push_back({need_configuration(machine.cufile)});
