@@ -7,13 +7,13 @@
 #include "tools/check/dma_buf.h"
 #include "tools/check/placement.h"
 #include "tools/check/report.h"
+#include "tools/common/direct_answer.h"
 #include "tools/common/peer_pairs.h"
 #include "tools/common/served.h"
 
 namespace penstock::tools {
 namespace {
 
-using core::BlockDevice;
 using core::PciDevice;
 using core::Tristate;
 
@@ -97,24 +97,6 @@ Json cufile_json(const core::LoadedSettings& cufile) {
   return {{"file", cufile.file.empty() ? Json(nullptr) : Json(cufile.file)},
           {"refused", cufile.must_refuse},
           {"notes", notes}};
-}
-
-Json stack_json(const BlockDevice& device) {
-  Json below = Json::array();
-  for (const BlockDevice& slave : device.slaves) below.push_back(stack_json(slave));
-  return {{"name", device.name},
-          {"disk", device.disk},
-          {"kind", core::block_kind_name(device.kind)},
-          {"transport", core::nvme_transport_name(device.transport)},
-          {"multipath", device.is_multipath},
-          {"dm_type", device.dm_type},
-          {"md_level", device.md_level},
-          {"pci_address", device.pci_address},
-          {"model", device.model},
-          {"numa_node", device.numa_node},
-          {"logical_block_size", device.logical_block_size},
-          {"rotational", device.is_rotational},
-          {"below", below}};
 }
 
 Json names_json(const std::vector<int>& paths) {

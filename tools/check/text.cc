@@ -31,7 +31,10 @@ std::string stack_text(const BlockDevice& device) {
   };
   add(core::nvme_transport_name(device.transport));
   add(device.is_multipath ? "multipath" : "");
+  add(device.scsi_link);
+  add(device.iscsi_driver);
   add(device.dm_type);
+  add(device.dm_target);
   add(device.md_level);
   add(device.pci_address);
   text += " (" + facts + ")";

@@ -23,6 +23,7 @@ DirectAnswer answer_for(const core::Root& root, core::DirectFile file, const Dir
   answer.file = std::move(file);
   const auto storage = answer.report.storage;
   if (storage) answer.stack = core::read_block_device(root, machine.mounts, *storage);
+  answer.notes = storage_notes(root, answer.report.mount, answer.stack);
   std::vector<std::string> peers;
   if (!question.peer.empty()) peers.push_back(question.peer);
   if (question.peer.empty()) {
@@ -110,6 +111,8 @@ std::string direct_text(const DirectAnswer& answer, const DirectQuestion& questi
   }
   if (answer.routes.empty()) page.row("devices", "none that offers its memory to a drive");
   if (!answer.routes.empty() && answer.routes[0].peer.empty()) page.row("", "there is none here");
+  if (!answer.notes.empty()) page.section("storage: what no look at the file shows, and who can tell it");
+  print_notes(answer.notes, page);
   return page.text();
 }
 
@@ -122,7 +125,29 @@ Json direct_json(const DirectAnswer& answer) {
   return {{"extents", extents_json(answer.file.extents)},
           {"obstacles", findings_json(answer.report.findings)},
           {"request_obstacles", findings_json(answer.request)},
-          {"routes", routes}};
+          {"routes", routes},
+          {"storage_notes", notes_json(answer.notes)}};
+}
+
+Json stack_json(const core::BlockDevice& device) {
+  Json below = Json::array();
+  for (const core::BlockDevice& slave : device.slaves) below.push_back(stack_json(slave));
+  return {{"name", device.name},
+          {"disk", device.disk},
+          {"kind", core::block_kind_name(device.kind)},
+          {"transport", core::nvme_transport_name(device.transport)},
+          {"multipath", device.is_multipath},
+          {"scsi_link", device.scsi_link},
+          {"iscsi_driver", device.iscsi_driver},
+          {"dm_type", device.dm_type},
+          {"dm_target", device.dm_target},
+          {"md_level", device.md_level},
+          {"pci_address", device.pci_address},
+          {"model", device.model},
+          {"numa_node", device.numa_node},
+          {"logical_block_size", device.logical_block_size},
+          {"rotational", device.is_rotational},
+          {"below", below}};
 }
 
 }  // namespace penstock::tools

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/common/context.h"
+#include "tools/common/storage_notes.h"
 #include "topology/direct_file.h"
 #include "topology/peer_route.h"
 
@@ -28,6 +29,7 @@ struct DirectAnswer {
   core::Findings request;               // Of the range asked for.
   std::vector<core::PeerRoute> routes;  // One a device; where there is none, one for any ("").
   std::optional<core::BlockDevice> stack;
+  StorageNotes notes;  // What no look at the file shows.
 };
 
 // An open file of this machine.
@@ -37,5 +39,7 @@ DirectAnswer ask_captured(const std::string& root, const std::string& path, cons
 
 std::string direct_text(const DirectAnswer& answer, const DirectQuestion& question);
 Json direct_json(const DirectAnswer& answer);
+// A block device, with all that is below it.
+Json stack_json(const core::BlockDevice& device);
 
 }  // namespace penstock::tools

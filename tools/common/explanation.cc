@@ -51,24 +51,13 @@ std::string mount_text(const core::Mount& mount) {
 void print_stack(const core::BlockDevice& device, int depth) {
   std::string text = core::block_kind_name(device.kind);
   if (device.is_partition()) text += ", partition of " + device.disk;
-  for (const std::string& fact : {std::string(core::nvme_transport_name(device.transport)), device.dm_type,
-                                  device.md_level, device.backing_file, device.pci_address, device.model}) {
+  for (const std::string& fact :
+       {std::string(core::nvme_transport_name(device.transport)), device.scsi_link, device.iscsi_driver, device.dm_type,
+        device.dm_target, device.md_level, device.backing_file, device.pci_address, device.model}) {
     if (!fact.empty()) text += ", " + fact;
   }
   print("{:>{}}{} ({})\n", "", 4 + 2 * depth, device.name, text);
   for (const core::BlockDevice& below : device.slaves) print_stack(below, depth + 1);
-}
-
-Json stack_json(const core::BlockDevice& device) {
-  Json json = {{"name", device.name},
-               {"disk", device.disk},
-               {"kind", core::block_kind_name(device.kind)},
-               {"transport", core::nvme_transport_name(device.transport)},
-               {"pci_address", device.pci_address},
-               {"model", device.model},
-               {"below", Json::array()}};
-  for (const core::BlockDevice& below : device.slaves) json["below"].push_back(stack_json(below));
-  return json;
 }
 
 void print_place(const Place& place) {

@@ -122,6 +122,16 @@ std::string plan_text(const ExplainSettings& settings, const Explanation& told) 
                      choice.threads > 1 ? "threads at most" : "thread", way, why(choice));
 }
 
+// Caches besides the page cache, since they change what a direct read is; of the rest that there is some.
+void print_caches(const FileAnswer& answer, Page& page) {
+  std::size_t others = 0;
+  for (const StorageNote& note : answer.told.direct.notes) {
+    if (std::string_view(note.topic) == "cache") page.row("cache", note.text);
+    else ++others;
+  }
+  if (others > 0) page.row("storage", fmt::format("{} things that no look at the file shows: -v lists them", others));
+}
+
 const char* verb(const ExplainSettings& settings) { return settings.is_write ? "a write from" : "a read into"; }
 std::string memory_text(const ExplainSettings& settings) {
   return settings.memory == "device" ? fmt::format("memory of GPU {}", settings.gpu) : "host memory";
@@ -152,6 +162,7 @@ Text summary_of(const ExplainSettings& settings, const FileAnswer& answer) {
   page.row("file", fmt::format("{}, {}", format_size(told.info.size), place_text(told)));
   page.row("page cache", cached_text(told));
   if (told.plan.choice) page.row("request", plan_text(settings, told));
+  print_caches(answer, page);
   if (const std::string placement = said_placement(); !placement.empty()) page.row("placement", placement);
   return page.shown();
 }

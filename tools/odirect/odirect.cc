@@ -10,12 +10,16 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/machine.h"
 #include "tools/common/page.h"
 #include "tools/common/progress.h"
+#include "tools/common/storage_notes.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 #include "tools/odirect/cases.h"
+#include "topology/block_device.h"
+#include "topology/direct_file.h"
 #include "topology/mounts.h"
 
 namespace penstock::tools {
@@ -25,6 +29,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock odirect /mnt/nvme0\n"
     "  penstock odirect /mnt/nvme0 --json\n"
+    "  penstock odirect /mnt/nfs --root captured/    of a captured machine what no try shows, and nothing tried\n"
     "Each condition of NVIDIA's O_DIRECT Requirements Guide is made in a file without a name, and tried with "
     "O_DIRECT,\n"
     "into host memory. 'direct': around the page cache, as the kernel's counts show; 'cached': through it, which no\n"
@@ -33,10 +38,13 @@ constexpr const char* kExamples =
     "kernel does not tell which way, as on overlays. GB/s are of 8 MiB, "
     "once:\n"
     "they tell kinds of ways apart, and no more. 'penstock explain FILE' says it of one file, with remedies.\n"
+    "Below stands what no try shows: of a network file system what its server does, of a block device what lies under\n"
+    "it (caches, deduplication, replicas), with the command that tells. No server was asked.\n"
     "Exit code: 0 tried, 1 failed, or bytes were wrong, 2 wrong usage.";
 
 struct Settings {
   std::string folder;
+  std::string root;  // A captured machine, on which nothing can be tried; "" for this one.
   bool json = false;
 };
 
@@ -49,16 +57,28 @@ struct Tried {
   }
 };
 
-std::string place_of(const std::string& folder) {
+// Where the folder is, and what no try in it shows.
+struct Place {
+  std::string text;
+  StorageNotes notes;
+};
+
+Place place_of(const Settings& settings) {
+  const std::string& folder = settings.folder;
   std::error_code error;
-  const std::string real = std::filesystem::canonical(folder, error);
-  const auto root = core::Root::open("");
-  if (error || !root.ok()) return folder;
-  const core::MountTable mounts = core::MountTable::read(*root);
-  const core::Mount* const mount = mounts.find(real);
-  if (mount == nullptr) return folder;
-  return fmt::format("{}: {} of {}, mounted at {} ({},{})", folder, mount->type, mount->source, mount->mount_point,
-                     mount->options, mount->super_options);
+  const std::string real = settings.root.empty() ? std::filesystem::canonical(folder, error).string() : folder;
+  if (!real.starts_with('/')) return {folder, {}};
+  const core::Root root = open_machine_root(settings.root);
+  const core::MountTable mounts = core::MountTable::read(root);
+  const core::DirectFileReport report =
+      core::judge_direct_file(root, mounts, core::captured_file(root, real), core::Op::write);
+  if (!report.mount) return {folder, {}};
+  const core::Mount& mount = *report.mount;
+  std::optional<core::BlockDevice> stack;
+  if (report.storage) stack = core::read_block_device(root, mounts, *report.storage);
+  return {fmt::format("{}: {} of {}, mounted at {} ({},{})", folder, mount.type, mount.source, mount.mount_point,
+                      mount.options, mount.super_options),
+          storage_notes(root, mount, stack)};
 }
 
 Json tried_json(const Tried& tried) {
@@ -74,9 +94,15 @@ Json tried_json(const Tried& tried) {
   return json;
 }
 
-void print_tried(const std::string& folder, const std::vector<Tried>& all) {
+void print_place(const Place& place, Page& page) {
+  if (place.notes.empty()) return;
+  page.section("What no try shows here, by the guide's sections, and who can tell it");
+  print_notes(place.notes, page);
+}
+
+void print_tried(const Place& place, const std::vector<Tried>& all) {
   Page page;
-  page.wrap("", place_of(folder));
+  page.wrap("", place.text);
   Table table({"  WITH O_DIRECT", "HERE", ">GB/S", "GUIDE"});
   for (const Tried& tried : all) {
     const bool is_moved = tried.told.verdict != Verdict::refused && tried.told.verdict != Verdict::absent;
@@ -89,10 +115,35 @@ void print_tried(const std::string& folder, const std::vector<Tried>& all) {
   for (const Tried& tried : all) {
     if (!tried.told.note.empty()) page.wrap(fmt::format("  {}: ", tried.one->what), tried.told.note);
   }
+  print_place(place, page);
   print("{}", page.shown());
 }
 
+// Nothing is tried on a captured machine.
+int run_captured(const Settings& settings) {
+  if (!settings.folder.starts_with('/')) {
+    throw Failure("name the folder by its absolute path on the captured machine", kUsage);
+  }
+  const Place place = place_of(settings);
+  if (settings.json) {
+    print_json({{"folder", settings.folder},
+                {"root", settings.root},
+                {"place", place.text},
+                {"cases", Json::array()},
+                {"storage_notes", notes_json(place.notes)}});
+    return kSuccess;
+  }
+  Page page;
+  page.wrap("", place.text);
+  page.wrap("  ", "nothing was tried: it is a captured machine");
+  if (place.notes.empty()) page.wrap("  ", "a local file system straight on a drive: a try there shows everything");
+  print_place(place, page);
+  print("{}", page.shown());
+  return kSuccess;
+}
+
 int run_odirect(const Settings& settings) {
+  if (!settings.root.empty()) return run_captured(settings);
   std::vector<Tried> all;
   bool is_right = true;
   {
@@ -106,12 +157,17 @@ int run_odirect(const Settings& settings) {
                       static_cast<double>(all.size()) / static_cast<double>(odirect_cases().size()));
     }
   }
+  const Place place = place_of(settings);
   if (settings.json) {
-    Json json = {{"folder", settings.folder}, {"place", place_of(settings.folder)}, {"cases", Json::array()}};
+    Json json = {{"folder", settings.folder},
+                 {"root", nullptr},
+                 {"place", place.text},
+                 {"cases", Json::array()},
+                 {"storage_notes", notes_json(place.notes)}};
     for (const Tried& tried : all) json["cases"].push_back(tried_json(tried));
     print_json(json);
   } else {
-    print_tried(settings.folder, all);
+    print_tried(place, all);
   }
   return is_right ? kSuccess : kFailed;
 }
@@ -122,6 +178,9 @@ void add_odirect(CommandLine& command) {
   auto settings = std::make_shared<Settings>();
   command.option("FOLDER", settings->folder, "Of the file system; needs room for 40 MB, which nothing is left of")
       .required();
+  command
+      .option("--root", settings->root, "Say of FOLDER on the captured machine in DIR what no try shows; try nothing")
+      .value_name("DIR");
   command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_odirect(*settings); });

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "tools/common/network_notes.h"
 #include "tools/validate/judgement.h"
 #include "tools/validate/matrix.h"
 #include "tools/validate/world.h"
@@ -184,6 +185,7 @@ std::string through_the_cpu(std::string_view transport) {
 
 constexpr const char* kConnectByRdma = "Connect it by RDMA: nvme disconnect, then nvme connect -t rdma.";
 constexpr const char* kMountByRdma = "Mount it by RDMA: mount -o proto=rdma,port=20049.";
+constexpr const char* kServeByNvme = "Serve it by NVMe over RDMA (nvme connect -t rdma): no direct path takes iSCSI.";
 
 void judge_transport(const World& world, Judgement row, const std::string& transport, const std::string& to,
                      const char* remedy) {
@@ -191,6 +193,7 @@ void judge_transport(const World& world, Judgement row, const std::string& trans
     return row.pass("RDMA" + to + (is_of_software(world) ? ", made by software: the CPU moves every byte" : ""));
   }
   if (transport == "fc") return row.pass("Fibre Channel" + to);
+  if (transport == "virtio") return row.pass("virtio" + to + ": the host of this virtual machine serves it");
   const std::string by_cpu = through_the_cpu(transport);
   if (by_cpu.empty()) return row.unknown("nothing tells the transport" + to);
   if (world.rdma.empty()) {
@@ -232,17 +235,29 @@ void judge_controllers(const World& world, Rows& rows) {
 // Of a mount's drives; each transport that leads out of the machine once.
 void judge_stack(const World& world, const core::BlockDevice& device, const std::string& mount_point, Rows& rows) {
   for (const core::BlockDevice& below : device.slaves) judge_stack(world, below, mount_point, rows);
-  const NvmeTransport transport = device.transport;
-  if (!device.slaves.empty() || transport == NvmeTransport::none || transport == NvmeTransport::pcie ||
-      transport == NvmeTransport::loop) {
-    return;
-  }
+  const std::string transport = device.remote_transport();
+  if (!device.slaves.empty() || transport.empty()) return;
   Judgement row = judge(rows, "transport", mount_point);
+  std::string to = fmt::format(" to {}", device.disk);
+  if (device.is_iscsi()) {
+    to += fmt::format(" (iSCSI{}{})", device.iscsi_target.empty() ? "" : ", ", device.iscsi_target);
+    const bool has_engine = transport != "tcp" && transport != "rdma" && transport != "unknown";
+    if (has_engine) return row.pass(fmt::format("TCP by the engine of the adapter ({}){}", transport, to));
+  }
   for (const core::NvmeController& one : world.controllers) {
     if (device.disk.starts_with(one.name + "n")) row.may_follow("transport", one.name);
   }
-  judge_transport(world, std::move(row), core::nvme_transport_name(transport), fmt::format(" to {}", device.disk),
-                  kConnectByRdma);
+  judge_transport(world, std::move(row), transport, to, device.is_iscsi() ? kServeByNvme : kConnectByRdma);
+}
+
+std::string ask_of_server(std::string_view type) {
+  const std::string_view known = note_type(type);
+  for (const NetworkNote& note : kNetworkNotes) {
+    if (note.type == known && note.topic == std::string_view("server") && *note.ask != '\0') {
+      return fmt::format("Ask: {}.", note.ask);
+    }
+  }
+  return "";
 }
 
 void judge_mounts(const World& world, Rows& rows) {
@@ -251,12 +266,15 @@ void judge_mounts(const World& world, Rows& rows) {
     if (one.stack) judge_stack(world, *one.stack, one.mount.mount_point, rows);
     if (!core::is_network_file_system(one.mount.type)) continue;
     Judgement row = judge(rows, "transport", one.mount.mount_point);
-    const std::string& transport = world.nfs_transports[i];
+    const auto& [transport, client] = world.remotes[i];
     if (transport == "tcp" && one.mount.super_option("proto") == "rdma") {
       row.fail("it was mounted for RDMA, and its bytes go over TCP", "Unmount all of the server's, and mount again.");
       continue;
     }
-    judge_transport(world, row, transport, fmt::format(" ({} of {})", one.mount.type, one.mount.source), kMountByRdma);
+    const std::string to =
+        fmt::format(" ({} of {}{}{})", one.mount.type, one.mount.source, client.empty() ? "" : ", by ", client);
+    if (transport.empty()) row.unknown("nothing tells the transport" + to, ask_of_server(one.mount.type));
+    else judge_transport(world, row, transport, to, kMountByRdma);
   }
 }
 

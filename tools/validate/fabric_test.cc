@@ -245,11 +245,11 @@ TEST(ValidateFabricTest, AMountThatAskedForRdmaAndGotTcpFails) {
   nfs.mount.source = "server:/export";
   nfs.mount.super_options = "rw,proto=rdma";
   world.machine.file_systems.push_back(nfs);
-  world.nfs_transports = {"tcp"};
+  world.remotes = {{"tcp", ""}};
   EXPECT_EQ(row_of(world, "transport").state, State::fail);
-  world.nfs_transports = {"rdma"};
+  world.remotes = {{"rdma", ""}};
   EXPECT_EQ(row_of(world, "transport").state, State::pass);
-  world.nfs_transports = {""};
+  world.remotes = {{"", ""}};
   EXPECT_EQ(row_of(world, "transport").state, State::unknown);
 }
 

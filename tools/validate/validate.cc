@@ -14,6 +14,7 @@
 #include "tools/validate/report.h"
 #include "tools/validate/transfer.h"
 #include "tools/validate/world.h"
+#include "topology/network_mount.h"
 
 namespace penstock::tools {
 namespace {
@@ -51,7 +52,9 @@ validate::World read_world(const std::string& directory) {
   world.controllers = core::read_nvme_controllers(root);
   for (const core::FileSystem& one : world.machine.file_systems) {
     const bool is_remote = core::is_network_file_system(one.mount.type);
-    world.nfs_transports.push_back(is_remote ? core::nfs_transport(root, one.mount) : "");
+    world.remotes.push_back(is_remote ? validate::Remote{core::network_transport(root, one.mount),
+                                                         core::text_of(core::vast_client(root, one.mount))}
+                                      : validate::Remote{});
   }
   for (std::size_t i = 0; i < world.machine.file_systems.size(); ++i) {
     world.denials.push_back(validate::denial_of(root, world.machine, i));

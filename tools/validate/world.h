@@ -24,6 +24,12 @@ struct Denial {
   std::string entry;  // "/data"
 };
 
+// Of a mount of a network file system; of others empty.
+struct Remote {
+  std::string transport;  // "" where nothing tells.
+  std::string client;     // Who serves it here, where that is known by name: "VAST's NFS client 4.0.35".
+};
+
 struct World {
   Machine machine;
   std::vector<PathReport> paths;
@@ -31,7 +37,7 @@ struct World {
   core::GdsEvidence evidence;
   std::vector<core::RdmaDevice> rdma;
   std::vector<core::NvmeController> controllers;
-  std::vector<std::string> nfs_transports;  // Of the machine's file systems; "" where there is none or nothing tells.
+  std::vector<Remote> remotes;                 // Of the machine's file systems.
   std::vector<std::optional<Denial>> denials;  // Of the machine's file systems.
   int cuda = 0;                                // 12080; 0 where nothing tells.
 
