@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock cp`, explain and bench on objects that lie on several drives.
+// The built `penstock cp`, explain, bench and doctor on objects that lie on several drives.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -104,6 +104,56 @@ TEST_F(CpStriped, WhatMakesNoObjectIsRefused) {
   EXPECT_NE(done.err.find("nowhere"), std::string::npos) << done.err;
   EXPECT_TRUE(fs::is_empty(path("d0")));
   EXPECT_FALSE(fs::exists(path("object")));
+}
+
+TEST_F(CpStriped, DoctorTakesAnObjectForOneFileOnSeveralDrives) {
+  make_object(24'000'001);
+  const auto told = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"doctor", "--time", "0.1", "--json"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Finished done = run(all);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return json::parse(done.out, nullptr, false);
+  };
+  const json one = told({"object"});
+  ASSERT_EQ(one["files"].size(), 1u) << one;
+  EXPECT_EQ(one["files"][0]["path"], "object");
+  EXPECT_EQ(one["files"][0]["size"], 24'000'001);
+  EXPECT_EQ(one["files"][0]["members"].size(), 3u);
+  EXPECT_EQ(one["bytes"], 24'000'001);
+  for (const json& stage : one["stages"]) EXPECT_GT(stage["bytes_per_second"], 0) << stage;
+  std::uint64_t bytes = 0;
+  for (const json& place : one["places"]) bytes += place["bytes"].get<std::uint64_t>();
+  EXPECT_EQ(bytes, 24'000'001u) << "of all members, by the devices that they lie on";
+  EXPECT_EQ(told({"object", "d0", "d1", "d2"})["bytes"], 24'000'001) << "its members do not count twice";
+  const std::string text = run({"doctor", "object", "--time", "0.1"}).out;
+  EXPECT_NE(text.find("object: a striped object of 3 members, "), std::string::npos) << text;
+}
+
+TEST_F(CpStriped, WhatDoctorMeasuresLeavesThePageCacheOfMembersAsItWas) {
+  make_object(6'000'001);
+  const auto forget = [](const std::string& file) {
+    const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    fsync(fd);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    close(fd);
+  };
+  const auto cached = [&](const std::string& file) {
+    return json::parse(run({"explain", file, "--json"}).out, nullptr, false)["cached_bytes"];
+  };
+  for (const char* drive : {"d0", "d1", "d2"}) forget(member(drive));
+  if (cached(member("d0")) != 0) GTEST_SKIP() << "the file system of " << path("d0") << " keeps all of it cached";
+  ASSERT_EQ(run({"doctor", "object", "--time", "0.1"}).exit_code, 0);
+  // The block behind a member's bytes is looked at, and stays.
+  for (const char* drive : {"d0", "d1", "d2"}) EXPECT_LE(cached(member(drive)), 64 << 10) << drive;
+}
+
+TEST_F(CpStriped, DoctorNamesAMemberThatIsCutOff) {
+  make_object();
+  fs::resize_file(member("d1"), 1000);
+  const Finished done = run({"doctor", "object", "--time", "0.1"});
+  EXPECT_EQ(done.exit_code, 1) << done.out;
+  EXPECT_NE(done.err.find("member"), std::string::npos) << done.err;
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  penstock doctor model/                    why these weights take so long to load, and what would change it\n"
     "  penstock doctor 'model/*.safetensors'     of some of them\n"
+    "  penstock doctor model.stripe              of a striped object, by its manifest: its drives together\n"
     "  penstock doctor /ckpt --save 140G         the same of a checkpoint of that size, saved into that folder\n"
     "  penstock doctor model/ --html model.html  as a page, too\n"
     "  penstock doctor model/ --json             for a program\n"
@@ -63,7 +64,9 @@ int run_doctor(const Wish& wish) {
 
 void add_doctor(CommandLine& command) {
   auto wish = std::make_shared<Wish>();
-  command.option("FILE", wish->words, "Files, block devices, folders with all that is below them, or patterns")
+  command
+      .option("FILE", wish->words,
+              "Files, block devices, striped objects, folders with all that is below them, or patterns")
       .required();
   command.option("--gpu", wish->gpu, "The GPU into which they are loaded").default_shown();
   command.option("--time", wish->seconds, "How long each of about ten measurements takes at most")

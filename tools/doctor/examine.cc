@@ -2,7 +2,6 @@
 
 #include "tools/doctor/examine.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,11 +10,12 @@
 #include <functional>
 
 #include "tools/common/context.h"
+#include "tools/common/failure.h"
 #include "tools/common/file_list.h"
-#include "tools/common/files.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
 #include "tools/doctor/attempt.h"
+#include "tools/doctor/source.h"
 
 namespace penstock::tools {
 namespace {
@@ -35,9 +35,15 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-std::string command_to_read(const std::vector<std::string>& words) {
+std::string command_to_read(const std::vector<std::string>& words, const Survey& survey) {
   std::string files, folders;
   for (const std::string& word : words) {
+    const auto is_it = [&](const Shard& shard) { return shard.path == word && !shard.members.empty(); };
+    const auto object = std::find_if(survey.shards.begin(), survey.shards.end(), is_it);
+    if (object != survey.shards.end()) {
+      for (const std::string& member : object->members) files += " " + quoted(member);
+      continue;
+    }
     std::error_code ignored;
     (std::filesystem::is_directory(word, ignored) ? folders : files) += " " + quoted(word);
   }
@@ -52,7 +58,7 @@ class Warmed {
     std::uint64_t bytes = 0;
     for (const Piece& piece : survey.uncached) {
       if (bytes + piece.size > kWarmedMost && !pieces_.empty()) break;
-      warm_cache(survey.shards[piece.shard].path, piece.offset, piece.size);
+      Source(survey.shards[piece.shard].path).warm(piece.offset, piece.size);
       pieces_.push_back(piece);
       bytes += piece.size;
     }
@@ -61,15 +67,16 @@ class Warmed {
   Warmed& operator=(const Warmed&) = delete;
   ~Warmed() {
     if (!survey_.is_residency_known) return;
-    for (const Piece& piece : pieces_) {
-      const UniqueFd fd(open(survey_.shards[piece.shard].path.c_str(), O_RDONLY | O_CLOEXEC));
-      if (!fd.valid()) continue;
-      posix_fadvise(fd.get(), static_cast<off_t>(piece.offset), static_cast<off_t>(piece.size), POSIX_FADV_DONTNEED);
-    }
+    for (const Piece& piece : pieces_) forget(piece);
   }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
  private:
+  void forget(const Piece& piece) const try {
+    Source(survey_.shards[piece.shard].path).forget(piece.offset, piece.size);
+  } catch (const Failure&) {  // It is gone, and its pages with it.
+  }
+
   const Survey& survey_;
   std::vector<Piece> pieces_;
 };
@@ -216,7 +223,7 @@ Load load_of(const Examination& found, const ExamineSettings& settings) {
             .cached = survey.cached_bytes,
             .memory_available = survey.memory_available,
             .cpus = survey.cpu_limit,
-            .read_all = command_to_read(settings.words),
+            .read_all = command_to_read(settings.words, survey),
             .cpus_there = static_cast<double>(survey.cpus)};
   if (found.rate("cold") == nullptr) load.cached = load.bytes;  // There is no other way than through the page cache.
   const bool is_cold = load.cached < load.bytes / 2;

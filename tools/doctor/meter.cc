@@ -2,12 +2,8 @@
 
 #include "tools/doctor/meter.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -18,8 +14,8 @@
 #include "tools/common/context.h"
 #include "tools/common/cuda_driver.h"
 #include "tools/common/failure.h"
-#include "tools/common/files.h"
 #include "tools/common/interrupt.h"
+#include "tools/doctor/source.h"
 
 namespace penstock::tools {
 namespace {
@@ -48,31 +44,28 @@ class Reader {
   // Only what is known not to have been cached: the pages may be others'.
   void forget(const Piece& piece) const {
     if (!survey_.is_residency_known) return;
-    posix_fadvise(opened_->fd.get(), static_cast<off_t>(piece.offset), static_cast<off_t>(piece.size),
-                  POSIX_FADV_DONTNEED);
+    source_->forget(piece.offset, piece.size);
   }
 
  private:
   void open(std::size_t shard) {
     file_.reset();
-    opened_ = std::make_unique<OpenFile>(open_file(survey_.shards[shard].path, O_RDONLY));
-    if (way_.session != nullptr) file_.emplace(require(way_.session->file(opened_->fd.get()), opened_->path));
+    source_ = std::make_unique<Source>(survey_.shards[shard].path);
+    if (way_.session != nullptr) file_.emplace(source_->open_in(*way_.session));
     shard_ = shard;
   }
 
   void read_by_itself(const Piece& piece) {
     for (std::uint64_t done = 0; done < piece.size;) {
       const auto asked = static_cast<std::size_t>(std::min<std::uint64_t>(kReadSize, piece.size - done));
-      const ssize_t count = pread(opened_->fd.get(), bounce_.data(), asked, static_cast<off_t>(piece.offset + done));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail_errno(path(), "read the file");
+      const std::size_t count = source_->read(std::span(bounce_).first(asked), piece.offset + done);
       if (count == 0) fail_short();
-      arena_.upload(done, std::span(bounce_).first(static_cast<std::size_t>(count)));
-      done += static_cast<std::uint64_t>(count);
+      arena_.upload(done, std::span(bounce_).first(count));
+      done += count;
     }
   }
 
-  const std::string& path() const { return opened_->path; }
+  const std::string& path() const { return source_->path(); }
   [[noreturn]] void fail_short() const { throw Failure(path() + ": it became shorter while it was read"); }
 
   const Survey& survey_;
@@ -80,7 +73,7 @@ class Reader {
   Arena arena_;
   std::vector<std::byte> bounce_;
   std::size_t shard_ = ~std::size_t{0};
-  std::unique_ptr<OpenFile> opened_;
+  std::unique_ptr<Source> source_;
   std::optional<File> file_;
 };
 

@@ -58,8 +58,11 @@ std::string title_of(const Examination& found, const ExamineSettings& settings) 
                              : survey.cached_bytes >= survey.bytes ? "all of it"
                              : survey.cached_bytes == 0            ? "nothing of it"
                                                                    : format_size(survey.cached_bytes);
-  return fmt::format("{}: {} file{}, {}, {} in the page cache", name, survey.shards.size(),
-                     survey.shards.size() == 1 ? "" : "s", format_size(survey.bytes), cached);
+  const std::size_t members = survey.shards.size() == 1 ? survey.shards[0].members.size() : 0;
+  const std::string what = members > 0
+                               ? fmt::format("a striped object of {} member{}", members, members == 1 ? "" : "s")
+                               : fmt::format("{} file{}", survey.shards.size(), survey.shards.size() == 1 ? "" : "s");
+  return fmt::format("{}: {}, {}, {} in the page cache", name, what, format_size(survey.bytes), cached);
 }
 
 void print_verdict(Page& page, const Examination& found) {
@@ -207,8 +210,10 @@ Json examination_json(const Examination& found) {
                {"causes", found.causes},
                {"notes", found.notes}};
   for (const Shard& each : survey.shards) {
-    json["files"].push_back(
-        {{"path", each.path}, {"size", each.size}, {"cached_bytes", each.cached ? Json(*each.cached) : Json()}});
+    json["files"].push_back({{"path", each.path},
+                             {"size", each.size},
+                             {"cached_bytes", each.cached ? Json(*each.cached) : Json()},
+                             {"members", each.members}});
   }
   for (const Place& each : survey.places) json["places"].push_back(place_json(each));
   for (const Bus& each : survey.buses) json["buses"].push_back(bus_json(each));

@@ -2,7 +2,6 @@
 
 #include "tools/doctor/survey.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -17,7 +16,7 @@
 #include "tools/common/files.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/new_file.h"
-#include "tools/common/residency.h"
+#include "tools/doctor/source.h"
 #include "topology/pci_device.h"
 
 namespace penstock::tools {
@@ -30,10 +29,10 @@ constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // Where each lar
 // What is cached to less than `enough`, and to more than the rest of it, is on neither list.
 void sort_pieces(Survey& survey, std::size_t number, std::uint64_t piece_size, double enough) {
   const Shard& shard = survey.shards[number];
-  const OpenFile file = open_file(shard.path, O_RDONLY);
+  const Source source(shard.path);
   for (std::uint64_t at = 0; at < shard.size; at += piece_size) {
     const Piece piece{number, at, std::min(piece_size, shard.size - at)};
-    const auto cached = cached_bytes(file.fd.get(), piece.offset, piece.size);
+    const auto cached = source.cached(piece.offset, piece.size);
     const double part = static_cast<double>(cached.value_or(0)) / static_cast<double>(piece.size);
     if (part >= enough) survey.cached.push_back(piece);
     else if (part <= 1 - enough) survey.uncached.push_back(piece);
@@ -46,26 +45,36 @@ void sort_all_pieces(Survey& survey) {
   for (std::size_t i = 0; i < survey.shards.size(); ++i) sort_pieces(survey, i, kSmallPiece, 0.5);
 }
 
-// Returns the device that the file lies on.
-dev_t add_shard(Survey& survey, const std::string& path) {
-  const OpenFile file = open_file(path, O_RDONLY);
-  const Shard shard{path, file.size, cached_bytes(file.fd.get())};
+// A file with bytes of what is to be loaded: one of the words itself, or a member of a striped object.
+struct Part {
+  std::string path;
+  std::uint64_t bytes = 0;
+};
+using Parts = std::map<dev_t, std::vector<Part>>;  // By the device that they lie on.
+
+void add_shard(Survey& survey, const std::string& path, Parts& parts) {
+  const Source source(path);
+  Shard shard{path, source.size(), source.cached(), {}};
+  for (std::size_t i = 0; i < source.files().size(); ++i) {
+    const OpenFile& file = source.files()[i];
+    const std::uint64_t bytes = source.bytes_in(i);
+    const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // What stat(2) counts in.
+    survey.allocated += file.is_block_device() ? bytes : std::min(blocks, bytes);
+    if (bytes > 0) parts[file.is_block_device() ? file.facts.st_rdev : file.facts.st_dev].push_back({file.path, bytes});
+    if (source.is_object()) shard.members.push_back(file.path);
+  }
   survey.bytes += shard.size;
-  const auto blocks = static_cast<std::uint64_t>(file.facts.st_blocks) * 512;  // What stat(2) counts in.
-  survey.allocated += file.is_block_device() ? shard.size : std::min(blocks, shard.size);
   survey.cached_bytes += shard.cached.value_or(0);
   survey.is_residency_known = survey.is_residency_known && shard.cached.has_value();
-  survey.shards.push_back(shard);
-  return file.is_block_device() ? file.facts.st_rdev : file.facts.st_dev;
+  survey.shards.push_back(std::move(shard));
 }
 
-void add_places(Survey& survey, const std::map<dev_t, std::vector<std::size_t>>& by_device, const Session& session,
-                unsigned gpu) {
-  for (const auto& [device, shards] : by_device) {
-    const auto larger = [&](std::size_t a, std::size_t b) { return survey.shards[a].size < survey.shards[b].size; };
+void add_places(Survey& survey, const Parts& by_device, const Session& session, unsigned gpu) {
+  for (const auto& [device, parts] : by_device) {
+    const auto smaller = [](const Part& one, const Part& other) { return one.bytes < other.bytes; };
     Place place;
-    place.file = survey.shards[*std::max_element(shards.begin(), shards.end(), larger)].path;
-    for (const std::size_t shard : shards) place.bytes += survey.shards[shard].size;
+    place.file = std::max_element(parts.begin(), parts.end(), smaller)->path;
+    for (const Part& part : parts) place.bytes += part.bytes;
     ExplainSettings settings;
     settings.file = place.file;
     settings.gpu = gpu;
@@ -122,11 +131,10 @@ void add_machine(Survey& survey, const Session& session, unsigned gpu) {
 
 Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu) {
   Survey survey;
-  std::map<dev_t, std::vector<std::size_t>> by_device;
-  for (const std::string& file : files) {
+  Parts by_device;
+  for (const std::string& file : without_members(files)) {
     throw_if_interrupted();
-    const dev_t device = add_shard(survey, file);
-    if (survey.shards.back().size > 0) by_device[device].push_back(survey.shards.size() - 1);
+    add_shard(survey, file, by_device);
   }
   if (survey.bytes == 0) throw Failure(files[0] + ": there is nothing to load: it has no bytes");
   sort_all_pieces(survey);

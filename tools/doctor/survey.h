@@ -26,6 +26,7 @@ struct Shard {
   std::string path;
   std::uint64_t size = 0;
   std::optional<std::uint64_t> cached;  // Bytes in the page cache; nothing where the kernel does not tell.
+  std::vector<std::string> members;     // Of a striped object, whose manifest the path is; of a file none.
 };
 
 // A file system that holds some of the files, seen through the largest of these.
