@@ -6,18 +6,11 @@
 
 #include <string>
 
+#include "topology/captured_stack.h"
 #include "topology/test_tree.h"
 
 namespace penstock::core {
 namespace {
-
-std::optional<BlockDevice> stack_under(const std::string& machine, std::string_view path) {
-  const Root root = captured_machine(machine);
-  const MountTable mounts = MountTable::read(root);
-  const Mount* mount = mounts.find(path);
-  const auto number = mount == nullptr ? std::nullopt : mount_device(root, mounts, *mount);
-  return number ? read_block_device(root, mounts, *number) : std::nullopt;
-}
 
 TEST(BlockDeviceTest, APartitionOfANvmeDriveKnowsItsDiskAndItsPlace) {
   const auto device = stack_under("dgx-h100", "/");
