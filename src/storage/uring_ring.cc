@@ -91,7 +91,7 @@ UringRing::~UringRing() {
   // The kernel lets go of a ring some time after this; of its files now, so that their file systems can be unmounted,
   // and of its memory, so that the next ring does not pin its own beside it.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
-  if (memory_end_ != 0) (void)::io_uring_unregister_buffers(ring_.get());
+  if (region_room_ != 0) (void)::io_uring_unregister_buffers(ring_.get());
   if (!owns_its_descriptor()) ring_->ring_fd = -1;  // So that the end of the ring closes nobody else's.
   ::io_uring_queue_exit(ring_.get());
 }
