@@ -18,7 +18,7 @@ constexpr ObstacleText kTexts[] = {
     {Obstacle::kernel_too_old, "kernel_too_old", "before Linux 6.2 no process can have device pages",
      "boot Linux 6.2 or later", refused},
     {Obstacle::kernel_6_16, "kernel_6_16", "Linux 6.16 fails transfers of device pages above 4 KiB",
-     "boot a kernel other than 6.16", refused},
+     "boot Linux 6.17 or later, or one before 6.16", refused},
 
     {Obstacle::peer_unseen, "peer_unseen", "there is no such device on the PCI bus",
      "name a device that 'penstock check' lists, and give a container or virtual machine its device", refused},
@@ -96,7 +96,7 @@ constexpr ObstacleText kTexts[] = {
     {Obstacle::md_raid, "md_raid", "only recent kernels pass device pages through md raid0, raid1 and raid10",
      "boot Linux 7.2 or later, or use the drives one by one", refused},
     {Obstacle::md_level, "md_level", "this md level makes the CPU compute or copy",
-     "use raid0, raid1 or raid10 for the data", refused},
+     "make it raid0, raid1 or raid10, which begins with a backup: an array is made anew", refused},
     {Obstacle::md_members_unknown, "md_members_unknown", "the members of the md device cannot be seen",
      "give a container the host's /sys", refused},
     {Obstacle::device_mapper, "device_mapper", "device mapper (LVM, dm-crypt, multipath) refuses device pages",

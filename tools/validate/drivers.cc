@@ -225,6 +225,9 @@ void judge_iommu(const World& world, Rows& rows) {
 void judge_ofed(const World& world, Rows& rows) {
   Judgement row = judge(rows, "ofed");
   const core::KernelModule* const module = world.evidence.module("mlx5_core");
+  const bool is_at_work = std::any_of(world.rdma.begin(), world.rdma.end(),
+                                      [](const core::RdmaDevice& one) { return one.name.starts_with("mlx5"); });
+  if (module == nullptr && is_at_work) return row.not_applicable("nothing tells of which release mlx5_core is");
   if (module == nullptr) return row.not_applicable("no driver of NVIDIA's NICs (mlx5_core) is loaded");
   const std::string& version = module->version;
   if (version.empty() || world.machine.platform.kernel_release.starts_with(version)) {

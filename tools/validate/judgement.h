@@ -26,6 +26,7 @@ class Judgement {
     row_.may_follow_from.push_back({std::move(code), std::move(subject)});
   }
   void is_default() { row_.is_default = true; }
+  void reach(Reach reach) { row_.reach = reach; }
   void with(Json details) { row_.details = std::move(details); }
 
   void pass(std::string sentence) { add(State::pass, std::move(sentence), ""); }

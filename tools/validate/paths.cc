@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "tools/validate/judgement.h"
 #include "tools/validate/world.h"
@@ -45,6 +47,11 @@ const Need* first_need(const PathReport& report, Tristate met) {
   return found == report.needs.end() ? nullptr : &*found;
 }
 
+bool has_failed(const Rows& rows, std::string_view code) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const Row& row) { return code == row.code && row.state == State::fail; });
+}
+
 // A machine is made for one way: nvidia-fs where that is loaded, else P2PDMA.
 bool is_its_way(const World& world, int path) {
   return (path == PENSTOCK_PATH_P2PDMA) != world.machine.nvidia_fs.is_loaded;
@@ -67,17 +74,29 @@ void judge_closed_path(const World& world, const PathReport& report, Judgement& 
   row.fail(sentence, remedy);
 }
 
+// A path that is tried once a setting says so, for no other reason than how things come.
+bool is_switched_off(const PathReport& report) {
+  const Need* const doubtful = first_need(report, Tristate::unknown);
+  if (doubtful == nullptr) return false;
+  const std::string_view code = doubtful->code;
+  return code == "nvidia_export" || code == "nvfs_setting";
+}
+
 void judge_path(const World& world, const PathReport& report, Rows& rows) {
   Judgement row = judge(rows, "path", penstock_path_name(report.path));
   if (world.machine.peers().empty() && !report.usable) return row.not_applicable("no device here has memory for it");
   if (!report.usable) return judge_closed_path(world, report, row);
   const Need* const doubtful = first_need(report, Tristate::unknown);
   if (doubtful == nullptr) {
-    return row.pass("nothing is known against it; its self-test decides, when a program uses it");
+    const bool is_by_nvidia_fs = report.path != PENSTOCK_PATH_P2PDMA;
+    if (!is_by_nvidia_fs || !has_failed(rows, "nvidia_fs_driver")) {
+      return row.pass("nothing is known against it; its self-test decides, when a program uses it");
+    }
+    row.may_follow("nvidia_fs_driver");
+    return row.unknown("it may be tried, and only its self-test decides: nvidia-fs is of another time than the driver");
   }
   may_follow_by(doubtful, row);
-  const std::string_view code = doubtful->code;
-  if (code == "nvidia_export" || code == "nvfs_setting") row.is_default();
+  if (is_switched_off(report)) row.is_default();
   if (report.path == PENSTOCK_PATH_P2PDMA) row.may_follow("kernel_modules");
   row.unknown("it may be tried, and only its self-test decides: " + doubtful->text, doubtful->remedy);
 }
@@ -104,6 +123,25 @@ void judge_unserved(const World& world, const core::FileSystem& one, Judgement& 
   row.not_applicable("no direct path serves it: " + without_place.sentence(), stop->remedy());
 }
 
+struct BestPath {
+  int number;
+  bool is_switched_off;
+};
+
+// The first that is tried as the machine is set, else the first.
+std::optional<BestPath> best_path(const World& world, const Served& place) {
+  std::optional<BestPath> best;
+  for (const int number : place.paths) {
+    if (!is_direct_path(number)) continue;
+    const bool is_off = std::any_of(world.paths.begin(), world.paths.end(), [&](const PathReport& report) {
+      return report.path == number && is_switched_off(report);
+    });
+    if (!is_off) return BestPath{number, false};
+    if (!best) best = BestPath{number, true};
+  }
+  return best;
+}
+
 // Which storage a direct path may serve. Storage that none can serve is no fault of the machine's, unless all is such.
 void judge_places(const World& world, Rows& rows) {
   for (const Served& place : world.places) {
@@ -111,14 +149,16 @@ void judge_places(const World& world, Rows& rows) {
     if (!one.stack && !core::is_network_file_system(one.mount.type)) continue;
     Judgement row = judge(rows, "storage", one.mount.mount_point);
     row.at(storage_text(one));
-    const auto best = std::find_if(place.paths.begin(), place.paths.end(), is_direct_path);
-    if (best == place.paths.end()) {
+    const auto best = best_path(world, place);
+    if (!world.machine.peers().empty()) row.reach(Reach::no);
+    if (!best) {
       judge_unserved(world, one, row);
       continue;
     }
-    const char* const path = penstock_path_name(*best);
+    const char* const path = penstock_path_name(best->number);
     if (allows_direct(world.machine.cufile, place)) {
-      row.pass(fmt::format("{} may serve it", path));
+      row.reach(best->is_switched_off ? Reach::once_set : Reach::now);
+      row.pass(fmt::format("{} may serve it{}", path, best->is_switched_off ? ", once that is switched on" : ""));
       continue;
     }
     const auto bar = barred_by(world, place);

@@ -101,6 +101,11 @@ const char* state_name(State state) {
   return "unknown";
 }
 
+const char* reach_name(Reach reach) {
+  constexpr const char* kNames[] = {"", "no", "once_set", "now"};
+  return kNames[static_cast<std::size_t>(reach)];
+}
+
 const char* layer_title(Layer layer) {
   switch (layer) {
     case Layer::drivers: return "Layer 1, drivers and peer access";
@@ -142,6 +147,7 @@ Json report_json(const Rows& rows, const std::vector<Layer>& layers, const std::
                     {"subject", row.subject},
                     {"where", row.where},
                     {"state", state_name(row.state)},
+                    {"direct", row.reach == Reach::none ? Json(nullptr) : Json(reach_name(row.reach))},
                     {"sentence", row.sentence},
                     {"remedy", row.remedy},
                     {"follows_from",

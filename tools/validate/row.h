@@ -24,6 +24,15 @@ const char* state_name(State state);  // "pass", "fail", "unknown", "not_applica
 enum class Layer : std::uint8_t { drivers = 1, fabric = 2, transfer = 3 };
 const char* layer_title(Layer layer);
 
+// Of storage: whether a direct path may serve it.
+enum class Reach : std::uint8_t {
+  none,      // No row of storage.
+  no,        // It goes through host memory.
+  once_set,  // So it does until a setting is changed.
+  now        // As the machine is set; the path's self-test decides.
+};
+const char* reach_name(Reach reach);  // "", "no", "once_set", "now"
+
 struct RowName {
   std::string code;
   std::string subject;  // Of a row that may be any of its code: "".
@@ -39,6 +48,7 @@ struct Row {
   std::string remedy;       // One sentence; of a pass none.
   std::string source;       // Who says so, where it is not this machine itself.
   bool is_default = false;  // In doubt for no other reason than how things come.
+  Reach reach = Reach::none;
   Json details = nullptr;
   std::vector<RowName> may_follow_from;  // What would explain it, the likeliest first.
   std::optional<RowName> follows_from;   // The one of these that fails: whoever repairs that has repaired this as well.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace penstock::tools::validate {
 namespace {
@@ -110,6 +111,36 @@ void add_matters(Page& page, const std::string& title, const Matters& matters, C
   }
 }
 
+// Where the bytes go, first of all.
+void add_reach(Page& page, const Rows& rows) {
+  constexpr std::pair<Reach, const char*> kWays[] = {
+      {Reach::now, "directly, if the path's self-test passes"},
+      {Reach::once_set, "through host memory, until a direct path is switched on"},
+      {Reach::no, "through host memory: no direct path serves it"}};
+  bool is_first = true;
+  for (const auto& [reach, way] : kWays) {
+    Saying places{nullptr, {}};
+    for (const Row& row : rows) {
+      if (row.reach == reach && is_storage(row)) places.subjects.push_back(row.subject);
+    }
+    if (places.subjects.empty()) continue;
+    if (std::exchange(is_first, false)) page.section("How bytes of GPU memory go, as this is set");
+    page.wrap("  ", fmt::format("{}: {}", subjects_text(places), way));
+  }
+}
+
+// Lost data first, then what bars direct paths, then what slows them; a network's settings last.
+int order_of(const Matter& matter) {
+  const std::string_view code = matter.sayings.front().row->code;
+  const auto is_any = [&](std::initializer_list<std::string_view> codes) {
+    return std::find(codes.begin(), codes.end(), code) != codes.end();
+  };
+  if (is_any({"nvme_target"})) return 0;
+  if (!matter.consequences.empty()) return 1;
+  if (is_any({"pcie_link", "transport"})) return 2;
+  return is_any({"locked_memory", "rdma_port", "roce_v2_gid", "rdma_mtu", "ecn", "pfc"}) ? 4 : 3;
+}
+
 bool is_cause(const Row& row) { return row.state == State::fail && !row.follows_from; }
 
 bool is_open_question(const Row& row) {
@@ -130,10 +161,11 @@ bool could_be_better(const Row& row) {
 }  // namespace
 
 void add_summary(Page& page, const Rows& rows) {
+  add_reach(page, rows);
   Matters wrong = matters_of(rows, is_cause);
   for (Matter& matter : wrong) add_consequences(matter, rows);
-  // First what has the most to answer for.
-  std::stable_partition(wrong.begin(), wrong.end(), [](const Matter& one) { return !one.consequences.empty(); });
+  const auto is_worse = [](const Matter& a, const Matter& b) { return order_of(a) < order_of(b); };
+  std::stable_sort(wrong.begin(), wrong.end(), is_worse);
   add_matters(page, "What is wrong", wrong, Color::red);
   add_matters(page, "What keeps storage from a direct path, or may", matters_of(rows, is_in_the_way), Color::red);
   add_matters(page, "What is no fault, and could be better", matters_of(rows, could_be_better), Color::yellow);

@@ -79,6 +79,30 @@ TEST_F(Validate, OnEveryMachineWhatIsNamedAsACauseFailsAndEachIsToldOnce) {
   }
 }
 
+TEST_F(Validate, WhereBytesGoAsTheMachineIsSetComesFirst) {
+  const std::tuple<const char*, const char*, const char*, const char*> cases[] = {
+      {"roce-faults", "storage /data/0", "now", "directly, if the path's self-test passes"},
+      {"h200-p2pdma", "storage /", "once_set", "until a direct path is switched on"},
+      {"cufile-denylist", "storage /data/0", "no", "through host memory: no direct path serves it"}};
+  for (const auto& [machine, row, direct, words] : cases) {
+    const std::string root = std::string(PENSTOCK_MACHINES) + machine;
+    EXPECT_EQ(rows_of(machine_report(root))[row]["direct"], direct) << machine;
+    const std::string text = summary_of(run({"validate", "--root", root}).out);
+    EXPECT_EQ(text.find("\nHow bytes of GPU memory go"), 0u) << text;
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  }
+  for (const json& row : machine_report(PENSTOCK_MACHINES "firecracker-vm")["rows"])
+    EXPECT_TRUE(row["direct"].is_null()) << row;
+}
+
+TEST_F(Validate, AnOutageIsToldFirstAndTheNetworksSettingsLast) {
+  const std::string root = copy_of("nvme-target-lost");
+  const std::string text = summary_of(run({"validate", "--root", root}).out);
+  const std::size_t outage = text.find("\n  nvme_target "), wrong = text.find("What is wrong");
+  ASSERT_NE(outage, std::string::npos) << text;
+  EXPECT_EQ(text.find("\n  ", wrong), outage) << text;
+}
+
 TEST_F(Validate, WhichFolderLiesOnWhichDriveIsSaidOfBoth) {
   auto rows = rows_of(machine_report(PENSTOCK_MACHINES "dgx-ready"));
   EXPECT_EQ(rows["storage /data/1"]["where"], "ext4 on nvme1n1, drive 0000:3c:00.0");
