@@ -320,7 +320,8 @@ typedef enum penstock_advice {
 penstock_status penstock_file_advise(penstock_file* file, uint32_t advice);
 
 /* Optional. Requests whose base is exactly `base` do not ask the driver what the memory is, and must stay within `size`
- * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin host memory. Deregister it before it is freed or remapped. */
+ * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin host memory, up to 1 GiB each: deregister it before it is freed,
+ * remapped, or its pages are given back (madvise), since bytes would go to and come from the pages of before. */
 penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size);
 penstock_status penstock_buffer_deregister(penstock_session* session, const void* base);
 

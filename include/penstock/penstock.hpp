@@ -261,8 +261,9 @@ class Buffer {
  public:
   Buffer(Buffer&& other) noexcept : session_(std::move(other.session_)), base_(std::exchange(other.base_, nullptr)) {}
   Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(session_, other.session_);
-    std::swap(base_, other.base_);
+    Buffer taken(std::move(other));  // What it had ends here, as its memory may soon.
+    std::swap(session_, taken.session_);
+    std::swap(base_, taken.base_);
     return *this;
   }
   ~Buffer() {

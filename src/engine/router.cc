@@ -89,7 +89,7 @@ void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) c
 
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
 // those that the read returns. So the last piece is read through the page cache, up to the file's end. Where the file
-// reached further a moment ago, there is no end to look for.
+// reached further a moment ago, there is no end to look for; if it was cut off since, the kernel fills the block.
 void Router::end_with_file(TransferInput& input) {
   if (input.file_offset < input.file_end && input.size <= input.file_end - input.file_offset) return;
   const Result<int> fd = input.file->descriptor(Way::direct);

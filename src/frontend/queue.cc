@@ -44,8 +44,10 @@ Result<std::unique_ptr<Queue>> Queue::open(Session& session, unsigned depth, std
 
 Queue::~Queue() {
   if (session_ == nullptr) return;
-  session_->remove(this);
+  // Until nothing is under way, the session may ask it to let go of a file or of memory.
+  Session& session = *session_;
   stop();
+  session.remove(this);
 }
 
 // No more of it is the session's after that. What is done can still be reaped.
@@ -159,7 +161,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
 // Once for a row of requests to one file, until the next reap: a look costs a system call.
 Status Queue::check_descriptors(const File& file) {
   if (checked_file_ == file.id()) return success();
-  checked_end_ = 0;
+  checked_file_ = checked_end_ = 0;
   if (!file.has_its_descriptors(&checked_end_)) return descriptor_lost();
   checked_file_ = file.id();
   return success();

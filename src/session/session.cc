@@ -118,6 +118,7 @@ Status Session::register_buffer(const void* base, std::uint64_t size) {
 }
 
 Status Session::deregister_buffer(const void* base) {
+  if (is_inherited()) return failure(Code::closed, "deregister the buffer");
   if (base == nullptr) return failure(Code::invalid_argument, "deregister the buffer");
   const auto address = reinterpret_cast<std::uintptr_t>(base);
   const std::optional<Buffer> buffer = buffers_.find(address);

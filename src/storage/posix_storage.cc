@@ -221,9 +221,12 @@ Result<UniqueFd> PosixStorage::reopen(int fd, int open_flags, bool direct) {
 bool PosixStorage::is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) {
   struct stat status;  // Not zeroed first: it is asked for every request.
   if (::fstat(fd, &status) != 0) return false;
-  if (reached != nullptr && S_ISREG(status.st_mode)) *reached = static_cast<std::uint64_t>(status.st_size);
-  if (status.st_dev == facts.file_system_device) return status.st_ino == facts.inode;
-  return facts.file_system_magic == OVERLAYFS_SUPER_MAGIC && S_ISREG(status.st_mode) && is_overlay(fd);
+  const bool is_regular = S_ISREG(status.st_mode);
+  const bool is_its = status.st_dev == facts.file_system_device
+                          ? status.st_ino == facts.inode
+                          : facts.file_system_magic == OVERLAYFS_SUPER_MAGIC && is_regular && is_overlay(fd);
+  if (is_its && is_regular && reached != nullptr) *reached = static_cast<std::uint64_t>(status.st_size);
+  return is_its;
 }
 
 Result<std::uint64_t> PosixStorage::size(int fd) {

@@ -42,6 +42,20 @@ TEST_F(PosixStorageTest, FactsOfARegularFile) {
   EXPECT_NE(facts.file_system_magic, 0u);
 }
 
+TEST_F(PosixStorageTest, HowFarAFileReachesIsToldByItsOwnDescriptorsAlone) {
+  const FileFacts facts = *storage_.facts(fd_.get());
+  std::string name = name_ + "_other";
+  const UniqueFd other(::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600));
+  ASSERT_EQ(::ftruncate(other.get(), 1 << 20), 0);
+  ::unlink(name.c_str());
+  std::uint64_t reached = 1;
+
+  EXPECT_FALSE(storage_.is_descriptor_of(other.get(), facts, &reached));
+  EXPECT_EQ(reached, 1u);
+  EXPECT_TRUE(storage_.is_descriptor_of(fd_.get(), facts, &reached));
+  EXPECT_EQ(reached, 7u);
+}
+
 TEST_F(PosixStorageTest, WhatIsNoFileIsRefusedByType) {
   const UniqueFd directory(::open("/", O_RDONLY | O_DIRECTORY));
   const UniqueFd device(::open("/dev/null", O_RDWR));

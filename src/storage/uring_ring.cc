@@ -91,7 +91,7 @@ UringRing::~UringRing() {
   // The kernel lets go of a ring some time after this; of its files now, so that their file systems can be unmounted,
   // and of its memory, so that the next ring does not pin its own beside it.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
-  if (region_room_ != 0) (void)::io_uring_unregister_buffers(ring_.get());
+  if (region_room_ != 0) drop_memory();
   if (!owns_its_descriptor()) ring_->ring_fd = -1;  // So that the end of the ring closes nobody else's.
   ::io_uring_queue_exit(ring_.get());
 }
@@ -218,8 +218,16 @@ void UringRing::unregister_memory(void* memory) {
   const __u64 no_tag = 0;
   const auto number = static_cast<unsigned>(place - regions_.begin());
   const int result = ::io_uring_register_buffers_update_tag(ring_.get(), number, &nothing, &no_tag, 1);
-  if (result < 0) (void)::io_uring_unregister_buffers(ring_.get()), region_room_ = 0, regions_ = {};
+  if (result < 0) drop_memory();
   else *place = {};
+}
+
+// All of it. A signal may interrupt the kernel while it waits for operations under way.
+void UringRing::drop_memory() {
+  while (::io_uring_unregister_buffers(ring_.get()) == -EINTR) {
+  }
+  region_room_ = 0;
+  regions_ = {};
 }
 
 int UringRing::register_file(int fd) {

@@ -39,6 +39,7 @@ class UringRing final : public Ring {
   int fixed_memory(const RingOp& op) const;
   RingCompletion finish(std::uint64_t index, int result);
   bool owns_its_descriptor() const;
+  void drop_memory();
 
   std::unique_ptr<io_uring> ring_;
   std::vector<RingOp> ops_;            // In flight, by index; the index is the kernel's user_data.

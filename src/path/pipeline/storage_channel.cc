@@ -361,13 +361,15 @@ int StorageChannel::fixed_file(const Slot& slot) {
 void StorageChannel::keep_memory(const Slot& slot) {
   const Token& token = slot.task.token;
   if (staged_ || token.kept_bytes == 0 || kept_.size() == kKeptMax) return;
-  if (std::find(kept_.begin(), kept_.end(), token.kept) != kept_.end()) return;
-  kept_.push_back(token.kept);
-  (void)ring_->register_memory(token.kept, token.kept_bytes);
+  const auto is_it = [&](const Kept& known) { return known.memory == token.kept; };
+  if (std::any_of(kept_.begin(), kept_.end(), is_it)) return;
+  kept_.push_back({token.kept, ring_->register_memory(token.kept, token.kept_bytes).ok()});
 }
 
+// Where some goes, there may be room for what the kernel would not have before.
 void StorageChannel::forget_memory(std::byte* kept) {
-  if (std::erase(kept_, kept) > 0 && ring_ != nullptr) ring_->unregister_memory(kept);
+  const auto goes = [&](const Kept& known) { return known.memory == kept || !known.is_registered; };
+  if (std::erase_if(kept_, goes) > 0 && ring_ != nullptr) ring_->unregister_memory(kept);
 }
 
 void StorageChannel::forget_file(std::uint64_t file_id) {

@@ -49,6 +49,11 @@ class StorageChannel final : public Channel {
     int number = -1;
   };
 
+  struct Kept {
+    std::byte* memory = nullptr;  // As Token::kept.
+    bool is_registered = false;   // With the ring; false where that would not have it.
+  };
+
   struct Copying {
     std::uint32_t slot = 0;
     std::uint32_t marker = 0;  // Several in a row may share one.
@@ -105,7 +110,7 @@ class StorageChannel final : public Channel {
   std::size_t copying_count_ = 0;
   std::vector<std::uint32_t> done_;
   std::vector<FixedFile> fixed_files_;
-  std::vector<std::byte*> kept_;  // Token::kept that was registered with the ring, or that it would not have.
+  std::vector<Kept> kept_;
   unsigned storing_count_ = 0;
   bool broken_ = false;
 };
