@@ -61,6 +61,7 @@ fi
 "$python" -m venv --without-pip "$work/venv"
 "$python" -m pip --python "$work/venv/bin/python" install -q --no-index "$wheel"
 "$python" -m pip --python "$work/venv/bin/python" check
+[ -n "$tool" ] || PATH=$(realpath "$3/../../tools"):$PATH  # The package takes the one on PATH.
 cp "$source"/python/tests/{conftest,test_files,test_sessions,test_weights_numpy}.py "$work/tests/"
 cd "$work/tests"
 "$work/venv/bin/python" - <<'PYTHON' || fail "what vLLM and SGLang look for is not there"
