@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "base/align.h"
+#include "base/huge_pages.h"
 #include "base/page_size.h"
 #include "device/stream_home.h"
 
@@ -19,21 +20,13 @@ namespace {
 constexpr const char* kStep = "find pinned memory for the stream's request";
 constexpr std::size_t kSlabBytes = 4u << 20;      // Of small blocks together,
 constexpr std::size_t kWordSlabBytes = 1u << 20;  // or of such without staging.
-// As bounce buffers have them, so that the loads of the GPU that read staging need few translations.
-constexpr std::size_t kHugePage = 2u << 20;
 
-// Aligned to huge pages, and never a child's: the device writes to it, whatever a child does.
+// Never a child's: the device writes to it, whatever a child does. In huge pages, as bounce buffers are, so that the
+// loads of the GPU that read staging need few translations.
 void* map(std::size_t size) {
-  const std::size_t reserved = size + kHugePage;
-  void* const memory = ::mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return MAP_FAILED;
-  auto* const first = static_cast<std::byte*>(memory);
-  auto* const start = reinterpret_cast<std::byte*>(align_up(reinterpret_cast<std::uintptr_t>(first), kHugePage));
-  if (start > first) ::munmap(first, static_cast<std::size_t>(start - first));
-  ::munmap(start + size, static_cast<std::size_t>(first + reserved - (start + size)));
-  ::madvise(start, size, MADV_HUGEPAGE);
-  ::madvise(start, size, MADV_DONTFORK);
-  return start;
+  void* const memory = map_in_huge_pages(size);
+  if (memory != MAP_FAILED) ::madvise(memory, size, MADV_DONTFORK);
+  return memory;
 }
 
 }  // namespace

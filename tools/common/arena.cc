@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/align.h"
+#include "base/huge_pages.h"
 #include "tools/common/failure.h"
 #include "tools/common/units.h"
 
@@ -21,13 +22,10 @@ Arena Arena::on_device(penstock_session* session, unsigned gpu, std::size_t size
 // In huge pages where the kernel gives some: a drive takes a mebibyte of them as one piece, and of small pages as 256,
 // each of which the kernel has to hold, and for which its requests may be cut in two.
 Arena Arena::on_host(std::size_t size) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const std::size_t bytes = core::align_up(size, kHugePage), mapped = bytes + kHugePage;
-  void* const memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::size_t mapped = core::align_up(size, core::kHugePage);
+  void* const memory = core::map_in_huge_pages(mapped);
   if (memory == MAP_FAILED) fail_errno(format_size(size) + " of host memory", "allocate memory");
-  auto* const begin = reinterpret_cast<std::byte*>(core::align_up(reinterpret_cast<std::uintptr_t>(memory), kHugePage));
-  madvise(begin, bytes, MADV_HUGEPAGE);
-  return {begin, size, nullptr, [=] { munmap(memory, mapped); }};
+  return {static_cast<std::byte*>(memory), size, nullptr, [=] { munmap(memory, mapped); }};
 }
 
 void Arena::upload(std::size_t offset, std::span<const std::byte> bytes) {
