@@ -68,8 +68,7 @@ std::string text_of(const VastClient& client) {
 }
 
 LocalCache local_cache(const Root& root, const Mount& mount) {
-  const bool is_wanted = mount.has_super_option("fsc") || !mount.super_option("fsc").empty();
-  return {is_wanted, root.exists("/sys/module/cachefiles")};
+  return {has_option(mount, "fsc"), root.exists("/sys/module/cachefiles")};
 }
 
 std::string client_transform(const Mount& mount) {

@@ -96,7 +96,7 @@ constexpr ObstacleText kTexts[] = {
     {Obstacle::md_raid, "md_raid", "only recent kernels pass device pages through md raid0, raid1 and raid10",
      "boot Linux 7.2 or later, or use the drives one by one", refused},
     {Obstacle::md_level, "md_level", "this md level makes the CPU compute or copy",
-     "make it raid0, raid1 or raid10, which begins with a backup: an array is made anew", refused},
+     "back the data up and make the array anew, as raid0, raid1 or raid10", refused},
     {Obstacle::md_members_unknown, "md_members_unknown", "the members of the md device cannot be seen",
      "give a container the host's /sys", refused},
     {Obstacle::device_mapper, "device_mapper", "device mapper (LVM, dm-crypt, multipath) refuses device pages",

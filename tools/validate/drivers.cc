@@ -227,7 +227,7 @@ void judge_ofed(const World& world, Rows& rows) {
   const core::KernelModule* const module = world.evidence.module("mlx5_core");
   const bool is_at_work = std::any_of(world.rdma.begin(), world.rdma.end(),
                                       [](const core::RdmaDevice& one) { return one.name.starts_with("mlx5"); });
-  if (module == nullptr && is_at_work) return row.not_applicable("nothing tells of which release mlx5_core is");
+  if (module == nullptr && is_at_work) return row.not_applicable("nothing tells which release of mlx5_core this is");
   if (module == nullptr) return row.not_applicable("no driver of NVIDIA's NICs (mlx5_core) is loaded");
   const std::string& version = module->version;
   if (version.empty() || world.machine.platform.kernel_release.starts_with(version)) {

@@ -93,7 +93,7 @@ void judge_path(const World& world, const PathReport& report, Rows& rows) {
       return row.pass("nothing is known against it; its self-test decides, when a program uses it");
     }
     row.may_follow("nvidia_fs_driver");
-    return row.unknown("it may be tried, and only its self-test decides: nvidia-fs is of another time than the driver");
+    return row.unknown("it may be tried, and only its self-test decides: nvidia-fs is too old for the driver");
   }
   may_follow_by(doubtful, row);
   if (is_switched_off(report)) row.is_default();

@@ -69,12 +69,12 @@ void add_consequences(Matter& matter, const Rows& rows) {
   }
 }
 
-std::string subjects_text(const Saying& saying) {
+std::string list_text(const std::vector<std::string>& subjects) {
   constexpr std::size_t kSubjectsMax = 4;
-  const std::size_t shown = std::min(saying.subjects.size(), kSubjectsMax);
-  const auto first = saying.subjects.begin();
+  const std::size_t shown = std::min(subjects.size(), kSubjectsMax);
+  const auto first = subjects.begin();
   std::string text = fmt::format("{}", fmt::join(first, first + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (shown < saying.subjects.size()) text += fmt::format(" and {} more", saying.subjects.size() - shown);
+  if (shown < subjects.size()) text += fmt::format(" and {} more", subjects.size() - shown);
   return text;
 }
 
@@ -89,13 +89,13 @@ std::string without_cause(const std::string& sentence, const Matter& matter) {
 
 void add_matter(Page& page, const Matter& matter, Color color) {
   for (const Saying& saying : matter.sayings) {
-    const std::string what = subjects_text(saying);
+    const std::string what = list_text(saying.subjects);
     page.wrap(fmt::format("  {:<24} ", saying.row->code), (what.empty() ? "" : what + ": ") + saying.row->sentence);
     page.paint(color, saying.row->code);
   }
   page.wrap(fmt::format("  {:<21} -> ", ""), matter.sayings.front().row->remedy);
   for (const Saying& saying : matter.consequences) {
-    const std::string what = subjects_text(saying);
+    const std::string what = list_text(saying.subjects);
     page.wrap(fmt::format("  {:<21} so ", ""), fmt::format("{}{}{}: {}", saying.row->code, what.empty() ? "" : " ",
                                                            what, without_cause(saying.row->sentence, matter)));
   }
@@ -119,13 +119,13 @@ void add_reach(Page& page, const Rows& rows) {
       {Reach::no, "through host memory: no direct path serves it"}};
   bool is_first = true;
   for (const auto& [reach, way] : kWays) {
-    Saying places{nullptr, {}};
+    std::vector<std::string> places;
     for (const Row& row : rows) {
-      if (row.reach == reach && is_storage(row)) places.subjects.push_back(row.subject);
+      if (row.reach == reach && is_storage(row)) places.push_back(row.subject);
     }
-    if (places.subjects.empty()) continue;
-    if (std::exchange(is_first, false)) page.section("How bytes of GPU memory go, as this is set");
-    page.wrap("  ", fmt::format("{}: {}", subjects_text(places), way));
+    if (places.empty()) continue;
+    if (std::exchange(is_first, false)) page.section("How bytes of GPU memory go, as the machine is set");
+    page.wrap("  ", fmt::format("{}: {}", list_text(places), way));
   }
 }
 
