@@ -156,9 +156,13 @@ class Device {
   virtual Status register_pages(const std::byte*, std::size_t, bool /*writable*/) {
     return failure(Code::unsupported, "register a file's pages with the device");
   }
-  // As unregister_host.
+  // As unregister_host; and while a request of ours on any stream is under way, since that may be reading them.
   virtual bool unregister_pages(const std::byte*) { return true; }
+  // Whether that can be now.
+  virtual bool can_unregister_pages() { return true; }
   virtual bool can_register_pages() const { return false; }
+  // Names the streams that reach registered pages where they are mapped (StreamHome::reaches_pages_of); null: none do.
+  virtual const void* pages_context() const { return nullptr; }
   // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
   // copies of ours, which have another stream, find what they left. Where the device knows no such thing: nothing.
   virtual void finish_blocking_copies(const void* memory) = 0;

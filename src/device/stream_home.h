@@ -31,6 +31,10 @@ class StreamHome {
   virtual bool has_words() const = 0;
   // Whether copies in the streams of this home reach the memory at `base`.
   virtual bool reaches(const PointerFacts& memory, const void* base) const = 0;
+  // Whether they reach the pages of files that are registered with the device, where those are mapped.
+  bool reaches_pages_of(const Device& device) const {
+    return pages_context() != nullptr && pages_context() == device.pages_context();
+  }
 
   // Whether the stream has done all that it was told, so that it is already where something queued now would find it.
   // False also where that cannot be told.
@@ -42,6 +46,9 @@ class StreamHome {
   virtual Status call(void* stream, void (*function)(void*), void* argument) = 0;
   // Copies what `what` says when the stream gets there, at most `size_max` bytes.
   virtual Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) = 0;
+  // The same at once: the stream is through with what came before it, and what is to be copied is known. `what` may lie
+  // anywhere, and need not stay; what it takes the bytes from, in the block or in registered pages, must.
+  virtual Status copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) = 0;
   // Goes on when the word has reached the value: serial numbers, which may wrap.
   virtual Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
   virtual Status write(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;
@@ -57,6 +64,7 @@ class StreamHome {
  private:
   friend class StreamMemory;
 
+  virtual const void* pages_context() const = 0;
   // Makes mapped memory of ours known to the device, for good. `shift`: its address there, less that here.
   virtual Status pin(void* memory, std::size_t size, std::uint64_t& shift) = 0;
 

@@ -18,7 +18,7 @@ namespace penstock::core {
 class StreamHome;
 
 // Read by the device when the stream gets to the copy. Addresses are the device's.
-struct StreamCopy {
+struct alignas(32) StreamCopy {
   std::uint64_t to = 0;
   std::uint64_t from = 0;
   std::uint64_t size = 0;

@@ -49,7 +49,9 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
 CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
     : set_(set), ordinal_(ordinal), context_(context), primary_(primary),
       facts_(gather_facts(set.api(), ordinal, set.terms())), scatter_(set.api(), static_cast<int>(ordinal)),
-      checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text) {}
+      checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text),
+      pages_context_(attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0 ? context.handle
+                                                                                                 : nullptr) {}
 
 const CudaApi& CudaDevice::api() const { return set_.api(); }
 
@@ -90,7 +92,7 @@ Status CudaDevice::register_pages(const std::byte* memory, std::size_t size, boo
 }
 
 bool CudaDevice::unregister_pages(const std::byte* memory) {
-  if (is_any_cuda_stream_busy(api())) return false;
+  if (!can_unregister_pages()) return false;
   const ContextScope scope(api(), context_);
   if (scope.entered()) api().cuMemHostUnregister(const_cast<std::byte*>(memory));
   return true;

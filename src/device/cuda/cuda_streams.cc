@@ -171,6 +171,15 @@ Status CudaStreamHome::copy(void* stream, const StreamBlock& block, const Stream
   return in_context("queue a copy on the stream", [&] { return launch(stream, block, what, size_max); });
 }
 
+// Elsewhere nothing is lent (pages_context()), and what is to be copied lies in the block.
+Status CudaStreamHome::copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) {
+  if (what.size == 0) return success();
+  if (!has_one_address()) return copy(stream, block, what, what.size);
+  return in_context("queue a copy on the stream", [&] {
+    return api_.cuMemcpyHtoDAsync(what.to, reinterpret_cast<const void*>(what.from), what.size, as_stream(stream));
+  });
+}
+
 Status CudaStreamHome::wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) {
   return in_context("let the stream wait", [&] {
     return api_.cuStreamWaitValue32(as_stream(stream), block.device_address(&word), value, CU_STREAM_WAIT_VALUE_GEQ);

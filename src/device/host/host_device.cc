@@ -88,7 +88,13 @@ HostDevice::HostDevice(int ordinal, const char* kind) : pieces_(unmap) {
 }
 
 Result<std::unique_ptr<CopyQueue>> HostDevice::open_copy_queue(unsigned markers) {
-  return std::unique_ptr<CopyQueue>(std::make_unique<HostCopyQueue>(pages_, markers));
+  return std::unique_ptr<CopyQueue>(std::make_unique<HostCopyQueue>(home_.pages(), markers));
+}
+
+bool HostDevice::unregister_pages(const std::byte* memory) {
+  if (!can_unregister_pages()) return false;
+  home_.pages().remove(memory);
+  return true;
 }
 
 // Shared memory, so that /proc counts it apart from what the library itself uses.

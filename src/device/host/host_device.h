@@ -22,13 +22,12 @@ class HostDevice final : public Device {
   Status register_host(void*, std::size_t) override { return success(); }
   bool unregister_host(void*) override { return true; }
   Status register_pages(const std::byte* memory, std::size_t size, bool writable) override {
-    return pages_.add(memory, size, writable);
+    return home_.pages().add(memory, size, writable);
   }
-  bool unregister_pages(const std::byte* memory) override {
-    pages_.remove(memory);
-    return true;
-  }
+  bool unregister_pages(const std::byte* memory) override;
+  bool can_unregister_pages() override { return home_.memory().is_quiet(0); }
   bool can_register_pages() const override { return true; }
+  const void* pages_context() const override { return &home_; }
   void finish_blocking_copies(const void*) override {}
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override { pieces_.remove(memory); }
@@ -39,7 +38,7 @@ class HostDevice final : public Device {
  private:
   DeviceFacts facts_;
   Pieces pieces_;
-  PinnedPages pages_;
+  HostStreamHome& home_ = HostStreamHome::of_process();
 };
 
 class HostDeviceSet final : public DeviceSet {

@@ -43,6 +43,10 @@ Status HostStreamHome::copy(void* stream, const StreamBlock&, const StreamCopy& 
   return add(stream, {.kind = Work::Kind::copy, .copy = &what});
 }
 
+Status HostStreamHome::copy_at_once(void* stream, const StreamBlock&, const StreamCopy& what) {
+  return add(stream, {.kind = Work::Kind::copy, .known = what});
+}
+
 Status HostStreamHome::wait(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) {
   return add(stream, {.kind = Work::Kind::wait, .word = const_cast<std::uint32_t*>(&word), .value = value});
 }
@@ -102,12 +106,15 @@ bool HostStreamHome::do_first(Stream& stream) {
       work.function(work.argument);
       break;
     }
-    case Work::Kind::copy:
-      if (work.copy->size == 0) break;
-      std::memcpy(reinterpret_cast<void*>(work.copy->to), reinterpret_cast<const void*>(work.copy->from),
-                  work.copy->size);
+    case Work::Kind::copy: copy_bytes(work.copy != nullptr ? *work.copy : work.known);
   }
   return true;
+}
+
+void HostStreamHome::copy_bytes(const StreamCopy& what) {
+  auto* const to = reinterpret_cast<void*>(what.to);
+  const auto* const from = reinterpret_cast<const void*>(what.from);
+  if (what.size > 0 && !pages_.fetch(to, from, what.size)) std::memcpy(to, from, what.size);
 }
 
 Status HostStreamHome::pin(void*, std::size_t, std::uint64_t& shift) {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/mutex.h"
+#include "device/host/pinned_pages.h"
 #include "device/stream_home.h"
 
 namespace penstock::core {
@@ -24,17 +25,22 @@ class HostStreamHome final : public StreamHome {
   bool is_through(void* stream) override;
   Status call(void* stream, void (*function)(void*), void* argument) override;
   Status copy(void* stream, const StreamBlock&, const StreamCopy& what, std::uint64_t) override;
+  Status copy_at_once(void* stream, const StreamBlock&, const StreamCopy& what) override;
   Status wait(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) override;
   Status write(void* stream, const StreamBlock&, const std::uint32_t& word, std::uint32_t value) override;
   void set(std::uint32_t& word, std::uint32_t value) override;
   Status drain(void* stream) override;
+
+  // Files' pages that are registered with the stand-in's devices.
+  PinnedPages& pages() { return pages_; }
 
  private:
   struct Work {
     enum class Kind : std::uint8_t { call, copy, wait, write } kind;
     void (*function)(void*) = nullptr;
     void* argument = nullptr;
-    const StreamCopy* copy = nullptr;
+    const StreamCopy* copy = nullptr;  // Null: what is known already.
+    StreamCopy known;
     std::uint32_t* word = nullptr;
     std::uint32_t value = 0;
   };
@@ -47,8 +53,11 @@ class HostStreamHome final : public StreamHome {
   void go_on(Stream& stream) REQUIRES(mutex_);
   void raise(std::uint32_t& word, std::uint32_t value) REQUIRES(mutex_);
   bool do_first(Stream& stream) REQUIRES(mutex_);
+  void copy_bytes(const StreamCopy& what);
+  const void* pages_context() const override { return this; }
   Status pin(void*, std::size_t, std::uint64_t& shift) override;
 
+  PinnedPages pages_;
   Mutex mutex_;
   ConditionVariable progress_;
   std::map<void*, Stream> streams_ GUARDED_BY(mutex_);  // Never shrinks.
