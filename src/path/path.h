@@ -131,6 +131,11 @@ class Path {
   // For a request whose verdict was "usable". In a dry run nothing is registered, pinned or learned.
   virtual Prepared prepare(const Wish& wish) = 0;
   virtual void learn(const Timing&) {}
+  // The bytes of a read, or the first of them, where streams of the memory's device reach them without anybody's help
+  // (they must be such as StreamHome::reaches_pages_of() the device); none where they do not. Good for as long as a
+  // request on such a stream is under way, as one must be already: what becomes of the file does not matter then. Calls
+  // no device.
+  virtual std::span<const std::byte> lend(const Wish&) { return {}; }
   // Pinned host bytes that a channel of these options takes.
   virtual std::uint64_t channel_bytes(const ChannelOptions& options) const = 0;
   virtual Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) = 0;

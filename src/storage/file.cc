@@ -2,6 +2,7 @@
 
 #include "storage/file.h"
 
+#include <linux/magic.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -22,12 +23,20 @@ bool passes(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN || error == EINTR;
 }
 
+// Where a buffered write has the inode's lock to itself. Not so: Lustre, whose locks are of ranges; block devices.
+bool has_one_writer(std::uint64_t magic) {
+  constexpr std::uint64_t kXfsMagic = 0x58465342, kF2fsMagic = 0xF2F52010;
+  return magic == EXT4_SUPER_MAGIC || magic == kXfsMagic || magic == BTRFS_SUPER_MAGIC || magic == kF2fsMagic ||
+         magic == TMPFS_MAGIC;
+}
+
 }  // namespace
 
 File::File(Storage& storage, const FileFacts& facts, UniqueFd own)
     : storage_(storage), facts_(facts), id_(next_id()), own_(std::move(own)),
       // Where direct I/O is a buffered copy all the same (tmpfs, ext4 with data=journal), O_DIRECT means nothing.
-      own_way_(facts.opened_direct() && facts.can_do_direct() ? Way::direct : Way::buffered) {}
+      own_way_(facts.opened_direct() && facts.can_do_direct() ? Way::direct : Way::buffered),
+      takes_turns_(facts.type == FileType::regular && has_one_writer(facts.file_system_magic)) {}
 
 File::~File() {
   close_second();
@@ -89,6 +98,11 @@ Result<int> File::open_second() {
 Result<std::uint64_t> File::size() {
   const Result<int> fd = descriptor(Way::buffered);
   return fd.ok() ? storage_.size(*fd) : fd.status();
+}
+
+Result<FileStamp> File::stamp() {
+  const Result<int> fd = descriptor(Way::buffered);
+  return fd.ok() ? storage_.stamp(*fd) : fd.status();
 }
 
 std::uint32_t File::direct_offset_align() {

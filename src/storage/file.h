@@ -20,6 +20,31 @@ namespace penstock::core {
 
 class FileUsage;  // Of stats/.
 
+// Long writes to one file through the page cache, of which two are under way at a time: the kernel does one after the
+// other under the inode's lock, and who waits for that spins. Eight writers took 1.2 to 2.0 CPU s/GB where two take 0.3
+// (ext4, H100 machine, 2026-11-25).
+class WriteTurns {
+ public:
+  void take() {
+    for (unsigned now = taken_.load(std::memory_order_relaxed);;) {
+      if (now == kAtOnce) {
+        taken_.wait(now, std::memory_order_relaxed);
+        now = taken_.load(std::memory_order_relaxed);
+      } else if (taken_.compare_exchange_weak(now, now + 1, std::memory_order_acquire, std::memory_order_relaxed)) {
+        return;
+      }
+    }
+  }
+  void give_back() {
+    taken_.fetch_sub(1, std::memory_order_release);
+    taken_.notify_one();
+  }
+
+ private:
+  static constexpr unsigned kAtOnce = 2;  // One is on its way in or out while the other has the lock.
+  std::atomic<unsigned> taken_{0};
+};
+
 class File {
  public:
   static Result<std::unique_ptr<File>> open(Storage& storage, int fd);
@@ -50,6 +75,7 @@ class File {
   Result<int> second_descriptor() { return descriptor(own_way_ == Way::direct ? Way::buffered : Way::direct); }
   // Bytes now.
   Result<std::uint64_t> size();
+  Result<FileStamp> stamp();
   // What direct I/O needs here; 1 where it is not to be had.
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.
@@ -66,6 +92,8 @@ class File {
   void note_written(std::uint64_t bytes) {
     if (flushed_later_.load(std::memory_order_relaxed)) start_flush_after(bytes);
   }
+  // Null where the kernel lets many write at once.
+  WriteTurns* write_turns() { return takes_turns_ ? &write_turns_ : nullptr; }
   // A write that failed has left blocks behind the file's end, which were asked for on its behalf.
   void note_blocks_behind_end() { blocks_behind_end_.store(true, std::memory_order_relaxed); }
   // Gives them back where it can (storage.h); nothing of the file's is under way.
@@ -96,6 +124,8 @@ class File {
   std::atomic<bool> blocks_behind_end_{false};
   std::atomic<bool> read_once_{false};
   std::atomic<bool> flushed_later_{false};
+  const bool takes_turns_;
+  WriteTurns write_turns_;
   std::atomic<std::uint64_t> unflushed_{0};  // Bytes written since storage was last told to begin.
   mutable std::array<std::atomic<std::uintptr_t>, kPathCount> slots_{};
 };

@@ -18,10 +18,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <climits>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <string>
 
 #include "base/align.h"
@@ -236,6 +238,17 @@ Result<std::uint64_t> PosixStorage::size(int fd) {
   std::uint64_t bytes = 0;
   if (::ioctl(fd, BLKGETSIZE64, &bytes) != 0) return os_failure(errno, "ask for the block device's size");
   return bytes;
+}
+
+Result<FileStamp> PosixStorage::stamp(int fd) {
+  const auto nanoseconds_of = [](const timespec& time) {
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  struct stat status;  // Not zeroed first: it is asked for every request.
+  if (::fstat(fd, &status) != 0) return os_failure(errno, "look at the file");
+  return FileStamp{static_cast<std::uint64_t>(status.st_size), nanoseconds_of(status.st_ctim), nanoseconds_of(now)};
 }
 
 Result<std::size_t> PosixStorage::read(int fd, void* memory, std::size_t size, std::uint64_t offset) {

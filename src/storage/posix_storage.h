@@ -19,6 +19,7 @@ class PosixStorage final : public Storage {
   Result<UniqueFd> reopen(int fd, int open_flags, bool direct) override;
   bool is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) override;
   Result<std::uint64_t> size(int fd) override;
+  Result<FileStamp> stamp(int fd) override;
   Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override;
   Result<std::size_t> write(int fd, const void* memory, std::size_t size, std::uint64_t offset) override;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "storage/file_facts.h"
+#include "storage/file_stamp.h"
 #include "storage/ring.h"
 #include "storage/scratch.h"
 
@@ -31,6 +32,8 @@ class Storage {
   virtual bool is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) = 0;
   // Bytes now: a file's size, a block device's capacity.
   virtual Result<std::uint64_t> size(int fd) = 0;
+  // How far a regular file reaches, and when it was last changed; without a time where that is not known.
+  virtual Result<FileStamp> stamp(int fd);
   // One transfer, possibly short; 0 from a read is the end of the file.
   virtual Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) = 0;
   // The same for what the page cache holds; EAGAIN where the caller would have to wait for storage.
@@ -66,5 +69,11 @@ class Storage {
   // configuration turned it off.
   virtual int io_uring_error() = 0;
 };
+
+inline Result<FileStamp> Storage::stamp(int fd) {
+  const Result<std::uint64_t> bytes = size(fd);
+  if (!bytes.ok()) return bytes.status();
+  return FileStamp{*bytes, {}, {}};
+}
 
 }  // namespace penstock::core

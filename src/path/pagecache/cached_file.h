@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,7 +37,7 @@ class Extent {
   bool hold(std::uint64_t now) {
     users_.fetch_add(1);
     if (state_.load() == State::registered) {
-      used_at_.store(now, std::memory_order_relaxed);
+      if (used_at_.load(std::memory_order_relaxed) != now) used_at_.store(now, std::memory_order_relaxed);
       return true;
     }
     release();
@@ -49,18 +50,24 @@ class Extent {
   std::uint64_t begin() const { return registration_->begin; }
   std::uint64_t end() const { return begin() + registration_->mapping.size(); }
   std::byte* at(std::uint64_t file_offset) const { return registration_->mapping.data() + (file_offset - begin()); }
-  // Also while it is registered and not held.
+  // Whether its pages are known to be the file's as long as the file's stamp says what it said then. Also while it is
+  // registered and not held.
+  bool is_settled() const { return settled_.load(std::memory_order_relaxed) > 0; }
   bool writable() const { return writable_.load(std::memory_order_relaxed); }
 
  private:
   friend class RegistrationCache;
 
-  std::atomic<State> state_{State::none};
-  std::atomic<std::uint32_t> users_{0};
+  // Written by every request, and so apart from what every request looks at.
+  alignas(64) std::atomic<std::uint32_t> users_{0};
   std::atomic<std::uint64_t> used_at_{0};  // By the cache's clock.
   std::atomic<std::int64_t> saving_{0};    // Nanoseconds that having it registered would have saved so far.
-  Registration* registration_ = nullptr;   // In the cache's list.
+  alignas(64) std::atomic<State> state_{State::none};
   std::atomic<bool> writable_{false};
+  // The change of the file (FileStamp) after which all its pages were found to be the file's; negative: after which
+  // some were not there; 0: nobody has looked.
+  std::atomic<std::int64_t> settled_{0};
+  Registration* registration_ = nullptr;  // In the cache's list.
 };
 
 // One file's extents for one device.
@@ -69,6 +76,8 @@ class CachedFile {
   struct Terms {
     bool writable = false;       // Its extents are to be written to as well,
     bool only_by_pages = false;  // and nothing else can write to the file.
+    // Changes of the file that take no longer show in its stamps; 0: its stamps tell nothing.
+    std::chrono::nanoseconds settles_after{};
   };
   CachedFile(File& file, Device& device, const Terms& terms) : file_(file), device_(device), terms_(terms) {}
   ~CachedFile();
@@ -99,7 +108,7 @@ class CachedFile {
   static constexpr std::uint64_t kFirstShelf = 8;
   static constexpr std::uint64_t kBox = 256;
   static constexpr unsigned kShelves = 20;     // For 256 TiB,
-  static constexpr unsigned kBoxesMax = 2048;  // of which 16 may have been asked for, at 20 MiB for the boxes.
+  static constexpr unsigned kBoxesMax = 1000;  // of which 7 may have been asked for, at 31 MiB for the boxes.
 
   File& file_;
   Device& device_;

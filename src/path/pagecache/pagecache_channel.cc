@@ -60,14 +60,14 @@ void PagecacheChannel::release_extents(Slot& slot) {
   slot.extent_count = 0;
 }
 
-// As it is, or was since the pass over the slots began: asked once for all of a file's. 0 where that cannot be told:
-// then nothing is fetched, and whoever bounces it will say why.
-std::uint64_t PagecacheChannel::end_of(File& file) {
-  if (ended_ == &file) return end_;
-  const Result<std::uint64_t> size = file.size();
-  ended_ = &file;
-  end_ = size.ok() ? *size : 0;
-  return end_;
+// As it is, or was since the pass over the slots began: asked once for all of a file's. Where that cannot be told, the
+// file is empty: then nothing is fetched, and whoever bounces it will say why.
+const FileStamp& PagecacheChannel::stamp_of(File& file) {
+  if (stamped_ == &file) return stamp_;
+  const Result<FileStamp> stamp = file.stamp();
+  stamped_ = &file;
+  stamp_ = stamp.ok() ? *stamp : FileStamp{};
+  return stamp_;
 }
 
 // What of the chunk lies in the held extents; they end where the file did when they were registered.
@@ -76,7 +76,7 @@ void PagecacheChannel::find_copies(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   std::uint64_t at = chunk.file_offset;
   // Nothing behind the file's end, which may lie within a page: the rest of the buffer is not ours to touch.
-  const std::uint64_t wanted_end = std::min(at + chunk.size, end_of(*slot.task.file));
+  const std::uint64_t wanted_end = std::min(at + chunk.size, stamp_of(*slot.task.file).size);
   for (unsigned i = 0; i < slot.extent_count; ++i) {
     const Extent& extent = *slot.extents[i];
     const std::uint64_t end = std::min(wanted_end, extent.end());
@@ -124,16 +124,17 @@ void PagecacheChannel::launch(Op op) {
 void PagecacheChannel::verify(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t end = chunk.file_offset + slot.bytes;
+  const FileStamp& stamp = stamp_of(*slot.task.file);
   for (unsigned i = 0; i < slot.extent_count; ++i) {
     Extent& extent = *slot.extents[i];
     const std::uint64_t first = std::max(chunk.file_offset, extent.begin());
     const std::uint64_t last = std::min(end, extent.end());
-    if (first >= last || cache_.watch().are_present(extent.at(first), last - first)) continue;
+    if (first >= last || cache_.are_of_file(*slot.file, extent, first, last - first, stamp)) continue;
     slot.status = stale();
   }
   // Shorter by now; or longer than the extents know of. Written bytes behind the end are no part of the file, and would
   // show if it grew again: they are written once more.
-  const std::uint64_t file_end = end_of(*slot.task.file);
+  const std::uint64_t file_end = stamp.size;
   if (file_end < end && slot.task.op == Op::write) slot.status = stale();
   else if (file_end < end) slot.bytes = file_end > chunk.file_offset ? file_end - chunk.file_offset : 0;
   else if (slot.bytes < chunk.size && file_end > end) slot.status = stale();

@@ -44,8 +44,8 @@ class PagecacheChannel final : public Channel {
   PagecacheChannel(RegistrationCache& cache, const ChannelOptions& options);
   bool hold_extents(Slot& slot);
   void release_extents(Slot& slot);
-  void begin_pass() { ended_ = changed_ = nullptr; }
-  std::uint64_t end_of(File& file);
+  void begin_pass() { stamped_ = changed_ = nullptr; }
+  const FileStamp& stamp_of(File& file);
   void find_copies(Slot& slot);
   Status start(Slot& slot);
   void launch(Op op);
@@ -78,8 +78,8 @@ class PagecacheChannel final : public Channel {
   Launch launches_[2];  // By Op.
   CopyLot lot_;
   std::vector<std::uint32_t> done_;
-  const File* ended_ = nullptr;    // Whose end is known in this pass over slots,
-  std::uint64_t end_ = 0;          // and where it is.
+  const File* stamped_ = nullptr;  // Whose stamp was taken in this pass over slots,
+  FileStamp stamp_;                // and what it says.
   const File* changed_ = nullptr;  // Whose time of change was set in this pass.
   bool broken_ = false;
 };

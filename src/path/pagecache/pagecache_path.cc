@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "path/pagecache/pagecache_channel.h"
 #include "path/pagecache/pagecache_reasons.h"
@@ -14,6 +15,8 @@
 
 namespace penstock::core {
 namespace {
+
+using namespace std::chrono_literals;
 
 // On an H200 machine, 2026-11-21: 4 KiB took 7.8 µs by the CPU's copy and 10.0 out of a registered extent, 64 KiB 18.4
 // and 10.4.
@@ -38,6 +41,17 @@ bool takes_writes(const FileFacts& facts) {
 bool changes_show_in_mappings(std::uint64_t magic) {
   return magic == EXT4_SUPER_MAGIC || magic == kXfsMagic || magic == BTRFS_SUPER_MAGIC || magic == kF2fsMagic ||
          is_memory(magic);
+}
+
+// How long a change of a file may take after it has shown in the file's stamp: there a direct write is under way
+// meanwhile, which drives are given half a minute for. Of other file systems it is not known that all changes show.
+std::chrono::nanoseconds settles_after(std::uint64_t magic) {
+  return magic == EXT4_SUPER_MAGIC ? 60s : magic == TMPFS_MAGIC ? 1s : 0s;
+}
+
+CachedFile::Terms terms_of(const File& file) {
+  const FileFacts& facts = file.facts();
+  return {takes_writes(facts), is_only_by_pages(facts), settles_after(facts.file_system_magic)};
 }
 
 }  // namespace
@@ -66,9 +80,10 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
-// A request by itself pays for three system calls where a copy by the CPU has one. One of many in a queue pays for the
-// look at its page, which waits for other threads' looks: batches of 4 KiB reads came to 1.65 times the rate by the
-// CPU's copy, and queues of eight threads to 1.5 (one H100, 16 CPUs, 2026-11-25).
+// A request by itself pays for three system calls where a copy by the CPU has one (8 threads, one 4 KiB read at a time:
+// 437 and 549 thousand a second). Of many in a queue, that holds only as long as the file may still be changing: then
+// the look at the page takes a system call that waits for other threads' looks, 3.8 us for each of eight (one H100, 16
+// CPUs, 2026-11-25).
 bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const {
   const bool has_a_choice = op == Op::read || !is_only_by_pages(file.facts());
   return size <= kQuickByCpuMax && has_a_choice && !rules_.strict && !rules_.registration.at_once;
@@ -77,18 +92,21 @@ bool PagecachePath::is_quicker_by_cpu(const File& file, Op op, std::uint64_t siz
 // Where the file's pages are not worth their registration yet, what is registered all the same is fetched from there,
 // and the rest is bounced.
 Prepared PagecachePath::prepare(const Wish& wish) {
-  const bool writable = takes_writes(wish.file.facts());
+  const CachedFile::Terms terms = terms_of(wish.file);
   Prepared bounced = prepare_staged(wish, wish.way);
-  if ((wish.op == Op::write && !writable) || wish.memory.device == nullptr || wish.mode == SubmitMode::dry_run) {
+  if ((wish.op == Op::write && !terms.writable) || wish.memory.device == nullptr || wish.mode == SubmitMode::dry_run) {
     return bounced;
   }
-  if (wish.mode != SubmitMode::many && is_quicker_by_cpu(wish.file, wish.op, wish.size)) return bounced;
-  CachedFile* const cached =
-      cache_.find_or_make(wish.file, *wish.memory.device, {writable, is_only_by_pages(wish.file.facts())});
-  bounced.token.file_state = cached;
-  bounced.learns = true;
   const bool is_large = wish.mode == SubmitMode::many;
-  const RegistrationCache::Wanted wanted = cache_.want(*cached, {wish.op, wish.offset, wish.size}, !is_large);
+  const bool is_tiny = !is_large && is_quicker_by_cpu(wish.file, wish.op, wish.size);
+  if (is_tiny && wish.mode == SubmitMode::alone) return bounced;
+  CachedFile* const cached = cache_.find_or_make(wish.file, *wish.memory.device, terms);
+  bounced.learns = true;
+  bounced.token.file_state = cached;
+  const FileRange range{wish.op, wish.offset, wish.size};
+  if (is_tiny && RegistrationCache::is_settled(*cached, range)) return bounced;
+  const auto wanted = cache_.want(*cached, range, wish.mode);
+  if (is_tiny && !cache_.is_turn_to_look()) bounced.token = {};
   if (wanted == RegistrationCache::Wanted::no) return bounced;
   Prepared prepared = prepare_staged(wish, Way::buffered);
   prepared.token = {.file_state = cached, .wait = true};
@@ -98,6 +116,19 @@ Prepared PagecachePath::prepare(const Wish& wish) {
   prepared.first_time = wanted == RegistrationCache::Wanted::all_anew;
   prepared.learns = true;
   return prepared;
+}
+
+// Of the first extent alone: whoever wants more asks again. What is not registered counts as a small request, whose
+// pages the cache's own thread registers if they are worth it.
+std::span<const std::byte> PagecachePath::lend(const Wish& wish) {
+  if (wish.op == Op::write || is_quicker_by_cpu(wish.file, wish.op, wish.size)) return {};
+  CachedFile* const cached = cache_.find_or_make(wish.file, *wish.memory.device, terms_of(wish.file));
+  const std::uint64_t left = Extent::kBytes - wish.offset % Extent::kBytes;
+  const FileRange range{wish.op, wish.offset, std::min(wish.size, left)};
+  const bool must = cache_.want(*cached, range, SubmitMode::queued) != RegistrationCache::Wanted::no;
+  const std::span<const std::byte> lent = cache_.lend(*cached, range);
+  if (must && lent.empty()) cache_.order(*cached, wish.offset / Extent::kBytes, wish.offset / Extent::kBytes);
+  return lent;
 }
 
 void PagecachePath::learn(const Timing& timing) {

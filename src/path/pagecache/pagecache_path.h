@@ -26,6 +26,7 @@ class PagecachePath final : public Path, private DirectTerms {
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
   Prepared prepare(const Wish& wish) override;
   void learn(const Timing& timing) override;
+  std::span<const std::byte> lend(const Wish& wish) override;
   std::uint64_t channel_bytes(const ChannelOptions& options) const override;
   Result<std::unique_ptr<Channel>> open_channel(const ChannelOptions& options) override;
   void forget_file(File& file) override { cache_.forget(file); }

@@ -25,7 +25,8 @@ constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as t
 
 // Registering stops the driver for a while: of small requests, one in so many may meet that; of larger ones, bytes.
 constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
-constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency.
+constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency,
+constexpr std::uint64_t kQueuedPace = 8;                         // unless many are under way.
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
@@ -89,10 +90,11 @@ bool RegistrationCache::at_once(const CachedFile& file, Op op) const {
 bool RegistrationCache::is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small) {
   const std::int64_t gain = costs_.saving(request, bytes, small);
   const std::int64_t so_far = extent.saving_.fetch_add(gain, std::memory_order_relaxed) + gain;
-  return so_far >= costs_.break_even(bytes, small);
+  return so_far >= costs_.break_even(request.size, bytes, small);
 }
 
-RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRange& range, bool small) {
+RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRange& range, SubmitMode mode) {
+  const bool small = mode != SubmitMode::many;
   clock_.fetch_add(1, std::memory_order_relaxed);
   const bool must = at_once(file, range.op);
   const bool patient = !small || must;
@@ -105,7 +107,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   }
   Missing missing{.all = patient && range.size > 0};
   if (!find_missing(file, range, end, small, missing)) return Wanted::no;
-  if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small(range.size)))
+  if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small(range.size, mode)))
     return missing.all ? Wanted::yes : Wanted::no;
   // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
@@ -146,8 +148,9 @@ bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, s
   return true;
 }
 
-bool RegistrationCache::is_turn_of_small(std::uint64_t size) {
-  const std::uint64_t pace = size < kPacedFrom ? 1 : std::min(size / kSmallRequest, kPaceMax);
+bool RegistrationCache::is_turn_of_small(std::uint64_t size, SubmitMode mode) {
+  const std::uint64_t least = mode == SubmitMode::queued ? kQueuedPace : 1;
+  const std::uint64_t pace = size < kPacedFrom ? least : std::min(size / kSmallRequest, kPaceMax);
   const std::uint64_t present = now();
   if (present - small_order_.load(std::memory_order_relaxed) < kSmallRequestsApart / pace) return false;
   const std::int64_t time = time_.now().count();
@@ -183,13 +186,18 @@ void RegistrationCache::settle(Extent& extent, State state) {
   extent.state_.notify_all();
 }
 
+// An order that nobody will see to.
+void RegistrationCache::drop_locked(const Place& place) {
+  if (!place.evicts) settle(*place.extent, State::none);
+}
+
 void RegistrationCache::loop() {
   const MutexLock lock(mutex_);
   while (!stopping_) {
     if (orders_.empty()) {
       const bool idle = registered_.size() + leftovers_.size() == 0;
       if (idle) arrivals_.wait(mutex_);
-      else if (!arrivals_.wait_until(mutex_, std::chrono::steady_clock::now() + kTidyPause)) tidy_up();
+      else if (!arrivals_.wait_until(mutex_, std::chrono::steady_clock::now() + kTidyPause)) tidy_up(), look_again();
       continue;
     }
     in_progress_ = orders_.front();
@@ -197,12 +205,13 @@ void RegistrationCache::loop() {
     {
       const Place place = in_progress_;
       const MutexUnlock unlock(mutex_);
-      fulfil(place);
+      if (place.evicts) evict(*place.extent);
+      else fulfil(place);
     }
     in_progress_ = {};
     put_down_.notify_all();
   }
-  for (const Place& place : orders_) settle(*place.extent, State::none);
+  for (const Place& place : orders_) drop_locked(place);
   orders_.clear();
 }
 
@@ -212,7 +221,6 @@ void RegistrationCache::fulfil(const Place& place) {
   if (registration == nullptr) return settle(*place.extent, State::none);
   start_locked();                                       // To tidy up,
   if (registered_.size() == 0) arrivals_.notify_one();  // which begins with the first.
-  place.extent->registration_ = registration.get();
   registered_.insert(std::move(registration));
   settle(*place.extent, State::registered);
 }
@@ -234,7 +242,9 @@ void RegistrationCache::tidy_up() {
   }
   RegistrationList evicted;
   evicted.take_all(leftovers_);
-  const bool is_short = room.total > 0 && room.available < room.total / kRoomPart;
+  const Registration* const first = registered_.oldest();
+  const bool can_go = first != nullptr && first->device->can_unregister_pages();
+  const bool is_short = can_go && room.total > 0 && room.available < room.total / kRoomPart;
   for (std::size_t count = is_short ? registered_.size() / 2 + 1 : 0; count > 0; --count) {
     std::unique_ptr<Registration> oldest = take_oldest_locked();
     if (oldest == nullptr) break;
@@ -253,9 +263,9 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   const Result<std::uint64_t> size = place.file->file().size();
   const std::uint64_t bytes = size.ok() && *size > begin ? std::min(align_up(*size - begin, page_size()), kExtent) : 0;
   // Until it is worth a good deal more, where it cannot be had.
-  extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, false), std::memory_order_relaxed);
+  extent.saving_.store(-kRetryAfter * costs_.break_even(bytes, bytes, false), std::memory_order_relaxed);
   const bool is_there = place.file->terms().only_by_pages || storage_.is_resident(*fd, begin, bytes);
-  if (bytes == 0 || !is_there || !make_room(bytes)) return nullptr;
+  if (bytes == 0 || !is_there || !make_room(place.file->device(), bytes)) return nullptr;
   std::unique_ptr<Registration> registration = register_pages(*place.file, *fd, begin, bytes);
   if (registration == nullptr) {
     registered_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -265,7 +275,12 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   registration->used_at = now();
   extent.used_at_.store(registration->used_at, std::memory_order_relaxed);
   extent.writable_.store(registration->writable, std::memory_order_relaxed);
+  extent.settled_.store(0, std::memory_order_relaxed);
   extent.saving_.store(0, std::memory_order_relaxed);
+  extent.registration_ = registration.get();
+  if (const Result<FileStamp> stamp = place.file->file().stamp(); stamp.ok() && watch_) {
+    (void)are_of_file(*place.file, extent, begin, bytes, *stamp);
+  }
   return registration;
 }
 
@@ -291,109 +306,6 @@ std::unique_ptr<Registration> RegistrationCache::register_pages(CachedFile& file
   registration->mapping = std::move(*mapping);
   registration->writable = writable;
   return registration;
-}
-
-// ---- Evicting ------------------------------------------------------------------------------------------------------
-
-// Reserves the bytes.
-bool RegistrationCache::make_room(std::uint64_t bytes) {
-  if (bytes > rules_.bytes_max) return false;
-  for (;;) {
-    std::unique_ptr<Registration> oldest;
-    {
-      const MutexLock lock(mutex_);
-      if (registered_bytes() + bytes <= rules_.bytes_max) {
-        registered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
-        return true;
-      }
-      oldest = take_oldest_locked();
-    }
-    if (oldest == nullptr || !unregister(std::move(oldest))) return false;
-  }
-}
-
-// Null where all are in use. A use is noted in its extent alone, so that it takes no lock: the list learns of it here,
-// as far as it is looked through. What is used meanwhile counts as used at the beginning, so that this ends.
-std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
-  const std::uint64_t present = now();
-  for (Registration* each = registered_.oldest(); each != nullptr;) {
-    Registration* const next = RegistrationList::next(*each);
-    const std::uint64_t used_at = std::min(each->extent->used_at_.load(std::memory_order_relaxed), present);
-    if (used_at > each->used_at) {
-      each->used_at = used_at;
-      registered_.insert(registered_.take(*each));
-      if (RegistrationList::next(*each) != next) each = next;
-      continue;
-    }
-    if (std::unique_ptr<Registration> taken = take_unused_locked(*each->extent)) return taken;
-    each = next;
-  }
-  return nullptr;
-}
-
-// Null where it is in use, or not registered. Whoever holds an extent says so before they look at its state.
-std::unique_ptr<Registration> RegistrationCache::take_unused_locked(Extent& extent) {
-  if (extent.state() != State::registered) return nullptr;
-  extent.state_.store(State::evicting);
-  if (extent.users_.load() == 0) return take_locked(extent);
-  extent.state_.store(State::registered);
-  return nullptr;
-}
-
-std::unique_ptr<Registration> RegistrationCache::take_locked(Extent& extent) {
-  std::unique_ptr<Registration> taken = registered_.take(*std::exchange(extent.registration_, nullptr));
-  extent.state_.store(State::none);
-  return taken;
-}
-
-// False where the device cannot let go of it yet: then it still counts.
-bool RegistrationCache::unregister(std::unique_ptr<Registration> evicted) {
-  if (evicted->device->unregister_pages(evicted->mapping.data())) {
-    registered_bytes_.fetch_sub(evicted->mapping.size(), std::memory_order_relaxed);
-    return true;
-  }
-  const MutexLock lock(mutex_);
-  leftovers_.insert(std::move(evicted));
-  arrivals_.notify_one();  // To tidy up.
-  return false;
-}
-
-void RegistrationCache::unregister_all(RegistrationList& evicted) {
-  while (std::unique_ptr<Registration> each = evicted.take_oldest()) unregister(std::move(each));
-}
-
-void RegistrationCache::evict(Extent& extent) {
-  std::unique_ptr<Registration> evicted;
-  {
-    const MutexLock lock(mutex_);
-    evicted = take_unused_locked(extent);
-  }
-  // Where another request holds it, that one will find the same.
-  if (evicted != nullptr) unregister(std::move(evicted));
-}
-
-void RegistrationCache::forget(File& file) {
-  const auto* const first = reinterpret_cast<CachedFile*>(slot_of(file).exchange(0));
-  if (first == nullptr) return;
-  RegistrationList evicted;
-  {
-    const MutexLock lock(mutex_);
-    const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
-    std::erase_if(orders_, [&](const Place& place) {
-      if (!ours(place)) return false;
-      settle(*place.extent, State::none);
-      return true;
-    });
-    while (ours(in_progress_)) put_down_.wait(mutex_);
-    for (const CachedFile* each = first; each != nullptr; each = each->next_) {
-      each->for_each_extent([&](Extent& extent) {
-        mutex_.assume_held();
-        if (extent.state() == State::registered) evicted.insert(take_locked(extent));
-      });
-    }
-    std::erase_if(files_, [&](const std::unique_ptr<CachedFile>& cached) { return &cached->file() == &file; });
-  }
-  unregister_all(evicted);
 }
 
 }  // namespace penstock::core

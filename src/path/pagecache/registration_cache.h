@@ -5,7 +5,8 @@
 // Large requests register by themselves, between two copies; for small ones the cache's own thread does, which starts
 // with the first extent. What is registered never exceeds the limit: the extent that was used least recently gives
 // way, as do extents when memory is short. The driver takes its time to register and to unregister, and is called
-// without the lock of the lists. One thread registers at a time; whoever copies takes no lock at all.
+// without the lock of the lists. One thread registers at a time; whoever copies takes no lock at all, and who lends to
+// a stream none but that of the lists, for a moment.
 //
 // When to register is decided by break-even: an extent is bounced until what its registration would have saved comes to
 // what it costs, in time and, by the policy's weight, in CPU; so nobody ever pays more than about twice the best choice
@@ -20,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -43,24 +45,39 @@ struct RegistrationRules {
 class RegistrationCache {
  public:
   // Between two extents that small requests have registered, by the clock: registering stops whoever copies. Less for
-  // requests of 512 KiB and more, which are about throughput: as many bytes apart as those of 64 KiB are.
+  // requests of 512 KiB and more, which are about throughput: as many bytes apart as those of 64 KiB are; and for those
+  // of which many are under way at once.
   static constexpr std::chrono::milliseconds kSmallOrdersApart{16};
+  static constexpr std::uint64_t kLooksApart = 1024;  // Requests.
 
   RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time = system_clock());
   ~RegistrationCache();
 
   // Where a process cannot see its own pages: the errno.
   int watch_error();
-  const PageWatch& watch() const { return *watch_; }
   CachedFile* find_or_make(File& file, Device& device, const CachedFile::Terms& terms);
   CachedFile* find(const File& file, const Device& device) const;
 
   // Takes note of a request: whether all of it is registered, or is worth it. Always `no` for small requests, for which
   // the thread registers what is worth it.
   enum class Wanted : std::uint8_t { no, yes, all_anew };
-  Wanted want(CachedFile& file, const FileRange& range, bool small);
+  Wanted want(CachedFile& file, const FileRange& range, SubmitMode mode);
+  // Whether all of the range is registered, in extents whose pages are known to be the file's as long as it stays as it
+  // is.
+  static bool is_settled(const CachedFile& file, const FileRange& range);
+  // True for one request in many: so that somebody finds out what small ones go by.
+  bool is_turn_to_look() const { return now() % kLooksApart == 0; }
+  // Has the cache's own thread register them, where they are not.
+  void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
   // Registers an extent that is not registered, or waits for who does: here and now.
   void register_now(CachedFile& file, std::uint64_t index);
+  // Whether what a held extent has of the range was the file's all the while until the stamp was taken. Quick where the
+  // file has not changed for long.
+  bool are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
+                   const FileStamp& stamp) const;
+  // Where the range, of one extent, is mapped, if the file has all of it, and its pages are the file's. They stay while
+  // a request on a stream is under way (Device::unregister_pages). Calls no device.
+  std::span<const std::byte> lend(CachedFile& file, const FileRange& range);
   // The extent's pages are not the file's any more.
   void evict(Extent& extent);
   // Unregisters all that is registered of the file, of which nothing is in flight. What another thread evicts just then
@@ -78,6 +95,7 @@ class RegistrationCache {
     CachedFile* file = nullptr;
     Extent* extent = nullptr;
     std::uint64_t index = 0;
+    bool evicts = false;  // An order: to be evicted, and not registered.
   };
   // Of a request's extents: those that are worth registering.
   struct Missing {
@@ -90,21 +108,23 @@ class RegistrationCache {
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool at_once(const CachedFile& file, Op op) const;
-  bool is_turn_of_small(std::uint64_t size);
-  void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
+  bool is_turn_of_small(std::uint64_t size, SubmitMode mode);
+  void evict_later(CachedFile& file, std::uint64_t index);
   void start_locked() REQUIRES(mutex_);
   void loop();
   void tidy_up() REQUIRES(mutex_);
+  void look_again() REQUIRES(mutex_);
   void fulfil(const Place& place) EXCLUDES(mutex_);
   std::unique_ptr<Registration> register_extent(const Place& place) EXCLUDES(mutex_);
   std::unique_ptr<Registration> register_pages(CachedFile& file, int fd, std::uint64_t begin, std::uint64_t bytes);
-  bool make_room(std::uint64_t bytes) EXCLUDES(mutex_);
+  bool make_room(Device& device, std::uint64_t bytes) EXCLUDES(mutex_);
   std::unique_ptr<Registration> take_oldest_locked() REQUIRES(mutex_);
   std::unique_ptr<Registration> take_unused_locked(Extent& extent) REQUIRES(mutex_);
   std::unique_ptr<Registration> take_locked(Extent& extent) REQUIRES(mutex_);
   bool unregister(std::unique_ptr<Registration> evicted) EXCLUDES(mutex_);
   void unregister_all(RegistrationList& evicted) EXCLUDES(mutex_);
   void settle(Extent& extent, Extent::State state);
+  void drop_locked(const Place& place) REQUIRES(mutex_);
 
   Storage& storage_;
   const RegistrationRules rules_;

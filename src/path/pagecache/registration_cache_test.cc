@@ -51,7 +51,7 @@ class RegistrationCacheTest : public testing::Test {
   // Of large reads of the first extent, the one from which on it is worth it.
   int reads_until_worth(CachedFile& cached, std::uint64_t size = kExtent) {
     for (int i = 1; i <= 100; ++i) {
-      if (cache_->want(cached, {Op::read, 0, size}, false) != Wanted::no) return i;
+      if (cache_->want(cached, {Op::read, 0, size}, SubmitMode::many) != Wanted::no) return i;
     }
     return 101;
   }
@@ -106,16 +106,16 @@ TEST_F(RegistrationCacheTest, WhatIsNotInThePageCacheIsNotWorthIt) {
 
 TEST_F(RegistrationCacheTest, WhereNothingElseCanWriteAnyWriteIsWorthItAtOnce) {
   CachedFile& cached = open(0, {.writable = true, .only_by_pages = true});
-  EXPECT_NE(cache_->want(cached, {Op::write, 100, 8}, true), Wanted::no);
-  EXPECT_EQ(cache_->want(cached, {Op::read, 100, 8}, true), Wanted::no);
+  EXPECT_NE(cache_->want(cached, {Op::write, 100, 8}, SubmitMode::alone), Wanted::no);
+  EXPECT_EQ(cache_->want(cached, {Op::read, 100, 8}, SubmitMode::alone), Wanted::no);
 }
 
 TEST_F(RegistrationCacheTest, ASmallRequestFarBehindTheEndTakesNoMemory) {
   CachedFile& cached = open(4);
   constexpr std::uint64_t kFar = std::uint64_t{200} << 40;
-  EXPECT_EQ(cache_->want(cached, {Op::read, kFar, 4096}, true), Wanted::no);
+  EXPECT_EQ(cache_->want(cached, {Op::read, kFar, 4096}, SubmitMode::alone), Wanted::no);
   EXPECT_EQ(cached.find(kFar / kExtent), nullptr);
-  EXPECT_EQ(cache_->want(cached, {Op::read, 0, 4096}, true), Wanted::no);
+  EXPECT_EQ(cache_->want(cached, {Op::read, 0, 4096}, SubmitMode::alone), Wanted::no);
   EXPECT_NE(cached.find(0), nullptr);
 }
 
@@ -154,8 +154,8 @@ TEST_F(RegistrationCacheTest, EveryExtentHasAPlaceOfItsOwn) {
 
 TEST_F(RegistrationCacheTest, AWriteBehindTheEndIsNot) {
   CachedFile& cached = open(4);
-  EXPECT_EQ(cache_->want(cached, {Op::write, kExtent, kExtent + 1}, false), Wanted::no);
-  EXPECT_NE(cache_->want(cached, {Op::write, kExtent, kExtent}, false), Wanted::no);
+  EXPECT_EQ(cache_->want(cached, {Op::write, kExtent, kExtent + 1}, SubmitMode::many), Wanted::no);
+  EXPECT_NE(cache_->want(cached, {Op::write, kExtent, kExtent}, SubmitMode::many), Wanted::no);
 }
 
 // ---- When it is a small request's turn -----------------------------------------------------------------------------
@@ -171,7 +171,9 @@ class SmallOrdersTest : public testing::Test {
   }
   // Many small reads of the extent: whether it was registered for them.
   bool is_registered_by_small_reads(std::uint64_t index, std::uint64_t size = 4096) {
-    for (int i = 0; i < kWellWorthIt; ++i) (void)cache_.want(cached_, {Op::read, index * kExtent, size}, true);
+    for (int i = 0; i < kWellWorthIt; ++i) {
+      (void)cache_.want(cached_, {Op::read, index * kExtent, size}, SubmitMode::alone);
+    }
     const Extent& extent = *cached_.extent(index);
     extent.wait_while_wanted();
     return extent.state() == Extent::State::registered;

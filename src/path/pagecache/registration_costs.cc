@@ -7,9 +7,13 @@
 namespace penstock::core {
 namespace {
 
-// Of an H200 machine, 2026-11-21, a mebibyte each: first guesses,
-constexpr std::uint64_t kBounceGuess = 22'000;      // With eight workers,
-constexpr std::uint64_t kBounceCpuGuess = 170'000;  // by the CPUs of all of them.
+// A mebibyte each: first guesses. Eight workers took 20'500 on an H200 machine and 30'000 on H100 machines, and two
+// processes beside each other 40'000 and more (2026-11-21 to 25).
+constexpr std::uint64_t kBounceGuess = 22'000;
+// Where CPU counts nobody bounces to find out, unless registering turns out to be slower than that.
+constexpr std::uint64_t kThriftyBounceGuess = 40'000;
+constexpr double kThriftyWeight = 0.1;
+constexpr std::uint64_t kBounceCpuGuess = 170'000;  // By the CPUs of all of them.
 // and what nobody measures, since no clock is read for a small request, and writes wait for each other. What a CPU does
 // takes as much longer, or less, as bouncing a large read out of the page cache takes of this machine's CPUs.
 constexpr double kWriteGuess = 150'000;             // Writing over a file: one writer at a time.
@@ -27,17 +31,26 @@ double value_of(const std::atomic<std::uint64_t>& cost) {
   return static_cast<double>(cost.load(std::memory_order_relaxed));
 }
 
-// The latest counts for a quarter: a few measurements settle it, and one that was disturbed does not upset it.
-void average(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns) {
-  const auto latest = static_cast<std::uint64_t>(static_cast<double>(wall_ns) / mebibytes(bytes));
+// What is quicker than was known is believed at once, up to twice as quick. What is slower counts for a quarter, since
+// what disturbs one measurement makes it slower: a few settle it.
+void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns) {
+  if (bytes == 0) return;
   const std::uint64_t known = cost.load(std::memory_order_relaxed);
-  cost.store(known - known / 4 + latest / 4, std::memory_order_relaxed);
+  const auto latest = std::max(static_cast<std::uint64_t>(static_cast<double>(wall_ns) / mebibytes(bytes)), known / 2);
+  cost.store(latest < known ? latest : known + (latest - known + 3) / 4, std::memory_order_relaxed);
+}
+
+// What is not measured any more, since it was slow, is forgotten in the end: machines' other work comes and goes.
+void fade(std::atomic<std::uint64_t>& cost, std::uint64_t guess) {
+  const std::uint64_t known = cost.load(std::memory_order_relaxed);
+  if (known > guess) cost.store(known - (known - guess) / 64, std::memory_order_relaxed);
 }
 
 }  // namespace
 
 RegistrationCosts::RegistrationCosts(double cpu_weight) : cpu_weight_(cpu_weight) {
-  for (Cost& cost : bounce_) cost.store(kBounceGuess, std::memory_order_relaxed);
+  const std::uint64_t guess = cpu_weight >= kThriftyWeight ? kThriftyBounceGuess : kBounceGuess;
+  for (Cost& cost : bounce_) cost.store(guess, std::memory_order_relaxed);
   bounce_cpu_.store(kBounceCpuGuess, std::memory_order_relaxed);
 }
 
@@ -59,31 +72,32 @@ std::int64_t RegistrationCosts::saving(const FileRange& request, std::uint64_t b
 }
 
 // Of a large request, the extents are registered while earlier ones are fetched: the two together were measured, and
-// what is over the fetch alone is the price. Of a single extent, time that overlaps nothing is paid in full. A small
+// what is over the fetch alone is the price. Of a shorter one, time that overlaps nothing is paid in full. A small
 // request does not wait itself.
-std::int64_t RegistrationCosts::break_even(std::uint64_t bytes, bool small) const {
+std::int64_t RegistrationCosts::break_even(std::uint64_t request, std::uint64_t bytes, bool small) const {
   const double extent = mebibytes(kExtentBytes);
   const double cost = extent * value_of(register_);
-  const double alone = cost - mebibytes(bytes) * value_of(fetch_);
+  const double alone = request < kOverlapMin ? cost - mebibytes(bytes) * value_of(fetch_) : 0;
   const double overlapped = extent * (value_of(first_fetch_) - value_of(fetch_));
   const double waiting = small ? kStall * cost : std::max({alone, overlapped, 0.0});
   return static_cast<std::int64_t>(waiting + cpu_weight_ * cost);
 }
 
-void RegistrationCosts::learn_registering(std::uint64_t wall_ns) { average(register_, kExtentBytes, wall_ns); }
+void RegistrationCosts::learn_registering(std::uint64_t wall_ns) { learn(register_, kExtentBytes, wall_ns); }
 
 void RegistrationCosts::learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
-  if (request >= kOverlapMin) average(first_fetch_, bytes, wall_ns);
+  if (request >= kOverlapMin) learn(first_fetch_, bytes, wall_ns);
 }
 
 void RegistrationCosts::learn_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
-  if (request >= kOverlapMin) average(fetch_, bytes, wall_ns);
+  if (request >= kOverlapMin) learn(fetch_, bytes, wall_ns);
 }
 
 void RegistrationCosts::learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns,
                                      std::uint64_t cpu_ns) {
-  average(bounce_[size_class(request)], bytes, wall_ns);
-  average(bounce_cpu_, bytes, cpu_ns);
+  learn(bounce_[size_class(request)], bytes, wall_ns);
+  learn(bounce_cpu_, bytes, cpu_ns);
+  if (request >= kOverlapMin) fade(first_fetch_, kFirstFetchGuess);
 }
 
 }  // namespace penstock::core

@@ -32,8 +32,8 @@ class RegistrationCosts {
   // What it would have saved, had `bytes` of the request been registered. A small request goes by itself, on its
   // caller's thread.
   std::int64_t saving(const FileRange& request, std::uint64_t bytes, bool small) const;
-  // So much an extent must save to be worth its registration, where `bytes` of it are wanted.
-  std::int64_t break_even(std::uint64_t bytes, bool small) const;
+  // So much an extent must save to be worth its registration, where a request of so many bytes wants `bytes` of it.
+  std::int64_t break_even(std::uint64_t request, std::uint64_t bytes, bool small) const;
 
   // What took so long: registering a whole extent, alone;
   void learn_registering(std::uint64_t wall_ns);
@@ -51,9 +51,10 @@ class RegistrationCosts {
 
   const double cpu_weight_;
   // First guesses are of an H200 machine, 2026-11-21.
-  Cost register_{32'000};     // Small folios.
-  Cost first_fetch_{30'000};  // The same and the DMA, overlapped.
-  Cost fetch_{19'000};        // DMA.
+  static constexpr std::uint64_t kFirstFetchGuess = 30'000;
+  Cost register_{32'000};               // Small folios.
+  Cost first_fetch_{kFirstFetchGuess};  // The same and the DMA, overlapped.
+  Cost fetch_{19'000};                  // DMA.
   std::array<Cost, kSizeClasses> bounce_;
   Cost bounce_cpu_;
 };

@@ -47,32 +47,32 @@ TEST(RegistrationCostsTest, ThePriceIsWhatRegisteringAddsToAFetchWhereTheyOverla
   teach([&] { costs.learn_registering(kMebibytes * 21'000); });
   teach([&] { costs.learn_fetch(kLarge, kExtent, kMebibytes * 20'000); });
   teach([&] { costs.learn_first_fetch(kLarge, kExtent, kMebibytes * 26'000); });
-  EXPECT_NEAR(static_cast<double>(costs.break_even(kExtent, false)), kMebibytes * 6'000, kMebibytes * 100);
+  EXPECT_NEAR(static_cast<double>(costs.break_even(kLarge, kExtent, false)), kMebibytes * 6'000, kMebibytes * 100);
 }
 
 TEST(RegistrationCostsTest, ForLittleOfAnExtentRegisteringIsPaidInFull) {
   RegistrationCosts costs(0);
   teach([&] { costs.learn_registering(kMebibytes * 40'000); });
-  EXPECT_GT(costs.break_even(1 << 20, false), costs.break_even(kExtent, false));
+  EXPECT_GT(costs.break_even(1 << 20, 1 << 20, false), costs.break_even(kLarge, kExtent, false));
 }
 
 TEST(RegistrationCostsTest, CpuThatCountsMakesRegistrationsDearerAndSavingsLarger) {
   const RegistrationCosts hasty(0), thrifty(4);
-  EXPECT_GT(thrifty.break_even(kExtent, false), hasty.break_even(kExtent, false));
+  EXPECT_GT(thrifty.break_even(kLarge, kExtent, false), hasty.break_even(kLarge, kExtent, false));
   EXPECT_GT(thrifty.saving(kRead, kExtent, false), hasty.saving(kRead, kExtent, false));
 }
 
 TEST(RegistrationCostsTest, ASmallRequestPaysForThoseItHoldsUpAndNotForTheWholeTime) {
   const RegistrationCosts costs(0);
-  EXPECT_LT(costs.break_even(4096, true), costs.break_even(4096, false) / 10);
+  EXPECT_LT(costs.break_even(4096, 4096, true), costs.break_even(4096, 4096, false) / 10);
 }
 
 TEST(RegistrationCostsTest, WhatDoesNotOverlapSaysNothingOfFetching) {
   RegistrationCosts costs(0);
-  const std::int64_t before = costs.break_even(kExtent, false);
+  const std::int64_t before = costs.break_even(kLarge, kExtent, false);
   teach([&] { costs.learn_first_fetch(kExtent, kExtent, kMebibytes * 900'000); });
   teach([&] { costs.learn_fetch(kExtent, kExtent, kMebibytes * 900'000); });
-  EXPECT_EQ(costs.break_even(kExtent, false), before);
+  EXPECT_EQ(costs.break_even(kLarge, kExtent, false), before);
 }
 
 TEST(RegistrationCostsTest, WhatBouncingTakesOfTheCpusIsSavedByItsWeight) {
@@ -99,11 +99,44 @@ TEST(RegistrationCostsTest, WhatIsNotMeasuredTakesTwiceAsLongOnCpusThatTakeTwice
 
 TEST(RegistrationCostsTest, OneDisturbedMeasurementDoesNotUpsetIt) {
   RegistrationCosts costs(0);
+  costs.learn_bounce(kLarge, kExtent, kMebibytes * 22'000, kCpu);
   const std::int64_t before = costs.saving(kRead, kExtent, false);
   costs.learn_bounce(kLarge, kExtent, kMebibytes * 44'000, kCpu);  // Twice what was known.
   const std::int64_t after = costs.saving(kRead, kExtent, false);
   EXPECT_GT(after, before);
   EXPECT_LT(after, before + static_cast<std::int64_t>(kMebibytes) * 6'000);
+}
+
+TEST(RegistrationCostsTest, WhatIsQuickerThanWasKnownIsBelievedAtOnce) {
+  RegistrationCosts costs(0);
+  costs.learn_fetch(kLarge, kExtent, kMebibytes * 10'000);
+  costs.learn_bounce(kLarge, kExtent, kMebibytes * 12'000, kCpu);
+  EXPECT_NEAR(static_cast<double>(costs.saving(kRead, kExtent, false)), kMebibytes * 2'000, kMebibytes * 10);
+}
+
+TEST(RegistrationCostsTest, WhatWasSlowIsTriedAgainAfterMuchBouncing) {
+  RegistrationCosts costs(0);
+  const std::int64_t before = costs.break_even(kLarge, kExtent, false);
+  teach([&] { costs.learn_first_fetch(kLarge, kExtent, kMebibytes * 60'000); });
+  ASSERT_GT(costs.break_even(kLarge, kExtent, false), 2 * before);
+  for (int i = 0; i < 300; ++i) costs.learn_bounce(kLarge, kExtent, kMebibytes * 22'000, kCpu);
+  EXPECT_LT(costs.break_even(kLarge, kExtent, false), before + before / 10);
+}
+
+// Two processes, each with a GPU, 2026-11-22: registering takes longer than it does alone, and so does bouncing.
+TEST(RegistrationCostsTest, WhereOthersAreBusyALargeReadIsRegisteredAsBefore) {
+  RegistrationCosts costs(0.1);
+  teach([&] { costs.learn_registering(kMebibytes * 45'000); });
+  teach([&] { costs.learn_first_fetch(kLarge, kExtent, kMebibytes * 42'000); });
+  EXPECT_GT(costs.saving(kRead, kExtent, false), costs.break_even(kLarge, kExtent, false));
+}
+
+// 14 GB/s, where bouncing gives 45.
+TEST(RegistrationCostsTest, SmallFoliosAreBounced) {
+  RegistrationCosts costs(0.1);
+  teach([&] { costs.learn_registering(kMebibytes * 75'000); });
+  teach([&] { costs.learn_first_fetch(kLarge, kExtent, kMebibytes * 75'000); });
+  EXPECT_LT(costs.saving(kRead, kExtent, false), costs.break_even(kLarge, kExtent, false));
 }
 
 }  // namespace

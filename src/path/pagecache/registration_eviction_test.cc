@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/page_size.h"
+#include "device/host/host_device.h"
 #include "fakes/waiting.h"
 #include "path/pagecache/registration_cache.h"
 #include "storage/posix_storage.h"
@@ -124,7 +125,7 @@ class RegistrationEvictionTest : public testing::Test {
   bool is_registered(char letter) { return extent(letter).state() == State::registered; }
   // As a request does: false where it finds that the extent is not registered.
   bool hit(char letter) {
-    (void)cache_->want(file(letter), {Op::read, 0, page_size()}, true);
+    (void)cache_->want(file(letter), {Op::read, 0, page_size()}, SubmitMode::alone);
     if (!extent(letter).hold(cache_->now())) return false;
     extent(letter).release();
     return true;
@@ -306,6 +307,32 @@ TEST_F(RegistrationEvictionTest, APageThatWentIsEvictedAtOnce) {
   EXPECT_FALSE(is_registered('a'));
   EXPECT_TRUE(is_registered('b'));
   EXPECT_EQ(device_.unregistered(), "a");
+}
+
+// ---- Settled files -------------------------------------------------------------------------------------------------
+
+// As the end of a direct write does that was under way for long: the pages go, and the file's stamp stays.
+TEST(SettledExtentTest, PagesThatWentWithoutAChangeAreFoundOutInTime) {
+  PosixStorage storage{false};
+  HostDeviceSet devices;
+  const UniqueFd fd(::memfd_create("settled_extent_test", MFD_CLOEXEC));
+  const std::string content(64 * page_size(), 's');
+  ASSERT_EQ(storage.write(fd.get(), content.data(), content.size(), 0).value(), content.size());
+  const std::unique_ptr<File> file = std::move(File::open(storage, fd.get()).value());
+  RegistrationCache cache(storage, {.bytes_max = 1u << 30});
+  if (cache.watch_error() != 0) GTEST_SKIP() << "a process cannot see its own pages here";
+  constexpr std::chrono::milliseconds kSettlesAfter{20};
+  CachedFile& cached = *cache.find_or_make(*file, *devices.device(0).value(), {.settles_after = kSettlesAfter});
+  ASSERT_TRUE(wait_until([&] { return file->stamp()->is_settled(kSettlesAfter); }));
+  cache.register_now(cached, 0);
+  Extent& extent = *cached.extent(0);
+  ASSERT_TRUE(extent.is_settled());
+
+  ASSERT_TRUE(extent.hold(0));
+  EXPECT_EQ(::madvise(extent.at(0), page_size(), MADV_DONTNEED), 0);
+  extent.release();
+
+  EXPECT_TRUE(wait_until([&] { return !extent.is_settled(); }));
 }
 
 }  // namespace

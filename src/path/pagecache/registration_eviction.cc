@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Whose registered pages are: how that is found out, and what becomes of those that give way or are the file's no more.
+#include <algorithm>
+#include <utility>
+
+#include "path/pagecache/registration_cache.h"
+
+namespace penstock::core {
+namespace {
+
+using State = Extent::State;
+
+}  // namespace
+
+// Once after each change all pages of the extent are looked at, when what made the change must be over: who takes pages
+// away from then on changes the stamp.
+bool RegistrationCache::are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
+                                    const FileStamp& stamp) const {
+  const std::chrono::nanoseconds after = file.terms().settles_after;
+  const std::int64_t change = after.count() != 0 && stamp.is_settled(after) ? stamp.changed.count() : 0;
+  const std::int64_t known = extent.settled_.load(std::memory_order_relaxed);
+  if (change != 0 && known == change) return true;
+  if (!watch_->are_present(extent.at(offset), size)) return false;
+  if (change == 0 && known > 0) extent.settled_.store(0, std::memory_order_relaxed);
+  if (change == 0 || known == -change) return true;
+  const bool all = watch_->are_present(extent.at(extent.begin()), extent.end() - extent.begin());
+  extent.settled_.store(all ? change : -change, std::memory_order_relaxed);
+  return true;
+}
+
+bool RegistrationCache::is_settled(const CachedFile& file, const FileRange& range) {
+  const auto [first, last] = Extent::range_of(range.offset, range.size);
+  for (std::uint64_t index = first; index <= last; ++index) {
+    const Extent* const extent = file.find(index);
+    if (extent == nullptr || extent->state() != State::registered || !extent->is_settled()) return false;
+  }
+  return true;
+}
+
+// A direct write shows in the file's stamp when it begins, and takes pages away when it ends: one that took longer than
+// files take to settle is found out here. Lets go of the lock meanwhile; a file that is looked at is not forgotten.
+void RegistrationCache::look_again() {
+  for (std::size_t i = 0; i < files_.size() && !stopping_; ++i) {
+    CachedFile& file = *files_[i];
+    in_progress_ = {.file = &file};
+    {
+      const MutexUnlock unlock(mutex_);
+      file.for_each_extent([this](Extent& extent) {
+        if (!extent.is_settled() || !extent.hold(extent.used_at_.load(std::memory_order_relaxed))) return;
+        const bool all = watch_->are_present(extent.at(extent.begin()), extent.end() - extent.begin());
+        if (!all) extent.settled_.store(0, std::memory_order_relaxed);
+        extent.release();
+      });
+    }
+    in_progress_ = {};
+    put_down_.notify_all();
+  }
+}
+
+// Pages that are the file's now may be its own no more when the stream copies them. Then they are what it had while the
+// request was under way, as they stay as they were.
+std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileRange& range) {
+  const std::uint64_t index = range.offset / Extent::kBytes;
+  Extent* const extent = file.find(index);
+  if (extent == nullptr || !extent->hold(now())) return {};
+  const Result<FileStamp> stamp = file.file().stamp();
+  const bool is_there = stamp.ok() && range.offset + range.size <= std::min(stamp->size, extent->end());
+  const bool is_present = is_there && are_of_file(file, *extent, range.offset, range.size, *stamp);
+  const std::span<const std::byte> lent(extent->at(range.offset), is_present ? range.size : 0);
+  extent->release();
+  if (is_there && !is_present) evict_later(file, index);
+  return lent;
+}
+
+// Reserves the bytes. What cannot be unregistered now is not taken out of use for nothing.
+bool RegistrationCache::make_room(Device& device, std::uint64_t bytes) {
+  if (bytes > rules_.bytes_max) return false;
+  for (;;) {
+    {
+      const MutexLock lock(mutex_);
+      if (registered_bytes() + bytes <= rules_.bytes_max) {
+        registered_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+        return true;
+      }
+    }
+    if (!device.can_unregister_pages()) return false;
+    std::unique_ptr<Registration> oldest;
+    {
+      const MutexLock lock(mutex_);
+      oldest = take_oldest_locked();
+    }
+    if (oldest == nullptr || !unregister(std::move(oldest))) return false;
+  }
+}
+
+// Null where all are in use. A use is noted in its extent alone, so that it takes no lock: the list learns of it here,
+// as far as it is looked through. What is used meanwhile counts as used at the beginning, so that this ends.
+std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
+  const std::uint64_t present = now();
+  for (Registration* each = registered_.oldest(); each != nullptr;) {
+    Registration* const next = RegistrationList::next(*each);
+    const std::uint64_t used_at = std::min(each->extent->used_at_.load(std::memory_order_relaxed), present);
+    if (used_at > each->used_at) {
+      each->used_at = used_at;
+      registered_.insert(registered_.take(*each));
+      if (RegistrationList::next(*each) != next) each = next;
+      continue;
+    }
+    if (std::unique_ptr<Registration> taken = take_unused_locked(*each->extent)) return taken;
+    each = next;
+  }
+  return nullptr;
+}
+
+// Null where it is in use, or not registered. Whoever holds an extent says so before they look at its state.
+std::unique_ptr<Registration> RegistrationCache::take_unused_locked(Extent& extent) {
+  if (extent.state() != State::registered) return nullptr;
+  extent.state_.store(State::evicting);
+  if (extent.users_.load() == 0) return take_locked(extent);
+  extent.state_.store(State::registered);
+  return nullptr;
+}
+
+std::unique_ptr<Registration> RegistrationCache::take_locked(Extent& extent) {
+  std::unique_ptr<Registration> taken = registered_.take(*std::exchange(extent.registration_, nullptr));
+  extent.state_.store(State::none);
+  return taken;
+}
+
+// False where the device cannot let go of it yet: then it still counts.
+bool RegistrationCache::unregister(std::unique_ptr<Registration> evicted) {
+  if (evicted->device->unregister_pages(evicted->mapping.data())) {
+    registered_bytes_.fetch_sub(evicted->mapping.size(), std::memory_order_relaxed);
+    return true;
+  }
+  const MutexLock lock(mutex_);
+  leftovers_.insert(std::move(evicted));
+  arrivals_.notify_one();  // To tidy up.
+  return false;
+}
+
+void RegistrationCache::unregister_all(RegistrationList& evicted) {
+  while (std::unique_ptr<Registration> each = evicted.take_oldest()) unregister(std::move(each));
+}
+
+void RegistrationCache::evict(Extent& extent) {
+  std::unique_ptr<Registration> evicted;
+  {
+    const MutexLock lock(mutex_);
+    evicted = take_unused_locked(extent);
+  }
+  // Where another request holds it, that one will find the same.
+  if (evicted != nullptr) unregister(std::move(evicted));
+}
+
+// By the cache's own thread: whoever asks for a loan must not call the device.
+void RegistrationCache::evict_later(CachedFile& file, std::uint64_t index) {
+  const MutexLock lock(mutex_);
+  Extent* const extent = file.find(index);
+  const auto is_it = [extent](const Place& place) { return place.evicts && place.extent == extent; };
+  if (!started_ || stopping_ || std::any_of(orders_.begin(), orders_.end(), is_it)) return;
+  orders_.push_back({&file, extent, index, true});
+  arrivals_.notify_one();
+}
+
+void RegistrationCache::forget(File& file) {
+  const auto* const first = reinterpret_cast<CachedFile*>(file.slot(PathId::pagecache).exchange(0));
+  if (first == nullptr) return;
+  RegistrationList evicted;
+  {
+    const MutexLock lock(mutex_);
+    const auto ours = [&](const Place& place) { return place.file != nullptr && &place.file->file() == &file; };
+    std::erase_if(orders_, [&](const Place& place) {
+      if (!ours(place)) return false;
+      mutex_.assume_held();
+      drop_locked(place);
+      return true;
+    });
+    while (ours(in_progress_)) put_down_.wait(mutex_);
+    for (const CachedFile* each = first; each != nullptr; each = each->next_) {
+      each->for_each_extent([&](Extent& extent) {
+        mutex_.assume_held();
+        if (extent.state() == State::registered) evicted.insert(take_locked(extent));
+      });
+    }
+    std::erase_if(files_, [&](const std::unique_ptr<CachedFile>& cached) { return &cached->file() == &file; });
+  }
+  unregister_all(evicted);
+}
+
+}  // namespace penstock::core
