@@ -22,6 +22,7 @@ constexpr std::size_t kKeptMax = 8;
 constexpr std::size_t kReapMax = 8;
 // What kernels copy at once; see staging_for().
 constexpr std::uint64_t kWord = 16;
+constexpr std::uint64_t kLongWrite = 64u << 10;  // Shorter ones have the inode's lock for less time than waking takes.
 
 const char* step_of(Op op) { return op == Op::read ? "read from the file" : "write to the file"; }
 
@@ -155,14 +156,28 @@ bool StorageChannel::move_at_once(std::uint32_t index) {
   Slot& slot = slots_[index];
   for (;;) {
     const RingOp op = operation(slot, index);
-    const Result<std::size_t> moved = op.op == Op::read ? storage_.read_cached(op.fd, op.memory, op.size, op.offset)
-                                                        : storage_.write(op.fd, op.memory, op.size, op.offset);
-    if (!moved.ok() && moved.status().is_errno(EAGAIN)) return false;
-    if (advance(slot, moved.ok() ? static_cast<std::int32_t>(*moved) : -moved.status().code) == Next::done) break;
+    const std::int32_t result = op.op == Op::read ? read_cached(op) : write_in_turn(slot, op);
+    if (result == -EAGAIN) return false;
+    if (advance(slot, result) == Next::done) break;
   }
   flush(slot);
   after_storage(index);
   return true;
+}
+
+// Both: bytes, or a negative errno.
+std::int32_t StorageChannel::read_cached(const RingOp& op) {
+  const Result<std::size_t> moved = storage_.read_cached(op.fd, op.memory, op.size, op.offset);
+  return moved.ok() ? static_cast<std::int32_t>(*moved) : -moved.status().code;
+}
+
+std::int32_t StorageChannel::write_in_turn(const Slot& slot, const RingOp& op) {
+  const bool is_long = slot.task.chunk.way == Way::buffered && op.size >= kLongWrite;
+  WriteTurns* const turns = is_long ? slot.task.file->write_turns() : nullptr;
+  if (turns != nullptr) turns->take();
+  const std::int32_t result = perform(storage_, op);
+  if (turns != nullptr) turns->give_back();
+  return result;
 }
 
 // Bytes that had to go through the page cache beside direct ones do not stay there, where their page would wait to be
@@ -339,7 +354,9 @@ Completion StorageChannel::run(const Task& task) {
   slot.status = prepare(slot);
   if (slot.status.ok() && staged_ && task.op == Op::write) slot.status = copy_now(0);
   while (slot.status.ok()) {
-    if (advance(slot, perform(storage_, operation(slot, 0))) == Next::done) break;
+    const RingOp op = operation(slot, 0);
+    const std::int32_t result = op.op == Op::read ? perform(storage_, op) : write_in_turn(slot, op);
+    if (advance(slot, result) == Next::done) break;
   }
   flush(slot);
   if (slot.status.ok() && staged_ && task.op == Op::read && payload_moved(slot) > 0) slot.status = copy_now(0);

@@ -69,6 +69,8 @@ class StorageChannel final : public Channel {
   RingOp operation(const Slot& slot, std::uint32_t index) const;
   void start_storage(std::uint32_t index);
   bool move_at_once(std::uint32_t index);
+  std::int32_t read_cached(const RingOp& op);
+  std::int32_t write_in_turn(const Slot& slot, const RingOp& op);
   void flush(Slot& slot);
   void push(std::uint32_t index);
   void on_stored(std::uint32_t index, std::int32_t result);
