@@ -120,21 +120,38 @@ void Queue::close_idle_channels() {
 Status Queue::submit(const RawRequest& request, std::uint64_t cookie) {
   const MutexLock lock(mutex_);
   if (session_ == nullptr) return failure(Code::closed, "submit to the queue");
-  File* file = session_->pin_file(request.file);
+  File* const file = pin(request.file);
   const auto no_room = [] { return failure(Code::out_of_memory, "submit to the queue"); };
   const auto submit_it = [&] {
     mutex_.assume_held();
     return submit_pinned(request, file, cookie);
   };
   const Status status = unless_short_of_memory(submit_it, no_room);
-  if (file != nullptr && !status.ok()) session_->unpin_file(request.file);
+  if (file != nullptr && !status.ok()) unpin(request.file);
   return status;
+}
+
+// A file that is being deregistered is pinned no more: then its requests are brought to their end (forget_file()), and
+// with the last of them its pin goes.
+File* Queue::pin(std::uint64_t handle) {
+  if (pinned_.requests > 0 && pinned_.handle == handle) {
+    ++pinned_.requests;
+    return pinned_.file;
+  }
+  File* const file = session_->pin_file(handle);
+  if (file != nullptr && pinned_.requests == 0) pinned_ = {handle, file, 1};
+  return file;
+}
+
+void Queue::unpin(std::uint64_t handle) {
+  const bool is_last = pinned_.handle != handle || pinned_.requests == 0 || --pinned_.requests == 0;
+  if (is_last) session_->unpin_file(handle);
 }
 
 Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) {
   if (free_.empty()) return failure(Code::limit, "submit to the queue");
   Routed routed;
-  if (const Status status = session_->admit(request, file, routed); !status.ok()) return status;
+  if (const Status status = session_->admit(request, file, routed, row_); !status.ok()) return status;
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   routed.input.file_end = checked_end_;
   session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
@@ -223,7 +240,7 @@ void Queue::complete(std::uint32_t index) {
   if (FileUsage* const usage = pending.input.file->usage()) {
     usage->end(pending.input.op, pending.report.bytes, !pending.progress.status().ok(), pending.began);
   }
-  session_->unpin_file(pending.handle);
+  unpin(pending.handle);
   done_.push_back(index);
 }
 
@@ -279,6 +296,7 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   if (is_inherited()) return 0;
   const MutexLock lock(mutex_);
   checked_file_ = 0;
+  row_.reset();
   least = static_cast<unsigned>(std::min({std::size_t{least}, room, pending_.size() - free_.size()}));
   // Who waits anyway looks and waits by one call of the kernel's.
   if (done_.size() >= least || deadline) (void)poll_all(false);

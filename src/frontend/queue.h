@@ -73,6 +73,8 @@ class Queue final : public ChannelHolder, private Client {
   static constexpr unsigned kChannelsMax = 8;
 
   Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
+  File* pin(std::uint64_t handle) REQUIRES(mutex_);
+  void unpin(std::uint64_t handle) REQUIRES(mutex_);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) REQUIRES(mutex_);
   Result<OwnChannel*> channel_for(Path& path, Device* device) REQUIRES(mutex_);
   bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);
@@ -102,6 +104,15 @@ class Queue final : public ChannelHolder, private Client {
   std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> done_ GUARDED_BY(mutex_);
   std::vector<OwnChannel> channels_ GUARDED_BY(mutex_);
+  // The file of the latest requests, pinned once for all that are under way: eight threads that pin one file for each
+  // request take turns at its counter.
+  struct Pinned {
+    std::uint64_t handle = 0;
+    File* file = nullptr;
+    unsigned requests = 0;
+  };
+  Pinned pinned_ GUARDED_BY(mutex_);
+  Session::Row row_ GUARDED_BY(mutex_);                // Of requests since the last reap.
   std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Whose descriptors were looked at since the last reap.
   std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;   // How far it reached then; 0: not known.
 };

@@ -98,6 +98,40 @@ class OfferingDevices final : public DeviceSet, public Device {
   DeviceFacts facts_;
 };
 
+// A row of requests is looked at once: not beyond the buffer's registration.
+TEST_F(SessionTest, ARowOfQueuedRequestsEndsWithTheBuffersRegistration) {
+  Session& session = open(std::make_unique<FakeStorage>());
+  const std::uint64_t file = session.register_file(FakeStorage::kUserFd).value();
+  void* const buffer = memory(64 << 10);
+  auto queue = std::move(Queue::open(session, 8, 16 << 10).value());
+  const auto submit = [&](std::uint64_t size) { return queue->submit({Op::read, file, buffer, size, 0, 0}, 1); };
+  ASSERT_TRUE(session.register_buffer(buffer, 8192).ok());
+  ASSERT_TRUE(submit(4096).ok());
+  ASSERT_TRUE(submit(8192).ok());
+  EXPECT_TRUE(submit(8193).is(Code::out_of_range));
+
+  ASSERT_TRUE(session.deregister_buffer(buffer).ok());
+  EXPECT_TRUE(submit(16 << 10).ok());  // Now its allocation bounds it,
+  ASSERT_TRUE(session.register_buffer(buffer, 4096).ok());
+  EXPECT_TRUE(submit(8192).is(Code::out_of_range));  // and now less than at first.
+}
+
+TEST_F(SessionTest, AQueueThatGoesBetweenFilesLetsGoOfEach) {
+  Session& session = open(std::make_unique<FakeStorage>());
+  const UniqueFd other = storage_->open_user_fd(O_RDWR);
+  const std::uint64_t files[] = {session.register_file(FakeStorage::kUserFd).value(),
+                                 session.register_file(other.get()).value()};
+  void* const buffer = memory(64 << 10);
+  auto queue = std::move(Queue::open(session, 8, 4096).value());
+  for (unsigned i = 0; i < 8; ++i) ASSERT_TRUE(queue->submit({Op::read, files[i % 2], buffer, 4096, 0, 0}, i).ok());
+  QueueCompletion done[8];
+  ASSERT_EQ(queue->reap(done, 8), 8u);
+
+  for (const std::uint64_t file : files) EXPECT_TRUE(session.deregister_file(file).ok());  // Waits for whoever has it.
+
+  EXPECT_TRUE(queue->submit({Op::read, files[0], buffer, 4096, 0, 0}, 0).is(Code::not_registered));
+}
+
 TEST_F(SessionTest, ABufferIsOfferedToStorageForAsLongAsItIsRegistered) {
   auto devices = std::make_unique<OfferingDevices>();
   OfferingDevices& device = *devices;

@@ -100,6 +100,7 @@ Status BufferTable::insert(const Buffer& buffer) {
   if (key == buffer.base) return failure(Code::already_registered, "register the buffer");
   if (key == kNever) ++table.used;
   entry->write(buffer.base, buffer);
+  changes_.fetch_add(1, std::memory_order_release);
   return success();
 }
 
@@ -109,6 +110,7 @@ Status BufferTable::remove(std::uint64_t base) {
   Entry* entry = place_for(*current_.load(), base);
   if (entry->base.load() != base) return failure(Code::not_registered, "deregister the buffer");
   entry->write(kRemoved, {});
+  changes_.fetch_add(1, std::memory_order_release);
   return success();
 }
 

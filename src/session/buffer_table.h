@@ -29,6 +29,8 @@ class BufferTable {
   Status insert(const Buffer& buffer);
   Status remove(std::uint64_t base);
   std::optional<Buffer> find(std::uint64_t base) const;
+  // What find() has said since is so still, where this is the same.
+  std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
 
  private:
   struct Entry;
@@ -41,6 +43,7 @@ class BufferTable {
   Mutex mutex_;
   // All there ever were: a reader may still be in an old one.
   std::vector<std::unique_ptr<Table>> tables_ GUARDED_BY(mutex_);
+  std::atomic<std::uint64_t> changes_{0};
   std::atomic<std::uint32_t> rebuilds_{0};  // Odd while the table is swept.
 };
 

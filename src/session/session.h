@@ -82,6 +82,25 @@ class Session {
   Status check(const RawRequest& request, File* file, Routed& routed) const;
   // check(), and what its memory is, and which path serves it: ready for the engine.
   Status admit(const RawRequest& request, File* file, Routed& routed);
+  // The same for memory whose facts the request states, on a path that was found before for such memory and the file.
+  // Asks no device. False where it cannot be made so.
+  bool admit_by(Path& path, const RawRequest& request, File* file, Routed& routed);
+  // admit() for one of a row of requests that differ in their offsets and sizes alone. What the first was found to be
+  // holds for those behind it, if they lie in one registered buffer: until reset(), which is to be called before a row
+  // begins for which a path may have been given up.
+  class Row {
+   public:
+    void reset() { bytes_ = 0; }
+
+   private:
+    friend class Session;
+    std::uint64_t file_ = 0;
+    const void* base_ = nullptr;
+    std::uint64_t bytes_ = 0;    // Registered. 0: there is nothing to go by.
+    std::uint64_t changes_ = 0;  // Of registered buffers by then.
+    Routed routed_;
+  };
+  Status admit(const RawRequest& request, File* file, Routed& routed, Row& row);
   // The same for a request whose memory is in pieces, all of it as one: they are memory of one device, and the path
   // that serves it gathers. False where they have to be moved one by one, which also finds what is wrong with them.
   bool admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Routed& routed);
