@@ -87,6 +87,12 @@ void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) c
   if (fills_blocks && mode != SubmitMode::dry_run) end_with_file(input);
 }
 
+std::span<const std::byte> Router::lend(const Routed& routed) {
+  const TransferInput& input = routed.input;
+  return routed.path->lend(
+      {.op = input.op, .file = *input.file, .memory = routed.memory, .offset = input.file_offset, .size = input.size});
+}
+
 // A direct read of the file's last block fills the whole block: in memory that is not ours that would be bytes behind
 // those that the read returns. So the last piece is read through the page cache, up to the file's end. Where the file
 // reached further a moment ago, there is no end to look for; if it was cut off since, the kernel fills the block.

@@ -36,6 +36,8 @@ class Router {
   // For a request whose path was chosen; in a dry run without any effect. `chunk_max`: bytes that storage is asked for
   // at once, at most; a path may ask for more.
   void prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  // Path::lend() of the path that was chosen for a read.
+  static std::span<const std::byte> lend(const Routed& routed);
   // Whether the request's bytes go between the file and its caller's staging memory, and no other way.
   bool is_staging(const Routed& routed) const { return routed.path == staging_path_.get(); }
   // How the request is cut, in chunks of at most so many bytes.

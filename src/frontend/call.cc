@@ -42,14 +42,51 @@ std::optional<Outcome> read_cached(Session& session, const RawRequest& request, 
   return file.has_its_descriptors() ? session.engine().read_cached(routed) : std::nullopt;
 }
 
+Lender find_lender_of(Session& session, const RawRequest& request, File& file) {
+  Routed routed;
+  if (!session.admit(request, &file, routed).ok()) return {};
+  return {routed.path, routed.report};
+}
+
+std::span<const std::byte> lend_pinned(Session& session, const Lender& lender, const RawRequest& request, File& file) {
+  Routed routed;
+  if (!session.admit_by(*lender.path, request, &file, routed) || !file.has_its_descriptors()) return {};
+  return Router::lend(routed);
+}
+
+// What `ask` says of the request's file while it is pinned; nothing where there is none, or no memory.
+template <typename Ask>
+auto of_pinned_file(Session& session, const RawRequest& request, Ask ask) {
+  using Answer = decltype(ask(*static_cast<File*>(nullptr)));
+  File* const file = session.pin_file(request.file);
+  if (file == nullptr) return Answer();
+  const Answer answer = unless_short_of_memory([&] { return ask(*file); }, [] { return Answer(); });
+  session.unpin_file(request.file);
+  return answer;
+}
+
 }  // namespace
 
 std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request) {
+  return of_pinned_file(session, request, [&](File& file) { return read_cached(session, request, file); });
+}
+
+Lender find_lender(Session& session, const RawRequest& request) {
+  return of_pinned_file(session, request, [&](File& file) { return find_lender_of(session, request, file); });
+}
+
+std::span<const std::byte> lend(Session& session, const Lender& lender, const RawRequest& request) {
+  return of_pinned_file(session, request, [&](File& file) { return lend_pinned(session, lender, request, file); });
+}
+
+Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request) {
+  Outcome outcome{success(), lender.report};
+  outcome.report.bytes = request.size;
+  session.engine().count(outcome.report, request.op);
+  if (session.config().usage == nullptr) return outcome;
   File* const file = session.pin_file(request.file);
-  if (file == nullptr) return std::nullopt;
-  const auto no_room = [] { return std::optional<Outcome>(); };
-  const std::optional<Outcome> outcome =
-      unless_short_of_memory([&] { return read_cached(session, request, *file); }, no_room);
+  if (file == nullptr) return outcome;
+  file->usage()->end(request.op, request.size, false, file->usage()->begin());
   session.unpin_file(request.file);
   return outcome;
 }

@@ -22,6 +22,18 @@ std::optional<Outcome> transfer_together(Session& session, const RawRequest& req
 // counted, where its caller would have to wait for storage, or bytes go another way.
 std::optional<Outcome> transfer_cached(Session& session, const RawRequest& request);
 
+// Who may lend a stream the bytes of reads between a file and a memory, and how such go.
+struct Lender {
+  Path* path = nullptr;  // The session's; null: nobody.
+  Report report;
+};
+// May ask the device. The request says nothing of staging memory, and what its memory is.
+Lender find_lender(Session& session, const RawRequest& request);
+// What a stream copies by itself of a read: its first bytes (Path::lend); none where it cannot. Asks no device.
+std::span<const std::byte> lend(Session& session, const Lender& lender, const RawRequest& request);
+// The request is moved that way, all of it: what comes of it.
+Outcome count_lent(Session& session, const Lender& lender, const RawRequest& request);
+
 inline Outcome transfer(Session& session, const RawRequest& request) {
   return session.config().usage == nullptr ? transfer_uncounted(session, request) : transfer_counted(session, request);
 }

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/invariant.h"
-#include "frontend/call.h"
 
 namespace penstock::core {
 namespace {
@@ -63,11 +62,13 @@ Status StreamRequest::begin(std::shared_ptr<StreamOffice> office, const StreamPa
   progress_ = {};
   report_ = {};
   arrivals_queued_ = drop_offs_queued_ = 0;
-  abandoned_ = lost_ = staged_at_once_ = false;
+  abandoned_ = lost_ = ready_at_once_ = false;
+  lent_.clear();
+  for (Part& job : jobs_) job.lent = nullptr;
   block_ = nullptr;
   holders_.store(1);
 
-  Status status = take_block(std::min(size_max_, room()));
+  Status status = lend_whole() ? success() : take_block(std::min(size_max_, room()));
   if (status.ok()) {
     holders_.fetch_add(parts_);
     status = enqueue();
@@ -95,20 +96,23 @@ Status StreamRequest::take_block(std::uint64_t size_max) {
     const std::uint64_t limit = slots_ > 2 ? target_.staging_limit / 2 : target_.staging_limit;
     const Result<StreamBlock*> block = target_.home->memory().take(staging, limit);
     if (block.ok()) {
-      block_ = *block;
-      block_->user = this;
-      break;
+      use(**block);
+      return success();
     }
     if (!is_staged() || (part_max_ <= kPartMin && slots_ <= 2)) return block.status();
     if (slots_max > 2) slots_max = 2;
     else part_max_ /= 2;
   }
+}
+
+void StreamRequest::use(StreamBlock& block) {
+  block_ = &block;
+  block_->user = this;
   for (unsigned slot = 0; slot < slots_; ++slot) {
     first_ready_[slot] = block_->begun[slot] + 1;
     block_->begun[slot] += static_cast<std::uint32_t>((parts_ + slots_ - 1 - slot) / slots_);
     block_->copy(slot) = {};
   }
-  return success();
 }
 
 std::uint32_t StreamRequest::ready_at(std::uint64_t part) const {
@@ -138,6 +142,8 @@ Status StreamRequest::enqueue_arrival() {
   holders_.fetch_add(1);
   ++arrivals_queued_;
   arrive();
+  const MutexLock lock(mutex_);
+  ready_at_once_ = settled_ == parts_;
   return success();
 }
 
@@ -146,8 +152,11 @@ Status StreamRequest::enqueue_read_part(std::uint64_t part) {
   if (starts_others) {
     if (const Status status = call(on_arrival); !status.ok()) return status;
   }
-  if (const Status status = staged_at_once_ ? success() : wait(part); !status.ok()) return status;
-  return target_.home->copy(target_.stream, *block_, block_->copy(slot_of(part)), part_max_);
+  if (!lent_.empty()) return copy_lent();
+  const StreamCopy& what = block_->copy(slot_of(part));
+  if (ready_at_once_) return target_.home->copy_at_once(target_.stream, *block_, what);
+  if (const Status status = wait(part); !status.ok()) return status;
+  return target_.home->copy(target_.stream, *block_, what, part_max_);
 }
 
 Status StreamRequest::enqueue_write_part(std::uint64_t part) {
@@ -293,6 +302,11 @@ Job* StreamRequest::job_of(std::uint64_t part) {
   job.index = part;
   job.request.file_offset += static_cast<std::int64_t>(begin_of(part));
   job.request.buffer_offset += static_cast<std::int64_t>(begin_of(part));
+  job.lent = nullptr;
+  if (const std::optional<Outcome> outcome = lend(job)) {
+    settle(part, *outcome);
+    return nullptr;
+  }
   job.request.staging = is_staged() ? staging_of(part) : nullptr;
   return target_.here != nullptr && stage_at_once(job) ? nullptr : &job;
 }
@@ -303,7 +317,6 @@ bool StreamRequest::stage_at_once(const Part& job) {
   if (!is_short || parameters_.op != Op::read || !is_staged()) return false;
   const std::optional<Outcome> outcome = transfer_cached(*target_.here, job.request);
   if (!outcome) return false;
-  staged_at_once_ = true;
   settle(job.index, *outcome);
   return true;
 }
@@ -328,7 +341,9 @@ void StreamRequest::settle(std::uint64_t part, const Outcome& outcome) {
 
 void StreamRequest::describe_copy(std::uint64_t part, std::uint64_t bytes) {
   if (abandoned_) return;
-  const std::uint64_t staging = block_->device_address(staging_of(part));
+  const std::byte* const lent = jobs_[slot_of(part)].lent;
+  const std::uint64_t staging =
+      lent != nullptr ? reinterpret_cast<std::uintptr_t>(lent) : block_->device_address(staging_of(part));
   const std::uint64_t buffer = reinterpret_cast<std::uintptr_t>(request_.base) +
                                static_cast<std::uint64_t>(request_.buffer_offset) + begin_of(part);
   StreamCopy& copy = block_->copy(slot_of(part));

@@ -14,6 +14,10 @@
 // Arriving at the first part of a read starts as many parts as there are slots; at each later one, that the slot of the
 // part before it is free. Where none is left to be started, nobody is told of the arrival.
 //
+// What the stream reaches by itself in the page cache (Path::lend) is staged nowhere: the copy takes it from there.
+// That is asked where the stream arrives, which takes locks of session and cache and a few system calls, and calls no
+// device.
+//
 // Where the stream has nothing else to do when the call comes, it is there already, and the request begins in the call:
 // nobody needs to be told of the first arrival, and what little the page cache has is staged by the caller itself.
 #pragma once
@@ -21,10 +25,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/mutex.h"
 #include "device/stream_home.h"
+#include "frontend/call.h"
 #include "frontend/executor.h"
 
 namespace penstock::core {
@@ -76,6 +83,8 @@ struct StreamHooks {
 
 class StreamRequest {
  public:
+  // Shorter reads are sooner staged than lent.
+  static constexpr std::uint64_t kLentMin = 16u * 1024 + 1;
   // What a registered stream promises: these do not change between the call and the arrival.
   enum Fixed : unsigned { kFixedBufferOffset = 1, kFixedFileOffset = 2, kFixedSize = 4, kFixedAll = 7 };
 
@@ -84,6 +93,7 @@ class StreamRequest {
     void* stream = nullptr;
     PointerFacts memory;
     bool blocking = false;    // Host functions wait, as the stream cannot.
+    Lender lender;            // Of bytes that the stream takes by itself.
     Session* here = nullptr;  // The session, where the stream is there already.
     std::uint64_t staging_limit = 0;
   };
@@ -104,10 +114,15 @@ class StreamRequest {
     void finish(const Outcome& outcome) override { owner->settle(index, outcome); }
     StreamRequest* owner = nullptr;
     std::uint64_t index = 0;
+    const std::byte* lent = nullptr;  // Where the stream takes it from by itself.
   };
 
   std::uint64_t room() const;
   Status take_block(std::uint64_t size_max);
+  bool may_be_lent(std::uint64_t size) const;
+  bool lend_whole();
+  bool lend_pieces();
+  void use(StreamBlock& block);
   Status enqueue();
   Status enqueue_read_part(std::uint64_t part);
   Status enqueue_write_part(std::uint64_t part);
@@ -129,6 +144,8 @@ class StreamRequest {
   Status check_parameters() const REQUIRES(mutex_);
   void start(std::uint64_t first, std::uint64_t end);
   Job* job_of(std::uint64_t part);
+  std::optional<Outcome> lend(Part& job);
+  Status copy_lent();
   bool stage_at_once(const Part& job);
   void settle(std::uint64_t part, const Outcome& outcome);
   void describe_copy(std::uint64_t part, std::uint64_t bytes) REQUIRES(mutex_);
@@ -157,11 +174,13 @@ class StreamRequest {
   std::uint64_t parts_ = 0;
   std::uint64_t slots_ = 1;  // That the parts take turns with.
   Part jobs_[StreamBlock::kSlots];
+  std::vector<std::span<const std::byte>> lent_;  // All of the request, in its order; else none.
+  Outcome lent_outcome_;
   std::atomic<std::uint64_t> holders_{0};  // Who will still look at this: queued functions, parts, begin().
   std::uint64_t arrivals_queued_ = 0;
   std::uint64_t drop_offs_queued_ = 0;
-  bool lost_ = false;            // The block: the stream may look at it, nobody knows how long.
-  bool staged_at_once_ = false;  // All of it: the stream need not wait.
+  bool lost_ = false;           // The block: the stream may look at it, nobody knows how long.
+  bool ready_at_once_ = false;  // All of it: the stream need not wait.
 
   // The stream's own, and so one after another.
   RawRequest request_;
