@@ -7,12 +7,14 @@
 
 namespace penstock::core {
 
-// True as soon as `there` says so; false after about 30 microseconds.
+inline constexpr std::chrono::microseconds kPatience{30};
+inline constexpr std::chrono::microseconds kLongPatience{100};  // Of few, who take much off the others.
+
+// True as soon as `there` says so; false after about so long.
 template <typename There>
-bool look_out(There there) {
-  constexpr auto kPatience = std::chrono::microseconds(30);
+bool look_out(There there, std::chrono::microseconds patience = kPatience) {
   constexpr int kLooksToAClock = 16;
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + patience;
   do {
     for (int i = 0; i < kLooksToAClock; ++i) {
       if (there()) return true;

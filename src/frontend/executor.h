@@ -70,6 +70,8 @@ class Job {
   bool waiting_ = false;  // In the line; guarded by the executor's mutex.
 };
 
+class Runner;
+
 class Executor {
  public:
   Executor(Session& session, unsigned threads_max);
@@ -92,7 +94,7 @@ class Executor {
  private:
   struct Helper;
 
-  static constexpr unsigned kGrabMax = 32;  // Jobs that a thread takes from the line at once.
+  static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the line at once.
   static constexpr unsigned kHelpersMax = 4;
 
   // What a thread is given to do.
@@ -112,7 +114,9 @@ class Executor {
   }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
-  Share take(unsigned most, bool wait);
+  Share take(Runner& runner, bool wait);
+  void learn_locked(Runner& runner) REQUIRES(mutex_);
+  unsigned grab_locked() const REQUIRES(mutex_) { return are_fetched_ ? kGrabMax : kGrabMax / 2; }
   Helper* admit(const void* owner, Share& share);
   void take_for(const void* owner, Share& share, unsigned most);
   void take_for_locked(const void* owner, Share& share, unsigned most) REQUIRES(mutex_);
@@ -129,13 +133,15 @@ class Executor {
   const bool can_look_out_;
   Mutex mutex_;
   ConditionVariable arrivals_;
+  bool can_share_ GUARDED_BY(mutex_) = false;         // Whether threads have more than one transfer under way.
+  bool are_fetched_ GUARDED_BY(mutex_) = false;       // The device fetches small requests out of the page cache.
   std::uint64_t share_bytes_ GUARDED_BY(mutex_) = 0;  // So much one thread does as fast as two.
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
   Job* first_ GUARDED_BY(mutex_) = nullptr;
   Job* last_ GUARDED_BY(mutex_) = nullptr;
   std::atomic<std::size_t> waiting_{0};                 // Jobs in the line. Written under the lock, looked at without.
-  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, counting no more than a share of each.
+  std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, counting a few shares at most of each.
   unsigned asleep_ GUARDED_BY(mutex_) = 0;              // Threads,
   unsigned called_ GUARDED_BY(mutex_) = 0;              // and those of them that were woken and have not come yet.
   std::vector<std::unique_ptr<Helper>> helpers_ GUARDED_BY(mutex_);

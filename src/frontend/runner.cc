@@ -38,6 +38,10 @@ bool Runner::open_queue() {
 
 // Neighbours of one owner at once.
 void Runner::finish(unsigned completed) {
+  if (completed > 0) {
+    const Report& last = completions_[completed - 1].report;
+    are_fetched_ = last.path == PathId::pagecache && last.bounced_bytes == 0;
+  }
   for (unsigned i = 0; i < completed; ++i) {
     const QueueCompletion& one = completions_[i];
     ended_[i] = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};

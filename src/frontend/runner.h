@@ -6,6 +6,8 @@
 
 #include <array>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "frontend/executor.h"
 #include "frontend/queue.h"
@@ -27,6 +29,10 @@ class Runner {
   bool is_idle() const { return in_flight_ == 0; }
   unsigned room() const { return kDepth - in_flight_; }
 
+  // Whether the device has fetched the last of those that came to their end in the queue since this was asked last;
+  // nothing where none did.
+  std::optional<bool> take_news() { return std::exchange(are_fetched_, std::nullopt); }
+
   // In the queue; or ends it, where it is late. False, and nothing was begun, where there is no queue for it, or that
   // has no room (pinned memory, one device more).
   bool begin(Job& job);
@@ -46,6 +52,7 @@ class Runner {
   const bool queues_;
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
+  std::optional<bool> are_fetched_;
   // Not on the stack, which may be a helper's small one.
   std::array<QueueCompletion, kDepth> completions_;
   std::array<Ended, kDepth> ended_;
