@@ -26,7 +26,7 @@ std::vector<Contest> wanted_contests(const Comparison& comparison, const Files& 
   std::vector<Contest> contests =
       comparison.whole_table ? all_lines(files, comparison.effort) : short_lines(files, comparison.effort);
   std::erase_if(contests, [&](const Contest& contest) { return !is_wanted(comparison, contest); });
-  if (contests.empty()) throw Failure("--only names no line that is there; j needs --ranks", kUsage);
+  if (contests.empty()) throw Failure("--only names no line that is there; j and o need --ranks", kUsage);
   return contests;
 }
 
@@ -58,13 +58,17 @@ class Workplace {
     const Effort& effort = comparison.effort;
     const Files names = files(comparison);
     const auto any = [&](auto is_so) { return std::any_of(contests.begin(), contests.end(), is_so); };
-    if (any([](const Contest& contest) { return contest.ranks == 1 && contest.cold_file.empty(); })) {
+    if (any([](const Contest& contest) {
+          return contest.ranks == 1 && contest.cold_file.empty() && !contest.every_gpu;
+        })) {
       files_.push_back(std::make_unique<DataFile>(names.data, effort.size));
     }
     if (any([](const Contest& contest) { return !contest.cold_file.empty(); })) {
       files_.push_back(std::make_unique<DataFile>(names.cold, effort.size / 2));
     }
-    if (any([](const Contest& contest) { return contest.ranks > 1; })) make_rank_files(names.ranks, effort);
+    if (any([](const Contest& contest) { return contest.ranks > 1 || contest.every_gpu; })) {
+      make_rank_files(names.ranks, effort);
+    }
   }
 
   static Files files(const Comparison& comparison) {

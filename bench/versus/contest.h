@@ -45,6 +45,7 @@ struct Contest {
   std::vector<Measure> measures;
   unsigned ranks = 1;            // Processes a side, a GPU each.
   bool fresh_processes = false;  // One for each turn.
+  bool every_gpu = false;        // A process works with the GPUs and files of all ranks.
   std::string cold_file;         // Leaves the page cache before each turn; "" for none.
 };
 

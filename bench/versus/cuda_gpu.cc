@@ -16,7 +16,7 @@ CUdeviceptr address_of(const char* device) { return reinterpret_cast<std::uintpt
 
 class Cuda final : public Gpu {
  public:
-  Cuda();
+  explicit Cuda(int ordinal);
   std::string name() const override { return name_; }
   void enter() const override { check(api_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
   char* allocate(std::size_t size) override {
@@ -49,6 +49,9 @@ class Cuda final : public Gpu {
   void wait(void* stream) const override {
     check(api_.cuStreamSynchronize(static_cast<CUstream>(stream)), "cuStreamSynchronize");
   }
+  std::unique_ptr<Gpu> other(unsigned ordinal) const override {
+    return std::make_unique<Cuda>(static_cast<int>(ordinal));
+  }
 
  private:
   void check(CUresult result, const char* call) const {
@@ -60,7 +63,7 @@ class Cuda final : public Gpu {
   CUcontext context_ = nullptr;
 };
 
-Cuda::Cuda() {
+Cuda::Cuda(int ordinal) {
   std::string why_not;
   if (!api_.load(kDriverLibrary, &why_not)) throw Failure("there is no GPU here: " + why_not, kNotApplicable);
   if (!api_.has_program_calls()) {
@@ -68,8 +71,8 @@ Cuda::Cuda() {
   }
   CUdevice device = 0;
   char name[96] = "";
-  if (api_.cuInit(0) != CUDA_SUCCESS || api_.cuDeviceGet(&device, 0) != CUDA_SUCCESS) {
-    throw Failure("there is no GPU here: the CUDA driver shows none", kNotApplicable);
+  if (api_.cuInit(0) != CUDA_SUCCESS || api_.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS) {
+    throw Failure("there is no GPU " + std::to_string(ordinal) + " here: the CUDA driver shows none", kNotApplicable);
   }
   check(api_.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
   check(api_.cuDevicePrimaryCtxRetain(&context_, device), "cuDevicePrimaryCtxRetain");
@@ -79,6 +82,6 @@ Cuda::Cuda() {
 
 }  // namespace
 
-std::unique_ptr<Gpu> open_cuda() { return std::make_unique<Cuda>(); }
+std::unique_ptr<Gpu> open_cuda() { return std::make_unique<Cuda>(0); }
 
 }  // namespace penstock::versus

@@ -44,6 +44,7 @@ class StandIn final : public Gpu {
     const auto handle = static_cast<CUstream>(stream);
     if (calls_.register_stream(handle, 0).err == CU_FILE_SUCCESS) (void)calls_.deregister_stream(handle);
   }
+  std::unique_ptr<Gpu> other(unsigned) const override { return std::make_unique<StandIn>(calls_); }
 
  private:
   static void check(const penstock_status& status) {

@@ -29,6 +29,8 @@ class Gpu {
   virtual void close_stream(void* stream) const = 0;
   virtual void copy_to_device(char* device, const char* host, std::size_t size, void* stream) const = 0;
   virtual void wait(void* stream) const = 0;
+  // Another GPU of the machine. Of stand-ins there is one.
+  virtual std::unique_ptr<Gpu> other(unsigned ordinal) const = 0;
 };
 
 // The first GPU that the driver shows. Throws a Failure of kNotApplicable where there is none.

@@ -97,6 +97,11 @@ Contest latency(const Files& files, const Effort& effort, const char* ours, std:
     contest.entries.push_back(warm ? kept(entry(side, task)) : entry(side, task));
   }
   contest.measures = {at_most(ours, kRival, Figure::p50_us, 0.65), at_most(ours, kRival, Figure::p99_us, 0.80)};
+  if (ours != std::string(kDefault)) return contest;  // The short comparison is of two libraries alone.
+  Task copies = task;
+  copies.what = "latency copies";
+  contest.entries.push_back({"pread and copy", ours, copies, {}, {}});
+  contest.measures.push_back(at_most(ours, "pread and copy", Figure::p50_us, {}));
   return contest;
 }
 
@@ -120,12 +125,16 @@ Contest small_threads(const Files& files, const Effort& effort) {
   task.seconds = effort.seconds;
   Task queues = task, copies = task;
   queues.what = "queues";
+  Task deep = queues;
+  deep.depth = 64;
   copies.what = "copies";
   contest.entries = {{"cuFileRead", kDefault, task, {}, {}},
                      {"queue, depth 32", kDefault, queues, {}, {}},
+                     {"queue, depth 64", kDefault, deep, {}, {}},
                      {"pread and copy", kDefault, copies, {}, {}},
                      {"rival's cuFileRead", kRival, task, {}, {}}};
   contest.measures = {at_least("queue, depth 32", "pread and copy", Figure::kiops, 3),
+                      at_least("queue, depth 64", "pread and copy", Figure::kiops, {}),
                       at_least("cuFileRead", "pread and copy", Figure::kiops, 3),
                       at_least("cuFileRead", "rival's cuFileRead", Figure::kiops, {})};
   return contest;
@@ -245,9 +254,18 @@ Contest paged(const Files& files, const Effort& effort, bool write, std::uint64_
   pieces.what = "paged pieces";
   if (write) pieces.file = files.written[1];
   contest.entries = {entry(kDefault, task), entry(kRival, pieces), link_entry(task)};
-  contest.measures = {at_least(kDefault, "link, pinned", Figure::gb_per_s, write ? std::nullopt : std::optional(0.7)),
-                      at_least(kDefault, kRival, Figure::gb_per_s, {}),
-                      at_most(kDefault, kRival, Figure::cpu_per_gb, {})};
+  if (!write) {
+    Entry again = kept(entry(kOurs, task));  // A process of its own: the other one is to find no handle that is kept.
+    again.name = "registered file";
+    contest.entries.push_back(std::move(again));
+    contest.measures.push_back(at_least("registered file", "link, pinned", Figure::gb_per_s, 0.7));
+  }
+  const auto target = write ? std::nullopt : std::optional(0.7);
+  for (const Measure& measure :
+       {at_least(kDefault, "link, pinned", Figure::gb_per_s, target), at_least(kDefault, kRival, Figure::gb_per_s, {}),
+        at_most(kDefault, kRival, Figure::cpu_per_gb, {})}) {
+    contest.measures.push_back(measure);
+  }
   return contest;
 }
 
@@ -281,6 +299,31 @@ Contest many_gpus(const Files& files, const Effort& effort, bool again) {
   return contest;
 }
 
+// One process, which has a GPU and a file for each rank.
+Contest every_gpu(const Files& files, const Effort& effort, bool again) {
+  const std::string all = std::to_string(effort.ranks) + " GPUs";
+  Contest contest{.lines = "o",
+                  .title = std::string("one process, files of its GPUs, ") + (again ? "registered" : "first pass"),
+                  .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  contest.every_gpu = true;
+  Task task = whole("gpus", files.ranks, effort.rank_size);
+  task.depth = effort.ranks;
+  task.fresh = !again;
+  task.times = again ? kReadsUntilRegistered : 1;
+  for (const auto& [name, count] : {std::pair{std::string("one GPU"), 1u}, std::pair{all, effort.ranks}}) {
+    task.threads = count;
+    Entry one{name, kDefault, task, {}, {}};
+    if (again) one.prepare = {task};
+    for (unsigned rank = 0; again && rank < effort.ranks; ++rank) {
+      one.finish.push_back(whole("close", rank_file(files.ranks, rank, effort.ranks), effort.rank_size));
+    }
+    contest.entries.push_back(std::move(one));
+  }
+  contest.measures = {at_least(all, "one GPU", Figure::gb_per_s, again ? std::optional(1.8) : std::nullopt),
+                      at_most(all, "one GPU", Figure::cpu_per_gb, {})};
+  return contest;
+}
+
 }  // namespace
 
 std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
@@ -302,6 +345,7 @@ std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
     lines.insert(lines.end(), more.begin(), more.end());
   if (effort.ranks > 1) {
     for (const bool again : {false, true}) lines.push_back(many_gpus(files, effort, again));
+    for (const bool again : {false, true}) lines.push_back(every_gpu(files, effort, again));
   }
   return lines;
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -111,7 +112,9 @@ template <typename Move>
 Sample move_pages(World& world, const Task& task, const Gate& gate, Move move) {
   const Pages pages(world, task);
   if (task.verify && !task.write) world.spoil(task.size);
-  const Handle handle(world.calls(), task.file, flags_of(task));
+  std::optional<Handle> fresh;
+  const Handle* const kept = world.kept(task.file);
+  const Handle& handle = kept != nullptr ? *kept : fresh.emplace(world.calls(), task.file, flags_of(task));
   if (task.write && ::fsync(handle.fd()) != 0) fail_errno(task.file, "flush it");
   const Registration registration(world.calls(), world.memory(), task.size);
   Stopwatch watch(gate);

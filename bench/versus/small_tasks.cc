@@ -279,16 +279,19 @@ class Batch {
 
 }  // namespace
 
-Sample read_latency(World& world, const Task& task, const Gate& gate) {
-  const Target target(world, task);
+namespace {
+
+// One after the other by `read`, each timed by itself.
+template <typename Read>
+Sample time_reads(World& world, const Task& task, const Gate& gate, int fd, Read read_at) {
   Slots slots(world, task, 0);
   std::vector<double> times(task.times);
   const auto read = [&] {
     const off_t offset = slots.next(0);
     const double start = now();
-    expect(world.calls(), world.calls().read(target.handle().get(), world.memory(), task.block, offset, 0), task.block);
+    expect(world.calls(), read_at(offset), task.block);
     const double time = now() - start;
-    if (task.verify) slots.compare(target.handle().fd());
+    if (task.verify) slots.compare(fd);
     return time;
   };
   for (unsigned i = 0; i < kWarmUp; ++i) read();
@@ -298,6 +301,28 @@ Sample read_latency(World& world, const Task& task, const Gate& gate) {
   Sample sample = watch.sample(task.times * task.block, task.times);
   sample.p50 = percentile(times, 0.5);
   sample.p99 = percentile(times, 0.99);
+  return sample;
+}
+
+}  // namespace
+
+Sample read_latency(World& world, const Task& task, const Gate& gate) {
+  const Target target(world, task);
+  return time_reads(world, task, gate, target.handle().fd(), [&](off_t offset) {
+    return world.calls().read(target.handle().get(), world.memory(), task.block, offset, 0);
+  });
+}
+
+Sample time_copies(World& world, const Task& task, const Gate& gate) {
+  const Handle file(world.calls(), task.file, O_RDONLY);
+  void* const stream = world.gpu().open_stream();
+  const Sample sample = time_reads(world, task, gate, file.fd(), [&](off_t offset) {
+    const ssize_t got = ::pread(file.fd(), world.pinned(), task.block, offset);
+    world.gpu().copy_to_device(world.memory(), world.pinned(), task.block, stream);
+    world.gpu().wait(stream);
+    return got;
+  });
+  world.gpu().close_stream(stream);
   return sample;
 }
 

@@ -19,8 +19,12 @@ Sample read_whole(World& world, const Task& task, const Gate& gate);   // By the
 Sample write_whole(World& world, const Task& task, const Gate& gate);  // What device memory has.
 Sample copy_pinned(World& world, const Task& task, const Gate& gate);  // No file: the link's ceiling.
 
+// By one process with `threads` GPUs: each reads the whole of its rank's file, of `depth` ranks, on its own thread.
+Sample read_on_gpus(World& world, const Task& task, const Gate& gate);
+
 // Small reads at random offsets.
 Sample read_latency(World& world, const Task& task, const Gate& gate);
+Sample time_copies(World& world, const Task& task, const Gate& gate);  // pread, copy, wait: no library.
 Sample read_batches(World& world, const Task& task, const Gate& gate);
 Sample read_in_threads(World& world, const Task& task, const Gate& gate);           // cuFileRead.
 Sample read_in_queues(World& world, const Task& task, const Gate& gate);            // Penstock's queues.

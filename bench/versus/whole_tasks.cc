@@ -5,10 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <map>
+#include <memory>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "bench/versus/failure.h"
+#include "bench/versus/side.h"
 #include "bench/versus/tasks.h"
 
 namespace penstock::versus {
@@ -16,6 +22,45 @@ namespace {
 
 // What a library leaves for its threads to tidy up is its cost too.
 void let_threads_finish() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+// A GPU beside the first, and memory of its own.
+struct OtherGpu {
+  std::unique_ptr<Gpu> gpu;
+  char* memory = nullptr;
+};
+
+OtherGpu& other_gpu(World& world, unsigned ordinal, std::uint64_t size) {
+  static std::map<unsigned, OtherGpu> others;
+  OtherGpu& other = others[ordinal];
+  if (other.gpu == nullptr) {
+    other.gpu = world.gpu().other(ordinal);
+    other.memory = other.gpu->allocate(size);
+    world.gpu().enter();
+  }
+  return other;
+}
+
+// One GPU's part of read_on_gpus().
+struct Part {
+  const Gpu* gpu = nullptr;
+  char* memory = nullptr;
+  std::string file;
+  std::optional<Handle> fresh;
+  const Handle* handle = nullptr;
+};
+
+void compare(const Part& part, std::uint64_t size) {
+  constexpr std::size_t kStep = std::size_t{16} << 20;
+  std::vector<char> expected(kStep), arrived(kStep);
+  for (std::uint64_t at = 0; at < size; at += kStep) {
+    const std::size_t step = std::min<std::uint64_t>(kStep, size - at);
+    const ssize_t got = ::pread(part.handle->fd(), expected.data(), step, static_cast<off_t>(at));
+    part.gpu->to_host(arrived.data(), part.memory + at, step);
+    if (got != static_cast<ssize_t>(step) || std::memcmp(expected.data(), arrived.data(), step) != 0) {
+      throw Failure(part.file + ": wrong bytes near " + std::to_string(at));
+    }
+  }
+}
 
 }  // namespace
 
@@ -52,6 +97,44 @@ Sample read_whole(World& world, const Task& task, const Gate& gate) {
   const Sample sample = watch.sample(task.size * task.times, task.times);
   if (task.verify) world.compare(task.file, task.size);
   return sample;
+}
+
+Sample read_on_gpus(World& world, const Task& task, const Gate& gate) {
+  std::vector<Part> parts(task.threads);
+  for (unsigned rank = 0; rank < task.threads; ++rank) {
+    Part& part = parts[rank];
+    OtherGpu* const other = rank == 0 ? nullptr : &other_gpu(world, rank, task.size);
+    part.gpu = other == nullptr ? &world.gpu() : other->gpu.get();
+    part.memory = other == nullptr ? world.memory() : other->memory;
+    part.file = rank_file(task.file, rank, task.depth);
+    if (!task.fresh) world.keep(part.file, O_RDONLY);
+    part.handle = task.fresh ? &part.fresh.emplace(world.calls(), part.file, O_RDONLY) : world.kept(part.file);
+  }
+  std::vector<std::string> failures(parts.size());
+  const auto read = [&](std::size_t index) {
+    const Part& part = parts[index];
+    try {
+      part.gpu->enter();
+      for (unsigned i = 0; i < task.times; ++i) {
+        expect(world.calls(), world.calls().read(part.handle->get(), part.memory, task.size, 0, 0), task.size);
+      }
+    } catch (const Failure& failure) {
+      failures[index] = failure.what();
+    }
+  };
+  Stopwatch watch(gate);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < parts.size(); ++i) threads.emplace_back(read, i);
+  }
+  watch.stop();
+  for (const std::string& failure : failures) {
+    if (!failure.empty()) throw Failure(failure);
+  }
+  if (task.verify) std::for_each(parts.begin(), parts.end(), [&](const Part& part) { compare(part, task.size); });
+  parts.clear();
+  let_threads_finish();
+  return watch.sample(task.size * task.times * task.threads, std::uint64_t{task.times} * task.threads);
 }
 
 Sample write_whole(World& world, const Task& task, const Gate& gate) {
