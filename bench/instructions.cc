@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// So many cuFileRead of so many bytes on the null path, where nothing is moved: what is left is the library's own cost.
-// For bench/instructions.py, which counts the instructions of two runs that differ in their number of requests.
+// So many reads of so many bytes on the null path, where nothing is moved: what is left is the library's own cost.
+// Calls of cuFileRead, or a queue of the C API, in rows of 32. For bench/instructions.py, which counts the instructions
+// of two runs that differ in their number of requests.
 //
-//   instructions BYTES REQUESTS
+//   instructions call|queue BYTES REQUESTS
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
+#include <vector>
 
 #include "cufile.h"
 #include "penstock/cufile_session.h"
+#include "penstock/penstock.hpp"
 
 namespace {
 
@@ -24,11 +28,44 @@ void require(bool done, const char* what) {
   std::exit(1);
 }
 
+constexpr std::uint32_t kDepth = 32;
+
+void read_by_calls(CUfileHandle_t handle, void* memory, std::size_t size, std::size_t requests) {
+  for (std::size_t i = 0; i < requests; ++i) {
+    const auto offset = static_cast<off_t>(i * size % kFileSize);
+    require(cuFileRead(handle, memory, size, offset, 0) == static_cast<ssize_t>(size), "read");
+  }
+}
+
+void read_by_queue(CUfileHandle_t handle, void* memory, std::size_t size, std::size_t requests) {
+  penstock_session* session = nullptr;
+  penstock::Request request;
+  require(penstock_cufile_session(&session).code == 0, "find the session");
+  require(penstock_cufile_file(handle, &request.file).code == 0, "find the file");
+  penstock::QueueOptions options;
+  options.mode = PENSTOCK_QUEUE_POLLED;
+  options.depth = kDepth;
+  options.request_bytes_max = size;
+  penstock_queue* queue = nullptr;
+  require(penstock_queue_open(session, &options, &queue).code == 0, "open the queue");
+  request.base = memory;
+  request.size = size;
+  std::vector<penstock::Completion> done(kDepth);
+  for (std::size_t begun = 0; begun < requests; begun += kDepth) {
+    for (std::uint32_t i = 0; i < kDepth; ++i) {
+      request.file_offset = static_cast<std::int64_t>((begun + i) * size % kFileSize);
+      require(penstock_queue_submit(queue, &request, 1, nullptr).code == 0, "submit");
+    }
+    std::uint32_t count = 0;
+    require(penstock_queue_reap(queue, done.data(), kDepth, kDepth, -1, &count).code == 0 && count == kDepth, "reap");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
-  const std::size_t size = std::strtoul(argv[1], nullptr, 10), requests = std::strtoul(argv[2], nullptr, 10);
+  if (argc != 4) return 2;
+  const std::size_t size = std::strtoul(argv[2], nullptr, 10), requests = std::strtoul(argv[3], nullptr, 10);
   if (size == 0 || size > kFileSize) return 2;
   ::setenv("PENSTOCK_PATHS", "null", 1);
   ::setenv("PENSTOCK_DEVICE", "host", 1);
@@ -45,10 +82,8 @@ int main(int argc, char** argv) {
   CUfileHandle_t handle = nullptr;
   require(cuFileHandleRegister(&handle, &descr).err == CU_FILE_SUCCESS, "register the file");
   require(cuFileBufRegister(memory, size, 0).err == CU_FILE_SUCCESS, "register the memory");
-  for (std::size_t i = 0; i < requests; ++i) {
-    const auto offset = static_cast<off_t>(i * size % kFileSize);
-    require(cuFileRead(handle, memory, size, offset, 0) == static_cast<ssize_t>(size), "read");
-  }
+  const auto read = std::string_view(argv[1]) == "queue" ? read_by_queue : read_by_calls;
+  read(handle, memory, size, requests);
   std::fflush(nullptr);
   ::_exit(0);  // Closing is not counted.
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instructions of one small and one larger read on the null path, where the library's own cost is all there is.
+"""Instructions of small, larger and queued reads on the null path, where the library's own cost is all there is.
 
     instructions.py           prints them beside what bench/instructions.json holds
     instructions.py --check   the same; exits 1 if one has grown by more than 5 %
@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/instructions"
 RECORD = ROOT / "bench/instructions.json"
 TARGET = "penstock_instructions"
-READS = {"4 KiB read": 4 << 10, "1 MiB read": 1 << 20}
-REQUESTS = 2000
+READS = {"4 KiB read": ("call", 4 << 10), "1 MiB read": ("call", 1 << 20), "4 KiB queued read": ("queue", 4 << 10)}
+REQUESTS = 1920  # Whole rows of a queue.
 GROWTH_MAX = 1.05
 
 
@@ -55,15 +55,15 @@ def build(*targets):
         "building build/instructions")
 
 
-def instructions(size, requests):
-    said = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", BUILD / "bench/instructions", size,
-                requests], "callgrind")
+def instructions(how, size, requests):
+    said = run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", BUILD / "bench/instructions", how,
+                size, requests], "callgrind")
     return int(re.search(r"Collected : (\d+)", said)[1])
 
 
 def count():
-    return {name: round((instructions(size, 2 * REQUESTS) - instructions(size, REQUESTS)) / REQUESTS)
-            for name, size in READS.items()}
+    return {name: round((instructions(*read, 2 * REQUESTS) - instructions(*read, REQUESTS)) / REQUESTS)
+            for name, read in READS.items()}
 
 
 def main():
