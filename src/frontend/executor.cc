@@ -68,7 +68,6 @@ Executor::~Executor() {
 Status Executor::start_locked() {
   // Without io_uring a thread has one transfer under way, and many threads are all the depth there is.
   can_share_ = queues_ && session_.storage().io_uring_error() == 0;
-  share_bytes_ = can_share_ ? kShareBytes : 0;
   while (threads_.size() < threads_max_) {
     const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
     pthread_t thread;
@@ -103,7 +102,8 @@ void Executor::unlink_locked(Job& job) {
 // As many as there are shares, but few at a time: those wake others, so that the caller soon returns.
 void Executor::wake_locked() {
   std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
-  if (share_bytes_ > 0) wanted = std::min(wanted, (waiting_bytes_ + share_bytes_ - 1) / share_bytes_);
+  if (const std::uint64_t share = share_bytes_locked(); share > 0)
+    wanted = std::min(wanted, (waiting_bytes_ + share - 1) / share);
   if (left_ != nullptr) ++wanted;
   for (; called_ < wanted && called_ < asleep_; ++called_) arrivals_.notify_one();
 }
@@ -149,7 +149,7 @@ void Executor::take_locked(Share& share, unsigned most) {
   const std::size_t fair = (waiting_.load(std::memory_order_relaxed) + threads_.size() - 1) / threads_.size();
   std::uint64_t bytes = 0;
   for (bool large = false; first_ != nullptr && share.count < most && !large;) {
-    if (share.count >= fair && bytes + weight_of(*first_) > share_bytes_) break;
+    if (share.count >= fair && bytes + weight_of(*first_) > share_bytes_locked()) break;
     bytes += weight_of(*first_);
     large = Runner::is_large(*first_);
     share.jobs[share.count++] = first_;
@@ -161,9 +161,12 @@ void Executor::take_locked(Share& share, unsigned most) {
 // By what became of the latest small requests: the next are likely to go the same way.
 void Executor::learn_locked(Runner& runner) {
   const std::optional<bool> news = runner.take_news();
-  if (!can_share_ || !news) return;
-  are_fetched_ = *news;
-  share_bytes_ = are_fetched_ ? kFetchedShareBytes : kShareBytes;
+  if (can_share_ && news) are_fetched_ = *news;
+}
+
+std::uint64_t Executor::share_bytes_locked() const {
+  if (!can_share_) return 0;
+  return are_fetched_ ? kFetchedShareBytes : kShareBytes;
 }
 
 Executor::Share Executor::take(Runner& runner, bool wait) {
@@ -283,7 +286,7 @@ void Executor::take_for(const void* owner, Share& share, unsigned most) {
 Executor::Helper* Executor::admit(const void* owner, Share& share) {
   const MutexLock lock(mutex_);
   // Where every transfer blocks, a helper would have to wait for storage.
-  if (share_bytes_ == 0 || waiting_.load(std::memory_order_relaxed) == 0) return nullptr;
+  if (!can_share_ || waiting_.load(std::memory_order_relaxed) == 0) return nullptr;
   auto free = std::find_if(helpers_.begin(), helpers_.end(), [](const auto& helper) { return !helper->busy; });
   if (free == helpers_.end()) {
     if (helpers_.size() == kHelpersMax) return nullptr;

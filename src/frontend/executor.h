@@ -116,6 +116,7 @@ class Executor {
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
   Share take(Runner& runner, bool wait);
   void learn_locked(Runner& runner) REQUIRES(mutex_);
+  std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // So much one thread does as fast as two.
   unsigned grab_locked() const REQUIRES(mutex_) { return are_fetched_ ? kGrabMax : kGrabMax / 2; }
   Helper* admit(const void* owner, Share& share);
   void take_for(const void* owner, Share& share, unsigned most);
@@ -133,9 +134,8 @@ class Executor {
   const bool can_look_out_;
   Mutex mutex_;
   ConditionVariable arrivals_;
-  bool can_share_ GUARDED_BY(mutex_) = false;         // Whether threads have more than one transfer under way.
-  bool are_fetched_ GUARDED_BY(mutex_) = false;       // The device fetches small requests out of the page cache.
-  std::uint64_t share_bytes_ GUARDED_BY(mutex_) = 0;  // So much one thread does as fast as two.
+  bool can_share_ GUARDED_BY(mutex_) = false;    // Whether threads have more than one transfer under way.
+  bool are_fetched_ GUARDED_BY(mutex_) = false;  // The device fetches small requests out of the page cache.
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
   Job* first_ GUARDED_BY(mutex_) = nullptr;
