@@ -49,9 +49,7 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
 CudaDevice::CudaDevice(CudaDeviceSet& set, unsigned ordinal, const Context& context, bool primary)
     : set_(set), ordinal_(ordinal), context_(context), primary_(primary),
       facts_(gather_facts(set.api(), ordinal, set.terms())), scatter_(set.api(), static_cast<int>(ordinal)),
-      checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text),
-      pages_context_(attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) != 0 ? context.handle
-                                                                                                 : nullptr) {}
+      checksum_kernel_(set.api(), static_cast<int>(ordinal), kChecksumKernelName, checksum_kernel_text) {}
 
 const CudaApi& CudaDevice::api() const { return set_.api(); }
 

@@ -44,7 +44,7 @@ class CudaDevice final : public Device {
   bool unregister_pages(const std::byte* memory) override;
   bool can_unregister_pages() override { return !is_any_cuda_stream_busy(api()); }
   bool can_register_pages() const override;
-  const void* pages_context() const override { return pages_context_; }
+  const void* pages_context() const override { return context_.handle; }
   void finish_blocking_copies(const void* memory) override;
   Status settle_peer_writes() override;
   Status run_inside(const std::function<void()>& work) override;
@@ -74,7 +74,6 @@ class CudaDevice final : public Device {
   DeviceFacts facts_;
   CudaScatter scatter_;
   CudaKernel checksum_kernel_;
-  const void* const pages_context_;
   std::atomic<bool> writes_settle_themselves_{false};  // As was found out.
 };
 
