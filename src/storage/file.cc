@@ -25,9 +25,8 @@ bool passes(int error) {
 
 // Where a buffered write has the inode's lock to itself. Not so: Lustre, whose locks are of ranges; block devices.
 bool has_one_writer(std::uint64_t magic) {
-  constexpr std::uint64_t kXfsMagic = 0x58465342, kF2fsMagic = 0xF2F52010;
-  return magic == EXT4_SUPER_MAGIC || magic == kXfsMagic || magic == BTRFS_SUPER_MAGIC || magic == kF2fsMagic ||
-         magic == TMPFS_MAGIC;
+  return magic == EXT4_SUPER_MAGIC || magic == XFS_SUPER_MAGIC || magic == BTRFS_SUPER_MAGIC ||
+         magic == F2FS_SUPER_MAGIC || magic == TMPFS_MAGIC;
 }
 
 }  // namespace
