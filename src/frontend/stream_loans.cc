@@ -12,9 +12,7 @@ constexpr std::size_t kPiecesMax = 4096;  // Of a request that is lent as a whol
 
 }  // namespace
 
-bool StreamRequest::may_be_lent(std::uint64_t size) const {
-  return target_.lender.path != nullptr && is_staged() && size >= kLentMin;
-}
+bool StreamRequest::may_be_lent(std::uint64_t size) const { return target_.lender.path != nullptr && size >= kLentMin; }
 
 // Where the stream is there already: one part, which takes no staging memory. The block comes first: from then on
 // nothing is unregistered.

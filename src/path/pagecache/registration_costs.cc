@@ -14,7 +14,7 @@ constexpr std::uint64_t kBounceGuess = 22'000;
 constexpr std::uint64_t kThriftyBounceGuess = 40'000;
 constexpr double kThriftyWeight = 0.1;
 constexpr std::uint64_t kBounceCpuGuess = 170'000;  // By the CPUs of all of them.
-// and what nobody measures, since no clock is read for a small request, and writes wait for each other. What a CPU does
+// What nobody measures, since no clock is read for a small request, and writes wait for each other. What a CPU does
 // takes as much longer, or less, as bouncing a large read out of the page cache takes of this machine's CPUs.
 constexpr double kWriteGuess = 150'000;             // Writing over a file: one writer at a time.
 constexpr double kSmallGuess = 400;                 // A small request's system call, whatever its size,
