@@ -3,6 +3,8 @@
 #include "device/cuda/cuda_copy_queue.h"
 
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 
 #include "base/invariant.h"
 #include "checksum/crc32c.h"
@@ -14,6 +16,8 @@ namespace {
 
 using namespace cuda;
 
+using namespace std::chrono_literals;
+
 constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then somebody else has the GPU.
 // Of a long copy, about twice as long as it takes alone: if it is not over by then, others have the link, and
 // asking would keep a CPU for each. The shorter one takes less time than waking up.
@@ -21,6 +25,12 @@ constexpr std::size_t kLongCopy = 1u << 20;
 constexpr std::size_t kBytesOfLook = 8192;
 constexpr unsigned kLooksForSignal = 1u << 11;  // Some 100 microseconds.
 constexpr unsigned kLooksToAnError = 256;       // A context that is lost signals nothing: the driver is asked.
+// What is still not over then is looked at between naps: a timer wakes sooner than the driver's interrupt does, and for
+// less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU s/GB by events, and to
+// 48.0 to 48.3 at 0.036 by naps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9 to 45.5 (one H100, 2026-11-25).
+constexpr timespec kNap{0, 20'000};  // The kernel makes it some 70 us.
+constexpr unsigned kNapsMax = 64;
+constexpr auto kLongWait = 130us;  // About two naps.
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
@@ -145,16 +155,36 @@ Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
                      kStep);
 }
 
+// Looks so often, then between naps; where the last such wait was a long one, between naps from the start, unless it is
+// for a short copy. False where that was not enough: then somebody else has the GPU.
+template <typename There>
+bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
+  if (there()) return true;
+  const bool naps_first = naps_first_ && !is_short;
+  for (std::size_t i = 0; !naps_first && i < looks; ++i) {
+    relax();
+    if (there()) return true;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  bool is_there = false;
+  for (unsigned i = 0; !is_there && i < kNapsMax; ++i) {
+    ::clock_nanosleep(CLOCK_MONOTONIC, 0, &kNap, nullptr);
+    is_there = there();
+  }
+  if (!is_short) naps_first_ = !naps_first || std::chrono::steady_clock::now() - start > kLongWait;
+  return is_there;
+}
+
 // Without an event there is one call less to the driver, and the GPU has less to do. Who has to sleep after all does it
 // on one, since the driver's own waiting for a stream keeps the CPU.
 CUresult CudaCopyQueue::drain(std::size_t bytes) {
-  const std::size_t looks = bytes < kLongCopy ? kLooksForOneCopy : bytes / kBytesOfLook;
-  CUresult result = api_.cuStreamQuery(stream_);
-  for (std::size_t i = 0; result == CUDA_ERROR_NOT_READY && i < looks; ++i) {
-    relax();
+  CUresult result = CUDA_ERROR_NOT_READY;
+  const auto is_over = [&] {
     result = api_.cuStreamQuery(stream_);
-  }
-  if (result != CUDA_ERROR_NOT_READY) return result;
+    return result != CUDA_ERROR_NOT_READY;
+  };
+  const bool is_short = bytes < kLongCopy;
+  if (await(is_over, is_short ? kLooksForOneCopy : bytes / kBytesOfLook, is_short)) return result;
   if (markers_.empty()) return api_.cuStreamSynchronize(stream_);
   result = api_.cuEventRecord(markers_.front().event, stream_);
   return result == CUDA_SUCCESS ? api_.cuEventSynchronize(markers_.front().event) : result;
@@ -194,10 +224,8 @@ Result<bool> CudaCopyQueue::reached(unsigned marker) {
 
 // Who has to sleep after all does it on the marker's event, put behind all that the stream has by now.
 Status CudaCopyQueue::wait_for_signal(const Marker& mark, bool spin) {
-  for (unsigned i = 0; i < (spin ? kLooksForOneCopy : kLooksForSignal); ++i) {
-    if (signal_->has_come(mark.number)) return success();
-    relax();
-  }
+  const auto has_come = [&] { return signal_->has_come(mark.number); };
+  if (await(has_come, spin ? kLooksForOneCopy : kLooksForSignal, false)) return success();
   return in_context("wait for the GPU", [&] {
     const CUresult result = api_.cuEventRecord(mark.event, stream_);
     return result == CUDA_SUCCESS ? api_.cuEventSynchronize(mark.event) : result;

@@ -37,6 +37,8 @@ class CudaCopyQueue final : public CopyQueue {
   cuda::CUresult open_stream();
   cuda::CUresult queue(const Copy& copy, Direction direction);
   cuda::CUresult drain(std::size_t bytes);
+  template <typename There>
+  bool await(There there, std::size_t looks, bool is_short);
   bool scatter(std::span<const Copy> copies, Direction direction);
   Result<bool> signalled(std::uint32_t number);
 
@@ -55,6 +57,7 @@ class CudaCopyQueue final : public CopyQueue {
   std::uint32_t sent_ = 0;                 // The number of the last launch with a signal.
   bool ends_with_signal_ = false;          // Nothing was queued behind it.
   unsigned looks_ = 0;                     // That found no signal.
+  bool naps_first_ = false;                // The last wait that was not for a short copy took long.
 };
 
 }  // namespace penstock::core
