@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <span>
 #include <vector>
 
 #include "cufile.h"
@@ -58,10 +59,16 @@ struct Submission {
   }
 };
 
-bool is_sane(const CufileDriver::Use& use, const CUfileIOParams_t& one) {
-  const std::uint64_t file = number_of(one.fh);
-  return one.mode == CUFILE_BATCH && use->is_file(file) && one.u.batch.file_offset >= 0 &&
-         one.u.batch.devPtr_offset >= 0;
+// Neighbours are mostly of one file, which is looked for once.
+bool are_sane(core::Session& session, std::span<const CUfileIOParams_t> entries) {
+  CUfileHandle_t known = nullptr;
+  for (const CUfileIOParams_t& one : entries) {
+    if (one.mode != CUFILE_BATCH || one.u.batch.file_offset < 0 || one.u.batch.devPtr_offset < 0) return false;
+    if (one.fh == known) continue;
+    if (!session.is_file(number_of(one.fh))) return false;
+    known = one.fh;
+  }
+  return true;
 }
 
 core::BatchEntry entry_of(const void* submission, unsigned index) {
@@ -143,9 +150,8 @@ CUfileError_t cuFileBatchIOSubmit(CUfileBatchHandle_t batch_idp, unsigned nr, CU
     if (!use) return refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
     const PinnedBatch batch(use.frontends(), batch_idp);
     const Submission all{iocbp, nr, core::stats_clock(use.session())};
-    const auto sane = [&](const CUfileIOParams_t& one) { return is_sane(use, one); };
     const bool submitted = batch && nr > 0 && nr <= batch->capacity() && iocbp != nullptr &&
-                           std::all_of(iocbp, iocbp + nr, sane) && batch->submit(nr, entry_of, &all).ok();
+                           are_sane(use.session(), {iocbp, nr}) && batch->submit(nr, entry_of, &all).ok();
     core::count_batch_submit(use.session(), nr, submitted && all.is_mixed(), submitted, all.began);
     return submitted ? ok() : refuse(CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
   });

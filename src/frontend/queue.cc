@@ -150,8 +150,8 @@ void Queue::unpin(std::uint64_t handle) {
 
 Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) {
   if (free_.empty()) return failure(Code::limit, "submit to the queue");
-  Routed routed;
-  if (const Status status = session_->admit(request, file, routed, row_); !status.ok()) return status;
+  if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
+  Routed& routed = row_.routed();
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
   routed.input.file_end = checked_end_;
   session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
@@ -164,15 +164,24 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit a request of this size to the queue");
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  pending_[index] = {.handle = request.file,
-                     .cookie = cookie,
-                     .began = file->usage() != nullptr ? file->usage()->begin() : 0,
-                     .input = routed.input,
-                     .report = routed.report,
-                     .progress = progress_of(routed.input)};
+  begin(pending_[index], request, cookie);
   start(**own, index, plan);
-  flush(**own);
   return success();
+}
+
+void Queue::begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) {
+  const Routed& routed = row_.routed();
+  FileUsage* const usage = routed.input.file->usage();
+  pending.handle = request.file;
+  pending.cookie = cookie;
+  pending.began = usage != nullptr ? usage->begin() : 0;
+  pending.file = routed.input.file;
+  pending.kept = routed.input.token.kept;
+  pending.op = routed.input.op;
+  pending.is_empty = routed.input.size == 0;
+  pending.report = routed.report;
+  pending.progress = progress_of(routed.input);
+  pending.chunks = pending.end_count = 0;
 }
 
 // Once for a row of requests to one file, until the next reap: a look costs a system call.
@@ -184,8 +193,10 @@ Status Queue::check_descriptors(const File& file) {
   return success();
 }
 
-void Queue::append(OwnChannel& own, const Task& task) {
-  own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
+// To the channel, or behind what waits for it.
+void Queue::hand_on(OwnChannel& own, const Task& task) {
+  if (own.count == 0 && own.channel->has_room()) own.channel->submit(task);
+  else own.backlog[(own.head + own.count++) % own.backlog.size()] = task;
 }
 
 // What waits for a channel that has broken will never have its turn: it fails here, so that nobody waits for it.
@@ -210,13 +221,13 @@ void Queue::flush(OwnChannel& own) {
 void Queue::start(OwnChannel& own, std::uint32_t index, const Plan& plan) {
   Pending& pending = pending_[index];
   for (std::uint64_t i = 0; i < plan.chunk_count(); ++i) {
-    Task task = make_task(pending.input, plan.chunk(i));
+    Task task = make_task(row_.routed().input, plan.chunk(i));
     task.cookie = index;
     if (plan.is_head_or_tail(i)) {
       pending.ends[pending.end_count++] = task;
     } else {
-      append(own, task);
       ++pending.chunks;
+      hand_on(own, task);
     }
   }
   if (pending.chunks == 0) go_on(own, index);
@@ -230,15 +241,15 @@ void Queue::go_on(OwnChannel& own, std::uint32_t index) {
     return;
   }
   pending.chunks = std::exchange(pending.end_count, 0);
-  for (unsigned i = 0; i < pending.chunks; ++i) append(own, pending.ends[i]);
+  for (unsigned i = 0; i < pending.chunks; ++i) hand_on(own, pending.ends[i]);
 }
 
 void Queue::complete(std::uint32_t index) {
   Pending& pending = pending_[index];
   pending.progress.tell(pending.report);
-  if (pending.input.size > 0) session_->engine().count(pending.report, pending.input.op);
-  if (FileUsage* const usage = pending.input.file->usage()) {
-    usage->end(pending.input.op, pending.report.bytes, !pending.progress.status().ok(), pending.began);
+  if (!pending.is_empty) session_->engine().count(pending.report, pending.op);
+  if (FileUsage* const usage = pending.file->usage()) {
+    usage->end(pending.op, pending.report.bytes, !pending.progress.status().ok(), pending.began);
   }
   unpin(pending.handle);
   done_.push_back(index);
@@ -316,20 +327,20 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
 // submit() pins a file with the mutex: what it has pinned is seen here.
 void Queue::forget_file(const File& file) {
   const MutexLock lock(mutex_);
-  finish_all([&](const TransferInput& input) { return input.file == &file; });
+  finish_all([&](const Pending& pending) { return pending.file == &file; });
   for (OwnChannel& own : channels_) own.channel->forget_file(file.id());
 }
 
 // The same holds for what submit() has found registered.
 void Queue::forget_memory(std::byte* kept) {
   const MutexLock lock(mutex_);
-  finish_all([&](const TransferInput& input) { return input.token.kept == kept; });
+  finish_all([&](const Pending& pending) { return pending.kept == kept; });
   for (OwnChannel& own : channels_) own.channel->forget_memory(kept);
 }
 
 template <typename IsMeant>
 void Queue::finish_all(IsMeant is_meant) {
-  const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && is_meant(pending.input); };
+  const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && is_meant(pending); };
   while (std::any_of(pending_.begin(), pending_.end(), moving)) (void)poll_all(true);
 }
 

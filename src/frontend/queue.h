@@ -49,11 +49,14 @@ class Queue final : public ChannelHolder, private Client {
     std::uint64_t handle = 0;  // Of the pinned file.
     std::uint64_t cookie = 0;
     std::uint64_t began = 0;  // For a report, where one was asked for.
-    TransferInput input;
+    File* file = nullptr;
+    const std::byte* kept = nullptr;  // As in its token.
+    Op op = Op::read;
+    bool is_empty = false;
     Report report;
     Progress progress;
-    unsigned chunks = 0;         // In the backlog or in flight.
-    std::array<Task, 2> ends{};  // What waits for the middle: an unaligned direct write's head and tail.
+    unsigned chunks = 0;       // In the backlog or in flight.
+    std::array<Task, 2> ends;  // What waits for the middle: an unaligned direct write's head and tail.
     unsigned end_count = 0;
   };
 
@@ -84,7 +87,8 @@ class Queue final : public ChannelHolder, private Client {
   bool poll_all(bool wait) REQUIRES(mutex_);
   bool poll_until(const Deadline& deadline) REQUIRES(mutex_);
   Status check_descriptors(const File& file) REQUIRES(mutex_);
-  void append(OwnChannel& own, const Task& task);
+  void begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) REQUIRES(mutex_);
+  static void hand_on(OwnChannel& own, const Task& task);
   void start(OwnChannel& own, std::uint32_t index, const Plan& plan) REQUIRES(mutex_);
   void go_on(OwnChannel& own, std::uint32_t index) REQUIRES(mutex_);
   void take_in(OwnChannel& own, const Completion& completion) REQUIRES(mutex_);

@@ -22,9 +22,13 @@ bool Runner::begin(Job& job) {
 
 void Runner::reap(unsigned least) {
   if (is_idle()) return;
-  const unsigned count = queue_->reap(completions_, least);
+  const auto take = [](void* next, const QueueCompletion& one) {
+    *(*static_cast<Ended**>(next))++ = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
+  };
+  Ended* next = ended_.data();
+  const unsigned count = queue_->reap(ended_.size(), least, std::nullopt, take, &next);
   in_flight_ -= count;
-  finish(count);
+  finish(std::span(ended_).first(count));
 }
 
 bool Runner::open_queue() {
@@ -37,16 +41,12 @@ bool Runner::open_queue() {
 }
 
 // Neighbours of one owner at once.
-void Runner::finish(unsigned completed) {
-  if (completed > 0) {
-    const Report& last = completions_[completed - 1].report;
+void Runner::finish(std::span<const Ended> ended) {
+  if (!ended.empty()) {
+    const Report& last = ended.back().outcome.report;
     are_fetched_ = last.path == PathId::pagecache && last.bounced_bytes == 0;
   }
-  for (unsigned i = 0; i < completed; ++i) {
-    const QueueCompletion& one = completions_[i];
-    ended_[i] = {reinterpret_cast<Job*>(one.cookie), {one.status, one.report}};
-  }
-  for (auto rest = std::span<const Ended>(ended_).first(completed); !rest.empty();) {
+  for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();
     std::size_t count = 1;
     while (owner != nullptr && count < rest.size() && rest[count].job->owner() == owner) ++count;

@@ -46,16 +46,14 @@ class Runner {
 
  private:
   bool open_queue();
-  void finish(unsigned completed);
+  void finish(std::span<const Ended> ended);
 
   Session& session_;
   const bool queues_;
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
   std::optional<bool> are_fetched_;
-  // Not on the stack, which may be a helper's small one.
-  std::array<QueueCompletion, kDepth> completions_;
-  std::array<Ended, kDepth> ended_;
+  std::array<Ended, kDepth> ended_;  // Not on the stack, which may be a helper's small one.
 };
 
 }  // namespace penstock::core

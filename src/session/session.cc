@@ -216,24 +216,22 @@ bool Session::admit_by(Path& path, const RawRequest& request, File* file, Routed
   return request.memory != nullptr && routed.memory.device == request.memory->device;
 }
 
-Status Session::admit(const RawRequest& request, File* file, Routed& routed, Row& row) {
+// What is chosen for a request stays in its Routed; what is its own, check() and the router write anew.
+Status Session::admit(const RawRequest& request, File* file, Row& row) {
   const auto offset = static_cast<std::uint64_t>(request.buffer_offset);
   const bool is_like = row.bytes_ > offset && request.size <= row.bytes_ - offset && request.file == row.file_ &&
                        request.base == row.base_ && request.op == row.routed_.input.op;
-  if (is_like && row.changes_ == buffers_.changes()) {
-    routed = row.routed_;
-    return check(request, file, routed);
-  }
+  if (is_like && row.changes_ == buffers_.changes()) return check(request, file, row.routed_);
   row.reset();
+  row.routed_ = {};
   const std::uint64_t changes = buffers_.changes();
-  if (const Status status = admit(request, file, routed); !status.ok()) return status;
+  if (const Status status = admit(request, file, row.routed_); !status.ok()) return status;
   const std::optional<Buffer> buffer = buffers_.find(reinterpret_cast<std::uintptr_t>(request.base));
-  if (!buffer || routed.staged) return success();
+  if (!buffer || row.routed_.staged) return success();
   row.file_ = request.file;
   row.base_ = request.base;
   row.bytes_ = buffer->size;
   row.changes_ = changes;
-  row.routed_ = routed;
   return success();
 }
 

@@ -85,12 +85,13 @@ class Session {
   // The same for memory whose facts the request states, on a path that was found before for such memory and the file.
   // Asks no device. False where it cannot be made so.
   bool admit_by(Path& path, const RawRequest& request, File* file, Routed& routed);
-  // admit() for one of a row of requests that differ in their offsets and sizes alone. What the first was found to be
-  // holds for those behind it, if they lie in one registered buffer: until reset(), which is to be called before a row
-  // begins for which a path may have been given up.
+  // Requests one after the other that differ in their offsets and sizes alone. What the first was found to be holds for
+  // those behind it, if they lie in one registered buffer: until reset(), which is to be called before a row begins for
+  // which a path may have been given up.
   class Row {
    public:
     void reset() { bytes_ = 0; }
+    Routed& routed() { return routed_; }  // The request that was admitted last.
 
    private:
     friend class Session;
@@ -100,7 +101,8 @@ class Session {
     std::uint64_t changes_ = 0;  // Of registered buffers by then.
     Routed routed_;
   };
-  Status admit(const RawRequest& request, File* file, Routed& routed, Row& row);
+  // admit() for the next of a row.
+  Status admit(const RawRequest& request, File* file, Row& row);
   // The same for a request whose memory is in pieces, all of it as one: they are memory of one device, and the path
   // that serves it gathers. False where they have to be moved one by one, which also finds what is wrong with them.
   bool admit_together(RawRequest request, std::span<const MemoryPiece> pieces, File* file, Routed& routed);

@@ -50,7 +50,6 @@ class NvfsPath final : public Path, private DirectTerms {
 
  private:
   Reason ineligible(const Task& task) override;
-  Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
 

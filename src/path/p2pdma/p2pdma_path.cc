@@ -122,11 +122,7 @@ Reason P2pdmaPath::ineligible(const Task& task) {
   return is_data ? Reason::none : reason_of(Obstacle::holes);
 }
 
-Task P2pdmaPath::direct_task(const Task& task) {
-  Task direct = task;
-  direct.memory = task.memory.address() + task.token.shift;
-  return direct;
-}
+void P2pdmaPath::make_direct(Task& task) const { task.memory = task.memory.address() + task.token.shift; }
 
 int P2pdmaPath::refusal_errno(const Status& status) {
   if (status.is(Code::bad_pointer)) return EFAULT;

@@ -32,7 +32,7 @@ class P2pdmaPath final : public Path, private DirectTerms {
 
  private:
   Reason ineligible(const Task& task) override;
-  Task direct_task(const Task& task) override;
+  void make_direct(Task& task) const override;
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
   Reason memory_reason(const PointerFacts& memory);

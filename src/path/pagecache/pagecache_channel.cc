@@ -42,6 +42,14 @@ PagecacheChannel::~PagecacheChannel() {
   for (Slot& slot : slots_) release_extents(slot);
 }
 
+void PagecacheChannel::Slot::begin(const Task& whole) {
+  task = whole;
+  file = static_cast<CachedFile*>(task.token.file_state);
+  extent_count = 0;
+  bytes = 0;
+  status = file == nullptr ? stale() : success();
+}
+
 bool PagecacheChannel::hold_extents(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   PENSTOCK_INVARIANT(chunk.size > 0 && chunk.size <= kChunkMax);
@@ -158,12 +166,8 @@ void PagecacheChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.file_state)};
-  if (slots_[index].file == nullptr) {
-    slots_[index].status = stale();
-    done_.push_back(index);
-    return;
-  }
+  slots_[index].begin(task);
+  if (!slots_[index].status.ok()) return done_.push_back(index);
   waiting_.push_back(index);
   // Small ones are launched together, when they are asked about.
   if (task.chunk.size > kSmall) fetch_waiting();
@@ -258,10 +262,8 @@ Status PagecacheChannel::copy_now(Op op) {
 Completion PagecacheChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot& slot = slots_[0];
-  slot = Slot{.task = task, .file = static_cast<CachedFile*>(task.token.file_state)};
-  if (slot.file == nullptr) {
-    slot.status = stale();
-  } else {
+  slot.begin(task);
+  if (slot.status.ok()) {
     if (task.token.wait) register_extents(slot);
     begin_pass();
     slot.status = start(slot);

@@ -32,6 +32,8 @@ class PagecacheChannel final : public Channel {
   static constexpr unsigned kExtentsMax = 2;  // A chunk is no larger than an extent.
 
   struct Slot {
+    void begin(const Task& whole);
+
     Task task;
     CachedFile* file = nullptr;
     std::array<Extent*, kExtentsMax> extents{};

@@ -37,7 +37,6 @@ class PagecachePath final : public Path, private DirectTerms {
   Reason ineligible(const Task& task) override;
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;
   static bool is_within(File& file, const Chunk& chunk);
-  Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
   Reason late_reason() const override { return pagecache_reason::pages_replaced; }
   void refuse_late(const Device*, File&, Op, int) override {}

@@ -38,19 +38,25 @@ Result<Channel*> BouncingChannel::bounce() {
   return bounce_.get();
 }
 
-Task BouncingChannel::direct_task(const Slot& slot, std::uint64_t cookie) {
-  Task task = terms_.direct_task(slot.task);
-  task.cookie = cookie;
-  return task;
+void BouncingChannel::Slot::begin(const Task& whole) {
+  task = whole;
+  bounced = Reason::none;
+  refusal = 0;
+  bounced_bytes = 0;
 }
 
 void BouncingChannel::submit(const Task& task) {
   PENSTOCK_INVARIANT(has_room());
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  slots_[index] = {.task = task, .bounced = terms_.ineligible(task)};
-  if (slots_[index].bounced == Reason::none) direct_->submit(direct_task(slots_[index], index));
-  else start_bounce(index);
+  Slot& slot = slots_[index];
+  slot.begin(task);
+  slot.bounced = terms_.ineligible(task);
+  if (slot.bounced != Reason::none) return start_bounce(index);
+  Task direct = task;
+  direct.cookie = index;
+  terms_.make_direct(direct);
+  direct_->submit(direct);
 }
 
 void BouncingChannel::start_bounce(std::uint32_t index) {
@@ -142,7 +148,7 @@ unsigned BouncingChannel::reap_direct(std::span<Completion> completions, bool wa
   const unsigned reaped = direct_->poll(completions, wait);
   unsigned count = 0;
   for (unsigned i = 0; i < reaped; ++i) {
-    Completion completion = completions[i];
+    Completion& completion = completions[i];
     const auto index = static_cast<std::uint32_t>(completion.cookie);
     Slot& slot = slots_[index];
     slot.refusal = refusal_of(slot, completion);
@@ -152,7 +158,8 @@ unsigned BouncingChannel::reap_direct(std::span<Completion> completions, bool wa
       continue;
     }
     release(index, completion);
-    completions[count++] = completion;
+    if (count != i) completions[count] = completion;
+    ++count;
   }
   return count;
 }
@@ -189,10 +196,13 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
 
 Completion BouncingChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
-  Slot slot{.task = task};
-  slot.bounced = terms_.ineligible(slot.task);
+  Slot slot;
+  slot.begin(task);
+  slot.bounced = terms_.ineligible(task);
   if (slot.bounced == Reason::none) {
-    const Completion completion = direct_->run(direct_task(slot, task.cookie));
+    Task direct = task;
+    terms_.make_direct(direct);
+    const Completion completion = direct_->run(direct);
     slot.refusal = refusal_of(slot, completion);
     if (slot.refusal == 0) return completion;
     slot.bounced = terms_.late_reason();

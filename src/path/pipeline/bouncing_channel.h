@@ -20,8 +20,8 @@ class DirectTerms {
   virtual ~DirectTerms() = default;
   // Why a chunk cannot go directly; none where it can be tried.
   virtual Reason ineligible(const Task& task) = 0;
-  // The chunk as the direct channel takes it.
-  virtual Task direct_task(const Task& task) = 0;
+  // Makes of the chunk what the direct channel takes.
+  virtual void make_direct(Task&) const {}
   // The errno of a refusal, which a bounce may move all the same; 0 for other failures.
   virtual int refusal_errno(const Status& status) = 0;
   // Why a chunk is bounced after it was refused.
@@ -46,6 +46,8 @@ class BouncingChannel final : public Channel {
 
  private:
   struct Slot {
+    void begin(const Task& whole);
+
     Task task;
     Reason bounced = Reason::none;
     int refusal = 0;                  // The errno of the direct attempt.
@@ -58,7 +60,6 @@ class BouncingChannel final : public Channel {
   };
 
   Result<Channel*> bounce();
-  Task direct_task(const Slot& slot, std::uint64_t cookie);
   void start_bounce(std::uint32_t index);
   Task next_part(const Slot& slot) const;
   bool takes_next_part(std::uint32_t index, Completion& completion);

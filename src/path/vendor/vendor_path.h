@@ -38,7 +38,6 @@ class VendorPath final : public Path, private DirectTerms {
 
  private:
   Reason ineligible(const Task&) override { return Reason::none; }
-  Task direct_task(const Task& task) override { return task; }
   int refusal_errno(const Status& status) override;
   void refuse_late(const Device* device, File& file, Op op, int error) override;
 
