@@ -46,6 +46,14 @@ TEST_F(SessionSettingsTest, ACallComesBeforeTheEnvironmentAndThatBeforeTheDefaul
   EXPECT_TRUE(settings.is_on("properties.allow_compat_mode"));  // cuFile's are none of its.
 }
 
+TEST_F(SessionSettingsTest, MoreThreadsAreWorthItWhereCpuTimeDoesNotCount) {
+  EXPECT_EQ(workers_for(1, false), 1u);
+  EXPECT_EQ(workers_for(1, true), 1u);
+  EXPECT_EQ(workers_for(12, false), 8u);
+  EXPECT_EQ(workers_for(12, true), 12u);
+  EXPECT_EQ(workers_for(64, true), 16u);
+}
+
 TEST_F(SessionSettingsTest, WhatTheMachineDecidesIsFoundOutUnlessSomebodySaysIt) {
   Settings settings = load().settings;
   EXPECT_GE(settings.number("penstock.workers"), 1);

@@ -136,6 +136,10 @@ constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 LoadedSettings load_settings(Environment environment, const Staged& staged = {},
                              const char* default_file = kDefaultSettingsFile, const char* const* variables = nullptr);
 LoadedSettings load_process_settings(const Staged& staged = {});
+
+// Threads for large requests where nobody says how many: of a rank that has so many CPUs for itself.
+unsigned workers_for(unsigned cpus, bool is_throughput);
+
 // For a session of penstock.h: environment and calls, no file, and of the variables Penstock's own alone.
 LoadedSettings load_session_settings(Environment environment, const Staged& staged = {},
                                      const char* const* variables = nullptr);

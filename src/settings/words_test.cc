@@ -43,7 +43,8 @@ TEST(SettingWordsTest, NamesOfPathsAndDevicesAreThoseOfTheirTables) {
 TEST(SettingWordsTest, ADefaultThatTheMachineDecidesIsToldInWords) {
   EXPECT_EQ(default_text(Setting("penstock.bounce_mib").row()), "256");
   EXPECT_EQ(default_text(Setting("penstock.require").row()), "none");
-  EXPECT_EQ(default_text(Setting("penstock.workers").row()), "one for each core of this rank's share, up to 8");
+  EXPECT_EQ(default_text(Setting("penstock.workers").row()),
+            "one for each core of this rank's share, up to 8, under policy throughput 16");
 }
 
 TEST(SettingWordsTest, AListHasSomeOfItsWordsNoneTwiceOrTheDefaultAlone) {
