@@ -96,7 +96,7 @@ Status CufileDriver::open_session_locked() {
         unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
       },
       &opening);
-  if (opening.status.ok()) guarded_->frontends().streams().prepare();  // Before the program's streams are busy.
+  if (opening.status.ok()) guarded_->frontends().warm_up();  // Before the program's streams are busy.
   return opening.status;
 }
 

@@ -194,6 +194,8 @@ class DeviceSet {
   // The device by its place in the set, which is its ordinal where the set has the first; in its primary context,
   // which is retained on first use. Fails with no_device.
   virtual Result<Device*> device(unsigned place) = 0;
+  // Whose context is the calling thread's current one; null where it has none, or that cannot be told. Makes none.
+  virtual Device* current() { return nullptr; }
   // What a pointer is. Never fails: what no device knows is host memory.
   virtual PointerFacts describe(const void* pointer) = 0;
   // May ask the driver several times: for who explains a refusal.

@@ -20,6 +20,13 @@ Result<Device*> MixedDevices::device(unsigned place) {
   return failure(Code::no_device, "find the device");
 }
 
+Device* MixedDevices::current() {
+  for (const auto& set : sets_) {
+    if (Device* const device = set->current()) return device;
+  }
+  return nullptr;
+}
+
 PointerFacts MixedDevices::describe(const void* pointer) {
   for (const auto& set : sets_) {
     const PointerFacts facts = set->describe(pointer);

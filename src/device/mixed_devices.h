@@ -19,6 +19,7 @@ class MixedDevices final : public DeviceSet {
 
   unsigned count() const override;
   Result<Device*> device(unsigned place) override;
+  Device* current() override;
   PointerFacts describe(const void* pointer) override;
   Allocation allocation_of(const void* pointer) override;
   bool has_streams() const override;

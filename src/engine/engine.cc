@@ -80,6 +80,14 @@ std::optional<Outcome> Engine::read_cached(Routed& routed) {
   return outcome;
 }
 
+void Engine::warm_up(Device& device) {
+  Path* const path = router_.fallback_of(device);
+  if (path == nullptr) return;
+  const Result<Pools*> pools = pools_for(*path, &device);
+  if (!pools.ok()) return;
+  if (const Result<ChannelPool::Loan> channel = (*pools)->small.borrow(); channel.ok()) (**channel).warm_up();
+}
+
 void Engine::count(const Report& report, Op op) {
   // What is forced although it is not direct is told from what is.
   const bool is_forced = traits_of(report.path).direct && report.path_reason != Reason::none;

@@ -43,6 +43,8 @@ class Engine {
   // The same for a small read into its caller's staging memory, if the page cache has what it asks for. Nothing is
   // moved or counted where that would have to wait, or go another way.
   std::optional<Outcome> read_cached(Routed& routed);
+  // Opens what the first small request with the device's memory would have to, if it goes the way that most do.
+  void warm_up(Device& device);
   // Every request's bytes are counted, once, by whoever moved it: move() does so by itself.
   void count(const Report& report, Op op);
   // By whom it would be moved, and how it would be cut, a line a chunk and the first `lines_max` of them. Nothing is.

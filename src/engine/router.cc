@@ -131,6 +131,14 @@ unsigned Router::judge_all(File& file, const PointerFacts& memory, Op op, Verdic
   return count;
 }
 
+Path* Router::fallback_of(const Device& device) const {
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    const PathId id = rules_.paths[i];
+    if (traits_of(id).compat && (id != PathId::pagecache || device.can_register_pages())) return paths_[i].get();
+  }
+  return nullptr;
+}
+
 void Router::forget_file(File& file) {
   for (const auto& path : paths_for(file)) path->forget_file(file);
 }

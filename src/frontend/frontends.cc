@@ -17,6 +17,12 @@ Frontends::~Frontends() {
   streams_.reset();
 }
 
+void Frontends::warm_up() {
+  if (session_.is_inherited()) return;
+  streams_->prepare();
+  if (Device* const device = session_.devices().current()) session_.engine().warm_up(*device);
+}
+
 Result<std::uint64_t> Frontends::open_batch(unsigned capacity) {
   if (capacity == 0) return failure(Code::invalid_argument, "open the batch");
   if (session_.is_inherited()) return failure(Code::closed, "open the batch");

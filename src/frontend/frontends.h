@@ -24,6 +24,9 @@ class Frontends {
   Executor& executor() { return *batch_executor_; }
   // Requests in the order of users' streams.
   Streams& streams() { return *streams_; }
+  // Of the calling thread's current device, where it has one: makes ready what its first requests would wait for. May
+  // wait for the device.
+  void warm_up();
 
  private:
   Session& session_;

@@ -70,6 +70,8 @@ class Channel {
   virtual void forget_file(std::uint64_t file_id) = 0;
   // Lets go of what the kernel keeps of Token::kept memory. Needs that none of its chunks is in flight.
   virtual void forget_memory(std::byte* /*kept*/) {}
+  // Needs is_idle(). Opens what its first chunk would have to.
+  virtual void warm_up() {}
   // After this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
 };

@@ -216,6 +216,14 @@ Result<Device*> CudaDeviceSet::device(unsigned place) {
   return static_cast<Device*>(found.value());
 }
 
+Device* CudaDeviceSet::current() {
+  const OutsideCapture outside(api_);
+  CUcontext context = nullptr;
+  if (api_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
+  const int ordinal = current_ordinal(api_);
+  return ordinal < 0 ? nullptr : device_of(context, ordinal);
+}
+
 Allocation CudaDeviceSet::allocation_of(const void* pointer) { return find_allocation_call(api_, pointer); }
 
 PointerFacts CudaDeviceSet::describe(const void* pointer) {

@@ -86,6 +86,7 @@ class CudaDeviceSet final : public DeviceSet {
 
   unsigned count() const override { return count_; }
   Result<Device*> device(unsigned place) override;
+  Device* current() override;
   // Takes no lock and no memory, except at the first sight of a context. Memory of a user's context comes with the
   // device bound to it; with the primary one where kContextsMax contexts have been seen. `device` stays null for
   // device memory only where its GPU's primary context cannot be had.

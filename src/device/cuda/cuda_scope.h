@@ -37,6 +37,19 @@ inline Status cuda_status(cuda::CUresult result, const char* step) {
   }
 }
 
+// By the driver, the GPU of the current context; -1 where there is none.
+inline int current_ordinal(const cuda::CudaApi& api) {
+  cuda::CUdevice device = 0;
+  int count = 0;
+  if (api.cuCtxGetDevice(&device) != cuda::CUDA_SUCCESS) return -1;
+  (void)api.cuDeviceGetCount(&count);
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cuda::CUdevice each = 0;
+    if (api.cuDeviceGet(&each, ordinal) == cuda::CUDA_SUCCESS && each == device) return ordinal;
+  }
+  return -1;
+}
+
 // While a thread of the user's captures a graph, the driver refuses allocations, queries and waits in the whole
 // process, and the attempt itself spoils the capture (seen on CUDA 13.0). Ours have no part in any capture.
 class OutsideCapture {

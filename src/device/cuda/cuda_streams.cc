@@ -93,13 +93,8 @@ CudaStreamHome::CudaStreamHome(const CudaApi& api, const CudaContext& context)
 Status CudaStreamHome::open() {
   constexpr const char* kStep = "load the copy kernel for the stream's context";
   CUmodule module = nullptr;
-  CUdevice device = 0;
-  if (const Status status = cuda_status(api_.cuCtxGetDevice(&device), kStep); !status.ok()) return status;
-  int count = 0;
-  (void)api_.cuDeviceGetCount(&count);
-  for (CUdevice each = -1; ordinal_ < count; ++ordinal_) {
-    if (api_.cuDeviceGet(&each, ordinal_) == CUDA_SUCCESS && each == device) break;
-  }
+  ordinal_ = current_ordinal(api_);
+  if (ordinal_ < 0) return failure(Code::no_device, kStep);
   if (api_.cuModuleLoadData(&module, kCopyKernel) != CUDA_SUCCESS ||
       api_.cuModuleGetFunction(&copy_, module, kCopyKernelName) != CUDA_SUCCESS) {
     return failure(Code::unsupported, kStep);

@@ -42,6 +42,7 @@ class BouncingChannel final : public Channel {
   unsigned poll(std::span<Completion> completions, bool wait) override;
   Completion run(const Task& task) override;
   void forget_file(std::uint64_t file_id) override;
+  void warm_up() override { (void)bounce(); }
   bool is_broken() const override { return direct_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
 
  private:
