@@ -70,6 +70,22 @@ Contest first_read(const Files& files, const Effort& effort) {
   return contest;
 }
 
+// Not in the table of targets: as programs read that do not ask for all at once.
+Contest first_read_by(const Files& files, const Effort& effort, std::uint64_t block) {
+  block = std::min(block, effort.size);
+  Contest contest{.lines = "p",
+                  .title = "first read of the file, calls of " + std::to_string(block >> 20) + " MiB",
+                  .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  Task read = whole("read", files.data, effort.size);
+  read.block = block;
+  contest.entries = by_every_side(read);
+  for (const char* policy : kPolicies) {
+    contest.measures.push_back(at_least(policy, kRival, Figure::gb_per_s, {}));
+    contest.measures.push_back(at_most(policy, kRival, Figure::cpu_per_gb, {}));
+  }
+  return contest;
+}
+
 Contest second_read(const Files& files, const Effort& effort) {
   Contest contest{
       .lines = "d", .title = "read of a registered file, one call", .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
@@ -327,7 +343,8 @@ Contest every_gpu(const Files& files, const Effort& effort, bool again) {
 }  // namespace
 
 std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
-  std::vector<Contest> lines = {first_read(files, effort), second_read(files, effort)};
+  std::vector<Contest> lines = {first_read(files, effort), first_read_by(files, effort, 2 << 20),
+                                first_read_by(files, effort, 16 << 20), second_read(files, effort)};
   for (const bool warm : {false, true}) {
     for (const std::uint64_t kib : {4u, 64u, 256u}) lines.push_back(latency(files, effort, kDefault, kib << 10, warm));
   }

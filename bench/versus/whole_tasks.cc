@@ -87,9 +87,14 @@ Sample read_whole(World& world, const Task& task, const Gate& gate) {
   std::optional<Handle> fresh;
   const Handle* handle = world.kept(task.file);
   if (handle == nullptr) handle = &fresh.emplace(world.calls(), task.file, O_RDONLY | (task.direct ? O_DIRECT : 0));
+  const std::uint64_t block = task.block == 0 ? task.size : task.block;
   Stopwatch watch(gate);
   for (unsigned i = 0; i < task.times; ++i) {
-    expect(world.calls(), world.calls().read(handle->get(), world.memory(), task.size, 0, 0), task.size);
+    for (std::uint64_t at = 0; at < task.size; at += block) {
+      const std::uint64_t size = std::min(block, task.size - at);
+      const auto offset = static_cast<off_t>(at);
+      expect(world.calls(), world.calls().read(handle->get(), world.memory(), size, offset, offset), size);
+    }
   }
   watch.stop();
   fresh.reset();
