@@ -98,12 +98,15 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   clock_.fetch_add(1, std::memory_order_relaxed);
   const bool must = at_once(file, range.op);
   const bool patient = !small || must;
+  const Result<int> fd = file.file().descriptor(Way::buffered);
+  if (!fd.ok()) return Wanted::no;
   std::uint64_t end = range.offset + range.size;
   if (patient) {
     const Result<std::uint64_t> file_end = file.file().size();
     // Nothing lies behind the end: a write that makes the file longer is bounced as a whole.
     if (!file_end.ok() || *file_end <= range.offset || (range.op == Op::write && *file_end < end)) return Wanted::no;
     end = std::min(end, *file_end);
+    if (!must) read_ahead(file, range, *file_end, *fd);
   }
   Missing missing{.all = patient && range.size > 0};
   if (!find_missing(file, range, end, small, missing)) return Wanted::no;
@@ -112,11 +115,29 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
   const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
-  const Result<int> fd = file.file().descriptor(Way::buffered);
-  if (!fd.ok() || !(must || storage_.is_resident(*fd, from, bytes))) return Wanted::no;
+  if (!(must || storage_.is_resident(*fd, from, bytes))) return Wanted::no;
   if (!patient) order(file, missing.first, missing.last);
   if (!missing.all) return Wanted::no;
   return missing.some_registered ? Wanted::yes : Wanted::all_anew;
+}
+
+// The extent behind the one that a read ends in; and that one, too, while most of it is still to come. What is not in
+// the page cache is left alone until it is worth it by what was read of it.
+void RegistrationCache::read_ahead(CachedFile& file, const FileRange& range, std::uint64_t file_end, int fd) {
+  if (range.op == Op::write || !costs_.is_thrifty()) return;
+  const std::uint64_t end = range.offset + range.size;
+  if (file.read_end_.exchange(end, std::memory_order_relaxed) != range.offset || range.offset == 0) return;
+  const std::uint64_t own = (end - 1) / kExtent;
+  const bool is_early = end - own * kExtent <= kExtent / 2;
+  for (std::uint64_t index = is_early ? own : own + 1; index <= own + 1; ++index) {
+    const std::uint64_t begin = index * kExtent;
+    Extent* const extent = begin < file_end ? file.extent(index) : nullptr;
+    if (extent == nullptr || extent->state() != State::none || extent->saving_.load(std::memory_order_relaxed) < 0) {
+      continue;
+    }
+    if (storage_.is_resident(fd, begin, std::min(file_end - begin, kExtent))) order(file, index, index);
+    else extent->saving_.store(-1, std::memory_order_relaxed);
+  }
 }
 
 // False where the extents cannot be had: no memory for more of them, or none that lie in the file.

@@ -10,7 +10,8 @@
 //
 // When to register is decided by break-even: an extent is bounced until what its registration would have saved comes to
 // what it costs, in time and, by the policy's weight, in CPU; so nobody ever pays more than about twice the best choice
-// in hindsight. Costs are measured as they occur.
+// in hindsight. Costs are measured as they occur. Where CPU counts, large reads that begin where others end are taken to
+// go on: what is before them is registered by the cache's thread, so that they find it ready.
 #pragma once
 
 #include <pthread.h>
@@ -108,6 +109,7 @@ class RegistrationCache {
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool at_once(const CachedFile& file, Op op) const;
+  void read_ahead(CachedFile& file, const FileRange& range, std::uint64_t file_end, int fd);
   bool is_turn_of_small(std::uint64_t size, SubmitMode mode);
   void evict_later(CachedFile& file, std::uint64_t index);
   void start_locked() REQUIRES(mutex_);

@@ -217,5 +217,92 @@ TEST_F(SmallOrdersTest, TheNextIsRegisteredOnceThePauseIsOver) {
   EXPECT_TRUE(is_registered_by_small_reads(1));
 }
 
+// ---- What large reads have before them -----------------------------------------------------------------------------
+
+// Two extents of a real file, as above.
+class ReadAheadTest : public testing::TestWithParam<double> {
+ protected:
+  static constexpr std::uint64_t kRead = 2 * kMebibyte;
+
+  ReadAheadTest() {
+    const std::string content(2 * kExtent, 'c');
+    EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
+  }
+  void read(std::uint64_t offset, Op op = Op::read) {
+    (void)cache_.want(cached_, {op, offset, kRead}, SubmitMode::many);
+  }
+  bool is_registered(std::uint64_t index) {
+    const Extent& extent = *cached_.extent(index);
+    extent.wait_while_wanted();
+    return extent.state() == Extent::State::registered;
+  }
+
+  PosixStorage storage_{false};
+  HostDeviceSet devices_;
+  UniqueFd fd_{::memfd_create("registration_cache_test", MFD_CLOEXEC)};
+  std::unique_ptr<File> file_ = std::move(File::open(storage_, fd_.get()).value());
+  RegistrationCache cache_{storage_, {.bytes_max = 1u << 30, .cpu_weight = GetParam()}};
+  CachedFile& cached_ = *cache_.find_or_make(*file_, *devices_.device(0).value(), {});
+};
+using ReadAheadWhereCpuCounts = ReadAheadTest;
+using ReadAheadWhereTimeAloneCounts = ReadAheadTest;
+
+TEST_P(ReadAheadWhereCpuCounts, ReadsThatGoOnHaveTheirExtentAndTheNextRegistered) {
+  read(0);
+  read(kRead);
+
+  EXPECT_TRUE(is_registered(0));
+  EXPECT_TRUE(is_registered(1));
+}
+
+TEST_P(ReadAheadWhereCpuCounts, ThoseThatAreNearlyThroughAnExtentHaveTheNextAlone) {
+  read(kExtent - 2 * kRead);
+  read(kExtent - kRead);
+
+  EXPECT_FALSE(is_registered(0));
+  EXPECT_TRUE(is_registered(1));
+}
+
+TEST_P(ReadAheadWhereCpuCounts, ReadsThatJumpHaveNothing) {
+  for (const std::uint64_t offset : {0, 8, 4, 16, 12}) read(offset * kMebibyte);
+
+  EXPECT_FALSE(is_registered(0));
+  EXPECT_FALSE(is_registered(1));
+}
+
+TEST_P(ReadAheadWhereCpuCounts, BehindTheEndThereIsNothingToRegister) {
+  read(2 * kExtent - 2 * kRead);
+  read(2 * kExtent - kRead);
+
+  EXPECT_FALSE(is_registered(1));
+  EXPECT_EQ(cached_.find(2)->state(), Extent::State::none);
+}
+
+TEST_P(ReadAheadWhereTimeAloneCounts, BouncingIsQuickerThanRegisteringWhatIsReadOnce) {
+  read(0);
+  read(kRead);
+
+  EXPECT_FALSE(is_registered(0));
+  EXPECT_FALSE(is_registered(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Policy, ReadAheadWhereCpuCounts, testing::Values(0.1, 4.0),
+                         [](const auto& test) { return test.param > 1 ? "cpu" : "balanced"; });
+INSTANTIATE_TEST_SUITE_P(Policy, ReadAheadWhereTimeAloneCounts, testing::Values(0.0),
+                         [](const auto&) { return "throughput"; });
+
+TEST_F(RegistrationCacheTest, WhatIsNotInThePageCacheIsNotRegisteredAheadOfAnybody) {
+  CachedFile& cached = open(0.1);
+  storage_.resident = false;
+
+  for (std::uint64_t offset = 0; offset < 8; offset += 2) {
+    const FileRange range{Op::read, offset * kMebibyte, 2 * kMebibyte};
+    EXPECT_EQ(cache_->want(cached, range, SubmitMode::many), Wanted::no);
+  }
+
+  EXPECT_EQ(cached.find(0)->state(), Extent::State::none);
+  EXPECT_EQ(cached.find(1)->state(), Extent::State::none);
+}
+
 }  // namespace
 }  // namespace penstock::core
