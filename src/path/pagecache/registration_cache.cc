@@ -26,7 +26,10 @@ constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as t
 // Registering stops the driver for a while: of small requests, one in so many may meet that; of larger ones, bytes.
 constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
 constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency,
-constexpr std::uint64_t kQueuedPace = 8;                         // unless many are under way.
+constexpr std::uint64_t kQueuedPace = 32;                        // unless many are under way.
+// Longer ones, of which several are under way, have their extents registered as they come: 8 of 16 MiB were a tenth
+// slower with somebody ahead of them.
+constexpr std::uint64_t kReadAheadMax = kExtent / 2 - 1;
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
@@ -124,7 +127,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
 // The extent behind the one that a read ends in; and that one, too, while most of it is still to come. What is not in
 // the page cache is left alone until it is worth it by what was read of it.
 void RegistrationCache::read_ahead(CachedFile& file, const FileRange& range, std::uint64_t file_end, int fd) {
-  if (range.op == Op::write || !costs_.is_thrifty()) return;
+  if (range.op == Op::write || range.size > kReadAheadMax || !costs_.is_thrifty()) return;
   const std::uint64_t end = range.offset + range.size;
   if (file.read_end_.exchange(end, std::memory_order_relaxed) != range.offset || range.offset == 0) return;
   const std::uint64_t own = (end - 1) / kExtent;

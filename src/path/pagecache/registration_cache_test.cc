@@ -228,8 +228,8 @@ class ReadAheadTest : public testing::TestWithParam<double> {
     const std::string content(2 * kExtent, 'c');
     EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
   }
-  void read(std::uint64_t offset, Op op = Op::read) {
-    (void)cache_.want(cached_, {op, offset, kRead}, SubmitMode::many);
+  void read(std::uint64_t offset, std::uint64_t size = kRead) {
+    (void)cache_.want(cached_, {Op::read, offset, size}, SubmitMode::many);
   }
   bool is_registered(std::uint64_t index) {
     const Extent& extent = *cached_.extent(index);
@@ -261,6 +261,13 @@ TEST_P(ReadAheadWhereCpuCounts, ThoseThatAreNearlyThroughAnExtentHaveTheNextAlon
 
   EXPECT_FALSE(is_registered(0));
   EXPECT_TRUE(is_registered(1));
+}
+
+TEST_P(ReadAheadWhereCpuCounts, HalvesOfExtentsHaveTheirOwnAlone) {
+  read(0, kExtent / 2);
+  read(kExtent / 2, kExtent / 2);
+
+  EXPECT_FALSE(is_registered(1));
 }
 
 TEST_P(ReadAheadWhereCpuCounts, ReadsThatJumpHaveNothing) {
