@@ -7,6 +7,7 @@
 #include <array>
 #include <vector>
 
+#include "base/huge_pages.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "device/locality.h"
@@ -53,9 +54,14 @@ class Leftovers {
   std::vector<Block> blocks_ GUARDED_BY(mutex_);
 };
 
-// On the NUMA node of the placement where it has any room: the pages come into being when they are registered.
+void* map_plain(std::size_t size) {
+  return ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+// On the NUMA node of the placement where it has any room: the pages come into being when they are registered. In huge
+// ones that takes half the time: 12 MiB 2.9 to 4.5 ms in place of 6.6 to 8.7 (one H100, 2026-11-25).
 void* map(const Device* device, std::size_t size, const Placement& placement) {
-  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = size < kHugePage ? map_plain(size) : map_in_huge_pages(size);
   if (memory == MAP_FAILED) return nullptr;
   if (device != nullptr) prefer_node(memory, size, node_for(placement, "", device->facts().pci_address));
   ::madvise(memory, size, MADV_DONTFORK);  // A forked child must not share what devices and the kernel write to.
