@@ -61,12 +61,12 @@ struct Submission {
 
 // Neighbours are mostly of one file, which is looked for once.
 bool are_sane(core::Session& session, std::span<const CUfileIOParams_t> entries) {
-  CUfileHandle_t known = nullptr;
+  const CUfileIOParams_t* before = nullptr;
   for (const CUfileIOParams_t& one : entries) {
     if (one.mode != CUFILE_BATCH || one.u.batch.file_offset < 0 || one.u.batch.devPtr_offset < 0) return false;
-    if (one.fh == known) continue;
-    if (!session.is_file(number_of(one.fh))) return false;
-    known = one.fh;
+    const bool is_known = before != nullptr && before->fh == one.fh;
+    if (!is_known && !session.is_file(number_of(one.fh))) return false;
+    before = &one;
   }
   return true;
 }

@@ -90,7 +90,7 @@ CUfileError_t cuFileDriverOpen(void) {
     const core::Status opened = driver().open();
     if (!opened.ok()) return core::cufile_error(opened);
     const CufileDriver::Use use(driver());
-    if (use) use.frontends().warm_up();
+    if (use) use.frontends().streams().prepare();
     return ok();
   });
 }

@@ -157,9 +157,12 @@ TEST_F(CufileBatchTest, ASubmissionIsTakenAsAWholeOrNotAtAll) {
   bad_mode[1].mode = number_as<CUfileBatchMode_t>(2);
   auto bad_file = entries(2, CUFILE_READ, host.data());
   bad_file[1].fh = reinterpret_cast<CUfileHandle_t>(0x7fff1234);
+  auto no_file = entries(2, CUFILE_READ, host.data());
+  no_file[0].fh = no_file[1].fh = nullptr;
 
   EXPECT_EQ(submit(batch, bad_mode).err, CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
   EXPECT_EQ(submit(batch, bad_file).err, CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
+  EXPECT_EQ(submit(batch, no_file).err, CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
   EXPECT_EQ(submit(batch, {}).err, CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
   EXPECT_EQ(submit(batch, entries(5, CUFILE_READ, host.data())).err, CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
   EXPECT_EQ(cuFileBatchIOSubmit(batch, 1, nullptr, 0).err, CU_FILE_INTERNAL_BATCH_SUBMIT_ERROR);
