@@ -194,7 +194,8 @@ class DeviceSet {
   // The device by its place in the set, which is its ordinal where the set has the first; in its primary context,
   // which is retained on first use. Fails with no_device.
   virtual Result<Device*> device(unsigned place) = 0;
-  // Whose context is the calling thread's current one; null where it has none, or that cannot be told. Makes none.
+  // Whose context is the calling thread's current one; null where it has none, or that cannot be told. May retain the
+  // GPU's primary context besides, as requests do.
   virtual Device* current() { return nullptr; }
   // What a pointer is. Never fails: what no device knows is host memory.
   virtual PointerFacts describe(const void* pointer) = 0;

@@ -29,8 +29,8 @@ constexpr unsigned kLooksToAnError = 256;       // A context that is lost signal
 // less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU s/GB by events, and to
 // 48.0 to 48.3 at 0.036 by naps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9 to 45.5 (one H100, 2026-11-25).
 constexpr timespec kNap{0, 20'000};  // The kernel makes it some 70 us.
-constexpr unsigned kNapsMax = 64;
-constexpr auto kLongWait = 130us;  // About two naps.
+constexpr auto kNapsFor = 5ms;
+constexpr unsigned kNapsOfLongWait = 3;
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
@@ -156,7 +156,7 @@ Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
 }
 
 // Looks so often, then between naps; where the last such wait was a long one, between naps from the start, unless it is
-// for a short copy. False where that was not enough: then somebody else has the GPU.
+// a short one that is waited for. False where that was not enough: then somebody else has the GPU.
 template <typename There>
 bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
   if (there()) return true;
@@ -165,13 +165,14 @@ bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
     relax();
     if (there()) return true;
   }
-  const auto start = std::chrono::steady_clock::now();
+  const auto end = std::chrono::steady_clock::now() + kNapsFor;
   bool is_there = false;
-  for (unsigned i = 0; !is_there && i < kNapsMax; ++i) {
+  unsigned naps = 0;
+  for (; !is_there && std::chrono::steady_clock::now() < end; ++naps) {
     ::clock_nanosleep(CLOCK_MONOTONIC, 0, &kNap, nullptr);
     is_there = there();
   }
-  if (!is_short) naps_first_ = !naps_first || std::chrono::steady_clock::now() - start > kLongWait;
+  if (!is_short) naps_first_ = !naps_first || naps >= kNapsOfLongWait;
   return is_there;
 }
 
@@ -225,7 +226,7 @@ Result<bool> CudaCopyQueue::reached(unsigned marker) {
 // Who has to sleep after all does it on the marker's event, put behind all that the stream has by now.
 Status CudaCopyQueue::wait_for_signal(const Marker& mark, bool spin) {
   const auto has_come = [&] { return signal_->has_come(mark.number); };
-  if (await(has_come, spin ? kLooksForOneCopy : kLooksForSignal, false)) return success();
+  if (await(has_come, spin ? kLooksForOneCopy : kLooksForSignal, spin)) return success();
   return in_context("wait for the GPU", [&] {
     const CUresult result = api_.cuEventRecord(mark.event, stream_);
     return result == CUDA_SUCCESS ? api_.cuEventSynchronize(mark.event) : result;

@@ -220,8 +220,8 @@ Device* CudaDeviceSet::current() {
   const OutsideCapture outside(api_);
   CUcontext context = nullptr;
   if (api_.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
-  const int ordinal = current_ordinal(api_);
-  return ordinal < 0 ? nullptr : device_of(context, ordinal);
+  const Result<int> ordinal = current_ordinal(api_, "find the current GPU");
+  return ordinal.ok() ? device_of(context, *ordinal) : nullptr;
 }
 
 Allocation CudaDeviceSet::allocation_of(const void* pointer) { return find_allocation_call(api_, pointer); }

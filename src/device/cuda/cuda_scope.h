@@ -37,17 +37,17 @@ inline Status cuda_status(cuda::CUresult result, const char* step) {
   }
 }
 
-// By the driver, the GPU of the current context; -1 where there is none.
-inline int current_ordinal(const cuda::CudaApi& api) {
+// Of the current context's GPU, as the driver counts them.
+inline Result<int> current_ordinal(const cuda::CudaApi& api, const char* step) {
   cuda::CUdevice device = 0;
   int count = 0;
-  if (api.cuCtxGetDevice(&device) != cuda::CUDA_SUCCESS) return -1;
+  if (const Status status = cuda_status(api.cuCtxGetDevice(&device), step); !status.ok()) return status;
   (void)api.cuDeviceGetCount(&count);
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     cuda::CUdevice each = 0;
     if (api.cuDeviceGet(&each, ordinal) == cuda::CUDA_SUCCESS && each == device) return ordinal;
   }
-  return -1;
+  return failure(Code::no_device, step);
 }
 
 // While a thread of the user's captures a graph, the driver refuses allocations, queries and waits in the whole

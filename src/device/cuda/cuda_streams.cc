@@ -93,8 +93,9 @@ CudaStreamHome::CudaStreamHome(const CudaApi& api, const CudaContext& context)
 Status CudaStreamHome::open() {
   constexpr const char* kStep = "load the copy kernel for the stream's context";
   CUmodule module = nullptr;
-  ordinal_ = current_ordinal(api_);
-  if (ordinal_ < 0) return failure(Code::no_device, kStep);
+  const Result<int> ordinal = current_ordinal(api_, kStep);
+  if (!ordinal.ok()) return ordinal.status();
+  ordinal_ = *ordinal;
   if (api_.cuModuleLoadData(&module, kCopyKernel) != CUDA_SUCCESS ||
       api_.cuModuleGetFunction(&copy_, module, kCopyKernelName) != CUDA_SUCCESS) {
     return failure(Code::unsupported, kStep);
