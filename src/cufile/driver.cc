@@ -96,7 +96,8 @@ Status CufileDriver::open_session_locked() {
         unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
       },
       &opening);
-  if (opening.status.ok()) guarded_->frontends().warm_up();  // Before the program's streams are busy.
+  // Before the program's streams are busy. What cannot be had now, requests ask for again.
+  if (opening.status.ok()) unless_short_of_memory([&] { guarded_->frontends().warm_up(); }, [] {});
   return opening.status;
 }
 

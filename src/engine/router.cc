@@ -134,7 +134,8 @@ unsigned Router::judge_all(File& file, const PointerFacts& memory, Op op, Verdic
 Path* Router::fallback_of(const Device& device) const {
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     const PathId id = rules_.paths[i];
-    if (traits_of(id).compat && (id != PathId::pagecache || device.can_register_pages())) return paths_[i].get();
+    const bool is_meant = traits_of(id).compat && (!rules_.require || *rules_.require == id);
+    if (is_meant && paths_[i]->may_serve(device)) return paths_[i].get();
   }
   return nullptr;
 }

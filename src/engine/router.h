@@ -44,7 +44,7 @@ class Router {
   static Plan plan(const Routed& routed, std::uint64_t chunk_max);
   // Of every path, listed ones first and in their order. Returns how many were written.
   unsigned judge_all(File& file, const PointerFacts& memory, Op op, Verdict (&verdicts)[kPathCount]) const;
-  // By which the device's memory goes where no more direct path serves, as far as the device decides; null: by none.
+  // By which the device's memory goes where no more direct path serves, if no file says otherwise; null: by none.
   Path* fallback_of(const Device& device) const;
   void forget_file(File& file);
   void add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size);

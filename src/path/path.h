@@ -130,6 +130,8 @@ class Path {
   // Whether requests between the file and the memory can be served. Changes neither; what it finds out of file, device
   // and storage is remembered, and may take its time then (a self-test on scratch of our own).
   virtual Verdict judge(File& file, const PointerFacts& memory, Op op) = 0;
+  // The half of that which no file decides.
+  virtual bool may_serve(const Device&) { return true; }
   // For a request whose verdict was "usable". In a dry run nothing is registered, pinned or learned.
   virtual Prepared prepare(const Wish& wish) = 0;
   virtual void learn(const Timing&) {}

@@ -78,6 +78,11 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
+bool PagecachePath::may_serve(const Device& device) {
+  return rules_.registration.bytes_max > 0 && rules_.page_cache && (!device.facts().stand_in || rules_.on_stand_in) &&
+         device.can_register_pages() && cache_.watch_error() == 0;
+}
+
 // A request by itself pays for three system calls where a copy by the CPU has one (8 threads, one 4 KiB read at a time:
 // 437 and 549 thousand a second). Of many in a queue, that holds only as long as the file may still be changing: then
 // the look at the page takes a system call that waits for other threads' looks, 3.8 us for each of eight (one H100, 16

@@ -24,6 +24,7 @@ class PagecachePath final : public Path, private DirectTerms {
   PagecachePath(Storage& storage, const PagecacheRules& rules);
 
   Verdict judge(File& file, const PointerFacts& memory, Op op) override;
+  bool may_serve(const Device& device) override;
   Prepared prepare(const Wish& wish) override;
   void learn(const Timing& timing) override;
   std::span<const std::byte> lend(const Wish& wish) override;
