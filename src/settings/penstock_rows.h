@@ -50,7 +50,7 @@ constexpr SettingRow kPenstockRows[] = {
      .meaning = "the most that one storage operation of a large request moves", .low = 64, .high = 1048576,
      .unit = 64, .variable = "PENSTOCK_CHUNK_KIB"},
     {.key = "penstock.workers", .kind = SettingKind::number, .initial = "1",
-     .otherwise = "one for each core of this rank's share, up to 8, under policy throughput 16",
+     .otherwise = "one for each core of this rank's share, up to 8, or 16 under policy throughput",
      .meaning = "threads for large requests", .low = 1, .high = 256, .variable = "PENSTOCK_WORKERS"},
     {.key = "penstock.placement", .kind = SettingKind::text, .initial = "auto",
      .meaning = "where the library's threads run and its pinned memory lies; auto: on the NUMA node of the GPU that "

@@ -44,7 +44,7 @@ TEST(SettingWordsTest, ADefaultThatTheMachineDecidesIsToldInWords) {
   EXPECT_EQ(default_text(Setting("penstock.bounce_mib").row()), "256");
   EXPECT_EQ(default_text(Setting("penstock.require").row()), "none");
   EXPECT_EQ(default_text(Setting("penstock.workers").row()),
-            "one for each core of this rank's share, up to 8, under policy throughput 16");
+            "one for each core of this rank's share, up to 8, or 16 under policy throughput");
 }
 
 TEST(SettingWordsTest, AListHasSomeOfItsWordsNoneTwiceOrTheDefaultAlone) {
