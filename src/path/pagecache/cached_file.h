@@ -116,7 +116,7 @@ class CachedFile {
   CachedFile* next_ = nullptr;  // The same file's, for another device.
   std::array<std::atomic<Box*>, kShelves> shelves_{};
   std::atomic<unsigned> box_count_{0};
-  std::atomic<std::uint64_t> read_end_{0};  // Of the latest large read.
+  std::atomic<std::uint64_t> read_end_{0};  // Of the latest read that may go on (RegistrationCache::goes_on).
 };
 
 template <typename Visit>

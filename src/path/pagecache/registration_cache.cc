@@ -27,9 +27,10 @@ constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as t
 constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
 constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency,
 constexpr std::uint64_t kQueuedPace = 32;                        // unless many are under way.
-// Longer ones, of which several are under way, have their extents registered as they come: 8 of 16 MiB were a tenth
-// slower with somebody ahead of them.
-constexpr std::uint64_t kReadAheadMax = kExtent / 2 - 1;
+// Longer ones have their extents registered as they come: 8 of 16 MiB at a time were up to a tenth slower where the
+// cache's thread registered ahead of them.
+constexpr std::uint64_t kReadAheadBelow = kExtent / 2;
+constexpr std::uint64_t kEarly = 4;  // Reads of an extent, the first of which tell whether they go on.
 // An extent that could not be had is tried again when it would have saved so many times its price.
 constexpr std::int64_t kRetryAfter = 8;
 
@@ -104,14 +105,15 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   const Result<int> fd = file.file().descriptor(Way::buffered);
   if (!fd.ok()) return Wanted::no;
   std::uint64_t end = range.offset + range.size;
+  Missing missing{.all = patient && range.size > 0};
   if (patient) {
     const Result<std::uint64_t> file_end = file.file().size();
     // Nothing lies behind the end: a write that makes the file longer is bounced as a whole.
     if (!file_end.ok() || *file_end <= range.offset || (range.op == Op::write && *file_end < end)) return Wanted::no;
     end = std::min(end, *file_end);
-    if (!must) read_ahead(file, range, *file_end, *fd);
+    missing.goes_on = !must && goes_on(file, range);
+    if (missing.goes_on) order_ahead(file, (end - 1) / kExtent + 1, *file_end, *fd);
   }
-  Missing missing{.all = patient && range.size > 0};
   if (!find_missing(file, range, end, small, missing)) return Wanted::no;
   if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small(range.size, mode)))
     return missing.all ? Wanted::yes : Wanted::no;
@@ -124,23 +126,26 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   return missing.some_registered ? Wanted::yes : Wanted::all_anew;
 }
 
-// The extent behind the one that a read ends in; and that one, too, while most of it is still to come. What is not in
-// the page cache is left alone until it is worth it by what was read of it.
-void RegistrationCache::read_ahead(CachedFile& file, const FileRange& range, std::uint64_t file_end, int fd) {
-  if (range.op == Op::write || range.size > kReadAheadMax || !costs_.is_thrifty()) return;
+// One of the first reads of an extent, which begins where another has ended: then all of the extent is likely to be
+// read. By what registering costs here, and what bouncing does.
+bool RegistrationCache::goes_on(CachedFile& file, const FileRange& range) {
+  if (range.op == Op::write || range.size >= kReadAheadBelow) return false;
   const std::uint64_t end = range.offset + range.size;
-  if (file.read_end_.exchange(end, std::memory_order_relaxed) != range.offset || range.offset == 0) return;
+  if (file.read_end_.exchange(end, std::memory_order_relaxed) != range.offset || range.offset == 0) return false;
   const std::uint64_t own = (end - 1) / kExtent;
-  const bool is_early = end - own * kExtent <= kExtent / 2;
-  for (std::uint64_t index = is_early ? own : own + 1; index <= own + 1; ++index) {
-    const std::uint64_t begin = index * kExtent;
-    Extent* const extent = begin < file_end ? file.extent(index) : nullptr;
-    if (extent == nullptr || extent->state() != State::none || extent->saving_.load(std::memory_order_relaxed) < 0) {
-      continue;
-    }
-    if (storage_.is_resident(fd, begin, std::min(file_end - begin, kExtent))) order(file, index, index);
-    else extent->saving_.store(-1, std::memory_order_relaxed);
-  }
+  return end - own * kExtent <= kEarly * range.size &&
+         costs_.saving(range, kExtent, false) >= costs_.break_even(range.size, kExtent, false);
+}
+
+// Not where others would have to give way, nor a file's last extent, which may be growing.
+void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end, int fd) {
+  const std::uint64_t begin = index * kExtent;
+  const bool has_room = registered_bytes() + (kOrdersMax + 1) * kExtent <= rules_.bytes_max;
+  if (!has_room || begin + kExtent > file_end) return;
+  const Extent* const extent = file.extent(index);
+  if (extent == nullptr || extent->state() != State::none || extent->saving_.load(std::memory_order_relaxed) < 0)
+    return;
+  if (storage_.is_resident(fd, begin, kExtent)) order(file, index, index);
 }
 
 // False where the extents cannot be had: no memory for more of them, or none that lie in the file.
@@ -162,7 +167,8 @@ bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, s
     }
     const std::uint64_t begin = index * kExtent;
     const std::uint64_t bytes = std::min(end, begin + kExtent) - std::max(range.offset, begin);
-    if (state == State::evicting || !(is_worth(*extent, bytes, range, small) || must)) {
+    const bool is_begun = missing.goes_on && extent->saving_.load(std::memory_order_relaxed) >= 0;
+    if (state == State::evicting || !(is_worth(*extent, bytes, range, small) || must || is_begun)) {
       missing.all = false;
       continue;
     }
@@ -174,7 +180,7 @@ bool RegistrationCache::find_missing(CachedFile& file, const FileRange& range, s
 
 bool RegistrationCache::is_turn_of_small(std::uint64_t size, SubmitMode mode) {
   const std::uint64_t least = mode == SubmitMode::queued ? kQueuedPace : 1;
-  const std::uint64_t pace = size < kPacedFrom ? least : std::min(size / kSmallRequest, kPaceMax);
+  const std::uint64_t pace = std::max(least, size < kPacedFrom ? 1 : std::min(size / kSmallRequest, kPaceMax));
   const std::uint64_t present = now();
   if (present - small_order_.load(std::memory_order_relaxed) < kSmallRequestsApart / pace) return false;
   const std::int64_t time = time_.now().count();
@@ -198,9 +204,11 @@ void RegistrationCache::order(CachedFile& file, std::uint64_t first, std::uint64
   start_locked();
   if (!started_) return;
   for (std::uint64_t index = first; index <= last; ++index) {
+    if (orders_.size() >= kOrdersMax) break;
     Extent* const extent = file.extent(index);
     State expected = State::none;
-    if (extent->state_.compare_exchange_strong(expected, State::wanted)) orders_.push_back({&file, extent, index});
+    orders_.push_back({&file, extent, index});  // First: there may be no memory for it.
+    if (!extent->state_.compare_exchange_strong(expected, State::wanted)) orders_.pop_back();
   }
   arrivals_.notify_one();
 }
@@ -217,11 +225,18 @@ void RegistrationCache::drop_locked(const Place& place) {
 
 void RegistrationCache::loop() {
   const MutexLock lock(mutex_);
+  auto next_look = std::chrono::steady_clock::now() + kTidyPause;
   while (!stopping_) {
+    const bool idle = registered_.size() + leftovers_.size() == 0;
+    if (!idle && std::chrono::steady_clock::now() >= next_look) {  // Whatever is ordered meanwhile.
+      tidy_up();
+      look_again();
+      next_look = std::chrono::steady_clock::now() + kTidyPause;
+      continue;
+    }
     if (orders_.empty()) {
-      const bool idle = registered_.size() + leftovers_.size() == 0;
       if (idle) arrivals_.wait(mutex_);
-      else if (!arrivals_.wait_until(mutex_, std::chrono::steady_clock::now() + kTidyPause)) tidy_up(), look_again();
+      else (void)arrivals_.wait_until(mutex_, next_look);
       continue;
     }
     in_progress_ = orders_.front();

@@ -10,8 +10,8 @@
 //
 // When to register is decided by break-even: an extent is bounced until what its registration would have saved comes to
 // what it costs, in time and, by the policy's weight, in CPU; so nobody ever pays more than about twice the best choice
-// in hindsight. Costs are measured as they occur. Where CPU counts, large reads that begin where others end are taken to
-// go on: what is before them is registered by the cache's thread, so that they find it ready.
+// in hindsight. Costs are measured as they occur. Reads of less than half an extent that begin where others end are
+// taken to go on, to all of an extent: the next one is registered by the cache's thread, where there is room.
 #pragma once
 
 #include <pthread.h>
@@ -50,6 +50,8 @@ class RegistrationCache {
   // of which many are under way at once.
   static constexpr std::chrono::milliseconds kSmallOrdersApart{16};
   static constexpr std::uint64_t kLooksApart = 1024;  // Requests.
+  // Who meets an extent that waits for its turn waits as well, a millisecond for each.
+  static constexpr std::size_t kOrdersMax = 4;
 
   RegistrationCache(Storage& storage, const RegistrationRules& rules, const Clock& time = system_clock());
   ~RegistrationCache();
@@ -68,7 +70,7 @@ class RegistrationCache {
   static bool is_settled(const CachedFile& file, const FileRange& range);
   // True for one request in many: so that somebody finds out what small ones go by.
   bool is_turn_to_look() const { return now() % kLooksApart == 0; }
-  // Has the cache's own thread register them, where they are not.
+  // Has the cache's own thread register them, where they are not, and few wait for it already.
   void order(CachedFile& file, std::uint64_t first, std::uint64_t last);
   // Registers an extent that is not registered, or waits for who does: here and now.
   void register_now(CachedFile& file, std::uint64_t index);
@@ -103,13 +105,15 @@ class RegistrationCache {
     std::uint64_t first = UINT64_MAX;
     std::uint64_t last = 0;
     bool some_registered = false;
-    bool all = true;  // Each is registered, or worth it.
+    bool all = true;       // Each is registered, or worth it.
+    bool goes_on = false;  // As goes_on() says of the request.
   };
 
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool at_once(const CachedFile& file, Op op) const;
-  void read_ahead(CachedFile& file, const FileRange& range, std::uint64_t file_end, int fd);
+  bool goes_on(CachedFile& file, const FileRange& range);
+  void order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end, int fd);
   bool is_turn_of_small(std::uint64_t size, SubmitMode mode);
   void evict_later(CachedFile& file, std::uint64_t index);
   void start_locked() REQUIRES(mutex_);

@@ -217,6 +217,23 @@ TEST_F(SmallOrdersTest, TheNextIsRegisteredOnceThePauseIsOver) {
   EXPECT_TRUE(is_registered_by_small_reads(1));
 }
 
+TEST_F(SmallOrdersTest, LargerOnesInQueuesWaitNoLongerThanSmallerOnes) {
+  const auto is_registered = [this](std::uint64_t index, std::uint64_t size) {
+    for (int i = 0; i < kWellWorthIt; ++i) {
+      (void)cache_.want(cached_, {Op::read, index * kExtent, size}, SubmitMode::queued);
+    }
+    cached_.extent(index)->wait_while_wanted();
+    return cached_.extent(index)->state() == Extent::State::registered;
+  };
+  ASSERT_TRUE(is_registered(0, 4096));
+  clock_.advance(std::chrono::nanoseconds(RegistrationCache::kSmallOrdersApart) / 32 - std::chrono::nanoseconds(1));
+  EXPECT_FALSE(is_registered(1, kMebibyte));
+
+  clock_.advance(std::chrono::nanoseconds(1));
+
+  EXPECT_TRUE(is_registered(1, kMebibyte));
+}
+
 // ---- What large reads have before them -----------------------------------------------------------------------------
 
 // Two extents of a real file, as above.
@@ -228,8 +245,11 @@ class ReadAheadTest : public testing::TestWithParam<double> {
     const std::string content(2 * kExtent, 'c');
     EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
   }
+  // As requests do, which register by themselves what they are told is worth it.
   void read(std::uint64_t offset, std::uint64_t size = kRead) {
-    (void)cache_.want(cached_, {Op::read, offset, size}, SubmitMode::many);
+    if (cache_.want(cached_, {Op::read, offset, size}, SubmitMode::many) != Wanted::no) {
+      cache_.register_now(cached_, offset / kExtent);
+    }
   }
   bool is_registered(std::uint64_t index) {
     const Extent& extent = *cached_.extent(index);
@@ -255,34 +275,60 @@ TEST_P(ReadAheadWhereCpuCounts, ReadsThatGoOnHaveTheirExtentAndTheNextRegistered
   EXPECT_TRUE(is_registered(1));
 }
 
-TEST_P(ReadAheadWhereCpuCounts, ThoseThatAreNearlyThroughAnExtentHaveTheNextAlone) {
+TEST_P(ReadAheadWhereCpuCounts, ThoseThatComeToAnotherExtentHaveItRegistered) {
   read(kExtent - 2 * kRead);
   read(kExtent - kRead);
-
   EXPECT_FALSE(is_registered(0));
+  EXPECT_FALSE(is_registered(1));
+
+  read(kExtent);
+
   EXPECT_TRUE(is_registered(1));
 }
 
-TEST_P(ReadAheadWhereCpuCounts, HalvesOfExtentsHaveTheirOwnAlone) {
+TEST_P(ReadAheadWhereCpuCounts, ReadsOfHalfAnExtentHaveNothingRegisteredBeforeThem) {
   read(0, kExtent / 2);
   read(kExtent / 2, kExtent / 2);
 
   EXPECT_FALSE(is_registered(1));
 }
 
+TEST_P(ReadAheadWhereCpuCounts, WhereOthersWouldHaveToGiveWayTheNextIsNot) {
+  RegistrationCache little(storage_, {.bytes_max = 2 * kExtent, .cpu_weight = GetParam()});
+  const std::unique_ptr<File> file = std::move(File::open(storage_, fd_.get()).value());
+  CachedFile& cached = *little.find_or_make(*file, *devices_.device(0).value(), {});
+
+  (void)little.want(cached, {Op::read, 0, kRead}, SubmitMode::many);
+
+  EXPECT_EQ(little.want(cached, {Op::read, kRead, kRead}, SubmitMode::many), Wanted::all_anew);
+  EXPECT_EQ(cached.extent(1)->state(), Extent::State::none);
+}
+
 TEST_P(ReadAheadWhereCpuCounts, ReadsThatJumpHaveNothing) {
-  for (const std::uint64_t offset : {0, 8, 4, 16, 12}) read(offset * kMebibyte);
+  for (const std::uint64_t offset : {8, 4, 16}) read(offset * kMebibyte);
 
   EXPECT_FALSE(is_registered(0));
   EXPECT_FALSE(is_registered(1));
 }
 
-TEST_P(ReadAheadWhereCpuCounts, BehindTheEndThereIsNothingToRegister) {
-  read(2 * kExtent - 2 * kRead);
-  read(2 * kExtent - kRead);
+TEST_P(ReadAheadWhereCpuCounts, AnExtentThatTheFileHasNotAllOfWaitsForItsReads) {
+  ASSERT_EQ(::ftruncate(fd_.get(), 2 * kExtent - 4096), 0);
 
+  read(0);
+  read(kRead);
+
+  EXPECT_TRUE(is_registered(0));
   EXPECT_FALSE(is_registered(1));
-  EXPECT_EQ(cached_.find(2)->state(), Extent::State::none);
+}
+
+TEST_P(ReadAheadWhereCpuCounts, WhereRegisteringTurnsOutDearNothingIs) {
+  for (int i = 0; i < 40; ++i) cache_.costs().learn_registering(kExtent / kMebibyte * 10'000'000);
+
+  read(0);
+  read(kRead);
+
+  EXPECT_FALSE(is_registered(0));
+  EXPECT_FALSE(is_registered(1));
 }
 
 TEST_P(ReadAheadWhereTimeAloneCounts, BouncingIsQuickerThanRegisteringWhatIsReadOnce) {

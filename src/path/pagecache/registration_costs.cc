@@ -49,12 +49,10 @@ void fade(std::atomic<std::uint64_t>& cost, std::uint64_t guess) {
 }  // namespace
 
 RegistrationCosts::RegistrationCosts(double cpu_weight) : cpu_weight_(cpu_weight) {
-  const std::uint64_t guess = is_thrifty() ? kThriftyBounceGuess : kBounceGuess;
+  const std::uint64_t guess = cpu_weight >= kThriftyWeight ? kThriftyBounceGuess : kBounceGuess;
   for (Cost& cost : bounce_) cost.store(guess, std::memory_order_relaxed);
   bounce_cpu_.store(kBounceCpuGuess, std::memory_order_relaxed);
 }
-
-bool RegistrationCosts::is_thrifty() const { return cpu_weight_ >= kThriftyWeight; }
 
 // Of this machine's CPUs, to those of the first guesses.
 double RegistrationCosts::slowness() const { return value_of(bounce_cpu_) / static_cast<double>(kBounceCpuGuess); }

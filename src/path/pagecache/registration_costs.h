@@ -34,9 +34,6 @@ class RegistrationCosts {
   std::int64_t saving(const FileRange& request, std::uint64_t bytes, bool small) const;
   // So much an extent must save to be worth its registration, where a request of so many bytes wants `bytes` of it.
   std::int64_t break_even(std::uint64_t request, std::uint64_t bytes, bool small) const;
-  // Whether an extent that is read once, as a whole, is better registered.
-  bool is_thrifty() const;
-
   // What took so long: registering a whole extent, alone;
   void learn_registering(std::uint64_t wall_ns);
   // a large read, or a part of it: registered and fetched, the two overlapped; fetched out of what was registered;
