@@ -265,6 +265,20 @@ TEST_F(PagecacheTest, AFileThatGrewIsReadToItsNewEnd) {
   EXPECT_EQ(std::memcmp(memory_ + 100, more.data(), 5 * kMebibyte - 100), 0);
 }
 
+TEST_F(PagecacheTest, WhatAFileHasGrownByIsFetchedInTheEnd) {
+  open(Policy::cpu);
+  (void)read(0, kSize);
+  const std::string more = noise(10 * kMebibyte, 3);
+  put(more, kSize);
+  constexpr std::size_t kFrom = kSize + kMebibyte, kRead = 4 * kMebibyte;
+
+  const Outcome first = read(kFrom, kRead);
+  for (int i = 0; i < 4; ++i) (void)read(kFrom, kRead);  // Until registering pays.
+
+  expect_content(first, more.substr(kMebibyte, kRead), PathId::bounce);
+  expect_content(read(kFrom, kRead), more.substr(kMebibyte, kRead), PathId::pagecache);
+}
+
 TEST_F(PagecacheTest, NoMoreIsRegisteredThanTheLimit) {
   constexpr std::uint64_t kLimit = 32 * kMebibyte;
   open(Policy::cpu, kLimit);

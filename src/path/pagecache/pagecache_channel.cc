@@ -99,10 +99,15 @@ void PagecacheChannel::find_copies(Slot& slot) {
 Status PagecacheChannel::start(Slot& slot) {
   std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const std::size_t before = copies.size();
-  if (hold_extents(slot)) find_copies(slot);
+  const bool held = hold_extents(slot);
+  if (held) find_copies(slot);
   if (slot.bytes > 0 && (slot.task.op == Op::read || slot.bytes == slot.task.chunk.size)) return success();
   copies.resize(before);
+  // Where a file has grown behind its last extent, that would stay short for good.
+  const bool has_grown = held && slot.bytes == 0 && stamp_of(*slot.task.file).size > slot.task.chunk.file_offset;
+  Extent* const first = slot.extents[0];
   release_extents(slot);
+  if (has_grown) cache_.evict(*first);
   return stale();
 }
 
