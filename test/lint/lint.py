@@ -9,6 +9,7 @@ Prints one line a finding, `file:line: rule: what`, and exits 1 if there is any,
 Rules read files only; lint_test.py shows each of them a tree that breaks it.
 """
 
+import os
 import posixpath
 import re
 import sys
@@ -99,10 +100,8 @@ class Tree:
         self.root = Path(root)
         self.text = {}
         self.findings = []
-        for path in sorted(self.root.rglob("*")):
+        for path in sorted(self.paths()):
             inside = path.relative_to(self.root)
-            if any(is_not_ours(part) for part in inside.parts):
-                continue
             if path.is_symlink():
                 self.report(inside.as_posix(), 1, "link", "archives and some checkouts make a text file of it")
             elif path.is_file() and inside.parts[:2] != ("test", "fixtures"):
@@ -110,6 +109,12 @@ class Tree:
                     self.text[inside.as_posix()] = path.read_text(encoding="utf-8")
                 except UnicodeDecodeError:
                     pass
+
+    def paths(self):
+        """Looks into no folder that is not ours: in those, files of builds and tests come and go meanwhile."""
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = [name for name in folders if not is_not_ours(name)]
+            yield from (Path(folder, name) for name in [*folders, *files] if not is_not_ours(name))
 
     def of(self, kinds):
         return [name for name in self.text if Path(name).suffix in kinds]
