@@ -27,8 +27,8 @@ constexpr std::uint64_t kRoomPart = 16;  // Of the memory there is, as much as t
 constexpr std::uint64_t kSmallRequestsApart = 256, kSmallRequest = 64u << 10;
 constexpr std::uint64_t kPacedFrom = 512u << 10, kPaceMax = 16;  // Shorter ones are about their latency,
 constexpr std::uint64_t kQueuedPace = 32;                        // unless many are under way.
-// Longer ones have their extents registered as they come: 8 of 16 MiB at a time were up to a tenth slower where the
-// cache's thread registered ahead of them.
+// Reads of this size and more have their extents registered as they come: 8 of 16 MiB at a time were up to a tenth
+// slower where the cache's thread registered ahead of them.
 constexpr std::uint64_t kReadAheadBelow = kExtent / 2;
 constexpr std::uint64_t kEarly = 4;  // Reads of an extent, the first of which tell whether they go on.
 // An extent that could not be had is tried again when it would have saved so many times its price.
@@ -102,8 +102,6 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   clock_.fetch_add(1, std::memory_order_relaxed);
   const bool must = at_once(file, range.op);
   const bool patient = !small || must;
-  const Result<int> fd = file.file().descriptor(Way::buffered);
-  if (!fd.ok()) return Wanted::no;
   std::uint64_t end = range.offset + range.size;
   Missing missing{.all = patient && range.size > 0};
   if (patient) {
@@ -112,7 +110,7 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
     if (!file_end.ok() || *file_end <= range.offset || (range.op == Op::write && *file_end < end)) return Wanted::no;
     end = std::min(end, *file_end);
     missing.goes_on = !must && goes_on(file, range);
-    if (missing.goes_on) order_ahead(file, (end - 1) / kExtent + 1, *file_end, *fd);
+    if (missing.goes_on) order_ahead(file, (end - 1) / kExtent + 1, *file_end);
   }
   if (!find_missing(file, range, end, small, missing)) return Wanted::no;
   if (missing.first == UINT64_MAX || (!patient && !is_turn_of_small(range.size, mode)))
@@ -120,7 +118,8 @@ RegistrationCache::Wanted RegistrationCache::want(CachedFile& file, const FileRa
   // What must come from storage first is not for mappings, whose page faults are no match for direct I/O.
   const std::uint64_t from = std::max(range.offset, missing.first * kExtent);
   const std::uint64_t bytes = std::min(end, (missing.last + 1) * kExtent) - from;
-  if (!(must || storage_.is_resident(*fd, from, bytes))) return Wanted::no;
+  const Result<int> fd = file.file().descriptor(Way::buffered);
+  if (!fd.ok() || !(must || storage_.is_resident(*fd, from, bytes))) return Wanted::no;
   if (!patient) order(file, missing.first, missing.last);
   if (!missing.all) return Wanted::no;
   return missing.some_registered ? Wanted::yes : Wanted::all_anew;
@@ -138,14 +137,15 @@ bool RegistrationCache::goes_on(CachedFile& file, const FileRange& range) {
 }
 
 // Not where others would have to give way, nor a file's last extent, which may be growing.
-void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end, int fd) {
+void RegistrationCache::order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end) {
   const std::uint64_t begin = index * kExtent;
   const bool has_room = registered_bytes() + (kOrdersMax + 1) * kExtent <= rules_.bytes_max;
   if (!has_room || begin + kExtent > file_end) return;
   const Extent* const extent = file.extent(index);
   if (extent == nullptr || extent->state() != State::none || extent->saving_.load(std::memory_order_relaxed) < 0)
     return;
-  if (storage_.is_resident(fd, begin, kExtent)) order(file, index, index);
+  const Result<int> fd = file.file().descriptor(Way::buffered);
+  if (fd.ok() && storage_.is_resident(*fd, begin, kExtent)) order(file, index, index);
 }
 
 // False where the extents cannot be had: no memory for more of them, or none that lie in the file.

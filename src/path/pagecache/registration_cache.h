@@ -113,7 +113,7 @@ class RegistrationCache {
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool at_once(const CachedFile& file, Op op) const;
   bool goes_on(CachedFile& file, const FileRange& range);
-  void order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end, int fd);
+  void order_ahead(CachedFile& file, std::uint64_t index, std::uint64_t file_end);
   bool is_turn_of_small(std::uint64_t size, SubmitMode mode);
   void evict_later(CachedFile& file, std::uint64_t index);
   void start_locked() REQUIRES(mutex_);

@@ -196,9 +196,7 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
 
 Completion BouncingChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
-  Slot slot;
-  slot.begin(task);
-  slot.bounced = terms_.ineligible(task);
+  Slot slot{.task = task, .bounced = terms_.ineligible(task)};
   if (slot.bounced == Reason::none) {
     Task direct = task;
     terms_.make_direct(direct);
