@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 #include "base/align.h"
 #include "base/page_size.h"
@@ -18,8 +20,14 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // Of an entry of /proc/PID/pagemap.
-constexpr std::uint64_t kPageIsPresent = 1u << 3;           // Of PAGEMAP_SCAN.
+using namespace std::chrono_literals;
+
+// Of an entry of /proc/PID/pagemap. A file's page is not swapped out of a mapping: it is being moved.
+constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kMoving = std::uint64_t{1} << 62;
+constexpr std::uint64_t kPageIsPresent = 1u << 3, kPageIsMoving = 1u << 4;  // Of PAGEMAP_SCAN.
+// Pages that move are back within microseconds, unless who moves them loses its CPU (13 ms on a busy machine).
+constexpr auto kMoveMax = 20ms;
+constexpr auto kLooksApart = 20us;
 
 // As in <linux/fs.h> since Linux 6.7.
 struct ScanArgument {
@@ -32,8 +40,7 @@ struct ScanRegion {
 const unsigned long kPagemapScan = _IOWR('f', 16, ScanArgument);
 
 // Looks for the first page that is not there. Negative where the kernel does not know the call.
-int find_absent(int pagemap, std::uint64_t begin, std::uint64_t end) {
-  ScanRegion region{};
+int scan_for_absent(int pagemap, std::uint64_t begin, std::uint64_t end, ScanRegion& region) {
   ScanArgument argument{};
   argument.size = sizeof argument;
   argument.start = begin;
@@ -43,7 +50,7 @@ int find_absent(int pagemap, std::uint64_t begin, std::uint64_t end) {
   argument.pages_max = 1;
   argument.category_inverted = kPageIsPresent;
   argument.category_mask = kPageIsPresent;
-  argument.return_mask = kPageIsPresent;
+  argument.return_mask = kPageIsPresent | kPageIsMoving;
   return ::ioctl(pagemap, kPagemapScan, &argument);
 }
 
@@ -74,19 +81,38 @@ Result<PageWatch> PageWatch::open() {
   UniqueFd pagemap(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   if (!pagemap.valid()) return os_failure(errno, "open /proc/self/pagemap");
   // Asked about a page of this very function, which may or may not be there.
-  const std::uint64_t here = align_down(reinterpret_cast<std::uintptr_t>(&find_absent), page_size());
-  const bool scans = find_absent(pagemap.get(), here, here + page_size()) >= 0;
+  const std::uint64_t here = align_down(reinterpret_cast<std::uintptr_t>(&scan_for_absent), page_size());
+  ScanRegion ignored{};
+  const bool scans = scan_for_absent(pagemap.get(), here, here + page_size(), ignored) >= 0;
   return PageWatch(std::move(pagemap), scans);
 }
 
 bool PageWatch::are_present(const std::byte* memory, std::size_t size) const {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uint64_t begin = align_down(address, page_size());
   const std::uint64_t end = align_up(address + size, page_size());
-  return scans_ ? find_absent(pagemap_.get(), begin, end) == 0 : are_present_by_entries(begin, end);
+  std::optional<Absent> absent = find_absent(align_down(address, page_size()), end);
+  if (!absent) return true;
+  const auto give_up = std::chrono::steady_clock::now() + kMoveMax;
+  while (absent && absent->is_moving && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(kLooksApart);
+    absent = find_absent(absent->address, end);
+  }
+  return !absent;
 }
 
-bool PageWatch::are_present_by_entries(std::uint64_t begin, std::uint64_t end) const {
+std::optional<PageWatch::Absent> PageWatch::find_absent(std::uint64_t begin, std::uint64_t end) const {
+  return scans_ ? scan(begin, end) : read_entries(begin, end);
+}
+
+std::optional<PageWatch::Absent> PageWatch::scan(std::uint64_t begin, std::uint64_t end) const {
+  ScanRegion region{};
+  const int found = scan_for_absent(pagemap_.get(), begin, end, region);
+  if (found == 0) return std::nullopt;
+  if (found < 0) return Absent{begin, false};  // Not known to be there.
+  return Absent{region.start, (region.categories & kPageIsMoving) != 0};
+}
+
+std::optional<PageWatch::Absent> PageWatch::read_entries(std::uint64_t begin, std::uint64_t end) const {
   constexpr std::uint64_t kEntries = 512;
   std::uint64_t entries[kEntries];
   const std::uint64_t last = end / page_size();
@@ -95,13 +121,14 @@ bool PageWatch::are_present_by_entries(std::uint64_t begin, std::uint64_t end) c
     const auto bytes = static_cast<ssize_t>(count * sizeof entries[0]);
     if (::pread(pagemap_.get(), entries, count * sizeof entries[0], static_cast<off_t>(page * sizeof entries[0])) !=
         bytes) {
-      return false;
+      return Absent{page * page_size(), false};
     }
-    if (!std::all_of(entries, entries + count, [](std::uint64_t entry) { return (entry & kPresent) != 0; }))
-      return false;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if ((entries[i] & kPresent) == 0) return Absent{(page + i) * page_size(), (entries[i] & kMoving) != 0};
+    }
     page += count;
   }
-  return true;
+  return std::nullopt;
 }
 
 }  // namespace penstock::core

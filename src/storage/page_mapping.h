@@ -6,10 +6,12 @@
 // PageWatch tells afterwards whether a mapping's pages were the file's all the while. The kernel takes a page out of
 // every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and puts
 // it back into ours only when somebody touches it, which nobody does. So a page that is still there was never away.
+// While it moves a page within memory, to make room for a huge one, the kernel notes that in its place.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "base/status.h"
@@ -50,12 +52,19 @@ class PageWatch {
  public:
   // Fails where the kernel does not show a process its own page table (/proc/self/pagemap).
   static Result<PageWatch> open();
-  // False also where a page is only just being moved within memory.
+  // Waits for a page that the kernel is just moving within memory, 20 ms at most: then it is false.
   bool are_present(const std::byte* memory, std::size_t size) const;
 
  private:
   explicit PageWatch(UniqueFd pagemap, bool scans) : pagemap_(std::move(pagemap)), scans_(scans) {}
-  bool are_present_by_entries(std::uint64_t begin, std::uint64_t end) const;
+  // The first page of the range that is not there, if there is one.
+  struct Absent {
+    std::uint64_t address = 0;
+    bool is_moving = false;
+  };
+  std::optional<Absent> find_absent(std::uint64_t begin, std::uint64_t end) const;
+  std::optional<Absent> scan(std::uint64_t begin, std::uint64_t end) const;
+  std::optional<Absent> read_entries(std::uint64_t begin, std::uint64_t end) const;
 
   UniqueFd pagemap_;
   bool scans_;  // The kernel looks through a range by itself, from Linux 6.7 on.
