@@ -51,34 +51,23 @@ std::string command_to_read(const std::vector<std::string>& words, const Survey&
   return fmt::format("find{}{} -type f -exec cat {{}} + > /dev/null", folders, files);
 }
 
-// Pieces of which nothing was cached, brought into the page cache for a moment.
-class Warmed {
- public:
-  explicit Warmed(const Survey& survey) : survey_(survey) {
-    std::uint64_t bytes = 0;
-    for (const Piece& piece : survey.uncached) {
-      if (bytes + piece.size > kWarmedMost && !pieces_.empty()) break;
-      Source(survey.shards[piece.shard].path).warm(piece.offset, piece.size);
-      pieces_.push_back(piece);
-      bytes += piece.size;
-    }
+// Some of the pieces of which nothing was cached, brought into the page cache for a moment.
+std::vector<Piece> warm_some(const Survey& survey) {
+  std::vector<Piece> pieces;
+  std::uint64_t bytes = 0;
+  for (const Piece& piece : survey.uncached) {
+    if (bytes + piece.size > kWarmedMost && !pieces.empty()) break;
+    Source(survey.shards[piece.shard].path).warm(piece.offset, piece.size);
+    pieces.push_back(piece);
+    bytes += piece.size;
   }
-  Warmed(const Warmed&) = delete;
-  Warmed& operator=(const Warmed&) = delete;
-  ~Warmed() {
-    if (!survey_.is_residency_known) return;
-    for (const Piece& piece : pieces_) forget(piece);
-  }
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  return pieces;
+}
 
- private:
-  void forget(const Piece& piece) const try {
-    Source(survey_.shards[piece.shard].path).forget(piece.offset, piece.size);
-  } catch (const Failure&) {  // It is gone, and its pages with it.
-  }
-
-  const Survey& survey_;
-  std::vector<Piece> pieces_;
+// However the measurements end.
+struct PageCacheRestorer {
+  const Survey& survey;
+  ~PageCacheRestorer() { restore_page_cache(survey); }
 };
 
 // Carries the measurements out, one after another. Each way has a session of its own, as a program would that goes that
@@ -94,6 +83,7 @@ class Examiner {
   }
 
   void run() {
+    const PageCacheRestorer restorer{survey()};
     if (can_be_direct()) measure_cold();
     else found_.notes.push_back("the file system has no direct I/O: the drive by itself was not measured");
     measure_warm();
@@ -162,9 +152,7 @@ class Examiner {
   }
 
   void measure_warm() {
-    std::optional<Warmed> warmed;
-    if (survey().cached.empty()) warmed.emplace(survey());
-    const std::vector<Piece>& pieces = warmed ? warmed->pieces() : survey().cached;
+    const std::vector<Piece> pieces = survey().cached.empty() ? warm_some(survey()) : survey().cached;
     if (pieces.empty()) return;
     const Rates rates = measure({pieces, "never", "", &Trial::warm});
     add("page_cache", "page cache to host memory", rates.part);

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "base/cpus.h"
 #include "base/memory_room.h"
@@ -22,6 +24,8 @@
 namespace penstock::tools {
 namespace {
 
+using namespace std::chrono_literals;
+
 // What is cached to more than this part counts as cached, and so for what is not: a request's ends share pages.
 constexpr double kNearlyAll = 0.98;
 constexpr std::uint64_t kSmallPiece = std::uint64_t{1} << 20;  // Where each large one is partly cached.
@@ -31,9 +35,9 @@ void sort_pieces(Survey& survey, std::size_t number, std::uint64_t piece_size, d
   const Shard& shard = survey.shards[number];
   const Source source(shard.path);
   for (std::uint64_t at = 0; at < shard.size; at += piece_size) {
-    const Piece piece{number, at, std::min(piece_size, shard.size - at)};
-    const auto cached = source.cached(piece.offset, piece.size);
-    const double part = static_cast<double>(cached.value_or(0)) / static_cast<double>(piece.size);
+    Piece piece{number, at, std::min(piece_size, shard.size - at), 0};
+    piece.cached = source.cached(piece.offset, piece.size).value_or(0);
+    const double part = static_cast<double>(piece.cached) / static_cast<double>(piece.size);
     if (part >= enough) survey.cached.push_back(piece);
     else if (part <= 1 - enough) survey.uncached.push_back(piece);
   }
@@ -127,6 +131,21 @@ void add_machine(Survey& survey, const Session& session, unsigned gpu) {
   survey.is_quota = survey.cpu_limit < static_cast<double>(allowed.count());
 }
 
+// False where some of it stays, as pages do that are just being read.
+bool forget_what_came(const Survey& survey, std::size_t number) try {
+  const Source source(survey.shards[number].path);
+  bool all = true;
+  for (const Piece& piece : std::ranges::equal_range(survey.uncached, number, {}, &Piece::shard)) {
+    const auto has_more = [&] { return source.cached(piece.offset, piece.size).value_or(0) > piece.cached; };
+    if (!has_more()) continue;
+    source.forget(piece.offset, piece.size);
+    all = all && !has_more();
+  }
+  return all;
+} catch (const Failure&) {
+  return true;  // It is gone, and its pages with it.
+}
+
 }  // namespace
 
 Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu) {
@@ -153,6 +172,14 @@ Survey look_at_folder(const std::string& folder, const Session& session, unsigne
   survey.places.push_back({folder, 0, look_at(settings, session)});
   add_machine(survey, session, gpu);
   return survey;
+}
+
+void restore_page_cache(const Survey& survey) {
+  if (!survey.is_residency_known) return;
+  const auto end = std::chrono::steady_clock::now() + 1s;
+  for (std::size_t i = 0; i < survey.shards.size(); ++i) {
+    while (!forget_what_came(survey, i) && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
+  }
 }
 
 }  // namespace penstock::tools

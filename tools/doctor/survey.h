@@ -20,6 +20,7 @@ struct Piece {
   std::size_t shard = 0;  // Of which file.
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
+  std::uint64_t cached = 0;  // Bytes of it, when it was looked at.
 };
 
 struct Shard {
@@ -66,5 +67,9 @@ struct Survey {
 Survey look_over(const std::vector<std::string>& files, const Session& session, unsigned gpu);
 // The same for a folder into which files are to be written.
 Survey look_at_folder(const std::string& folder, const Session& session, unsigned gpu);
+
+// Takes out of the page cache what has come into the uncached pieces since they were looked at, what the kernel has
+// read ahead of programs included. Waits a second at most for what is still being read.
+void restore_page_cache(const Survey& survey);
 
 }  // namespace penstock::tools
