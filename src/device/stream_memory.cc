@@ -9,7 +9,6 @@
 #include <bit>
 #include <cerrno>
 
-#include "base/align.h"
 #include "base/huge_pages.h"
 #include "base/page_size.h"
 #include "device/stream_home.h"
@@ -18,8 +17,10 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "find pinned memory for the stream's request";
-constexpr std::size_t kSlabBytes = 4u << 20;      // Of small blocks together,
-constexpr std::size_t kWordSlabBytes = 1u << 20;  // or of such without staging.
+constexpr std::uint64_t kSlabMin = 1u << 20, kSlabMax = 4u << 20, kSlabPart = 64;  // Of staging: of the limit.
+// Words and copies never become staging: all of them take a part of the limit at most, and staging leaves them one.
+constexpr std::uint64_t kBlockSlab = 64u << 10, kBlocksPart = 8, kBlocksLeft = 32;
+constexpr std::size_t kHeaderBytes = 512;
 
 // Never a child's: the device writes to it, whatever a child does. In huge pages, as bounce buffers are, so that the
 // loads of the GPU that read staging need few translations.
@@ -32,55 +33,91 @@ void* map(std::size_t size) {
 }  // namespace
 
 bool StreamBlock::is_acknowledged() const {
-  const std::uint32_t seen = std::atomic_ref(header().acknowledged).load(std::memory_order_acquire);
+  const std::uint32_t seen = std::atomic_ref(header_->acknowledged).load(std::memory_order_acquire);
   return static_cast<std::int32_t>(seen - to_be_acknowledged) >= 0;
 }
 
 // The context is gone, and what it had page-locked with it.
 StreamMemory::~StreamMemory() {
-  for (const StreamBlock* block : blocks_) delete block;
-  for (const Slab& slab : slabs_) ::munmap(slab.memory, slab.size);
+  for (const Slab& slab : slabs_) ::munmap(slab.pinned.memory, slab.pinned.size);
+  for (const Pinned& slab : block_slabs_) ::munmap(slab.memory, slab.size);
 }
 
-unsigned StreamMemory::kind_of(std::uint64_t staging) {
-  if (staging == 0) return 0;
-  return static_cast<unsigned>(std::bit_width((std::max(staging, kStagingMin) - 1) / kStagingMin)) + 1;
+unsigned StreamMemory::order_of(std::uint64_t bytes) {
+  return static_cast<unsigned>(std::bit_width((std::max(bytes, kUnit) - 1) / kUnit));
 }
 
+// One thread pins at a time: the next may find that there is enough now. Small requests break up a large one's slab
+// only where nothing more may be pinned.
 Result<StreamBlock*> StreamMemory::take(std::uint64_t staging, std::uint64_t limit) {
-  const unsigned kind = kind_of(staging);
-  if (kind >= kKinds) return failure(Code::out_of_memory, kStep);
-  if (StreamBlock* block = pop(kind, kind)) return block;
-  Result<StreamBlock*> grown = grow(kind, limit);
-  if (grown.ok()) return grown;
-  if (StreamBlock* const larger = pop(kind, kKinds - 1)) return larger;
-  // Small blocks may have had their share: then a larger one has to do.
-  return is_small(kind) ? grow(kind_of(kCutStagingMin), limit) : grown;
+  if (order_of(staging) > Buddies::kOrderMax) return failure(Code::out_of_memory, kStep);
+  const unsigned fitting = order_of(std::max(staging, kSlabMax));
+  if (StreamBlock* const block = find(staging, fitting)) return block;
+  const MutexLock growing(growing_);
+  for (;;) {
+    if (StreamBlock* const block = find(staging, fitting)) return block;
+    const Status status = grow(staging, limit);
+    if (status.ok()) continue;
+    StreamBlock* const block = find(staging, Buddies::kOrderMax);
+    return block != nullptr ? Result<StreamBlock*>(block) : status;
+  }
+}
+
+StreamBlock* StreamMemory::find(std::uint64_t staging, unsigned slab_most) {
+  const MutexLock lock(mutex_);
+  collect_locked();
+  if (free_.empty() || !stage_locked(*free_.back(), staging, slab_most)) return nullptr;
+  StreamBlock* const block = free_.back();
+  free_.pop_back();
+  return block;
+}
+
+// From the slab with the smallest free part that will do.
+bool StreamMemory::stage_locked(StreamBlock& block, std::uint64_t staging, unsigned slab_most) {
+  if (staging == 0) return true;
+  const unsigned order = order_of(staging);
+  std::size_t best = slabs_.size();
+  int best_spare = Buddies::kOrderMax + 1;
+  for (std::size_t i = 0; i < slabs_.size() && best_spare > 0; ++i) {
+    const std::uint32_t fitting = free_orders_[i] >> order;
+    const int spare = std::countr_zero(fitting);
+    if (fitting == 0 || spare >= best_spare || slabs_[i].units.order() > slab_most) continue;
+    best = i;
+    best_spare = spare;
+  }
+  if (best == slabs_.size()) return false;
+  Slab& slab = slabs_[best];
+  block.staging_ = slab.pinned.memory + slab.units.take(order).value() * kUnit;
+  block.staging_bytes_ = kUnit << order;
+  block.staging_shift_ = slab.pinned.shift;
+  block.slab_ = best;
+  free_orders_[best] = slab.units.free_orders();
+  return true;
+}
+
+void StreamMemory::release_locked(StreamBlock& block) {
+  if (block.staging_bytes_ > 0) {
+    Slab& slab = slabs_[block.slab_];
+    slab.units.give_back(static_cast<std::uint64_t>(block.staging_ - slab.pinned.memory) / kUnit,
+                         order_of(block.staging_bytes_));
+    free_orders_[block.slab_] = slab.units.free_orders();
+    block.staging_ = nullptr;
+    block.staging_bytes_ = 0;
+  }
+  free_.push_back(&block);
 }
 
 void StreamMemory::collect_locked() {
   std::erase_if(unacknowledged_, [this](StreamBlock* block) REQUIRES(mutex_) {
     const bool done = block->is_acknowledged();
-    if (done) free_[block->kind_].push_back(block);
+    if (done) release_locked(*block);
     return done;
   });
 }
 
-StreamBlock* StreamMemory::pop(unsigned from, unsigned to) {
-  const MutexLock lock(mutex_);
-  collect_locked();
-  for (unsigned kind = from; kind <= to; ++kind) {
-    if (free_[kind].empty()) continue;
-    StreamBlock* const block = free_[kind].back();
-    free_[kind].pop_back();
-    return block;
-  }
-  return nullptr;
-}
-
 void StreamMemory::give_back(StreamBlock& block) {
   const MutexLock lock(mutex_);
-  free_[block.kind_].push_back(&block);
+  release_locked(block);
 }
 
 void StreamMemory::give_back_when_acknowledged(StreamBlock& block) {
@@ -95,66 +132,87 @@ std::uint64_t StreamMemory::bytes() const {
 
 bool StreamMemory::is_idle(std::size_t kept) const {
   const MutexLock lock(mutex_);
-  std::size_t idle = unacknowledged_.size() + kept;
-  for (const auto& blocks : free_) idle += blocks.size();
-  return idle >= blocks_.size();
+  return free_.size() + unacknowledged_.size() + kept >= block_count_;
 }
 
 bool StreamMemory::is_quiet(std::size_t kept) {
   const MutexLock lock(mutex_);
   collect_locked();
-  std::size_t free = kept;
-  for (const auto& blocks : free_) free += blocks.size();
-  return free >= blocks_.size();
+  return free_.size() + kept >= block_count_;
 }
 
-// With a block for the caller.
-Result<StreamBlock*> StreamMemory::grow(unsigned kind, std::uint64_t limit) {
-  const MutexLock growing(growing_);
-  const std::size_t block_bytes = StreamBlock::kHeaderBytes + staging_of(kind);
-  std::uint64_t used = 0, used_by_small = 0;
+// By whichever is missing: blocks, or staging for one.
+Status StreamMemory::grow(std::uint64_t staging, std::uint64_t limit) {
+  std::uint64_t used = 0, used_by_blocks = 0;
+  bool has_blocks = false;
   {
     const MutexLock lock(mutex_);
     used = bytes_;
-    used_by_small = small_bytes_;
+    used_by_blocks = block_slabs_.size() * kBlockSlab;
+    has_blocks = !free_.empty();
   }
-  std::uint64_t room = limit > used ? limit - used : 0;
-  // What small blocks take, large requests cannot have again: some is left to those.
-  if (is_small(kind)) room = std::min(room, limit / 2 > used_by_small ? limit / 2 - used_by_small : 0);
-  room = align_down(room, page_size());  // A slab is whole pages.
-  // Where little is to be had, no kind of block may take much of it at once.
-  const std::size_t slab_bytes =
-      kind == 0 ? kWordSlabBytes : std::clamp<std::uint64_t>(limit / 64, kWordSlabBytes, kSlabBytes);
-  const std::size_t count =
-      std::min<std::size_t>(std::max<std::size_t>(slab_bytes / block_bytes, 1), room / block_bytes);
-  if (count == 0) return failure(Code::out_of_memory, kStep);
-  const std::size_t size = align_up(count * block_bytes, slab_bytes < kHugePage ? page_size() : kHugePage);
-  return add_slab(kind, count, std::min<std::uint64_t>(size, room));
+  if (!has_blocks) return add_blocks(limit > used ? limit - used : 0, limit);
+  if (staging == 0) return success();  // Some have come back meanwhile.
+  used += std::max(limit / kBlocksLeft, used_by_blocks) - used_by_blocks;
+  return add_slab(order_of(staging), limit > used ? limit - used : 0, limit);
 }
 
-Result<StreamBlock*> StreamMemory::add_slab(unsigned kind, std::size_t count, std::size_t size) {
-  const std::size_t block_bytes = StreamBlock::kHeaderBytes + staging_of(kind);
-  void* const memory = map(size);
-  if (memory == MAP_FAILED) return os_failure(errno, kStep);
-  std::uint64_t shift = 0;
-  if (const Status status = home_.pin(memory, size, shift); !status.ok()) {
-    ::munmap(memory, size);
-    return status;
+// Whatever may fail for want of memory comes before it is pinned; and room for all is there before a block is given
+// back, which happens where no memory may be asked for.
+Status StreamMemory::add_blocks(std::uint64_t room, std::uint64_t limit) {
+  static_assert(sizeof(StreamBlock::Header) <= kHeaderBytes);
+  const std::size_t count = kBlockSlab / kHeaderBytes;
+  std::vector<StreamBlock> blocks(count);
+  {
+    const MutexLock lock(mutex_);
+    const bool has_share = blocks_.empty() || (blocks_.size() + 1) * kBlockSlab <= limit / kBlocksPart;
+    if (room < kBlockSlab || !has_share) return failure(Code::out_of_memory, kStep);
+    free_.reserve(block_count_ + count);
+    unacknowledged_.reserve(block_count_ + count);
+    blocks_.reserve(blocks_.size() + 1);
+    block_slabs_.reserve(blocks_.size() + 1);
   }
+  Pinned pinned{.size = kBlockSlab};
+  if (const Status status = pin(pinned); !status.ok()) return status;
   const MutexLock lock(mutex_);
-  // Giving back happens where no memory may be asked for.
-  blocks_.reserve(blocks_.size() + count);
-  unacknowledged_.reserve(blocks_.capacity());
-  free_[kind].reserve(blocks_.capacity());
-  bytes_ += size;
-  if (is_small(kind)) small_bytes_ += size;
-  slabs_.push_back({memory, size});
   for (std::size_t i = 0; i < count; ++i) {
-    auto* const start = static_cast<std::byte*>(memory) + i * block_bytes;
-    blocks_.push_back(new StreamBlock(start, staging_of(kind), shift, kind));
-    if (i > 0) free_[kind].push_back(blocks_.back());
+    blocks[i].header_ = reinterpret_cast<StreamBlock::Header*>(pinned.memory + i * kHeaderBytes);
+    blocks[i].shift_ = pinned.shift;
+    free_.push_back(&blocks[i]);
   }
-  return blocks_[blocks_.size() - count];
+  blocks_.push_back(std::move(blocks));
+  block_slabs_.push_back(pinned);
+  block_count_ += count;
+  bytes_ += pinned.size;
+  return success();
+}
+
+Status StreamMemory::add_slab(unsigned order, std::uint64_t room, std::uint64_t limit) {
+  const std::uint64_t least = std::max<std::uint64_t>(kUnit << order, page_size());
+  const std::uint64_t wanted = std::max(least, std::bit_floor(std::clamp(limit / kSlabPart, kSlabMin, kSlabMax)));
+  const std::uint64_t size = std::min(wanted, std::bit_floor(room));  // Both are powers of two.
+  if (size < least) return failure(Code::out_of_memory, kStep);
+  Slab slab{{.size = size}, Buddies(order_of(size))};
+  {
+    const MutexLock lock(mutex_);
+    slabs_.reserve(slabs_.size() + 1);
+    free_orders_.reserve(slabs_.size() + 1);
+  }
+  if (const Status status = pin(slab.pinned); !status.ok()) return status;
+  const MutexLock lock(mutex_);
+  free_orders_.push_back(slab.units.free_orders());
+  slabs_.push_back(std::move(slab));
+  bytes_ += size;
+  return success();
+}
+
+Status StreamMemory::pin(Pinned& pinned) {
+  void* const memory = map(pinned.size);
+  if (memory == MAP_FAILED) return os_failure(errno, kStep);
+  pinned.memory = static_cast<std::byte*>(memory);
+  const Status status = home_.pin(memory, pinned.size, pinned.shift);
+  if (!status.ok()) ::munmap(memory, pinned.size);
+  return status;
 }
 
 }  // namespace penstock::core

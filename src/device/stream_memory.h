@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Blocks of pinned memory that streams and the library share: words to wait for, descriptors of copies, and room to
-// stage file data in, in a few slots. Cut from slabs, which are kept as long as their home: giving pinned memory back
-// to the driver waits for every stream that is held.
+// stage file data in, in a few slots. Pinned in slabs, which are kept as long as their home: giving pinned memory back
+// to the driver waits for every stream that is held. Staging is cut as it is asked for, and joins again when it is
+// free; words stay words, since a stream may look at one late.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "device/buddies.h"
 
 namespace penstock::core {
 
@@ -27,21 +29,23 @@ struct alignas(32) StreamCopy {
 // Belongs to one request at a time.
 class StreamBlock {
  public:
-  StreamBlock(std::byte* memory, std::uint64_t staging, std::uint64_t shift, unsigned kind)
-      : memory_(memory), staging_(staging), shift_(shift), kind_(kind) {}
-
   static constexpr unsigned kSlots = 4;
 
   // One for each slot. Each starts where `begun` says, and only grows, also from request to request: so a stream that
   // looks late sees a value that is high enough.
-  std::uint32_t& word(unsigned slot) const { return header().words[slot].value; }
+  std::uint32_t& word(unsigned slot) const { return header_->words[slot].value; }
   // What a stream writes when it needs the block no more.
-  std::uint32_t& acknowledged() const { return header().acknowledged; }
-  StreamCopy& copy(unsigned slot) const { return header().copies[slot]; }
-  std::byte* staging() const { return memory_ + kHeaderBytes; }
-  std::uint64_t staging_bytes() const { return staging_; }
-  // Where the device sees memory of the block.
-  std::uint64_t device_address(const void* inside) const { return reinterpret_cast<std::uintptr_t>(inside) + shift_; }
+  std::uint32_t& acknowledged() const { return header_->acknowledged; }
+  StreamCopy& copy(unsigned slot) const { return header_->copies[slot]; }
+  // Aligned for direct I/O.
+  std::byte* staging() const { return staging_; }
+  std::uint64_t staging_bytes() const { return staging_bytes_; }
+  // Where the device sees the words and copies, or the staging.
+  std::uint64_t device_address(const void* inside) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(inside);
+    const bool is_staging = address - reinterpret_cast<std::uintptr_t>(staging_) < staging_bytes_;
+    return address + (is_staging ? staging_shift_ : shift_);
+  }
 
   std::uint32_t begun[kSlots] = {};  // By slot: the value that its word ends at.
   std::uint32_t to_be_acknowledged = 0;
@@ -58,16 +62,15 @@ class StreamBlock {
     StreamCopy copies[kSlots];
     alignas(64) std::uint32_t acknowledged;
   };
-  static constexpr std::size_t kHeaderBytes = 4096;  // So that staging is aligned for direct I/O.
-  static_assert(sizeof(Header) <= kHeaderBytes);
 
-  Header& header() const { return *reinterpret_cast<Header*>(memory_); }  // Mapped memory starts as zeros.
   bool is_acknowledged() const;
 
-  std::byte* const memory_;
-  const std::uint64_t staging_;
-  const std::uint64_t shift_;
-  const unsigned kind_;
+  Header* header_ = nullptr;  // Mapped memory starts as zeros.
+  std::uint64_t shift_ = 0;
+  std::byte* staging_ = nullptr;
+  std::uint64_t staging_bytes_ = 0;
+  std::uint64_t staging_shift_ = 0;
+  std::size_t slab_ = 0;  // Of the staging.
 };
 
 class StreamMemory {
@@ -89,32 +92,38 @@ class StreamMemory {
   bool is_quiet(std::size_t kept);
 
  private:
-  static constexpr std::uint64_t kStagingMin = 4096;
-  static constexpr std::uint64_t kCutStagingMin = 128u << 10;
-  static constexpr unsigned kKinds = 24;  // None, and powers of two from kStagingMin on.
-  struct Slab {
-    void* memory;
-    std::size_t size;
+  static constexpr std::uint64_t kUnit = 4096;
+  struct Pinned {
+    std::byte* memory = nullptr;
+    std::size_t size = 0;
+    std::uint64_t shift = 0;
+  };
+  struct Slab {  // Of staging.
+    Pinned pinned;
+    Buddies units;
   };
 
-  static unsigned kind_of(std::uint64_t staging);
-  static std::uint64_t staging_of(unsigned kind) { return kind == 0 ? 0 : kStagingMin << (kind - 1); }
-  // Too small for two parts of a request that is cut.
-  static bool is_small(unsigned kind) { return staging_of(kind) < kCutStagingMin; }
+  static unsigned order_of(std::uint64_t bytes);
+  StreamBlock* find(std::uint64_t staging, unsigned slab_most) EXCLUDES(mutex_);
+  bool stage_locked(StreamBlock& block, std::uint64_t staging, unsigned slab_most) REQUIRES(mutex_);
+  void release_locked(StreamBlock& block) REQUIRES(mutex_);
   void collect_locked() REQUIRES(mutex_);
-  StreamBlock* pop(unsigned from, unsigned to) EXCLUDES(mutex_);
-  Result<StreamBlock*> grow(unsigned kind, std::uint64_t limit) EXCLUDES(growing_, mutex_);
-  Result<StreamBlock*> add_slab(unsigned kind, std::size_t count, std::size_t size) REQUIRES(growing_) EXCLUDES(mutex_);
+  Status grow(std::uint64_t staging, std::uint64_t limit) REQUIRES(growing_) EXCLUDES(mutex_);
+  Status add_blocks(std::uint64_t room, std::uint64_t limit) REQUIRES(growing_) EXCLUDES(mutex_);
+  Status add_slab(unsigned order, std::uint64_t room, std::uint64_t limit) REQUIRES(growing_) EXCLUDES(mutex_);
+  Status pin(Pinned& pinned) REQUIRES(growing_) EXCLUDES(mutex_);
 
   StreamHome& home_;
   Mutex growing_ ACQUIRED_BEFORE(mutex_);  // Held while memory is pinned.
   mutable Mutex mutex_;
   std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;
-  std::uint64_t small_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, in small blocks.
-  std::array<std::vector<StreamBlock*>, kKinds> free_ GUARDED_BY(mutex_);
+  std::vector<StreamBlock*> free_ GUARDED_BY(mutex_);
   std::vector<StreamBlock*> unacknowledged_ GUARDED_BY(mutex_);
-  std::vector<StreamBlock*> blocks_ GUARDED_BY(mutex_);  // All there are.
+  std::vector<std::vector<StreamBlock>> blocks_ GUARDED_BY(mutex_);  // All there are, by slab.
+  std::size_t block_count_ GUARDED_BY(mutex_) = 0;
+  std::vector<Pinned> block_slabs_ GUARDED_BY(mutex_);
   std::vector<Slab> slabs_ GUARDED_BY(mutex_);
+  std::vector<std::uint32_t> free_orders_ GUARDED_BY(mutex_);  // Of these: what they have free, to be looked through.
 };
 
 }  // namespace penstock::core
