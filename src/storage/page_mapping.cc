@@ -22,9 +22,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of an entry of /proc/PID/pagemap. A file's page is not swapped out of a mapping: it is being moved.
-constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kMoving = std::uint64_t{1} << 62;
-constexpr std::uint64_t kPageIsPresent = 1u << 3, kPageIsMoving = 1u << 4;  // Of PAGEMAP_SCAN.
+// Of an entry of /proc/PID/pagemap: present; swapped, and yet a file's page, which no mapping has swapped out. Either
+// it is being moved, or its memory has failed.
+constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kMoving = std::uint64_t{3} << 61;
+constexpr std::uint64_t kPageIsPresent = 1u << 3, kPageIsMoving = 1u << 4 | 1u << 2;  // The same, of PAGEMAP_SCAN.
 // Pages that move are back within microseconds, unless who moves them loses its CPU (13 ms on a busy machine).
 constexpr auto kMoveMax = 20ms;
 constexpr auto kLooksApart = 20us;
@@ -87,6 +88,12 @@ Result<PageWatch> PageWatch::open() {
   return PageWatch(std::move(pagemap), scans);
 }
 
+PageWatch::Presence PageWatch::look(const std::byte* memory, std::size_t size) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const auto absent = find_absent(align_down(address, page_size()), align_up(address + size, page_size()));
+  return !absent ? Presence::there : absent->is_moving ? Presence::moving : Presence::gone;
+}
+
 bool PageWatch::are_present(const std::byte* memory, std::size_t size) const {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const std::uint64_t end = align_up(address + size, page_size());
@@ -109,7 +116,7 @@ std::optional<PageWatch::Absent> PageWatch::scan(std::uint64_t begin, std::uint6
   const int found = scan_for_absent(pagemap_.get(), begin, end, region);
   if (found == 0) return std::nullopt;
   if (found < 0) return Absent{begin, false};  // Not known to be there.
-  return Absent{region.start, (region.categories & kPageIsMoving) != 0};
+  return Absent{region.start, (region.categories & kPageIsMoving) == kPageIsMoving};
 }
 
 std::optional<PageWatch::Absent> PageWatch::read_entries(std::uint64_t begin, std::uint64_t end) const {
@@ -124,7 +131,7 @@ std::optional<PageWatch::Absent> PageWatch::read_entries(std::uint64_t begin, st
       return Absent{page * page_size(), false};
     }
     for (std::uint64_t i = 0; i < count; ++i) {
-      if ((entries[i] & kPresent) == 0) return Absent{(page + i) * page_size(), (entries[i] & kMoving) != 0};
+      if ((entries[i] & kPresent) == 0) return Absent{(page + i) * page_size(), (entries[i] & kMoving) == kMoving};
     }
     page += count;
   }

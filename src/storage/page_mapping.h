@@ -6,7 +6,7 @@
 // PageWatch tells afterwards whether a mapping's pages were the file's all the while. The kernel takes a page out of
 // every mapping before it takes it out of the file (truncation, a punched hole, direct writes, invalidation), and puts
 // it back into ours only when somebody touches it, which nobody does. So a page that is still there was never away.
-// While it moves a page within memory, to make room for a huge one, the kernel notes that in its place.
+// While it tries to move a page within memory, to make room for a huge one, the kernel notes that in its place.
 #pragma once
 
 #include <cstddef>
@@ -52,12 +52,14 @@ class PageWatch {
  public:
   // Fails where the kernel does not show a process its own page table (/proc/self/pagemap).
   static Result<PageWatch> open();
-  // Waits for a page that the kernel is just moving within memory, 20 ms at most: then it is false.
+  // Of the first page that is not there.
+  enum class Presence : std::uint8_t { there, moving, gone };
+  Presence look(const std::byte* memory, std::size_t size) const;
+  // Waits for pages that are just being moved, 20 ms at most.
   bool are_present(const std::byte* memory, std::size_t size) const;
 
  private:
   explicit PageWatch(UniqueFd pagemap, bool scans) : pagemap_(std::move(pagemap)), scans_(scans) {}
-  // The first page of the range that is not there, if there is one.
   struct Absent {
     std::uint64_t address = 0;
     bool is_moving = false;

@@ -318,7 +318,7 @@ std::unique_ptr<Registration> RegistrationCache::register_extent(const Place& pl
   extent.saving_.store(0, std::memory_order_relaxed);
   extent.registration_ = registration.get();
   if (const Result<FileStamp> stamp = place.file->file().stamp(); stamp.ok() && watch_) {
-    (void)are_of_file(*place.file, extent, begin, bytes, *stamp);
+    (void)look_at(*place.file, extent, begin, bytes, *stamp);
   }
   return registration;
 }

@@ -75,7 +75,7 @@ class RegistrationCache {
   // Registers an extent that is not registered, or waits for who does: here and now.
   void register_now(CachedFile& file, std::uint64_t index);
   // Whether what a held extent has of the range was the file's all the while until the stamp was taken. Quick where the
-  // file has not changed for long.
+  // file has not changed for long; waits for pages that are being moved within memory.
   bool are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
                    const FileStamp& stamp) const;
   // Where the range, of one extent, is mapped, if the file has all of it, and its pages are the file's. They stay while
@@ -109,6 +109,9 @@ class RegistrationCache {
     bool goes_on = false;  // As goes_on() says of the request.
   };
 
+  // The same, without waiting.
+  PageWatch::Presence look_at(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
+                              const FileStamp& stamp) const;
   bool is_worth(Extent& extent, std::uint64_t bytes, const FileRange& request, bool small);
   bool find_missing(CachedFile& file, const FileRange& range, std::uint64_t end, bool small, Missing& missing);
   bool at_once(const CachedFile& file, Op op) const;

@@ -10,23 +10,32 @@ namespace penstock::core {
 namespace {
 
 using State = Extent::State;
+using Presence = PageWatch::Presence;
 
 }  // namespace
 
 // Once after each change all pages of the extent are looked at, when what made the change must be over: who takes pages
 // away from then on changes the stamp.
-bool RegistrationCache::are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
-                                    const FileStamp& stamp) const {
+PageWatch::Presence RegistrationCache::look_at(const CachedFile& file, Extent& extent, std::uint64_t offset,
+                                               std::uint64_t size, const FileStamp& stamp) const {
   const std::chrono::nanoseconds after = file.terms().settles_after;
   const std::int64_t change = after.count() != 0 && stamp.is_settled(after) ? stamp.changed.count() : 0;
   const std::int64_t known = extent.settled_.load(std::memory_order_relaxed);
-  if (change != 0 && known == change) return true;
-  if (!watch_->are_present(extent.at(offset), size)) return false;
+  if (change != 0 && known == change) return Presence::there;
+  const Presence presence = watch_->look(extent.at(offset), size);
+  if (presence != Presence::there) return presence;
   if (change == 0 && known > 0) extent.settled_.store(0, std::memory_order_relaxed);
-  if (change == 0 || known == -change) return true;
-  const bool all = watch_->are_present(extent.at(extent.begin()), extent.end() - extent.begin());
-  extent.settled_.store(all ? change : -change, std::memory_order_relaxed);
-  return true;
+  if (change == 0 || known == -change) return Presence::there;
+  const Presence all = watch_->look(extent.at(extent.begin()), extent.end() - extent.begin());
+  if (all != Presence::moving) extent.settled_.store(all == Presence::there ? change : -change);
+  return Presence::there;
+}
+
+bool RegistrationCache::are_of_file(const CachedFile& file, Extent& extent, std::uint64_t offset, std::uint64_t size,
+                                    const FileStamp& stamp) const {
+  const Presence presence = look_at(file, extent, offset, size, stamp);
+  if (presence == Presence::moving) return watch_->are_present(extent.at(offset), size);
+  return presence == Presence::there;
 }
 
 bool RegistrationCache::is_settled(const CachedFile& file, const FileRange& range) {
@@ -48,8 +57,8 @@ void RegistrationCache::look_again() {
       const MutexUnlock unlock(mutex_);
       file.for_each_extent([this](Extent& extent) {
         if (!extent.is_settled() || !extent.hold(extent.used_at_.load(std::memory_order_relaxed))) return;
-        const bool all = watch_->are_present(extent.at(extent.begin()), extent.end() - extent.begin());
-        if (!all) extent.settled_.store(0, std::memory_order_relaxed);
+        const Presence all = watch_->look(extent.at(extent.begin()), extent.end() - extent.begin());
+        if (all == Presence::gone) extent.settled_.store(0, std::memory_order_relaxed);
         extent.release();
       });
     }
@@ -59,17 +68,19 @@ void RegistrationCache::look_again() {
 }
 
 // Pages that are the file's now may be its own no more when the stream copies them. Then they are what it had while the
-// request was under way, as they stay as they were.
+// request was under way, as they stay as they were. Nobody waits here for a page that is being moved: staging is soon
+// had, and the caller holds up others.
 std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileRange& range) {
   const std::uint64_t index = range.offset / Extent::kBytes;
   Extent* const extent = file.find(index);
   if (extent == nullptr || !extent->hold(now())) return {};
   const Result<FileStamp> stamp = file.file().stamp();
   const bool is_there = stamp.ok() && range.offset + range.size <= std::min(stamp->size, extent->end());
-  const bool is_present = is_there && are_of_file(file, *extent, range.offset, range.size, *stamp);
-  const std::span<const std::byte> lent(extent->at(range.offset), is_present ? range.size : 0);
+  std::optional<Presence> presence;
+  if (is_there) presence = look_at(file, *extent, range.offset, range.size, *stamp);
+  const std::span<const std::byte> lent(extent->at(range.offset), presence == Presence::there ? range.size : 0);
   extent->release();
-  if (is_there && !is_present) evict_later(file, index);
+  if (presence == Presence::gone) evict_later(file, index);
   return lent;
 }
 
