@@ -52,22 +52,27 @@ std::string command_to_read(const std::vector<std::string>& words, const Survey&
 }
 
 // Some of the pieces of which nothing was cached, brought into the page cache for a moment.
-std::vector<Piece> warm_some(const Survey& survey) {
-  std::vector<Piece> pieces;
-  std::uint64_t bytes = 0;
-  for (const Piece& piece : survey.uncached) {
-    if (bytes + piece.size > kWarmedMost && !pieces.empty()) break;
-    Source(survey.shards[piece.shard].path).warm(piece.offset, piece.size);
-    pieces.push_back(piece);
-    bytes += piece.size;
-  }
-  return pieces;
-}
+class Warmed {
+ public:
+  explicit Warmed(const Survey& survey) : survey_(survey) {}
+  Warmed(const Warmed&) = delete;
+  Warmed& operator=(const Warmed&) = delete;
+  ~Warmed() { restore_page_cache(survey_, pieces_.size()); }
 
-// However the measurements end.
-struct PageCacheRestorer {
-  const Survey& survey;
-  ~PageCacheRestorer() { restore_page_cache(survey); }
+  const std::vector<Piece>& read() {
+    std::uint64_t bytes = 0;
+    for (const Piece& piece : survey_.uncached) {
+      if (bytes + piece.size > kWarmedMost && !pieces_.empty()) break;
+      pieces_.push_back(piece);
+      Source(survey_.shards[piece.shard].path).warm(piece.offset, piece.size);
+      bytes += piece.size;
+    }
+    return pieces_;
+  }
+
+ private:
+  const Survey& survey_;
+  std::vector<Piece> pieces_;
 };
 
 // Carries the measurements out, one after another. Each way has a session of its own, as a program would that goes that
@@ -83,7 +88,6 @@ class Examiner {
   }
 
   void run() {
-    const PageCacheRestorer restorer{survey()};
     if (can_be_direct()) measure_cold();
     else found_.notes.push_back("the file system has no direct I/O: the drive by itself was not measured");
     measure_warm();
@@ -152,7 +156,8 @@ class Examiner {
   }
 
   void measure_warm() {
-    const std::vector<Piece> pieces = survey().cached.empty() ? warm_some(survey()) : survey().cached;
+    Warmed warmed(survey());
+    const std::vector<Piece>& pieces = survey().cached.empty() ? warmed.read() : survey().cached;
     if (pieces.empty()) return;
     const Rates rates = measure({pieces, "never", "", &Trial::warm});
     add("page_cache", "page cache to host memory", rates.part);

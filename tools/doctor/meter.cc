@@ -95,6 +95,15 @@ struct Pieces {
   const Piece& take() { return all[next.fetch_add(1) % all.size()]; }
 };
 
+// However the measurement ends.
+struct PageCacheRestorer {
+  const Survey& survey;
+  const Pieces& pieces;
+  ~PageCacheRestorer() {
+    if (pieces.is_cold) restore_page_cache(survey, pieces.next);
+  }
+};
+
 // What the threads of one turn share.
 struct Turn {
   Pieces& pieces;
@@ -193,6 +202,7 @@ Arena memory_of(const Session* session, const Session& otherwise, Into where, un
 std::vector<Rate> Meter::measure(const std::vector<Way>& ways, const std::vector<Piece>& pieces, bool is_cold,
                                  const std::function<void()>& told) {
   Pieces shared{pieces, is_cold};
+  const PageCacheRestorer restorer{survey_, shared};
   std::vector<Team> teams;
   for (const Way& way : ways) {
     const auto memory = [&] { return memory_of(way.session, session_, way.into, gpu_); };

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "base/cpus.h"
@@ -131,19 +132,27 @@ void add_machine(Survey& survey, const Session& session, unsigned gpu) {
   survey.is_quota = survey.cpu_limit < static_cast<double>(allowed.count());
 }
 
-// False where some of it stays, as pages do that are just being read.
-bool forget_what_came(const Survey& survey, std::size_t number) try {
-  const Source source(survey.shards[number].path);
+// False where some of it stays, as pages do that are just being read. Pieces that adjoin go as one: a folio may lie in
+// two of them.
+bool forget(const Survey& survey, std::span<const Piece> pieces) try {
   bool all = true;
-  for (const Piece& piece : std::ranges::equal_range(survey.uncached, number, {}, &Piece::shard)) {
-    const auto has_more = [&] { return source.cached(piece.offset, piece.size).value_or(0) > piece.cached; };
+  while (!pieces.empty()) {
+    const Piece& first = pieces.front();
+    std::uint64_t size = 0, cached = 0;
+    for (; !pieces.empty() && pieces.front().shard == first.shard && pieces.front().offset == first.offset + size;
+         pieces = pieces.subspan(1)) {
+      size += pieces.front().size;
+      cached += pieces.front().cached;
+    }
+    const Source source(survey.shards[first.shard].path);
+    const auto has_more = [&] { return source.cached(first.offset, size).value_or(0) > cached; };
     if (!has_more()) continue;
-    source.forget(piece.offset, piece.size);
+    source.forget(first.offset, size);
     all = all && !has_more();
   }
   return all;
 } catch (const Failure&) {
-  return true;  // It is gone, and its pages with it.
+  return true;  // A file is gone, and its pages with it.
 }
 
 }  // namespace
@@ -174,12 +183,11 @@ Survey look_at_folder(const std::string& folder, const Session& session, unsigne
   return survey;
 }
 
-void restore_page_cache(const Survey& survey) {
-  if (!survey.is_residency_known) return;
+void restore_page_cache(const Survey& survey, std::size_t count) {
+  if (!survey.is_residency_known || count == 0) return;
+  const auto read = std::span(survey.uncached).first(std::min(count + 1, survey.uncached.size()));
   const auto end = std::chrono::steady_clock::now() + 1s;
-  for (std::size_t i = 0; i < survey.shards.size(); ++i) {
-    while (!forget_what_came(survey, i) && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
-  }
+  while (!forget(survey, read) && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(10ms);
 }
 
 }  // namespace penstock::tools

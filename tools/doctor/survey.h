@@ -68,8 +68,9 @@ Survey look_over(const std::vector<std::string>& files, const Session& session, 
 // The same for a folder into which files are to be written.
 Survey look_at_folder(const std::string& folder, const Session& session, unsigned gpu);
 
-// Takes out of the page cache what has come into the uncached pieces since they were looked at, what the kernel has
-// read ahead of programs included. Waits a second at most for what is still being read.
-void restore_page_cache(const Survey& survey);
+// Takes the first `count` uncached pieces, which were read, out of the page cache again, and of the next one what the
+// kernel has read ahead (of a piece that is cached in part it stays). Waits a second at most for what is still being
+// read.
+void restore_page_cache(const Survey& survey, std::size_t count);
 
 }  // namespace penstock::tools

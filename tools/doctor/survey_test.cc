@@ -29,10 +29,14 @@ class RestorePageCacheTest : public testing::Test {
     ASSERT_EQ(::posix_fadvise(fd_.get(), 4 * kMebibyte, 0, POSIX_FADV_DONTNEED), 0);
     if (cached(0, 8) != 4 * kMebibyte) GTEST_SKIP() << "the file system does not keep half of it cached";
     survey_.shards = {{path_, 8 * kMebibyte, 4 * kMebibyte, {}}};
-    survey_.uncached = {{0, 3 * kMebibyte, kMebibyte, kMebibyte}, {0, 4 * kMebibyte, 4 * kMebibyte, 0}};
+    for (std::uint64_t at = 4; at < 8; ++at) survey_.uncached.push_back({0, at * kMebibyte, kMebibyte, 0});
   }
   void TearDown() override { ::unlink(path_.c_str()); }
 
+  void read_one_byte(off_t mebibyte) {
+    char byte = 0;
+    ASSERT_EQ(::pread(fd_.get(), &byte, 1, mebibyte * static_cast<off_t>(kMebibyte)), 1);
+  }
   std::uint64_t cached(std::uint64_t from_mebibyte, std::uint64_t mebibytes) const {
     return cached_bytes(fd_.get(), from_mebibyte * kMebibyte, mebibytes * kMebibyte).value_or(0);
   }
@@ -43,28 +47,46 @@ class RestorePageCacheTest : public testing::Test {
 };
 
 TEST_F(RestorePageCacheTest, WhatIsJustBeingReadGoesWhenItHasCome) {
-  ASSERT_EQ(::readahead(fd_.get(), 4 * kMebibyte, 4 * kMebibyte), 0);
+  ASSERT_EQ(::readahead(fd_.get(), 4 * kMebibyte, kMebibyte / 2), 0);
 
-  restore_page_cache(survey_);
+  restore_page_cache(survey_, 1);
 
   EXPECT_EQ(cached(4, 4), 0u);
   EXPECT_EQ(cached(0, 4), 4 * kMebibyte);
 }
 
-TEST_F(RestorePageCacheTest, WhereTheKernelDoesNotTellEverythingStays) {
-  ASSERT_EQ(::readahead(fd_.get(), 4 * kMebibyte, 4 * kMebibyte), 0);
+TEST_F(RestorePageCacheTest, WhatWasReadAheadInTheNextPieceGoes) {
+  ASSERT_EQ(::readahead(fd_.get(), 5 * kMebibyte, kMebibyte / 2), 0);
+
+  restore_page_cache(survey_, 1);
+
+  EXPECT_EQ(cached(4, 4), 0u);
+}
+
+TEST_F(RestorePageCacheTest, WhatOthersHaveReadStays) {
+  read_one_byte(7);
+  const std::uint64_t before = cached(6, 2);
+  ASSERT_GT(before, 0u);
+
+  restore_page_cache(survey_, 1);
+
+  EXPECT_EQ(cached(6, 2), before);
+}
+
+TEST_F(RestorePageCacheTest, WhereNothingWasReadNothingGoes) {
+  read_one_byte(4);
+
+  restore_page_cache(survey_, 0);
   survey_.is_residency_known = false;
-  const std::uint64_t before = cached(0, 8);
+  restore_page_cache(survey_, 2);
 
-  restore_page_cache(survey_);
-
-  EXPECT_GE(cached(0, 8), before);
+  EXPECT_GT(cached(4, 4), 0u);
 }
 
 TEST_F(RestorePageCacheTest, AFileThatIsGoneHoldsNothingUp) {
   survey_.shards[0].path += ".gone";
 
-  restore_page_cache(survey_);
+  restore_page_cache(survey_, 2);
 
   EXPECT_EQ(cached(0, 4), 4 * kMebibyte);
 }
