@@ -182,7 +182,7 @@ TEST(NodeTest, AFolderThatVanishesIsToldAndTheRestGoesOn) {
   const core::TestTree folders;
   fs::create_directories(folders.path() + "/textfile");
   const Node node({"--textfile", folders.path() + "/textfile"});
-  fs::remove_all(folders.path() + "/textfile");
+  fs::rename(folders.path() + "/textfile", folders.path() + "/elsewhere");  // At once, whatever is written there.
 
   EXPECT_TRUE(wait_until([&] { return node.value("penstock_node_write_errors_total{file=\"textfile\"}") > 0; }));
   EXPECT_TRUE(node.says("penstock.prom: could not")) << node.said();
@@ -193,7 +193,7 @@ TEST(NodeTest, ALogThatNobodyReadsEndsNoWatch) {
   fs::create_directories(folders.path() + "/textfile");
   Node node({"--textfile", folders.path() + "/textfile"});
   node.close_log();
-  fs::remove_all(folders.path() + "/textfile");
+  fs::rename(folders.path() + "/textfile", folders.path() + "/elsewhere");  // At once, whatever is written there.
 
   EXPECT_TRUE(wait_until([&] { return node.value("penstock_node_write_errors_total{file=\"textfile\"}") > 0; }));
   EXPECT_EQ(node.end(SIGTERM), 0);
