@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <mutex>
 #include <vector>
 
@@ -168,12 +169,15 @@ void die_of_interrupt() {
   raise(signal_number);
 }
 
-Unfinished::Unfinished(int folder_fd, std::string name) : folder_fd_(folder_fd), name_(std::move(name)) {
+Unfinished::Unfinished(int folder_fd, std::string name, Kind kind)
+    : folder_fd_(folder_fd), name_(std::move(name)), kind_(kind) {
   const std::lock_guard lock(unfinished_files().mutex);
   unfinished_files().all.push_back(this);
 }
 
-Unfinished::Unfinished(std::string path) : Unfinished(AT_FDCWD, std::move(path)) {}
+Unfinished::Unfinished(int folder_fd, std::string name) : Unfinished(folder_fd, std::move(name), Kind::file) {}
+
+Unfinished::Unfinished(std::string path, Kind kind) : Unfinished(AT_FDCWD, std::move(path), kind) {}
 
 Unfinished::~Unfinished() {
   if (is_kept_) return;
@@ -187,6 +191,10 @@ void Unfinished::keep() {
   is_kept_ = true;
 }
 
-void Unfinished::remove() const { unlinkat(folder_fd_, name_.c_str(), 0); }
+void Unfinished::remove() const {
+  std::error_code ignored;
+  if (kind_ == Kind::folder) std::filesystem::remove_all(name_, ignored);
+  else unlinkat(folder_fd_, name_.c_str(), 0);
+}
 
 }  // namespace penstock::tools

@@ -24,12 +24,14 @@ void before_forced_end(void (*tidy)());
 void die_of_interrupt();
 
 // A file that this run has made and that shall not outlast it unless it is kept: removed with this object, or at the
-// end that an interruption makes. Thread-safe.
+// end that an interruption makes. So is a folder, with all that is in it. Thread-safe.
 class Unfinished {
  public:
+  enum class Kind : bool { file, folder };
+
   // As of unlinkat(2). The descriptor stays the caller's.
   Unfinished(int folder_fd, std::string name);
-  explicit Unfinished(std::string path);
+  explicit Unfinished(std::string path, Kind kind = Kind::file);
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
   ~Unfinished();
@@ -39,8 +41,11 @@ class Unfinished {
   void remove() const;
 
  private:
+  Unfinished(int folder_fd, std::string name, Kind kind);
+
   const int folder_fd_;
   const std::string name_;
+  const Kind kind_;
   bool is_kept_ = false;
 };
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <system_error>
 
 #include "tools/common/content.h"
@@ -58,23 +57,17 @@ Replay::Replay(penstock_session* session, const ReplaySettings& settings)
     : settings_(settings), piece_bytes_(settings.chunk_bytes / settings.pieces),
       slots_(std::max<std::size_t>(1, settings.window_bytes / settings.chunk_bytes)),
       window_(Arena::on_device(session, settings.gpu, slots_ * settings.chunk_bytes)), content_(settings.chunk_bytes),
-      pieces_(slots_ * settings.pieces), folder_(new_folder(settings.folder)), slab_(folder_ + "/slab") {
-  try {
-    drive_ = require_done(kv::SessionDrive::open(own_library(), session, folder_, kv::SessionDrive::Role::writer,
-                                                 settings.capacity_bytes, settings.is_direct));
-    store_ = open_store(*drive_, settings.capacity_bytes);
-    if (settings.host_bytes > 0) {
-      host_drive_ = require_done(
-          kv::SessionDrive::open(own_library(), session, "", kv::SessionDrive::Role::memory, settings.host_bytes));
-      host_store_ = open_store(*host_drive_, settings.host_bytes);
-      tier_ = std::make_unique<kv::HostTier>(*host_store_, *store_);
-    }
-    committer_ = std::thread(&Replay::commit_again_and_again, this);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-    throw;
+      pieces_(slots_ * settings.pieces), folder_(new_folder(settings.folder), Unfinished::Kind::folder) {
+  drive_ = require_done(kv::SessionDrive::open(own_library(), session, folder_.name(), kv::SessionDrive::Role::writer,
+                                               settings.capacity_bytes, settings.is_direct));
+  store_ = open_store(*drive_, settings.capacity_bytes);
+  if (settings.host_bytes > 0) {
+    host_drive_ = require_done(
+        kv::SessionDrive::open(own_library(), session, "", kv::SessionDrive::Role::memory, settings.host_bytes));
+    host_store_ = open_store(*host_drive_, settings.host_bytes);
+    tier_ = std::make_unique<kv::HostTier>(*host_store_, *store_);
   }
+  committer_ = std::thread(&Replay::commit_again_and_again, this);
 }
 
 std::unique_ptr<kv::Store> Replay::open_store(kv::SessionDrive& drive, std::uint64_t bytes) const {
@@ -82,11 +75,7 @@ std::unique_ptr<kv::Store> Replay::open_store(kv::SessionDrive& drive, std::uint
   return require_done(kv::Store::open(drive, {kStoreName, bytes, extent}));
 }
 
-Replay::~Replay() {
-  end_commits();
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
+Replay::~Replay() { end_commits(); }
 
 void Replay::end_commits() {
   {

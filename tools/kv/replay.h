@@ -96,8 +96,7 @@ class Replay {
   Arena window_;
   std::vector<std::byte> content_;
   std::vector<iovec> pieces_;
-  std::string folder_;
-  Unfinished slab_;  // The large one, should this process be ended.
+  Unfinished folder_;
   std::unique_ptr<kv::SessionDrive> drive_, host_drive_;
   std::unique_ptr<kv::Store> store_, host_store_;
   std::unique_ptr<kv::HostTier> tier_;
