@@ -56,11 +56,11 @@ class Terminal:
         """Whether it shows its second page, its cursor, and wraps lines: "0 1 1" for a shell's."""
         return self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag} #{wrap_flag}").strip()
 
-    def wait_for(self, what, there):
+    def wait_for(self, what, there, patience_s=PATIENCE_S):
         """Until `there`, of the screen, says so."""
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + patience_s
         while not there(screen := self.screen()):
             if time.monotonic() > end:
-                raise AssertionError(f"not seen in {PATIENCE_S} s: {what}; the screen:\n{screen}")
+                raise AssertionError(f"not seen in {patience_s} s: {what}; the screen:\n{screen}")
             time.sleep(0.02)
         return screen
