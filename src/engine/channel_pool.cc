@@ -3,6 +3,8 @@
 #include "engine/channel_pool.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "base/align.h"
 #include "base/shortage.h"
@@ -11,9 +13,14 @@
 namespace penstock::core {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::uint64_t kSmallChunkMax = 1u << 20;
 constexpr std::uint64_t kChunkMin = 64u << 10;
 constexpr unsigned kLargeDepth = 3;  // One chunk with storage, one with the device, one to change over.
+// Where others have all of the budget: calls give theirs back in a moment, queues perhaps never.
+constexpr auto kPatience = 2s;
+constexpr auto kLooksApart = 1ms;
 
 }  // namespace
 
@@ -140,6 +147,7 @@ Result<ChannelPool::Loan> ChannelPool::borrow() {
 }
 
 Result<ChannelPool::Loan> ChannelPool::borrow_waiting() {
+  const auto give_up = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
     const std::uint32_t seen = returns_.load();
     unsigned place = 0;
@@ -149,7 +157,9 @@ Result<ChannelPool::Loan> ChannelPool::borrow_waiting() {
       if (status.ok()) return Loan(this, place, places_[place].channel.get());
       if (!has_open()) {
         free(places_[place]);
-        return status;
+        if (!status.is(Code::limit) || std::chrono::steady_clock::now() >= give_up) return status;
+        std::this_thread::sleep_for(kLooksApart);
+        continue;
       }
       // Nobody is woken: whoever waits does so for a channel that is open, too.
       places_[place].busy.store(false);

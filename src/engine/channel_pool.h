@@ -83,7 +83,8 @@ class ChannelPool final : public ChannelHolder {
     Channel* channel_ = nullptr;
   };
 
-  // Waits while all channels are on loan. Fails only when none is open and none can be opened.
+  // Waits while all channels are on loan. Fails only when none is open and none can be opened, for want of room within
+  // the budget after two seconds.
   Result<Loan> borrow();
   // Empty when no channel is free, or none can be opened.
   Loan try_borrow();

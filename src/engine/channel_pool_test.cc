@@ -117,6 +117,22 @@ TEST(ChannelPoolTest, IdleChannelsOfOnePoolMakeRoomForAnother) {
   EXPECT_LE(budget.used(), 3u * 65536);
 }
 
+// Whoever has the room is another's call, say, which ends soon; nobody who returns it knows of this pool.
+TEST(ChannelPoolTest, ABorrowerWaitsAWhileForRoomThatOthersHave) {
+  FussyPath path;
+  BounceBudget budget(65536);
+  ChannelPool pool(path, nullptr, {.count = 1, .depth = 1, .chunk = 65536}, budget);
+  ASSERT_TRUE(budget.reserve(65536));
+  std::thread other([&] {
+    be_slow(std::chrono::milliseconds(20));
+    budget.give_back(65536);
+  });
+
+  EXPECT_TRUE(pool.borrow().ok());
+
+  other.join();
+}
+
 TEST(BounceBudgetTest, NeverGivesMoreThanItsLimit) {
   BounceBudget budget(100);
 
