@@ -90,36 +90,30 @@ Result<PageWatch> PageWatch::open() {
 
 PageWatch::Presence PageWatch::look(const std::byte* memory, std::size_t size) const {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const auto absent = find_absent(align_down(address, page_size()), align_up(address + size, page_size()));
-  return !absent ? Presence::there : absent->is_moving ? Presence::moving : Presence::gone;
-}
-
-bool PageWatch::are_present(const std::byte* memory, std::size_t size) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uint64_t end = align_up(address + size, page_size());
-  std::optional<Absent> absent = find_absent(align_down(address, page_size()), end);
-  if (!absent) return true;
-  const auto give_up = std::chrono::steady_clock::now() + kMoveMax;
-  while (absent && absent->is_moving && std::chrono::steady_clock::now() < give_up) {
-    std::this_thread::sleep_for(kLooksApart);
-    absent = find_absent(absent->address, end);
-  }
-  return !absent;
-}
-
-std::optional<PageWatch::Absent> PageWatch::find_absent(std::uint64_t begin, std::uint64_t end) const {
+  const std::uint64_t begin = align_down(address, page_size()), end = align_up(address + size, page_size());
   return scans_ ? scan(begin, end) : read_entries(begin, end);
 }
 
-std::optional<PageWatch::Absent> PageWatch::scan(std::uint64_t begin, std::uint64_t end) const {
-  ScanRegion region{};
-  const int found = scan_for_absent(pagemap_.get(), begin, end, region);
-  if (found == 0) return std::nullopt;
-  if (found < 0) return Absent{begin, false};  // Not known to be there.
-  return Absent{region.start, (region.categories & kPageIsMoving) == kPageIsMoving};
+bool PageWatch::are_present(const std::byte* memory, std::size_t size) const {
+  Presence presence = look(memory, size);
+  if (presence != Presence::moving) return presence == Presence::there;
+  const auto give_up = std::chrono::steady_clock::now() + kMoveMax;
+  while (presence == Presence::moving && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(kLooksApart);
+    presence = look(memory, size);
+  }
+  return presence == Presence::there;
 }
 
-std::optional<PageWatch::Absent> PageWatch::read_entries(std::uint64_t begin, std::uint64_t end) const {
+PageWatch::Presence PageWatch::scan(std::uint64_t begin, std::uint64_t end) const {
+  ScanRegion region{};
+  const int found = scan_for_absent(pagemap_.get(), begin, end, region);
+  if (found == 0) return Presence::there;
+  const bool is_moving = found > 0 && (region.categories & kPageIsMoving) == kPageIsMoving;
+  return is_moving ? Presence::moving : Presence::gone;  // Where the call failed, nothing is known to be there.
+}
+
+PageWatch::Presence PageWatch::read_entries(std::uint64_t begin, std::uint64_t end) const {
   constexpr std::uint64_t kEntries = 512;
   std::uint64_t entries[kEntries];
   const std::uint64_t last = end / page_size();
@@ -128,14 +122,14 @@ std::optional<PageWatch::Absent> PageWatch::read_entries(std::uint64_t begin, st
     const auto bytes = static_cast<ssize_t>(count * sizeof entries[0]);
     if (::pread(pagemap_.get(), entries, count * sizeof entries[0], static_cast<off_t>(page * sizeof entries[0])) !=
         bytes) {
-      return Absent{page * page_size(), false};
+      return Presence::gone;
     }
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if ((entries[i] & kPresent) == 0) return Absent{(page + i) * page_size(), (entries[i] & kMoving) == kMoving};
-    }
+    const auto is_absent = [](std::uint64_t entry) { return (entry & kPresent) == 0; };
+    const auto* const absent = std::find_if(entries, entries + count, is_absent);
+    if (absent != entries + count) return (*absent & kMoving) == kMoving ? Presence::moving : Presence::gone;
     page += count;
   }
-  return std::nullopt;
+  return Presence::there;
 }
 
 }  // namespace penstock::core

@@ -11,7 +11,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "base/status.h"
@@ -52,21 +51,16 @@ class PageWatch {
  public:
   // Fails where the kernel does not show a process its own page table (/proc/self/pagemap).
   static Result<PageWatch> open();
-  // Of the first page that is not there.
   enum class Presence : std::uint8_t { there, moving, gone };
+  // Of the first page that is not there, if there is one.
   Presence look(const std::byte* memory, std::size_t size) const;
   // Waits for pages that are just being moved, 20 ms at most.
   bool are_present(const std::byte* memory, std::size_t size) const;
 
  private:
   explicit PageWatch(UniqueFd pagemap, bool scans) : pagemap_(std::move(pagemap)), scans_(scans) {}
-  struct Absent {
-    std::uint64_t address = 0;
-    bool is_moving = false;
-  };
-  std::optional<Absent> find_absent(std::uint64_t begin, std::uint64_t end) const;
-  std::optional<Absent> scan(std::uint64_t begin, std::uint64_t end) const;
-  std::optional<Absent> read_entries(std::uint64_t begin, std::uint64_t end) const;
+  Presence scan(std::uint64_t begin, std::uint64_t end) const;
+  Presence read_entries(std::uint64_t begin, std::uint64_t end) const;
 
   UniqueFd pagemap_;
   bool scans_;  // The kernel looks through a range by itself, from Linux 6.7 on.
