@@ -8,6 +8,7 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "base/huge_pages.h"
 #include "base/page_size.h"
@@ -20,7 +21,7 @@ constexpr const char* kStep = "find pinned memory for the stream's request";
 constexpr std::uint64_t kSlabMin = 1u << 20, kSlabMax = 4u << 20, kSlabPart = 64;  // Of staging: of the limit.
 // Words and copies never become staging: all of them take a part of the limit at most, and staging leaves them one.
 constexpr std::uint64_t kBlockSlab = 64u << 10, kBlocksPart = 8, kBlocksLeft = 32;
-constexpr std::size_t kHeaderBytes = 512;
+constexpr std::size_t kHeaderBytes = 512, kBlocksInSlab = kBlockSlab / kHeaderBytes;
 
 // Never a child's: the device writes to it, whatever a child does. In huge pages, as bounce buffers are, so that the
 // loads of the GPU that read staging need few translations.
@@ -40,7 +41,7 @@ bool StreamBlock::is_acknowledged() const {
 // The context is gone, and what it had page-locked with it.
 StreamMemory::~StreamMemory() {
   for (const Slab& slab : slabs_) ::munmap(slab.pinned.memory, slab.pinned.size);
-  for (const Pinned& slab : block_slabs_) ::munmap(slab.memory, slab.size);
+  for (const BlockSlab& slab : block_slabs_) ::munmap(slab.pinned.memory, slab.pinned.size);
 }
 
 unsigned StreamMemory::order_of(std::uint64_t bytes) {
@@ -132,14 +133,16 @@ std::uint64_t StreamMemory::bytes() const {
 
 bool StreamMemory::is_idle(std::size_t kept) const {
   const MutexLock lock(mutex_);
-  return free_.size() + unacknowledged_.size() + kept >= block_count_;
+  return free_.size() + unacknowledged_.size() + kept >= block_count_locked();
 }
 
 bool StreamMemory::is_quiet(std::size_t kept) {
   const MutexLock lock(mutex_);
   collect_locked();
-  return free_.size() + kept >= block_count_;
+  return free_.size() + kept >= block_count_locked();
 }
+
+std::size_t StreamMemory::block_count_locked() const { return block_slabs_.size() * kBlocksInSlab; }
 
 // By whichever is missing: blocks, or staging for one.
 Status StreamMemory::grow(std::uint64_t staging, std::uint64_t limit) {
@@ -161,29 +164,26 @@ Status StreamMemory::grow(std::uint64_t staging, std::uint64_t limit) {
 // back, which happens where no memory may be asked for.
 Status StreamMemory::add_blocks(std::uint64_t room, std::uint64_t limit) {
   static_assert(sizeof(StreamBlock::Header) <= kHeaderBytes);
-  const std::size_t count = kBlockSlab / kHeaderBytes;
-  std::vector<StreamBlock> blocks(count);
+  BlockSlab slab{{.size = kBlockSlab}, std::vector<StreamBlock>(kBlocksInSlab)};
   {
     const MutexLock lock(mutex_);
-    const bool has_share = blocks_.empty() || (blocks_.size() + 1) * kBlockSlab <= limit / kBlocksPart;
+    const std::size_t count = block_slabs_.size() + 1;
+    const bool has_share = count == 1 || count * kBlockSlab <= limit / kBlocksPart;
     if (room < kBlockSlab || !has_share) return failure(Code::out_of_memory, kStep);
-    free_.reserve(block_count_ + count);
-    unacknowledged_.reserve(block_count_ + count);
-    blocks_.reserve(blocks_.size() + 1);
-    block_slabs_.reserve(blocks_.size() + 1);
+    free_.reserve(count * kBlocksInSlab);
+    unacknowledged_.reserve(count * kBlocksInSlab);
+    block_slabs_.reserve(count);
   }
-  Pinned pinned{.size = kBlockSlab};
-  if (const Status status = pin(pinned); !status.ok()) return status;
+  if (const Status status = pin(slab.pinned); !status.ok()) return status;
   const MutexLock lock(mutex_);
-  for (std::size_t i = 0; i < count; ++i) {
-    blocks[i].header_ = reinterpret_cast<StreamBlock::Header*>(pinned.memory + i * kHeaderBytes);
-    blocks[i].shift_ = pinned.shift;
-    free_.push_back(&blocks[i]);
+  std::byte* header = slab.pinned.memory;
+  for (StreamBlock& block : slab.blocks) {
+    block.header_ = reinterpret_cast<StreamBlock::Header*>(std::exchange(header, header + kHeaderBytes));
+    block.shift_ = slab.pinned.shift;
+    free_.push_back(&block);
   }
-  blocks_.push_back(std::move(blocks));
-  block_slabs_.push_back(pinned);
-  block_count_ += count;
-  bytes_ += pinned.size;
+  block_slabs_.push_back(std::move(slab));
+  bytes_ += kBlockSlab;
   return success();
 }
 

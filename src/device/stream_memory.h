@@ -102,12 +102,17 @@ class StreamMemory {
     Pinned pinned;
     Buddies units;
   };
+  struct BlockSlab {  // Of words and copies.
+    Pinned pinned;
+    std::vector<StreamBlock> blocks;
+  };
 
   static unsigned order_of(std::uint64_t bytes);
   StreamBlock* find(std::uint64_t staging, unsigned slab_most) EXCLUDES(mutex_);
   bool stage_locked(StreamBlock& block, std::uint64_t staging, unsigned slab_most) REQUIRES(mutex_);
   void release_locked(StreamBlock& block) REQUIRES(mutex_);
   void collect_locked() REQUIRES(mutex_);
+  std::size_t block_count_locked() const REQUIRES(mutex_);
   Status grow(std::uint64_t staging, std::uint64_t limit) REQUIRES(growing_) EXCLUDES(mutex_);
   Status add_blocks(std::uint64_t room, std::uint64_t limit) REQUIRES(growing_) EXCLUDES(mutex_);
   Status add_slab(unsigned order, std::uint64_t room, std::uint64_t limit) REQUIRES(growing_) EXCLUDES(mutex_);
@@ -119,9 +124,7 @@ class StreamMemory {
   std::uint64_t bytes_ GUARDED_BY(mutex_) = 0;
   std::vector<StreamBlock*> free_ GUARDED_BY(mutex_);
   std::vector<StreamBlock*> unacknowledged_ GUARDED_BY(mutex_);
-  std::vector<std::vector<StreamBlock>> blocks_ GUARDED_BY(mutex_);  // All there are, by slab.
-  std::size_t block_count_ GUARDED_BY(mutex_) = 0;
-  std::vector<Pinned> block_slabs_ GUARDED_BY(mutex_);
+  std::vector<BlockSlab> block_slabs_ GUARDED_BY(mutex_);
   std::vector<Slab> slabs_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> free_orders_ GUARDED_BY(mutex_);  // Of these: what they have free, to be looked through.
 };
