@@ -62,8 +62,7 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   if (!memory.needs_device()) return refuse(Reason::host_memory);
   if (file.facts().denied) return refuse(Reason::denied);
   if (memory.device == nullptr) return refuse(pagecache_reason::no_page_registration);
-  if (memory.device->facts().stand_in && !rules_.on_stand_in) return refuse(Reason::stand_in);
-  if (rules_.registration.bytes_max == 0 || !rules_.page_cache) return refuse(pagecache_reason::registration_cache_off);
+  if (const Reason reason = refused_by_rules(*memory.device); reason != Reason::none) return refuse(reason);
   const FileFacts& facts = file.facts();
   if (op == Op::write && rules_.strict && !takes_writes(facts)) return refuse(pagecache_reason::reads_only);
   if (facts.type != FileType::regular || !changes_show_in_mappings(facts.file_system_magic)) {
@@ -71,16 +70,25 @@ Verdict PagecachePath::judge(File& file, const PointerFacts& memory, Op op) {
   }
   if (file.prefers_direct()) return refuse(pagecache_reason::opened_direct);
   if (op == Op::read && file.is_read_once()) return refuse(pagecache_reason::read_once);
-  std::atomic<std::uint8_t>& known = can_register_[static_cast<unsigned>(memory.device->facts().ordinal) % kDevicesMax];
-  if (known.load(std::memory_order_relaxed) == 0) known.store(memory.device->can_register_pages() ? 2 : 1);
-  if (known.load(std::memory_order_relaxed) == 1) return refuse(pagecache_reason::no_page_registration);
+  if (!can_register(*memory.device)) return refuse(pagecache_reason::no_page_registration);
   if (const int error = cache_.watch_error(); error != 0) return refuse(pagecache_reason::no_page_registration, error);
   return usable_with_rings(PathId::pagecache, storage_);
 }
 
 bool PagecachePath::may_serve(const Device& device) {
-  return rules_.registration.bytes_max > 0 && rules_.page_cache && (!device.facts().stand_in || rules_.on_stand_in) &&
-         device.can_register_pages() && cache_.watch_error() == 0;
+  return refused_by_rules(device) == Reason::none && can_register(device) && cache_.watch_error() == 0;
+}
+
+Reason PagecachePath::refused_by_rules(const Device& device) const {
+  if (device.facts().stand_in && !rules_.on_stand_in) return Reason::stand_in;
+  const bool is_off = rules_.registration.bytes_max == 0 || !rules_.page_cache;
+  return is_off ? pagecache_reason::registration_cache_off : Reason::none;
+}
+
+bool PagecachePath::can_register(const Device& device) {
+  std::atomic<std::uint8_t>& known = can_register_[static_cast<unsigned>(device.facts().ordinal) % kDevicesMax];
+  if (known.load(std::memory_order_relaxed) == 0) known.store(device.can_register_pages() ? 2 : 1);
+  return known.load(std::memory_order_relaxed) == 2;
 }
 
 // A request by itself pays for three system calls where a copy by the CPU has one (8 threads, one 4 KiB read at a time:

@@ -36,6 +36,9 @@ class PagecachePath final : public Path, private DirectTerms {
 
  private:
   Reason ineligible(const Task& task) override;
+  // Whatever the file, by the settings; Reason::none where they allow it.
+  Reason refused_by_rules(const Device& device) const;
+  bool can_register(const Device& device);
   bool is_quicker_by_cpu(const File& file, Op op, std::uint64_t size) const;
   static bool is_within(File& file, const Chunk& chunk);
   int refusal_errno(const Status& status) override { return status.is_errno(ESTALE) ? ESTALE : 0; }
