@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <system_error>
 
 #include "tools/common/content.h"
 #include "tools/common/failure.h"
