@@ -127,6 +127,9 @@ class Top(World):
         screen = terminal.wait_for(f"the end of {command}", lambda now: now.count(PROMPT.strip()) > before)
         return [line for line in screen.splitlines() if line.strip()][-2]
 
+    def wait_for_prompt(self, terminal):
+        return terminal.wait_for("a prompt", lambda now: now.rstrip().endswith(PROMPT.strip()))
+
     def start(self, terminal, *options):
         """Until it shows the reader with a rate. The settings of the terminal before it.
 
@@ -143,13 +146,13 @@ class Top(World):
                 if is_last:
                     raise
                 terminal.type("q")
-                terminal.wait_for("a prompt", lambda now: now.rstrip().endswith(PROMPT.strip()))
+                self.wait_for_prompt(terminal)
         self.assertEqual(terminal.state(), "1 0 0")
         return settings
 
     def assert_restored(self, terminal, settings):
         terminal.wait_for("the shell's page", lambda _: terminal.state() == SHELLS_STATE)
-        screen = terminal.wait_for("a prompt", lambda now: now.rstrip().endswith(PROMPT.strip()))
+        screen = self.wait_for_prompt(terminal)
         self.assertNotIn("by path:", screen)
         self.assertIn("stty -g", screen)  # What stood there before.
         self.assertEqual(self.say(terminal, "stty -g"), settings)
