@@ -103,7 +103,14 @@ class Batch {
   void notify_all_locked() REQUIRES(mutex_);
   std::size_t outstanding_locked() const REQUIRES(mutex_) { return slots_.size() - free_.size(); }
   std::size_t wanted_locked(std::size_t room, unsigned least) const REQUIRES(mutex_);
+  void begin_locked() REQUIRES(mutex_);
+  bool begins_here_locked() REQUIRES(mutex_);
+  std::span<Job* const> begin_here_locked() REQUIRES(mutex_);
   void help_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
+  bool has_runner_locked() REQUIRES(mutex_);
+  bool is_watched_locked() const REQUIRES(mutex_);
+  void keep_runner_locked() REQUIRES(mutex_);
+  void let_runner_go_locked() REQUIRES(mutex_);
 
   Executor& executor_;
   Mutex mutex_;
@@ -112,6 +119,11 @@ class Batch {
   std::vector<Slot*> free_ GUARDED_BY(mutex_);
   std::vector<Slot*> done_ GUARDED_BY(mutex_);  // Not reported yet, oldest first.
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // Of one submission, while it lasts.
+  // What callers begin small reads with, and look after when they come to reap. It stays with the batch, with reads in
+  // flight, only while nobody waits for these in another way.
+  std::atomic<Runner*> runner_{nullptr};        // Written under the lock, looked at without.
+  bool in_use_ GUARDED_BY(mutex_) = false;      // By a caller, which has not got the lock then,
+  std::vector<Job*> begun_ GUARDED_BY(mutex_);  // and perhaps begins these.
   std::vector<BatchEvent::Submission> submissions_;
   std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> done_count_{0};             // As done_ has, to be looked at without the lock.

@@ -20,7 +20,7 @@ namespace {
 // CPU: 128 reads of 4 KiB at once came to 1.04 million a second by both, at 1.8 and 4.6 us each (H100, 2026-11-25).
 constexpr std::uint64_t kShareBytes = 64u << 10;
 constexpr std::uint64_t kFetchedShareBytes = 256u << 10;
-constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a helper passes in the line.
+constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a caller passes in the line.
 constexpr long kCpusToLookOut = 4;
 
 // A queue keeps what it has pinned. All of them together take no more than half of a device's bounce buffers, so that
@@ -36,22 +36,15 @@ std::uint64_t weight_of(const Job& job) {
 
 }  // namespace
 
-// The runner of a thread that helps.
-struct Executor::Helper {
-  explicit Helper(Session& session) : runner(session, true) {}
-  Runner runner;
-  bool busy = false;
-  Helper* next = nullptr;  // Among those that were left to the threads.
-};
-
 Executor::Executor(Session& session, unsigned threads_max)
-    : session_(session), queues_(queues_that_fit(session.config()) >= kHelpersMax + 2),
-      threads_max_(queues_ ? std::min<unsigned>(threads_max,
-                                                static_cast<unsigned>(queues_that_fit(session.config())) - kHelpersMax)
-                           : threads_max),
+    : session_(session), queues_(queues_that_fit(session.config()) >= kLentMax + 2),
+      threads_max_(
+          queues_ ? std::min<unsigned>(threads_max, static_cast<unsigned>(queues_that_fit(session.config())) - kLentMax)
+                  : threads_max),
       can_look_out_(session.config().policy != Policy::cpu && ::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {
   threads_.reserve(threads_max_);
-  helpers_.reserve(kHelpersMax);
+  for (auto* const runners : {&idle_, &left_}) runners->reserve(threads_max_ + kLentMax);
+  runners_.reserve(threads_max_ + kLentMax);
 }
 
 Executor::~Executor() {
@@ -71,10 +64,19 @@ Status Executor::start_locked() {
   while (threads_.size() < threads_max_) {
     const auto body = [](void* executor) { static_cast<Executor*>(executor)->loop(); };
     pthread_t thread;
+    if (runners_.size() == threads_.size() && !add_runner_locked()) break;
     if (!start_thread(thread, "penstock-async", body, this)) break;
     threads_.push_back(thread);
   }
   return threads_.empty() ? failure(Code::out_of_memory, "start a thread for the request") : success();
+}
+
+bool Executor::add_runner_locked() {
+  std::unique_ptr<Runner> runner(new (std::nothrow) Runner(session_, queues_, can_look_out_));
+  if (runner == nullptr) return false;
+  idle_.insert(idle_.begin(), runner.get());
+  runners_.push_back(std::move(runner));
+  return true;
 }
 
 void Executor::append_locked(Job& job) {
@@ -104,7 +106,7 @@ void Executor::wake_locked() {
   std::uint64_t wanted = waiting_.load(std::memory_order_relaxed);
   if (const std::uint64_t share = share_bytes_locked(); share > 0)
     wanted = std::min(wanted, (waiting_bytes_ + share - 1) / share);
-  if (left_ != nullptr) ++wanted;
+  wanted += left_.size();
   for (; called_ < wanted && called_ < asleep_; ++called_) arrivals_.notify_one();
 }
 
@@ -129,11 +131,12 @@ bool Executor::withdraw(Job& job) {
   return waiting;
 }
 
+std::chrono::microseconds Executor::patience() const { return are_fetched() ? kLongPatience : kPatience; }
+
 void Executor::sleep_locked() {
   if (can_look_out_) {
-    const auto patience = are_fetched_ ? kLongPatience : kPatience;
     const MutexUnlock unlock(mutex_);
-    (void)look_out([this] { return waiting_.load(std::memory_order_relaxed) > 0; }, patience);
+    (void)look_out([this] { return has_line(); }, patience());
   }
   while (is_idle_locked() && !stopping_) {
     ++asleep_;
@@ -159,27 +162,40 @@ void Executor::take_locked(Share& share, unsigned most) {
 }
 
 // By what became of the latest small requests: the next are likely to go the same way.
-void Executor::learn_locked(Runner& runner) {
+void Executor::learn(Runner& runner) {
   const std::optional<bool> news = runner.take_news();
-  if (can_share_ && news) are_fetched_ = *news;
+  if (!news || *news == are_fetched()) return;
+  const MutexLock lock(mutex_);
+  if (can_share_) are_fetched_.store(*news, std::memory_order_relaxed);
 }
 
 std::uint64_t Executor::share_bytes_locked() const {
   if (!can_share_) return 0;
-  return are_fetched_ ? kFetchedShareBytes : kShareBytes;
+  return are_fetched() ? kFetchedShareBytes : kShareBytes;
 }
 
-Executor::Share Executor::take(Runner& runner, bool wait) {
+// For a thread that has something to do: first of all what was left.
+Runner* Executor::runner_locked() {
+  if (left_.empty() && first_ == nullptr) return nullptr;
+  std::vector<Runner*>& from = left_.empty() ? idle_ : left_;
+  Runner* const runner = from.back();
+  from.pop_back();
+  return runner;
+}
+
+// The thread has a runner for as long as that has requests in flight. It takes no jobs while others were left, but ends
+// its own, and then theirs. Null where there is nothing more to do.
+Executor::Share Executor::take(Runner*& runner) {
   Share share;
-  const unsigned most = runner.room();
+  if (runner != nullptr) learn(*runner);
   const MutexLock lock(mutex_);
-  learn_locked(runner);
-  if (wait && is_idle_locked() && !stopping_) sleep_locked();
-  if (left_ != nullptr) {
-    share.left = left_;
-    left_ = left_->next;
+  if (runner != nullptr && runner->is_idle()) idle_.push_back(std::exchange(runner, nullptr));
+  if (runner == nullptr) {
+    if (is_idle_locked() && !stopping_) sleep_locked();
+    runner = runner_locked();
   }
-  take_locked(share, std::min(most, grab_locked()));
+  if (runner != nullptr && left_.empty()) take_locked(share, std::min(runner->room(), grab()));
+  else if (!is_idle_locked()) wake_locked();
   return share;
 }
 
@@ -200,19 +216,12 @@ void Executor::loop() {
   // Small requests of any device: only what the user named holds for all of them.
   ThreadPlace place(session_.config().placement);
   if (session_.config().placement.is_fixed()) place.stay_near("");
-  Runner runner(session_, queues_);
+  Runner* runner = nullptr;
   for (;;) {
-    const bool idle = runner.is_idle();
-    const Share share = take(runner, idle);
-    if (share.count == 0 && share.left == nullptr && idle) return;
-    for (unsigned i = 0; i < share.count; ++i) carry_out(runner, *share.jobs[i]);
-    runner.reap(share.left == nullptr && (share.count == 0 || runner.room() == 0) ? 1 : 0);
-    if (share.left == nullptr) continue;
-    while (!share.left->runner.is_idle()) {
-      share.left->runner.reap(1);
-      runner.reap(0);
-    }
-    dismiss(*share.left);
+    const Share share = take(runner);
+    if (runner == nullptr) return;
+    for (unsigned i = 0; i < share.count; ++i) carry_out(*runner, *share.jobs[i]);
+    runner->reap(share.count == 0 || runner->room() == 0 ? 1 : 0);
   }
 }
 
@@ -260,14 +269,41 @@ void Executor::watch() {
   }
 }
 
-// ---- Helpers -------------------------------------------------------------------------------------------------------
+// ---- Callers that do small reads by themselves ---------------------------------------------------------------------
 
-void Executor::take_for_locked(const void* owner, Share& share, unsigned most) {
-  share.count = 0;
+// One more where the threads would be short of one.
+Runner* Executor::lend() {
+  const MutexLock lock(mutex_);
+  if (!can_share_ || lent_ == kLentMax) return nullptr;
+  if (runners_.size() == threads_.size() + lent_ && !add_runner_locked()) return nullptr;
+  if (idle_.empty()) return nullptr;
+  ++lent_;
+  Runner* const runner = idle_.back();
+  idle_.pop_back();
+  return runner;
+}
+
+void Executor::give_back(Runner& runner) {
+  learn(runner);
+  const MutexLock lock(mutex_);
+  --lent_;
+  (runner.is_idle() ? idle_ : left_).push_back(&runner);
+  wake_locked();
+}
+
+std::size_t Executor::begin_reads(Runner& runner, std::span<Job* const> jobs, bool may_open) {
+  const std::size_t begun = runner.begin_reads(jobs, may_open);
+  learn(runner);
+  return begun;
+}
+
+Executor::Share Executor::take_for(const void* owner, unsigned most) {
+  Share share;
   unsigned passed = 0;
-  for (Job* job = first_; job != nullptr && share.count < std::min(most, grab_locked()) && passed < kLookedOverMax;) {
+  const MutexLock lock(mutex_);
+  for (Job* job = first_; job != nullptr && share.count < std::min(most, grab()) && passed < kLookedOverMax;) {
     Job* const next = job->next_;
-    if (job->owner() != owner || Runner::is_large(*job) || job->request.op != Op::read) {
+    if (job->owner() != owner || !Runner::is_small_read(*job)) {
       ++passed;
     } else {
       unlink_locked(*job);
@@ -275,61 +311,15 @@ void Executor::take_for_locked(const void* owner, Share& share, unsigned most) {
     }
     job = next;
   }
+  return share;
 }
 
-void Executor::take_for(const void* owner, Share& share, unsigned most) {
-  const MutexLock lock(mutex_);
-  take_for_locked(owner, share, most);
-}
-
-// Null where there is nothing to do, or nothing to do it with.
-Executor::Helper* Executor::admit(const void* owner, Share& share) {
-  const MutexLock lock(mutex_);
-  // Where every transfer blocks, a helper would have to wait for storage.
-  if (!can_share_ || waiting_.load(std::memory_order_relaxed) == 0) return nullptr;
-  auto free = std::find_if(helpers_.begin(), helpers_.end(), [](const auto& helper) { return !helper->busy; });
-  if (free == helpers_.end()) {
-    if (helpers_.size() == kHelpersMax) return nullptr;
-    std::unique_ptr<Helper> helper(new (std::nothrow) Helper(session_));
-    if (helper == nullptr) return nullptr;
-    helpers_.push_back(std::move(helper));
-    free = helpers_.end() - 1;
-  }
-  take_for_locked(owner, share, grab_locked());
-  if (share.count == 0) return nullptr;
-  (*free)->busy = true;
-  return free->get();
-}
-
-void Executor::dismiss(Helper& helper) {
-  const MutexLock lock(mutex_);
-  helper.busy = !helper.runner.is_idle();
-  if (!helper.busy) return;
-  helper.next = left_;
-  left_ = &helper;
-  wake_locked();
-}
-
-bool Executor::help(const void* owner, const std::function<bool()>& enough) {
-  Share share;
-  Helper* const helper = admit(owner, share);
-  if (helper == nullptr) return false;
-  bool useful = true;
-  while (useful && share.count > 0) {
-    unsigned begun = 0;
-    while (begun < share.count && helper->runner.begin(*share.jobs[begun])) ++begun;
-    helper->runner.reap(0);
-    useful = begun == share.count;
-    if (!useful) put_in_line(std::span(share.jobs).subspan(begun, share.count - begun));
-    else if (enough()) break;
-    else take_for(owner, share, helper->runner.room());
-  }
-  (void)look_out([&] {
-    helper->runner.reap(0);
-    return helper->runner.is_idle();
-  });
-  dismiss(*helper);
-  return useful;
+bool Executor::feed(Runner& runner, const void* owner) {
+  const Share share = take_for(owner, runner.room());
+  const auto jobs = std::span(share.jobs).first(share.count);
+  const std::size_t begun = begin_reads(runner, jobs, true);
+  if (begun < jobs.size()) put_in_line(jobs.subspan(begun));
+  return begun > 0 && begun == jobs.size();
 }
 
 }  // namespace penstock::core

@@ -2,9 +2,9 @@
 
 // Carries out requests whose callers do not wait for them: the entries of batches, and what streams have arrived at.
 // Jobs wait in one line, for a few threads that start with the first of them. Small requests of one thread are in
-// flight together, through a queue of its own; a larger one is moved like a call of its own, with the workers' help.
-// Who comes to wait for jobs after all, can do some of them meanwhile: help(). A job that nobody has begun by its
-// deadline ends then, also while all threads are busy: from the first deadline on, a thread watches the line.
+// flight together, through a queue; a larger one is moved like a call of its own, with the workers' help. A thread of
+// the caller's may do small reads by itself: lend(). A job that nobody has begun by its deadline ends then, also while
+// all threads are busy: from the first deadline on, a thread watches the line.
 #pragma once
 
 #include <pthread.h>
@@ -12,7 +12,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -50,8 +49,8 @@ class Job {
   // The memory of all parts, in their order. Where it can be moved as one, it is, and the executor finishes the job.
   std::span<const MemoryPiece> pieces;
 
-  // On a thread of the executor, or of a helper, which holds no lock meanwhile. The job may be destroyed in here. Waits
-  // for no other job.
+  // On a thread of the executor, or of a caller's, which holds no lock meanwhile. The job may be destroyed in here.
+  // Waits for no other job.
   virtual void finish(const Outcome& outcome) = 0;
   // The same for several jobs of one owner at once, this one among them.
   virtual void finish_all(std::span<const Ended> jobs) {
@@ -70,8 +69,6 @@ class Job {
   bool waiting_ = false;  // In the line; guarded by the executor's mutex.
 };
 
-class Runner;
-
 class Executor {
  public:
   Executor(Session& session, unsigned threads_max);
@@ -83,47 +80,54 @@ class Executor {
   Status submit(std::span<Job* const> jobs);
   // True where the job had not begun: then finish() is not called for it.
   bool withdraw(Job& job);
-  // Does small reads of the owner's that nobody has begun, on the calling thread, until `enough` says so or there are
-  // no more. Does not wait for storage: what has to is left to the executor's threads. False where there is nothing
-  // more that this thread could do.
-  bool help(const void* owner, const std::function<bool()>& enough);
+
+  // For a thread of a caller's that does small reads by itself. Null where none is to be had: they are few, and there
+  // are none where every transfer blocks, since that thread does not wait for storage.
+  Runner* lend();
+  // What it has in flight is left to the threads.
+  void give_back(Runner& runner);
+  // As Runner::begin_reads().
+  std::size_t begin_reads(Runner& runner, std::span<Job* const> jobs, bool may_open);
+  // Has it begin reads of the owner's that wait in the line. False where it cannot do more of them.
+  bool feed(Runner& runner, const void* owner);
+  // Whether jobs wait there, asked without the lock.
+  bool has_line() const { return waiting_.load(std::memory_order_relaxed) > 0; }
+  // Whether the device fetched the latest small reads out of the page cache by itself: then the next ones, too.
+  bool are_fetched() const { return are_fetched_.load(std::memory_order_relaxed); }
 
   // Whether there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends it.
   bool can_look_out() const { return can_look_out_; }
+  std::chrono::microseconds patience() const;  // For so long, then.
 
  private:
-  struct Helper;
-
   static constexpr unsigned kGrabMax = 64;  // Jobs that a thread takes from the line at once.
-  static constexpr unsigned kHelpersMax = 4;
+  static constexpr unsigned kLentMax = 4;   // Runners.
 
   // What a thread is given to do.
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
-    Helper* left = nullptr;  // Whose work has to be brought to an end.
   };
 
   Status start_locked() REQUIRES(mutex_);
+  bool add_runner_locked() REQUIRES(mutex_);
   Status start_watch_locked() REQUIRES(mutex_);
   void append_locked(Job& job) REQUIRES(mutex_);
   void unlink_locked(Job& job) REQUIRES(mutex_);
   void wake_locked() REQUIRES(mutex_);
   bool is_idle_locked() const REQUIRES(mutex_) {
-    return waiting_.load(std::memory_order_relaxed) == 0 && left_ == nullptr;
+    return waiting_.load(std::memory_order_relaxed) == 0 && left_.empty();
   }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
-  Share take(Runner& runner, bool wait);
-  void learn_locked(Runner& runner) REQUIRES(mutex_);
+  Runner* runner_locked() REQUIRES(mutex_);
+  Share take(Runner*& runner);
+  void learn(Runner& runner);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // So much one thread does as fast as two.
-  unsigned grab_locked() const REQUIRES(mutex_) { return are_fetched_ ? kGrabMax : kGrabMax / 2; }
-  Helper* admit(const void* owner, Share& share);
-  void take_for(const void* owner, Share& share, unsigned most);
-  void take_for_locked(const void* owner, Share& share, unsigned most) REQUIRES(mutex_);
+  unsigned grab() const { return are_fetched() ? kGrabMax : kGrabMax / 2; }
+  Share take_for(const void* owner, unsigned most);
   void put_in_line(std::span<Job* const> jobs);
   void carry_out(Runner& runner, Job& job);
-  void dismiss(Helper& helper);
   void loop();
   Job* unlink_late_locked() REQUIRES(mutex_);
   void watch();
@@ -132,10 +136,10 @@ class Executor {
   const bool queues_;  // Whether threads have queues of their own.
   const unsigned threads_max_;
   const bool can_look_out_;
+  std::atomic<bool> are_fetched_{false};
   Mutex mutex_;
   ConditionVariable arrivals_;
-  bool can_share_ GUARDED_BY(mutex_) = false;    // Whether threads have more than one transfer under way.
-  bool are_fetched_ GUARDED_BY(mutex_) = false;  // The device fetches small requests out of the page cache.
+  bool can_share_ GUARDED_BY(mutex_) = false;  // Whether threads have more than one transfer under way.
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::vector<pthread_t> threads_ GUARDED_BY(mutex_);
   Job* first_ GUARDED_BY(mutex_) = nullptr;
@@ -144,8 +148,11 @@ class Executor {
   std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, counting a few shares at most of each.
   unsigned asleep_ GUARDED_BY(mutex_) = 0;              // Threads,
   unsigned called_ GUARDED_BY(mutex_) = 0;              // and those of them that were woken and have not come yet.
-  std::vector<std::unique_ptr<Helper>> helpers_ GUARDED_BY(mutex_);
-  Helper* left_ GUARDED_BY(mutex_) = nullptr;  // A list.
+  // At any time one for each thread, besides those that are lent.
+  std::vector<std::unique_ptr<Runner>> runners_ GUARDED_BY(mutex_);
+  std::vector<Runner*> idle_ GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
+  std::vector<Runner*> left_ GUARDED_BY(mutex_);  // With requests in flight that nobody looks after.
+  unsigned lent_ GUARDED_BY(mutex_) = 0;
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
   TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier one.

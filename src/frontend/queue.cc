@@ -64,10 +64,14 @@ void Queue::stop() {
   session_ = nullptr;
 }
 
-Result<Queue::OwnChannel*> Queue::channel_for(Path& path, Device* device) {
+Queue::OwnChannel* Queue::find_channel(const Path& path, const Device* device) {
   for (OwnChannel& own : channels_) {
     if (own.path == &path && own.device == device) return &own;
   }
+  return nullptr;
+}
+
+Result<Queue::OwnChannel*> Queue::open_channel(Path& path, Device* device) {
   if (channels_.size() == kChannelsMax) close_idle_locked();
   if (channels_.size() == kChannelsMax) return failure(Code::limit, "use one more device in this queue");
   const ChannelOptions options{.device = device,
@@ -117,14 +121,14 @@ void Queue::close_idle_channels() {
   close_idle_locked();
 }
 
-Status Queue::submit(const RawRequest& request, std::uint64_t cookie) {
+Status Queue::submit(const RawRequest& request, std::uint64_t cookie, bool may_open) {
   const MutexLock lock(mutex_);
   if (session_ == nullptr) return failure(Code::closed, "submit to the queue");
   File* const file = pin(request.file);
   const auto no_room = [] { return failure(Code::out_of_memory, "submit to the queue"); };
   const auto submit_it = [&] {
     mutex_.assume_held();
-    return submit_pinned(request, file, cookie);
+    return submit_pinned(request, file, cookie, may_open);
   };
   const Status status = unless_short_of_memory(submit_it, no_room);
   if (file != nullptr && !status.ok()) unpin(request.file);
@@ -148,7 +152,7 @@ void Queue::unpin(std::uint64_t handle) {
   if (is_last) session_->unpin_file(handle);
 }
 
-Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) {
+Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
   if (free_.empty()) return failure(Code::limit, "submit to the queue");
   if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
   Routed& routed = row_.routed();
@@ -156,16 +160,21 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   routed.input.file_end = checked_end_;
   session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit a request of this size to the queue");
-  const Result<OwnChannel*> own = channel_for(*routed.path, routed.device());
-  if (!own.ok()) return own.status();
-  if ((*own)->channel->is_broken()) return failure(Code::closed, "submit to the queue");
+  OwnChannel* own = find_channel(*routed.path, routed.device());
+  if (own == nullptr) {
+    if (!may_open) return failure(Code::limit, "submit to the queue without a wait");
+    const Result<OwnChannel*> opened = open_channel(*routed.path, routed.device());
+    if (!opened.ok()) return opened.status();
+    own = *opened;
+  }
+  if (own->channel->is_broken()) return failure(Code::closed, "submit to the queue");
 
   const Plan plan = Router::plan(routed, chunk_max_);
   if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit a request of this size to the queue");
   const std::uint32_t index = free_.back();
   free_.pop_back();
   begin(pending_[index], request, cookie);
-  start(**own, index, plan);
+  start(*own, index, plan);
   return success();
 }
 

@@ -31,8 +31,9 @@ class Queue final : public ChannelHolder, private Client {
   ~Queue() override;  // Waits for what is in flight. May come after the session's end.
 
   // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason
-  // fails here too, and is not reaped.
-  Status submit(const RawRequest& request, std::uint64_t cookie);
+  // fails here too, and is not reaped. Opens a channel where none serves, which may wait for the device: unless
+  // `may_open`, that is a `limit`, too.
+  Status submit(const RawRequest& request, std::uint64_t cookie, bool may_open = true);
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
   // Returns how many completions it wrote: at least `least`, if as many are outstanding and the deadline leaves time.
   unsigned reap(std::span<QueueCompletion> completions, unsigned least, Deadline deadline = std::nullopt);
@@ -78,8 +79,9 @@ class Queue final : public ChannelHolder, private Client {
   Queue(Session& session, unsigned depth, std::uint64_t chunk_max, std::uint64_t request_bytes_max);
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
-  Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie) REQUIRES(mutex_);
-  Result<OwnChannel*> channel_for(Path& path, Device* device) REQUIRES(mutex_);
+  Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
+  OwnChannel* find_channel(const Path& path, const Device* device) REQUIRES(mutex_);
+  Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
   bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);
   void close_idle_locked() REQUIRES(mutex_);
   void flush(OwnChannel& own) REQUIRES(mutex_);

@@ -3,21 +3,44 @@
 #include "frontend/runner.h"
 
 #include "base/shortage.h"
+#include "engine/look_out.h"
 #include "frontend/call.h"
 
 namespace penstock::core {
+namespace {
 
-bool Runner::begin(Job& job) {
+constexpr std::size_t kLaunched = 32;  // So many at once: the device fetches these while the next are made ready.
+
+}  // namespace
+
+bool Runner::begin(Job& job, bool may_open) {
   if (job.is_late()) {
     job.time_out();
     return true;
   }
-  if (!queues_ || is_large(job) || !open_queue()) return false;
-  const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job));
+  if (!queues_ || is_large(job) || (queue_ == nullptr && !(may_open && open_queue()))) return false;
+  const Status status = queue_->submit(job.request, reinterpret_cast<std::uintptr_t>(&job), may_open);
   if (status.is(Code::limit) || status.is(Code::closed)) return false;
   if (status.ok()) ++in_flight_;
   else job.finish({status, {}});
   return true;
+}
+
+std::size_t Runner::begin_reads(std::span<Job* const> jobs, bool may_open) {
+  std::size_t begun = 0;
+  while (begun < jobs.size() && has_room() && begin(*jobs[begun], may_open)) {
+    if (++begun % kLaunched == 0) reap(0);
+  }
+  reap(0);
+  return begun;
+}
+
+bool Runner::has_room() {
+  const auto has_some = [this] {
+    reap(0);
+    return room() > 0;
+  };
+  return room() > 0 || (looks_ ? look_out(has_some) : has_some());
 }
 
 void Runner::reap(unsigned least) {
@@ -32,7 +55,6 @@ void Runner::reap(unsigned least) {
 }
 
 bool Runner::open_queue() {
-  if (queue_ != nullptr) return true;
   const auto open = [&] { return Queue::open(session_, kDepth, kQueuedBytesMax); };
   using Opened = Result<std::unique_ptr<Queue>>;
   Opened queue = unless_short_of_memory(open, [] { return Opened(failure(Code::out_of_memory, "open the queue")); });

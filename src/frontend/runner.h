@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// One thread's part in carrying out the executor's jobs: a queue, opened with the first small job, what is in flight
-// there, and calls for everything else. Used by one thread at a time.
+// What a thread carries jobs out with: a queue, opened with the first small job, what is in flight there, and calls for
+// everything else. The executor keeps them, and lends them to its threads and to its callers'. Used by one thread at a
+// time.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "frontend/executor.h"
@@ -23,8 +25,11 @@ class Runner {
     return job.request.size > kQueuedBytesMax || job.request.staging != nullptr || !job.parts.empty();
   }
 
-  // queues: whether it may have one.
-  Runner(Session& session, bool queues) : session_(session), queues_(queues) {}
+  // Whether it needs no thread of its own: a queue begins it without a wait for storage.
+  static bool is_small_read(const Job& job) { return job.request.op == Op::read && !is_large(job); }
+
+  // queues: whether it may have one. looks: whether it looks a little for room.
+  Runner(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
 
   bool is_idle() const { return in_flight_ == 0; }
   unsigned room() const { return kDepth - in_flight_; }
@@ -34,8 +39,10 @@ class Runner {
   std::optional<bool> take_news() { return std::exchange(are_fetched_, std::nullopt); }
 
   // In the queue; or ends it, where it is late. False, and nothing was begun, where there is no queue for it, or that
-  // has no room (pinned memory, one device more).
-  bool begin(Job& job);
+  // has no room (pinned memory, one device more). Unless `may_open`, there is none but what is open already.
+  bool begin(Job& job, bool may_open = true);
+  // Begins small reads, in their order, and returns how many; the others have to go another way.
+  std::size_t begin_reads(std::span<Job* const> jobs, bool may_open);
   // Like a call of its own. What is in flight does not wait for it longer than it must.
   void move_now(Job& job);
   // The same for a job in parts, all of them as one. False where that cannot be, or where they are small, and better in
@@ -46,14 +53,16 @@ class Runner {
 
  private:
   bool open_queue();
+  bool has_room();
   void finish(std::span<const Ended> ended);
 
   Session& session_;
   const bool queues_;
+  const bool looks_;
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
   std::optional<bool> are_fetched_;
-  std::array<Ended, kDepth> ended_;  // Not on the stack, which may be a helper's small one.
+  std::array<Ended, kDepth> ended_;  // Not on the stack, which may be a caller's small one.
 };
 
 }  // namespace penstock::core

@@ -13,7 +13,7 @@
 
 namespace penstock::core {
 
-class HostDevice final : public Device {
+class HostDevice : public Device {
  public:
   HostDevice(int ordinal, const char* kind);
 
