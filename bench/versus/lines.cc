@@ -127,8 +127,12 @@ Contest batch(const Files& files, const Effort& effort) {
   task.block = kSmall;
   task.depth = 128;
   task.seconds = effort.seconds;
-  contest.entries = {entry(kDefault, task), entry(kRival, task)};
-  contest.measures = {at_least(kDefault, kRival, Figure::kiops, 25)};
+  Task queue = task;
+  queue.what = "queues";
+  queue.threads = 1;
+  contest.entries = {entry(kDefault, task), entry(kRival, task), {"one queue, depth 128", kDefault, queue, {}, {}}};
+  contest.measures = {at_least(kDefault, kRival, Figure::kiops, 25),
+                      at_least(kDefault, "one queue, depth 128", Figure::kiops, {})};
   return contest;
 }
 
