@@ -22,7 +22,9 @@ std::string text_of(const Choice& choice) {
 Plan Engine::dry_run(Routed& routed) const {
   const std::uint64_t chunk = chunk_for(routed);
   router_.prepare(routed, SubmitMode::dry_run, chunk);
-  return Router::plan(routed, chunk);
+  const Plan plan = Router::plan(routed, chunk);
+  const std::uint64_t brief = brief_chunk(routed, plan);
+  return brief > 0 ? Router::plan(routed, brief) : plan;
 }
 
 std::string Engine::plan_text(Routed& routed, unsigned lines_max) const {
@@ -51,12 +53,13 @@ Choice Engine::choice_of(const Routed& routed, const Plan& plan) const {
   for (std::uint64_t i = 0; i < std::min<std::uint64_t>(plan.chunk_count(), 2); ++i) {
     made.chunk = std::max(made.chunk, plan.chunk(i).size);  // The first may be a head.
   }
-  if (is_small(routed)) {
+  const std::uint64_t brief = brief_chunk(routed, plan);
+  if (brief == 0 && is_small(routed)) {
     made.by = Choice::By::size;
     return made;
   }
-  made.threads = threads_for(routed, plan);
-  made.depth = shapes_.large.depth;
+  made.threads = threads_for(routed, plan, brief);
+  made.depth = brief > 0 ? shapes_.small.depth : shapes_.large.depth;
   if (!is_tuned(routed, plan)) return made;
   const Tuner::Finding finding = tuner_.finding({routed.input.op, plan.middle_way(), routed.input.size});
   made.threads = std::min(made.threads, finding.threads);

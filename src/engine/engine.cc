@@ -14,12 +14,33 @@ namespace {
 // every copy takes its turn in the CUDA driver (on an H200 machine 16 threads moved 36 GB/s in chunks of 512 KiB and
 // 48 in chunks of 2 MiB).
 constexpr std::uint64_t kShareMin = 2u << 20;
+// Brief reads, which are over before chunks of that size could follow one another, are cut by the threads that there
+// are: a caller alone took 340 to 410 us to bounce 2 MiB, and takes 155 with others (one H100, 16 CPUs, 2026-11-26).
+constexpr std::uint64_t kBriefShareMin = 256u << 10;
 constexpr std::uint64_t kPartAlign = 2u << 20;   // Of a request that the tuner cuts.
 constexpr std::uint64_t kChunkUnit = 64u << 10;  // Whole blocks of whatever direct I/O asks for.
 
 // Writers of one file queue up behind its inode's lock when the page cache takes part.
 bool is_one_writer_at_a_time(Op op, const Plan& plan, PathId path) {
   return op == Op::write && plan.middle_way() == Way::buffered && !traits_of(path).direct;
+}
+
+// Counts itself while it lives.
+class Mover {
+ public:
+  explicit Mover(std::atomic<unsigned>& count) : count_(count) { count_.fetch_add(1, std::memory_order_relaxed); }
+  ~Mover() { count_.fetch_sub(1, std::memory_order_relaxed); }
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+ private:
+  std::atomic<unsigned>& count_;
+};
+
+bool is_cached(const TransferInput& input) {
+  if (!input.prefer_cached) return false;
+  const Result<int> fd = input.file->descriptor(Way::buffered);
+  return fd.ok() && input.storage->is_resident(*fd, input.file_offset, input.size);
 }
 
 }  // namespace
@@ -32,7 +53,7 @@ Engine::Pools::Pools(Path& moving, Device* target, const ChannelShapes& shapes, 
 Engine::Engine(EngineRules rules, const PathWorld& world)
     : rules_(std::move(rules)), shapes_(shape_channels(rules_.bounce_bytes, rules_.chunk_bytes, rules_.workers)),
       router_(rules_, world), tuner_(std::min(rules_.workers + 1, rules_.threads_max), rules_.cpu_weight),
-      workers_(rules_.workers, rules_.placement) {
+      workers_(rules_.workers, rules_.placement, rules_.looks_out) {
   limit_operations(rules_.operation_max);
   for (unsigned i = 0; i < kDevicesMax; ++i) budgets_.push_back(std::make_unique<BounceBudget>(rules_.bounce_bytes));
 }
@@ -52,7 +73,8 @@ Outcome Engine::move(Routed& routed) {
   }
   // A path may ask for larger chunks than others get.
   const Plan plan = Router::plan(routed, small ? chunk : operation_max_.load(std::memory_order_relaxed));
-  Outcome outcome = small ? move_small(routed, plan, (*pools)->small) : move_large(routed, plan, (*pools)->large);
+  const bool is_alone = small && routed.input.size < 2 * kBriefShareMin;
+  Outcome outcome = is_alone ? move_small(routed, plan, (*pools)->small) : move_shared(routed, plan, **pools);
   if (routed.input.op == Op::write) routed.input.file->note_written(outcome.report.bytes);
   count(outcome.report, routed.input.op);
   return outcome;
@@ -132,9 +154,29 @@ Outcome Engine::move_small(const Routed& routed, const Plan& plan, ChannelPool& 
   return outcome;
 }
 
+// What the threads of a brief read take at a time; 0 where it is none. A brief read is copied by CPUs out of the page
+// cache, with threads to spare for it, and so short that channels of small requests do, each for one chunk at a time.
+std::uint64_t Engine::brief_chunk(const Routed& routed, const Plan& plan) const {
+  const TransferInput& input = routed.input;
+  if (input.op != Op::read || input.size < 2 * kBriefShareMin || !is_tuned(routed, plan)) return 0;
+  const std::uint64_t threads = (rules_.workers + 1) / std::max(movers_.load(std::memory_order_relaxed), 1u);
+  const std::uint64_t chunk_max = shapes_.small.chunk;
+  if (threads < 2 || input.size > 2 * threads * chunk_max) return 0;
+  if (plan.middle_way() == Way::direct && !is_cached(input)) return 0;
+  return std::min(align_up(std::max(input.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
+}
+
+// With other threads, as far as it is worth them, and they are there.
+Outcome Engine::move_shared(const Routed& routed, const Plan& plan, Pools& pools) {
+  const Mover mover(movers_);
+  const std::uint64_t brief = brief_chunk(routed, plan);
+  if (brief > 0) return move_tuned(routed, Router::plan(routed, brief), brief, pools.small);
+  return is_small(routed) ? move_small(routed, plan, pools.small) : move_large(routed, plan, pools.large);
+}
+
 Outcome Engine::move_large(const Routed& routed, const Plan& plan, ChannelPool& pool) {
   const bool preallocated = preallocate(routed, plan);
-  const Outcome outcome = is_tuned(routed, plan) ? move_tuned(routed, plan, pool) : move_at_once(routed, plan, pool);
+  const Outcome outcome = is_tuned(routed, plan) ? move_tuned(routed, plan, 0, pool) : move_at_once(routed, plan, pool);
   if (preallocated && outcome.report.bytes < routed.input.size) routed.input.file->note_blocks_behind_end();
   return outcome;
 }
@@ -142,7 +184,7 @@ Outcome Engine::move_large(const Routed& routed, const Plan& plan, ChannelPool& 
 Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool& pool) {
   const auto start = std::chrono::steady_clock::now();
   Transfer transfer(routed.input, plan, pool);
-  workers_.run(transfer, threads_for(routed, plan) - 1, routed.memory.device);
+  workers_.run(transfer, threads_for(routed, plan, 0) - 1, routed.memory.device);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
   const Progress& progress = transfer.progress();
   const std::uint64_t bytes = progress.bytes();
@@ -156,7 +198,7 @@ Outcome Engine::move_at_once(const Routed& routed, const Plan& plan, ChannelPool
 }
 
 // In parts, while the tuner is still trying; as one, when it has found out.
-Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, ChannelPool& pool) {
+Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t brief, ChannelPool& pool) {
   const std::uint64_t size = routed.input.size;
   const Tuner::Kind kind{routed.input.op, plan.middle_way(), size};
   Progress progress = progress_of(routed.input);
@@ -168,11 +210,11 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, ChannelPool& 
     if (choice.bytes < size - moved && end > part.input.file_offset) choice.bytes = end - part.input.file_offset;
     part.input.size = choice.bytes;
     // Threads run dry together where chunks are many.
-    const std::uint64_t chunk = chunk_for(part);
+    const std::uint64_t chunk = brief > 0 ? brief : chunk_for(part);
     const Plan plan_of_part = Router::plan(part, choice.trial ? std::min(chunk, kShareMin) : chunk);
     const auto start = std::chrono::steady_clock::now();
     Transfer transfer(part.input, plan_of_part, pool);
-    workers_.run(transfer, std::min(choice.threads, threads_for(routed, plan)) - 1, routed.memory.device);
+    workers_.run(transfer, std::min(choice.threads, threads_for(routed, plan, brief)) - 1, routed.memory.device);
     const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start;
     progress.merge(transfer.progress());
     if (!progress.goes_on()) break;
@@ -197,7 +239,7 @@ bool Engine::is_tuned(const Routed& routed, const Plan& plan) const {
   return routed.prepared.tune_threads && !is_one_writer_at_a_time(routed.input.op, plan, routed.report.path);
 }
 
-unsigned Engine::threads_for(const Routed& routed, const Plan& plan) const {
+unsigned Engine::threads_for(const Routed& routed, const Plan& plan, std::uint64_t brief) const {
   const TransferInput& input = routed.input;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
@@ -205,8 +247,9 @@ unsigned Engine::threads_for(const Routed& routed, const Plan& plan) const {
       is_one_writer_at_a_time(input.op, plan, routed.report.path) ? 2 : rules_.workers + std::uint64_t{1};
   const std::uint64_t shares =
       rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / rules_.share_min, 1);
-  return static_cast<unsigned>(std::min<std::uint64_t>(
-      {input.size / kShareMin + 1, most, rules_.threads_max, routed.prepared.threads_max, shares}));
+  return static_cast<unsigned>(
+      std::min<std::uint64_t>({brief > 0 ? plan.chunk_count() : input.size / kShareMin + 1, most, rules_.threads_max,
+                               routed.prepared.threads_max, shares}));
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------

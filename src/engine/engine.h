@@ -82,12 +82,14 @@ class Engine {
   bool is_small(const Routed& routed) const { return routed.input.size <= shapes_.small.chunk; }
   std::uint64_t chunk_for(const Routed& routed) const;
   Outcome move_small(const Routed& routed, const Plan& plan, ChannelPool& pool);
+  Outcome move_shared(const Routed& routed, const Plan& plan, Pools& pools);
   Outcome move_large(const Routed& routed, const Plan& plan, ChannelPool& pool);
   Outcome move_at_once(const Routed& routed, const Plan& plan, ChannelPool& pool);
-  Outcome move_tuned(const Routed& routed, const Plan& plan, ChannelPool& pool);
+  Outcome move_tuned(const Routed& routed, const Plan& plan, std::uint64_t brief, ChannelPool& pool);
   bool preallocate(const Routed& routed, const Plan& plan);
   bool is_tuned(const Routed& routed, const Plan& plan) const;
-  unsigned threads_for(const Routed& routed, const Plan& plan) const;
+  std::uint64_t brief_chunk(const Routed& routed, const Plan& plan) const;
+  unsigned threads_for(const Routed& routed, const Plan& plan, std::uint64_t brief) const;
   Plan dry_run(Routed& routed) const;
   Choice choice_of(const Routed& routed, const Plan& plan) const;
   Result<Pools*> pools_for(Path& path, Device* device);
@@ -100,6 +102,7 @@ class Engine {
   std::vector<std::unique_ptr<BounceBudget>> budgets_;  // By device ordinal.
   Mutex pools_mutex_;                                   // For pools_ to grow, which is read without.
   std::array<std::atomic<Pools*>, kPoolsMax> pools_{};
+  std::atomic<unsigned> movers_{0};  // Requests under way that are worth several threads.
   Tuner tuner_;
   Workers workers_;
 };

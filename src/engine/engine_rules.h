@@ -28,6 +28,7 @@ struct EngineRules {
   std::uint64_t share_min = 0;               // Bytes for each of these threads.
   double cpu_weight = 0.1;                   // Seconds of waiting that a CPU second is worth.
   const char* policy = "";                   // What that is called.
+  bool looks_out = false;                    // Threads look for work, for microseconds, before they go to sleep.
   Placement placement;                       // Of threads and pinned memory.
 };
 

@@ -47,15 +47,41 @@ bool Transfer::help() {
   return static_cast<bool>(channel);
 }
 
-bool Transfer::submit_next(Channel& channel) {
-  if (!channel.has_room() || stop_.load(std::memory_order_relaxed)) return false;
+std::optional<Task> Transfer::next_task() {
+  if (stop_.load(std::memory_order_relaxed)) return std::nullopt;
   std::uint64_t index;
   do {
     index = next_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= chunk_count_) return false;
+    if (index >= chunk_count_) return std::nullopt;
   } while (plan_.is_head_or_tail(index));
-  channel.submit(make_task(input_, plan_.chunk(index)));
-  return true;
+  return make_task(input_, plan_.chunk(index));
+}
+
+bool Transfer::submit_next(Channel& channel) {
+  if (!channel.has_room()) return false;
+  const std::optional<Task> task = next_task();
+  if (task) channel.submit(*task);
+  return task.has_value();
+}
+
+// Through a channel that has one chunk in flight: the shortest way for each.
+void Transfer::run_chunks(Channel& channel, Progress& own) {
+  while (const std::optional<Task> task = channel.has_room() ? next_task() : std::nullopt) {
+    own.take_in(channel.run(*task));
+    if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
+  }
+}
+
+void Transfer::pipe_chunks(Channel& channel, Progress& own) {
+  Completion completions[kPollMax];
+  for (;;) {
+    while (submit_next(channel)) {
+    }
+    if (channel.is_idle()) break;
+    const unsigned count = channel.poll(completions, true);
+    for (unsigned i = 0; i < count; ++i) own.take_in(completions[i]);
+    if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
+  }
 }
 
 void Transfer::finish() {
@@ -111,15 +137,8 @@ void Transfer::finish_head_and_tail() {
 void Transfer::move_chunks(Channel& channel) {
   const std::uint64_t cpu_before = thread_cpu_ns();
   Progress own = progress_of(input_);
-  Completion completions[kPollMax];
-  for (;;) {
-    while (submit_next(channel)) {
-    }
-    if (channel.is_idle()) break;
-    const unsigned count = channel.poll(completions, true);
-    for (unsigned i = 0; i < count; ++i) own.take_in(completions[i]);
-    if (!own.goes_on()) stop_.store(true, std::memory_order_relaxed);
-  }
+  if (pool_.shape().depth == 1) run_chunks(channel, own);
+  else pipe_chunks(channel, own);
   channel.forget_file(0);
   const MutexLock lock(progress_mutex_);
   cpu_ns_ += thread_cpu_ns() - cpu_before;

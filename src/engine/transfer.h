@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "base/mutex.h"
 #include "engine/channel_pool.h"
@@ -59,7 +60,10 @@ class Transfer {
     return !stop_.load(std::memory_order_relaxed) && next_.load(std::memory_order_relaxed) < chunk_count_;
   }
   void move_chunks(Channel& channel);
+  std::optional<Task> next_task();
   bool submit_next(Channel& channel);
+  void run_chunks(Channel& channel, Progress& own);
+  void pipe_chunks(Channel& channel, Progress& own);
   void read_gap_again() REQUIRES(progress_mutex_);
   void finish_head_and_tail() REQUIRES(progress_mutex_);
   std::uint64_t chunk_at(std::uint64_t position) const;

@@ -52,7 +52,7 @@ Tuner::Choice Tuner::choose(const Kind& kind, std::uint64_t bytes) {
 }
 
 void Tuner::learn(const Kind& kind, const Choice& choice, const Cost& cost) {
-  if (cost.bytes < (1u << 20)) return;
+  if (cost.bytes < (512u << 10)) return;
   Spot& spot = spots_[index_of(kind)];
   const double milliseconds =
       (static_cast<double>(cost.wall_ns) + cpu_weight_ * static_cast<double>(cost.cpu_ns)) / 1e6;

@@ -2,7 +2,10 @@
 
 #include "engine/workers.h"
 
+#include <utility>
+
 #include "base/thread.h"
+#include "engine/look_out.h"
 
 namespace penstock::core {
 
@@ -51,6 +54,8 @@ Workers::Invitation* Workers::invite(Transfer& transfer, unsigned helpers, const
 // counted can only find nothing; all four operations are sequentially consistent for that.
 void Workers::withdraw(Invitation& invitation) {
   invitation.transfer.store(nullptr);
+  // They are nearly through, as this thread is.
+  if (looks_out_) (void)look_out([&] { return invitation.visitors.load() == 0; }, kLongPatience);
   for (std::uint32_t visitors = invitation.visitors.load(); visitors != 0; visitors = invitation.visitors.load()) {
     invitation.visitors.wait(visitors);
   }
@@ -72,11 +77,16 @@ bool Workers::accept(Invitation& invitation, ThreadPlace& place) {
 
 void Workers::loop() {
   ThreadPlace place(placement_);
+  bool looks = false;
   while (!stopping_.load()) {
     const std::uint32_t seen = calls_.load();
     bool worked = false;
     for (Invitation& invitation : invitations_) worked |= accept(invitation, place);
-    if (!worked && !stopping_.load()) calls_.wait(seen);
+    if (worked) looks = looks_out_;
+    if (worked || stopping_.load()) continue;
+    // Once for each time it was of use: nobody looks out for what others are soon enough for.
+    const bool is_called = std::exchange(looks, false) && look_out([&] { return calls_.load() != seen; });
+    if (!is_called) calls_.wait(seen);
   }
 }
 

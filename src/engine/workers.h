@@ -23,7 +23,8 @@ namespace penstock::core {
 class Workers {
  public:
   // The placement lives as long.
-  Workers(unsigned count, const Placement& placement) : count_(count), placement_(placement) {}
+  Workers(unsigned count, const Placement& placement, bool looks_out)
+      : count_(count), placement_(placement), looks_out_(looks_out) {}
   ~Workers();
 
   // Returns when the transfer is over and nobody looks at it any more. `device` is whose memory it moves; null for
@@ -49,6 +50,7 @@ class Workers {
 
   const unsigned count_;
   const Placement& placement_;
+  const bool looks_out_;  // For more work before they sleep.
   std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
   Mutex start_mutex_;

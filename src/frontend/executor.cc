@@ -2,8 +2,6 @@
 
 #include "frontend/executor.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -21,7 +19,6 @@ namespace {
 constexpr std::uint64_t kShareBytes = 64u << 10;
 constexpr std::uint64_t kFetchedShareBytes = 256u << 10;
 constexpr unsigned kLookedOverMax = 64;  // Jobs of others that a caller passes in the line.
-constexpr long kCpusToLookOut = 4;
 
 // A queue keeps what it has pinned. All of them together take no more than half of a device's bounce buffers, so that
 // channels of other requests find room. Where that is not enough for two threads, they do without.
@@ -41,7 +38,7 @@ Executor::Executor(Session& session, unsigned threads_max)
       threads_max_(
           queues_ ? std::min<unsigned>(threads_max, static_cast<unsigned>(queues_that_fit(session.config())) - kLentMax)
                   : threads_max),
-      can_look_out_(session.config().policy != Policy::cpu && ::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusToLookOut) {
+      can_look_out_(looks_out(session.config())) {
   threads_.reserve(threads_max_);
   for (auto* const runners : {&idle_, &left_}) runners->reserve(threads_max_ + kLentMax);
   runners_.reserve(threads_max_ + kLentMax);

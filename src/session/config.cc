@@ -2,6 +2,8 @@
 
 #include "session/config.h"
 
+#include <unistd.h>
+
 #include "base/invariant.h"
 #include "settings/settings.h"
 
@@ -95,6 +97,11 @@ PathSettings path_settings(const Config& config) {
           .root = config.root};
 }
 
+bool looks_out(const Config& config) {
+  constexpr long kCpusMin = 4;
+  return config.policy != Policy::cpu && ::sysconf(_SC_NPROCESSORS_ONLN) >= kCpusMin;
+}
+
 EngineRules engine_rules(const Config& config) {
   return {.paths = config.paths,
           .require = config.require,
@@ -108,6 +115,7 @@ EngineRules engine_rules(const Config& config) {
           .share_min = config.share_min,
           .cpu_weight = cpu_weight(config.policy),
           .policy = policy_name(config.policy),
+          .looks_out = looks_out(config),
           .placement = config.placement};
 }
 

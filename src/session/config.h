@@ -59,6 +59,8 @@ struct Config {
 // What of it paths go by, and what the engine does.
 PathSettings path_settings(const Config& config);
 EngineRules engine_rules(const Config& config);
+// Whether there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends them.
+bool looks_out(const Config& config);
 
 Config make_config(const Settings& settings);
 

@@ -44,6 +44,10 @@ class Barrier {
     const std::lock_guard lock(mutex_);
     return open_;
   }
+  unsigned arrived() {
+    const std::lock_guard lock(mutex_);
+    return arrived_;
+  }
 
  private:
   std::mutex mutex_;

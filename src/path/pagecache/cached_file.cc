@@ -58,4 +58,13 @@ Extent* CachedFile::extent(std::uint64_t index) {
   return &extents[at];
 }
 
+bool CachedFile::is_registered(std::uint64_t offset, std::uint64_t size) const {
+  const auto [first, last] = Extent::range_of(offset, size);
+  for (std::uint64_t index = first; index <= last; ++index) {
+    const Extent* const extent = find(index);
+    if (extent == nullptr || extent->state() != Extent::State::registered) return false;
+  }
+  return true;
+}
+
 }  // namespace penstock::core

@@ -88,6 +88,8 @@ class CachedFile {
   Extent* extent(std::uint64_t index);
   // Null also where nobody has asked for one near it yet.
   Extent* find(std::uint64_t index) const;
+  // Whether all of the range is registered just now.
+  bool is_registered(std::uint64_t offset, std::uint64_t size) const;
   // Of those that were asked for so far.
   template <typename Visit>
   void for_each_extent(Visit visit) const;

@@ -116,6 +116,7 @@ Prepared PagecachePath::prepare(const Wish& wish) {
   bounced.token.file_state = cached;
   const FileRange range{wish.op, wish.offset, wish.size};
   if (is_tiny && RegistrationCache::is_settled(*cached, range)) return bounced;
+  if (!is_large && cached->is_registered(wish.offset, wish.size)) bounced.tune_threads = false;  // No CPU copies it.
   const auto wanted = cache_.want(*cached, range, wish.mode);
   if (is_tiny && !cache_.is_turn_to_look()) bounced.token = {};
   if (wanted == RegistrationCache::Wanted::no) return bounced;
