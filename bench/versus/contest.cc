@@ -25,6 +25,12 @@ void run_all(const std::vector<Task>& tasks, Team& team) {
   for (const Task& task : tasks) (void)team.run(task);
 }
 
+// Whose turn it is: another one's first in each round, and forwards and backwards by turns, since who comes after whom
+// matters as well.
+std::size_t place_of(std::size_t turn, std::size_t round, std::size_t count) {
+  return ((round % 2 == 0 ? turn : count - 1 - turn) + round / 2) % count;
+}
+
 void hold_turns(const Contest& contest, Sides& sides, unsigned pairs, const std::function<bool()>& interrupted,
                 Outcome& outcome) {
   const std::size_t count = contest.entries.size();
@@ -38,7 +44,8 @@ void hold_turns(const Contest& contest, Sides& sides, unsigned pairs, const std:
                  pair < 0 ? "warming up and comparing" : ("pair " + std::to_string(pair + 1)).c_str());
     for (std::size_t i = 0; i < count; ++i) {
       if (interrupted()) throw Failure("interrupted", kInterrupted);
-      take_turn(contest, contest.entries[(i + static_cast<std::size_t>(pair + 1)) % count], sides, pair, outcome);
+      const std::size_t place = place_of(i, static_cast<std::size_t>(pair + 1), count);
+      take_turn(contest, contest.entries[place], sides, pair, outcome);
     }
   }
   for (const Entry& entry : contest.entries) run_all(entry.finish, sides.team(entry.side, contest.ranks));

@@ -33,11 +33,15 @@ double value_of(const std::atomic<std::uint64_t>& cost) {
 
 // What is quicker than was known is believed at once, up to twice as quick. What is slower counts for a quarter, since
 // what disturbs one measurement makes it slower: a few settle it.
-void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns) {
+constexpr std::uint64_t kSlowerCounts = 4;
+
+void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns,
+           std::uint64_t slower_counts = kSlowerCounts) {
   if (bytes == 0) return;
   const std::uint64_t known = cost.load(std::memory_order_relaxed);
   const auto latest = std::max(static_cast<std::uint64_t>(static_cast<double>(wall_ns) / mebibytes(bytes)), known / 2);
-  cost.store(latest < known ? latest : known + (latest - known + 3) / 4, std::memory_order_relaxed);
+  const std::uint64_t step = latest < known ? 0 : (latest - known + slower_counts - 1) / slower_counts;
+  cost.store(latest < known ? latest : known + step, std::memory_order_relaxed);
 }
 
 // What is not measured any more, since it was slow, is forgotten in the end: machines' other work comes and goes.
@@ -95,7 +99,8 @@ void RegistrationCosts::learn_fetch(std::uint64_t request, std::uint64_t bytes, 
 
 void RegistrationCosts::learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns,
                                      std::uint64_t cpu_ns) {
-  learn(bounce_[size_class(request)], bytes, wall_ns);
+  // Where CPU counts, a dear trial is not made three times: the other way is thriftier in any case.
+  learn(bounce_[size_class(request)], bytes, wall_ns, cpu_weight_ >= kThriftyWeight ? 1 : kSlowerCounts);
   learn(bounce_cpu_, bytes, cpu_ns);
   if (request >= kOverlapMin) fade(first_fetch_, kFirstFetchGuess);
 }
