@@ -44,7 +44,7 @@ Status Batch::submit(std::span<const BatchEntry> entries) {
   return submit(static_cast<unsigned>(entries.size()), copy, entries.data());
 }
 
-// Under the lock as a whole, so that of two threads' submissions neither sees half of the other's.
+// Room is taken under one lock, so that of two threads' submissions neither gets half of it.
 Status Batch::submit(unsigned count, Maker make, const void* source) {
   const MutexLock lock(mutex_);
   if (count > free_.size()) return failure(Code::limit, "submit to the batch");
@@ -89,19 +89,25 @@ bool Batch::begins_here_locked() {
 std::span<Job* const> Batch::begin_here_locked() {
   in_use_ = true;
   begun_.swap(jobs_);
-  std::span<Job* const> rest = begun_;
+  const std::span<Job*> jobs = begun_;
+  std::size_t count = 0;
   {
     Runner& runner = *runner_;
     const MutexUnlock unlock(mutex_);
-    rest = rest.subspan(executor_.begin_reads(runner, rest, false));
+    count = executor_.begin_reads(runner, jobs, false);
   }
   keep_runner_locked();
-  return rest;
+  // What was canceled meanwhile does not begin.
+  const std::span<Job*> rest = jobs.subspan(count);
+  const auto stays = [](const Job* job) { return !static_cast<const Slot*>(job)->dropped; };
+  const auto canceled = std::partition(rest.begin(), rest.end(), stays);
+  for (auto each = canceled; each != rest.end(); ++each) complete_locked(static_cast<Slot&>(**each), {});
+  return rest.first(static_cast<std::size_t>(canceled - rest.begin()));
 }
 
 // Whether the batch has one, or can have one.
 bool Batch::has_runner_locked() {
-  if (runner_ == nullptr) runner_ = executor_.lend();
+  if (runner_ == nullptr) runner_ = executor_.lend(*this);
   return runner_ != nullptr;
 }
 
@@ -110,11 +116,18 @@ bool Batch::is_watched_locked() const { return awaited_ != SIZE_MAX || dropped_ 
 
 void Batch::keep_runner_locked() {
   in_use_ = false;
-  if (runner_.load()->is_idle() || is_watched_locked() || !executor_.are_fetched()) let_runner_go_locked();
+  const Runner& runner = *runner_;
+  const bool stays = !runner.is_idle() && !runner.waits_for_storage() && executor_.are_fetched();
+  if (!stays || is_watched_locked()) let_runner_go_locked();
 }
 
 void Batch::let_runner_go_locked() {
-  if (runner_ != nullptr && !in_use_) executor_.give_back(*runner_.exchange(nullptr));
+  if (runner_ != nullptr && !in_use_) executor_.give_back(*runner_.exchange(nullptr), *this);
+}
+
+void Batch::return_runner() {
+  const MutexLock lock(mutex_);
+  let_runner_go_locked();
 }
 
 // Says why the entry cannot be carried out.
@@ -209,6 +222,8 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
   const std::size_t wanted = wanted_locked(room, least);
   const auto enough = [this, wanted] { return done_count_.load(std::memory_order_acquire) >= wanted; };
   const auto may_go_on = [&] { return !enough() && has_time(deadline); };
+  // The executor may be gone: then all is done.
+  if (runner_ == nullptr && !may_go_on()) return;
   const bool looks = executor_.can_look_out();
   if (!in_use_ && (runner_ != nullptr || (may_go_on() && executor_.has_line() && has_runner_locked()))) {
     in_use_ = true;
@@ -222,7 +237,7 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
         runner.reap(0);
         return runner.is_idle() || enough();
       };
-      if (may_go_on()) (void)look_out(is_over, executor_.patience());
+      if (may_go_on()) (void)look_out(is_over, looks ? executor_.patience() : kPatience);
     }
     keep_runner_locked();
   }

@@ -48,13 +48,13 @@ struct BatchEvent {
   std::optional<Submission> ended;  // Set in the event with which the last of its entries came to an end.
 };
 
-class Batch {
+class Batch final : private RunnerHolder {
  public:
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
   Batch(Executor& executor, unsigned capacity);
   // Cancels what has not begun, and waits for the rest.
-  ~Batch();
+  ~Batch() override;
 
   unsigned capacity() const { return static_cast<unsigned>(slots_.size()); }
   // One entry of a submission, from what its caller has in a form of its own.
@@ -111,6 +111,7 @@ class Batch {
   bool is_watched_locked() const REQUIRES(mutex_);
   void keep_runner_locked() REQUIRES(mutex_);
   void let_runner_go_locked() REQUIRES(mutex_);
+  void return_runner() override;
 
   Executor& executor_;
   Mutex mutex_;

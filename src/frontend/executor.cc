@@ -42,9 +42,16 @@ Executor::Executor(Session& session, unsigned threads_max)
   threads_.reserve(threads_max_);
   for (auto* const runners : {&idle_, &left_}) runners->reserve(threads_max_ + kLentMax);
   runners_.reserve(threads_max_ + kLentMax);
+  holders_.reserve(kLentMax);
 }
 
 Executor::~Executor() {
+  std::vector<RunnerHolder*> holders;
+  {
+    const MutexLock lock(mutex_);
+    holders = holders_;
+  }
+  for (RunnerHolder* holder : holders) holder->return_runner();
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
@@ -133,7 +140,7 @@ std::chrono::microseconds Executor::patience() const { return are_fetched() ? kL
 void Executor::sleep_locked() {
   if (can_look_out_) {
     const MutexUnlock unlock(mutex_);
-    (void)look_out([this] { return has_line(); }, patience());
+    (void)look_out([this] { return has_something(); }, patience());
   }
   while (is_idle_locked() && !stopping_) {
     ++asleep_;
@@ -171,29 +178,48 @@ std::uint64_t Executor::share_bytes_locked() const {
   return are_fetched() ? kFetchedShareBytes : kShareBytes;
 }
 
+Runner* Executor::take_left_locked() {
+  if (left_.empty()) return nullptr;
+  Runner* const left = left_.back();
+  left_.pop_back();
+  has_left_.store(!left_.empty(), std::memory_order_relaxed);
+  return left;
+}
+
 // For a thread that has something to do: first of all what was left.
 Runner* Executor::runner_locked() {
-  if (left_.empty() && first_ == nullptr) return nullptr;
-  std::vector<Runner*>& from = left_.empty() ? idle_ : left_;
-  Runner* const runner = from.back();
-  from.pop_back();
+  if (Runner* const left = take_left_locked()) return left;
+  if (first_ == nullptr) return nullptr;
+  Runner* const runner = idle_.back();
+  idle_.pop_back();
   return runner;
 }
 
-// The thread has a runner for as long as that has requests in flight. It takes no jobs while others were left, but ends
-// its own, and then theirs. Null where there is nothing more to do.
+// The thread has a runner for as long as that has requests in flight. Null where there is nothing more to do.
 Executor::Share Executor::take(Runner*& runner) {
   Share share;
   if (runner != nullptr) learn(*runner);
   const MutexLock lock(mutex_);
   if (runner != nullptr && runner->is_idle()) idle_.push_back(std::exchange(runner, nullptr));
-  if (runner == nullptr) {
+  if (runner != nullptr) {
+    share.left = take_left_locked();
+  } else {
     if (is_idle_locked() && !stopping_) sleep_locked();
     runner = runner_locked();
   }
-  if (runner != nullptr && left_.empty()) take_locked(share, std::min(runner->room(), grab()));
-  else if (!is_idle_locked()) wake_locked();
+  if (runner != nullptr) take_locked(share, std::min(runner->room(), grab()));
   return share;
+}
+
+// Beside what the thread has in flight itself.
+void Executor::finish_left(Runner& left, Runner& own) {
+  while (!left.is_idle()) {
+    left.reap(1);
+    own.reap(0);
+  }
+  learn(left);
+  const MutexLock lock(mutex_);
+  idle_.push_back(&left);
 }
 
 void Executor::put_in_line(std::span<Job* const> jobs) {
@@ -218,7 +244,8 @@ void Executor::loop() {
     const Share share = take(runner);
     if (runner == nullptr) return;
     for (unsigned i = 0; i < share.count; ++i) carry_out(*runner, *share.jobs[i]);
-    runner->reap(share.count == 0 || runner->room() == 0 ? 1 : 0);
+    runner->reap(share.left == nullptr && (share.count == 0 || runner->room() == 0) ? 1 : 0);
+    if (share.left != nullptr) finish_left(*share.left, *runner);
   }
 }
 
@@ -269,22 +296,24 @@ void Executor::watch() {
 // ---- Callers that do small reads by themselves ---------------------------------------------------------------------
 
 // One more where the threads would be short of one.
-Runner* Executor::lend() {
+Runner* Executor::lend(RunnerHolder& holder) {
   const MutexLock lock(mutex_);
-  if (!can_share_ || lent_ == kLentMax) return nullptr;
-  if (runners_.size() == threads_.size() + lent_ && !add_runner_locked()) return nullptr;
+  if (!can_share_ || holders_.size() == kLentMax) return nullptr;
+  if (runners_.size() == threads_.size() + holders_.size() && !add_runner_locked()) return nullptr;
   if (idle_.empty()) return nullptr;
-  ++lent_;
+  holders_.push_back(&holder);
   Runner* const runner = idle_.back();
   idle_.pop_back();
   return runner;
 }
 
-void Executor::give_back(Runner& runner) {
+void Executor::give_back(Runner& runner, RunnerHolder& holder) {
   learn(runner);
   const MutexLock lock(mutex_);
-  --lent_;
-  (runner.is_idle() ? idle_ : left_).push_back(&runner);
+  std::erase(holders_, &holder);
+  if (runner.is_idle()) return idle_.push_back(&runner);
+  left_.push_back(&runner);
+  has_left_.store(true, std::memory_order_relaxed);
   wake_locked();
 }
 

@@ -69,10 +69,18 @@ class Job {
   bool waiting_ = false;  // In the line; guarded by the executor's mutex.
 };
 
+// Whoever was lent a runner.
+class RunnerHolder {
+ public:
+  virtual ~RunnerHolder() = default;
+  // Gives it back: the executor ends. Nobody else uses the holder meanwhile.
+  virtual void return_runner() = 0;
+};
+
 class Executor {
  public:
   Executor(Session& session, unsigned threads_max);
-  // Carries out what waits, then ends. Nobody submits any more.
+  // Carries out what waits and what is under way, then ends. Nobody submits any more.
   ~Executor();
 
   // From any thread, also from a call-back of the device's driver: takes a lock for a moment and wakes threads, no
@@ -83,9 +91,9 @@ class Executor {
 
   // For a thread of a caller's that does small reads by itself. Null where none is to be had: they are few, and there
   // are none where every transfer blocks, since that thread does not wait for storage.
-  Runner* lend();
+  Runner* lend(RunnerHolder& holder);
   // What it has in flight is left to the threads.
-  void give_back(Runner& runner);
+  void give_back(Runner& runner, RunnerHolder& holder);
   // As Runner::begin_reads().
   std::size_t begin_reads(Runner& runner, std::span<Job* const> jobs, bool may_open);
   // Has it begin reads of the owner's that wait in the line. False where it cannot do more of them.
@@ -107,6 +115,7 @@ class Executor {
   struct Share {
     std::array<Job*, kGrabMax> jobs;
     unsigned count = 0;
+    Runner* left = nullptr;  // To be brought to an end besides.
   };
 
   Status start_locked() REQUIRES(mutex_);
@@ -118,9 +127,13 @@ class Executor {
   bool is_idle_locked() const REQUIRES(mutex_) {
     return waiting_.load(std::memory_order_relaxed) == 0 && left_.empty();
   }
+  // Without the lock.
+  bool has_something() const { return has_line() || has_left_.load(std::memory_order_relaxed); }
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
+  Runner* take_left_locked() REQUIRES(mutex_);
   Runner* runner_locked() REQUIRES(mutex_);
+  void finish_left(Runner& left, Runner& own);
   Share take(Runner*& runner);
   void learn(Runner& runner);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // So much one thread does as fast as two.
@@ -152,7 +165,8 @@ class Executor {
   std::vector<std::unique_ptr<Runner>> runners_ GUARDED_BY(mutex_);
   std::vector<Runner*> idle_ GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
   std::vector<Runner*> left_ GUARDED_BY(mutex_);  // With requests in flight that nobody looks after.
-  unsigned lent_ GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> has_left_{false};
+  std::vector<RunnerHolder*> holders_ GUARDED_BY(mutex_);
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
   TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier one.

@@ -150,15 +150,17 @@ class FetchedBatchTest : public testing::Test {
     number_ = *frontends_->open_batch(capacity);
     Batch& batch = *frontends_->pin_batch(number_);
     frontends_->unpin_batch(number_);
-    for (const std::thread::id self = std::this_thread::get_id(); begins_elsewhere(batch, self);) {
-    }
+    EXPECT_TRUE(begins_here_at_last(batch));
     return batch;
   }
-  bool begins_elsewhere(Batch& batch, std::thread::id self) {
-    (void)gate_.take_beginners();
-    submit(batch, 4);
-    take(batch, 4, 4);
-    return gate_.take_beginners() != std::set{self};
+  bool begins_here_at_last(Batch& batch) {
+    return wait_until([&] {
+      (void)gate_.take_beginners();
+      submit(batch, 4);
+      const bool here = began_here();
+      take(batch, 4, 4);
+      return here;
+    });
   }
   // Block after block, from the file's start on; the memory is empty before.
   void submit(Batch& batch, unsigned count, TimePoint deadline = kNoDeadline) {
@@ -315,6 +317,35 @@ TEST_F(FetchedBatchTest, AFileThatIsDeregisteredMeanwhileIsReadFirst) {
   take(batch, 8, 8);
 }
 
+// As a queue of penstock.h is there after its session, to be reaped and closed.
+TEST_F(FetchedBatchTest, WhatIsInFlightWhenTheSessionEndsIsReapedAfterIt) {
+  Batch batch(frontends_->executor(), 8);
+  ASSERT_TRUE(begins_here_at_last(batch));
+  gate_.close();
+  submit(batch, 8);
+  ASSERT_TRUE(began_here());
+  std::atomic<bool> ended{false};
+  std::thread other([&] {
+    frontends_.reset();
+    ended = true;
+  });
+  give_time_to_go_wrong();
+  EXPECT_FALSE(ended);
+  gate_.open();
+  other.join();
+  take(batch, 8, 8);
+  EXPECT_EQ(reap(batch, 0), 0u);
+  EXPECT_EQ(reap(batch, 8), 0u);
+}
+
+TEST_F(FetchedBatchTest, WhatIsDoneWhenTheSessionEndsIsReapedAfterIt) {
+  Batch batch(frontends_->executor(), 8);
+  ASSERT_TRUE(begins_here_at_last(batch));
+  submit(batch, 8);
+  frontends_.reset();
+  take(batch, 8, 8);
+}
+
 TEST_F(FetchedBatchTest, MoreBatchesThanThereAreQueuesForAllGetTheirReads) {
   Batch& first = open_batch(8);
   std::vector<Batch*> others;
@@ -347,7 +378,7 @@ TEST_F(FetchedBatchTest, ManyThreadsSubmitAndReapAndEveryReadIsReportedOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  while (taken < kThreads * kRounds * kEach) taken += reap(batch, 1);
+  EXPECT_TRUE(wait_until([&] { return (taken += reap(batch, 1)) >= kThreads * kRounds * kEach; }));
   EXPECT_EQ(taken, kThreads * kRounds * kEach);
   EXPECT_EQ(std::memcmp(memory_, content_.data(), kThreads * kEach * kBlock), 0);
 }

@@ -64,6 +64,18 @@ void Queue::stop() {
   session_ = nullptr;
 }
 
+// Where not, it will, once there was time for it.
+bool Queue::takes_at_once(OwnChannel& own) {
+  own.shall_be_warm = !own.channel->is_warm();
+  return !own.shall_be_warm && !row_.routed().input.token.wait;
+}
+
+bool Queue::waits_for_storage() {
+  const MutexLock lock(mutex_);
+  const auto waits = [](const OwnChannel& own) { return own.count > 0 || own.channel->waits_for_storage(); };
+  return std::any_of(channels_.begin(), channels_.end(), waits);
+}
+
 Queue::OwnChannel* Queue::find_channel(const Path& path, const Device* device) {
   for (OwnChannel& own : channels_) {
     if (own.path == &path && own.device == device) return &own;
@@ -161,13 +173,19 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit a request of this size to the queue");
   OwnChannel* own = find_channel(*routed.path, routed.device());
+  if (!may_open && (own == nullptr || !takes_at_once(*own))) {
+    return failure(Code::limit, "submit to the queue without a wait");
+  }
   if (own == nullptr) {
-    if (!may_open) return failure(Code::limit, "submit to the queue without a wait");
     const Result<OwnChannel*> opened = open_channel(*routed.path, routed.device());
     if (!opened.ok()) return opened.status();
     own = *opened;
   }
   if (own->channel->is_broken()) return failure(Code::closed, "submit to the queue");
+  if (own->shall_be_warm && may_open && own->channel->is_idle()) {
+    own->channel->warm_up();
+    own->shall_be_warm = false;
+  }
 
   const Plan plan = Router::plan(routed, chunk_max_);
   if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit a request of this size to the queue");

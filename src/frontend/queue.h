@@ -31,7 +31,7 @@ class Queue final : public ChannelHolder, private Client {
   ~Queue() override;  // Waits for what is in flight. May come after the session's end.
 
   // Fails with `limit` while `depth` requests are not reaped. A request that cannot be started for another reason
-  // fails here too, and is not reaped. Opens a channel where none serves, which may wait for the device: unless
+  // fails here too, and is not reaped. What has to be opened, or made ready, may wait for the device: unless
   // `may_open`, that is a `limit`, too.
   Status submit(const RawRequest& request, std::uint64_t cookie, bool may_open = true);
   using Deadline = std::optional<std::chrono::steady_clock::time_point>;
@@ -42,6 +42,8 @@ class Queue final : public ChannelHolder, private Client {
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
   // Unless the queue is just being used. On any thread.
   void close_idle_channels() override;
+  // Whether any request needs its user, or a thread, to go on; what the device has does not.
+  bool waits_for_storage();
   // As Session::is_inherited.
   bool is_inherited() const { return fork_count() != forks_; }
 
@@ -67,7 +69,8 @@ class Queue final : public ChannelHolder, private Client {
     std::unique_ptr<Channel> channel;
     BounceBudget* budget = nullptr;
     std::uint64_t bytes = 0;
-    std::vector<Task> backlog;  // Circular: chunks that wait for room.
+    bool shall_be_warm = false;  // As soon as it may wait for the device.
+    std::vector<Task> backlog;   // Circular: chunks that wait for room.
     std::size_t head = 0;
     std::size_t count = 0;
   };
@@ -80,6 +83,7 @@ class Queue final : public ChannelHolder, private Client {
   File* pin(std::uint64_t handle) REQUIRES(mutex_);
   void unpin(std::uint64_t handle) REQUIRES(mutex_);
   Status submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) REQUIRES(mutex_);
+  bool takes_at_once(OwnChannel& own) REQUIRES(mutex_);
   OwnChannel* find_channel(const Path& path, const Device* device) REQUIRES(mutex_);
   Result<OwnChannel*> open_channel(Path& path, Device* device) REQUIRES(mutex_);
   bool reserve(BounceBudget& budget, std::uint64_t bytes) REQUIRES(mutex_);

@@ -32,6 +32,8 @@ class Runner {
   Runner(Session& session, bool queues, bool looks) : session_(session), queues_(queues), looks_(looks) {}
 
   bool is_idle() const { return in_flight_ == 0; }
+  // Whether what is in flight comes to no end without this thread, or another one.
+  bool waits_for_storage() const { return queue_ != nullptr && queue_->waits_for_storage(); }
   unsigned room() const { return kDepth - in_flight_; }
 
   // Whether the device has fetched the last of those that came to their end in the queue since this was asked last;

@@ -72,6 +72,10 @@ class Channel {
   virtual void forget_memory(std::byte* /*kept*/) {}
   // Needs is_idle(). Opens what its first chunk would have to.
   virtual void warm_up() {}
+  // Whether a chunk may still have to open something, and so to wait for the device.
+  virtual bool is_warm() const { return true; }
+  // Whether storage has any of its chunks: then somebody must come for the device to get it.
+  virtual bool waits_for_storage() const { return false; }
   // After this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
 };
@@ -119,7 +123,7 @@ struct Timing {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;  // Bytes of the whole.
   std::uint64_t wall_ns = 0;
-  std::uint64_t cpu_ns = 0;  // Of all who worked on it.
+  std::uint64_t cpu_ns = 0;  // Of all who worked on it; 0: not told.
   bool bounced = false;      // All of it, out of the page cache; else none.
   bool first_time = false;   // As it was prepared.
 };

@@ -29,6 +29,7 @@ class StorageChannel final : public Channel {
   void forget_file(std::uint64_t file_id) override;
   void forget_memory(std::byte* kept) override;
   bool is_broken() const override { return broken_; }
+  bool waits_for_storage() const override { return storing_count_ > 0; }
 
  private:
   enum class Phase : std::uint8_t { free, storing, copying, done };  // Copying: also waiting for others to come along.
