@@ -38,7 +38,6 @@ class Mover {
 };
 
 bool is_cached(const TransferInput& input) {
-  if (!input.prefer_cached) return false;
   const Result<int> fd = input.file->descriptor(Way::buffered);
   return fd.ok() && input.storage->is_resident(*fd, input.file_offset, input.size);
 }
@@ -159,10 +158,16 @@ Outcome Engine::move_small(const Routed& routed, const Plan& plan, ChannelPool& 
 std::uint64_t Engine::brief_chunk(const Routed& routed, const Plan& plan) const {
   const TransferInput& input = routed.input;
   if (input.op != Op::read || input.size < 2 * kBriefShareMin || !is_tuned(routed, plan)) return 0;
-  const std::uint64_t threads = (rules_.workers + 1) / std::max(movers_.load(std::memory_order_relaxed), 1u);
+  // A quarter of the small channels is left to others.
+  const std::uint64_t threads = std::min<std::uint64_t>(
+      {(rules_.workers + 1) / std::max(movers_.load(std::memory_order_relaxed), 1u), shapes_.small.count * 3 / 4,
+       rules_.threads_max, routed.prepared.threads_max, shares_of(input.size)});
   const std::uint64_t chunk_max = shapes_.small.chunk;
   if (threads < 2 || input.size > 2 * threads * chunk_max) return 0;
-  if (plan.middle_way() == Way::direct && !is_cached(input)) return 0;
+  // One thread is better off with two chunks under way.
+  const Tuner::Finding finding = tuner_.finding({input.op, plan.middle_way(), input.size});
+  if (finding.settled && finding.threads == 1) return 0;
+  if ((plan.middle_way() == Way::direct && !input.prefer_cached) || !is_cached(input)) return 0;
   return std::min(align_up(std::max(input.size / threads, kBriefShareMin), kChunkUnit), chunk_max);
 }
 
@@ -219,12 +224,14 @@ Outcome Engine::move_tuned(const Routed& routed, const Plan& plan, std::uint64_t
     progress.merge(transfer.progress());
     if (!progress.goes_on()) break;
     const auto wall_ns = static_cast<std::uint64_t>(took.count());
-    tuner_.learn(kind, choice, {choice.bytes, wall_ns, transfer.cpu_ns()});
+    const std::uint64_t cpu_ns = transfer.cpu_ns();
+    tuner_.learn(kind, choice, {choice.bytes, wall_ns, cpu_ns});
     // Trials are slower than what they settle, and what comes from storage says nothing of the page cache.
     const Progress& done = transfer.progress();
     const bool is_cached = done.bounced_bytes() == choice.bytes && done.direct_bytes() == 0;
     if (routed.prepared.learns && !choice.trial && is_cached) {
-      routed.path->learn({choice.bytes, size, wall_ns, transfer.cpu_ns(), true, false});
+      // Brief ones take more of the CPUs than others do, and say nothing of these.
+      routed.path->learn({choice.bytes, size, wall_ns, brief > 0 ? 0 : cpu_ns, true, false});
     }
     part.input.memory.skip(choice.bytes);
     part.input.file_offset += choice.bytes;
@@ -239,17 +246,19 @@ bool Engine::is_tuned(const Routed& routed, const Plan& plan) const {
   return routed.prepared.tune_threads && !is_one_writer_at_a_time(routed.input.op, plan, routed.report.path);
 }
 
+std::uint64_t Engine::shares_of(std::uint64_t size) const {
+  return rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(size / rules_.share_min, 1);
+}
+
 unsigned Engine::threads_for(const Routed& routed, const Plan& plan, std::uint64_t brief) const {
   const TransferInput& input = routed.input;
   // Two writers keep the inode's lock busy; more only spin on it (measured on ext4: sixteen took 2.6 times the CPU of
   // four, and were slower).
   const std::uint64_t most =
       is_one_writer_at_a_time(input.op, plan, routed.report.path) ? 2 : rules_.workers + std::uint64_t{1};
-  const std::uint64_t shares =
-      rules_.share_min == 0 ? UINT64_MAX : std::max<std::uint64_t>(input.size / rules_.share_min, 1);
   return static_cast<unsigned>(
       std::min<std::uint64_t>({brief > 0 ? plan.chunk_count() : input.size / kShareMin + 1, most, rules_.threads_max,
-                               routed.prepared.threads_max, shares}));
+                               routed.prepared.threads_max, shares_of(input.size)}));
 }
 
 // ---- Channels ------------------------------------------------------------------------------------------------------

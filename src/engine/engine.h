@@ -88,6 +88,7 @@ class Engine {
   Outcome move_tuned(const Routed& routed, const Plan& plan, std::uint64_t brief, ChannelPool& pool);
   bool preallocate(const Routed& routed, const Plan& plan);
   bool is_tuned(const Routed& routed, const Plan& plan) const;
+  std::uint64_t shares_of(std::uint64_t size) const;  // That are worth a thread each.
   std::uint64_t brief_chunk(const Routed& routed, const Plan& plan) const;
   unsigned threads_for(const Routed& routed, const Plan& plan, std::uint64_t brief) const;
   Plan dry_run(Routed& routed) const;

@@ -116,12 +116,13 @@ Prepared PagecachePath::prepare(const Wish& wish) {
   bounced.token.file_state = cached;
   const FileRange range{wish.op, wish.offset, wish.size};
   if (is_tiny && RegistrationCache::is_settled(*cached, range)) return bounced;
-  if (!is_large && cached->is_registered(wish.offset, wish.size)) bounced.tune_threads = false;  // No CPU copies it.
+  // No CPU copies it.
+  if (wish.mode == SubmitMode::alone && cached->is_registered(wish.offset, wish.size)) bounced.tune_threads = false;
   const auto wanted = cache_.want(*cached, range, wish.mode);
   if (is_tiny && !cache_.is_turn_to_look()) bounced.token = {};
   if (wanted == RegistrationCache::Wanted::no) return bounced;
   Prepared prepared = prepare_staged(wish, Way::buffered);
-  prepared.token = {.file_state = cached, .wait = true};
+  prepared.token = {.file_state = cached, .wait = !cached->is_registered(wish.offset, wish.size)};
   if (is_large) prepared.limits.chunk_max = PagecacheChannel::kChunkMax;
   prepared.threads_max = 1;
   prepared.tune_threads = false;

@@ -32,7 +32,7 @@ double value_of(const std::atomic<std::uint64_t>& cost) {
 }
 
 // What is quicker than was known is believed at once, up to twice as quick. What is slower counts for a quarter, since
-// what disturbs one measurement makes it slower: a few settle it.
+// what disturbs one measurement makes it slower: a few settle it. None counts for more than twice what was known.
 constexpr std::uint64_t kSlowerCounts = 4;
 
 void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns,
@@ -40,8 +40,8 @@ void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t 
   if (bytes == 0) return;
   const std::uint64_t known = cost.load(std::memory_order_relaxed);
   const auto latest = std::max(static_cast<std::uint64_t>(static_cast<double>(wall_ns) / mebibytes(bytes)), known / 2);
-  const std::uint64_t step = latest < known ? 0 : (latest - known + slower_counts - 1) / slower_counts;
-  cost.store(latest < known ? latest : known + step, std::memory_order_relaxed);
+  const std::uint64_t slower = latest < known ? 0 : (latest - known + slower_counts - 1) / slower_counts;
+  cost.store(latest < known ? latest : known + std::min(slower, known), std::memory_order_relaxed);
 }
 
 // What is not measured any more, since it was slow, is forgotten in the end: machines' other work comes and goes.
@@ -52,9 +52,9 @@ void fade(std::atomic<std::uint64_t>& cost, std::uint64_t guess) {
 
 }  // namespace
 
-RegistrationCosts::RegistrationCosts(double cpu_weight) : cpu_weight_(cpu_weight) {
-  const std::uint64_t guess = cpu_weight >= kThriftyWeight ? kThriftyBounceGuess : kBounceGuess;
-  for (Cost& cost : bounce_) cost.store(guess, std::memory_order_relaxed);
+RegistrationCosts::RegistrationCosts(double cpu_weight)
+    : cpu_weight_(cpu_weight), guess_(cpu_weight >= kThriftyWeight ? kThriftyBounceGuess : kBounceGuess) {
+  for (Cost& cost : bounce_) cost.store(guess_, std::memory_order_relaxed);
   bounce_cpu_.store(kBounceCpuGuess, std::memory_order_relaxed);
 }
 
@@ -91,6 +91,7 @@ void RegistrationCosts::learn_registering(std::uint64_t wall_ns) { learn(registe
 
 void RegistrationCosts::learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
   if (request >= kOverlapMin) learn(first_fetch_, bytes, wall_ns);
+  fade(bounce_[size_class(request)], guess_);
 }
 
 void RegistrationCosts::learn_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns) {
@@ -101,7 +102,7 @@ void RegistrationCosts::learn_bounce(std::uint64_t request, std::uint64_t bytes,
                                      std::uint64_t cpu_ns) {
   // Where CPU counts, a dear trial is not made three times: the other way is thriftier in any case.
   learn(bounce_[size_class(request)], bytes, wall_ns, cpu_weight_ >= kThriftyWeight ? 1 : kSlowerCounts);
-  learn(bounce_cpu_, bytes, cpu_ns);
+  if (cpu_ns > 0) learn(bounce_cpu_, bytes, cpu_ns);
   if (request >= kOverlapMin) fade(first_fetch_, kFirstFetchGuess);
 }
 

@@ -39,7 +39,7 @@ class RegistrationCosts {
   // a large read, or a part of it: registered and fetched, the two overlapped; fetched out of what was registered;
   void learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
   void learn_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
-  // or bounced out of the page cache, with the CPUs of all who worked on it.
+  // or bounced out of the page cache, with the CPUs of all who worked on it (0: not told).
   void learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns, std::uint64_t cpu_ns);
 
  private:
@@ -49,6 +49,7 @@ class RegistrationCosts {
   double bounce_cost(const FileRange& request) const;
 
   const double cpu_weight_;
+  const std::uint64_t guess_;  // Of what bouncing costs.
   // First guesses are of an H200 machine, 2026-11-21.
   static constexpr std::uint64_t kFirstFetchGuess = 30'000;
   Cost register_{32'000};               // Small folios.
