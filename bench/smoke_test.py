@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LINES = "abcdefghijklmnop"
+LINES = "abcdefghijklmnopq"
 PAIRS = 2
 
 

@@ -25,7 +25,7 @@ constexpr const char* kLines =
     "latencies,\n"
     "f batches, g small reads of eight threads, h writes, i O_DIRECT read of a cold file, j one process a GPU,\n"
     "k larger reads of several threads, l reads on streams, m opening, n paged blocks, o one process with all GPUs,\n"
-    "p first read by calls of some mebibytes.\n"
+    "p first read by calls of some mebibytes, q reads that are bounced.\n"
     "Exit code: 0 all measured, 1 a line could not be, 2 wrong usage, 77 there is no GPU, or NVIDIA's library refuses.";
 
 struct Options {

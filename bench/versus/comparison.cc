@@ -45,6 +45,7 @@ std::map<std::string, SideSettings> sides_of(const Comparison& comparison) {
   for (const char* policy : kPolicies) {
     add(policy, comparison.ours).environment.emplace_back("PENSTOCK_POLICY", policy);
   }
+  add(kBounce, comparison.ours).environment.emplace_back("PENSTOCK_PATHS", "bounce");
   add(kOurs, comparison.ours);
   add(kRival, [path = comparison.rival] { return load_calls(path); });
   return sides;

@@ -25,10 +25,11 @@ void run_all(const std::vector<Task>& tasks, Team& team) {
   for (const Task& task : tasks) (void)team.run(task);
 }
 
-// Whose turn it is: another one's first in each round, and forwards and backwards by turns, since who comes after whom
-// matters as well.
+// Whose turn it is: forwards and backwards by rounds, since who comes after whom matters, and where there are more than
+// two, others begin from round to round.
 std::size_t place_of(std::size_t turn, std::size_t round, std::size_t count) {
-  return ((round % 2 == 0 ? turn : count - 1 - turn) + round / 2) % count;
+  const std::size_t shift = count > 2 ? round / 2 : 0;
+  return ((round % 2 == 0 ? turn : count - 1 - turn) + shift) % count;
 }
 
 void hold_turns(const Contest& contest, Sides& sides, unsigned pairs, const std::function<bool()>& interrupted,

@@ -176,6 +176,23 @@ Contest large_threads(const Files& files, const Effort& effort, unsigned threads
   return contest;
 }
 
+// What no page is registered for: files that are read once, or too small.
+Contest bounced(const Files& files, const Effort& effort, unsigned threads, std::uint64_t block) {
+  block = std::min(block, effort.size / 64);
+  Contest contest{.lines = "q",
+                  .title = "bounced, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") +
+                           ", random reads of " + std::to_string(block >> 10) + " KiB",
+                  .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
+  Task task = whole("threads", files.data, effort.size);
+  task.block = block;
+  task.threads = threads;
+  task.seconds = effort.seconds;
+  contest.entries = {entry(kBounce, task), entry(kRival, task)};
+  contest.measures = {at_least(kBounce, kRival, Figure::gb_per_s, {}),
+                      at_most(kBounce, kRival, Figure::cpu_per_gb, {})};
+  return contest;
+}
+
 // From the call until its stream has been waited for.
 Contest on_stream(const Files& files, const Effort& effort, std::uint64_t block) {
   block = std::min(block, effort.size);
@@ -356,6 +373,11 @@ std::vector<Contest> all_lines(const Files& files, const Effort& effort) {
   lines.push_back(small_threads(files, effort));
   lines.push_back(large_threads(files, effort, 4, 16 << 20));
   lines.push_back(large_threads(files, effort, 16, 1 << 20));
+  for (const std::uint64_t kib : {512u, 1024u, 2048u, 4096u, 8192u, 16384u, 32768u}) {
+    lines.push_back(bounced(files, effort, 1, kib << 10));
+  }
+  lines.push_back(bounced(files, effort, 4, 16 << 20));
+  lines.push_back(bounced(files, effort, 16, 2 << 20));
   for (const bool fresh : {true, false}) lines.push_back(write(files, effort, kDefault, fresh));
   lines.push_back(cold_read(files, effort));
   for (const std::uint64_t kib : {std::uint64_t{4}, std::uint64_t{64}, std::uint64_t{1024}, effort.size >> 10}) {

@@ -10,8 +10,10 @@
 
 namespace penstock::versus {
 
-// The sides by name: ours under each policy, ours as the environment has it, and the other library.
+// The sides by name: ours under each policy, with the path bounce alone, and as the environment has it; and the other
+// library.
 inline constexpr const char* kPolicies[] = {"throughput", "balanced", "cpu"};
+inline constexpr const char* kBounce = "bounce";
 inline constexpr const char* kOurs = "penstock";
 inline constexpr const char* kRival = "rival";
 
