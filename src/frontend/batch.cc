@@ -107,7 +107,8 @@ std::span<Job* const> Batch::begin_here_locked() {
 
 // Whether the batch has one, or can have one.
 bool Batch::has_runner_locked() {
-  if (runner_ == nullptr) runner_ = executor_.lend(*this);
+  if (runner_ == nullptr) runner_ = executor_.lend(*this, usual_);
+  if (runner_ != nullptr) usual_ = runner_;
   return runner_ != nullptr;
 }
 

@@ -122,9 +122,10 @@ class Batch final : private RunnerHolder {
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // Of one submission, while it lasts.
   // What callers begin small reads with, and look after when they come to reap. It stays with the batch, with reads in
   // flight, only while nobody waits for these in another way.
-  std::atomic<Runner*> runner_{nullptr};        // Written under the lock, looked at without.
-  bool in_use_ GUARDED_BY(mutex_) = false;      // By a caller, which has not got the lock then,
-  std::vector<Job*> begun_ GUARDED_BY(mutex_);  // and perhaps begins these.
+  std::atomic<Runner*> runner_{nullptr};              // Written under the lock, looked at without.
+  const Runner* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest, to ask for it again.
+  bool in_use_ GUARDED_BY(mutex_) = false;            // By a caller, which has not got the lock then,
+  std::vector<Job*> begun_ GUARDED_BY(mutex_);        // and perhaps begins these.
   std::vector<BatchEvent::Submission> submissions_;
   std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> done_count_{0};             // As done_ has, to be looked at without the lock.

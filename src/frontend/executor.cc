@@ -186,17 +186,23 @@ Runner* Executor::take_left_locked() {
   return left;
 }
 
-// For a thread that has something to do: first of all what was left.
-Runner* Executor::runner_locked() {
-  if (Runner* const left = take_left_locked()) return left;
-  if (first_ == nullptr) return nullptr;
-  Runner* const runner = idle_.back();
-  idle_.pop_back();
+// There is one. Where it is not the usual one, it is one whose queue is likely to be open.
+Runner* Executor::take_idle_locked(const Runner* usual) {
+  auto which = std::find(idle_.begin(), idle_.end(), usual);
+  if (which == idle_.end()) --which;
+  Runner* const runner = *which;
+  idle_.erase(which);
   return runner;
 }
 
+// For a thread that has something to do: first of all what was left.
+Runner* Executor::runner_locked(const Runner* usual) {
+  if (Runner* const left = take_left_locked()) return left;
+  return first_ == nullptr ? nullptr : take_idle_locked(usual);
+}
+
 // The thread has a runner for as long as that has requests in flight. Null where there is nothing more to do.
-Executor::Share Executor::take(Runner*& runner) {
+Executor::Share Executor::take(Runner*& runner, const Runner* usual) {
   Share share;
   if (runner != nullptr) learn(*runner);
   const MutexLock lock(mutex_);
@@ -205,7 +211,7 @@ Executor::Share Executor::take(Runner*& runner) {
     share.left = take_left_locked();
   } else {
     if (is_idle_locked() && !stopping_) sleep_locked();
-    runner = runner_locked();
+    runner = runner_locked(usual);
   }
   if (runner != nullptr) take_locked(share, std::min(runner->room(), grab()));
   return share;
@@ -240,8 +246,8 @@ void Executor::loop() {
   ThreadPlace place(session_.config().placement);
   if (session_.config().placement.is_fixed()) place.stay_near("");
   Runner* runner = nullptr;
-  for (;;) {
-    const Share share = take(runner);
+  for (const Runner* usual = nullptr;; usual = runner) {
+    const Share share = take(runner, usual);
     if (runner == nullptr) return;
     for (unsigned i = 0; i < share.count; ++i) carry_out(*runner, *share.jobs[i]);
     runner->reap(share.left == nullptr && (share.count == 0 || runner->room() == 0) ? 1 : 0);
@@ -296,15 +302,13 @@ void Executor::watch() {
 // ---- Callers that do small reads by themselves ---------------------------------------------------------------------
 
 // One more where the threads would be short of one.
-Runner* Executor::lend(RunnerHolder& holder) {
+Runner* Executor::lend(RunnerHolder& holder, const Runner* usual) {
   const MutexLock lock(mutex_);
   if (!can_share_ || holders_.size() == kLentMax) return nullptr;
   if (runners_.size() == threads_.size() + holders_.size() && !add_runner_locked()) return nullptr;
   if (idle_.empty()) return nullptr;
   holders_.push_back(&holder);
-  Runner* const runner = idle_.back();
-  idle_.pop_back();
-  return runner;
+  return take_idle_locked(usual);
 }
 
 void Executor::give_back(Runner& runner, RunnerHolder& holder) {

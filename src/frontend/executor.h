@@ -91,7 +91,8 @@ class Executor {
 
   // For a thread of a caller's that does small reads by itself. Null where none is to be had: they are few, and there
   // are none where every transfer blocks, since that thread does not wait for storage.
-  Runner* lend(RunnerHolder& holder);
+  // `usual`: the one that the thread had before, or null; that is in its caches.
+  Runner* lend(RunnerHolder& holder, const Runner* usual);
   // What it has in flight is left to the threads.
   void give_back(Runner& runner, RunnerHolder& holder);
   // As Runner::begin_reads().
@@ -132,9 +133,10 @@ class Executor {
   void sleep_locked() REQUIRES(mutex_);
   void take_locked(Share& share, unsigned most) REQUIRES(mutex_);
   Runner* take_left_locked() REQUIRES(mutex_);
-  Runner* runner_locked() REQUIRES(mutex_);
+  Runner* take_idle_locked(const Runner* usual) REQUIRES(mutex_);
+  Runner* runner_locked(const Runner* usual) REQUIRES(mutex_);
   void finish_left(Runner& left, Runner& own);
-  Share take(Runner*& runner);
+  Share take(Runner*& runner, const Runner* usual);
   void learn(Runner& runner);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // So much one thread does as fast as two.
   unsigned grab() const { return are_fetched() ? kGrabMax : kGrabMax / 2; }
