@@ -29,8 +29,8 @@ constexpr unsigned kLooksToAnError = 256;       // A context that is lost signal
 // What is still not over then is looked at between naps: a timer wakes sooner than the driver's interrupt does, and for
 // less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU s/GB by events, and to
 // 48.0 to 48.3 at 0.036 by naps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9 to 45.5 (one H100, 2026-11-25).
-// A file that is registered and fetched came to 36.8 GB/s at 0.037 by events, and to 45.0 at 0.030 by naps; four
-// threads that bounced 16 MiB each, to 29.7 to 35.3 and 42.1 to 43.8 (one H100, 2026-11-26).
+// Four threads that bounced 16 MiB each came to 29.7 to 35.3 GB/s by events, and to 39.5 to 43.8 by naps; what is
+// registered and fetched by one thread showed no difference (H100s, 2026-11-26).
 constexpr timespec kNap{0, 20'000};  // The kernel makes it some 70 us.
 constexpr auto kNapsFor = 5ms;
 constexpr unsigned kNapsOfLongWait = 3;
