@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/invariant.h"
 #include "base/page_size.h"
 #include "base/thread.h"
 #include "engine/look_out.h"
@@ -186,8 +187,10 @@ Runner* Executor::take_left_locked() {
   return left;
 }
 
-// There is one. Where it is not the usual one, it is one whose queue is likely to be open.
+// There is one: each thread could have its own. Where it is not the usual one, it is one whose queue is likely to be
+// open.
 Runner* Executor::take_idle_locked(const Runner* usual) {
+  PENSTOCK_INVARIANT(!idle_.empty());
   auto which = std::find(idle_.begin(), idle_.end(), usual);
   if (which == idle_.end()) --which;
   Runner* const runner = *which;
@@ -197,7 +200,10 @@ Runner* Executor::take_idle_locked(const Runner* usual) {
 
 // For a thread that has something to do: first of all what was left.
 Runner* Executor::runner_locked(const Runner* usual) {
-  if (Runner* const left = take_left_locked()) return left;
+  if (Runner* const left = take_left_locked()) {
+    --away_;
+    return left;
+  }
   return first_ == nullptr ? nullptr : take_idle_locked(usual);
 }
 
@@ -225,6 +231,7 @@ void Executor::finish_left(Runner& left, Runner& own) {
   }
   learn(left);
   const MutexLock lock(mutex_);
+  --away_;
   idle_.push_back(&left);
 }
 
@@ -304,9 +311,9 @@ void Executor::watch() {
 // One more where the threads would be short of one.
 Runner* Executor::lend(RunnerHolder& holder, const Runner* usual) {
   const MutexLock lock(mutex_);
-  if (!can_share_ || holders_.size() == kLentMax) return nullptr;
-  if (runners_.size() == threads_.size() + holders_.size() && !add_runner_locked()) return nullptr;
-  if (idle_.empty()) return nullptr;
+  if (!can_share_ || away_ == kLentMax) return nullptr;
+  if (runners_.size() == threads_.size() + away_ && !add_runner_locked()) return nullptr;
+  ++away_;
   holders_.push_back(&holder);
   return take_idle_locked(usual);
 }
@@ -315,7 +322,10 @@ void Executor::give_back(Runner& runner, RunnerHolder& holder) {
   learn(runner);
   const MutexLock lock(mutex_);
   std::erase(holders_, &holder);
-  if (runner.is_idle()) return idle_.push_back(&runner);
+  if (runner.is_idle()) {
+    --away_;
+    return idle_.push_back(&runner);
+  }
   left_.push_back(&runner);
   has_left_.store(true, std::memory_order_relaxed);
   wake_locked();

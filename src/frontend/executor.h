@@ -163,12 +163,13 @@ class Executor {
   std::uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;  // Of these, counting a few shares at most of each.
   unsigned asleep_ GUARDED_BY(mutex_) = 0;              // Threads,
   unsigned called_ GUARDED_BY(mutex_) = 0;              // and those of them that were woken and have not come yet.
-  // At any time one for each thread, besides those that are lent.
+  // At any time one for each thread, besides those that are away.
   std::vector<std::unique_ptr<Runner>> runners_ GUARDED_BY(mutex_);
   std::vector<Runner*> idle_ GUARDED_BY(mutex_);  // Of these; the latest used at the end, as its queue is open.
   std::vector<Runner*> left_ GUARDED_BY(mutex_);  // With requests in flight that nobody looks after.
   std::atomic<bool> has_left_{false};
   std::vector<RunnerHolder*> holders_ GUARDED_BY(mutex_);
+  unsigned away_ GUARDED_BY(mutex_) = 0;  // Lent, or left and no thread's own yet.
   pthread_t watcher_ GUARDED_BY(mutex_) = {};
   bool is_watched_ GUARDED_BY(mutex_) = false;
   TimePoint next_deadline_ GUARDED_BY(mutex_) = kNoDeadline;  // No job in the line has an earlier one.
