@@ -51,10 +51,16 @@ TEST_F(BenchTool, RepeatsUntilItKnowsTheRateAndSaysHowWell) {
 }
 
 TEST_F(BenchTool, RepeatedPassesOfWritesAreEachFlushed) {
-  const Json report = told({"data", "--rw", "write", "--create", "--size", "300k", "--bs", "64k", "--repeat", "6"});
+  Json report;
+  // Beside other work one slow flush may be as long as all others, which then go with it.
+  const auto is_told_apart = [&] {
+    fs::remove(path("data"));
+    report = told({"data", "--rw", "write", "--create", "--size", "300k", "--bs", "64k", "--repeat", "6"});
+    return report["result"]["with_fsync"]["stretches"].size() > 1;
+  };
+  EXPECT_TRUE(wait_until(is_told_apart));
   EXPECT_EQ(report["result"]["bytes"], 6 * 300 * 1024);
   EXPECT_EQ(report["result"]["passes"], 6);
-  EXPECT_GT(report["result"]["with_fsync"]["stretches"].size(), 1u);  // A short one goes with its neighbour.
   EXPECT_LT(report["result"]["with_fsync"]["gb_per_s"], report["result"]["rate"]["gb_per_s"]);
   EXPECT_EQ(fs::file_size(path("data")), 300u * 1024);
 }
