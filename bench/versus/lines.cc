@@ -161,16 +161,21 @@ Contest small_threads(const Files& files, const Effort& effort) {
 }
 
 // Not in the table of targets: requests between the whole file and the small ones.
+Task reads_of_threads(const Files& files, const Effort& effort, unsigned threads, std::uint64_t block) {
+  Task task = whole("threads", files.data, effort.size);
+  task.block = block;
+  task.threads = threads;
+  task.seconds = effort.seconds;
+  return task;
+}
+
 Contest large_threads(const Files& files, const Effort& effort, unsigned threads, std::uint64_t block) {
   block = std::min(block, effort.size / 64);
   Contest contest{
       .lines = "k",
       .title = std::to_string(threads) + " threads, random reads of " + std::to_string(block >> 10) + " KiB",
       .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
-  Task task = whole("threads", files.data, effort.size);
-  task.block = block;
-  task.threads = threads;
-  task.seconds = effort.seconds;
+  const Task task = reads_of_threads(files, effort, threads, block);
   contest.entries = by_every_side(task);
   for (const char* policy : kPolicies) contest.measures.push_back(at_least(policy, kRival, Figure::gb_per_s, {}));
   return contest;
@@ -183,10 +188,7 @@ Contest bounced(const Files& files, const Effort& effort, unsigned threads, std:
                   .title = "bounced, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") +
                            ", random reads of " + std::to_string(block >> 10) + " KiB",
                   .shown = {Figure::gb_per_s, Figure::cpu_per_gb}};
-  Task task = whole("threads", files.data, effort.size);
-  task.block = block;
-  task.threads = threads;
-  task.seconds = effort.seconds;
+  const Task task = reads_of_threads(files, effort, threads, block);
   contest.entries = {entry(kBounce, task), entry(kRival, task)};
   contest.measures = {at_least(kBounce, kRival, Figure::gb_per_s, {}),
                       at_most(kBounce, kRival, Figure::cpu_per_gb, {})};

@@ -82,7 +82,7 @@ void Batch::begin_locked() {
 bool Batch::begins_here_locked() {
   const auto is_for_here = [](const Job* job) { return Runner::is_small_read(*job) && job->deadline == kNoDeadline; };
   return executor_.are_fetched() && !in_use_ && !is_watched_locked() &&
-         std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && has_runner_locked();
+         std::all_of(jobs_.begin(), jobs_.end(), is_for_here) && borrow_runner_locked();
 }
 
 // Returns those that it could not begin. Opens nothing, as that may wait for the device: who waits for events does.
@@ -105,8 +105,8 @@ std::span<Job* const> Batch::begin_here_locked() {
   return rest.first(static_cast<std::size_t>(canceled - rest.begin()));
 }
 
-// Whether the batch has one, or can have one.
-bool Batch::has_runner_locked() {
+// False where the batch has none and can have none.
+bool Batch::borrow_runner_locked() {
   if (runner_ == nullptr) runner_ = executor_.lend(*this, usual_);
   if (runner_ != nullptr) usual_ = runner_;
   return runner_ != nullptr;
@@ -226,7 +226,7 @@ void Batch::help_locked(std::size_t room, unsigned least, const Deadline& deadli
   // The executor may be gone: then all is done.
   if (runner_ == nullptr && !may_go_on()) return;
   const bool looks = executor_.can_look_out();
-  if (!in_use_ && (runner_ != nullptr || (may_go_on() && executor_.has_line() && has_runner_locked()))) {
+  if (!in_use_ && (runner_ != nullptr || (may_go_on() && executor_.has_line() && borrow_runner_locked()))) {
     in_use_ = true;
     {
       Runner& runner = *runner_;

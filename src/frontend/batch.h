@@ -107,7 +107,7 @@ class Batch final : private RunnerHolder {
   bool begins_here_locked() REQUIRES(mutex_);
   std::span<Job* const> begin_here_locked() REQUIRES(mutex_);
   void help_locked(std::size_t room, unsigned least, const Deadline& deadline) REQUIRES(mutex_);
-  bool has_runner_locked() REQUIRES(mutex_);
+  bool borrow_runner_locked() REQUIRES(mutex_);
   bool is_watched_locked() const REQUIRES(mutex_);
   void keep_runner_locked() REQUIRES(mutex_);
   void let_runner_go_locked() REQUIRES(mutex_);

@@ -188,6 +188,12 @@ class FetchedBatchTest : public testing::Test {
     EXPECT_EQ(taken, count);
     EXPECT_EQ(std::memcmp(memory_, content_.data(), count * kBlock), 0);
   }
+  // They have begun in the call, and the device has them until the gate opens.
+  void hold_up(Batch& batch, unsigned count) {
+    gate_.close();
+    submit(batch, count);
+    ASSERT_TRUE(began_here());
+  }
   bool began_here() { return gate_.take_beginners() == std::set{std::this_thread::get_id()}; }
 
   Gate gate_;
@@ -202,9 +208,7 @@ class FetchedBatchTest : public testing::Test {
 
 TEST_F(FetchedBatchTest, BeginInTheCallAndEndWithWhoWaits) {
   Batch& batch = open_batch(32);
-  gate_.close();
-  submit(batch, 32);
-  EXPECT_TRUE(began_here());
+  ASSERT_NO_FATAL_FAILURE(hold_up(batch, 32));
   EXPECT_EQ(reap(batch, 0), 0u);
   gate_.open();
   take(batch, 32, 32);
@@ -212,9 +216,7 @@ TEST_F(FetchedBatchTest, BeginInTheCallAndEndWithWhoWaits) {
 
 TEST_F(FetchedBatchTest, WhoOnlyLooksGetsAllInTheEnd) {
   Batch& batch = open_batch(32);
-  gate_.close();
-  submit(batch, 20);
-  EXPECT_TRUE(began_here());
+  ASSERT_NO_FATAL_FAILURE(hold_up(batch, 20));
   gate_.open();
   take(batch, 20, 0);
 }
@@ -231,9 +233,7 @@ TEST_F(FetchedBatchTest, MoreThanAQueueTakesAreAllRead) {
 
 TEST_F(FetchedBatchTest, AnotherThreadCanWaitForThem) {
   Batch& batch = open_batch(8);
-  gate_.close();
-  submit(batch, 8);
-  ASSERT_TRUE(began_here());
+  ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::atomic<unsigned> taken{0};
   std::thread other([&] { taken = reap(batch, 8); });
   give_time_to_go_wrong();
@@ -258,9 +258,7 @@ TEST_F(FetchedBatchTest, WhoWaitsAlreadyGetsThoseThatComeLater) {
 
 TEST_F(FetchedBatchTest, ADescriptorTellsOfThemThoughNobodyReaps) {
   Batch& batch = open_batch(8);
-  gate_.close();
-  submit(batch, 8);
-  ASSERT_TRUE(began_here());
+  ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   pollfd descriptor{*batch.event_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&descriptor, 1, 0), 0);
   gate_.open();
@@ -290,9 +288,7 @@ TEST_F(FetchedBatchTest, WhatHasBegunIsNotCanceled) {
 
 TEST_F(FetchedBatchTest, ABatchIsClosedWithReadsInFlight) {
   Batch& batch = open_batch(8);
-  gate_.close();
-  submit(batch, 8);
-  ASSERT_TRUE(began_here());
+  ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::atomic<bool> closed{false};
   std::thread other([&] {
     EXPECT_TRUE(frontends_->close_batch(number_));
@@ -307,9 +303,7 @@ TEST_F(FetchedBatchTest, ABatchIsClosedWithReadsInFlight) {
 
 TEST_F(FetchedBatchTest, AFileThatIsDeregisteredMeanwhileIsReadFirst) {
   Batch& batch = open_batch(8);
-  gate_.close();
-  submit(batch, 8);
-  ASSERT_TRUE(began_here());
+  ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::thread other([&] { EXPECT_TRUE(session_->deregister_file(file_).ok()); });
   give_time_to_go_wrong();
   gate_.open();
@@ -321,9 +315,7 @@ TEST_F(FetchedBatchTest, AFileThatIsDeregisteredMeanwhileIsReadFirst) {
 TEST_F(FetchedBatchTest, WhatIsInFlightWhenTheSessionEndsIsReapedAfterIt) {
   Batch batch(frontends_->executor(), 8);
   ASSERT_TRUE(begins_here_at_last(batch));
-  gate_.close();
-  submit(batch, 8);
-  ASSERT_TRUE(began_here());
+  ASSERT_NO_FATAL_FAILURE(hold_up(batch, 8));
   std::atomic<bool> ended{false};
   std::thread other([&] {
     frontends_.reset();
