@@ -52,7 +52,7 @@ def add_to(commands: Any) -> None:
 
 def run(said: argparse.Namespace) -> int:
     """Raises what the calls of penstock.stage raise."""
-    from penstock.stage.manifest import NotApplicableError
+    from penstock.stage.failures import NotApplicableError
 
     if said.check:
         if not (folders := said.words + said.to):

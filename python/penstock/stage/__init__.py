@@ -9,7 +9,8 @@ A file comes in parts. When a part is on the drive, it is written down with its 
 when it is called again. A file gets its name when it is whole, checked and flushed.
 """
 
-from penstock.stage.manifest import MANIFEST, StageError
+from penstock.stage.failures import StageError
+from penstock.stage.names import MANIFEST
 from penstock.stage.planning import Plan, plan
 from penstock.stage.run import Checked, Staged, check, stage
 

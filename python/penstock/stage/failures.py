@@ -9,12 +9,21 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from penstock.stage.manifest import StageError
-
 T = TypeVar("T")
 
 TRIES = 5
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
+
+
+class StageError(OSError):
+    """What was asked for cannot be staged, or what was staged is damaged. The text names step, cause and remedy."""
+
+    def __str__(self) -> str:  # Without its number.
+        return str(self.args[-1])
+
+
+class NotApplicableError(StageError):
+    """It makes no sense on this machine."""
 
 
 class ChangedError(Exception):

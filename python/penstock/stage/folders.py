@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import Any
 from penstock import launcher
 from penstock.checkpoint.generations import make_folder
 from penstock.sessions import default_session
-from penstock.stage.manifest import Entry, Journal, NotApplicableError, StageError, Unfinished
-from penstock.stage.manifest import open_state, read_manifest, recall
-from penstock.stage.names import facts_of, folder_of
+from penstock.stage.failures import NotApplicableError, StageError
+from penstock.stage.manifest import Entry, Journal, Unfinished, open_state, read_manifest, recall
+from penstock.stage.names import STATE, facts_of, folder_of
 
 NEAREST_FIRST = ("switch", "host_bridge", "node", "apart")  # As `penstock check --json` calls them.
 BLOCK = 4096
@@ -32,12 +33,17 @@ class Folder:
         if not is_dry:
             make_folder(path)
         self.root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if self._exists else -1
-        self.entries: dict[str, Entry] = read_manifest(self.root, path) if self._exists else {}
-        self.journal = None if is_dry else Journal(self.root, path)
-        self.unfinished = self._recalled()
+        self.journal: Journal | None = None
         self.flushes: set[str] = set()  # Names in folders that are still to be flushed.
-        for name in [each for each, found in self.unfinished.items() if found.mtime_ns is not None]:
-            self._take_whole(name)
+        try:
+            self.entries: dict[str, Entry] = read_manifest(self.root, path) if self._exists else {}
+            self.journal = None if is_dry else Journal(self.root, path)
+            self.unfinished = self._recalled()
+            for name in [each for each, found in self.unfinished.items() if found.mtime_ns is not None]:
+                self._take_whole(name)
+        except BaseException:
+            self.close()
+            raise
 
     def _recalled(self) -> dict[str, Unfinished]:
         if self.journal is not None:
@@ -46,7 +52,7 @@ class Folder:
         if state is None:
             return {}
         try:
-            return recall(state)[0]
+            return recall(state, self.path)[0]
         finally:
             os.close(state)
 
@@ -63,12 +69,26 @@ class Folder:
             self.journal.forget(name)
 
     def has_temporary(self, found: Unfinished) -> bool:
-        return self.journal is not None and found.temporary in os.listdir(self.journal.state)
+        """Whether it is there, and nobody else's file: one that has another name, too, is not written to."""
+        if self.journal is None:
+            return False
+        try:
+            facts = os.stat(found.temporary, dir_fd=self.journal.state, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+            raise StageError(f"go on with {self.path / STATE / found.temporary}: it is no file that stage has made: "
+                             f"see who has access to {self.path}, remove {self.path / STATE}, and stage again")
+        return True
 
     def give_name(self, name: str, found: Unfinished) -> None:
         assert self.journal is not None
         with folder_of(self.root, name, make=True) as folder:
-            os.rename(found.temporary, name.split("/")[-1], src_dir_fd=self.journal.state, dst_dir_fd=folder)
+            try:
+                os.rename(found.temporary, name.split("/")[-1], src_dir_fd=self.journal.state, dst_dir_fd=folder)
+            except IsADirectoryError:
+                raise StageError(f"name {self.path / name}: a folder has that name: remove it, or stage to another "
+                                 "folder") from None
         self.flushes.add(name)
 
     def flush(self) -> None:

@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 
 from penstock.checkpoint.progress import Shared
 from penstock.files import File
+from penstock.regular import open_regular
 from penstock.sessions import Session
 from penstock.stage.crc32c import crc32c_of_all
-from penstock.stage.failures import ChangedError
+from penstock.stage.failures import ChangedError, StageError
 from penstock.stage.folders import entry_of
-from penstock.stage.manifest import StageError, Unfinished, new_temporary
+from penstock.stage.manifest import Unfinished
+from penstock.stage.names import new_temporary
 from penstock.stage.planning import Item, is_begun
 
-FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+FLAGS = os.O_RDWR
 GO_ON = "give the command again, which goes on"
 
 
@@ -83,12 +85,12 @@ class Job:
         assert journal is not None
         if self.settings.direct:
             try:
-                return os.open(name, flags | os.O_DIRECT, 0o666, dir_fd=journal.state)
+                return open_regular(name, flags | os.O_DIRECT, follow=False, dir_fd=journal.state)
             except OSError as error:
                 if error.errno != errno.EINVAL:  # A file system without it.
                     raise
                 flags &= ~os.O_EXCL  # It may have been made all the same.
-        return os.open(name, flags, 0o666, dir_fd=journal.state)
+        return open_regular(name, flags, follow=False, dir_fd=journal.state)
 
     def _begun(self) -> int:
         begun = self.item.folder.unfinished[self.item.found.name]

@@ -12,30 +12,22 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.regular import UnfitFileError, open_regular, read_regular
 from penstock.sessions import Session
+from penstock.stage.failures import StageError
+from penstock.stage.names import MANIFEST, STATE, fault_of, is_temporary
 
-MANIFEST = "penstock-stage.json"
-STATE = ".penstock-stage"   # A folder with the journal and unfinished files, while a run is unfinished.
 JOURNAL = "journal"
 FORMAT = 1
 PART_BYTES_MAX = 1 << 30
-
-
-class StageError(OSError):
-    """What was asked for cannot be staged, or what was staged is damaged. The text names step, cause and remedy."""
-
-    def __str__(self) -> str:  # Without its number.
-        return str(self.args[-1])
-
-
-class NotApplicableError(StageError):
-    """It makes no sense on this machine."""
+BYTES_MAX = 1 << 30       # Of a manifest, and of a journal: millions of files.
+LINE_BYTES_MAX = 1 << 20  # Of the journal. A longer one was never whole.
+BEGUN = {"temporary", "source", "size", "version", "part_bytes"}
 
 
 @dataclass
@@ -64,13 +56,12 @@ class Unfinished:
 
 
 def read_manifest(root: int, folder: Path) -> dict[str, Entry]:
-    """Of nothing, where there is none. Raises StageError for what is no manifest."""
+    """Of nothing, where there is none. Raises StageError for what is no manifest, or names what lies elsewhere."""
     try:
-        with open(os.open(MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=root)) as opened:
-            told = json.load(opened)
+        told = json.loads(read_regular(MANIFEST, BYTES_MAX, follow=False, dir_fd=root))
         if told["format"] != FORMAT:
             raise ValueError(f"format {told['format']!r}, and {FORMAT} is known")
-        return {name: _entry(each) for name, each in told["files"].items()}
+        return {_checked(name): _entry(each) for name, each in told["files"].items()}
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -81,14 +72,28 @@ def read_manifest(root: int, folder: Path) -> dict[str, Entry]:
                          "which fetches everything anew") from None
 
 
+def _checked(name: object) -> str:
+    """The name. Raises ValueError for one by which nothing is staged."""
+    if (why := fault_of(name)) is not None:
+        raise ValueError(f"it names {name!r}, and {why}")
+    return str(name)
+
+
 def _entry(told: dict[str, Any]) -> Entry:
     entry = Entry(**told)
     numbers = [entry.size, entry.part_bytes, entry.mtime_ns, *entry.sums]
-    if (not all(type(each) is int and each >= 0 for each in numbers) or not 0 < entry.part_bytes <= PART_BYTES_MAX
-            or not isinstance(entry.source, str) or not isinstance(entry.version, str | None)
-            or len(entry.sums) != -(-entry.size // entry.part_bytes)):
+    if not all(type(each) is int and each >= 0 for each in numbers) or len(entry.sums) != _parts(entry):
         raise ValueError("a file's description makes no sense")
     return entry
+
+
+def _parts(said: Entry | Unfinished) -> int:
+    """How many it has. Raises ValueError for what makes no sense."""
+    if (not all(type(each) is int and each >= 0 for each in (said.size, said.part_bytes))
+            or not 0 < said.part_bytes <= PART_BYTES_MAX or not isinstance(said.source, str)
+            or not isinstance(said.version, str | None)):
+        raise ValueError("a file's description makes no sense")
+    return -(-said.size // said.part_bytes)
 
 
 def publish_manifest(session: Session, folder: Path, entries: dict[str, Entry]) -> None:
@@ -108,31 +113,67 @@ def open_state(root: int, folder: Path) -> int | None:
                          "remove what has that name") from None
 
 
-def recall(state: int) -> tuple[dict[str, Unfinished], int]:
-    """What the journal says, and how many bytes of it do."""
+def recall(state: int, folder: Path) -> tuple[dict[str, Unfinished], int]:
+    """What the journal says, and how many bytes of it do. A line that was torn ends it.
+
+    Raises StageError for a line that is whole, and that no run has written: all of them may be somebody else's then.
+    """
     files: dict[str, Unfinished] = {}
-    good = 0
-    with contextlib.suppress(FileNotFoundError), open(
-            os.open(JOURNAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=state), "rb") as opened:
-        for line in opened:
-            try:
-                if not line.endswith(b"\n"):
+    good, number = 0, 0
+    try:
+        with open(_open_journal(state, folder, os.O_RDONLY), "rb") as opened:
+            while (line := opened.readline(LINE_BYTES_MAX)).endswith(b"\n"):
+                try:
+                    told = json.loads(line)
+                except (ValueError, RecursionError):
                     break
-                _take(files, json.loads(line))
-            except (ValueError, KeyError, TypeError):
-                break
-            good += len(line)
+                number += 1
+                _take(files, told)
+                good += len(line)
+        if len({each.temporary for each in files.values()}) != len(files):
+            raise ValueError("names one unfinished file twice")
+    except FileNotFoundError:
+        return {}, 0
+    except (ValueError, KeyError, TypeError) as error:
+        raise StageError(f"read {folder / STATE / JOURNAL}: line {number} is none that stage has written ({error}): "
+                         f"see who has access to {folder}, remove {folder / STATE}, and stage again") from None
     return files, good
 
 
-def _take(files: dict[str, Unfinished], told: dict[str, Any]) -> None:
+def _open_journal(state: int, folder: Path, flags: int) -> int:
+    try:
+        fd = open_regular(JOURNAL, flags, follow=False, dir_fd=state, mode=0o600, shown=folder / STATE / JOURNAL)
+    except UnfitFileError as error:
+        raise StageError(f"read {error}: remove {folder / STATE}, and stage again") from None
+    facts = os.fstat(fd)
+    if facts.st_nlink > 1 or facts.st_size > BYTES_MAX:  # It will be cut and written to: nobody else's file is.
+        os.close(fd)
+        why = "it is a file that has other names, too" if facts.st_nlink > 1 else f"it has {facts.st_size} bytes"
+        raise StageError(f"read {folder / STATE / JOURNAL}: {why}, and is no journal of stage: remove "
+                         f"{folder / STATE}, and stage again")
+    return fd
+
+
+def _take(files: dict[str, Unfinished], told: Any) -> None:
+    """Raises ValueError, KeyError or TypeError for what the journal never says."""
+    if not isinstance(told, dict):
+        raise ValueError("it is no object of JSON")
     if "begin" in told:
-        name = told.pop("begin")
+        name = _checked(told.pop("begin"))
+        if set(told) != BEGUN or not is_temporary(told["temporary"]):
+            raise ValueError(f"it names the unfinished file {told.get('temporary')!r}")
         files[name] = Unfinished(**told)
+        _parts(files[name])
     elif "part" in told:
-        files[told["of"]].sums[int(told["part"])] = int(told["sum"])
+        found, part, checksum = files[told["of"]], told["part"], told["sum"]
+        if type(part) is not int or not 0 <= part < _parts(found) or type(checksum) is not int or checksum < 0:
+            raise ValueError(f"part {part!r} with checksum {checksum!r}")
+        found.sums[part] = checksum
     elif "whole" in told:
-        files[told["whole"]].mtime_ns = int(told["mtime_ns"])
+        found = files[told["whole"]]
+        if type(told["mtime_ns"]) is not int or len(found.sums) != _parts(found):
+            raise ValueError("a whole file of which not every part is there")
+        found.mtime_ns = told["mtime_ns"]
     else:
         del files[told["forget"]]
 
@@ -148,25 +189,30 @@ class Journal:
         state = open_state(root, folder)
         if state is None:
             raise busy
+        self.state, self._root, self._fd, self._folder = state, root, -1, folder
         try:
             fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._fd = os.open(JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600,
-                               dir_fd=state)
+            self._fd = _open_journal(state, folder, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            self.files, good = recall(state, folder)
+            os.ftruncate(self._fd, good)
+            self._sweep()
+            os.fsync(root)
         except (BlockingIOError, FileNotFoundError):
-            os.close(state)
+            self.close()
             raise busy from None
-        self.state, self._root = state, root
-        self.files, good = recall(state)
-        os.ftruncate(self._fd, good)
-        self._sweep()
-        os.fsync(root)
+        except BaseException:
+            self.close()
+            raise
 
     def _sweep(self) -> None:
         """Removes what no line names: of a run that was killed before it had written down what it began."""
         known = {each.temporary for each in self.files.values()} | {JOURNAL}
         for name in set(os.listdir(self.state)) - known:
-            with contextlib.suppress(OSError):
+            try:
                 os.unlink(name, dir_fd=self.state)
+            except OSError as error:
+                raise StageError(f"remove {self._folder / STATE / name}, which stage has not made: {error.strerror}: "
+                                 "remove it, and stage again") from None
 
     def begin(self, name: str, unfinished: Unfinished) -> None:
         self.files[name] = unfinished
@@ -206,12 +252,10 @@ class Journal:
         os.rmdir(STATE, dir_fd=self._root)
 
     def close(self) -> None:
-        os.close(self._fd)
-        os.close(self.state)
-
-
-def new_temporary() -> str:
-    return f"{secrets.token_hex(16)}.part"
+        for fd in (self._fd, self.state):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self.state = -1
 
 
 def parts_of(size: int, part_bytes: int) -> Iterator[tuple[int, int]]:

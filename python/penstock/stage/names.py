@@ -2,7 +2,8 @@
 
 """Names of files below a folder: those that lead out of it, or that no drive takes, are refused.
 
-Nothing is opened by a path of several words: each folder is opened from the one above it, and no link is followed.
+Sources say names, and so do the manifest and the journal of a folder, which somebody else may have written. Nothing is
+opened by a path of several words: each folder is opened from the one above it, and no link is followed.
 """
 
 from __future__ import annotations
@@ -10,23 +11,31 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import secrets
 import stat
 from collections.abc import Iterable, Iterator
 
-from penstock.stage.manifest import MANIFEST, STATE, StageError
+from penstock.stage.failures import StageError
 
+MANIFEST = "penstock-stage.json"
+STATE = ".penstock-stage"   # A folder with the journal and unfinished files, while a run is unfinished.
+TEMPORARY = re.compile(r"[0-9a-f]{32}\.part")
 WORD_BYTES_MAX = 255
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def check_name(name: str, source: str) -> None:
     """Raises StageError. name: with slashes, as it would be below the folder; source: whose name it is."""
-    if (why := _fault_of(name)) is not None:
+    if (why := fault_of(name)) is not None:
         raise StageError(f"list the sources: {source!r} would be staged as {name!r}, and {why}: rename it at the "
                          "source, or name the files to stage one by one")
 
 
-def _fault_of(name: str) -> str | None:
+def fault_of(name: object) -> str | None:
+    """Why nothing is staged by this name."""
+    if not isinstance(name, str):
+        return "a name is text"
     words = name.split("/")
     if "" in words:
         return "that is an absolute name, or has an empty word"
@@ -43,6 +52,15 @@ def _fault_of(name: str) -> str | None:
     if words[0] in (MANIFEST, STATE):
         return "that is the name of what stage keeps there itself"
     return None
+
+
+def new_temporary() -> str:
+    return f"{secrets.token_hex(16)}.part"
+
+
+def is_temporary(name: object) -> bool:
+    """Whether it is such a name as `new_temporary` makes, and so of one word."""
+    return isinstance(name, str) and TEMPORARY.fullmatch(name) is not None
 
 
 def check_together(names: Iterable[tuple[str, str]]) -> None:

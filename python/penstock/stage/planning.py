@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.stage.failures import TransientError, failure_of, patiently
+from penstock.stage.failures import StageError, TransientError, failure_of, patiently
 from penstock.stage.folders import BLOCK, Folder, near_gpu
-from penstock.stage.manifest import PART_BYTES_MAX, StageError
+from penstock.stage.manifest import PART_BYTES_MAX
 from penstock.stage.names import check_name, check_together, facts_of
 from penstock.stage.sources import Found, find
 

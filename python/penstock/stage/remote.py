@@ -16,8 +16,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from penstock.stage.failures import ChangedError, TransientError, with_cause
-from penstock.stage.manifest import StageError
+from penstock.stage.failures import ChangedError, StageError, TransientError, with_cause
 from penstock.stage.names import check_name
 from penstock.stage.sources import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
 

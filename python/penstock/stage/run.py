@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import mmap
 import os
 import threading
@@ -15,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.progress import OnProgress, Shared
+from penstock.regular import open_regular
 from penstock.sessions import Session, default_session
-from penstock.stage.failures import ChangedError, TransientError, failure_of, patiently
+from penstock.stage.failures import ChangedError, StageError, TransientError, failure_of, patiently
 from penstock.stage.jobs import GO_ON, Job, Settings
-from penstock.stage.manifest import MANIFEST, Entry, StageError, parts_of, publish_manifest, read_manifest
-from penstock.stage.names import check_name, facts_of, folder_of
+from penstock.stage.manifest import Entry, parts_of, publish_manifest, read_manifest
+from penstock.stage.names import MANIFEST, facts_of, folder_of
 from penstock.stage.planning import PART_BYTES, AnyPath, check_room, itemized, listed, opened, rooms_of
 
 PARALLEL = 8
@@ -173,31 +175,28 @@ def check(folders: Iterable[AnyPath], *, parallel: int = PARALLEL, session: Sess
     """
     session = session or default_session()
     bad: dict[str, str] = {}
-    manifests = {}
-    for path in map(Path, folders):
-        root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        manifests[path] = root, read_manifest(root, path)
-        if not manifests[path][1] and not (path / MANIFEST).exists():
-            raise StageError(f"check {path}: it has no {MANIFEST}: no stage to it has ended, or another folder is "
-                             "meant")
-    entries = [(path, root, name, entry) for path, (root, files) in manifests.items() for name, entry in files.items()]
-    told = Shared(sum(entry.size for *_, entry in entries), on_progress)
+    entries: list[tuple[Path, int, str, Entry]] = []
 
     def look(path: Path, root: int, name: str, entry: Entry) -> None:
         try:
-            check_name(name, MANIFEST)
             if (why := _fault_of(session, root, name, entry, told)) is not None:
                 bad[str(path / name)] = why
         except OSError as error:
             bad[str(path / name)] = str(error)
 
-    try:
+    with contextlib.ExitStack() as stack:
+        for path in map(Path, folders):
+            root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, root)
+            files = read_manifest(root, path)
+            if not files and not (path / MANIFEST).exists():
+                raise StageError(f"check {path}: it has no {MANIFEST}: no stage to it has ended, or another folder is "
+                                 "meant")
+            entries += [(path, root, name, entry) for name, entry in files.items()]
+        told = Shared(sum(entry.size for *_, entry in entries), on_progress)
         with ThreadPoolExecutor(max(1, parallel), "penstock-stage") as threads:
             for done in [threads.submit(look, *each) for each in entries]:
                 done.result()
-    finally:
-        for root, _ in manifests.values():
-            os.close(root)
     return Checked(len(entries), sum(entry.size for *_, entry in entries), dict(sorted(bad.items())))
 
 
@@ -209,7 +208,7 @@ def _fault_of(session: Session, root: int, name: str, entry: Entry, told: Shared
         return f"it has {facts.st_size} bytes, and {entry.size} were staged"
     memory = memoryview(mmap.mmap(-1, max(1, min(entry.part_bytes, entry.size))))
     with folder_of(root, name) as folder:
-        fd = os.open(name.split("/")[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        fd = open_regular(name.split("/")[-1], follow=False, dir_fd=folder, shown=name)
     try:
         with session.open(fd) as file:
             for expected, (begin, size) in zip(entry.sums, parts_of(entry.size, entry.part_bytes), strict=True):

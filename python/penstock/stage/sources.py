@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from penstock.stage.failures import ChangedError
-from penstock.stage.manifest import StageError
+from penstock.regular import open_regular
+from penstock.stage.failures import ChangedError, StageError
 
 MAGIC = re.compile(r"[*?\[]")
 PLAIN_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
@@ -94,7 +94,7 @@ class Local:
         return None
 
     def fetch(self, file: Found, begin: int, memory: memoryview, stop: threading.Event) -> None:
-        fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(file.path)
         try:
             done = 0
             while done < len(memory):
