@@ -47,7 +47,9 @@ class Wire:
 
 class Files(http.server.ThreadingHTTPServer):
     """Serves `contents` by path. Of `answers` the first is given in place of what was asked for, while there is one; a
-    negative one cuts the answer after so many bytes. `asked` is what came, `sent` how many bytes of files went."""
+    negative one cuts the answer after so many bytes. `asked` is what came, `sent` how many bytes of files went. What
+    `lie(begin, end, size)` gives is what parts are said to be, in place of the truth: a Content-Range, or None; and
+    where from they are."""
 
     daemon_threads = True
 
@@ -56,6 +58,7 @@ class Files(http.server.ThreadingHTTPServer):
         self.contents, self.answers, self.asked, self.sent = {}, [], [], 0
         self.has_ranges = self.has_tags = True
         self.before_get = lambda path, begin: None
+        self.lie = lambda begin, end, size: (f"bytes {begin}-{end - 1}/{size}", begin)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def url(self, path):
@@ -90,6 +93,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self._end(412)
         part = content[begin:None if end is None else end + 1]
         self.send_response(206 if asked else 200)
+        if asked:
+            said, where = server.lie(begin, begin + len(part), len(content))
+            part = content[where:where + len(part)]
+            if said is not None:
+                self.send_header("Content-Range", said)
         self.send_header("Content-Length", str(len(part)))
         if server.has_tags:
             self.send_header("ETag", tag)

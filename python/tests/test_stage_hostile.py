@@ -4,12 +4,16 @@
 
 import json
 import os
+import random
 import stat
 
 import pytest
+from servers import Files, environment_of, s3
 
 from penstock import stage
-from penstock.stage import names
+from penstock.stage import names, remote
+from penstock.stage.failures import ChangedError
+from penstock.stage.sources import Found
 
 PART = 1 << 16
 TEMPORARY = f"{'a' * 32}.part"
@@ -171,3 +175,85 @@ def test_a_source_that_becomes_a_pipe_is_told_at_once(prepared, monkeypatch):
     monkeypatch.setattr("penstock.stage.jobs.new_temporary", swap)
     with pytest.raises(stage.StageError, match="fetch .*: it is a pipe, where a regular file is wanted"):
         prepared.stage()
+
+
+# ---- Answers that are not of the question
+
+@pytest.fixture
+def web():
+    with Files() as opened:
+        opened.contents = {"/a": random.Random(1).randbytes(5 * PART + 99)}
+        yield opened
+
+
+@pytest.mark.parametrize("lie", [
+    lambda begin, end, size: (f"bytes 0-{end - begin - 1}/{size}", 0),  # A cache that has the beginning alone.
+    lambda begin, end, size: (f"bytes {begin}-{end}/{size}", begin),
+    lambda begin, end, size: (f"bytes {begin + 1}-{end}/{size}", begin + 1),
+    lambda begin, end, size: (f"bytes */{size}", begin), lambda begin, end, size: ("nonsense", begin),
+    lambda begin, end, size: (None, 0), lambda begin, end, size: (f"items {begin}-{end - 1}/{size}", begin)])
+@pytest.mark.parametrize("has_tags", [True, False])
+def test_a_part_of_other_bytes_than_were_asked_for_is_refused(web, tmp_path, monkeypatch, lie, has_tags):
+    web.lie, web.has_tags = lie, has_tags
+    monkeypatch.setattr(remote.Http, "_version", lambda self, facts: facts.get("ETag", "by date"))
+    with pytest.raises(stage.StageError, match=f"fetch {web.url('/a')}: the server, or a cache before it, answered with"
+                                               ".* where bytes [0-9]+ to [0-9]+ were asked for: give --part-bytes 331"):
+        stage.stage([web.url("/a")], [tmp_path], part_bytes=PART)
+    assert not (tmp_path / "a").exists()
+    stage.stage([web.url("/a")], [tmp_path], part_bytes=331776)  # In one piece, of which no range is told.
+    assert (tmp_path / "a").read_bytes() == web.contents["/a"]
+
+
+def test_a_part_of_a_file_that_has_another_size_by_now_is_not_taken(web, tmp_path):
+    web.lie = lambda begin, end, size: (f"bytes {begin}-{end - 1}/{2 * size}", begin)
+    with pytest.raises(stage.StageError, match="it changed while it was fetched, 3 times"):
+        stage.stage([web.url("/a")], [tmp_path], part_bytes=PART)
+    web.lie = lambda begin, end, size: (f"bytes {begin}-{end - 1}/*", begin)
+    stage.stage([web.url("/a")], [tmp_path], part_bytes=PART)
+    assert (tmp_path / "a").read_bytes() == web.contents["/a"]
+
+
+FILE = Found(None, "", "s3://bucket/key", "key", 100, None)
+
+
+@pytest.mark.parametrize(("answer", "told"), [
+    ((0, 10, 206, "bytes 0-9/100"), None), ((90, 10, 206, "bytes 90-99/100"), None), ((0, 100, 200, None), None),
+    ((0, 100, 206, "bytes 0-99/100"), None), ((0, 10, 206, "Bytes 0-9/*"), None),
+    ((0, 100, 206, None), "without a Content-Range"), ((0, 10, 200, None), "answered 200 to a Range"),
+    ((0, 10, 200, "bytes 0-9/100"), "answered 200 to a Range"), ((0, 100, 203, None), "answered 203"),
+    ((0, 10, 204, None), "answered 204"), ((0, 10, 206, "bytes 10-19/100"), "'bytes 10-19/100'"),
+    ((0, 10, 206, "bytes 0-9"), "'bytes 0-9'"), ((0, 10, 206, "bytes 0-9/100, bytes 20-29/100"), "20-29"),
+    ((0, 10, 206, "bytes 0-9/99"), ChangedError), ((0, 10, 206, f"bytes 0-{'9' * 40}/100"), "9999")])
+def test_what_was_asked_is_compared_with_what_came(answer, told):
+    begin, size, status, said = answer
+    if told is None:
+        remote._check_answer(FILE, begin, size, status, said)
+    else:
+        with pytest.raises(ChangedError if told is ChangedError else stage.StageError) as refused:
+            remote._check_answer(FILE, begin, size, status, said)
+        assert told is ChangedError or told in str(refused.value)
+
+
+@pytest.mark.parametrize("lie", [lambda asked, answer: answer.pop("ContentRange"),
+                                 lambda asked, answer: answer.update(ContentRange="bytes 0-65535/262144")])
+def test_an_object_of_s3_of_which_other_bytes_come_is_refused(tmp_path, monkeypatch, lie):
+    s3fs = pytest.importorskip("s3fs", reason="s3fs is not installed")
+    pytest.importorskip("moto.server", reason="moto's server is not installed")
+    call = s3fs.S3FileSystem._call_s3
+
+    async def lying(self, method, *words, **named):
+        answer = await call(self, method, *words, **named)
+        if method == "get_object":
+            lie(named, answer)
+        return answer
+
+    with s3() as (client, port):
+        for name, value in environment_of(port).items():
+            monkeypatch.setenv(name, value)
+        client.create_bucket(Bucket="data")
+        client.put_object(Bucket="data", Key="a", Body=bytes(range(256)) * 1024)
+        stage.stage(["s3://data/a"], [tmp_path / "right"], part_bytes=PART)
+        monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", lying)
+        with pytest.raises(stage.StageError, match="fetch s3://data/a: the server, or a cache before it, answered"):
+            stage.stage(["s3://data/a"], [tmp_path / "wrong"], part_bytes=PART)
+    assert (tmp_path / "right/a").read_bytes() == bytes(range(256)) * 1024 and not (tmp_path / "wrong/a").exists()

@@ -21,6 +21,7 @@ from penstock.stage.names import check_name
 from penstock.stage.sources import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
 
 WHOLE_CRC32C = re.compile(r"[A-Za-z0-9+/]{6}==")  # One of the checksums of parts ends with how many there are.
+CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
 TIMEOUT_S = 60
 DEPTH_MAX = 64
 PIECE = 1 << 20
@@ -172,6 +173,8 @@ class S3(Remote):
         answer = await self._files._call_s3("get_object", Bucket=bucket, Key=key,
                                             Range=f"bytes={begin}-{begin + len(memory) - 1}", **asked)
         async with answer["Body"] as body:
+            _check_answer(file, begin, len(memory), answer["ResponseMetadata"]["HTTPStatusCode"],
+                          answer.get("ContentRange"))
             await _fill(memory, body.content.iter_chunked(PIECE) if hasattr(body, "content") else
                         body.iter_chunks(PIECE))
 
@@ -189,8 +192,7 @@ class Http(Remote):
         session = await self._files.set_session()
         asked = {key: value for key, value in self._files.kwargs.items() if key != "headers"}
         headers = {**self._files.kwargs.get("headers", {}), "Accept-Encoding": "identity"}
-        is_part = len(memory) != file.size
-        if is_part:
+        if len(memory) != file.size:
             headers["Range"] = f"bytes={begin}-{begin + len(memory) - 1}"
         tag = _tag_of(file)
         if self.is_exact(file):
@@ -198,10 +200,7 @@ class Http(Remote):
         limit = aiohttp.ClientTimeout(total=None, connect=20, sock_read=TIMEOUT_S)
         async with session.get(self._files.encode_url(file.path), headers=headers, timeout=limit, **asked) as answer:
             answer.raise_for_status()
-            if is_part and answer.status != 206:
-                raise StageError(f"fetch {file.shown}: the server serves no part of a file (it answered "
-                                 f"{answer.status} to a Range): give --part-bytes {-(-file.size // 4096) * 4096}, "
-                                 "which takes as much memory, or fetch it by another program")
+            _check_answer(file, begin, len(memory), answer.status, answer.headers.get("Content-Range"))
             if self.is_exact(file) and answer.headers.get("ETag") != tag:  # Of a server that knows no If-Match.
                 raise ChangedError
             await _fill(memory, answer.content.iter_chunked(PIECE))
@@ -218,6 +217,26 @@ class Other(Remote):
 def _tag_of(file: Found) -> str:
     """The ETag, with its quotes."""
     return (file.version or "").partition("-")[2]
+
+
+def _check_answer(file: Found, begin: int, size: int, status: int, said: str | None) -> None:
+    """Whether an answer has the bytes that were asked for: servers, and caches before them, answer with others (RFC
+    9110, 14.4 and 15.3.7). said: its Content-Range. Raises StageError, or ChangedError where the file has another size.
+    """
+    if status == 200 and size == file.size:
+        return  # All of it, which needs no range; how many bytes come is counted.
+    in_one_piece = f"give --part-bytes {-(-file.size // 4096) * 4096}, which takes as much memory, or fetch it by " \
+                   "another program"
+    if status != 206:
+        raise StageError(f"fetch {file.shown}: the server serves no part of a file (it answered {status} to a Range): "
+                         f"{in_one_piece}")
+    found = CONTENT_RANGE.fullmatch(said or "")
+    if found is None or (int(found[1]), int(found[2])) != (begin, begin + size - 1):
+        got = f"with {said!r}" if said else "without a Content-Range"
+        raise StageError(f"fetch {file.shown}: the server, or a cache before it, answered {got} where bytes {begin} to "
+                         f"{begin + size - 1} were asked for: {in_one_piece}")
+    if found[3] != "*" and int(found[3]) != file.size:
+        raise ChangedError
 
 
 async def _fill(memory: memoryview, pieces: AsyncIterator[bytes]) -> None:
