@@ -49,7 +49,7 @@ class Files(http.server.ThreadingHTTPServer):
     """Serves `contents` by path. Of `answers` the first is given in place of what was asked for, while there is one; a
     negative one cuts the answer after so many bytes. `asked` is what came, `sent` how many bytes of files went. What
     `lie(begin, end, size)` gives is what parts are said to be, in place of the truth: a Content-Range, or None; and
-    where from they are."""
+    where from they are. heads: what a look is answered. `on_headers` gets those of each request."""
 
     daemon_threads = True
 
@@ -58,6 +58,7 @@ class Files(http.server.ThreadingHTTPServer):
         self.contents, self.answers, self.asked, self.sent = {}, [], [], 0
         self.has_ranges = self.has_tags = True
         self.before_get = lambda path, begin: None
+        self.on_headers, self.heads = lambda headers: None, 200
         self.lie = lambda begin, end, size: (f"bytes {begin}-{end - 1}/{size}", begin)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -79,6 +80,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self, is_head=False):
         server = self.server
+        server.on_headers(dict(self.headers))
         asked = self.headers.get("Range") if server.has_ranges else None
         begin, end = (int(each) for each in asked[6:].split("-")) if asked else (0, None)
         if not is_head:
@@ -86,6 +88,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             server.before_get(self.path, begin)
         content = server.contents.get(self.path)
         answer = server.answers.pop(0) if server.answers and not is_head else 200
+        if is_head or server.heads > 200:
+            answer = server.heads
         if content is None or answer > 200:
             return self._end(404 if content is None else answer)
         tag = f'"{hashlib.sha1(content).hexdigest()}"'

@@ -213,7 +213,7 @@ def test_a_part_of_a_file_that_has_another_size_by_now_is_not_taken(web, tmp_pat
     assert (tmp_path / "a").read_bytes() == web.contents["/a"]
 
 
-FILE = Found(None, "", "s3://bucket/key", "key", 100, None)
+FILE = Found(None, "", "s3://bucket/key", "s3://bucket/key", "key", 100, None)
 
 
 @pytest.mark.parametrize(("answer", "told"), [

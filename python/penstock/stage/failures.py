@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from penstock.stage.urls import said_without_secrets, without_secrets
+
 T = TypeVar("T")
 
 TRIES = 5
@@ -16,7 +18,11 @@ AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 
 class StageError(OSError):
-    """What was asked for cannot be staged, or what was staged is damaged. The text names step, cause and remedy."""
+    """What was asked for cannot be staged, or what was staged is damaged. The text names step, cause and remedy, and
+    no user, password or query of a URL."""
+
+    def __init__(self, *words: Any) -> None:
+        super().__init__(*(without_secrets(word) if isinstance(word, str) else word for word in words))
 
     def __str__(self) -> str:  # Without its number.
         return str(self.args[-1])
@@ -67,8 +73,8 @@ def patiently(call: Callable[[], T], wait: Callable[[float], object] = time.slee
     raise AssertionError
 
 
-def failure_of(step: str, error: Exception) -> StageError:
-    """With the remedy."""
+def failure_of(step: str, error: Exception, url: str = "") -> StageError:
+    """With the remedy. url: the source as it was said, whose secrets are left out of what is told."""
     if isinstance(error, StageError):
         return error
     remedy = "look at what the source says of it"
@@ -83,7 +89,7 @@ def failure_of(step: str, error: Exception) -> StageError:
     elif "redential" in str(error):
         remedy = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket " \
                  "FSSPEC_S3_ANON=true"
-    return StageError(f"{step}: {said_of(error)}: {remedy}")
+    return StageError(f"{step}: {said_without_secrets(said_of(error), url)}: {remedy}")
 
 
 def status_of(error: BaseException | None) -> int | None:

@@ -8,18 +8,22 @@ import errno
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from penstock.checkpoint.progress import Shared
 from penstock.files import File
 from penstock.regular import open_regular
 from penstock.sessions import Session
 from penstock.stage.crc32c import crc32c_of_all
-from penstock.stage.failures import ChangedError, StageError
+from penstock.stage.failures import ChangedError, StageError, TransientError, failure_of, patiently
 from penstock.stage.folders import entry_of
 from penstock.stage.manifest import Unfinished
 from penstock.stage.names import new_temporary
 from penstock.stage.planning import Item, is_begun
+
+T = TypeVar("T")
 
 FLAGS = os.O_RDWR
 GO_ON = "give the command again, which goes on"
@@ -114,7 +118,7 @@ class Job:
         assert journal is not None
         journal.forget(found.name)
         fd = self._open(temporary, FLAGS | os.O_CREAT | os.O_EXCL)
-        journal.begin(found.name, Unfinished(temporary, found.shown, found.size, found.version,
+        journal.begin(found.name, Unfinished(temporary, found.origin, found.size, found.version,
                                              self.settings.part_bytes))
         self._allocate(fd)
         return fd
@@ -177,12 +181,12 @@ class Job:
         """Raises ChangedError where the source is another by now."""
         found, folder = self.item.found, self.item.folder
         if not found.source.is_exact(found):
-            now = found.source.again(found)
+            now = self._asked(lambda: found.source.again(found))
             if (now.size, now.version) != (found.size, found.version):
                 raise ChangedError
         if self._is_read_for_md5:
             self._check_md5(self._md5_on_drive(memory))
-        self._check_crc32c(found.source.checksum_of(found))
+        self._check_crc32c(self._asked(lambda: found.source.checksum_of(found)))
         assert folder.journal is not None and self._file is not None
         os.fsync(self._fd)
         folder.journal.note_whole(found.name, os.fstat(self._fd).st_mtime_ns)
@@ -190,6 +194,13 @@ class Job:
         folder.give_name(found.name, whole)
         folder.entries[found.name] = entry_of(whole)
         self.is_over = True
+
+    def _asked(self, call: Callable[[], T]) -> T:
+        """What the source answers of the file."""
+        try:
+            return patiently(call)
+        except (OSError, TransientError) as error:
+            raise failure_of(f"look at {self.item.found.shown} again", error, self.item.found.path) from None
 
     @property
     def _is_read_for_md5(self) -> bool:
@@ -212,6 +223,6 @@ class Job:
 
     def _check_md5(self, got: str) -> None:
         found = self.item.found
-        if got != found.md5 and found.source.has_md5(found):
+        if got != found.md5 and self._asked(lambda: found.source.has_md5(found)):
             raise StageError(f"compare {found.shown} with its ETag: what came has MD5 {got}, and the source says "
                              f"{found.md5}: {GO_ON}; if it stays so, the object is damaged at the source")

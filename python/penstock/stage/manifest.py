@@ -21,6 +21,7 @@ from penstock.regular import UnfitFileError, open_regular, read_regular
 from penstock.sessions import Session
 from penstock.stage.failures import StageError
 from penstock.stage.names import MANIFEST, STATE, fault_of, is_temporary
+from penstock.stage.urls import origin_of
 
 JOURNAL = "journal"
 FORMAT = 1
@@ -32,7 +33,8 @@ BEGUN = {"temporary", "source", "size", "version", "part_bytes"}
 
 @dataclass
 class Entry:
-    """A staged file. version: what the source called this state of it; part i has checksum sums[i]."""
+    """A staged file. source: its origin. version: what the source called this state of it. Part i has checksum
+    sums[i]."""
 
     source: str
     size: int
@@ -84,6 +86,7 @@ def _entry(told: dict[str, Any]) -> Entry:
     numbers = [entry.size, entry.part_bytes, entry.mtime_ns, *entry.sums]
     if not all(type(each) is int and each >= 0 for each in numbers) or len(entry.sums) != _parts(entry):
         raise ValueError("a file's description makes no sense")
+    entry.source = origin_of(entry.source)  # Earlier releases kept all of a URL.
     return entry
 
 
@@ -164,6 +167,7 @@ def _take(files: dict[str, Unfinished], told: Any) -> None:
             raise ValueError(f"it names the unfinished file {told.get('temporary')!r}")
         files[name] = Unfinished(**told)
         _parts(files[name])
+        files[name].source = origin_of(files[name].source)
     elif "part" in told:
         found, part, checksum = files[told["of"]], told["part"], told["sum"]
         if type(part) is not int or not 0 <= part < _parts(found) or type(checksum) is not int or checksum < 0:

@@ -19,6 +19,7 @@ from penstock.stage.folders import BLOCK, Folder, near_gpu
 from penstock.stage.manifest import PART_BYTES_MAX
 from penstock.stage.names import check_name, check_together, facts_of
 from penstock.stage.sources import Found, find
+from penstock.stage.urls import shown_of
 
 PART_BYTES = 64 << 20
 PAGE = 4096
@@ -97,7 +98,7 @@ def listed(sources: Iterable[AnyPath], options: dict[str, Any] | None = None) ->
         try:
             found += patiently(functools.partial(_found, said, options or {}))
         except (OSError, TransientError) as error:
-            raise failure_of(f"list {said}", error) from error
+            raise failure_of(f"list {shown_of(said)}", error, said) from None
     if not found:
         raise StageError("list the sources: there are no files: name a source that has some")
     for each in found:
@@ -132,7 +133,7 @@ def is_begun(found: Found, place: Folder, part_bytes: int) -> bool:
     begun = place.unfinished.get(found.name)
     return (begun is not None and begun.mtime_ns is None and found.version is not None and
             (begun.source, begun.size, begun.version, begun.part_bytes) ==
-            (found.shown, found.size, found.version, part_bytes))
+            (found.origin, found.size, found.version, part_bytes))
 
 
 def _lacking(found: Found, place: Folder, part_bytes: int) -> int | None:
@@ -140,7 +141,7 @@ def _lacking(found: Found, place: Folder, part_bytes: int) -> int | None:
     entry = place.entries.get(found.name)
     if (facts is not None and entry is not None and found.version is not None and
             (facts.st_size, facts.st_mtime_ns) == (entry.size, entry.mtime_ns) and
-            (entry.source, entry.size, entry.version) == (found.shown, found.size, found.version)):
+            (entry.source, entry.size, entry.version) == (found.origin, found.size, found.version)):
         return None
     if not is_begun(found, place, part_bytes):
         return found.size

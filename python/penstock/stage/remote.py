@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from penstock.stage.failures import ChangedError, StageError, TransientError, with_cause
 from penstock.stage.names import check_name
 from penstock.stage.sources import MAGIC, REMEDY, Found, Source, md5_of, nothing_there
+from penstock.stage.urls import origin_of, shown_of
 
 WHOLE_CRC32C = re.compile(r"[A-Za-z0-9+/]{6}==")  # One of the checksums of parts ends with how many there are.
 CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,19})-(\d{1,19})/(\d{1,19}|\*)", re.IGNORECASE | re.ASCII)
@@ -34,12 +35,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def find_remote(fsspec: Any, said: str, scheme: str, options: dict[str, Any]) -> Iterator[Found]:
     scheme = "s3" if scheme == "s3a" else scheme
     try:
-        files = fsspec.filesystem(scheme, **{"skip_instance_cache": True, **SETTINGS.get(scheme, {}), **options})
+        kind = fsspec.get_filesystem_class(scheme)
     except ImportError as error:
-        raise StageError(f"open {said}: {error}: {REMEDY}") from None
+        raise StageError(f"open {shown_of(said)}: {error}: {REMEDY}") from None
     except ValueError as error:
-        raise StageError(f"open {said}: {error}: fsspec knows no such scheme: s3://, https:// and file:// are usual") \
-            from None
+        raise StageError(f"open {shown_of(said)}: {error}: fsspec knows no such scheme: s3://, https:// and "
+                         "file:// are usual") from None
+    if scheme in ("http", "https"):
+        options = _kept_to_server(options)
+    files = kind(**{"skip_instance_cache": True, **SETTINGS.get(scheme, {}), **options})
     if scheme == "s3":
         files.retries = 1
     source = {"s3": S3, "http": Http, "https": Http}.get(scheme, Other)(files)
@@ -49,13 +53,16 @@ def find_remote(fsspec: Any, said: str, scheme: str, options: dict[str, Any]) ->
 
 def _listed(files: Any, source: Remote, said: str, path: str) -> Iterator[Found]:
     is_http = isinstance(source, Http)
+    fixed = re.split("[?#]", path, maxsplit=1)[0] if is_http else path  # A query may have slashes.
     if MAGIC.search(path) and not is_http:
-        listed, root = files.glob(path, detail=True), MAGIC.split(path)[0].rpartition("/")[0]
-    elif not said.endswith("/") and (is_http or files.isfile(path)):
-        listed, root = {path: files.info(path)}, path.rpartition("/")[0]
+        root = MAGIC.split(path)[0].rpartition("/")[0]
+        is_flat = isinstance(source, S3) and "**" in path  # It lists all keys that begin so.
+        listed = files.glob(path, detail=True) if is_flat else dict(_matching(files, path, root))
+    elif not (fixed if is_http else said).endswith("/") and (is_http or files.isfile(path)):
+        listed, root = {path: files.info(path)}, fixed.rpartition("/")[0]
     else:
         is_flat = isinstance(source, S3)  # It lists all keys that begin so.
-        listed, root = files.find(path, detail=True) if is_flat else dict(_below(files, path)), path.rstrip("/")
+        listed, root = files.find(path, detail=True) if is_flat else dict(_below(files, path)), fixed.rstrip("/")
     names = {each: each[len(root):].removeprefix("/") if each.startswith(root) else each for each in listed}
     if is_http:
         names = {each: _name_of_url(name) for each, name in names.items()}
@@ -65,23 +72,32 @@ def _listed(files: Any, source: Remote, said: str, path: str) -> Iterator[Found]
             continue  # A mark that stands for a folder.
         count += 1
         if not isinstance(source, S3):  # A listing tells no size, or no version, or may lead anywhere.
-            check_name(names[each], each)
+            check_name(names[each], shown_of(each))
             facts = files.info(each)
         yield source.found(each, names[each], facts)
     if not count:
         raise nothing_there(said)
 
 
-def _below(files: Any, folder: str, depth: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
-    """fsspec's own walk leaves out what cannot be listed, and says nothing."""
+def _matching(files: Any, pattern: str, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    from fsspec.utils import glob_translate  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    is_match = re.compile(glob_translate(pattern)).match
+    depth = None if "**" in pattern else pattern.removeprefix(root).strip("/").count("/")
+    return (each for each in _below(files, root, 0, depth) if is_match(each[0]))
+
+
+def _below(files: Any, folder: str, depth: int = 0, last: int | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """last: how deep it looks, at most. fsspec's own walk leaves out what cannot be listed, and says nothing."""
     if depth == DEPTH_MAX:
-        raise StageError(f"list {folder}: {DEPTH_MAX} folders in one another are not believed: name a deeper one")
+        raise StageError(f"list {shown_of(folder)}: {DEPTH_MAX} folders in one another are not believed: name a deeper "
+                         "one")
     for facts in files.ls(folder, detail=True):
         name = facts["name"]
         if facts.get("type") != "directory":
             yield name, facts
-        elif name.rstrip("/") != folder.rstrip("/"):
-            yield from _below(files, name, depth + 1)
+        elif name.rstrip("/") != folder.rstrip("/") and depth != last:
+            yield from _below(files, name, depth + 1, last)
 
 
 def _name_of_url(name: str) -> str:
@@ -93,12 +109,13 @@ class Remote:
         self._files = files
 
     def found(self, path: str, name: str, facts: dict[str, Any]) -> Found:
-        shown = path if "://" in path else f"{self._protocol}://{path}"
-        size = facts.get("size")
+        url = path if "://" in path else f"{self._protocol}://{path}"
+        shown, size = shown_of(url), facts.get("size")
         if not isinstance(size, int) or size < 0:
             raise StageError(f"list {shown}: the server does not tell its size: fetch it by another program, and stage "
                              "the local file")
-        return Found(cast(Source, self), path, shown, name, size, self._version(facts), self._md5(facts))
+        return Found(cast(Source, self), path, shown, origin_of(url), name, size, self._version(facts),
+                     self._md5(facts))
 
     @property
     def _protocol(self) -> str:
@@ -204,6 +221,42 @@ class Http(Remote):
             if self.is_exact(file) and answer.headers.get("ETag") != tag:  # Of a server that knows no If-Match.
                 raise ChangedError
             await _fill(memory, answer.content.iter_chunked(PIECE))
+
+
+# What a request says to any server. All else (keys, cookies, whatever users add) is for the one that they named.
+FOR_ANY_SERVER = {"accept", "accept-encoding", "if-match", "range", "user-agent"}
+
+
+def _kept_to_server(options: dict[str, Any]) -> dict[str, Any]:
+    """For fsspec's file system of HTTP: what opens one server's doors does not go along to another by a redirect."""
+    import aiohttp
+    from fsspec.implementations.http import get_client  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    made, settings = options.get("get_client", get_client), dict(options.get("client_kwargs") or {})
+    # A session's own goes to whoever is asked, a request's does not.
+    auth = {"auth": settings.pop("auth")} if "auth" in settings else {}
+
+    async def client(**words: Any) -> Any:
+        session = await made(**words)
+        trace = aiohttp.TraceConfig()
+        trace.on_request_redirect.append(_leave)
+        trace.freeze()
+        session.trace_configs.append(trace)
+        return session
+
+    return {**auth, **options, "client_kwargs": settings, "get_client": client}
+
+
+async def _leave(session: Any, context: Any, redirect: Any) -> None:
+    """The headers are those of the next request."""
+    answer = redirect.response.headers
+    try:
+        to = redirect.url.join(type(redirect.url)(answer.get("Location") or answer.get("URI") or ""))
+        stays = to.origin() == redirect.url.origin()
+    except ValueError:
+        stays = False
+    for name in [] if stays else [each for each in redirect.headers if each.lower() not in FOR_ANY_SERVER]:
+        redirect.headers.popall(name, None)
 
 
 class Other(Remote):

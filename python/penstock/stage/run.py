@@ -133,7 +133,7 @@ class _Threads:
                 try:
                     patiently(lambda: found.source.fetch(found, begin, memory[:size], self._stop), self._wait)
                 except (OSError, TransientError) as error:
-                    raise failure_of(f"fetch {found.shown} from byte {begin}", error) from error
+                    raise failure_of(f"fetch {found.shown} from byte {begin}", error, found.path) from None
                 job.put(part, memory)
             if job.part_is_done():
                 job.finish(memory)
@@ -162,7 +162,8 @@ class _Threads:
         try:
             now = patiently(lambda: found.source.again(found), self._wait)
         except (OSError, TransientError) as error:
-            raise failure_of(f"look at {found.shown} again, which changed while it was fetched", error) from error
+            raise failure_of(f"look at {found.shown} again, which changed while it was fetched", error,
+                             found.path) from None
         with self._lock:
             self._jobs.appendleft(Job(replace(job.item, found=now), job.settings, job.attempt + 1))
 

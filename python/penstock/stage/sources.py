@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from penstock.regular import open_regular
 from penstock.stage.failures import ChangedError, StageError
+from penstock.stage.urls import shown_of
 
 MAGIC = re.compile(r"[*?\[]")
 PLAIN_MD5 = re.compile(r'"?([0-9a-f]{32})"?')
@@ -46,11 +47,13 @@ class Source(Protocol):
 @dataclass(frozen=True)
 class Found:
     """A file of a source, and the name that it gets. version: what the source calls its state, if it does. md5: where
-    the source tells it."""
+    the source tells it. shown: the path or URL without what may be secret; origin: the same, and what tells it from
+    others, for the folder's own files."""
 
     source: Source
     path: str
     shown: str
+    origin: str
     name: str
     size: int
     version: str | None
@@ -66,15 +69,15 @@ def find(said: str, options: dict[str, Any]) -> Iterator[Found]:
     try:
         import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise StageError(f"open {said}: fsspec is not installed: {REMEDY}") from None
+        raise StageError(f"open {shown_of(said)}: fsspec is not installed: {REMEDY}") from None
     from penstock.stage.remote import find_remote
 
     yield from find_remote(fsspec, said, scheme, options)
 
 
 def nothing_there(said: str) -> StageError:
-    return StageError(f"list {said}: there is nothing: check the name; a folder is meant by its own name, and a "
-                      "pattern wants quotes in a shell")
+    return StageError(f"list {shown_of(said)}: there is nothing: check the name; a folder is meant by its own name, "
+                      "and a pattern wants quotes in a shell")
 
 
 # ---- Local paths
@@ -153,7 +156,8 @@ def _local(path: str, root: str) -> Found:
         raise StageError(f"list the sources: {path}: {error.strerror}: remove it, or make it readable") from None
     if not stat.S_ISREG(facts.st_mode):
         raise StageError(f"list the sources: {path} is no regular file: remove it, or name the others one by one")
-    return Found(LOCAL, path, os.path.abspath(path), os.path.relpath(path, root or "."), facts.st_size, _version(facts))
+    whole = os.path.abspath(path)
+    return Found(LOCAL, path, whole, whole, os.path.relpath(path, root or "."), facts.st_size, _version(facts))
 
 
 # ---- What several need
