@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 from penstock.stage.urls import said_without_secrets, without_secrets
@@ -14,6 +16,7 @@ from penstock.stage.urls import said_without_secrets, without_secrets
 T = TypeVar("T")
 
 TRIES = 5
+NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -40,6 +43,14 @@ class TransientError(Exception):
     """It may go well another time."""
 
 
+class UntrustedError(OSError):
+    """The server shows a certificate that this machine does not trust."""
+
+
+class UnknownServerError(OSError):
+    """No server has the name."""
+
+
 def with_cause(call: Any, *words: Any, **named: Any) -> Any:
     """What the call gives, or its failure as ChangedError, TransientError or OSError."""
     try:
@@ -47,18 +58,46 @@ def with_cause(call: Any, *words: Any, **named: Any) -> Any:
     except (StageError, ChangedError, TransientError):
         raise
     except Exception as error:
-        status = status_of(error)
-        if status is None and isinstance(error, (FileNotFoundError, PermissionError)):
-            raise
-        if status == 412 or status == 416:
-            raise ChangedError from error
-        if status in AGAIN or status is None and _is_of_network(error):
-            raise TransientError(f"{said_of(error)}") from error
-        if status == 404:
-            raise FileNotFoundError(said_of(error)) from error
-        if status in (401, 403):
-            raise PermissionError(said_of(error)) from error
-        raise OSError(said_of(error)) from error
+        cause = _cause_of(error)
+        status = status_of(cause)
+        if status is None and isinstance(cause, (FileNotFoundError, PermissionError)):
+            raise cause from None
+        raise _kind_of(cause, status)(said_of(cause)) from error
+
+
+def _cause_of(error: Exception) -> BaseException:
+    """fsspec calls whatever fails at its first look a missing file, and says its URL; what failed lies behind that."""
+    while (isinstance(error, OSError) and error.errno is None and isinstance(error.__cause__, Exception)
+           and ("://" in str(error) or " " not in str(error))):
+        error = error.__cause__
+    return error
+
+
+def _kind_of(error: BaseException, status: int | None) -> type[Exception]:
+    behind = list(_chain_of(error))
+    if status in (412, 416):
+        return ChangedError
+    if status in AGAIN:
+        return TransientError
+    if status is not None:
+        return {404: FileNotFoundError, 410: FileNotFoundError, 401: PermissionError, 403: PermissionError}.get(
+            status, OSError)
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in behind):
+        return UntrustedError
+    if any(isinstance(each, socket.gaierror) and each.errno in NO_SUCH_NAME for each in behind):
+        return UnknownServerError
+    return TransientError if _is_of_network(error) else OSError
+
+
+def _chain_of(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what it came of. Libraries name that as they like."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        if isinstance(of_system := getattr(error, "os_error", None), OSError) and of_system is not error:
+            yield of_system
+        error = error.__cause__ or error.__context__
 
 
 def patiently(call: Callable[[], T], wait: Callable[[float], object] = time.sleep) -> T:
@@ -84,6 +123,11 @@ def failure_of(step: str, error: Exception, url: str = "") -> StageError:
     elif isinstance(error, PermissionError):
         remedy = "name credentials that may read it, as the source's own programs take them (AWS_PROFILE, " \
                  "AWS_ACCESS_KEY_ID; a file's mode), or ask its owner"
+    elif isinstance(error, UntrustedError):
+        remedy = "see that this is the server that you mean; where its certificate is of an authority of your own, " \
+                 "name that one's file by SSL_CERT_FILE (S3: AWS_CA_BUNDLE)"
+    elif isinstance(error, UnknownServerError):
+        remedy = "check the name of the server, and that this machine asks the DNS that knows it"
     elif isinstance(error, FileNotFoundError):
         remedy = "check the name of the bucket, server or folder, and that of the file"
     elif "redential" in str(error):
@@ -114,7 +158,13 @@ def _is_of_network(error: BaseException) -> bool:
 
 
 def said_of(error: BaseException) -> str:
-    """One line."""
+    """One line; and what the system said behind it, where it leaves that out."""
     status = status_of(error)
     text = " ".join(str(error).split()) or type(error).__name__
-    return f"{text} (HTTP {status})" if status and str(status) not in text else text
+    if status and str(status) not in text:
+        text += f" (HTTP {status})"
+    for each in _chain_of(error):
+        if isinstance(each, OSError) and each.errno and (each.strerror or "") not in text:
+            text += f" ({each.strerror})"
+            break
+    return text
