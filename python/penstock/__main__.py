@@ -9,15 +9,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; `run` ends as the 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
 
 import penstock
-from penstock import checkpoint_commands, launcher, stage_commands
-from penstock.terminal import positive, progress_shown
+from penstock import checkpoint_commands, launcher, stage_commands, terminal
+from penstock.terminal import complain, positive, progress_shown, say, say_json
 
 SHARD_BYTES = 5_000_000_000
 
@@ -32,8 +30,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; run ends as the pr
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("python -m penstock", description="File data into and out of GPU memory.",
-                                     epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = terminal.Parser("python -m penstock", description="File data into and out of GPU memory.",
+                             epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=penstock.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="devices, paths with reason and remedy, settings")
@@ -59,40 +57,39 @@ def parse(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def verdict_line(verdict: dict[str, object]) -> str:
+def verdict_lines(verdict: dict[str, object]) -> list[str]:
     line = f"  {verdict['path']:<10} {'usable' if verdict['usable'] else 'no'}"
-    if verdict["reason"]:
-        line += f": {verdict['sentence']}"
-        if verdict["remedy"]:
-            line += f"\n  {'':<10} remedy: {verdict['remedy']}"
-    return line
+    if not verdict["reason"]:
+        return [line]
+    remedy = [f"  {'':<10} remedy: {verdict['remedy']}"] if verdict["remedy"] else []
+    return [f"{line}: {verdict['sentence']}", *remedy]
 
 
 def print_check(told: dict[str, object], as_json: bool) -> int:
     if as_json:
-        print(json.dumps(told, indent=1, default=lambda value: value.hex()))
+        say_json(told)
         return 0
     engine, devices = penstock.engine(), penstock.default_session().devices()
-    print(f"Penstock {engine['version']}, {engine['library']}")
+    say(f"Penstock {engine['version']}, {engine['library']}")
     for device in devices:
         stand_in = " (host memory that stands in for a GPU)" if device["stand_in"] else ""
-        print(f"device {device['ordinal']}: {device['name']} {device['pci_address']}{stand_in}".rstrip())
+        say(f"device {device['ordinal']}: {device['name']} {device['pci_address']}{stand_in}".rstrip())
     if told["device_reason"]:
-        print(f"no GPU: {told['device_reason']}")
-    print("paths, by machine and settings alone:")
+        say(f"no GPU: {told['device_reason']}")
+    say("paths, by machine and settings alone:")
     for verdict in penstock.default_session().outlook():
-        print(verdict_line(verdict))
+        say(*verdict_lines(verdict))
     return 0
 
 
 def print_explain(file: str, device: int, as_json: bool) -> int:
     verdicts = penstock.explain(file, device=device)
     if as_json:
-        print(json.dumps(verdicts, indent=1))
+        say_json(verdicts)
     else:
-        print(f"{file}, read into memory of device {device}, best first:")
+        say(f"{file}, read into memory of device {device}, best first:")
         for verdict in verdicts:
-            print(verdict_line(verdict))
+            say(*verdict_lines(verdict))
     return 0
 
 
@@ -102,14 +99,14 @@ def print_conversion(source: str, destination: str, shard_bytes: int, as_json: b
     with progress_shown("read") as show:
         done = weights.convert(source, destination, shard_bytes=shard_bytes, on_progress=show)
     if as_json:
-        print(json.dumps({"files": [str(file) for file in done.files], "tensors": done.tensors, "bytes": done.nbytes,
-                          "left_out": done.left_out}, indent=1))
+        say_json({"files": [str(file) for file in done.files], "tensors": done.tensors, "bytes": done.nbytes,
+                  "left_out": done.left_out})
         return 0
-    print(f"{done.tensors} tensors, {done.nbytes} bytes, in {len(done.files)} files:")
+    say(f"{done.tensors} tensors, {done.nbytes} bytes, in {len(done.files)} files:")
     for file in done.files:
-        print(f"  {file}")
+        say(f"  {file}")
     if done.left_out:
-        print(f"left out, since they are no tensors: {len(done.left_out)} values, as {done.left_out[0]!r}")
+        say(f"left out, since they are no tensors: {len(done.left_out)} values, as {done.left_out[0]!r}")
     return 0
 
 
@@ -131,18 +128,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[:1] == ["run"]:  # Its words are those of `penstock run`, options and all.
             launcher.run(words[1:])
         code = run(parse(words))
-        print(end="", flush=True)  # Nothing where standard output is closed.
+        terminal.flush()
         return code
-    except BrokenPipeError:  # Whoever reads has seen enough. What is left to print must not be tried at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        terminal.stop_output()
         return 0
     except KeyboardInterrupt:
-        print("penstock: interrupted", file=sys.stderr)
+        complain("interrupted")
         return 128 + signal.SIGINT
     except (OSError, ValueError, ImportError, MemoryError) as error:
-        print(f"penstock: {error}", file=sys.stderr)
+        complain(str(error))
         return 1
 
 
 if __name__ == "__main__":
+    terminal.show_all_else()
     sys.exit(main())

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import Any
 
-from penstock.terminal import positive, progress_shown
+from penstock.terminal import complain, positive, progress_shown, say, say_json
 
 EPILOG = """Examples:
   python -m penstock checkpoint verify checkpoints/step-100
@@ -55,17 +53,20 @@ def run(said: argparse.Namespace) -> int:
     if said.action == "latest":
         found = checkpoint.latest(said.root)
         if found is None:
-            print(f"penstock: {said.root}: no whole checkpoint is among the folders in it", file=sys.stderr)
+            complain(f"{said.root}: no whole checkpoint is among the folders in it")
             return 1
         return _print(said.json, {"folder": str(found)}, str(found))
     if said.action == "retain":
         gone = [str(each) for each in checkpoint.retain(said.root, said.keep)]
-        return _print(said.json, {"removed": gone}, "\n".join(f"removed {each}" for each in gone) or "removed nothing")
+        return _print(said.json, {"removed": gone}, *([f"removed {each}" for each in gone] or ["removed nothing"]))
     with progress_shown("copied") as show:
         target = checkpoint.drain(said.folders, said.to, on_progress=show)
     return _print(said.json, {"folder": str(target)}, f"{target} is whole, checked and on the disk")
 
 
-def _print(as_json: bool, told: dict[str, object], text: str) -> int:
-    print(json.dumps(told, indent=1) if as_json else text)
+def _print(as_json: bool, told: dict[str, object], *lines: str) -> int:
+    if as_json:
+        say_json(told)
+    else:
+        say(*lines)
     return 0

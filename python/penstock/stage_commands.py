@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import Any
 
-from penstock.terminal import positive, progress_shown
+from penstock.terminal import complain, positive, progress_shown, say, say_json
 
 PART_BYTES = 64 << 20
 PARALLEL = 8
@@ -68,11 +66,10 @@ def run(said: argparse.Namespace) -> int:
             return _plan(sources, folders, said)
         return _stage(sources, folders, said)
     except NotApplicableError as error:
-        print(f"penstock: {error}", file=sys.stderr)
+        complain(str(error))
         return 77
     except KeyboardInterrupt:
-        print("penstock: interrupted: what is on the drives stays there; give the same command again, which goes on",
-              file=sys.stderr)
+        complain("interrupted: what is on the drives stays there; give the same command again, which goes on")
         return 130
 
 
@@ -99,7 +96,7 @@ def _plan(sources: list[str], folders: list[str], said: argparse.Namespace) -> i
     _print(said, {"files": {name: str(path) for name, path in found.files.items()}, "fetched": found.fetched,
                   "bytes": found.nbytes, "fits": found.fits,
                   "rooms": [{"folder": str(room.folder), "needed": room.needed, "free": room.free}
-                            for room in found.rooms]}, "\n".join(lines))
+                            for room in found.rooms]}, *lines)
     return 0 if found.fits else 1
 
 
@@ -110,7 +107,7 @@ def _check(folders: list[str], said: argparse.Namespace) -> int:
         done = stage.check(folders, parallel=said.parallel, on_progress=show)
     if not said.json:
         for path, why in done.bad.items():
-            print(f"penstock: {path}: {why}", file=sys.stderr)
+            complain(f"{path}: {why}")
     _print(said, {"files": done.files, "bytes": done.nbytes, "bad": done.bad},
            f"{done.files} files, {done.nbytes} bytes: " + (
                f"{len(done.bad)} are damaged: give the stage command again, which fetches those that changed; remove "
@@ -118,6 +115,9 @@ def _check(folders: list[str], said: argparse.Namespace) -> int:
     return 1 if done.bad else 0
 
 
-def _print(said: argparse.Namespace, told: dict[str, object], text: str) -> int:
-    print(json.dumps(told, indent=1) if said.json else text)
+def _print(said: argparse.Namespace, told: dict[str, object], *lines: str) -> int:
+    if said.json:
+        say_json(told)
+    else:
+        say(*lines)
     return 0

@@ -9,6 +9,7 @@ Prints one line a finding, `file:line: rule: what`, and exits 1 if there is any,
 Rules read files only; lint_test.py shows each of them a tree that breaks it.
 """
 
+import ast
 import os
 import posixpath
 import re
@@ -51,6 +52,7 @@ MAY_INCLUDE = {
 GETENV_HOME = "src/base/environment.cc"
 MUTEX_HOME = "src/base/mutex.h"
 TERMINAL_HOME = "tools/common/terminal.cc"
+PYTHON_TERMINAL_HOME = "python/penstock/terminal.py"
 LINES_MAX = 500
 SOURCE_LINES_MAX = 400  # Of src/ and tools/, but for tests.
 FUNCTION_LINES_MAX = 40
@@ -236,6 +238,29 @@ def check_way_to_the_terminal(tree):
                 tree.report(name, number, "terminal", f"only print() of {TERMINAL_HOME} escapes: {match.group()}")
 
 
+def is_way_to_the_terminal(node):
+    """Whether the node of Python's syntax prints, or names a stream of the process."""
+    if isinstance(node, ast.Name):
+        return node.id in ("print", "input")
+    if isinstance(node, ast.Attribute):
+        return (isinstance(node.value, ast.Name) and node.value.id == "sys" and
+                node.attr in ("stdout", "stderr", "__stdout__", "__stderr__", "displayhook"))
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "sys" and any(name.name in ("stdout", "stderr") for name in node.names)
+    return (isinstance(node, ast.Call) and ast.unparse(node.func) == "os.write" and bool(node.args) and
+            isinstance(node.args[0], ast.Constant) and node.args[0].value in (1, 2))
+
+
+def check_way_of_python_to_the_terminal(tree):
+    for name in tree.of({".py"}):
+        if not name.startswith("python/penstock/") or name == PYTHON_TERMINAL_HOME:
+            continue
+        for node in ast.walk(ast.parse(tree.text[name], name)):
+            if is_way_to_the_terminal(node):
+                tree.report(name, node.lineno, "terminal", f"only say() and complain() of {PYTHON_TERMINAL_HOME} "
+                            f"escape: {ast.unparse(node)[:60]}")
+
+
 def check_waiting(tree):
     for name in tree.of(SOURCES | HEADERS):
         if not is_test(name) or name.startswith(MAY_SLEEP):
@@ -320,8 +345,9 @@ def check_words(tree):
                 tree.report(name, number, "words", f"a path of somebody's machine: {match.group()}")
 
 
-RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal, check_waiting,
-         check_headers, check_type_names, check_licences, check_sizes, check_words]
+RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal,
+         check_way_of_python_to_the_terminal, check_waiting, check_headers, check_type_names, check_licences,
+         check_sizes, check_words]
 
 
 def lint(root):

@@ -150,6 +150,17 @@ class LintTest(unittest.TestCase):
         self.expect({"tools/CMakeLists.txt": "add_executable(penstock_tool main.cc cp common/terminal.cc)\n",
                      "tools/common/terminal.cc": "f(stdout);\n"})
 
+    def test_other_ways_of_python_to_the_terminal_are_found(self):
+        header = "# SPDX-License-Identifier: Apache-2.0\n"
+        for line in ['print("x")', "show = print", "input()", "sys.stdout.write(x)", "f(file=sys.stderr)",
+                     "from sys import stderr", "os.write(2, x)", "sys.__stdout__.flush()"]:
+            with self.subTest(line):
+                self.expect({"python/penstock/stage/run.py": f"{header}def f():\n    {line}\n"},
+                            "python/penstock/stage/run.py:3 terminal")
+        self.expect({"python/penstock/run.py": f'{header}"""print(x)"""\ns = "sys.stdout"\nos.write(fd, x)\n'
+                     "done.stdout\nself.print(x)\n", "python/penstock/terminal.py": f"{header}print(x)\n",
+                     "python/tests/test_run.py": f"{header}print(x)\n"})
+
     def test_tests_that_sleep_are_found(self):
         for line in ["std::this_thread::sleep_for(x);", "::usleep(1);", "sleep (1);", "nanosleep(&t, nullptr);"]:
             with self.subTest(line):
