@@ -203,5 +203,97 @@ class MachineTreeTest(unittest.TestCase):
         self.assertEqual((folder / "a").read_bytes(), b"x\n")
 
 
+class CaptureMachineTest(unittest.TestCase):
+    # Of each kind of mount what may tell of somebody, all of it with a word of SECRETS. Behind "|" what is kept.
+    MOUNTS = """\
+/mnt/ssh rw,relatime - fuse.sshfs alice@build7.acme.com:/srv rw,user_id=1000|rw,relatime - fuse.sshfs x rw,x
+/mnt/gluster rw - fuse.glusterfs gfs1.acme.com:/vol0 rw|rw - fuse.glusterfs x rw
+/mnt/own rw - fuse.acme-files acme rw|rw - fuse.x x rw
+/mnt/weka rw - wekafs be3.acme.com/fs0 rw,writecache,net=eth0/10.1.2.3/24,mgmt_ip=10.1.2.9|rw - wekafs x rw,writecache,x
+/mnt/ceph rw - ceph 10.0.0.5:6789:/ rw,name=alice,secret=<hidden>,mon_addr=10.0.0.5:6789|rw - ceph server:/export rw,x
+/mnt/s3 rw - fuse.s3fs acme-bucket rw|rw - fuse.s3fs x rw
+/mnt/dav rw - fuse https://alice:s3cret@dav.acme.com/x rw|rw - fuse x rw
+/mnt/orange rw - pvfs2 tcp://meta1.acme.com:3334/orangefs rw|rw - pvfs2 x rw
+/mnt/gpfs rw - gpfs acme7 rw|rw - gpfs x rw
+/mnt/cifs rw - cifs //acme/x rw,vers=3.0,username=alice,addr=10.9.8.7,password2=s3cret,servern=ACME,rdma|\
+rw - cifs server:/export rw,vers=3.0,addr=x,rdma,x
+/mnt/lus rw - lustre 10.1.1.1@o2ib:10.1.1.2@o2ib:/acme rw,flock|rw - lustre server@o2ib:/export rw,flock
+/mnt/nfs rw - nfs4 acme:/e rw,vers=4.2,proto=rdma,clientaddr=10.2.2.2,addr=10.3.3.3,remoteports=10.1.1.1-10.1.1.9|\
+rw - nfs4 server:/export rw,vers=4.2,proto=rdma,clientaddr=x,addr=x,remoteports=x
+/mnt/9p rw - 9p acme rw,trans=tcp,port=564,aname=/home/alice|rw - 9p x rw,trans=tcp,port=564,x
+/mnt/afs rw - afs #acme.com:root.cell rw|rw - afs x rw
+/mnt/bee rw - beegfs beegfs_nodev rw,cfgFile=/etc/acme.conf,sysMgmtdHost=m.acme.com|rw - beegfs server:/export rw,x
+/mnt/jfs rw - fuse.juicefs JuiceFS:acme rw|rw - fuse.juicefs x rw
+/mnt/zfs rw - zfs acme/alice rw,xattr,noacl|rw - zfs x rw,xattr,noacl
+/mnt/luks rw - ext4 /dev/mapper/luks-0a1b2c3d-0000-4000-8000-00000000acme rw|rw - ext4 /dev/x rw
+/mnt/wwid rw - xfs /dev/mapper/3600508b400105acme0000 rw,noquota|rw - xfs /dev/x rw,noquota
+/mnt/md rw - xfs /dev/md/acme:0 rw|rw - xfs /dev/x rw
+/mnt/new rw,shared-acme - newfs acme rw,acme,key=acme,data=acme.com.x,10.1.2.3|rw,x - newfs x rw,x
+/mnt/nvme rw shared:5 - xfs /dev/nvme0n1p2 rw,attr2,sunit=8,noquota|\
+rw shared:5 - xfs /dev/nvme0n1p2 rw,attr2,sunit=8,noquota
+/mnt/btrfs rw - btrfs /dev/sda1 rw,compress=zstd:1,subvolid=257,subvol=/alice|\
+rw - btrfs /dev/sda1 rw,compress=zstd:1,subvolid=257,subvol=x
+/mnt/over rw - overlay overlay rw,lowerdir=/mnt/nvme/alice:/acme,upperdir=/mnt/btrfs/alice/u,workdir=/mnt/btrfs/acme|\
+rw - overlay overlay rw,lowerdir=/mnt/nvme/x:/x,upperdir=/mnt/btrfs/x,workdir=/mnt/btrfs/x"""
+    SECRETS = ("acme", "alice", "s3cret", "10.", "build7", "gfs1", "0a1b2c3d", "3600508b")
+
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.work = Path(work.name)
+
+    def capture(self, *arguments):
+        return subprocess.run([SCRIPTS / "capture-machine", *arguments], capture_output=True, text=True, check=False)
+
+    def test_of_mounts_nothing_is_kept_that_is_not_known_to_tell_nothing(self):
+        cases = [line.split("|") for line in self.MOUNTS.replace("|\n", "|").splitlines()]
+        said = [f"{i} 25 0:{i} /{'alice' if i % 2 else ''} {mount}" for i, (mount, _) in enumerate(cases)]
+        (self.work / "mountinfo").write_text("\n".join(said) + "\n", encoding="utf-8")
+        run = self.capture("--mounts", self.work / "mountinfo")
+        kept = run.stdout.splitlines()
+        self.assertEqual((run.returncode, run.stderr, len(kept)), (0, "", len(cases)))
+        for i, (mount, expected) in enumerate(cases):
+            root = "/x" if i % 2 else "/"
+            self.assertEqual(kept[i], f"{i} 25 0:{i} {root} {mount.split(' ')[0]} {expected}")
+            self.assertEqual([word for word in self.SECRETS if word in kept[i].lower()], [])
+
+    def test_it_writes_a_file_of_its_own_alone(self):
+        (self.work / "there").write_text("mine", encoding="utf-8")
+        (self.work / "dangling").symlink_to("nowhere")
+        (self.work / "link").symlink_to("there")
+        for name in ("there", "dangling", "link"):
+            run = self.capture(self.work / name)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn(f"{name} cannot be made: name a file that is not there", run.stderr)
+        self.assertEqual((self.work / "there").read_text(encoding="utf-8"), "mine")
+        self.assertFalse((self.work / "nowhere").exists())
+
+    def test_of_loop_devices_and_device_mapper_no_name_is_kept(self):
+        image = self.work / "alice-image"
+        with open(image, "wb") as made:
+            made.truncate(8 << 20)
+        loop = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
+        if loop.returncode != 0:
+            self.skipTest("no loop device can be made here")
+        self.addCleanup(subprocess.run, ["losetup", "--detach", loop.stdout.strip()], check=True)
+        name = f"luks-acme{os.getpid()}_corig"
+        mapped = subprocess.run(["dmsetup", "create", name, "--uuid", f"CRYPT-LUKS2-{name}", "--table",
+                                 f"0 2048 linear {loop.stdout.strip()} 0"], capture_output=True, check=False)
+        if mapped.returncode == 0:
+            self.addCleanup(subprocess.run, ["dmsetup", "remove", "--retry", name], check=True, capture_output=True)
+        (self.work / "said").write_text(f"on {image}, {name} and {name}\n\nof {image}\n", encoding="utf-8")
+        self.assertEqual(self.capture("--hide", self.work / "said").returncode, 0)
+        hidden = name if mapped.returncode else "x"
+        self.assertEqual((self.work / "said").read_text(encoding="utf-8"), f"on x, {hidden} and {hidden}\n\nof x\n")
+        self.assertEqual(self.capture(self.work / "one.tree").returncode, 0)
+        text = (self.work / "one.tree").read_text(encoding="utf-8")
+        self.assertIn("/loop/backing_file\n|", text)
+        self.assertNotIn("alice", text)
+        self.assertNotIn("acme", text)
+        if mapped.returncode == 0:
+            self.assertRegex(text, r"/dm/name\n\|dm-[0-9]+_corig\n")
+            self.assertIn("/dm/uuid\n|CRYPT-x\n", text)
+
+
 if __name__ == "__main__":
     unittest.main()
