@@ -111,6 +111,26 @@ class ProvingDirect(unittest.TestCase):
         self.assertFalse(self.out.exists())
         self.assert_nothing_is_left()
 
+    def test_the_archive_is_a_file_of_its_own_and_follows_no_link(self):
+        victim = self.at / "victim"
+        self.out.symlink_to(victim)
+        done = self.run_script("--yes", tool=self.fake())
+        self.assertEqual((done.returncode, victim.exists()), (2, False))
+        self.assertIn(f"--out: {self.out} is there already", done.stderr)
+        self.out.unlink()
+        victim.write_text("mine", encoding="utf-8")
+        # Somebody lays a link under its name while it is made.
+        self.run_script("--yes", "--path", "nvfs", tool=self.fake(f"ln -sf {victim} {self.out}\n"))
+        self.assertTrue(self.out.is_symlink())
+        self.assertEqual(victim.read_text(encoding="utf-8"), "mine")
+
+    def test_the_archive_has_a_name_that_nobody_knows_before(self):
+        words = [str(SCRIPT), "--dir", str(self.tried), "--penstock", str(self.fake()), "--dry-run"]
+        told = {subprocess.run(words, cwd=self.at, capture_output=True, text=True, check=True).stdout for _ in range(2)}
+        self.assertEqual(len(told), 2)
+        for one in told:
+            self.assertRegex(one, r"\n- write penstock-proof-[0-9]{8}-[A-Za-z0-9]{6}\.tar\.(zst|gz)\n")
+
     def test_without_any_device_nothing_is_proven_and_that_is_said(self):
         done = self.run_script("--yes", "--device", "p2pmem")
         self.assertEqual(done.returncode, 77, done.stdout + done.stderr)
