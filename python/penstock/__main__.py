@@ -41,7 +41,8 @@ def parse(words: list[str]) -> argparse.Namespace:
     explain.add_argument("--device", type=int, default=0, metavar="N", help="whose memory is meant [0]")
     explain.add_argument("--json", action="store_true", help="print JSON")
     commands.add_parser("run", add_help=False, help="put Penstock's libcufile in front for a program, and tell with "
-                        "--report what went through it; as `penstock run`")
+                        "--report what went through it: `penstock run`, and where that command is not installed, "
+                        "what of it needs none")
     convert = commands.add_parser("convert", help="write a checkpoint of torch anew as safetensors",
                                   description="Nothing in the checkpoint is executed; what is no tensor is left out.")
     convert.add_argument("source", metavar="SOURCE", help="a file of torch.save, or a folder: sharded, or of "
@@ -61,7 +62,7 @@ def verdict_lines(verdict: dict[str, object]) -> list[str]:
     line = f"  {verdict['path']:<10} {'usable' if verdict['usable'] else 'no'}"
     if not verdict["reason"]:
         return [line]
-    remedy = [f"  {'':<10} remedy: {verdict['remedy']}"] if verdict["remedy"] else []
+    remedy = [f"  {'':<10} remedy: {launcher.named(str(verdict['remedy']))}"] if verdict["remedy"] else []
     return [f"{line}: {verdict['sentence']}", *remedy]
 
 
@@ -75,7 +76,7 @@ def print_check(told: dict[str, object], as_json: bool) -> int:
         stand_in = " (host memory that stands in for a GPU)" if device["stand_in"] else ""
         say(f"device {device['ordinal']}: {device['name']} {device['pci_address']}{stand_in}".rstrip())
     if told["device_reason"]:
-        say(f"no GPU: {told['device_reason']}")
+        say(f"no GPU: {launcher.named(str(told['device_reason']))}")
     say("paths, by machine and settings alone:")
     for verdict in penstock.default_session().outlook():
         say(*verdict_lines(verdict))
@@ -127,6 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if words[:1] == ["run"]:  # Its words are those of `penstock run`, options and all.
             launcher.run(words[1:])
+        if words and words[0] in launcher.TOOLS:
+            complain(launcher.of_the_tool(words[0]))
+            return 2
         code = run(parse(words))
         terminal.flush()
         return code

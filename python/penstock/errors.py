@@ -87,6 +87,9 @@ _BY_CODE: dict[int, type[PenstockError]] = {
 
 def of_status(domain: int, code: int, driver: str, step: str, sentence: str, report: Report | None) -> PenstockError:
     """The exception for a penstock_status."""
+    from penstock import launcher
+
+    sentence = launcher.named(sentence)
     if domain == 2:
         kind: type[PenstockError] = DeviceError
     elif domain == 1:

@@ -1,18 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""`penstock run` with the libcufile of this package: one command, however Penstock was installed."""
+"""The command `penstock` from Python: `run` with the libcufile of this package, however Penstock was installed, and
+what to do where the package came without the command, as `pip install .` makes it.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shutil
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
 from penstock import _native
+from penstock.terminal import complain
 
-__all__ = ["library", "run", "tool"]
+__all__ = ["TOOLS", "has_tool", "library", "named", "of_the_tool", "run", "tool"]
+
+# What the command has, and `python -m penstock` has not.
+TOOLS = ("bench", "cp", "demo", "doctor", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help",
+         "k8s", "kv", "model", "node", "odirect", "prepare", "settings", "stats", "suite", "top", "topology",
+         "validate")
+WHERE = "a release's wheel and Debian's package have it, and `cmake --install` of the sources"
+NOT_FOUND, NOT_STARTED = 127, 126
 
 
 def library() -> Path:
@@ -33,11 +46,64 @@ def tool() -> Path:
         pass  # The package lies in PYTHONPATH, not installed.
     on_path = shutil.which("penstock")
     if on_path is None:
-        raise FileNotFoundError("run: the command penstock is neither part of this package nor on PATH; wheels and "
-                                "Debian's package have it: install one of them")
+        raise FileNotFoundError(f"the command penstock is neither part of this package nor on PATH: {WHERE}")
     return Path(on_path)
 
 
+@functools.cache
+def has_tool() -> bool:
+    try:
+        return tool() is not None
+    except FileNotFoundError:
+        return False
+
+
+def named(text: str) -> str:
+    """A remedy, with the commands that it names as they are called here."""
+    return text if has_tool() else re.sub(r"'penstock (check|explain|run)\b", r"'python -m penstock \1", text)
+
+
+def of_the_tool(command: str) -> str:
+    """A sentence for who asks `python -m penstock` for what the command penstock alone has."""
+    where = f"`{tool()} {command}`" if has_tool() else f"which is not here: {WHERE}"
+    return f"{command}: the command penstock has it, and python -m penstock has not: {where}"
+
+
 def run(words: list[str]) -> NoReturn:
-    """Takes the words of `penstock run`, and becomes that command."""
-    os.execv(tool(), ["penstock", "run", "--library", str(library()), *words])
+    """Takes the words of `penstock run`, and becomes that command; without that, the program itself."""
+    if has_tool():
+        os.execv(tool(), ["penstock", "run", "--library", str(library()), *words])
+    _become_program(words)
+
+
+def _become_program(words: list[str]) -> NoReturn:
+    """With our library in front, which writes its own report in each process that moves bytes. Watching the program and
+    telling of all its processes together is the command's."""
+    report = None
+    while words and words[0].startswith("-") and words[0] != "--":
+        option, _, value = words.pop(0).partition("=")
+        if option != "--report" or (value and value != "stderr" and "%p" not in value):
+            _refuse(f"run {option}{f'={value}' if value else ''}: this option is of the command penstock, which is not "
+                    f"here: {WHERE}. Without it there are `run PROGRAM`, and `run --report` or `run "
+                    "--report=FILE-%p.json`, where each process tells of itself", 1)
+        report = value or "stderr"
+    program = words[1:] if words[:1] == ["--"] else words
+    if not program:
+        _refuse("run: which program? Give `run [--report] PROGRAM...`", 2)
+    if set(str(library())) & set(" :"):
+        _refuse(f"run: {library()}: LD_PRELOAD takes no path with a blank or a colon: install the package elsewhere", 1)
+    before = os.environ.get("LD_PRELOAD")
+    os.environ["LD_PRELOAD"] = f"{library()} {before}" if before else str(library())
+    if report is not None:
+        os.environ["PENSTOCK_REPORT"] = report
+    try:
+        os.execvp(program[0], program)
+    except OSError as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        _refuse(f"run: {program[0]}: {'there is no such program' if is_missing else error.strerror}",
+                NOT_FOUND if is_missing else NOT_STARTED)
+
+
+def _refuse(why: str, code: int) -> NoReturn:
+    complain(why)
+    sys.exit(code)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""`python -m penstock` where the command penstock is not installed, as `pip install .` leaves it: what is advertised
+works, and what is not here is said to be elsewhere."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from penstock import errors, launcher
+from penstock.__main__ import main
+
+USES_CUFILE = """
+import ctypes
+class Error(ctypes.Structure):
+    _fields_ = [("err", ctypes.c_int), ("cu_err", ctypes.c_int)]
+cufile = ctypes.CDLL("libcufile.so.0")
+cufile.cuFileDriverOpen.restype = Error
+assert cufile.cuFileDriverOpen().err == 0
+print(open("/proc/self/maps").read())
+raise SystemExit(3)
+"""
+
+
+def run_without_the_command(*words, **more):
+    environment = {**os.environ, "PATH": "/nowhere", "PENSTOCK_DEVICE": "host", **more}
+    return subprocess.run([sys.executable, "-m", "penstock", *words], capture_output=True, text=True, timeout=120,
+                          env=environment)
+
+
+def test_run_puts_the_library_in_front_without_the_command():
+    done = run_without_the_command("run", sys.executable, "-c", USES_CUFILE)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert str(launcher.library().resolve()) in done.stdout
+    again = run_without_the_command("run", "--", sys.executable, "-c", USES_CUFILE, LD_PRELOAD="libm.so.6")
+    assert again.returncode == 3 and "libm.so.6" in again.stdout and "libcufile" in again.stdout
+
+
+def test_a_report_is_what_the_library_tells_of_itself(tmp_path):
+    done = run_without_the_command("run", "--report", sys.executable, "-c", USES_CUFILE)
+    assert done.returncode == 3 and done.stderr != ""
+    file = tmp_path / "report-%p.json"
+    assert run_without_the_command("run", f"--report={file}", sys.executable, "-c", USES_CUFILE).returncode == 3
+    told, = tmp_path.glob("report-*.json")
+    assert json.loads(told.read_text())
+
+
+@pytest.mark.parametrize("option", ["--which", "--report=load.json", "--library=x", "--help"])
+def test_what_the_command_alone_can_do_is_said_with_the_way_to_it(option):
+    done = run_without_the_command("run", option, "true")
+    assert done.returncode == 1 and done.stdout == ""
+    assert f"run {option}: this option is of the command penstock, which is not here: a release's wheel" in done.stderr
+
+
+def test_programs_that_cannot_be_run_are_told_as_the_command_tells_them(tmp_path):
+    (tmp_path / "text").write_text("no program")
+    for words, code, told in ((["no-such-program"], 127, "no-such-program: there is no such program"),
+                              ([str(tmp_path / "text")], 126, "Permission denied"), ([], 2, "which program?"),
+                              (["--report"], 2, "which program?")):
+        done = run_without_the_command("run", *words)
+        assert done.returncode == code and told in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_commands_of_the_tool_are_said_to_be_there(monkeypatch, capsys, is_here):
+    monkeypatch.setattr(launcher, "has_tool", lambda: is_here)
+    monkeypatch.setattr(launcher, "tool", lambda: "/usr/bin/penstock")
+    for command in ("bench", "doctor", "cp"):
+        assert main([command, "x"]) == 2
+        told = capsys.readouterr().err
+        assert f"penstock: {command}: the command penstock has it, and python -m penstock has not: " in told
+        assert (f"`/usr/bin/penstock {command}`" if is_here else "which is not here: a release's wheel") in told
+
+
+def test_the_list_of_the_tools_commands_is_that_of_its_help():
+    tool = shutil.which("penstock")
+    if tool is None:
+        pytest.skip("the command penstock is not on PATH")
+    told = subprocess.run([tool, "--help"], capture_output=True, text=True, check=True).stdout
+    lines = told.partition("Subcommands:\n")[2].partition("\n\n")[0].splitlines()
+    assert {line.split()[0] for line in lines} - {"check", "explain", "run"} == set(launcher.TOOLS)
+
+
+def test_a_remedy_names_the_command_that_is_here(monkeypatch):
+    sentence = "open x: there is no such device: run 'penstock check' to see what is missing"
+    monkeypatch.setattr(launcher, "has_tool", lambda: False)
+    assert str(errors.of_status(0, 11, "", "open x", sentence, None)) == (
+        "open x: there is no such device: run 'python -m penstock check' to see what is missing")
+    monkeypatch.setattr(launcher, "has_tool", lambda: True)
+    assert str(errors.of_status(0, 11, "", "open x", sentence, None)) == sentence
