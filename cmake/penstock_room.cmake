@@ -63,6 +63,7 @@ endfunction()
 # A shared library of faces and all rooms under them, in lib/ of the build; `soversion` is the end of its SONAME.
 function(penstock_shared_library target name soversion map)
   add_library(${target} SHARED ${ARGN})
+  add_library(penstock::${name} ALIAS ${target})  # As find_package names it: for who has this tree in a tree of theirs.
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} VERSION ${PROJECT_VERSION}
                         SOVERSION ${soversion}
                         LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${map}

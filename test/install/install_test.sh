@@ -6,6 +6,7 @@
 # Installs to a temporary prefix, moves that prefix elsewhere, and builds and runs the programs in consumer/ against it:
 # once with pkg-config, once with find_package(penstock); and so a copy of examples/. The installed tool must start from
 # there as well, and what was installed is guarded, and has the loader look for no library where anybody can put one.
+# With add_subdirectory the same project is only configured: to build it would build the libraries once more.
 set -euo pipefail
 
 cmake=$1 build=$2 consumer=$3 examples=$4 version=$5
@@ -46,6 +47,11 @@ done
 for program in uses_penstock uses_penstock_hpp uses_cufile; do
   "$work/consumer/$program" "$version" || fail "$program, found by find_package, failed"
 done
+
+"$cmake" -G Ninja -S "$consumer" -B "$work/within" -DPENSTOCK_TREE="$(dirname "$examples")" >"$work/log" 2>&1 ||
+  fail "in a tree of another project: $(cat "$work/log")"
+"$cmake" --build "$work/within" -- -n >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+if grep -E 'tools/|_test.dir|bench/' "$work/log" >&2; then fail "more than the libraries is built in a tree of another"; fi
 
 cp -r "$examples" "$work/examples"
 "$cmake" -G Ninja -S "$work/examples" -B "$work/examples/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
