@@ -9,8 +9,10 @@ than it says, and is what deploy/manifests has.
 
 import itertools
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -120,6 +122,20 @@ class Chart(unittest.TestCase):
                        {"podMonitor": {"interval": 15}}, {"nodeFeatures": {"folder": "relative"}}):
             with self.subTest(values=values), self.assertRaises(helm_python.HelmValuesError):
                 render(values)
+
+    def test_it_may_be_switched_on_and_off_within_another_chart(self):
+        with tempfile.TemporaryDirectory() as folder:
+            umbrella = Path(folder) / "umbrella"
+            shutil.copytree(CHART, umbrella / "charts/penstock")
+            (umbrella / "Chart.yaml").write_text(
+                "apiVersion: v2\nname: umbrella\nversion: 0.1.0\n"
+                "dependencies: [{name: penstock, version: '*', condition: penstock.enabled}]\n")
+            for is_on in (True, False):
+                with self.subTest(is_on=is_on), helm_python.Chart.load(umbrella) as chart:
+                    rendered = chart.render({"penstock": {"enabled": is_on}}, name="all", namespace="storage")
+                    self.assertEqual(any(path.endswith("daemonset.yaml") for path in rendered), is_on)
+        with self.assertRaises(helm_python.HelmValuesError):
+            render({"enabled": False})
 
     def test_a_long_name_is_cut_to_what_a_name_may_have(self):
         for kind, each in render(SWITCHES["dashboard"], name="a" * 53).items():
