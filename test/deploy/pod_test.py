@@ -24,7 +24,7 @@ except ImportError as missing:
     skip(f"{missing.name} is missing: no chart is rendered")
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 60
+WAIT_S = 600  # Of a test that would hang else: nothing is judged by it.
 TOOL = WORK = ""
 
 

@@ -43,7 +43,7 @@ class Completions(unittest.TestCase):
         environment = {"PATH": f"{BUILD / 'tools'}{os.pathsep}{os.environ['PATH']}", "HOME": str(self.folder),
                        "LC_ALL": "C"}
         done = subprocess.run([SHELL, *arguments], capture_output=True, text=True, env=environment, cwd=self.folder,
-                              stdin=subprocess.DEVNULL, timeout=60, check=False)
+                              stdin=subprocess.DEVNULL, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
         return done.stdout.splitlines()
 

@@ -31,7 +31,7 @@ def served_page():
         request = urllib.request.Request(url, headers={"Accept": "text/plain"})
         while True:
             try:
-                return urllib.request.urlopen(request, timeout=60).read().decode()
+                return urllib.request.urlopen(request).read().decode()
             except urllib.error.HTTPError as error:
                 if error.code != 503:  # The first look has not ended yet.
                     raise

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-PATIENCE_S = 60
+PATIENCE_S = 600  # Of a test that would hang else: nothing is judged by it.
 
 
 class Terminal:

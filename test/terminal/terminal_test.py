@@ -17,7 +17,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from terminal import Terminal
+from terminal import PATIENCE_S, Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "test" / "fixtures" / "terminal"
@@ -30,6 +30,7 @@ MACHINE = "dgx-ready"
 FILE_SIZE = 4 << 20
 PROMPT = "ready> "
 SHELLS_STATE = "0 1 1"
+FIRST_RATES_S = 10  # After which top is started anew.
 
 
 class World(unittest.TestCase):
@@ -107,7 +108,7 @@ class Top(World):
         self.read()
 
     def read(self):
-        self.reader = subprocess.Popen([TOOL, "bench", "data", "--time", "300"], cwd=self.folder,
+        self.reader = subprocess.Popen([TOOL, "bench", "data", "--time", "3600"], cwd=self.folder,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                        env={**os.environ, "PENSTOCK_DEVICE": "host"})
         self.addCleanup(self.reader.wait)
@@ -137,13 +138,13 @@ class Top(World):
         """
         settings = self.say(terminal, "stty -g")
         row = re.compile(rf"^ *{self.reader.pid} penstock +\d+\.\d+ ", re.MULTILINE)
-        for is_last in [False] * 5 + [True]:
+        for tries_left in reversed(range(PATIENCE_S // FIRST_RATES_S)):
             terminal.type(" ".join([str(TOOL), "top", *options]), "Enter")
             try:
-                terminal.wait_for(f"the process {self.reader.pid} with a rate", row.search, 10)
+                terminal.wait_for(f"the process {self.reader.pid} with a rate", row.search, FIRST_RATES_S)
                 break
             except AssertionError:
-                if is_last:
+                if tries_left == 0:
                     raise
                 terminal.type("q")
                 self.wait_for_prompt(terminal)
