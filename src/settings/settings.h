@@ -53,11 +53,14 @@ struct Note {
   Severity severity = Severity::note;
   std::string place;     // A file's name, a variable, which may have its value behind it, or "a call".
   int line = 0;          // Of a file; 0 where there is none.
-  std::string key;       // "" where it is about no key.
+  std::string key;       // As the file has it; "" where it is about no key.
   std::string sentence;  // "is not a key of cuFile's configuration"
 };
 // "/etc/cufile.json:12: error: properties.allow_compat_mode: must be true or false"
 std::string describe(const Note& note);
+
+// How the sentence of a key in another section than its own begins.
+constexpr std::string_view kTakenAs = "is taken as ";
 
 constexpr std::size_t kNotesMax = 200;  // Of one load; the rest is dropped.
 

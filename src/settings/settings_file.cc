@@ -150,7 +150,8 @@ class Taker {
     if (!known && is_section(name)) refuse("must be a section: { ... }", name);
     else if (!known) report_unknown(name);
     else if (known->standing == Standing::misplaced) {
-      report(Severity::note, "is taken as " + std::string(known->setting.key()) + ", which is its place", shown(name));
+      report(Severity::note, std::string(kTakenAs) + std::string(known->setting.key()) + ", which is its place",
+             shown(name));
     }
     return known;
   }
@@ -202,7 +203,7 @@ class Taker {
 
   void assign(const NamedSetting& named, std::optional<Value> value) {
     const SettingRow& row = named.setting.row();
-    const std::string key(row.key);
+    const std::string key = shown(full_name());  // An older name's user looks for that.
     value = fitted(row, std::move(value));
     std::string fault = value ? range_fault(row, *value) : kind_fault(row);
     Given& earlier = given_[named.setting.index()];
@@ -212,7 +213,7 @@ class Taker {
     if (row.forbids && !fault.empty()) return refuse(std::move(fault), key);
     if (earlier.line != 0 && named.standing < earlier.standing) {
       const char* what = named.standing == Standing::older ? "is an older name of " : "is not the place of ";
-      return report(Severity::note, what + key + ", which is given too and counts", shown(full_name()));
+      return report(Severity::note, what + std::string(row.key) + ", which is given too and counts", key);
     }
     if (earlier.line != 0) {
       report(Severity::note,

@@ -126,6 +126,15 @@ TEST(SettingsFileTest, OlderNamesAndSectionsAreUnderstood) {
   EXPECT_TRUE(loaded.settings.was_set("fs.lustre.mount_table"));
 }
 
+TEST(SettingsFileTest, AFaultIsToldByTheKeyThatTheFileHas) {
+  const LoadedSettings older = parse(R"({"properties": {"max_batch_io_size": 131072}})");
+  ASSERT_EQ(older.notes.size(), 1u);
+  EXPECT_EQ(older.notes[0].key, "properties.max_batch_io_size");
+  const LoadedSettings misplaced = parse(R"({"execution": {"max_batch_io_size": 131072}})");
+  ASSERT_EQ(misplaced.notes.size(), 2u);
+  EXPECT_EQ(misplaced.notes[1].key, "execution.max_batch_io_size");
+}
+
 TEST(SettingsFileTest, UnknownAndRepeatedKeysAreNotedWithTheirLines) {
   const LoadedSettings loaded = parse(
       "{\n"

@@ -17,9 +17,8 @@ namespace {
 
 // A known key in another section than its own: Penstock takes it as meant, NVIDIA's library reads past it.
 std::string misplaced(const core::Note& note) {
-  const auto named = core::setting_named(note.key);
-  if (!named || named->standing != core::Standing::misplaced) return "";
-  return std::string(core::printed_name(named->setting));
+  if (!note.sentence.starts_with(core::kTakenAs)) return "";
+  return std::string(core::setting_named(note.key)->setting.key());
 }
 
 void tell(const Object& object, const core::Note& note, Place place, Findings& findings) {
