@@ -19,13 +19,16 @@ void check_volume(const Object& object, Severity severity, Findings& findings); 
 std::string storage_of(const Object& object);  // "nfs", "nfs-rdma", else the file system that it names; "" for none.
 void check_pods(const World& world, Findings& findings);  // Workloads: rights, devices, memory.
 void check_pod_security(const World& world, Findings& findings);
-void check_gdsio(const World& world, Findings& findings);  // Flags of benchmarks.
+void check_quantities(const World& world, Findings& findings);    // Amounts, by Kubernetes' grammar and bounds.
+void check_placeholders(const World& world, Findings& findings);  // NODE, REGISTRY/..., localhost/...
+void check_gdsio(const World& world, Findings& findings);         // Flags of benchmarks.
 void check_selectors(const World& world, Findings& findings);
 void check_cufile(const World& world, Findings& findings);  // cufile.json, by itself and in ConfigMaps.
 
 inline void check_all(const World& world, Findings& findings) {
-  for (const auto check : {check_drivers, check_policies, check_modules, check_network, check_storage, check_pods,
-                           check_pod_security, check_gdsio, check_selectors, check_cufile}) {
+  for (const auto check :
+       {check_drivers, check_policies, check_modules, check_network, check_storage, check_pods, check_pod_security,
+        check_quantities, check_placeholders, check_gdsio, check_selectors, check_cufile}) {
     check(world, findings);
   }
 }

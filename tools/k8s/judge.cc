@@ -329,11 +329,8 @@ void judge_resource(const Object& object, Tables& tables, Findings& findings) {
   if (object.kind != "NVIDIADriver" || knows_default) judge_expressions(object, findings);
 }
 
-// Of Kubernetes' own kinds; those of others may have what looks like a pod, and is none.
 void judge_pod(const Pod& pod, Tables& tables, Findings& findings) {
-  constexpr std::string_view kGroups[] = {"v1", "apps/v1", "batch/v1"};
-  const std::string& group = pod.object->api_version;
-  if (std::find(std::begin(kGroups), std::end(kGroups), group) == std::end(kGroups)) return;
+  if (!is_of_kubernetes(*pod.object)) return;
   const char* path = pod.object->kind == "Pod"       ? "spec."
                      : pod.object->kind == "CronJob" ? "spec.jobTemplate.spec.template.spec."
                                                      : "spec.template.spec.";

@@ -13,6 +13,7 @@
 #include "tools/common/failure.h"
 #include "tools/k8s/checks.h"
 #include "tools/k8s/findings.h"
+#include "tools/k8s/helm_template.h"
 #include "tools/k8s/inputs.h"
 #include "tools/k8s/judge.h"
 #include "tools/k8s/lint_report.h"
@@ -59,7 +60,7 @@ bool tell_faults(const World& world, Findings& findings) {
   bool is_whole = true;
   for (const Object& file : world.files) {
     const Manifest& manifest = *file.manifest;
-    if (!manifest.is_whole && manifest.text.find("{{") != std::string::npos) {
+    if (!manifest.is_whole && is_helm_template(manifest)) {
       findings.add("helm_template", file, {1, 1}, {"a template of Helm's, passed over"});
       continue;
     }

@@ -183,6 +183,50 @@ TEST_F(LintTest, TemplatesAreToldAndPassedOver) {
   EXPECT_EQ(rules_of(lint_json({"templates"}, 0), true), std::set<std::string>{"helm_template"});
 }
 
+TEST_F(LintTest, WhatIsNoYamlIsNoTemplateForTwoBraces) {
+  std::string bytes = "{{ .a }}";
+  for (int i = 1; i < 256; ++i) bytes += static_cast<char>(i);
+  write("random.yaml", bytes);
+  EXPECT_EQ(rules_of(lint_json({"random.yaml"}, 2), true), std::set<std::string>{"unreadable_file"});
+  write("broken.yaml", "kind: Pod\nspec: [1 # {{\n");
+  EXPECT_EQ(rules_of(lint_json({"broken.yaml"}, 2), true), std::set<std::string>{"yaml_syntax"});
+}
+
+TEST_F(LintTest, AQuantityIsWhatAServerTakes) {
+  const auto rules = [&](const std::string& resources) {
+    write("pod.yaml",
+          "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n"
+          "    - {name: a, image: a, resources: " +
+              resources + "}\n");
+    return rules_of(json::parse(lint({"pod.yaml", "--json"}).out, nullptr, false), false);
+  };
+  using Rules = std::set<std::string>;
+  EXPECT_EQ(rules("{limits: {nvidia.com/gpu: \"1.5\"}}"), Rules{"wrong_value"});
+  EXPECT_EQ(rules("{limits: {memory: \"-5Gi\"}}"), Rules{"out_of_range"});
+  EXPECT_EQ(rules("{limits: {cpu: \"1e308Ki\"}}"), Rules{"wrong_value"});
+  EXPECT_EQ(rules("{limits: {cpu: yes}}"), Rules{"wrong_value"});
+  EXPECT_EQ(rules("{limits: {gpu: 1}}"), Rules{"wrong_value"});
+  EXPECT_EQ(rules("{limits: {memory: 1Gi}, requests: {memory: 1.1Gi}}"), Rules{"resource_limits"});
+  EXPECT_EQ(rules("{requests: {nvidia.com/gpu: 1}}"), Rules{"resource_limits"});
+  EXPECT_EQ(rules("{limits: {nvidia.com/gpu: 2}, requests: {nvidia.com/gpu: 1}}"), Rules{"resource_limits"});
+  EXPECT_EQ(rules("{limits: {hugepages-2Mi: 4Mi}}"), Rules{"resource_limits"});
+  EXPECT_EQ(rules("{limits: {nvidia.com/gpu: 1000m, memory: 1e9, cpu: 0.5, hugepages-1Gi: 1Gi},"
+                  " requests: {nvidia.com/gpu: 1, memory: 1G, cpu: 500m}}"),
+            Rules{});
+}
+
+TEST_F(LintTest, AKeyOfCufileJsonIsToldAsItStandsThere) {
+  write("cufile.json", R"({"properties": {"max_batch_io_size": 131072}, "execution": {"allow_compat_mode": false}})");
+  std::string sentences;
+  for (const json& one : lint_json({"cufile.json"}, 1)["findings"]) {
+    sentences += one["sentence"].get<std::string>() + "\n" + one["remedy"].get<std::string>() + "\n";
+  }
+  EXPECT_NE(sentences.find("properties.max_batch_io_size 131072 is out of range"), std::string::npos) << sentences;
+  EXPECT_NE(sentences.find("Its name is properties.allow_compat_mode."), std::string::npos) << sentences;
+  EXPECT_EQ(sentences.find("use_compat_mode"), std::string::npos) << sentences;
+  EXPECT_EQ(sentences.find("io_batchsize"), std::string::npos) << sentences;
+}
+
 TEST_F(LintTest, NodesTellWhatTheyAre) {
   write("nodes.json", R"nodes({"apiVersion": "v1", "kind": "NodeList", "items": [{"apiVersion": "v1", "kind": "Node",
     "metadata": {"name": "a"}, "status": {"nodeInfo": {"osImage": "Rocky Linux 9.4 (Blue Onyx)",

@@ -173,6 +173,10 @@ std::string runtime_of(std::string text) {
   return text;
 }
 
+bool is_of_kubernetes(const Object& object) {
+  return object.api_version == "v1" || object.api_version == "apps/v1" || object.api_version == "batch/v1";
+}
+
 bool has_part(std::string_view text, std::string_view part) {
   const auto small = [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter | 0x20) : letter;

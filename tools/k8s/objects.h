@@ -113,6 +113,9 @@ void each_text(const Value& value, Visit visit) {
   for (const Member& member : value.members) each_text(*member.value, visit);
 }
 
+// Of its own groups: what others have may look like a pod, and be none.
+bool is_of_kubernetes(const Object& object);
+
 bool has_part(std::string_view text, std::string_view part);  // In letters of either case.
 
 }  // namespace penstock::tools::k8s

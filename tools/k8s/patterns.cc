@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tools/k8s/quantity.h"
+
 namespace penstock::tools::k8s {
 namespace {
 
@@ -29,26 +31,7 @@ bool take(std::string_view& text, std::string_view beginning) {
   return true;
 }
 
-// "1", "1.", "1.5", ".5"
-bool take_decimal(std::string_view& text) {
-  const bool has_digits = take_digits(text) > 0;
-  const bool has_point = take(text, ".");
-  const bool has_more = has_point && take_digits(text) > 0;
-  return has_digits || has_more;
-}
-
-bool take_signed_decimal(std::string_view& text) {
-  if (!take(text, "+")) take(text, "-");
-  return take_decimal(text);
-}
-
-bool is_quantity(std::string_view text) {
-  if (!take_signed_decimal(text)) return false;
-  if (text.empty()) return true;
-  if (text.size() == 2 && text[1] == 'i') return std::string_view("KMGTPE").find(text[0]) != std::string_view::npos;
-  if (text.size() == 1) return std::string_view("numkMGTPE").find(text[0]) != std::string_view::npos;
-  return (take(text, "e") || take(text, "E")) && take_signed_decimal(text) && text.empty();
-}
+bool is_quantity(std::string_view text) { return read_quantity(text).has_value(); }
 
 // "0", "1h30m", "500ms"; nothing at all, too.
 bool is_duration(std::string_view text) {

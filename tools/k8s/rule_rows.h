@@ -62,6 +62,12 @@ constexpr Rule kRules[] = {
      "the gpu-operator's chart has no such value, and renders without a word, since it has no schema",
      "Correct its name or place, or remove it.", "the code of gpu-operator's chart"},
 
+    {"resource_limits", Severity::error,
+     "requests and limits of a container contradict each other, and the server refuses the pod",
+     "Requests are no more than limits; of devices and huge pages both are the same.", from::kKubernetes},
+    {"placeholder", Severity::warning, "a word that stands for something of yours has not been replaced",
+     "Replace it.", from::kKubernetes},
+
     // ---- The GPU Operator, and GPUDirect Storage by it.
     {"mofed_key", Severity::error, "a key 'mofed' of recipes, which no release had",
      "OFED comes by a NicClusterPolicy; the driver takes the host's by driver.rdma.useHostMofed.", from::kSchema},
