@@ -106,13 +106,23 @@ class Refusals {
     const Version driver = version_or_none(driver_of(answers_));
     if (answers_.os.empty() && answers_.kernel.empty()) {
       refuse("p2pdma_needs", "--path p2pdma needs to know the nodes' kernel", "--os NAME or --kernel RELEASE");
+    } else if (kernel == Version{}) {
+      refuse(
+          "p2pdma_needs",
+          answers_.kernel.empty()
+              ? fmt::format("--path p2pdma needs to know the nodes' kernel, and none is known of {}", answers_.os)
+              : fmt::format("--path p2pdma needs to know the nodes' kernel, and '{}' is no release", answers_.kernel),
+          "--kernel RELEASE, as uname -r says it on a node, such as 6.8.0-51-generic");
     } else if (kernel < kP2pdmaKernel) {
       refuse("p2pdma_needs",
              fmt::format("Linux {} gives programs no P2PDMA: {} is the first", version_text(kernel),
                          version_text(kP2pdmaKernel)),
              "a newer kernel (--kernel RELEASE), or --path bounce");
     }
-    if (driver < kP2pdmaDriver) {
+    if (driver == Version{}) {
+      refuse("p2pdma_needs", fmt::format("'{}' is no release of NVIDIA's driver", driver_of(answers_)),
+             "--driver-version 580.126.20 or later, or --path bounce");
+    } else if (driver < kP2pdmaDriver) {
       refuse("p2pdma_needs",
              fmt::format("driver {} has no P2PDMA: {} is the first", driver_of(answers_), version_text(kP2pdmaDriver)),
              "--driver-version 580.126.20 or later, or --path bounce");

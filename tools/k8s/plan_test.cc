@@ -77,6 +77,9 @@ TEST(PlanTest, WhatCannotWorkIsRefusedByItsRule) {
        "nfsrdma_with_nvme"},
       {changed(p2pdma(), [](Answers& a) { a.os = "ubuntu22.04"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.os = ""; }), "p2pdma_needs"},
+      {changed(p2pdma(), [](Answers& a) { a.os = "cos"; }), "p2pdma_needs"},
+      {changed(p2pdma(), [](Answers& a) { a.kernel = "new"; }), "p2pdma_needs"},
+      {changed(p2pdma(), [](Answers& a) { a.driver_version = "latest"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.driver_version = "550.90.07"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.kernel = "6.17.2", a.operator_version = "v26.3.3"; }), "p2pdma_needs"},
       {changed(p2pdma(), [](Answers& a) { a.storage = "luks"; }), "storage_encrypted"},
@@ -88,6 +91,15 @@ TEST(PlanTest, WhatCannotWorkIsRefusedByItsRule) {
   EXPECT_EQ(refused(changed(p2pdma(), [](Answers& a) { a.kernel = "6.17.2"; })), Names{});
   EXPECT_EQ(refused(changed(p2pdma(), [](Answers& a) { a.os = "ubuntu22.04", a.kernel = "6.8.0-52-generic"; })),
             Names{});
+}
+
+TEST(PlanTest, AKernelThatNobodyKnowsIsNotCalledAnOldOne) {
+  for (const auto& [os, kernel] : {std::pair{"cos", ""}, {"ubuntu24.04", "new"}}) {
+    const Deployment refused = plan_deployment({.path = "p2pdma", .os = os, .kernel = kernel});
+    ASSERT_EQ(refused.refusals.size(), 1u) << os;
+    EXPECT_NE(refused.refusals[0].sentence.find("needs to know the nodes' kernel"), std::string::npos);
+    EXPECT_EQ(refused.refusals[0].sentence.find("0.0"), std::string::npos) << refused.refusals[0].sentence;
+  }
 }
 
 TEST(PlanTest, TheOperatorIsToldInTheFormThatItTakes) {

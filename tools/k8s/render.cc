@@ -27,7 +27,7 @@ constexpr const char* kExamples =
     "  penstock k8s render --path nvidia-fs --openshift --storage nfs-rdma --nfs-server nas:/models\n"
     "What cannot work is refused, with the name of its rule. On standard output is what kubectl takes; values for "
     "Helm\n"
-    "are only in --out's folder, or by --only gpu-operator-values.\n"
+    "are in the folder helm within --out's alone, or by --only gpu-operator-values.\n"
     "Exit code: 0 done, 1 refused or not written, 2 wrong usage.";
 
 struct RenderSettings {
@@ -49,14 +49,22 @@ std::string text_of(const Rendered& each) {
   return text + yaml_text(each.object);
 }
 
-void write_files(const RenderSettings& settings, const Deployment& deployment) {
+void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
-  std::filesystem::create_directory(settings.out, error);
-  if (error) fail_errno(settings.out, "make the folder", error.value());
+  std::filesystem::create_directory(folder, error);
+  if (error) fail_errno(folder.string(), "make the folder", error.value());
+}
+
+// Of what kubectl takes, by the order that it is to be made in. Values for Helm lie in a folder within: kubectl fails
+// for a folder with a file that is no object, after it has made the others.
+void write_files(const RenderSettings& settings, const Deployment& deployment) {
+  const std::filesystem::path folder = settings.out, values = folder / "helm";
+  make_folder(folder);
   int number = 0;
   for (const Rendered& each : deployment.objects) {
-    const std::string name = fmt::format("{:02}-{}.yaml", ++number, each.name);
-    const std::string path = std::filesystem::path(settings.out) / name;
+    if (!is_for_kubectl(each)) make_folder(values);
+    const std::string path = is_for_kubectl(each) ? folder / fmt::format("{:02}-{}.yaml", ++number, each.name)
+                                                  : values / (each.name + ".yaml");
     write_file(path, text_of(each), settings.overwrite);
     print("{}\n", path);
   }

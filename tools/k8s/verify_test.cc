@@ -92,5 +92,29 @@ TEST_F(K8sTool, RenderWritesFilesThatItDoesNotReplace) {
   EXPECT_EQ(run({"k8s", "render", "--path", "bounce", "--storage", "nfs"}).exit_code, 2);
 }
 
+// kubectl apply -f FOLDER reads the files of that folder alone, and fails where one of them is no object.
+TEST_F(K8sTool, KubectlsFolderHasObjectsAlone) {
+  const std::vector<std::vector<std::string>> all = {
+      {"--path", "p2pdma", "--os", "ubuntu24.04", "--storage", "ext4"},
+      {"--path", "nvidia-fs", "--os", "ubuntu24.04", "--kernel", "6.8.0-1051-nvidia"},
+      {"--path", "bounce"}};
+  int number = 0;
+  for (std::vector<std::string> words : all) {
+    const std::string folder = "manifests" + std::to_string(++number);
+    words.insert(words.begin(), {"k8s", "render"});
+    words.insert(words.end(), {"--out", folder});
+    EXPECT_EQ(run(words).exit_code, 0);
+    for (const auto& entry : fs::directory_iterator(path(folder))) {
+      if (entry.is_directory()) continue;
+      const std::string text = text_of(entry.path());
+      EXPECT_NE(text.find("\nkind: "), std::string::npos) << entry.path();
+      EXPECT_NE(text.find("\napiVersion: "), std::string::npos) << entry.path();
+    }
+    EXPECT_EQ(fs::exists(path(folder + "/helm/gpu-operator-values.yaml")), number != 3) << folder;
+    EXPECT_EQ(run({"k8s", "lint", folder}).exit_code, 0);
+    EXPECT_EQ(run({"k8s", "lint", folder, "--strict"}).exit_code, 1) << "NODE and localhost/ are still in it";
+  }
+}
+
 }  // namespace
 }  // namespace penstock::tools
