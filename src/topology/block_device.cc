@@ -113,7 +113,10 @@ class StackReader {
     if (device.kind == BlockKind::dm) read_dm(directory, device);
     if (device.kind == BlockKind::scsi) read_scsi(directory, device);
     if (device.kind == BlockKind::md) device.md_level = root_.read_line(directory + "/md/level");
-    if (device.kind == BlockKind::loop) device.backing_file = root_.read_line(directory + "/loop/backing_file");
+    if (device.kind == BlockKind::loop) {
+      device.backing_file = root_.read_line(directory + "/loop/backing_file");
+      device.is_buffered = root_.read_line(directory + "/loop/dio") == "0";
+    }
     device.pci_address = pci_address_in(root_.real_path(controller));
     if (!device.pci_address.empty()) {
       const std::string pci = "/sys/bus/pci/devices/" + device.pci_address;

@@ -73,6 +73,7 @@ class Notes {
 
   void add_stack(const BlockDevice& device) {
     add_nvme(device);
+    if (device.is_buffered) add_loop(device);
     if (const core::BlockLayer* const layer = core::block_layer(device)) add_layer(device, *layer);
     else if (device.kind == core::BlockKind::dm && device.dm_type.empty()) {
       add("transforms", device.name + " is made by device mapper, and /sys does not tell of which target",
@@ -173,6 +174,15 @@ class Notes {
             device.disk, transport),
         "nvme list-subsys; nvme discover -t rdma -a ADDRESS -s 4420 lists what the target offers", "nvme-discover(1)");
     add("replication", "whether an answered write outlives the target (RPO) is the target's", "at the target", kGuide);
+  }
+
+  void add_loop(const BlockDevice& device) {
+    add("cache",
+        fmt::format("{} reads and writes its file, {}, through the page cache: O_DIRECT of what lies on it ends there",
+                    device.name, device.backing_file),
+        fmt::format("losetup --direct-io=on /dev/{} has it go around, where the file itself takes O_DIRECT",
+                    device.disk),
+        "losetup(8)");
   }
 
   void add_layer(const BlockDevice& device, const core::BlockLayer& layer) {

@@ -254,6 +254,12 @@ const char* verdict_name(Verdict verdict) {
   return "wrong";
 }
 
+Told on_buffered_loop(Told told) {
+  if (told.verdict != Verdict::direct && told.verdict != Verdict::unproven) return told;
+  told.verdict = Verdict::cached;
+  return told;
+}
+
 std::span<const Case> odirect_cases() { return kCases; }
 
 Told run_case(const Case& one, const std::string& folder) {

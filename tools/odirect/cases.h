@@ -38,6 +38,10 @@ struct Case {
   Told (*run)(const std::string& folder);
 };
 
+// What it is with a loop device below that keeps its file in the page cache: there the bytes pass, whatever the file
+// system above did. The kernel's counts tell it of writes alone.
+Case::Told on_buffered_loop(Case::Told told);
+
 std::span<const Case> odirect_cases();
 // The case, more than once where something else on the machine may have made it look as if it went by the page cache.
 Case::Told run_case(const Case& one, const std::string& folder);

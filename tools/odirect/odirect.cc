@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -61,7 +62,12 @@ struct Tried {
 struct Place {
   std::string text;
   StorageNotes notes;
+  bool has_buffered_loop = false;
 };
+
+bool has_buffered_loop(const core::BlockDevice& device) {
+  return device.is_buffered || std::any_of(device.slaves.begin(), device.slaves.end(), has_buffered_loop);
+}
 
 Place place_of(const Settings& settings) {
   const std::string& folder = settings.folder;
@@ -78,7 +84,7 @@ Place place_of(const Settings& settings) {
   if (report.storage) stack = core::read_block_device(root, mounts, *report.storage);
   return {fmt::format("{}: {} of {}, mounted at {} ({},{})", folder, mount.type, mount.source, mount.mount_point,
                       mount.options, mount.super_options),
-          storage_notes(root, mount, stack)};
+          storage_notes(root, mount, stack), stack && has_buffered_loop(*stack)};
 }
 
 Json tried_json(const Tried& tried) {
@@ -144,6 +150,7 @@ int run_captured(const Settings& settings) {
 
 int run_odirect(const Settings& settings) {
   if (!settings.root.empty()) return run_captured(settings);
+  const Place place = place_of(settings);
   std::vector<Tried> all;
   bool is_right = true;
   {
@@ -151,13 +158,13 @@ int run_odirect(const Settings& settings) {
     std::uint64_t bytes = 0;
     for (const Case& one : odirect_cases()) {
       throw_if_interrupted();
-      all.push_back({&one, run_case(one, settings.folder)});
+      Case::Told told = run_case(one, settings.folder);
+      all.push_back({&one, place.has_buffered_loop ? on_buffered_loop(std::move(told)) : std::move(told)});
       is_right = is_right && all.back().told.verdict != Verdict::wrong;
       progress.update(bytes += all.back().told.moved.bytes,
                       static_cast<double>(all.size()) / static_cast<double>(odirect_cases().size()));
     }
   }
-  const Place place = place_of(settings);
   if (settings.json) {
     Json json = {{"folder", settings.folder},
                  {"root", nullptr},

@@ -80,6 +80,21 @@ TEST_F(Storage, CachesUnderAFileAreTold) {
             std::string::npos);
 }
 
+TEST_F(Storage, ALoopDeviceWithAPageCacheIsNamed) {
+  const fs::path machine = path("machine");
+  fs::copy(PENSTOCK_MACHINES "md-raid0", machine, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const auto notes = [&](const char* direct_io) {
+    std::ofstream(machine / "sys/devices/virtual/block/loop0/loop/dio") << direct_io << "\n";
+    const Finished done = run({"odirect", "/mnt/image", "--root", machine.string(), "--json"});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return json::parse(done.out, nullptr, false)["storage_notes"].dump();
+  };
+  EXPECT_NE(notes("0").find("loop0 reads and writes its file, /scratch/images/data.img, through the page cache"),
+            std::string::npos);
+  EXPECT_NE(notes("0").find("losetup --direct-io=on /dev/loop0"), std::string::npos);
+  EXPECT_EQ(notes("1").find("through the page cache"), std::string::npos);
+}
+
 TEST_F(Storage, ThresholdsThatThisClientShowsAreRead) {
   EXPECT_NE(told({"vast-nfs", "/models"}, "inline").find("up to 4096 bytes"), std::string::npos);
   EXPECT_NE(told({"nfs-rdma", "/models"}, "inline").find("not to be read here"), std::string::npos);
