@@ -10,6 +10,7 @@
 
 #include "model/input.h"
 #include "model/published.h"
+#include "model/words.h"
 
 namespace penstock::model {
 namespace {
@@ -85,7 +86,7 @@ Sheet times_sheet(const CheckpointInput& input, const Constants& constants) {
 
 Sheet run_sheet(const CheckpointInput& input, const Constants& constants) {
   Sheet sheet{"run",
-              fmt::format("A run of {:g} h", input.run_hours),
+              fmt::format("A run of {} h", count_in_words(input.run_hours)),
               {{"path", "path"},
                {"mode", "training"},
                {"stall_s", "stall, s"},
@@ -114,7 +115,7 @@ Sheet run_sheet(const CheckpointInput& input, const Constants& constants) {
 
 Sheet window_sheet(const CheckpointInput& input, const Constants& constants) {
   Sheet sheet{"window",
-              fmt::format("Within a window of {:g} s", input.window_s),
+              fmt::format("Within a window of {} s", count_in_words(input.window_s)),
               {{"path", "path"},
                {"seconds", "save, s"},
                {"fits", "fits"},
@@ -139,11 +140,12 @@ std::string window_note(const CheckpointInput& input, const Constants& constants
   const double seconds = duration(PathModel::kDirect, input.job, input.fleet, constants).seconds;
   const double needed = drives_within(PathModel::kDirect, input.job, input.fleet, constants, input.window_s);
   return fmt::format(
-      "Direct, {:.4g} GB take {:.3g} s with {:g} drive{} a node: {} the window of {:g} s. Up to {:.4g} GB fit; {}.",
-      input.job.bytes / 1e9, seconds, input.fleet.drives, input.fleet.drives == 1 ? "" : "s",
-      seconds <= input.window_s ? "inside" : "outside of", input.window_s,
-      bytes_within(PathModel::kDirect, input.job, input.fleet, constants, input.window_s) / 1e9,
-      needed > 0 ? fmt::format("{:g} such drive{} a node would do", needed, needed == 1 ? "" : "s")
+      "Direct, {} take {} with {} drive{} a node: {} the window of {} s. Up to {} fit; {}.",
+      size_in_words(input.job.bytes), time_in_words(seconds), count_in_words(input.fleet.drives),
+      input.fleet.drives == 1 ? "" : "s", seconds <= input.window_s ? "inside" : "outside of",
+      count_in_words(input.window_s),
+      size_in_words(bytes_within(PathModel::kDirect, input.job, input.fleet, constants, input.window_s)),
+      needed > 0 ? fmt::format("{} such drive{} a node would do", count_in_words(needed), needed == 1 ? "" : "s")
                  : std::string("no number of drives would do, since another stage binds"));
 }
 

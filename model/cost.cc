@@ -10,6 +10,7 @@
 
 #include "model/input.h"
 #include "model/storage_choice.h"
+#include "model/words.h"
 
 namespace penstock::model {
 namespace {
@@ -63,7 +64,8 @@ Sheet platforms_sheet(const std::vector<Platform>& platforms) {
 
 Sheet cost_sheet(const std::vector<CostRow>& rows, const CostInput& input) {
   Sheet sheet{"cost",
-              fmt::format("A run of {:g} h with {:g} saves, which training waits for", input.hours, input.saves),
+              fmt::format("A run of {} h with {} saves, which training waits for", count_in_words(input.hours),
+                          count_in_words(input.saves)),
               {{"platform", "platform"},
                {"market", "market"},
                {"path", "path"},
@@ -123,10 +125,11 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
     notes.push_back(fmt::format("{}: no direct path, since it has {}.", one.name,
                                 one.drives.value_or(1) == 0 ? "no drives of its own" : "no GPUDirect Storage"));
   }
-  notes.push_back(fmt::format(
-      "All platforms are taken to save {} through {:g} drive{} of {:g} GB/s{}; what they differ in is the price.",
-      input.is_sharded ? "with every GPU" : "with one GPU", input.drives, input.drives == 1 ? "" : "s",
-      input.drive_bytes_per_s / 1e9, input.drives == 1 && !input.is_sharded ? ", as the published table does" : ""));
+  notes.push_back(
+      fmt::format("All platforms are taken to save {} through {} drive{} of {}{}; what they differ in is the price.",
+                  input.is_sharded ? "with every GPU" : "with one GPU", count_in_words(input.drives),
+                  input.drives == 1 ? "" : "s", rate_in_words(input.drive_bytes_per_s),
+                  input.drives == 1 && !input.is_sharded ? ", as the published table does" : ""));
   notes.emplace_back(
       "'poor host' is as slow as the published host path. A good one costs no more than the direct path as long as the "
       "drives bind: see 'penstock model checkpoint'.");

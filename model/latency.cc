@@ -6,6 +6,7 @@
 
 #include "model/input.h"
 #include "model/published.h"
+#include "model/words.h"
 
 namespace penstock::model {
 namespace {
@@ -56,7 +57,7 @@ Sheet hops_sheet(const LatencyInput& input, const Constants& constants) {
 
 Sheet paths_sheet(const LatencyInput& input, const Constants& constants) {
   Sheet sheet{"paths",
-              fmt::format("One {} of {:g} bytes, alone", input.is_write ? "write" : "read", input.bytes),
+              fmt::format("One {} of {}, alone", input.is_write ? "write" : "read", size_in_words(input.bytes)),
               {{"path", "path"},
                {"media_s", "media, s"},
                {"network_s", "network, s"},

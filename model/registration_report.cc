@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "model/published.h"
+#include "model/words.h"
 
 namespace penstock::model {
 namespace {
@@ -44,7 +45,7 @@ Json first_whole(double ios) { return std::isfinite(ios) ? number(first_io(ios))
 
 Sheet schemes_sheet(const RegistrationInput& input, const Constants& constants) {
   Sheet sheet{"schemes",
-              fmt::format("Ways to register, {:g} I/Os", input.ios),
+              fmt::format("Ways to register, {} I/Os", count_in_words(input.ios)),
               {{"scheme", "memory"},
                {"once_s", "once, s"},
                {"each_s", "each I/O, s"},
@@ -63,7 +64,7 @@ Sheet schemes_sheet(const RegistrationInput& input, const Constants& constants) 
 }
 
 Sheet crossover_sheet(const RegistrationInput& input, const Constants& constants) {
-  const std::string gains = fmt::format("saves {:g} %", 100 * input.gain);
+  const std::string gains = fmt::format("saves {} %", count_in_words(100 * input.gain));
   Sheet sheet{"crossover",
               "GPU memory registered once: the first I/O from which on it pays",
               {{"setup", "set-up cost besides"},
@@ -128,17 +129,18 @@ std::vector<Surface> surfaces(const RegistrationInput& input, const Constants& c
     list.push_back({std::move(title), "frontier", "buffer_bytes", "link_bytes_per_s", std::move(z), logarithmic});
   };
   const std::string gains =
-      fmt::format("I/Os until GPU memory registered once saves {:g} % of the time", 100 * input.gain);
+      fmt::format("I/Os until GPU memory registered once saves {} % of the time", count_in_words(100 * input.gain));
   std::vector<Setup> all = setups(input, constants);
   std::rotate(all.begin(), all.begin() + 3, all.end());  // The one with most to see first.
   for (const Setup& setup : all) {
-    add(fmt::format("{}; set-up {:.4g} s ({})", gains, setup.seconds, setup.label), "ios_" + setup.name, true);
+    add(fmt::format("{}; set-up {} ({})", gains, time_in_words(setup.seconds), setup.label), "ios_" + setup.name, true);
   }
   add("The same against host memory registered with the CUDA driver for each I/O; set-up: driver opened", "ios_cuda",
       true);
-  add(fmt::format("R_eff after {:g} I/Os: host memory, each I/O", input.ios), "efficiency_host_each", false);
-  add(fmt::format("R_eff after {:g} I/Os: CUDA host memory, each I/O", input.ios), "efficiency_cuda_each", false);
-  add(fmt::format("R_eff after {:g} I/Os: GPU memory, once", input.ios), "efficiency_gpu", false);
+  const std::string ios = count_in_words(input.ios);
+  add(fmt::format("R_eff after {} I/Os: host memory, each I/O", ios), "efficiency_host_each", false);
+  add(fmt::format("R_eff after {} I/Os: CUDA host memory, each I/O", ios), "efficiency_cuda_each", false);
+  add(fmt::format("R_eff after {} I/Os: GPU memory, once", ios), "efficiency_gpu", false);
   return list;
 }
 
@@ -160,15 +162,12 @@ std::string verdict(const RegistrationInput& input, const Constants& constants) 
   const Cost host = cost_of(Scheme::kHostEachIo, input, constants), gpu = cost_of(Scheme::kGpuOnce, input, constants);
   const double host_s = host.total_s(input.ios), gpu_s = gpu.total_s(input.ios);
   const double first = first_io(crossover_ios(host, gpu, 0));
-  if (gpu_s < host_s) {
-    return fmt::format("{:g} I/Os of {:g} KiB for one registration: GPU memory is worth it, {:.3g} ms against {:.3g}.",
-                       input.ios, input.buffer_bytes / 1024, 1000 * gpu_s, 1000 * host_s);
-  }
-  return fmt::format(
-      "{:g} I/Os of {:g} KiB for one registration: GPU memory is not worth it, {:.3g} ms against {:.3g}; "
-      "{}.",
-      input.ios, input.buffer_bytes / 1024, 1000 * gpu_s, 1000 * host_s,
-      std::isfinite(first) ? fmt::format("it is from I/O {:g} on", first) : std::string("it never is"));
+  const bool is_worth_it = gpu_s < host_s;
+  const std::string later = std::isfinite(first) ? fmt::format("; it is from I/O {} on", count_in_words(first))
+                                                 : std::string("; it never is");
+  return fmt::format("{} I/Os of {} for one registration: GPU memory is {}worth it, {} against {}{}.",
+                     count_in_words(input.ios), size_in_words(input.buffer_bytes), is_worth_it ? "" : "not ",
+                     time_in_words(gpu_s), time_in_words(host_s), is_worth_it ? "" : later);
 }
 
 }  // namespace
@@ -197,10 +196,9 @@ Report registration_report(const RegistrationInput& input, const Constants& cons
       "Without a gain asked for, the first I/O that pays does not hang on the link: both sides carry the same bytes "
       "over it. How much is saved does.",
       "By the formulas alone GPU memory pays from the first I/O. The published third I/O needs the set-up cost shown.",
-      fmt::format(
-          "The NIC's cache holds {:g} translations; with {:g} workers of {:g} buffers each in turn, {:.0f} % hit.",
-          constants[kNicCacheEntries], input.workers, input.buffers,
-          100 * cache_hit_rate(constants, input.translations()))};
+      fmt::format("The NIC's cache holds {} translations; with {} workers of {} buffers each in turn, {:.0f} % hit.",
+                  count_in_words(constants[kNicCacheEntries]), count_in_words(input.workers),
+                  count_in_words(input.buffers), 100 * cache_hit_rate(constants, input.translations()))};
   return report;
 }
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/words.h"
+
 namespace penstock::model {
 namespace {
 
@@ -69,27 +71,28 @@ std::string_view way_name(StorageWay way) {
 Json drained(const StorageRow& row, const CostInput& input) {
   if (row.drain_s == 0) return {};
   const double each = std::max(1.0, std::ceil(row.drain_s * input.saves / (input.hours * 3600) - 1e-9));
-  return each == 1 ? Json("every save") : Json(fmt::format("one save in {:g}", each));
+  return each == 1 ? Json("every save") : Json(fmt::format("one save in {}", count_in_words(each)));
 }
 
 Sheet ways_sheet(const std::vector<StorageRow>& rows, const CostInput& input) {
-  Sheet sheet{"storage",
-              fmt::format("Drives of {:g} node{} against {} of {:g} TB, {:.4g} GB/s; a month has {:.4g} saves",
-                          input.nodes, input.nodes == 1 ? "" : "s", input.file_system->name,
-                          input.file_system->terabytes, input.file_system->bytes_per_s / 1e9, saves_a_month(input)),
-              {{"platform", "platform"},
-               {"market", "market"},
-               {"way", "saves to"},
-               {"save_s", "save, s"},
-               {"drain_s", "drain, s"},
-               {"drained", "drained"},
-               {"load_s", "load, s"},
-               {"waiting_month_hours", "waiting a month, h"},
-               {"waiting_month_money", "the same, $"},
-               {"drives_month_money", "drives, $"},
-               {"file_system_month_money", "file system, $"},
-               {"all_month_money", "all a month, $"}},
-              {}};
+  Sheet sheet{
+      "storage",
+      fmt::format("Drives of {} node{} against {} of {} TB, {}; a month has {} saves", count_in_words(input.nodes),
+                  input.nodes == 1 ? "" : "s", input.file_system->name, count_in_words(input.file_system->terabytes),
+                  rate_in_words(input.file_system->bytes_per_s), count_in_words(saves_a_month(input))),
+      {{"platform", "platform"},
+       {"market", "market"},
+       {"way", "saves to"},
+       {"save_s", "save, s"},
+       {"drain_s", "drain, s"},
+       {"drained", "drained"},
+       {"load_s", "load, s"},
+       {"waiting_month_hours", "waiting a month, h"},
+       {"waiting_month_money", "the same, $"},
+       {"drives_month_money", "drives, $"},
+       {"file_system_month_money", "file system, $"},
+       {"all_month_money", "all a month, $"}},
+      {}};
   for (const StorageRow& row : rows) {
     sheet.rows.push_back({row.platform->name, row.is_spot ? "spot" : "on demand", way_name(row.way), row.save_s,
                           row.drain_s > 0 ? Json(row.drain_s) : Json(), drained(row, input), row.load_s,

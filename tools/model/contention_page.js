@@ -123,6 +123,7 @@ function sweep() {
 add(page, 'h1', told.machine + ': ' + shown(told.shared_bytes_per_second / 1e9) + ' GB/s while all streams run');
 add(page, 'p', 'A simulation, no measurement. Arbitration: ' + told.arbitration + ', IOMMU: ' + told.iommu + ', level: ' +
     told.level + '. ' + shown(told.bytes / 1e9) + ' GB in ' + shown(told.seconds) + ' s; busiest: ' + told.busiest_station + '.');
+for (const note of told.notes) add(page, 'p', note);
 tree();
 streams();
 sweep();

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "model/words.h"
 #include "tools/common/table.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
@@ -79,7 +80,7 @@ void print_fences(const model::Outcome& outcome) {
   for (const model::StreamResult& stream : outcome.streams) most = std::max(most, stream.fence_seconds);
   if (most == 0) return;
   print("\nfences: the I/Os of a stream waited {} for them, one beside another; the run took {}\n",
-        format_duration(most), format_duration(outcome.seconds));
+        model::time_in_words(most), model::time_in_words(outcome.seconds));
 }
 
 std::vector<std::string> names_of(const ContentionReport& report, const model::SweepPoint& point) {
@@ -129,9 +130,9 @@ void print_orderings(const ContentionReport& report) {
   Table table({"ordering", "fences", ">time", ">GB/s", ">I/Os sent stale", ">of", ">stale bytes"});
   for (const model::OrderingRow& row : report.orderings) {
     table.add({std::string(model::kOrderingWords.at(static_cast<std::size_t>(row.ordering))),
-               std::string(model::kFenceWords.at(static_cast<std::size_t>(row.fence))), format_duration(row.seconds),
-               fmt::format("{:.2f}", row.bytes_per_second / 1e9), std::to_string(row.stale_ios),
-               std::to_string(row.ios), format_size(row.stale_bytes)});
+               std::string(model::kFenceWords.at(static_cast<std::size_t>(row.fence))),
+               model::time_in_words(row.seconds), fmt::format("{:.2f}", row.bytes_per_second / 1e9),
+               std::to_string(row.stale_ios), std::to_string(row.ios), format_size(row.stale_bytes)});
   }
   print(
       "\nwhat the first NIC sent before it had arrived in its memory, told of it by a completion that passed waiting "
@@ -214,6 +215,19 @@ std::string published_text(const model::PublishedPoint& point) {
                                  : fmt::format("{:.0f}-{:.0f}", point.low, point.high);
 }
 
+// What the rates do not tell of the way that was asked about.
+std::vector<std::string> notes_of(const ContentionReport& report) {
+  const auto& streams = report.workload.streams;
+  const bool goes_past_host = std::any_of(streams.begin(), streams.end(), [](const model::Stream& stream) {
+    return stream.path == model::PathKind::direct || stream.path == model::PathKind::pipeline;
+  });
+  if (report.workload.iommu != model::IommuMode::strict || !goes_past_host) return {};
+  return {
+      "These rates are of time alone. Behind an IOMMU that translates, bytes that one device sends to another may "
+      "arrive wrong, and nothing reports it ('penstock help iommu_translating'): boot with iommu=pt, or take --path "
+      "pinned."};
+}
+
 const char* standing(const model::PublishedPoint& point) {
   if (point.is_calibration) return "fitted";
   return std::abs(point.error()) <= model::kPublishedTolerance ? "agrees" : "differs";
@@ -229,7 +243,7 @@ void print_contention(const ContentionReport& report) {
         model::kIommuWords.at(static_cast<std::size_t>(report.workload.iommu)), report.level, report.workload.seed);
   print_streams(report);
   print("in all: {} ({} in {}), {} while all ran\n", format_rate(outcome.bytes_per_second), format_size(outcome.bytes),
-        format_duration(outcome.seconds), format_rate(outcome.shared_bytes_per_second));
+        model::time_in_words(outcome.seconds), format_rate(outcome.shared_bytes_per_second));
   print_stations(report);
   print_fences(outcome);
   const bool binds = outcome.stations[outcome.busiest_station].utilisation >= model::kBindingUtilisation;
@@ -238,6 +252,7 @@ void print_contention(const ContentionReport& report) {
   if (!report.orderings.empty()) print_orderings(report);
   if (report.sweep) print_sweep(report);
   if (report.sensitivity) print_sensitivity(*report.sensitivity);
+  for (const std::string& note : notes_of(report)) print("\nnote: {}\n", note);
 }
 
 Json contention_json(const ContentionReport& report) {
@@ -257,7 +272,8 @@ Json contention_json(const ContentionReport& report) {
                {"stations", Json::array()},
                {"orderings", orderings_json(report.orderings)},
                {"sweep", report.sweep ? sweep_json(report) : Json()},
-               {"sensitivity", report.sensitivity ? sensitivity_json(*report.sensitivity) : Json()}};
+               {"sensitivity", report.sensitivity ? sensitivity_json(*report.sensitivity) : Json()},
+               {"notes", notes_of(report)}};
   for (std::size_t i = 0; i < outcome.streams.size(); ++i) json["streams"].push_back(stream_json(report, i));
   for (std::uint32_t i = 0; i < outcome.stations.size(); ++i) json["stations"].push_back(station_json(report, i));
   return json;

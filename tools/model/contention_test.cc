@@ -33,6 +33,23 @@ TEST_F(Tool, ContentionTellsEachStreamsRateAndWhatBinds) {
   EXPECT_EQ(done.err, "");
 }
 
+TEST_F(Tool, ContentionSaysWhereAnIommuMayHaveBytesArriveWrong) {
+  const auto notes = [&](Names more) {
+    more.insert(more.end(), {"--machine", "dgx-h100"});
+    const Names arguments = contention(more);
+    Names as_json = arguments;
+    as_json.emplace_back("--json");
+    const bool is_told = says(run(arguments).out, "may arrive wrong, and nothing reports it");
+    EXPECT_EQ(json::parse(run(as_json).out)["notes"].size(), is_told ? 1u : 0u);
+    return is_told;
+  };
+  EXPECT_TRUE(notes({"--iommu", "strict"}));
+  EXPECT_TRUE(notes({"--iommu", "strict", "--pattern", "nic"}));
+  EXPECT_FALSE(notes({"--iommu", "passthrough"}));
+  EXPECT_FALSE(notes({"--iommu", "strict", "--path", "pinned"})) << "between devices and host memory it translates";
+  EXPECT_EQ(run({"help", "iommu_translating"}).exit_code, 0);
+}
+
 TEST_F(Tool, ContentionIsTheSameForASeedAndAnotherForAnother) {
   const Names arguments = contention({"--machine", "dgx-h100", "--pattern", "striped", "--json"});
   Names other = arguments;

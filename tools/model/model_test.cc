@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -203,11 +204,34 @@ TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
   const Finished done =
       run({"model", "checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_NE(done.out.find("Direct, 140 GB take 33.3 s with 1 drive a node: outside of the window of 30 s. Up to 126 GB "
-                          "fit; 2 such drives a node would do."),
-            std::string::npos)
+  EXPECT_NE(
+      done.out.find("Direct, 140 GB take 33.33 s with 1 drive a node: outside of the window of 30 s. Up to 126 GB "
+                    "fit; 2 such drives a node would do."),
+      std::string::npos)
       << done.out;
   EXPECT_EQ(run({"model", "checkpoint", "--window", "-1"}).exit_code, 2);
+}
+
+TEST_F(Tool, NoModelShowsARawNumber) {
+  const std::vector<std::vector<std::string>> all = {
+      {"latency"},
+      {"latency", "--size", "1G", "--network-gbit", "400"},
+      {"registration", "--buffer", "1G"},
+      {"registration", "--ios", "1000000", "--workers", "10000000", "--example"},
+      {"checkpoint", "--size-gb", "14000", "--window", "2000000", "--run-hours", "5000000"},
+      {"load", "--size-gb", "140"},
+      {"cost", "--nodes", "2000000"},
+      {"contention", "--machine", "two-switch-server", "--size", "16M", "--sweep"}};
+  for (std::vector<std::string> words : all) {
+    words.insert(words.begin(), "model");
+    const Finished done = run(words);
+    EXPECT_EQ(done.exit_code, 0) << words[1] << done.err;
+    std::smatch raw;
+    EXPECT_FALSE(std::regex_search(done.out, raw, std::regex("[0-9]e[+-][0-9]+"))) << raw.str() << "\n" << done.out;
+  }
+  EXPECT_NE(run({"model", "latency"}).out.find("One read of 1 MiB, alone"), std::string::npos);
+  EXPECT_NE(run({"model", "registration", "--buffer", "1G"}).out.find("4 I/Os of 1 GiB for one registration"),
+            std::string::npos);
 }
 
 TEST_F(Tool, OneIosLatencyIsTakenApart) {

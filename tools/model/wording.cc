@@ -5,11 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <iterator>
 #include <utility>
 
-#include "tools/common/units.h"
+#include "model/words.h"
 
 namespace penstock::tools {
 namespace {
@@ -28,28 +27,6 @@ Kind kind_of(std::string_view name) {
   return ends("money") ? Kind::money : Kind::plain;
 }
 
-std::string duration(double seconds) {
-  if (seconds == 0) return "0 s";
-  return seconds < 1e-3 ? fmt::format("{:.3g} us", seconds * 1e6) : format_duration(seconds);
-}
-
-// Blocks are whole in binary units, models in decimal ones.
-std::string size(double bytes) {
-  constexpr std::array kUnits = {"B", "kB", "MB", "GB", "TB", "PB"};
-  const bool is_whole = bytes == std::floor(bytes) && bytes >= 0 && bytes < 0x1p63;
-  const std::string binary = is_whole ? format_size(static_cast<std::uint64_t>(bytes)) : ".";
-  if (binary.find('.') == std::string::npos) return binary;
-  std::size_t unit = 0;
-  for (; std::abs(bytes) >= 1000 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
-  return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
-}
-
-std::string plain(double value) {
-  if (value != std::floor(value) || std::abs(value) >= 1e15) return fmt::format("{:.4g}", value);
-  if (std::abs(value) < 1e9) return fmt::format("{:.0f}", value);
-  return fmt::format("{:g} billion", value / 1e9);
-}
-
 }  // namespace
 
 std::string worded(const model::Json& value, std::string_view name) {
@@ -59,14 +36,14 @@ std::string worded(const model::Json& value, std::string_view name) {
   if (!value.is_number()) return value.dump(-1, ' ', false, model::Json::error_handler_t::replace);
   const double number = value.get<double>();
   switch (kind_of(name)) {
-    case Kind::seconds: return duration(number);
-    case Kind::hours: return duration(number * 3600);
-    case Kind::bytes: return size(number);
-    case Kind::bytes_per_s: return fmt::format("{:.4g} GB/s", number / 1e9);
+    case Kind::seconds: return model::time_in_words(number);
+    case Kind::hours: return model::time_in_words(number * 3600);
+    case Kind::bytes: return model::size_in_words(number);
+    case Kind::bytes_per_s: return model::rate_in_words(number);
     case Kind::money: return fmt::format("{:.2f}", number);
     case Kind::plain: break;
   }
-  return plain(number);
+  return model::count_in_words(number);
 }
 
 std::string label_for_worded(const model::Column& column) {
