@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""What README and guide show is what happens: commands_test.py BUILD [PAGE...]
+"""What the guide shows is what happens: commands_test.py BUILD [PAGE...]
 
-Blocks fenced as `sh` are run, page by page and in order, each page in an empty folder, with the built tool and examples
-in PATH and host memory for a GPU. Each has to end with exit code 0; 77 counts as skipped. /opt/penstock/lib stands for
-the built libraries. Blocks fenced as `console` and `text` are shown only. C, C++ and CMake are parts of examples/, line
-by line. Python is run by python/tests/test_guide.py.
+Each page's commands are run in order, one after the other in one shell, in a clean clone of the tree, with the built
+tool and examples in PATH, what BUILD installs in place of /opt/penstock, host memory for a GPU, and a stand-in for a
+cluster. Each has to end with exit code 0; 77 counts as skipped. Blocks fenced as `text` are shown only. C, C++ and
+CMake are parts of examples/, line by line. Python is run by python/tests/test_guide.py. README.md and the guide to its
+installation begin with a build of their own: readme_test.py.
 """
 
 import os
@@ -15,18 +16,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import chain
 import markdown
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = chain.ROOT
 SHOWN = {"console", "text"}
 RUN_ELSEWHERE = {"python"}
 CODE = {"c", "cpp", "cmake"}
-SKIPPED = 77
-SECONDS_MAX = 120
-
-
-def tested_pages():
-    return [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+OF_README = {"README.md", "docs/guide/install.md"}
 
 
 def lines_of(text):
@@ -42,43 +39,35 @@ def is_part_of_an_example(text):
     return False
 
 
-def environment(build):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "CUFILE_"))}
-    path = os.pathsep.join([str(build / "tools"), str(build / "examples"), os.environ["PATH"]])
-    return {**clean, "PATH": path, "PENSTOCK_DEVICE": "host"}
+def wrong_blocks(page):
+    for block in page.blocks:
+        where = f"{page.name}:{block.line}: this block "
+        if block.kind in CODE and not is_part_of_an_example(block.text):
+            yield where + "is no part of a file in examples/"
+        elif block.kind not in CODE | SHOWN | RUN_ELSEWHERE | {"sh"}:
+            yield where + (f"has the fence '{block.kind}'; write sh, console, c, cpp, cmake or python (tested), or "
+                           "text (shown)")
 
 
-def run_block(block, folder, build):
-    """What went wrong, or None; and whether it was skipped."""
-    text = block.text.replace("/opt/penstock/lib", str(build / "lib"))
-    try:
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment(build), text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS_MAX,
-                              stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return f"runs for more than {SECONDS_MAX} seconds", False
-    if done.returncode in (0, SKIPPED):
-        return None, done.returncode == SKIPPED
-    return f"ends with exit code {done.returncode}:\n{block.text}\n{done.stdout}", False
+def make_home(folder, build):
+    """A folder of programs, and what BUILD installs."""
+    programs, prefix = folder / "programs", folder / "prefix"
+    programs.mkdir()
+    (programs / "python").symlink_to(sys.executable)
+    for name in ("helm", "oc"):
+        (programs / name).symlink_to(chain.STAND_INS / "kubectl")
+    done = subprocess.run(["cmake", "--install", build, "--prefix", prefix], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        sys.exit(f"cmake --install failed:\n{done.stdout}{done.stderr}")
+    return [chain.STAND_INS, programs, build / "tools", build / "examples"], prefix
 
 
-def check_page(path, build):
-    page = markdown.Page(ROOT, path)
-    ran, failures, skips = 0, [], []
-    with tempfile.TemporaryDirectory(dir=build) as folder:
-        for block in page.blocks:
-            where, failure, skipped = f"{page.name}:{block.line}", None, False
-            if block.kind == "sh":
-                ran += 1
-                failure, skipped = run_block(block, folder, build)
-            elif block.kind in CODE:
-                failure = None if is_part_of_an_example(block.text) else "is no part of a file in examples/"
-            elif block.kind not in SHOWN | RUN_ELSEWHERE:
-                failure = (f"has the fence '{block.kind}'; write sh, c, cpp, cmake or python (tested), console or text "
-                           "(shown)")
-            failures += [f"{where}: this block {failure}"] if failure else []
-            skips += [where] if skipped else []
-    return ran, failures, skips
+def check_page(page, commands, folder, path, prefix):
+    home, clone = folder / "home", chain.clean_clone(folder / "clone")
+    (home / "drive").mkdir(parents=True)
+    return chain.run_chain(commands, clone, chain.environment(home, path),
+                           {"/opt/penstock": prefix, "/mnt/nvme0": home / "drive"})
 
 
 def takes_direct_io(folder):
@@ -94,18 +83,32 @@ def main():
     build, *names = [Path(argument).resolve() for argument in sys.argv[1:]]
     if not takes_direct_io(build):
         print(f"skipped: the file system of {build} takes no O_DIRECT, which some commands ask for")
-        return SKIPPED
-    ran, failures, skips = 0, [], []
-    for path in names or tested_pages():
-        page_ran, page_failures, page_skips = check_page(path, build)
-        ran, failures, skips = ran + page_ran, failures + page_failures, skips + page_skips
+        return chain.SKIPPED
+    if not chain.can_clone():
+        print("skipped: this tree is no git repository, or git is not installed: no clean clone can be made")
+        return chain.SKIPPED
+    pages = [markdown.Page(ROOT, path) for path in names or sorted((ROOT / "docs" / "guide").glob("*.md"))]
+    ran, failures, skipped = 0, [], []
+    with tempfile.TemporaryDirectory(dir=build) as everything:
+        path, prefix = make_home(Path(everything), build)
+        for page in pages:
+            failures += wrong_blocks(page)
+            commands = [] if page.name in OF_README else list(chain.commands_of(page))
+            chain.tell_not_run(commands)
+            if all(command.reason for command in commands):
+                continue
+            with tempfile.TemporaryDirectory(dir=everything) as folder:
+                page_failures, page_skips = check_page(page, commands, Path(folder), path, prefix)
+            ran += sum(command.reason is None for command in commands)
+            failures, skipped = failures + page_failures, skipped + page_skips
     print("\n".join(failures))
-    print(f"{ran} blocks of shell commands were run, {len(failures)} blocks are wrong")
+    print(f"{ran} commands and blocks of them were run, {len(failures)} are wrong")
     if failures or ran == 0:
         return 1
-    if skips:
-        print(f"skipped: exit code 77, does not apply on this machine: {', '.join(skips)}")
-    return SKIPPED if skips else 0
+    if skipped:
+        print("skipped: exit code 77, does not apply on this machine: " +
+              ", ".join(command.place() for command in skipped))
+    return chain.SKIPPED if skipped else 0
 
 
 if __name__ == "__main__":

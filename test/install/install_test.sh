@@ -51,7 +51,7 @@ done
 "$cmake" -G Ninja -S "$consumer" -B "$work/within" -DPENSTOCK_TREE="$(dirname "$examples")" >"$work/log" 2>&1 ||
   fail "in a tree of another project: $(cat "$work/log")"
 "$cmake" --build "$work/within" -- -n >"$work/log" 2>&1 || fail "$(cat "$work/log")"
-if grep -E 'tools/|_test.dir|bench/' "$work/log" >&2; then fail "more than the libraries is built in a tree of another"; fi
+! grep -E 'tools/|_test.dir|bench/' "$work/log" >&2 || fail "more than the libraries is built in a tree of another"
 
 cp -r "$examples" "$work/examples"
 "$cmake" -G Ninja -S "$work/examples" -B "$work/examples/build" -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 ||
