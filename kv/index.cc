@@ -3,6 +3,7 @@
 #include "kv/index.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/invariant.h"
 
@@ -13,9 +14,12 @@ Entry* Index::find(const Name& key) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+// Callers and journals name costs. One that is no number has no place in an order and would break the queue's, and an
+// endless one would leave no order behind it: such a cost, and one below 0, counts as one that was not told.
 double Index::priority_of(const Chunk& chunk) {
   if (eviction_ == Eviction::recent_use) return ++uses_;
-  return last_gone_ + static_cast<double>(chunk.cost) / static_cast<double>(chunk.slot_bytes);
+  const double cost = std::isfinite(chunk.cost) && chunk.cost > 0 ? static_cast<double>(chunk.cost) : 0;
+  return last_gone_ + cost / static_cast<double>(chunk.slot_bytes);
 }
 
 void Index::join_queue(Entry& entry) { queues_[entry.chunk.slot_bytes].insert({entry.priority, entry.chunk.slot}); }

@@ -31,7 +31,7 @@ namespace penstock::kv {
 struct Request {
   Name key{};
   std::span<const iovec> pieces;  // Of host or device memory: the payload, one piece behind the other.
-  float cost = 0;                 // put: what it takes to make it anew, in seconds.
+  float cost = 0;                 // put: what it takes to make it anew, in seconds; what is no such number counts as 0.
   Outcome outcome = Outcome::miss;
   core::Status status{};
   bool is_pinned = false;  // put: from the moment on that it is there, until unpin().

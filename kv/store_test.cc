@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <random>
+
 #include "kv/fake_drive.h"
 #include "kv/follower.h"
 #include "kv/test_chunks.h"
@@ -47,6 +50,39 @@ TEST_F(StoreTest, WhatIsPutComesBackAndOtherKeysAreMisses) {
   EXPECT_TRUE(store->erase(name_of(1)));
   EXPECT_FALSE(store->erase(name_of(1)));
   EXPECT_EQ(look(*store, 1), Outcome::miss);
+}
+
+// As much of it may make room as with costs that are numbers: nothing is pinned, so no put is refused.
+TEST_F(StoreTest, CostsThatAreNoNumbersDoNotBreakTheOrderOfChunks) {
+  constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity(), -1};
+  for (const float bad : kBad) {
+    drive = FakeDrive(kSlab, 1);
+    const auto store = open(Eviction::cost);
+    std::mt19937_64 random(7);
+    for (int i = 0; i < 4000; ++i) {
+      const std::uint64_t key = random() % 300;
+      const float costs[] = {bad, 1, 5, 0.1F};
+      const std::size_t sizes[] = {100, 4000, 9000, 20'000, 60'000};
+      const Outcome outcome = put_whole(*store, key, sizes[key % 5], costs[random() % 4]);
+      ASSERT_TRUE(outcome == Outcome::done || outcome == Outcome::present) << i << ", cost " << bad;
+      if (random() % 5 == 0) store->erase(name_of(random() % 300));
+    }
+    ASSERT_TRUE(store->close().ok());
+  }
+}
+
+TEST_F(StoreTest, AJournalWithCostsThatAreNoNumbersIsTakenUpInOrder) {
+  {
+    const auto store = open(Eviction::cost);
+    constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
+    for (std::uint64_t key = 0; key < 32; ++key) put_whole(*store, key, kChunk, kNoNumber);
+    ASSERT_TRUE(store->close().ok());
+  }
+  const auto store = open(Eviction::cost);
+  EXPECT_EQ(store->state().chunks, 32u);
+  for (std::uint64_t key = 100; key < 140; ++key) EXPECT_EQ(put_whole(*store, key), Outcome::done) << key;
+  EXPECT_EQ(store->state().chunks, 32u);
 }
 
 TEST_F(StoreTest, PayloadsOfEverySizeFit) {

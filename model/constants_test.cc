@@ -65,5 +65,21 @@ TEST(Sensitivity, OfSomethingUnreachableIsEmpty) {
   EXPECT_TRUE(sensitivity_of("x", Constants(), never).influences.empty());
 }
 
+// A slope that is no number has no place in an order, and must not keep the others from theirs.
+TEST(Sensitivity, WhereASmallStepHasNoEndTheOthersStillComeInOrder) {
+  constexpr Constant kFirst = static_cast<Constant>(0), kSecond = static_cast<Constant>(1),
+                     kThird = static_cast<Constant>(2);
+  const double usual = Constants()[kSecond];
+  const Sensitivity found = sensitivity_of("x", Constants(), [&](const Constants& c) {
+    const double off = std::abs(c[kSecond] / usual - 1);
+    if (off > 0 && off < 0.02) return std::numeric_limits<double>::infinity();
+    return c[kFirst] * c[kSecond] * c[kThird] * c[kThird];
+  });
+  ASSERT_EQ(found.influences.size(), 3u);
+  EXPECT_NEAR(found.influences[0].elasticity, 2, 1e-3);
+  EXPECT_NEAR(found.influences[1].elasticity, 1, 1e-3);
+  EXPECT_TRUE(std::isnan(found.influences[2].elasticity));
+}
+
 }  // namespace
 }  // namespace penstock::model

@@ -29,7 +29,10 @@ Influence influence_of(const Constants& constants, Constant constant, const Resu
 Sensitivity sensitivity_of(std::string name, const Constants& constants, const Result& result) {
   Sensitivity sensitivity{std::move(name), result(constants), {}};
   if (!std::isfinite(sensitivity.value)) return sensitivity;
-  const auto strength = [](const Influence& influence) { return std::abs(influence.elasticity); };
+  // No number, where a small step either way has no end: it has no place in an order.
+  const auto strength = [](const Influence& influence) {
+    return std::isnan(influence.elasticity) ? 0 : std::abs(influence.elasticity);
+  };
   for (std::size_t i = 0; i < kConstantCount; ++i) {
     const Influence influence = influence_of(constants, static_cast<Constant>(i), result, sensitivity.value);
     const bool range_matters = std::abs(influence.at_low - influence.at_high) > 1e-9 * std::abs(sensitivity.value);

@@ -19,6 +19,7 @@ from typing import Any
 from penstock import _native
 from penstock._native import Report
 from penstock.errors import CanceledError, ClosedError
+from penstock.seconds import timeout_of
 
 __all__ = ["Future"]
 
@@ -74,13 +75,12 @@ class Pending:
 
     def submit(self, file: _native.File, is_write: bool, memories: list[Any], offset: int, size: int,
                buffer_offset: int, stream: Any, timeout: float | None) -> Future:
-        future, ends = Future(), self._ends
+        future, ends, seconds = Future(), self._ends, timeout_of(timeout)
         # With the lock, so that the thread does not meet the end of a request before its future is known.
         with ends.lock:
             if ends.closing:
                 raise ClosedError("could not submit a request: the session is closed, or the process ends")
-            number = ends.native.submit(file, is_write, memories, offset, size, buffer_offset, stream,
-                                        -1.0 if timeout is None else max(float(timeout), 0.0))
+            number = ends.native.submit(file, is_write, memories, offset, size, buffer_offset, stream, seconds)
             future._number, future._pending = number, self
             ends.futures[number] = future
         return future

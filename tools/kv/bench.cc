@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <unordered_set>
@@ -194,7 +195,10 @@ void print_report(const BenchSettings& settings, const Sums& sums, const Replay&
 
 void check_settings(const BenchSettings& settings) {
   const ReplaySettings& replay = settings.replay;
-  if (!(replay.tokens_per_second > 0)) throw Failure("--prefill-rate: expected tokens a second, more than 0", kUsage);
+  if (!std::isfinite(replay.tokens_per_second) || replay.tokens_per_second <= 0) {
+    throw Failure(fmt::format("--prefill-rate {}: expected tokens a second, more than 0", replay.tokens_per_second),
+                  kUsage);
+  }
   if (replay.block_tokens == 0 || settings.token_bytes == 0 ||
       settings.token_bytes > (std::uint64_t{1} << 40) / replay.block_tokens) {
     throw Failure("--block-tokens and --token-bytes: expected a block of 1 byte to 1 TiB", kUsage);

@@ -133,7 +133,9 @@ TEST_F(KvBench, SettingsThatFitNothingAreToldBeforeAnythingIsMade) {
       {{"--capacity", "64k"}, "expected room for a block of 100 KiB, at least"},
       {{"--host-memory", "64k"}, "expected room for a block of 100 KiB, at least"},
       {{"--pieces", "3"}, "a block of 102400 bytes has no 3 equal pieces"},
-      {{"--prefill-rate", "0"}, "--prefill-rate: expected tokens a second"},
+      {{"--prefill-rate", "0"}, "--prefill-rate 0: expected tokens a second"},
+      {{"--prefill-rate", "nan"}, "--prefill-rate nan: expected tokens a second"},
+      {{"--prefill-rate", "inf"}, "--prefill-rate inf: expected tokens a second"},
       {{"--token-bytes", "0"}, "expected a block of 1 byte to 1 TiB"},
       {{"--token-bytes", "1T"}, "expected a block of 1 byte to 1 TiB"},
   };

@@ -21,6 +21,7 @@ from penstock.data.readers import Readers
 from penstock.data.slots import Flight, Slot
 from penstock.errors import ClosedError, TimedOutError
 from penstock.files import File
+from penstock.seconds import timeout_of
 from penstock.sessions import Session, default_session
 
 __all__ = ["Prefetcher"]
@@ -52,7 +53,7 @@ class Prefetcher:
                  window_bytes: int = 1 << 30, coalesce_gap: int = 4096, timeout: float | None = None) -> None:
         _check(batch_size, seed, epoch, rank, world_size, coalesce_gap, shuffle_window)
         self._index, self._session = index, session or default_session()
-        self._gap, self._timeout = coalesce_gap, timeout
+        self._gap, self._timeout = coalesce_gap, None if timeout is None else timeout_of(timeout)
         self._settings: dict[str, Any] = {
             "index": index.fingerprint(), "batch_size": batch_size, "shuffle": shuffle,
             "shuffle_window": shuffle_window, "seed": seed, "rank": rank, "world_size": world_size,

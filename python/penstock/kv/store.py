@@ -22,6 +22,7 @@ from penstock import _native
 from penstock.kv.drive import Drive, Outcome, nbytes_of
 from penstock.kv.metrics import exposition
 from penstock.kv.names import Key, Namer
+from penstock.seconds import costs_of, interval_of, timeout_of
 from penstock.sessions import Session, default_session
 
 __all__ = ["Outcome", "Store", "purge"]
@@ -77,6 +78,7 @@ class Store:
         if host_bytes != 0 and not read_only and host_each < extent_bytes:
             raise ValueError(f"host_bytes={host_bytes}: expected 0, or at least one extent of {extent_bytes} bytes for "
                              f"each of {len(paths)} folders")
+        commit_s = interval_of("commit_s", commit_s)
         self._session = default_session() if session is None else session
         self._namer = Namer(model, dtype, layout, salt)
         near = next((each["pci_address"] for each in self._session.devices() if each["ordinal"] == gpu), "")
@@ -108,11 +110,12 @@ class Store:
 
         memories: for each key a buffer, tensor or array of the host or a GPU, or a list of up to 1024 of them, which
         lie in the chunk one behind the other: the pages of a paged cache. All are contiguous. Or a block of `Blocks`.
-        costs: what it takes to make each anew, in seconds, for eviction="cost".
+        costs: what it takes to make each anew, in seconds from 0 on, for eviction="cost".
         stream: as of `File.write()`. An outcome for each.
         """
         names = self._namer.chunks(keys)
         pieces = [_pieces(memory) for memory in memories]
+        seconds = [] if costs is None else costs_of(costs, len(names))
         stream = _stream_of(pieces, stream)
         outcomes = [Outcome.PRESENT] * len(names)
         there = self._found(names)
@@ -131,7 +134,7 @@ class Store:
                 told, failure = bytes([Outcome.SLOW]) * len(which), None
             else:
                 told, failure = drive.put([names[i] for i in which], [pieces[i] for i in which],
-                                          [] if costs is None else [costs[i] for i in which], stream)
+                                          [seconds[i] for i in which] if seconds else [], stream)
             self._take(outcomes, which, told, failure)
 
         self._at_once(put_some, groups)
@@ -148,7 +151,7 @@ class Store:
         names = self._namer.chunks(keys)
         pieces = [_pieces(memory) for memory in memories]
         stream = _stream_of(pieces, stream)
-        seconds = -1.0 if timeout is None else max(float(timeout), 0.0)
+        seconds = timeout_of(timeout)
         outcomes = [Outcome.MISS] * len(names)
         there = self._found(names)
         groups: dict[_native.KvStore, list[int]] = {}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Times that a caller names. What is no number is refused here, since no order has a place for it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+
+__all__ = ["costs_of", "interval_of", "timeout_of"]
+
+_COST_MOST = 1e38  # A float of 32 bits has it.
+
+
+def timeout_of(timeout: float | None) -> float:
+    """As the native calls take it: below 0 for none. One that is below 0 has passed already."""
+    if timeout is None:
+        return -1.0
+    seconds = float(timeout)
+    if math.isnan(seconds):
+        raise ValueError(f"timeout={timeout!r}: expected seconds, or None for no limit")
+    return max(seconds, 0.0)
+
+
+def interval_of(name: str, value: float) -> float:
+    """Between one look and the next."""
+    seconds = float(value)
+    if not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise ValueError(f"{name}={value!r}: expected seconds, more than 0 and at most {threading.TIMEOUT_MAX:.0f}")
+    return seconds
+
+
+def costs_of(costs: Sequence[float], count: int) -> list[float]:
+    """What it takes to make each of so many keys' chunks anew."""
+    told = [float(cost) for cost in costs]
+    if len(told) != count:
+        raise ValueError(f"costs has {len(told)} values for {count} keys: expected one for each")
+    for i, cost in enumerate(told):
+        if not 0 <= cost <= _COST_MOST:
+            raise ValueError(f"costs[{i}]={costs[i]!r}: expected seconds, from 0 to {_COST_MOST}")
+    return told

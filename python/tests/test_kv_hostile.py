@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a store is given that it cannot use: costs and times that are no numbers."""
+
+import re
+
+import numpy as np
+import pytest
+
+from penstock import kv
+
+MIB = 1 << 20
+CHUNK = 100_000
+SETTINGS = {"model": "llama", "capacity_bytes": 16 * MIB, "extent_bytes": MIB}
+DONE = kv.Outcome.DONE
+
+
+def content(key):
+    return np.random.default_rng(key).integers(0, 256, CHUNK, dtype=np.uint8)
+
+
+def put(store, key):
+    assert store.put([str(key)], [content(key)]) == [DONE]
+
+
+@pytest.fixture
+def make(tmp_path, session):
+    stores = []
+
+    def made(**settings):
+        stores.append(kv.Store(tmp_path / "kv", session=session, **{**SETTINGS, **settings}))
+        return stores[-1]
+
+    yield made
+    for store in stores:
+        store.close()
+
+
+NO_NUMBERS = [float("nan"), float("inf"), -float("inf"), -1.0, 1e39]
+
+
+@pytest.mark.parametrize("cost", NO_NUMBERS)
+def test_a_cost_that_is_no_number_of_seconds_is_refused_with_its_place(make, cost):
+    store = make(eviction="cost")
+    with pytest.raises(ValueError, match=re.escape(f"costs[1]={cost}: expected seconds, from 0 to 1e+38")):
+        store.put(["1", "2"], [content(1), content(2)], costs=[1.0, cost])
+    assert store.lookup(["1", "2"]) == [False, False] and store.failure is None
+    with pytest.raises(ValueError, match=re.escape("costs has 1 values for 2 keys: expected one for each")):
+        store.put(["1", "2"], [content(1), content(2)], costs=[1.0])
+    assert store.put(["1", "2"], [content(1), content(2)], costs=np.array([0.0, 2.5])) == [DONE, DONE]
+
+
+def test_a_time_that_is_no_number_is_refused(make, tmp_path, session):
+    for commit_s in (float("nan"), float("inf"), 0, -1.0):
+        with pytest.raises(ValueError, match=f"^commit_s={commit_s}: expected seconds, more than 0"):
+            make(commit_s=commit_s)
+    store = make()
+    put(store, 1)
+    with pytest.raises(ValueError, match="^timeout=nan: expected seconds, or None for no limit$"):
+        store.get(["1"], [bytearray(CHUNK)], timeout=float("nan"))
+    (tmp_path / "file").write_bytes(bytes(4096))
+    with session.open(tmp_path / "file") as file, pytest.raises(ValueError, match="^timeout=nan: expected seconds"):
+        file.read_async(bytearray(10), timeout=float("nan"))
