@@ -31,6 +31,7 @@ class Drive {
   struct Journal {
     std::uint64_t identity = 0;  // Another one where the journal was replaced.
     std::vector<std::byte> bytes;
+    std::uint64_t file_bytes = 0;  // Of all of its file, where it has one.
   };
 
   virtual ~Drive() = default;
@@ -42,7 +43,7 @@ class Drive {
   // Of each piece: as many as there is room for in `sums`.
   virtual core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) = 0;
 
-  // What the journal has from that offset on; nothing where there is none yet.
+  // What the journal has from that offset on, as far as there are records; nothing where there is none yet.
   virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
   // Writes at that offset, durably. One thread at a time, as of the next.
   virtual core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) = 0;

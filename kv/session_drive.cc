@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/new_file.h"
-#include "checksum/crc32c.h"
+#include "base/regular_file.h"
+#include "kv/journal_file.h"
 
 namespace penstock::kv {
 namespace {
@@ -22,10 +24,9 @@ using core::Status;
 
 constexpr mode_t kPrivate = 0600;         // Whoever reads a KV cache reads prompts.
 constexpr std::size_t kByCallerMost = 4;  // Requests: two chunks.
-constexpr std::uint64_t kJournalMost = std::uint64_t{4} << 30;
 
-core::UniqueFd open_private(const std::string& path, int flags) {
-  return core::UniqueFd(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, kPrivate));
+Result<core::RegularFile> open_private(const std::string& path, int flags, const char* step) {
+  return core::open_regular(path, flags | O_NOFOLLOW, kPrivate, step);
 }
 
 // Durably: a store whose folder a loss of power takes away has lost what it had committed.
@@ -36,19 +37,6 @@ Status make_folder(const std::string& folder) {
   const core::UniqueFd parent(::open((folder + "/..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent.valid() || fsync(parent.get()) != 0) return core::os_failure(errno, "flush the folder of the store's");
   return core::success();
-}
-
-// At the offset, or what there is up to the end of the file.
-Result<std::size_t> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t count = pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return core::os_failure(errno, "read the store's journal");
-    if (count == 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  return done;
 }
 
 Status write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
@@ -89,23 +77,25 @@ Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_dir
   if (is_writer) {
     const Status status = make_folder(folder_);
     if (!status.ok()) return status;
-    lease_ = open_private(path("lease"), O_RDWR | O_CREAT);
-    if (!lease_.valid()) return core::os_failure(errno, "open the store's lease");
+    auto lease = open_private(path("lease"), O_RDWR | O_CREAT, "open the store's lease");
+    if (!lease.ok()) return lease.status();
+    lease_ = std::move(lease->fd);
     if (flock(lease_.get(), LOCK_EX | LOCK_NB) != 0) return core::os_failure(errno, "become the store's writer");
   }
   const int flags = is_writer ? O_RDWR | O_CREAT : O_RDONLY;
-  core::UniqueFd slab = open_private(path("slab"), flags | (is_direct ? O_DIRECT : 0));
-  if (!slab.valid() && errno == EINVAL) slab = open_private(path("slab"), flags);  // It has no direct I/O.
-  if (!slab.valid()) return core::os_failure(errno, "open the store's slab");
+  constexpr const char* kOpenSlab = "open the store's slab";
+  auto slab = open_private(path("slab"), flags | (is_direct ? O_DIRECT : 0), kOpenSlab);
+  if (slab.status().is_errno(EINVAL)) slab = open_private(path("slab"), flags, kOpenSlab);  // It has no direct I/O.
+  if (!slab.ok()) return slab.status();
+  const int fd = slab->fd.get();
   if (is_writer) {
     if (!core::is_within_file_size_limit(slab_bytes)) return core::os_failure(EFBIG, "give the store's slab its size");
-    const int error = posix_fallocate(slab.get(), 0, static_cast<off_t>(slab_bytes));
+    const int error = posix_fallocate(fd, 0, static_cast<off_t>(slab_bytes));
     if (error != 0) return core::os_failure(error, "give the store's slab its size");
     // It had a larger one: what lay behind is a miss.
-    if (ftruncate(slab.get(), static_cast<off_t>(slab_bytes)) != 0)
-      return core::os_failure(errno, "cut the store's slab");
+    if (ftruncate(fd, static_cast<off_t>(slab_bytes)) != 0) return core::os_failure(errno, "cut the store's slab");
   }
-  return status_of(library_.file_register(session_, slab.get(), &slab_));
+  return status_of(library_.file_register(session_, fd, &slab_));
 }
 
 SessionDrive::~SessionDrive() { library_.file_deregister(slab_); }
@@ -179,25 +169,8 @@ Status SessionDrive::crc32c(std::span<const iovec> pieces, std::span<std::uint32
 }
 
 Result<Drive::Journal> SessionDrive::read_journal(std::uint64_t offset) {
-  Journal journal;
-  if (role_ == Role::memory) return journal;
-  const core::UniqueFd fd = open_private(path("journal"), O_RDONLY);
-  if (!fd.valid() && errno == ENOENT) return journal;
-  struct stat facts {};
-  if (!fd.valid() || fstat(fd.get(), &facts) != 0) return core::os_failure(errno, "open the store's journal");
-  const auto size = static_cast<std::uint64_t>(facts.st_size);
-  if (!S_ISREG(facts.st_mode) || size > kJournalMost) return core::os_failure(EFBIG, "read the store's journal");
-  // Its first record is another one each time that the journal is written anew.
-  std::byte first[kRecordBytes] = {};
-  Result<std::size_t> count = read_all(fd.get(), first, 0);
-  if (!count.ok()) return count.status();
-  journal.identity = (std::uint64_t{core::crc32c(first)} << 32) ^ facts.st_ino;
-  if (size <= offset) return journal;
-  journal.bytes.resize(size - offset);
-  count = read_all(fd.get(), journal.bytes, offset);
-  if (!count.ok()) return count.status();
-  journal.bytes.resize(*count);
-  return journal;
+  if (role_ == Role::memory) return Journal{};
+  return read_journal_file(path("journal"), offset);
 }
 
 Status SessionDrive::write_journal(std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -89,6 +89,41 @@ TEST_F(SessionDriveTest, ANameThatLeadsElsewhereIsNotFollowed) {
   EXPECT_TRUE(drive(Role::writer).status().is_errno(ELOOP));
 }
 
+// A test that hangs here has found what it looks for.
+TEST_F(SessionDriveTest, PipesInPlaceOfItsFilesAreRefusedWithTheirNames) {
+  for (const char* name : {"/slab", "/lease", "/journal"}) {
+    {
+      const auto writer = std::move(drive(Role::writer).value());
+      store(*writer);
+    }
+    fs::remove(folder() + name);
+    ASSERT_EQ(mkfifo((folder() + name).c_str(), 0600), 0);
+    for (const Role role : {Role::writer, Role::reader}) {
+      const auto opened = drive(role);
+      const core::Status status = opened.ok() ? (*opened)->read_journal(0).status() : opened.status();
+      const bool needs_it = role == Role::writer || name != std::string("/lease");
+      EXPECT_EQ(status.is(core::Code::unsupported_file), needs_it) << name << core::describe(status);
+      EXPECT_EQ(core::describe(status).find(folder() + name) != std::string::npos, needs_it) << core::describe(status);
+    }
+    fs::remove(folder() + name);
+  }
+}
+
+TEST_F(SessionDriveTest, AHoleBehindTheRecordsOfAJournalIsNotRead) {
+  const auto writer = std::move(drive(Role::writer).value());
+  const auto kept = store(*writer);
+  put(*kept, 1, content_of(1, 0, kChunk));
+  ASSERT_TRUE(kept->commit().ok());
+  const std::uint64_t bytes = fs::file_size(folder() + "/journal");
+  fs::resize_file(folder() + "/journal", std::uint64_t{3} << 30);
+  const auto journal = writer->read_journal(0);
+  ASSERT_TRUE(journal.ok());
+  EXPECT_GE(journal->bytes.size(), bytes);
+  EXPECT_LE(journal->bytes.size(), bytes + (1 << 20));
+  fs::resize_file(folder() + "/journal", std::uint64_t{5} << 30);
+  EXPECT_TRUE(writer->read_journal(0).status().is_errno(EFBIG));
+}
+
 TEST_F(SessionDriveTest, DeviceMemoryInPiecesComesBack) {
   const auto writer = std::move(drive(Role::writer).value());
   const auto kept = store(*writer);

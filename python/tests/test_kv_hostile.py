@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a store is given that it cannot use: costs and times that are no numbers."""
+"""What a store is given that it cannot use: costs and times that are no numbers, and pipes in place of its
+files."""
 
+import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import penstock
 from penstock import kv
+from penstock.kv.limits import Budget
 
 MIB = 1 << 20
 CHUNK = 100_000
@@ -61,3 +66,30 @@ def test_a_time_that_is_no_number_is_refused(make, tmp_path, session):
     (tmp_path / "file").write_bytes(bytes(4096))
     with session.open(tmp_path / "file") as file, pytest.raises(ValueError, match="^timeout=nan: expected seconds"):
         file.read_async(bytearray(10), timeout=float("nan"))
+
+
+# A test that hangs here has found what it looks for.
+@pytest.mark.parametrize("name", ["journal", "slab", "lease"])
+def test_a_pipe_in_place_of_a_file_is_refused_with_its_name(make, tmp_path, session, name):
+    with make() as store:
+        put(store, 1)
+        folder = Path(store.state()["drives"][0]["folder"])
+    pipe = folder / "0" / name
+    pipe.unlink()
+    os.mkfifo(pipe)
+    for settings in ({}, {"read_only": True}):
+        if name == "lease" and settings:
+            continue  # Only writers look at it.
+        with pytest.raises(penstock.UnsupportedError, match=f"{re.escape(str(pipe))}: it is neither a regular file"):
+            make(**settings)
+    if name == "lease":
+        with pytest.raises(OSError, match="it is a pipe, where a regular file is wanted"):
+            kv.purge(tmp_path / "kv", model="llama")
+
+
+def test_a_pipe_in_place_of_what_was_written_today_counts_as_nothing(tmp_path):
+    os.mkfifo(tmp_path / "written")
+    budget = Budget(tmp_path, 10)
+    assert budget.take(10)
+    budget.save()
+    assert not Budget(tmp_path, 10).take(1)

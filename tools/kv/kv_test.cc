@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -277,6 +278,24 @@ TEST_F(KvTool, AJournalOfNonsenseIsTold) {
             std::string::npos);
   ASSERT_EQ(mkfifo((folder_of("0") + "/journal").c_str(), 0600), 0);
   EXPECT_FALSE(told({"verify", "kv"}, 1)["stores"][0]["problem"].is_null());
+}
+
+TEST_F(KvTool, ALongHoleInPlaceOfAJournalIsNotRead) {
+  make_store(2);
+  const std::string journal = folder_of("0") + "/journal";
+  fs::resize_file(journal, std::uint64_t{5} << 30);
+  for (const std::string command : {"inspect", "verify", "compact"}) {
+    const Finished done = run({"kv", command, "kv"});
+    EXPECT_EQ(done.exit_code, 1) << command;
+    EXPECT_NE(done.out.find("its journal is longer than 4 GiB"), std::string::npos) << command << done.out << done.err;
+  }
+  fs::resize_file(journal, std::uint64_t{3} << 30);  // As long as one may be: what is behind its records is torn.
+  const Finished done = run({"kv", "inspect", "kv"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_NE(done.out.find("bytes of its journal are torn"), std::string::npos) << done.out << done.err;
+  rusage most{};  // Of the tool, each time that it ran.
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &most), 0);
+  EXPECT_LT(most.ru_maxrss, 1 << 20) << "KiB: it was read into memory";
 }
 
 TEST_F(KvTool, ChunksOfAJournalThatCannotBeAreNotLookedFor) {

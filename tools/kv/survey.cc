@@ -8,21 +8,23 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "kv/index.h"
 #include "kv/journal.h"
+#include "kv/journal_file.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/kv/library.h"
 
 namespace penstock::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kJournalMost = std::size_t{4} << 30;
 constexpr std::uint64_t kExtentsMost = 1 << 24;  // A tebibyte in extents of 64 KiB.
 constexpr int kDepth = 2;                        // Models, and their stores, in a folder of penstock.kv's.
 
@@ -86,10 +88,13 @@ void take_up(const std::vector<kv::Chunk>& told, SurveyedStore& store) {
 }
 
 std::string read_journal(SurveyedStore& store) {
-  const std::string text = read_bounded(store.folder + "/journal", kJournalMost);
-  if (text.size() > kJournalMost) return "its journal is longer than 4 GiB, which no store's is; remove the folder";
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
-  store.journal_bytes = text.size();
+  const auto journal = kv::read_journal_file(store.folder + "/journal", 0);
+  if (journal.status().is_errno(EFBIG)) {
+    return "its journal is longer than 4 GiB, which no store's is; remove the folder";
+  }
+  if (!journal.ok()) return status_of(journal.status()).message();
+  const std::span<const std::byte> bytes = journal->bytes;
+  store.journal_bytes = journal->file_bytes;
   std::optional<kv::Record> first;
   if (bytes.size() >= kv::kRecordBytes) first = kv::decode_record(bytes.first<kv::kRecordBytes>());
   if (!first || first->kind != kv::RecordKind::store) {
@@ -103,7 +108,7 @@ std::string read_journal(SurveyedStore& store) {
   kv::Replay replay(store.name);
   replay.add(bytes);
   if (replay.is_foreign()) return "its journal names two stores; the next writer begins it anew, without chunks";
-  store.torn_bytes = text.size() - replay.offset();
+  store.torn_bytes = store.journal_bytes - replay.offset();
   store.is_closed = replay.is_closed();
   take_up(replay.chunks(), store);
   return "";
@@ -130,11 +135,7 @@ SurveyedStore survey(const std::string& folder) {
     store.problem = "it has no journal: a writer is just making it, or ended before it was made";
     return store;
   }
-  try {
-    store.problem = read_journal(store);
-  } catch (const Failure& failure) {
-    store.problem = failure.what();
-  }
+  store.problem = read_journal(store);
   return store;
 }
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.regular import read_regular
+
 __all__ = ["Budget", "Health"]
 
 _SLOWER = 10.0  # Than it usually is, for as many bytes.
@@ -59,7 +61,7 @@ class Budget:
         self._clock = clock
         self._day, self.written = self._today(), 0
         try:
-            day, written = self._file.read_text()[:100].split()
+            day, written = read_regular(self._file, 100, follow=False).decode().split()
             if day == self._day:
                 self.written = max(int(written), 0)
         except (OSError, ValueError):  # There is none yet, or it is not ours: then the day begins with nothing.

@@ -22,6 +22,7 @@ from penstock import _native
 from penstock.kv.drive import Drive, Outcome, nbytes_of
 from penstock.kv.metrics import exposition
 from penstock.kv.names import Key, Namer
+from penstock.regular import open_regular
 from penstock.seconds import costs_of, interval_of, timeout_of
 from penstock.sessions import Session, default_session
 
@@ -359,7 +360,7 @@ def purge(folders: Folder | Sequence[Folder], *, model: str, dtype: str = "", la
     for path in [folders] if isinstance(folders, (str, os.PathLike)) else folders:
         folder = Path(path) / namer.store.hex()
         for sub_store in sorted(folder.iterdir()) if folder.is_dir() else []:
-            with open(sub_store / "lease", "rb") as lease:
+            with open(open_regular(sub_store / "lease", follow=False), "rb") as lease:
                 try:
                     fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:

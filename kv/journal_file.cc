@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "kv/journal_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/kept_text.h"
+#include "base/regular_file.h"
+#include "checksum/crc32c.h"
+#include "kv/format.h"
+
+namespace penstock::kv {
+namespace {
+
+using core::Result;
+
+constexpr std::uint64_t kStep = std::uint64_t{1} << 20;
+static_assert(kStep % kRecordBytes == 0);
+
+// At the offset, or what there is up to the end of the file.
+Result<std::size_t> read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return core::os_failure(errno, "read the store's journal");
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
+// Whether a replay may go on behind these bytes.
+bool ends_in_a_record(std::span<const std::byte> bytes) {
+  return bytes.size() >= kRecordBytes && bytes.size() % kRecordBytes == 0 &&
+         decode_record(bytes.last<kRecordBytes>()).has_value();
+}
+
+}  // namespace
+
+Result<Drive::Journal> read_journal_file(const std::string& path, std::uint64_t offset) {
+  Drive::Journal journal;
+  const auto file = core::open_regular(path, O_RDONLY | O_NOFOLLOW, 0, "open the store's journal");
+  if (file.status().is_errno(ENOENT)) return journal;
+  if (!file.ok()) return file.status();
+  journal.file_bytes = static_cast<std::uint64_t>(file->facts.st_size);
+  if (journal.file_bytes > kJournalMost) {
+    constexpr const char* kTooLong = "read the store's journal: it is longer than 4 GiB, as no store's is:";
+    return core::os_failure(EFBIG, core::kept_text(std::string(kTooLong) + " " + path, kTooLong));
+  }
+  // Its first record is another one each time that the journal is written anew.
+  std::byte first[kRecordBytes] = {};
+  Result<std::size_t> count = read_all(file->fd.get(), first, 0);
+  if (!count.ok()) return count.status();
+  journal.identity = (std::uint64_t{core::crc32c(first)} << 32) ^ file->facts.st_ino;
+  for (std::uint64_t at = offset; at < journal.file_bytes; at += kStep) {
+    const std::size_t had = journal.bytes.size();
+    journal.bytes.resize(had + std::min(kStep, journal.file_bytes - at));
+    count = read_all(file->fd.get(), std::span(journal.bytes).subspan(had), at);
+    if (!count.ok()) return count.status();
+    journal.bytes.resize(had + *count);
+    if (*count < kStep || !ends_in_a_record(journal.bytes)) break;
+  }
+  return journal;
+}
+
+}  // namespace penstock::kv
