@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a store is given that it cannot use: costs and times that are no numbers, and pipes in place of its
-files."""
+"""What a store is given that it cannot use: costs and times that are no numbers, pipes in place of its files, and a
+close in the midst of a commit."""
 
 import os
 import re
+import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import penstock
 from penstock import kv
 from penstock.kv.limits import Budget
+from penstock.kv.store import _tell_again_and_again
 
 MIB = 1 << 20
 CHUNK = 100_000
@@ -93,3 +96,36 @@ def test_a_pipe_in_place_of_what_was_written_today_counts_as_nothing(tmp_path):
     assert budget.take(10)
     budget.save()
     assert not Budget(tmp_path, 10).take(1)
+
+
+class ClosedJustThen(threading.Event):
+    """The store is closed after the thread that commits has looked whether it is, and before it commits."""
+
+    def __init__(self, store):
+        super().__init__()
+        self._store = store
+
+    def wait(self, timeout=None):
+        if self.is_set():
+            return True
+        self._store._ended = self
+        self._store.close()
+        return False
+
+
+def test_a_store_that_is_closed_while_its_thread_commits_has_not_failed(make):
+    store = make(commit_s=3600)
+    put(store, 1)
+    _tell_again_and_again(weakref.ref(store), ClosedJustThen(store), 0.01)
+    assert store.failure is None
+
+
+def test_what_a_commit_of_the_thread_fails_with_is_kept(make, monkeypatch):
+    store = make(commit_s=3600)
+    turns = iter([False, True])
+    ended = threading.Event()
+    monkeypatch.setattr(ended, "wait", lambda seconds: next(turns))
+    failure = penstock.ClosedError("the session was closed before the store")
+    monkeypatch.setattr(store._drives[0], "commit", lambda: (_ for _ in ()).throw(failure))
+    _tell_again_and_again(weakref.ref(store), ended, 0.01)
+    assert store.failure is failure

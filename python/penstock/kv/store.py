@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock import _native
+from penstock.errors import ClosedError
 from penstock.kv.drive import Drive, Outcome, nbytes_of
 from penstock.kv.metrics import exposition
 from penstock.kv.names import Key, Namer
@@ -406,7 +407,8 @@ def _tell_again_and_again(store: weakref.ref[Store], ended: threading.Event, eve
             kept.commit()
             kept.refresh()
         except Exception as failure:
-            kept.failure = failure
+            if not (ended.is_set() and isinstance(failure, ClosedError)):  # Closing is no failure.
+                kept.failure = failure
         del kept
 
 
