@@ -43,6 +43,9 @@ class Drive {
   // Of each piece: as many as there is room for in `sums`.
   virtual core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) = 0;
 
+  // The slab where it can be read in place, as long as the drive lives; nothing where it is not in host memory.
+  virtual std::span<const std::byte> in_memory() const { return {}; }
+
   // What the journal has from that offset on, as far as there are records; nothing where there is none yet.
   virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
   // Writes at that offset, durably. One thread at a time, as of the next.

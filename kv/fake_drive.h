@@ -31,10 +31,16 @@ class FakeDrive final : public Drive {
   FakeDrive(std::uint64_t slab_bytes, std::uint64_t seed) : slab_(slab_bytes), random_(seed) {}
 
   Faults faults;
-  std::function<void()> before_read;  // Once: what others do while somebody waits for the drive.
+  struct Done {
+    std::uint64_t read_bytes = 0, written_bytes = 0, summed_bytes = 0;
+  } done;
+  std::function<void()> before_write;  // Once, as the next.
+  std::function<void()> before_read;   // Once: what others do while somebody waits for the drive.
 
   void transfer(std::span<Transfer> transfers) override {
     if (before_read && !transfers.empty() && !transfers[0].is_write) std::exchange(before_read, nullptr)();
+    if (before_write && !transfers.empty() && transfers[0].is_write) std::exchange(before_write, nullptr)();
+    for (const Transfer& one : transfers) (one.is_write ? done.written_bytes : done.read_bytes) += bytes_of(one.pieces);
     std::vector<std::size_t> order(transfers.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
@@ -51,10 +57,12 @@ class FakeDrive final : public Drive {
   }
   core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) override {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
+      done.summed_bytes += pieces[i].iov_len;
       sums[i] = core::crc32c({static_cast<const std::byte*>(pieces[i].iov_base), pieces[i].iov_len});
     }
     return core::success();
   }
+  std::span<const std::byte> in_memory() const override { return slab_; }
   core::Result<Journal> read_journal(std::uint64_t offset) override {
     const std::size_t from = std::min<std::size_t>(offset, journal_.size());
     return Journal{identity_, {journal_.begin() + static_cast<std::ptrdiff_t>(from), journal_.end()}};

@@ -12,7 +12,7 @@ namespace {
 
 using core::MutexLock;
 
-constexpr std::uint64_t kBatchPages = 4096;  // 16 MiB of staging memory, or one chunk where that is larger.
+constexpr std::uint64_t kBatchPages = 4096;  // 16 MiB that are lent at once, or one chunk where that is larger.
 constexpr std::size_t kBatchChunks = 64;
 constexpr auto kNap = std::chrono::milliseconds(2);
 constexpr int kNapsMost = 50;
@@ -276,31 +276,31 @@ bool HostTier::take(Batch& batch) {
   return batch.taken > 0;
 }
 
-// By way of staging memory, so that the checksum is looked at before the drive gets another one.
+// From where they lie in memory. The drive makes the checksum that it writes, and looks whether it is still the one
+// with which the chunk was put: so what was damaged in memory does not reach it.
 void HostTier::move(Batch& batch) {
-  if (!staging_ || staging_pages_ < batch.pages) {
-    staging_.reset();
-    staging_.emplace(batch.pages);
-    staging_pages_ = batch.pages;
-  }
-  std::uint64_t page = 0;
-  for (std::size_t i = 0; i < batch.requests.size(); ++i) {
-    batch.pieces[i].iov_base = (*staging_)[page].data();
-    batch.requests[i].pieces = {&batch.pieces[i], 1};
-    page += pages_for(batch.pieces[i].iov_len);
-  }
-  memory_.get(batch.requests);
   std::vector<Request> onto_drive;
   std::vector<std::size_t> whose;
+  std::vector<Store::Loan> loans;
   for (std::size_t i = 0; i < batch.requests.size(); ++i) {
-    if (batch.requests[i].outcome != Outcome::done) continue;
-    onto_drive.push_back(batch.requests[i]);
+    Request& request = batch.requests[i];
+    std::optional<Store::Loan> loan = memory_.lend(request.key);
+    if (!loan) continue;  // It was erased.
+    const std::span<const std::byte> payload = loan->payload();
+    batch.pieces[i] = {const_cast<std::byte*>(payload.data()), payload.size()};
+    request.pieces = {&batch.pieces[i], 1};
+    request.crc = loan->crc();
+    onto_drive.push_back(request);
     whose.push_back(i);
+    loans.push_back(std::move(*loan));
   }
   const auto began = std::chrono::steady_clock::now();
   drive_.put(onto_drive);
   batch.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  for (std::size_t i = 0; i < whose.size(); ++i) answer(batch.requests[whose[i]], onto_drive[i]);
+  for (std::size_t i = 0; i < whose.size(); ++i) {
+    answer(batch.requests[whose[i]], onto_drive[i]);
+    if (onto_drive[i].outcome == Outcome::damaged) loans[i].is_damaged();
+  }
 }
 
 bool HostTier::write_some() {

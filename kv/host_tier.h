@@ -42,8 +42,8 @@ class HostTier {
  public:
   enum class Writing : std::uint8_t { by_thread, by_caller };
 
-  // The stores outlive it, have one name, and nobody else puts into them. by_caller: nothing is written but by
-  // write_some(), for tests that want to know when.
+  // The stores outlive it, have one name, and nobody else puts into them; the slab of memory's drive is in memory.
+  // by_caller: nothing is written but by write_some(), for tests that want to know when.
   HostTier(Store& memory, Store& drive, Writing writing = Writing::by_thread);
   // What waits still is not written: flush() before.
   ~HostTier();
@@ -117,8 +117,6 @@ class HostTier {
   bool is_ending_ GUARDED_BY(mutex_) = false;
   TierState state_ GUARDED_BY(mutex_);
 
-  std::optional<Pages> staging_;  // write_some()'s.
-  std::uint64_t staging_pages_ = 0;
   std::thread thread_;  // Last: it uses the others.
 };
 

@@ -186,6 +186,40 @@ TEST_F(HostTierTest, WhatIsDamagedInMemoryDoesNotReachTheDrive) {
   EXPECT_EQ(look(1), Outcome::done);
 }
 
+// The caller's memory is copied once, into host memory; from there the drive writes it. A checksum is made of each.
+TEST_F(HostTierTest, AChunkIsCopiedOnceAndSummedTwiceOnItsWayToTheDrive) {
+  memory.done = {}, drive.done = {};
+  put_whole(1);
+  tier->flush();
+  EXPECT_EQ(memory.done.written_bytes, kHeaderBytes + kChunk);
+  EXPECT_EQ(memory.done.read_bytes, 0u) << "a copy between memory and the drive";
+  EXPECT_EQ(drive.done.written_bytes, kHeaderBytes + kChunk);
+  EXPECT_EQ(memory.done.summed_bytes, kChunk);
+  EXPECT_EQ(drive.done.summed_bytes, kChunk);
+  memory.done = {};
+  look(1);
+  EXPECT_EQ(memory.done.read_bytes, kHeaderBytes + kChunk);
+  EXPECT_EQ(memory.done.summed_bytes, kChunk);
+}
+
+// Its bytes are still written from where they lay, so nothing else may be put there.
+TEST_F(HostTierTest, AChunkThatIsErasedWhileItIsWrittenKeepsItsPlaceUntilThen) {
+  put_whole(1);
+  std::thread other;
+  drive.before_write = [&] {
+    other = std::thread([&] { tier->erase(name_of(1)); });
+    while (memory_store->contains(name_of(1))) std::this_thread::yield();
+    for (std::uint64_t key = 10; key < 25; ++key) EXPECT_EQ(put_whole(key), Outcome::done) << key;
+    EXPECT_EQ(put_whole(26), Outcome::full) << "of 16 slots one is still in use";
+  };
+  tier->write_some();
+  other.join();
+  const State written = drive_store->state();
+  EXPECT_EQ(written.counts.puts[static_cast<unsigned>(Outcome::done)], 1u) << "its own bytes, with its checksum";
+  EXPECT_EQ(look(1), Outcome::miss);
+  EXPECT_EQ(put_whole(26), Outcome::done);
+}
+
 TEST_F(HostTierTest, WhatIsDamagedInMemoryComesFromTheDrive) {
   put_whole(1);
   tier->flush();

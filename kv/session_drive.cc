@@ -69,6 +69,10 @@ Status SessionDrive::open_memory(std::uint64_t slab_bytes) {
   const core::UniqueFd slab(memfd_create("penstock-kv", MFD_CLOEXEC));
   if (!slab.valid() || ftruncate(slab.get(), static_cast<off_t>(slab_bytes)) != 0)
     return core::os_failure(errno, "have a slab in host memory");
+  void* const mapped = mmap(nullptr, slab_bytes, PROT_READ, MAP_SHARED, slab.get(), 0);
+  if (mapped == MAP_FAILED) return core::os_failure(errno, "map a slab in host memory");
+  in_memory_ = {static_cast<const std::byte*>(mapped), slab_bytes};
+  (void)madvise(mapped, slab_bytes, MADV_DONTDUMP);  // Nor may a core have prompts in it.
   return status_of(library_.file_register(session_, slab.get(), &slab_));
 }
 
@@ -98,7 +102,10 @@ Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_dir
   return status_of(library_.file_register(session_, fd, &slab_));
 }
 
-SessionDrive::~SessionDrive() { library_.file_deregister(slab_); }
+SessionDrive::~SessionDrive() {
+  library_.file_deregister(slab_);
+  if (!in_memory_.empty()) munmap(const_cast<std::byte*>(in_memory_.data()), in_memory_.size());
+}
 
 void SessionDrive::finish(Transfer& transfer, const penstock_status& status, const penstock_report& report) {
   transfer.status = status_of(status);

@@ -35,6 +35,7 @@ class SessionDrive final : public Drive {
   void transfer(std::span<Transfer> transfers) override;
   core::Status sync() override;
   core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) override;
+  std::span<const std::byte> in_memory() const override { return in_memory_; }
   core::Result<Journal> read_journal(std::uint64_t offset) override;
   core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) override;
   core::Status replace_journal(std::span<const std::byte> bytes) override;
@@ -60,6 +61,7 @@ class SessionDrive final : public Drive {
   const Role role_;
   core::UniqueFd lease_, journal_;
   penstock_file* slab_ = nullptr;
+  std::span<const std::byte> in_memory_;  // Mapped: the slab of Role::memory.
   Queues queues_;
 
   mutable core::Mutex mutex_;

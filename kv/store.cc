@@ -122,6 +122,10 @@ void Store::write(std::span<Put> puts) {
     request.status = crcs.status();
     if (!crcs.ok()) continue;
     chunk.crc = (*crcs)[i];
+    if (request.crc.value_or(chunk.crc) != chunk.crc) {
+      request.outcome = Outcome::damaged;
+      continue;
+    }
     encode_header(chunk, settings_.name, pages[i]);
     headers[i] = {pages[i].data(), kHeaderBytes};
     transfers.push_back({true, chunk.slot, {&headers[i], 1}});
@@ -192,18 +196,43 @@ void Store::finish(Request& request, const Fetch& fetch) {
   request.outcome = fetch.outcome;
   request.status = fetch.status;
   if (fetch.outcome == Outcome::done) counts_.get_bytes += fetch.chunk.bytes;
-  Entry* const entry = index_.find(request.key);
-  if (entry != nullptr && entry->is_ready && entry->chunk.generation == fetch.chunk.generation) {
+  Entry* const entry = leave(fetch.chunk);
+  if (entry == nullptr) return;
+  if (fetch.outcome == Outcome::done) index_.touch(*entry);
+  else if (fetch.outcome == Outcome::damaged) take_away(*entry);
+}
+
+Entry* Store::leave(const Chunk& chunk) {
+  Entry* const entry = index_.find(chunk.key);
+  if (entry != nullptr && entry->is_ready && entry->chunk.generation == chunk.generation) {
     index_.update(*entry, [](Entry& left) { --left.users; });
-    if (fetch.outcome == Outcome::done) index_.touch(*entry);
-    else if (fetch.outcome == Outcome::damaged) take_away(*entry);
-    return;
+    return entry;
   }
-  const auto hidden = hidden_.find(fetch.chunk.slot);
+  const auto hidden = hidden_.find(chunk.slot);
   PENSTOCK_INVARIANT(hidden != hidden_.end());
-  if (--hidden->second > 0) return;
+  if (--hidden->second > 0) return nullptr;
   hidden_.erase(hidden);
-  index_.give_back(fetch.chunk.slot);
+  index_.give_back(chunk.slot);
+  return nullptr;
+}
+
+std::span<const std::byte> Store::Loan::payload() const {
+  return store_->drive_.in_memory().subspan(chunk_.slot + kHeaderBytes, chunk_.bytes);
+}
+
+std::optional<Store::Loan> Store::lend(const Name& key) {
+  PENSTOCK_INVARIANT(!drive_.in_memory().empty());
+  const MutexLock lock(mutex_);
+  Entry* const entry = index_.find(key);
+  if (entry == nullptr || !entry->is_ready) return std::nullopt;
+  index_.update(*entry, [](Entry& used) { ++used.users; });
+  return Loan(this, entry->chunk);
+}
+
+void Store::take_back(const Loan& loan) {
+  const MutexLock lock(mutex_);
+  Entry* const entry = leave(loan.chunk_);
+  if (entry != nullptr && loan.is_damaged_) take_away(*entry);
 }
 
 void Store::take_away(Entry& entry) {

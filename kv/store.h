@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -35,6 +36,8 @@ struct Request {
   Outcome outcome = Outcome::miss;
   core::Status status{};
   bool is_pinned = false;  // put: from the moment on that it is there, until unpin().
+  // put: the payload's checksum, where it is known. A payload with another one is damaged, and is not written.
+  std::optional<std::uint32_t> crc{};
 };
 
 struct Counts {
@@ -62,6 +65,29 @@ struct StoreSettings {
 
 class Store {
  public:
+  // A chunk where it lies, in a store whose slab is in memory. Nobody else gets its slot before this goes, also where
+  // it is erased meanwhile.
+  class Loan {
+   public:
+    Loan(Loan&& other) noexcept
+        : store_(std::exchange(other.store_, nullptr)), chunk_(other.chunk_), is_damaged_(other.is_damaged_) {}
+    Loan& operator=(Loan&&) = delete;
+    ~Loan() {
+      if (store_ != nullptr) store_->take_back(*this);
+    }
+    std::span<const std::byte> payload() const;
+    std::uint32_t crc() const { return chunk_.crc; }  // As it was put.
+    void is_damaged() { is_damaged_ = true; }         // Then the store drops it.
+
+   private:
+    friend class Store;
+    Loan(Store* store, const Chunk& chunk) : store_(store), chunk_(chunk) {}
+
+    Store* store_;
+    Chunk chunk_;
+    bool is_damaged_ = false;
+  };
+
   // Takes up what the journal tells, and writes it anew. The drive outlives the store, and has no other writer.
   static core::Result<std::unique_ptr<Store>> open(Drive& drive, const StoreSettings& settings);
   Store(const Store&) = delete;
@@ -83,6 +109,9 @@ class Store {
   bool pin(const Name& key) EXCLUDES(mutex_);
   bool unpin(const Name& key) EXCLUDES(mutex_);
 
+  // Nothing where there is no such chunk. The store outlives it.
+  std::optional<Loan> lend(const Name& key) EXCLUDES(mutex_);
+
   // Where it fails, nothing is lost: the next one tries again.
   core::Status commit() EXCLUDES(mutex_, commit_mutex_);
   // Commits, and says in the journal that nothing needs to be looked at again. The last call.
@@ -101,6 +130,9 @@ class Store {
   void write(std::span<Put> puts) EXCLUDES(mutex_);
   void finish(const Put& put) REQUIRES(mutex_);
   void finish(Request& request, const Fetch& fetch) REQUIRES(mutex_);
+  // The end of a use of the chunk, which is an entry still, or was erased meanwhile: then null.
+  Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
+  void take_back(const Loan& loan) EXCLUDES(mutex_);
   void take_away(Entry& entry) REQUIRES(mutex_);
 
   Drive& drive_;
