@@ -417,7 +417,8 @@ typedef enum penstock_queue_mode {
    * submitted, and hands the rest to the kernel at the next reap. This costs the least for each request, and needs no
    * other thread. A request begins when it is submitted: with a deadline that has passed its submission fails with
    * PENSTOCK_TIMED_OUT, and it cannot be canceled. Such a queue has no vectored requests and no eventfd. Use it from
-   * one thread: while one waits in a call, calls of others wait as well. */
+   * one thread: while one waits in a call, calls of others wait as well. By the paths nvfs and vendor, whose calls wait
+   * for storage, it moves one request after the other: a threaded queue has as many under way as there are threads. */
   PENSTOCK_QUEUE_POLLED = 1
 } penstock_queue_mode;
 

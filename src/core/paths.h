@@ -21,6 +21,7 @@ struct PathTraits {
   bool gathers = false;      // Takes memory in pieces as it takes memory in one place.
   bool host_memory = false;  // Serves host memory, and no device's.
   bool nvidia_fs = false;    // By the kernel module nvidia-fs, whoever calls it.
+  bool blocking = false;     // Its calls wait for storage: a thread has one of its chunks under way.
   bool userspace = false;    // Serves files of file systems in user space, and no others. No list names it.
   bool pretends = false;     // Moves nothing. Serves only where it is named.
 
@@ -33,12 +34,12 @@ struct PathTraits {
 #define PENSTOCK_PATHS(ROW)                                                                                            \
   ROW(p2pdma, 0, (PathTraits{.direct = true}))                                 /* The drive's DMA to device memory. */ \
   ROW(pagecache, 1, (PathTraits{.compat = true, .gathers = true}))             /* The device's to the page cache. */   \
-  ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true, .nvidia_fs = true})) /* Called by ourselves. */            \
-  ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true}))              /* Called by NVIDIA's library. */       \
+  ROW(nvfs, 7, (PathTraits{.direct = true, .gathers = true, .nvidia_fs = true, .blocking = true}))  /* Our calls. */   \
+  ROW(vendor, 2, (PathTraits{.direct = true, .nvidia_fs = true, .blocking = true})) /* Called by NVIDIA's library. */  \
   ROW(bounce, 3, (PathTraits{.compat = true, .posix = true, .gathers = true})) /* Through pinned host memory. */       \
   ROW(host, 4, (PathTraits{.host_memory = true}))                              /* Storage directly to host memory. */  \
   ROW(null, 5, (PathTraits{.pretends = true}))                                 /* Measures the library's own cost. */  \
-  ROW(userspace, 6, (PathTraits{.userspace = true}))                           /* A file system's own calls. */
+  ROW(userspace, 6, (PathTraits{.blocking = true, .userspace = true}))         /* A file system's own calls. */
 // clang-format on
 
 enum class PathId : std::uint8_t {

@@ -59,7 +59,7 @@ Choice Engine::choice_of(const Routed& routed, const Plan& plan) const {
     return made;
   }
   made.threads = threads_for(routed, plan, brief);
-  made.depth = brief > 0 ? shapes_.small.depth : shapes_.large.depth;
+  made.depth = brief > 0 || traits_of(made.path).blocking ? shapes_.small.depth : shapes_.large.depth;
   if (!is_tuned(routed, plan)) return made;
   const Tuner::Finding finding = tuner_.finding({routed.input.op, plan.middle_way(), routed.input.size});
   made.threads = std::min(made.threads, finding.threads);

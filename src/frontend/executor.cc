@@ -166,16 +166,21 @@ void Executor::take_locked(Share& share, unsigned most) {
   if (!is_idle_locked()) wake_locked();
 }
 
-// By what became of the latest small requests: the next are likely to go the same way.
 void Executor::learn(Runner& runner) {
-  const std::optional<bool> news = runner.take_news();
-  if (!news || *news == are_fetched()) return;
+  const std::optional<Going> news = runner.take_news();
+  if (!news || *news == going()) return;
   const MutexLock lock(mutex_);
-  if (can_share_) are_fetched_.store(*news, std::memory_order_relaxed);
+  if (can_share_ || *news != Going::fetched) going_.store(*news, std::memory_order_relaxed);
+}
+
+// Jobs that the thread may take from the line at once.
+unsigned Executor::grab(const Runner& runner) const {
+  if (going() == Going::blocking) return runner.is_idle() ? 1 : 0;
+  return std::min(runner.room(), are_fetched() ? kGrabMax : kGrabMax / 2);
 }
 
 std::uint64_t Executor::share_bytes_locked() const {
-  if (!can_share_) return 0;
+  if (!can_share_ || going() == Going::blocking) return 0;
   return are_fetched() ? kFetchedShareBytes : kShareBytes;
 }
 
@@ -219,7 +224,7 @@ Executor::Share Executor::take(Runner*& runner, const Runner* usual) {
     if (is_idle_locked() && !stopping_) sleep_locked();
     runner = runner_locked(usual);
   }
-  if (runner != nullptr) take_locked(share, std::min(runner->room(), grab()));
+  if (runner != nullptr) take_locked(share, grab(*runner));
   return share;
 }
 
@@ -311,7 +316,7 @@ void Executor::watch() {
 // One more where the threads would be short of one.
 Runner* Executor::lend(RunnerHolder& holder, const Runner* usual) {
   const MutexLock lock(mutex_);
-  if (!can_share_ || away_ == kLentMax) return nullptr;
+  if (!can_share_ || going() == Going::blocking || away_ == kLentMax) return nullptr;
   if (runners_.size() == threads_.size() + away_ && !add_runner_locked()) return nullptr;
   ++away_;
   holders_.push_back(&holder);
@@ -341,7 +346,7 @@ Executor::Share Executor::take_for(const void* owner, unsigned most) {
   Share share;
   unsigned passed = 0;
   const MutexLock lock(mutex_);
-  for (Job* job = first_; job != nullptr && share.count < std::min(most, grab()) && passed < kLookedOverMax;) {
+  for (Job* job = first_; job != nullptr && share.count < most && passed < kLookedOverMax;) {
     Job* const next = job->next_;
     if (job->owner() != owner || !Runner::is_small_read(*job)) {
       ++passed;
@@ -355,7 +360,7 @@ Executor::Share Executor::take_for(const void* owner, unsigned most) {
 }
 
 bool Executor::feed(Runner& runner, const void* owner) {
-  const Share share = take_for(owner, runner.room());
+  const Share share = take_for(owner, grab(runner));
   const auto jobs = std::span(share.jobs).first(share.count);
   const std::size_t begun = begin_reads(runner, jobs, true);
   if (begun < jobs.size()) put_in_line(jobs.subspan(begun));

@@ -77,6 +77,13 @@ class RunnerHolder {
   virtual void return_runner() = 0;
 };
 
+// How the latest small requests of the queue went: the next are likely to go the same way.
+enum class Going : std::uint8_t {
+  stored,    // Many of a thread's are with storage at once.
+  fetched,   // The device fetches them by itself, out of the page cache.
+  blocking,  // A thread has one at a time, and what waits stays in the line.
+};
+
 class Executor {
  public:
   Executor(Session& session, unsigned threads_max);
@@ -101,8 +108,8 @@ class Executor {
   bool feed(Runner& runner, const void* owner);
   // Whether jobs wait there, asked without the lock.
   bool has_line() const { return waiting_.load(std::memory_order_relaxed) > 0; }
-  // Whether the device fetched the latest small reads out of the page cache by itself: then the next ones, too.
-  bool are_fetched() const { return are_fetched_.load(std::memory_order_relaxed); }
+  Going going() const { return going_.load(std::memory_order_relaxed); }
+  bool are_fetched() const { return going() == Going::fetched; }
 
   // Whether there are CPUs to spare for looking out, for microseconds, before going to sleep, and the policy spends it.
   bool can_look_out() const { return can_look_out_; }
@@ -139,7 +146,7 @@ class Executor {
   Share take(Runner*& runner, const Runner* usual);
   void learn(Runner& runner);
   std::uint64_t share_bytes_locked() const REQUIRES(mutex_);  // So much one thread does as fast as two.
-  unsigned grab() const { return are_fetched() ? kGrabMax : kGrabMax / 2; }
+  unsigned grab(const Runner& runner) const;
   Share take_for(const void* owner, unsigned most);
   void put_in_line(std::span<Job* const> jobs);
   void carry_out(Runner& runner, Job& job);
@@ -151,7 +158,7 @@ class Executor {
   const bool queues_;  // Whether threads have queues of their own.
   const unsigned threads_max_;
   const bool can_look_out_;
-  std::atomic<bool> are_fetched_{false};
+  std::atomic<Going> going_{Going::stored};
   Mutex mutex_;
   ConditionVariable arrivals_;
   bool can_share_ GUARDED_BY(mutex_) = false;  // Whether threads have more than one transfer under way.

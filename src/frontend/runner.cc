@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::size_t kLaunched = 32;  // So many at once: the device fetches these while the next are made ready.
 
+Going going_of(const Report& report) {
+  if (report.path == PathId::pagecache && report.bounced_bytes == 0) return Going::fetched;
+  return traits_of(report.path).blocking ? Going::blocking : Going::stored;
+}
+
 }  // namespace
 
 bool Runner::begin(Job& job, bool may_open) {
@@ -64,10 +69,7 @@ bool Runner::open_queue() {
 
 // Neighbours of one owner at once.
 void Runner::finish(std::span<const Ended> ended) {
-  if (!ended.empty()) {
-    const Report& last = ended.back().outcome.report;
-    are_fetched_ = last.path == PathId::pagecache && last.bounced_bytes == 0;
-  }
+  if (!ended.empty()) news_ = going_of(ended.back().outcome.report);
   for (auto rest = ended; !rest.empty();) {
     const void* const owner = rest[0].job->owner();
     std::size_t count = 1;

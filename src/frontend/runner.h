@@ -36,9 +36,8 @@ class Runner {
   bool waits_for_storage() const { return queue_ != nullptr && queue_->waits_for_storage(); }
   unsigned room() const { return kDepth - in_flight_; }
 
-  // Whether the device has fetched the last of those that came to their end in the queue since this was asked last;
-  // nothing where none did.
-  std::optional<bool> take_news() { return std::exchange(are_fetched_, std::nullopt); }
+  // How the last of those went that came to their end in the queue since this was asked last; nothing where none did.
+  std::optional<Going> take_news() { return std::exchange(news_, std::nullopt); }
 
   // In the queue; or ends it, where it is late. False, and nothing was begun, where there is no queue for it, or that
   // has no room (pinned memory, one device more). Unless `may_open`, there is none but what is open already.
@@ -63,7 +62,7 @@ class Runner {
   const bool looks_;
   std::unique_ptr<Queue> queue_;
   unsigned in_flight_ = 0;
-  std::optional<bool> are_fetched_;
+  std::optional<Going> news_;
   std::array<Ended, kDepth> ended_;  // Not on the stack, which may be a caller's small one.
 };
 

@@ -51,10 +51,19 @@ class CallTransport final : public SessionTransport {
   Report report_;
 };
 
+// By paths whose calls wait for storage, of which a polled queue makes one after the other.
+bool goes_by_waiting(const Job& job, const JobFile& file) {
+  if (job.host_memory) return false;
+  const DryRun run{.op = job.is_write ? PENSTOCK_WRITE : PENSTOCK_READ, .device = job.gpu};
+  const auto choice = file.file->choose(run, block_size_of(job), 0);
+  return choice && (choice->path == PENSTOCK_PATH_NVFS || choice->path == PENSTOCK_PATH_VENDOR);
+}
+
 // The one that costs least; polled ones take no striped objects.
 Queue queue_for(const Job& job) {
-  const auto is_striped = [](const JobFile& file) { return static_cast<bool>(file.file->stripe_info()); };
-  const bool needs_threads = std::any_of(job.files.begin(), job.files.end(), is_striped);
+  const bool needs_threads = std::any_of(job.files.begin(), job.files.end(), [&](const JobFile& file) {
+    return file.file->stripe_info() || goes_by_waiting(job, file);
+  });
   return require(
       needs_threads ? job.session->queue(job.depth) : job.session->polled_queue(job.depth, block_size_of(job)),
       "queue");

@@ -44,7 +44,9 @@ class BouncingChannel final : public Channel {
   void forget_file(std::uint64_t file_id) override;
   void warm_up() override { (void)bounce(); }
   bool is_warm() const override { return strict_ || bounce_ != nullptr; }
-  bool waits_for_storage() const override { return bounce_ != nullptr && bounce_->waits_for_storage(); }
+  bool waits_for_storage() const override {
+    return direct_->waits_for_storage() || (bounce_ != nullptr && bounce_->waits_for_storage());
+  }
   bool is_broken() const override { return direct_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
 
  private:

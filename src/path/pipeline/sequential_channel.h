@@ -1,35 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // For paths that can do no more than run() a chunk from start to end: chunks go one at a time, on the polling thread,
-// so that workers, each with a channel, run them side by side.
+// so that workers, each with a channel, run them side by side. There is room for one, so that nobody takes what another
+// could begin.
 #pragma once
 
-#include <vector>
+#include <optional>
+#include <utility>
 
 #include "path/path.h"
 
 namespace penstock::core {
 
+// For the channels beside one that is sequential.
+inline ChannelOptions one_at_a_time(ChannelOptions options) {
+  options.depth = 1;
+  return options;
+}
+
 class SequentialChannel : public Channel {
  public:
-  explicit SequentialChannel(unsigned depth) : depth_(depth) { waiting_.reserve(depth); }
-
-  bool has_room() const override { return waiting_.size() < depth_; }
-  bool is_idle() const override { return waiting_.empty(); }
-  void submit(const Task& task) override { waiting_.push_back(task); }
-  // Moves one chunk, whether it is to wait or not.
+  bool has_room() const override { return !task_; }
+  bool is_idle() const override { return !task_; }
+  void submit(const Task& task) override { task_ = task; }
+  // Moves the chunk, whether it is to wait or not.
   unsigned poll(std::span<Completion> completions, bool) override {
-    if (completions.empty() || waiting_.empty()) return 0;
-    const Task task = waiting_.front();
-    waiting_.erase(waiting_.begin());
+    if (completions.empty() || !task_) return 0;
+    const Task task = *std::exchange(task_, std::nullopt);
     completions[0] = run(task);
     return 1;
   }
   void forget_file(std::uint64_t) override {}
+  bool waits_for_storage() const override { return task_.has_value(); }
 
  private:
-  const unsigned depth_;
-  std::vector<Task> waiting_;  // The oldest first.
+  std::optional<Task> task_;
 };
 
 }  // namespace penstock::core

@@ -32,8 +32,8 @@ Status call_until_done(UserspaceFile& file, Op op, std::byte* memory, std::uint6
 class UserspaceChannel final : public SequentialChannel {
  public:
   // With a bounce buffer and copies, where there is a device.
-  UserspaceChannel(unsigned depth, PinnedBlock block, std::unique_ptr<CopyQueue> copies)
-      : SequentialChannel(depth), block_(std::move(block)), copies_(std::move(copies)) {}
+  UserspaceChannel(PinnedBlock block, std::unique_ptr<CopyQueue> copies)
+      : block_(std::move(block)), copies_(std::move(copies)) {}
   ~UserspaceChannel() override { copies_.reset(); }
 
   Completion run(const Task& task) override {
@@ -94,8 +94,7 @@ Result<std::unique_ptr<Channel>> UserspacePath::open_channel(const ChannelOption
     block = std::move(*mapped);
     copies = std::move(*opened);
   }
-  return std::unique_ptr<Channel>(
-      std::make_unique<UserspaceChannel>(options.depth, std::move(block), std::move(copies)));
+  return std::unique_ptr<Channel>(std::make_unique<UserspaceChannel>(std::move(block), std::move(copies)));
 }
 
 std::unique_ptr<Path> make_userspace_path(const PathWorld&) { return std::make_unique<UserspacePath>(); }

@@ -13,8 +13,7 @@ class VendorPath;
 
 class VendorChannel final : public SequentialChannel {
  public:
-  VendorChannel(VendorPath& path, Storage& storage, Device& device, unsigned depth)
-      : SequentialChannel(depth), path_(path), storage_(storage), device_(device) {}
+  VendorChannel(VendorPath& path, Storage& storage, Device& device) : path_(path), storage_(storage), device_(device) {}
 
   Completion run(const Task& task) override;
   bool is_broken() const override { return false; }

@@ -98,7 +98,7 @@ void VendorPath::refuse_late(const Device* device, File& file, Op op, int error)
 
 // Of the bounced part. It is pinned when something is first bounced, if ever.
 std::uint64_t VendorPath::channel_bytes(const ChannelOptions& options) const {
-  return rules_.strict ? 0 : options.depth * options.chunk_max;
+  return rules_.strict ? 0 : options.chunk_max;
 }
 
 Result<std::unique_ptr<Channel>> VendorPath::open_channel(const ChannelOptions& options) {
@@ -106,7 +106,7 @@ Result<std::unique_ptr<Channel>> VendorPath::open_channel(const ChannelOptions& 
   if (library_proof().reason != Reason::none) return failure(Code::path_refused, "open NVIDIA's library");
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(std::make_unique<BouncingChannel>(
-      terms, storage_, std::make_unique<VendorChannel>(*this, storage_, *options.device, options.depth), options,
+      terms, storage_, std::make_unique<VendorChannel>(*this, storage_, *options.device), one_at_a_time(options),
       rules_.strict));
 }
 
