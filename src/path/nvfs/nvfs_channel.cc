@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
 #include "base/align.h"
+#include "base/invariant.h"
 #include "path/nvfs/nvfs_path.h"
 
 namespace penstock::core {
@@ -15,139 +15,117 @@ namespace {
 using nvfs::kBlock;
 
 constexpr const char* kStep = "move bytes by nvidia-fs";
-constexpr unsigned kLooksMax = 512;  // Before it naps.
-constexpr auto kNap = std::chrono::microseconds(20);
-
-std::uint64_t piece_max(const ChannelOptions& options) {
-  return std::min(align_up(options.chunk_max, nvfs::kGpuPage), NvfsChannel::kPieceMax);
-}
 
 }  // namespace
 
-std::uint64_t NvfsChannel::shadow_bytes(const ChannelOptions& options) { return options.depth * piece_max(options); }
+std::uint64_t NvfsChannel::shadow_bytes(const ChannelOptions& options) {
+  return std::min(align_up(options.chunk_max, nvfs::kGpuPage), kPieceMax);
+}
 
 Result<std::unique_ptr<Channel>> NvfsChannel::open(NvfsPath& path, Storage& storage, const ChannelOptions& options,
                                                    bool strict) {
   std::unique_ptr<NvfsChannel> channel(new NvfsChannel(path, storage, options, strict));
-  Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(options.depth);
+  Result<std::unique_ptr<CopyQueue>> copies = options.device->open_copy_queue(1);
   if (!copies.ok()) return copies.status();
   channel->copies_ = std::move(*copies);
   return std::unique_ptr<Channel>(std::move(channel));
 }
 
 NvfsChannel::NvfsChannel(NvfsPath& path, Storage& storage, const ChannelOptions& options, bool strict)
-    : path_(path), storage_(storage), device_(*options.device), options_(options), strict_(strict),
-      slots_(options.depth) {
-  free_.reserve(options.depth);
-  for (unsigned i = options.depth; i > 0; --i) free_.push_back(i - 1);
-}
+    : path_(path), storage_(storage), device_(*options.device), options_(options), strict_(strict) {}
 
 // ---- A chunk -------------------------------------------------------------------------------------------------------
 
-void NvfsChannel::begin(std::uint32_t index, const Task& task) {
-  Slot& slot = slots_[index];
-  slot.task = task;
-  slot.moved = slot.piece = slot.came = 0;
-  slot.retries = 0;
-  slot.bounced = Reason::none;
-  slot.status = success();
-  if (const Status status = choose_memory(slot); !status.ok()) finish(index, status);
-  else next_piece(index);
+Completion NvfsChannel::run(const Task& task) {
+  PENSTOCK_INVARIANT(is_idle());
+  Move move{.task = task};
+  Status status = choose_memory(move);
+  while (status.ok() && !move.is_over) status = move_piece(move);
+  const std::uint64_t payload =
+      move.moved <= move.skipped() ? 0 : std::min(move.moved - move.skipped(), task.chunk.size);
+  return {.cookie = task.cookie,
+          .file_offset = task.chunk.file_offset,
+          .size = task.chunk.size,
+          .bytes = status.ok() ? payload : 0,
+          .status = status,
+          .way = task.chunk.way,
+          .bounced = move.bounced};
 }
 
 // In place: the payload is all that is moved, on a block's boundary of memory that is registered. A read there would
 // fill the file's last block behind its end, in memory that is not ours.
-Status NvfsChannel::choose_memory(Slot& slot) {
-  const Chunk& chunk = slot.task.chunk;
-  const auto address = reinterpret_cast<std::uintptr_t>(slot.task.memory.address());
+Status NvfsChannel::choose_memory(Move& move) {
+  const Task& task = move.task;
+  const Chunk& chunk = task.chunk;
+  const auto address = reinterpret_cast<std::uintptr_t>(task.memory.address());
   const bool is_whole = chunk.io_offset == chunk.file_offset && chunk.io_size == chunk.size &&
-                        is_aligned(address | chunk.size, kBlock) && !slot.task.memory.is_in_pieces();
-  if (is_whole && (slot.task.op == Op::write || lies_in_file(slot))) {
-    slot.in_place = path_.buffers().borrow(path_.module(), device_, address, chunk.size);
+                        is_aligned(address | chunk.size, kBlock) && !task.memory.is_in_pieces();
+  if (is_whole && (task.op == Op::write || lies_in_file(task))) {
+    move.in_place = path_.buffers().borrow(path_.module(), device_, address, chunk.size);
   }
-  if (slot.in_place) return success();
-  if (slot.own != nullptr && slot.own->group().is_broken()) slot.own.reset();
-  if (slot.own != nullptr) return success();
-  Result<std::unique_ptr<OwnMemory>> own = OwnMemory::open(path_.module(), device_, piece_max(options_));
-  if (!own.ok()) return own.status();
-  slot.own = std::move(*own);
-  return success();
+  if (move.in_place) return success();
+  if (own_ != nullptr && own_->group().is_broken()) own_.reset();
+  if (own_ != nullptr) return success();
+  Result<std::unique_ptr<OwnMemory>> own = OwnMemory::open(path_.module(), device_, shadow_bytes(options_));
+  if (own.ok()) own_ = std::move(*own);
+  return own.status();
 }
 
-bool NvfsChannel::lies_in_file(const Slot& slot) {
-  const Result<std::uint64_t> size = storage_.size(slot.task.file->own_descriptor());
-  return size.ok() && slot.task.chunk.file_offset + slot.task.chunk.size <= *size;
+bool NvfsChannel::lies_in_file(const Task& task) {
+  const Result<std::uint64_t> size = storage_.size(task.file->own_descriptor());
+  return size.ok() && task.chunk.file_offset + task.chunk.size <= *size;
 }
 
-void NvfsChannel::next_piece(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  const std::uint64_t left = slot.task.chunk.io_size - slot.moved;
-  if (slot.in_place) {
-    const auto address = reinterpret_cast<std::uintptr_t>(slot.task.memory.address()) + slot.moved;
-    slot.piece = group_of(slot).fit(slot.in_place.offset_of(address), left);
-  } else {
-    slot.piece = group_of(slot).fit(0, left);
+NvfsRequest NvfsChannel::next_request(const Move& move, int fd) const {
+  const std::uint64_t gpu_offset =
+      move.in_place ? move.in_place.offset_of(reinterpret_cast<std::uintptr_t>(move.place())) : 0;
+  return {.op = move.task.op,
+          .file = NvfsFile::of(fd, move.task.file->facts()),
+          .file_offset = move.task.chunk.io_offset + move.moved,
+          .gpu_offset = gpu_offset,
+          .size = group_of(move).fit(gpu_offset, move.task.chunk.io_size - move.moved)};
+}
+
+Status NvfsChannel::move_piece(Move& move) {
+  const bool is_write = move.task.op == Op::write;
+  const Result<int> fd = move.task.file->descriptor(Way::direct);
+  if (!fd.ok()) return fd.status();
+  const NvfsRequest request = next_request(move, *fd);
+  if (is_write && !move.in_place) {
+    if (const Status status = copy_in(move, request.size); !status.ok()) return status;
   }
-  if (slot.in_place || slot.task.op == Op::read) return start_move(index);
-  const Status status = copy_in(index);
-  if (status.ok()) slot.phase = Phase::copying;
-  else finish(index, status);
-}
-
-NvfsRequest NvfsChannel::request_of(const Slot& slot, int fd) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(slot.task.memory.address()) + slot.moved;
-  return {.op = slot.task.op,
-          .file = NvfsFile::of(fd, slot.task.file->facts()),
-          .file_offset = slot.task.chunk.io_offset + slot.moved,
-          .gpu_offset = slot.in_place ? slot.in_place.offset_of(address) : 0,
-          .size = slot.piece};
-}
-
-void NvfsChannel::start_move(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  const Result<int> fd = slot.task.file->descriptor(Way::direct);
-  if (!fd.ok()) return finish(index, fd.status());
-  const NvfsRequest request = request_of(slot, *fd);
-  slot.phase = Phase::moving;
-  if (is_sync_) return on_moved(index, group_of(slot).run(request));
-  if (const Status status = group_of(slot).start(request); !status.ok()) finish(index, status);
-}
-
-void NvfsChannel::on_moved(std::uint32_t index, const NvfsAnswer& answer) {
-  Slot& slot = slots_[index];
-  if (!answer.status.ok()) return finish(index, answer.status);
-  if (slot.task.op == Op::read) return on_read(index, answer);
+  const NvfsAnswer answer = group_of(move).run(request);
+  if (!answer.status.ok()) return answer.status;
   // Nothing was written, and no error told: the driver below does not ask the module. The file may hold the shadow
   // buffer's bytes by now; the bounce that follows writes the right ones.
-  if (answer.bytes == 0) return finish(index, os_failure(EREMOTEIO, kStep));
-  advance(index, answer.bytes);
+  if (is_write && answer.bytes == 0) return os_failure(EREMOTEIO, kStep);
+  move.is_over = answer.bytes == 0;
+  if (!is_write && !move.is_over) {
+    if (const Status status = take_in(move, answer); !status.ok()) return status;
+  }
+  return move.is_over ? success() : advance(move, request.size, answer.bytes);
 }
 
-void NvfsChannel::on_read(std::uint32_t index, const NvfsAnswer& answer) {
-  Slot& slot = slots_[index];
-  slot.came = answer.bytes;
-  if (slot.came == 0) return finish(index, success());
-  Status status = answer.hole_count > 0 ? repair(slot, answer) : success();
+// What a read has brought.
+Status NvfsChannel::take_in(Move& move, const NvfsAnswer& answer) {
+  Status status = answer.hole_count > 0 ? repair(move, answer) : success();
   // What other devices have written is to be seen by whatever the device does next.
-  if (status.ok() && answer.hole_bytes < slot.came) status = device_.settle_peer_writes();
-  const bool is_copied = !slot.in_place || answer.hole_count > 0;
-  if (status.ok() && !slot.in_place) status = copy_out(index);
-  if (status.ok() && is_copied) status = copies_->record(index);
-  if (!status.ok()) return finish(index, status);
-  if (is_copied) slot.phase = Phase::copying;
-  else advance(index, slot.came);
+  if (status.ok() && answer.hole_bytes < answer.bytes) status = device_.settle_peer_writes();
+  if (status.ok() && !move.in_place) status = copy_out(move, answer.bytes);
+  const bool is_copied = !move.in_place || answer.hole_count > 0;
+  return is_copied ? finish_copying(status) : status;
 }
 
 // The kernel has left these bytes in the shadow buffer: a CPU moved them there, and the device fetches them. Where the
 // file has data there, its driver does not go by the module, and no byte of it is to be sent that way again.
-Status NvfsChannel::repair(Slot& slot, const NvfsAnswer& answer) {
+Status NvfsChannel::repair(Move& move, const NvfsAnswer& answer) {
   if (strict_) return failure(Code::path_refused, kStep);
-  slot.bounced = path_.take_in_holes(options_.device, *slot.task.file, slot.task.chunk.io_offset + slot.moved, answer,
-                                     group_of(slot));
-  std::byte* const to = slot.in_place ? slot.task.memory.address() + slot.moved : slot.own->data();
+  move.bounced = path_.take_in_holes(options_.device, *move.task.file, move.task.chunk.io_offset + move.moved, answer,
+                                     group_of(move));
+  std::byte* const to = move.in_place ? move.place() : own_->data();
   Status status;
   for (unsigned i = 0; i < answer.hole_count && status.ok(); ++i) {
-    const NvfsHole hole = group_of(slot).hole(i);
+    const NvfsHole hole = group_of(move).hole(i);
     if (hole.offset >= answer.bytes) continue;
     status = copies_->copy_to_device(to + hole.offset, hole.seen, std::min(hole.bytes, answer.bytes - hole.offset));
   }
@@ -155,136 +133,53 @@ Status NvfsChannel::repair(Slot& slot, const NvfsAnswer& answer) {
 }
 
 // The payload of what came, from our memory to the user's.
-Status NvfsChannel::copy_out(std::uint32_t index) {
-  const Slot& slot = slots_[index];
-  const std::uint64_t begin = std::max(slot.moved, skipped(slot));
-  const std::uint64_t end = std::min(slot.moved + slot.came, skipped(slot) + slot.task.chunk.size);
+Status NvfsChannel::copy_out(const Move& move, std::uint64_t bytes) {
+  const std::uint64_t begin = std::max(move.moved, move.skipped());
+  const std::uint64_t end = std::min(move.moved + bytes, move.end());
   if (end <= begin) return success();
-  const std::byte* from = slot.own->data() + (begin - slot.moved);
+  const std::byte* from = own_->data() + (begin - move.moved);
   Status status;
-  slot.task.memory.after(begin - skipped(slot)).each_place(end - begin, [&](std::byte* to, std::uint64_t bytes) {
-    if (status.ok()) status = copies_->copy_on_device(to, from, bytes);
-    from += bytes;
+  move.task.memory.after(begin - move.skipped()).each_place(end - begin, [&](std::byte* to, std::uint64_t here) {
+    if (status.ok()) status = copies_->copy_on_device(to, from, here);
+    from += here;
   });
   return status;
 }
 
 // A write's chunk is not widened.
-Status NvfsChannel::copy_in(std::uint32_t index) {
-  const Slot& slot = slots_[index];
-  std::byte* to = slot.own->data();
+Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
+  std::byte* to = own_->data();
   Status status;
-  slot.task.memory.after(slot.moved).each_place(slot.piece, [&](std::byte* from, std::uint64_t bytes) {
-    if (status.ok()) status = copies_->copy_on_device(to, from, bytes);
-    to += bytes;
+  move.task.memory.after(move.moved).each_place(bytes, [&](std::byte* from, std::uint64_t here) {
+    if (status.ok()) status = copies_->copy_on_device(to, from, here);
+    to += here;
   });
-  return status.ok() ? copies_->record(index) : status;
+  return finish_copying(status);
 }
 
-bool NvfsChannel::is_at_end(const Slot& slot) const {
-  const Result<std::uint64_t> size = storage_.size(slot.task.file->own_descriptor());
-  return size.ok() && slot.task.chunk.io_offset + slot.moved >= *size;
+// Where that fails, copies may still be under way: their memory is not safe to use again.
+Status NvfsChannel::finish_copying(const Status& queued) {
+  if (!queued.ok()) return queued;
+  Status status = copies_->record(0);
+  if (status.ok()) status = copies_->wait(0, true);
+  is_broken_ = is_broken_ || !status.ok();
+  return status;
 }
 
-void NvfsChannel::advance(std::uint32_t index, std::uint64_t bytes) {
-  Slot& slot = slots_[index];
-  const bool is_short = bytes < slot.piece;
-  slot.moved += bytes;
-  slot.retries = is_short ? slot.retries + 1 : 0;
-  if (slot.moved >= skipped(slot) + slot.task.chunk.size) return finish(index, success());
-  if (is_short && slot.task.op == Op::read && is_at_end(slot)) return finish(index, success());
-  if (slot.retries > kRetriesMax) return finish(index, failure(Code::no_progress, kStep));
-  slot.moved = align_down(slot.moved, kBlock);
-  next_piece(index);
+bool NvfsChannel::is_at_end(const Move& move) const {
+  const Result<std::uint64_t> size = storage_.size(move.task.file->own_descriptor());
+  return size.ok() && move.task.chunk.io_offset + move.moved >= *size;
 }
 
-void NvfsChannel::finish(std::uint32_t index, const Status& status) {
-  Slot& slot = slots_[index];
-  slot.status = status;
-  slot.phase = Phase::done;
-  slot.in_place.give_back();
-}
-
-// ---- Many of them --------------------------------------------------------------------------------------------------
-
-// True where something happened.
-bool NvfsChannel::step(std::uint32_t index) {
-  Slot& slot = slots_[index];
-  if (slot.phase == Phase::moving) {
-    NvfsAnswer answer;
-    if (!group_of(slot).poll(answer)) return false;
-    on_moved(index, answer);
-    return true;
-  }
-  if (slot.phase != Phase::copying) return false;
-  const Result<bool> reached = copies_->reached(index);
-  if (reached.ok() && !*reached) return false;
-  if (!reached.ok()) {
-    is_broken_ = true;  // It may still be under way: its memory is not safe to use again.
-    finish(index, reached.status());
-  } else if (slot.task.op == Op::read) {
-    advance(index, slot.came);
-  } else {
-    start_move(index);
-  }
-  return true;
-}
-
-void NvfsChannel::submit(const Task& task) {
-  PENSTOCK_INVARIANT(has_room());
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  begin(index, task);
-}
-
-void NvfsChannel::look_at_all(bool& progress) {
-  for (std::uint32_t i = 0; i < slots_.size(); ++i) progress = step(i) || progress;
-}
-
-unsigned NvfsChannel::poll(std::span<Completion> completions, bool wait) {
-  for (unsigned looks = 0;; ++looks) {
-    bool progress = false;
-    look_at_all(progress);
-    unsigned count = 0;
-    for (std::uint32_t i = 0; i < slots_.size() && count < completions.size(); ++i) {
-      if (slots_[i].phase != Phase::done) continue;
-      completions[count++] = completion_of(slots_[i]);
-      slots_[i].phase = Phase::free;
-      free_.push_back(i);
-    }
-    if (count > 0 || !wait || is_idle() || completions.empty()) return count;
-    if (!progress && looks > kLooksMax) std::this_thread::sleep_for(kNap);
-  }
-}
-
-// The calls return when all is over, which costs less than looking at the fence page.
-Completion NvfsChannel::run(const Task& task) {
-  PENSTOCK_INVARIANT(is_idle());
-  is_sync_ = true;
-  begin(0, task);
-  while (slots_[0].phase == Phase::copying) {
-    if (const Status status = copies_->wait(0, true); !status.ok()) {
-      is_broken_ = true;
-      finish(0, status);
-    } else {
-      (void)step(0);
-    }
-  }
-  is_sync_ = false;
-  slots_[0].phase = Phase::free;
-  return completion_of(slots_[0]);
-}
-
-Completion NvfsChannel::completion_of(const Slot& slot) const {
-  const Chunk& chunk = slot.task.chunk;
-  const std::uint64_t payload = slot.moved <= skipped(slot) ? 0 : std::min(slot.moved - skipped(slot), chunk.size);
-  return {.cookie = slot.task.cookie,
-          .file_offset = chunk.file_offset,
-          .size = chunk.size,
-          .bytes = slot.status.ok() ? payload : 0,
-          .status = slot.status,
-          .way = chunk.way,
-          .bounced = slot.bounced};
+Status NvfsChannel::advance(Move& move, std::uint64_t asked, std::uint64_t bytes) {
+  const bool is_short = bytes < asked;
+  move.moved += bytes;
+  move.retries = is_short ? move.retries + 1 : 0;
+  move.is_over = move.moved >= move.end() || (is_short && move.task.op == Op::read && is_at_end(move));
+  if (move.is_over) return success();
+  if (move.retries > kRetriesMax) return failure(Code::no_progress, kStep);
+  move.moved = align_down(move.moved, kBlock);
+  return success();
 }
 
 }  // namespace penstock::core

@@ -94,7 +94,7 @@ Prepared NvfsPath::prepare(const Wish& wish) {
 
 // Shadow buffers, and the bounced part, which is pinned when something is first bounced, if ever.
 std::uint64_t NvfsPath::channel_bytes(const ChannelOptions& options) const {
-  return NvfsChannel::shadow_bytes(options) + (rules_.strict ? 0 : options.depth * options.chunk_max);
+  return NvfsChannel::shadow_bytes(options) + (rules_.strict ? 0 : options.chunk_max);
 }
 
 Result<std::unique_ptr<Channel>> NvfsPath::open_channel(const ChannelOptions& options) {
@@ -104,7 +104,7 @@ Result<std::unique_ptr<Channel>> NvfsPath::open_channel(const ChannelOptions& op
   if (!direct.ok()) return direct.status();
   DirectTerms& terms = *this;
   return std::unique_ptr<Channel>(
-      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), options, rules_.strict));
+      std::make_unique<BouncingChannel>(terms, storage_, std::move(*direct), one_at_a_time(options), rules_.strict));
 }
 
 void NvfsPath::add_buffer(const PointerFacts& memory, std::uint64_t base, std::uint64_t size) {
