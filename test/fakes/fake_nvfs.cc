@@ -11,12 +11,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-
-#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -35,23 +31,7 @@ struct Pages {
   std::byte* const data;
 };
 
-template <typename Number>
-void store(Number& to, Number value) {
-  std::atomic_ref<Number>(to).store(value, std::memory_order_release);
-}
-
 }  // namespace
-
-FakeNvfs::FakeNvfs() : completions_([this] { run_completions(); }) {}
-
-FakeNvfs::~FakeNvfs() {
-  {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  changed_.notify_all();
-  completions_.join();
-}
 
 // ---- Nodes, mappings, files ----------------------------------------------------------------------------------------
 
@@ -128,7 +108,6 @@ FakeNvfs::Fault FakeNvfs::next_fault(unsigned long call) {
 }
 
 int FakeNvfs::control(int, unsigned long call, nvfs::Argument& argument) {
-  const std::lock_guard lock(mutex_);
   switch (call) {
     case nvfs::kRemove: return 0;
     case nvfs::kMap: return control_map(argument);
@@ -153,6 +132,7 @@ std::int64_t FakeNvfs::check_map(const nvfs::MapArgument& map) const {
 }
 
 int FakeNvfs::control_map(nvfs::Argument& argument) {
+  const std::lock_guard lock(mutex_);
   ++maps_made;
   const auto map = argument.get<nvfs::MapArgument>();
   const Fault fault = next_fault(nvfs::kMap);
@@ -196,17 +176,15 @@ std::int64_t FakeNvfs::check_range(const Group& group, const nvfs::IoArgument& i
   if ((file_flags & O_DIRECT) == 0 || (!is_sync && io.ticket == 0) || within % kBlock != 0) return EINVAL;
   if (io.size > group.gpu_bytes || io.gpu_offset > group.gpu_bytes - io.size) return EINVAL;
   if (within != 0 && io.size > kGpuPage - within) return EINVAL;
-  if (!is_sync && (io.size == 0 || io.size > group.bytes)) {
-    ADD_FAILURE() << "an asynchronous request of no bytes, or of more than the shadow buffer: an assertion";
-  }
+  if (!is_sync) ADD_FAILURE() << "an asynchronous request: nothing holds its file, nor undoes its pin";
   return 0;
 }
 
 int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   auto io = argument.get<nvfs::IoArgument>();
-  const bool is_write = call == nvfs::kWrite;
-  requests.push_back({call, io.file_offset, io.size, io.gpu_offset, (io.flags & nvfs::kSync) != 0});
-  if (const std::int64_t error = check_file(io, is_write); error != 0) return fail(argument, error);
+  std::unique_lock lock(mutex_);
+  requests.push_back({call, io.file_offset, io.size, io.gpu_offset});
+  if (const std::int64_t error = check_file(io, call == nvfs::kWrite); error != 0) return fail(argument, error);
   const auto found = groups_.find(io.shadow);
   if (found == groups_.end()) return fail(argument, EINVAL);
   Group& group = found->second;
@@ -221,53 +199,50 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
   const Fault fault = next_fault(call);
   if (fault.error != 0 && nvfs::is_interruption(static_cast<int>(fault.error))) group.state = State::dead;
   if (fault.error != 0) return fail(argument, fault.error);
-  const auto at_most = static_cast<std::int64_t>(std::min<std::uint64_t>(fault.at_most, io.size));
-  const std::int64_t result = move(group, at(io.shadow), io, is_write, at_most);
-  if (result >= 0 && counts_grow) (is_write ? writes_ok_ : reads_ok_) += 1;
-  const bool is_sync = (io.flags & nvfs::kSync) != 0;
-  if (is_sync && result < 0) return fail(argument, -result);
-  io.result = is_sync || (answers_at_once && result > 0) ? result : 0;
-  argument.put(io);
-  if (is_sync) return 0;
   group.state = State::in_progress;
-  if (answers_at_once) {
-    complete({io.shadow, io.ticket, result});
-  } else {
-    pending_.push_back({io.shadow, io.ticket, result});
-    changed_.notify_all();
-  }
+  lock.unlock();
+  ++under_way;
+  drive();
+  const std::int64_t result = carry_out(call, io, group, std::min<std::uint64_t>(fault.at_most, io.size));
+  --under_way;
+  lock.lock();
+  group.state = State::ready;
+  if (result < 0) return fail(argument, -result);
+  if (counts_grow) (call == nvfs::kWrite ? writes_ok_ : reads_ok_) += 1;
+  io.result = result;
+  argument.put(io);
   return 0;
 }
 
 // ---- Bytes ---------------------------------------------------------------------------------------------------------
 
-std::int64_t FakeNvfs::move(Group& group, std::byte* shadow, const nvfs::IoArgument& io, bool is_write,
-                            std::int64_t at_most) {
-  const auto size = static_cast<std::uint64_t>(at_most);
-  return is_write ? write_blocks(group, shadow, io, size) : read_blocks(group, shadow, io, size);
+// What the call answers. For an asynchronous request that the file system finishes at once it is the file system's own
+// count; what the module makes of it, the fence page says.
+std::int64_t FakeNvfs::carry_out(unsigned long call, const nvfs::IoArgument& io, const Group& group,
+                                 std::uint64_t at_most) {
+  bool is_direct = true;
+  std::int64_t count =
+      call == nvfs::kWrite ? write_blocks(group, io, at_most, is_direct) : read_blocks(group, io, at_most);
+  if ((io.flags & nvfs::kSync) != 0) return is_direct || count < 0 ? count : 0;
+  group.fence->result = is_direct ? count : -EIO;
+  std::atomic_ref<std::uint64_t>(group.fence->ticket).store(io.ticket, std::memory_order_release);
+  return count;
 }
 
 // Blocks of a driver that does not ask are left in the shadow buffer, and told as holes; nothing of them reaches the
 // GPU. So are holes of the file.
-std::int64_t FakeNvfs::read_blocks(Group& group, std::byte* shadow, const nvfs::IoArgument& io, std::uint64_t size) {
+std::int64_t FakeNvfs::read_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most) const {
   const Pages pages(io.size);
   const ssize_t count = ::pread(io.fd, pages.data, io.size, io.file_offset);
   if (count < 0) return -errno;
-  const std::uint64_t bytes = std::min<std::uint64_t>(static_cast<std::uint64_t>(count), size);
-  const std::uint64_t within = (group.gpu_address + io.gpu_offset) % kGpuPage;
+  const std::uint64_t bytes = std::min<std::uint64_t>(static_cast<std::uint64_t>(count), at_most);
   std::uint32_t holes = 0;
   bool is_open = false;
   for (std::uint64_t done = 0; done < bytes; done += kBlock) {
-    const std::uint64_t here = std::min(kBlock, bytes - done);
-    const std::uint64_t offset = static_cast<std::uint64_t>(io.file_offset) + done;
-    const off_t data = ::lseek(io.fd, static_cast<off_t>(offset), SEEK_DATA);
-    const bool is_hole = data < 0 ? errno == ENXIO : static_cast<std::uint64_t>(data) >= offset + here;
-    if (is_hooked(offset) && !is_hole) {
-      std::memcpy(at(group.gpu_address + io.gpu_offset + done), pages.data + done, kBlock);
+    if (read_block(group, io, pages.data, done)) {
       is_open = false;
       continue;
     }
-    std::memcpy(shadow + within + done, pages.data + done, here);
     if (!is_open && holes == nvfs::kHolesMax) return static_cast<std::int64_t>(done);
     if (!is_open) group.fence->holes[holes++] = {static_cast<std::uint16_t>(done / kBlock), 0};
     ++group.fence->holes[holes - 1].count;
@@ -283,56 +258,40 @@ std::int64_t FakeNvfs::read_blocks(Group& group, std::byte* shadow, const nvfs::
   return static_cast<std::int64_t>(bytes);
 }
 
-// Where the driver does not ask, the file gets the shadow buffer's bytes: 0 where the call waits, else -EIO.
-std::int64_t FakeNvfs::write_blocks(const Group& group, const std::byte* shadow, const nvfs::IoArgument& io,
-                                    std::uint64_t size) const {
+// True where any of it went by DMA. The rest, holes in smaller blocks of the file system's, is zeroed in the shadow
+// buffer, and nobody is told.
+bool FakeNvfs::read_block(const Group& group, const nvfs::IoArgument& io, const std::byte* from,
+                          std::uint64_t done) const {
+  const std::uint64_t within = (group.gpu_address + io.gpu_offset) % kGpuPage;
+  const std::uint64_t offset = static_cast<std::uint64_t>(io.file_offset) + done;
+  bool went = false;
+  for (std::uint64_t at_byte = 0; at_byte < kBlock; at_byte += block_size) {
+    const bool goes = is_hooked(offset) && has_data(io.fd, offset + at_byte);
+    std::byte* const to = goes ? at(group.gpu_address + io.gpu_offset + done) : at(io.shadow + within + done);
+    std::memcpy(to + at_byte, from + done + at_byte, block_size);
+    went = went || goes;
+  }
+  return went;
+}
+
+bool FakeNvfs::has_data(int fd, std::uint64_t offset) const {
+  const off_t data = ::lseek(fd, static_cast<off_t>(offset), SEEK_DATA);
+  const bool is_hole_of_file = data < 0 ? errno == ENXIO : static_cast<std::uint64_t>(data) >= offset + block_size;
+  return !is_hole_of_file && !is_hole(offset);
+}
+
+// Where the driver does not ask, the file gets the shadow buffer's bytes.
+std::int64_t FakeNvfs::write_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most,
+                                    bool& is_direct) const {
   const Pages pages(io.size);
-  bool is_direct = true;
-  for (std::uint64_t done = 0; done < size; done += kBlock) {
+  for (std::uint64_t done = 0; done < at_most; done += kBlock) {
     const bool hooked = is_hooked(static_cast<std::uint64_t>(io.file_offset) + done);
     is_direct = is_direct && hooked;
-    const std::byte* const from = hooked ? at(group.gpu_address + io.gpu_offset + done) : shadow + done;
+    const std::byte* const from = hooked ? at(group.gpu_address + io.gpu_offset + done) : at(io.shadow + done);
     std::memcpy(pages.data + done, from, kBlock);
   }
-  const ssize_t count = ::pwrite(io.fd, pages.data, size, io.file_offset);
-  if (count < 0) return -errno;
-  if (is_direct) return count;
-  return (io.flags & nvfs::kSync) != 0 ? 0 : -EIO;
-}
-
-// ---- What comes later ----------------------------------------------------------------------------------------------
-
-// The mapping is ready before the value is there, and the value comes last.
-void FakeNvfs::complete(const Pending& pending) {
-  const auto found = groups_.find(pending.shadow);
-  if (found == groups_.end()) return;
-  found->second.state = State::ready;
-  store(found->second.fence->result, pending.result);
-  store(found->second.fence->ticket, pending.ticket);
-}
-
-void FakeNvfs::release_fences() {
-  const std::lock_guard lock(mutex_);
-  holds_fences = false;
-  changed_.notify_all();
-}
-
-void FakeNvfs::run_completions() {
-  std::unique_lock lock(mutex_);
-  while (!stops_) {
-    changed_.wait(lock, [this] { return stops_ || (!pending_.empty() && !holds_fences); });
-    if (stops_) break;
-    lock.unlock();
-    be_slow(std::chrono::microseconds(30));  // Not while the caller looks.
-    lock.lock();
-    if (pending_.empty()) continue;
-    complete(pending_.front());
-    pending_.pop_front();
-  }
-  while (!pending_.empty()) {
-    complete(pending_.front());
-    pending_.pop_front();
-  }
+  const ssize_t count = ::pwrite(io.fd, pages.data, at_most, io.file_offset);
+  return count < 0 ? -errno : count;
 }
 
 }  // namespace penstock::core

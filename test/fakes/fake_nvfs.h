@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What stands in for the module nvidia-fs in unit tests, as nvfs_abi.h and the module's source have it: files are real
-// ones with O_DIRECT, GPU memory is memory of this process. It forgives nothing: what would kill a mapping kills it
-// here, and what would end in an assertion of the kernel is a test that fails. Where it lies: it moves bytes by the
-// CPU, so it proves nothing of DMA, BAR space, IOMMUs and the order in which a GPU sees them.
+// What stands in for the module nvidia-fs in unit tests, as nvfs_abi.h and the module's source have it, and as version
+// 2.28.4 was seen to do in an emulated machine: files are real ones with O_DIRECT, GPU memory is memory of this
+// process. It forgives nothing: what would kill a mapping kills it here, and what would end in an assertion of the
+// kernel is a test that fails. So is an asynchronous request: in a process of one thread nothing holds its file, which
+// is freed under it where the process dies, and a mapping that is closed under it stays pinned for good. Where the
+// stand-in lies: it moves bytes by the CPU, so it proves nothing of DMA, BAR space, IOMMUs and the order in which a GPU
+// sees them.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "path/nvfs/nvfs_kernel.h"
@@ -34,11 +35,7 @@ class FakeNvfs final : public NvfsKernel {
     std::int64_t file_offset;
     std::uint64_t size;
     std::uint64_t gpu_offset;
-    bool is_sync;
   };
-
-  FakeNvfs();
-  ~FakeNvfs() override;
 
   // ---- What a test says, before it asks
   std::string version = "0.1.0";
@@ -47,12 +44,15 @@ class FakeNvfs final : public NvfsKernel {
   bool counts_grow = true;  // Whether its counters see what it moves.
   unsigned node_count = 2;
   int node_error = 0;
-  int map_error = 0;             // Of MAP, every time: ENOMEM, ...
-  bool answers_at_once = false;  // Asynchronous requests are over when the call returns.
-  bool holds_fences = false;     // They are never over, until release_fences().
+  int map_error = 0;  // Of MAP, every time: ENOMEM, ...
   std::deque<Fault> faults;
+  // Called by each READ and WRITE while it is under way, on its thread: for as long as it takes, it is.
+  std::function<void()> drive = [] {};
   // Whether the driver below asks the module for a block's address; by its offset in the file.
   std::function<bool(std::uint64_t file_offset)> is_hooked = [](std::uint64_t) { return true; };
+  // Whether a block of the file system, of block_size bytes, is a hole, besides those that the file itself tells of.
+  std::function<bool(std::uint64_t file_offset)> is_hole = [](std::uint64_t) { return false; };
+  std::uint64_t block_size = nvfs::kBlock;
 
   // ---- What it sees afterwards
   std::vector<Request> requests;
@@ -60,9 +60,9 @@ class FakeNvfs final : public NvfsKernel {
   std::atomic<unsigned> mappings{0};  // Shadow buffers now.
   std::atomic<unsigned> pinned{0};    // Of them, with GPU memory.
   std::atomic<unsigned> maps_made{0};
+  std::atomic<unsigned> under_way{0};  // Requests now.
   std::atomic<unsigned> busy_collisions{0};
   std::uint64_t shadow_bytes = 0;  // Now.
-  void release_fences();
 
   int open_node(unsigned number) override;
   void close_node(int fd) override;
@@ -80,11 +80,6 @@ class FakeNvfs final : public NvfsKernel {
     std::uint64_t gpu_bytes = 0;
     nvfs::Fence* fence = nullptr;
   };
-  struct Pending {
-    std::uint64_t shadow;
-    std::uint64_t ticket;
-    std::int64_t result;
-  };
 
   int fail(nvfs::Argument& argument, std::int64_t error) const;
   int control_map(nvfs::Argument& argument);
@@ -92,21 +87,17 @@ class FakeNvfs final : public NvfsKernel {
   int control_io(unsigned long call, nvfs::Argument& argument);
   std::int64_t check_file(const nvfs::IoArgument& io, bool is_write) const;
   std::int64_t check_range(const Group& group, const nvfs::IoArgument& io, int file_flags) const;
-  std::int64_t move(Group& group, std::byte* shadow, const nvfs::IoArgument& io, bool is_write, std::int64_t at_most);
-  std::int64_t read_blocks(Group& group, std::byte* shadow, const nvfs::IoArgument& io, std::uint64_t size);
-  std::int64_t write_blocks(const Group& group, const std::byte* shadow, const nvfs::IoArgument& io,
-                            std::uint64_t size) const;
+  std::int64_t carry_out(unsigned long call, const nvfs::IoArgument& io, const Group& group, std::uint64_t at_most);
+  std::int64_t read_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most) const;
+  bool read_block(const Group& group, const nvfs::IoArgument& io, const std::byte* from, std::uint64_t done) const;
+  bool has_data(int fd, std::uint64_t offset) const;
+  std::int64_t write_blocks(const Group& group, const nvfs::IoArgument& io, std::uint64_t at_most,
+                            bool& is_direct) const;
   Fault next_fault(unsigned long call);
-  void complete(const Pending& pending);
-  void run_completions();
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Group> groups_;  // By shadow address.
   unsigned long long reads_ok_ = 0, writes_ok_ = 0;
-  std::condition_variable changed_;
-  std::deque<Pending> pending_;
-  bool stops_ = false;
-  std::thread completions_;
 };
 
 }  // namespace penstock::core

@@ -51,7 +51,7 @@ class NvfsTest : public PathFixture {
     file_.reset();
     if (device_ != nullptr) device_->release(memory_);
     devices_.reset();
-    EXPECT_EQ(module_->mappings.load(), left_for_good_) << "shadow buffers are left";
+    EXPECT_EQ(module_->mappings.load(), 0u) << "shadow buffers are left";
     EXPECT_EQ(module_->open_nodes.load(), 0u);
     std::filesystem::remove_all(folder_);
   }
@@ -64,9 +64,7 @@ class NvfsTest : public PathFixture {
   void make_path(bool strict = false) {
     close_path();
     file_->slot(PathId::nvfs).store(0);
-    path_ = std::make_unique<NvfsPath>(
-        storage_, *devices_, module_,
-        NvfsRules{.strict = strict, .use = use_, .patience = std::chrono::milliseconds(2000)});
+    path_ = std::make_unique<NvfsPath>(storage_, *devices_, module_, NvfsRules{.strict = strict, .use = use_});
   }
   PointerFacts facts() { return devices_->describe(memory_); }
   Verdict judge(Op op = Op::read) { return path_->judge(*file_, facts(), op); }
@@ -100,7 +98,6 @@ class NvfsTest : public PathFixture {
   using Bytes = std::map<Reason, std::uint64_t>;
   std::shared_ptr<FakeNvfs> module_ = std::make_shared<FakeNvfs>();
   NvfsUse use_ = NvfsUse::stand_in;
-  unsigned left_for_good_ = 0;  // Shadow buffers that the kernel may still write to.
   PosixStorage storage_{true};
   FakePeers peers_;
   std::filesystem::path folder_;

@@ -4,8 +4,8 @@
 // and which versions they hold for. Names and layout definitions are our own. Sources: the module's public source
 // (github.com/NVIDIA/gds-nvidia-fs), versions 2.3.1 to 2.28.4 compared; offsets, sizes and numbers below are the same
 // in all of them, but where a line says since when. Later versions were not read; which are called is said in
-// topology/nvidia_fs_version.h. Nothing here was run beside NVIDIA's
-// module yet.
+// topology/nvidia_fs_version.h. Layouts and answers were compared with those of the module itself, version 2.28.4, in
+// an emulated machine without a GPU.
 //
 // A mapping ("group") is a shadow buffer (mmap of a device node), a pinned range of GPU memory and a page for results
 // (the fence page), tied together by one MAP for life. READ and WRITE name the shadow buffer. The module believes its
@@ -63,7 +63,7 @@ struct [[gnu::packed, gnu::aligned(8)]] IoArgument {
   std::uint64_t shadow = 0;  // As in MAP.
   std::int64_t file_offset = 0;
   std::uint64_t size = 0;
-  std::uint64_t ticket = 0;      // Of an asynchronous request: not 0, and what the fence page shows when it is over.
+  std::uint64_t ticket = 0;      // Of an asynchronous request, of which we make none.
   std::int64_t result = 0;       // Out: bytes, or a negative errno.
   std::uint64_t inode = 0;       // Not 0; must be the file's, as must the device below.
   std::uint32_t generation = 0;  // 0: not compared.
@@ -110,11 +110,11 @@ struct Hole {
   std::uint16_t count = 0;  // that did not go by DMA: their bytes lie in the shadow buffer.
 };
 
-// Written by the kernel at any time while a request is under way; read through std::atomic_ref. `ticket` comes last.
-// The fields from `state` to `holes` are written by READs that meet a hole, and never cleared.
+// Written by the kernel; read through std::atomic_ref. The fields from `state` to `holes` are written by READs that
+// meet a hole, and never cleared.
 struct Fence {
-  std::uint64_t ticket;
-  std::int64_t result;  // Of an asynchronous request: bytes, or a negative errno.
+  std::uint64_t ticket;  // Of asynchronous requests, as the next.
+  std::int64_t result;
   std::uint32_t state;
   std::uint32_t unused;
   std::uint64_t magic;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <thread>
 
 #include "base/align.h"
 #include "base/page_size.h"
@@ -21,7 +20,6 @@ using nvfs::kGpuPage;
 
 constexpr const char* kMapStep = "map GPU memory through nvidia-fs";
 constexpr const char* kMoveStep = "move bytes by nvidia-fs";
-constexpr auto kNap = std::chrono::microseconds(50);
 
 template <typename Number>
 Number load(const Number& number) {
@@ -97,9 +95,6 @@ Status NvfsGroup::tie() {
 
 NvfsGroup::~NvfsGroup() {
   if (module_->is_inherited()) return;  // Neither is mapped in a child.
-  NvfsAnswer answer;
-  const auto patience = is_given_up_ ? std::chrono::milliseconds(0) : std::chrono::milliseconds(kPatience);
-  if (is_under_way_ && !wait(answer, patience)) return;  // It may still write to both: they stay.
   if (shadow_ != nullptr) module_->kernel().unmap(shadow_, shadow_bytes_);
   if (fence_ != nullptr) ::munmap(fence_, fence_bytes_);
 }
@@ -126,27 +121,24 @@ bool NvfsGroup::claim() {
 }
 
 void NvfsGroup::clear_fence() {
-  fence_->ticket = 0;
-  fence_->result = 0;
   fence_->state = nvfs::kClean;
   fence_->hole_count = 0;
   fence_->file_offset = 0;
 }
 
-// Bytes, or a negative errno. `ticket` 0: returns when all is over.
-std::int64_t NvfsGroup::ask(const NvfsRequest& request, std::uint64_t ticket) {
+// Bytes, or a negative errno.
+std::int64_t NvfsGroup::ask(const NvfsRequest& request) {
   clear_fence();
   nvfs::Argument argument;
   argument.put(nvfs::IoArgument{.shadow = reinterpret_cast<std::uintptr_t>(shadow_),
                                 .file_offset = static_cast<std::int64_t>(request.file_offset),
                                 .size = request.size,
-                                .ticket = ticket,
                                 .inode = request.file.inode,
                                 .device_major = request.file.device_major,
                                 .device_minor = request.file.device_minor,
                                 .gpu_offset = request.gpu_offset,
                                 .fd = request.file.fd,
-                                .flags = ticket == 0 ? nvfs::kSync : std::uint8_t{0}});
+                                .flags = nvfs::kSync});
   const unsigned long call = request.op == Op::read ? nvfs::kRead : nvfs::kWrite;
   const int result = module_->kernel().control(module_->node(), call, argument);
   const std::int64_t told = argument.get<nvfs::IoArgument>().result;
@@ -159,42 +151,7 @@ NvfsAnswer NvfsGroup::run(const NvfsRequest& request) {
   if (const Status status = check(request); !status.ok()) return {.status = status};
   if (!claim()) return {.status = os_failure(EBUSY, kMoveStep)};
   request_ = request;
-  return answer_of(ask(request, 0));
-}
-
-Status NvfsGroup::start(const NvfsRequest& request) {
-  if (const Status status = check(request); !status.ok()) return status;
-  if (!claim()) return os_failure(EBUSY, kMoveStep);
-  request_ = request;
-  if (++ticket_ == 0) ++ticket_;
-  at_once_ = ask(request, ticket_);
-  has_answered_ = at_once_ != 0;
-  is_under_way_ = !has_answered_;
-  if (at_once_ >= 0) return success();
-  has_answered_ = false;
-  return answer_of(at_once_).status;
-}
-
-bool NvfsGroup::poll(NvfsAnswer& answer) {
-  if (has_answered_) {
-    has_answered_ = false;
-    answer = answer_of(at_once_);
-    return true;
-  }
-  if (!is_under_way_ || load(fence_->ticket) != ticket_) return false;
-  is_under_way_ = false;
-  answer = answer_of(load(fence_->result));
-  return true;
-}
-
-bool NvfsGroup::wait(NvfsAnswer& answer, std::chrono::milliseconds patience) {
-  const auto end = std::chrono::steady_clock::now() + patience;
-  while (!poll(answer)) {
-    is_given_up_ = std::chrono::steady_clock::now() >= end;
-    if (is_given_up_) return false;
-    std::this_thread::sleep_for(kNap);
-  }
-  return true;
+  return answer_of(ask(request));
 }
 
 Status NvfsGroup::failure_of(int error) {

@@ -4,7 +4,9 @@
 // while one is under way, a mapping made twice, a shadow buffer given back under a request, sizes that it does not
 // check end in lost memory, dead mappings or an assertion of the kernel. This class makes such calls impossible:
 //
-// - it is mapped once, with sizes of its own making, and given back by its end, never before a request has ended;
+// - it is mapped once, with sizes of its own making, and given back by its end;
+// - every request is one that its call waits for: an asynchronous one holds neither its file nor, when its process
+//   ends, its pin, and what such a call answers is not the module's own judgement;
 // - requests are checked against file blocks, GPU pages and the shadow buffer before the module sees them;
 // - one request at a time: a second one, of whatever thread, fails here with EBUSY and does no harm;
 // - after anything that leaves the module's own state in doubt it is broken, and asks no more.
@@ -12,9 +14,7 @@
 // For one request at a time, of any thread.
 #pragma once
 
-#include <chrono>
 #include <memory>
-#include <span>
 
 #include "core/io.h"
 #include "path/nvfs/nvfs_module.h"
@@ -67,27 +67,18 @@ class NvfsGroup {
   // lightly (NvfsModule::note_failed_map).
   static Result<std::unique_ptr<NvfsGroup>> open(std::shared_ptr<NvfsModule> module, const GpuRange& range,
                                                  std::uint64_t shadow_bytes);
-  // Waits for a request under way; one that does not end within kPatience keeps the mapping for good.
   ~NvfsGroup();
   NvfsGroup(const NvfsGroup&) = delete;
   NvfsGroup& operator=(const NvfsGroup&) = delete;
 
   // So much of what begins at an offset of the range can be asked for at once.
   std::uint64_t fit(std::uint64_t gpu_offset, std::uint64_t size) const;
-  // From start to end.
+  // From start to end, in the call: what is to run side by side runs on several threads, each in a group.
   NvfsAnswer run(const NvfsRequest& request);
-  // Begins. A failure is final. Needs that none is under way.
-  Status start(const NvfsRequest& request);
-  // Whether what was started is over. Does not block.
-  bool poll(NvfsAnswer& answer);
-  // False where it is not over in time: then nobody waits for it a second time.
-  bool wait(NvfsAnswer& answer, std::chrono::milliseconds patience);
   bool is_broken() const { return state_.load(std::memory_order_relaxed) == State::broken; }
   // Of the last answer, whose hole_count is larger than `index`.
   NvfsHole hole(unsigned index) const;
   const GpuRange& range() const { return range_; }
-
-  static constexpr std::chrono::seconds kPatience{20};
 
  private:
   enum class State : std::uint8_t { ready, busy, broken };
@@ -97,7 +88,7 @@ class NvfsGroup {
   Status tie();
   Status check(const NvfsRequest& request) const;
   bool claim();
-  std::int64_t ask(const NvfsRequest& request, std::uint64_t ticket);
+  std::int64_t ask(const NvfsRequest& request);
   NvfsAnswer answer_of(std::int64_t result);
   Status failure_of(int error);
   bool take_holes(NvfsAnswer& answer);
@@ -111,12 +102,7 @@ class NvfsGroup {
   nvfs::Fence* fence_ = nullptr;
   std::size_t fence_bytes_ = 0;
   std::atomic<State> state_{State::ready};
-  NvfsRequest request_;        // Under way, or the last.
-  std::uint64_t ticket_ = 0;   // Of the last that was asynchronous.
-  bool is_under_way_ = false;  // In the kernel's hands.
-  std::int64_t at_once_ = 0;   // What the call itself answered, where that is an answer,
-  bool has_answered_ = false;  // as here.
-  bool is_given_up_ = false;
+  NvfsRequest request_;  // Under way, or the last.
 };
 
 }  // namespace penstock::core

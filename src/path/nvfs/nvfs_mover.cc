@@ -40,19 +40,7 @@ Proof NvfsMover::proof_of_copy() { return {pipeline_reason::self_test_copied}; }
 
 Proof NvfsMover::look_back() { return {was_counted_ ? Reason::none : nvfs_reason::not_counted}; }
 
-NvfsAnswer NvfsMover::ask(const NvfsRequest& request, bool is_async) {
-  if (!is_async) return group_->run(request);
-  NvfsAnswer answer;
-  answer.status = group_->start(request);
-  if (answer.status.ok() && !group_->wait(answer, patience_)) {
-    is_stuck_ = true;
-    answer.status = os_failure(ETIMEDOUT, kStep);
-  }
-  return answer;
-}
-
 Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset) {
-  if (is_stuck_) return os_failure(ETIMEDOUT, kStep);
   struct stat status {};
   if (::fstat(fd, &status) != 0) return os_failure(errno, kStep);
   const dev_t device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
@@ -63,9 +51,9 @@ Result<std::size_t> NvfsMover::move(Op op, int fd, std::byte* memory, std::size_
   if (!is_aligned(offset | size | request.gpu_offset, nvfs::kBlock)) return os_failure(EINVAL, kStep);
   const std::optional<NvidiaFsCounts> before = counts();
   std::size_t moved = 0;
-  for (unsigned requests = 0; moved < size; ++requests) {
+  while (moved < size) {
     request.size = group_->fit(request.gpu_offset, size - moved);
-    const NvfsAnswer answer = ask(request, requests > 0);
+    const NvfsAnswer answer = group_->run(request);
     if (!answer.status.ok()) return answer.status;
     if (answer.hole_count > 0 || (op == Op::write && answer.bytes == 0)) return os_failure(EREMOTEIO, kStep);
     moved += answer.bytes;

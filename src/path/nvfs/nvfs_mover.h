@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The bytes of a self-test by the module nvidia-fs, in the smallest mapping: the first request of each move waits in
-// the kernel, the others are asynchronous. A read with a single block that did not go by DMA fails, and where the
-// module counts requests, ours have to be among them.
+// The bytes of a self-test by the module nvidia-fs, in the smallest mapping. A read with a single block that did not go
+// by DMA fails, and where the module counts requests, ours have to be among them.
 #pragma once
 
 #include <optional>
@@ -14,8 +13,7 @@ namespace penstock::core {
 
 class NvfsMover final : public SelfTestMover {
  public:
-  NvfsMover(std::shared_ptr<NvfsModule> module, DeviceSet& devices, std::chrono::milliseconds patience)
-      : module_(std::move(module)), devices_(devices), patience_(patience) {}
+  NvfsMover(std::shared_ptr<NvfsModule> module, DeviceSet& devices) : module_(std::move(module)), devices_(devices) {}
 
   Proof prepare(std::byte* memory) override;
   Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) override {
@@ -31,19 +29,15 @@ class NvfsMover final : public SelfTestMover {
   bool reads_first() const override { return true; }
   std::size_t block_min() const override { return nvfs::kBlock; }
   void forget_memory() override { group_.reset(); }
-  bool is_stuck() const override { return is_stuck_; }
 
  private:
   Result<std::size_t> move(Op op, int fd, std::byte* memory, std::size_t size, std::uint64_t offset);
-  NvfsAnswer ask(const NvfsRequest& request, bool is_async);
   std::optional<NvidiaFsCounts> counts() const { return nvidia_fs_counts(module_->kernel().text(nvfs::kStatsFile)); }
 
   const std::shared_ptr<NvfsModule> module_;
   DeviceSet& devices_;
-  const std::chrono::milliseconds patience_;
   std::unique_ptr<NvfsGroup> group_;
   bool was_counted_ = true;
-  bool is_stuck_ = false;
 };
 
 }  // namespace penstock::core

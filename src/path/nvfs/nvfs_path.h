@@ -24,7 +24,6 @@ struct NvfsRules {
   bool direct_io = true;  // False: configuration wants none, and the path refuses.
   NvfsUse use = NvfsUse::on;
   std::string scratch;  // What may be overwritten in self-tests of the storage that it lies on, or empty.
-  std::chrono::milliseconds patience{20'000};  // For a request of a self-test.
 };
 
 class NvfsPath final : public Path, private DirectTerms {

@@ -4,6 +4,8 @@
 
 #include <sys/wait.h>
 
+#include <utility>
+
 #include "fakes/nvfs_world.h"
 
 namespace penstock::core {
@@ -23,14 +25,6 @@ TEST_F(NvfsPathTest, IsUsableOnceItsSelfTestHasMovedBytesBothWaysReadsFirst) {
 }
 
 TEST_F(NvfsPathTest, WhatAStandInMovesIsCalledSimulated) { EXPECT_EQ(judge().reason, nvfs_reason::simulated); }
-
-TEST_F(NvfsPathTest, ASelfTestTriesBothKindsOfCalls) {
-  ASSERT_TRUE(judge().usable);
-  for (const bool sync : {true, false}) {
-    EXPECT_TRUE(std::any_of(module_->requests.begin(), module_->requests.end(),
-                            [&](const FakeNvfs::Request& request) { return request.is_sync == sync; }));
-  }
-}
 
 TEST_F(NvfsPathTest, APairIsTestedOnceAndNothingOfItStaysMapped) {
   ASSERT_TRUE(judge().usable);
@@ -109,14 +103,6 @@ TEST_F(NvfsPathTest, WhereTheModuleCountsNothingItsListOfHolesIsTheProof) {
   EXPECT_TRUE(judge().usable) << "it counts nothing unless rw_stats_enabled is set";
 }
 
-TEST_F(NvfsPathTest, AFenceThatNeverComesIsGivenUp) {
-  module_->holds_fences = true;
-  EXPECT_EQ(judge().reason, nvfs_reason::refused);
-  EXPECT_EQ(judge().detail, ETIMEDOUT);
-  left_for_good_ = 1;
-  module_->release_fences();
-}
-
 // ---- Bytes ---------------------------------------------------------------------------------------------------------
 
 TEST_F(NvfsPathTest, MovesUnregisteredMemoryByWayOfItsOwnWhateverTheAlignment) {
@@ -165,8 +151,14 @@ TEST_F(NvfsPathTest, AMappingSharedByRequestsIsMadeAsOftenAsRequestsRunBesideEac
   const unsigned before = module_->maps_made;
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(run(Op::read, 0, 65536).status.ok());
   EXPECT_EQ(module_->maps_made, before + 1);
-  for (int i = 0; i < 3; ++i) (void)move(Op::read, 0, 65536 * 4);
-  EXPECT_LE(module_->maps_made, before + NvfsBuffers::kGroupsPerBuffer);
+  const std::unique_ptr<Channel> other = channel();
+  bool is_first = true;
+  module_->drive = [&] {  // A second request while the first is under way.
+    if (!std::exchange(is_first, false)) return;
+    EXPECT_TRUE(other->run(task(Op::read, plan(Op::read, 0, 4096).chunk(0))).status.ok());
+  };
+  ASSERT_TRUE(run(Op::read, 0, 65536).status.ok());
+  EXPECT_EQ(module_->maps_made, before + 2);
 }
 
 TEST_F(NvfsPathTest, WhatIsRegisteredAndMisalignedGoesByWayOfItsOwn) {
@@ -248,17 +240,27 @@ TEST_F(NvfsPathTest, ADriverThatStopsAskingIsFoundOutAndTheBytesAreRightAllTheSa
 }
 
 TEST_F(NvfsPathTest, AWriteThatWasNotAskedForIsBouncedAndTheFileHasTheRightBytes) {
-  for (const bool sync : {true, false}) {
-    module_->is_hooked = [](std::uint64_t) { return true; };
-    make_path();
-    be_tested(Op::write);
-    module_->is_hooked = [](std::uint64_t) { return false; };
-    fill_memory(sync ? 'a' : 'b');
-    if (sync) EXPECT_NE(run(Op::write, 0, 65536).bounced, Reason::none);
-    else EXPECT_EQ(move(Op::write, 0, 65536).count(Reason::none), 0u);
-    content_.replace(0, 65536, memory_, 65536);
-    EXPECT_TRUE(file_content() == content_);
-    EXPECT_FALSE(judge(Op::write).usable);
+  be_tested(Op::write);
+  module_->is_hooked = [](std::uint64_t) { return false; };
+  fill_memory('a');
+  EXPECT_EQ(move(Op::write, 0, 65536 * 2).count(Reason::none), 0u);
+  content_.replace(0, 65536 * 2, memory_, 65536 * 2);
+  EXPECT_TRUE(file_content() == content_);
+  EXPECT_FALSE(judge(Op::write).usable);
+}
+
+// A process that ends then leaves a file that is freed under its request, and memory that stays pinned.
+TEST_F(NvfsPathTest, NothingIsUnderWayWhenTheCallsHaveReturned) {
+  register_memory();
+  be_tested();
+  const std::unique_ptr<Channel> channel = this->channel(4);
+  const Plan plan = this->plan(Op::read, 0, 4 * kChunk);
+  Completion completions[4];
+  for (std::uint64_t next = 0; next < 4;) {
+    while (next < 4 && channel->has_room()) channel->submit(task(Op::read, plan.chunk(next++)));
+    EXPECT_EQ(module_->under_way, 0u);
+    EXPECT_EQ(channel->poll(completions, false), 1u);
+    EXPECT_EQ(module_->under_way, 0u);
   }
 }
 
