@@ -135,6 +135,7 @@ typedef enum penstock_reason {
   PENSTOCK_REASON_SELF_TEST_NO_ROOM = 163,      /* there was no device memory for the self-test */
   PENSTOCK_REASON_NO_SCRATCH = 164,             /* writes could not be tried: no scratch file can be made */
   PENSTOCK_REASON_REFUSED_LATE = 165,           /* the kernel refused an earlier request; the detail is its errno */
+  PENSTOCK_REASON_SMALL_BLOCKS = 166,           /* blocks below 4096 bytes, which nvidia-fs cannot do */
   PENSTOCK_REASON_EXTENT_NOT_REGISTERED = 168,  /* the bytes were not registered with the GPU */
   PENSTOCK_REASON_PAGES_REPLACED = 169,         /* the file's pages left the page cache during the transfer */
   PENSTOCK_REASON_NO_PAGE_REGISTRATION = 170,   /* a file's pages cannot be registered; the detail is an errno or 0 */

@@ -28,6 +28,7 @@ struct FileFacts {
   dev_t file_system_device = 0;           // st_dev.
   dev_t block_device = 0;                 // st_rdev of a block device; else st_dev where that is a block device.
   std::uint64_t file_system_magic = 0;    // statfs f_type.
+  std::uint64_t block_size = 0;           // Bytes of the file system's blocks: statfs f_bsize.
   std::uint32_t direct_memory_align = 0;  // Bytes; a power of two up to 4096. 0: no direct I/O.
   std::uint32_t direct_offset_align = 0;  // Bytes; a power of two up to 64 KiB. 0: no direct I/O.
   AlignmentSource alignment_source = AlignmentSource::none;
@@ -37,6 +38,9 @@ struct FileFacts {
   bool writable() const { return (open_flags & O_ACCMODE) != O_RDONLY; }
   bool opened_direct() const { return (open_flags & O_DIRECT) != 0; }
   bool can_do_direct() const { return direct_offset_align != 0; }
+  // The module nvidia-fs calls 4096 bytes direct where any of them went by DMA. Of smaller blocks some may be holes:
+  // their zeros stay in host memory then, and nobody is told.
+  bool suits_nvidia_fs() const { return type != FileType::regular || (block_size != 0 && block_size % 4096 == 0); }
 };
 
 // "ext4", "xfs", ... by statfs magic; "unknown" otherwise.

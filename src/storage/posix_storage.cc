@@ -193,6 +193,7 @@ Result<FileFacts> PosixStorage::facts(int fd) {
   if (::fstatfs(fd, &file_system) != 0) return os_failure(errno, "look at the file system");
   facts.file_system_magic =
       S_ISBLK(status.st_mode) ? 0x62646576 : static_cast<std::uint64_t>(static_cast<std::uint32_t>(file_system.f_type));
+  facts.block_size = static_cast<std::uint64_t>(file_system.f_bsize);
   const Result<std::uint64_t> bytes = size(fd);
   if (!bytes.ok()) return bytes.status();
   facts.size = *bytes;

@@ -10,7 +10,7 @@
 
 namespace penstock::core {
 
-class PosixStorage final : public Storage {
+class PosixStorage : public Storage {
  public:
   explicit PosixStorage(bool allow_io_uring);
 

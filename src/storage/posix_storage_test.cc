@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <cstdlib>
 #include <string>
@@ -40,6 +41,9 @@ TEST_F(PosixStorageTest, FactsOfARegularFile) {
   EXPECT_TRUE(facts.writable());
   EXPECT_FALSE(facts.opened_direct());
   EXPECT_NE(facts.file_system_magic, 0u);
+  struct statfs file_system {};
+  ASSERT_EQ(::fstatfs(fd_.get(), &file_system), 0);
+  EXPECT_EQ(facts.block_size, static_cast<std::uint64_t>(file_system.f_bsize));
 }
 
 TEST_F(PosixStorageTest, HowFarAFileReachesIsToldByItsOwnDescriptorsAlone) {

@@ -93,6 +93,7 @@ class FakeStorage : public Storage {
     FileFacts facts;
     facts.open_flags = *flags;
     facts.size = size(fd).value();
+    facts.block_size = 4096;
     facts.direct_memory_align = kAlign;
     facts.direct_offset_align = kAlign;
     facts.alignment_source = AlignmentSource::statx;

@@ -14,13 +14,13 @@
 #include <map>
 #include <set>
 
+#include "fakes/block_storage.h"
 #include "fakes/fake_nvfs.h"
 #include "fakes/fake_peer.h"
 #include "fakes/path_fixture.h"
 #include "path/nvfs/nvfs_path.h"
 #include "path/nvfs/nvfs_reasons.h"
 #include "path/pipeline/pipeline_reasons.h"
-#include "storage/posix_storage.h"
 
 namespace penstock::core {
 
@@ -98,7 +98,7 @@ class NvfsTest : public PathFixture {
   using Bytes = std::map<Reason, std::uint64_t>;
   std::shared_ptr<FakeNvfs> module_ = std::make_shared<FakeNvfs>();
   NvfsUse use_ = NvfsUse::stand_in;
-  PosixStorage storage_{true};
+  BlockStorage storage_;
   FakePeers peers_;
   std::filesystem::path folder_;
   std::string content_;

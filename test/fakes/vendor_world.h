@@ -18,6 +18,7 @@
 #include <set>
 #include <thread>
 
+#include "fakes/block_storage.h"
 #include "fakes/fake_peer.h"
 #include "fakes/fake_vendor/fake_vendor.h"
 #include "fakes/obeying_modes.h"
@@ -26,7 +27,6 @@
 #include "path/pipeline/pipeline_reasons.h"
 #include "path/vendor/vendor_path.h"
 #include "path/vendor/vendor_reasons.h"
-#include "storage/posix_storage.h"
 
 namespace penstock::core {
 
@@ -113,7 +113,7 @@ class VendorPathTest : public PathFixture {
   using Bytes = std::map<Reason, std::uint64_t>;
   VendorMachine machine_;
   const std::filesystem::path& folder_ = machine_.folder();
-  PosixStorage storage_{true};
+  BlockStorage storage_;
   std::string content_;
   UniqueFd fd_;
   FakePeers peers_;

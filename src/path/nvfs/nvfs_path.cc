@@ -32,6 +32,7 @@ Verdict NvfsPath::judge(File& file, const PointerFacts& memory, Op op) {
   }
   if (!rules_.direct_io) return refuse(Reason::direct_io_off);
   if (file.direct_offset_align() == 1) return refuse(reason_of(Obstacle::no_direct_io));
+  if (!file.facts().suits_nvidia_fs()) return refuse(pipeline_reason::small_blocks);
   if (file.slot(PathId::nvfs).load(std::memory_order_relaxed) == kOtherIdentity) return refuse(nvfs_reason::identity);
   const Proof proof = pair_proof(*memory.device, file, op);
   if (proof.reason != Reason::none) return refuse(proof.reason, proof.error);

@@ -103,6 +103,25 @@ TEST_F(NvfsPathTest, WhereTheModuleCountsNothingItsListOfHolesIsTheProof) {
   EXPECT_TRUE(judge().usable) << "it counts nothing unless rw_stats_enabled is set";
 }
 
+// Of 4096 bytes that the module calls direct, smaller blocks may be holes, whose zeros stay in its shadow buffer.
+TEST_F(NvfsPathTest, AFileSystemWithBlocksBelow4096IsRefusedByNameAndNeverAsked) {
+  module_->block_size = 1024;
+  module_->is_hole = [](std::uint64_t offset) { return offset / 1024 % 4 == 1; };
+  for (const std::uint64_t size : {512, 1024, 2048, 6144, 0}) {
+    storage_.block_size = size;
+    file_ = std::move(*File::open(storage_, fd_.get()));
+    for (const Op op : {Op::read, Op::write}) EXPECT_EQ(judge(op).reason, pipeline_reason::small_blocks) << size;
+  }
+  EXPECT_TRUE(module_->requests.empty());
+  module_->block_size = 4096;
+  module_->is_hole = [](std::uint64_t) { return false; };
+  for (const std::uint64_t size : {4096, 65536}) {
+    storage_.block_size = size;
+    file_ = std::move(*File::open(storage_, fd_.get()));
+    EXPECT_TRUE(judge().usable) << size;
+  }
+}
+
 // ---- Bytes ---------------------------------------------------------------------------------------------------------
 
 TEST_F(NvfsPathTest, MovesUnregisteredMemoryByWayOfItsOwnWhateverTheAlignment) {

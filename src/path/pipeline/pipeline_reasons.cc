@@ -18,6 +18,8 @@ constexpr ReasonText kTexts[] = {
      "overwritten"},
     {"refused_late", "the kernel refused an earlier request of this device with this storage, which was then bounced",
      "see docs/reference/direct.md for what the errno means here"},
+    {"small_blocks", "the file system's blocks are below 4096 bytes: nvidia-fs would leave old bytes in place of holes",
+     "make the file system with blocks of 4096 bytes: mkfs.ext4 -b 4096, mkfs.xfs -b size=4096"},
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ inline constexpr Reason self_test_copied{kFirstPipelineReason + 2};
 inline constexpr Reason self_test_no_room{kFirstPipelineReason + 3};
 inline constexpr Reason no_scratch{kFirstPipelineReason + 4};
 inline constexpr Reason refused_late{kFirstPipelineReason + 5};
+inline constexpr Reason small_blocks{kFirstPipelineReason + 6};
 }  // namespace pipeline_reason
 
 ReasonRange pipeline_reasons();

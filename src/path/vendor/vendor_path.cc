@@ -36,6 +36,7 @@ Verdict VendorPath::judge(File& file, const PointerFacts& memory, Op op) {
     return run_self_test(storage_, mover, *memory.device, file, rules_.scratch);
   });
   if (library_->is_given_up()) return refuse(vendor_reason::refused, ETIMEDOUT);  // In this test, or in another.
+  if (proof.reason == Reason::none && !file.facts().suits_nvidia_fs()) return refuse(pipeline_reason::small_blocks);
   const bool is_fit = proof.reason == Reason::none || (proof.reason == vendor_reason::not_direct && may_be_copied());
   if (!is_fit) return refuse(proof.reason, proof.error);
   if (const Proof own = file_proof(file, *memory.device); own.reason != Reason::none) {

@@ -34,6 +34,19 @@ TEST_F(VendorPathTest, CompatibilityModeIsRefusedSinceItHidesASlowerCopy) {
   EXPECT_EQ(judge(Op::write).reason, vendor_reason::not_direct);
 }
 
+// Its library asks the same module, which calls 4096 bytes direct where any of them were.
+TEST_F(VendorPathTest, AFileSystemWithBlocksBelow4096IsRefusedUnlessTheCpuCopies) {
+  storage_.block_size = 1024;
+  const std::unique_ptr<File> small = std::move(*File::open(storage_, fd_.get()));
+  for (const Op op : {Op::read, Op::write}) EXPECT_EQ(judge(*small, op).reason, pipeline_reason::small_blocks);
+  EXPECT_TRUE(judge().usable) << "of a file with others";
+  path_->forget_file(*small);
+  behave("compat");
+  make_path(VendorUse::force);
+  EXPECT_TRUE(judge(*small, Op::read).usable);
+  path_->forget_file(*small);
+}
+
 TEST_F(VendorPathTest, OthersRequestsDoNotPassForItsOwn) {
   behave("compat");
   std::atomic<bool> stop{false};
