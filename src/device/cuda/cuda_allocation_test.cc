@@ -101,6 +101,13 @@ TEST_F(CudaAllocationTest, MemoryOfAPoolIsToldByItsPool) {
   api_.cuStreamDestroy(stream);
 }
 
+TEST_F(CudaAllocationTest, ADriverThatDoesNotTellTheCurrentGpuIsNotAsked) {
+  EXPECT_EQ(*current_ordinal(api_, "test"), 1);
+  CudaApi lacking = api_;
+  lacking.cuCtxGetDevice = nullptr;
+  EXPECT_TRUE(current_ordinal(lacking, "test").status().is(Code::no_device));
+}
+
 TEST_F(CudaAllocationTest, ADriverThatKnowsNoHandlesTellsNothingOfThem) {
   void* const memory = map(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1);
   CudaApi old = api_;

@@ -37,8 +37,9 @@ inline Status cuda_status(cuda::CUresult result, const char* step) {
   }
 }
 
-// Of the current context's GPU, as the driver counts them.
+// Of the current context's GPU, as the driver counts them. A driver that lacks the call has none to tell of.
 inline Result<int> current_ordinal(const cuda::CudaApi& api, const char* step) {
+  if (api.cuCtxGetDevice == nullptr) return failure(Code::no_device, step);
   cuda::CUdevice device = 0;
   int count = 0;
   if (const Status status = cuda_status(api.cuCtxGetDevice(&device), step); !status.ok()) return status;
