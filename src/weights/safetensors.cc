@@ -41,7 +41,11 @@ class Taker {
   Fault fault() { return {std::move(fault_)}; }
 
   // ---- The parser's events.
-  bool null() { return refuse_found("null"); }
+  bool null() {
+    // No metadata: what some exporters write, and the format's own reader takes.
+    if (place_ != Place::header || tensor_.name != kSafetensorsMetadata) return refuse_found("null");
+    return begin_metadata();
+  }
   bool boolean(bool value) { return refuse_found(value ? "true" : "false"); }
   bool number_integer(std::int64_t value) { return refuse_found(value == 0 ? "-0" : std::to_string(value)); }
   bool number_float(double, const std::string& text) { return refuse_found(cut(text)); }
@@ -79,8 +83,7 @@ class Taker {
     } else if (place_ != Place::header) {
       return refuse_found("an object");
     } else if (tensor_.name == kSafetensorsMetadata) {
-      if (has_metadata_) return refuse(std::string(kSafetensorsMetadata) + " is given twice");
-      has_metadata_ = true;
+      if (!begin_metadata()) return false;
       place_ = Place::metadata;
     } else {
       place_ = Place::entry;
@@ -152,6 +155,12 @@ class Taker {
     field_ = static_cast<std::size_t>(found - std::begin(kFields));
     if ((given_ & 1u << field_) != 0) return refuse_tensor(std::string(name) + " is given twice");
     given_ |= 1u << field_;
+    return true;
+  }
+
+  bool begin_metadata() {
+    if (has_metadata_) return refuse(std::string(kSafetensorsMetadata) + " is given twice");
+    has_metadata_ = true;
     return true;
   }
 

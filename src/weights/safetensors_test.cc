@@ -82,6 +82,7 @@ TEST(SafetensorsTest, TensorsComeInTheOrderOfTheirOffsets) {
 TEST(SafetensorsTest, AHeaderMayNameNothing) {
   EXPECT_EQ(parsed("{}", 0), SafetensorsHeader{});
   EXPECT_EQ(parsed("{\"__metadata__\":{}}", 0), SafetensorsHeader{});
+  EXPECT_EQ(parsed("{\"__metadata__\":null}", 0), SafetensorsHeader{});  // As exporters write where there is none.
 }
 
 TEST(SafetensorsTest, ATensorWithoutDimensionsHasOneElement) {
@@ -250,7 +251,8 @@ TEST(SafetensorsTest, MetadataIsTextsByDifferentNames) {
   EXPECT_EQ(refusal(R"({"__metadata__":{},"__metadata__":{}})", 0), "__metadata__ is given twice");
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":1}})", 0), "__metadata__: \"a\": expected a text, found 1");
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":{}}})", 0), "__metadata__: \"a\": expected a text, found an object");
-  EXPECT_EQ(refusal(R"({"__metadata__":null})", 0), "__metadata__: expected an object of texts, found null");
+  EXPECT_EQ(refusal(R"({"__metadata__":null,"__metadata__":{}})", 0), "__metadata__ is given twice");
+  EXPECT_EQ(refusal(R"({"__metadata__":{"a":null}})", 0), "__metadata__: \"a\": expected a text, found null");
 }
 
 // ---- What the text must be.
