@@ -13,12 +13,23 @@ namespace nb = nanobind;
 
 namespace penstock::python {
 
-nb::object exception_of(const penstock_status& status, nb::object report) {
+namespace {
+
+// As os.fsdecode() has it. None of no name.
+nb::object file_name(const std::string& bytes) {
+  if (bytes.empty()) return nb::none();
+  return nb::steal(PyUnicode_DecodeFSDefaultAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
+}
+
+}  // namespace
+
+nb::object exception_of(const penstock_status& status, nb::object report, const std::string& file) {
   const std::string sentence = detail::whole_text(
       512, [&](char* text, std::size_t capacity) { return engine().status_message(status, text, capacity); });
   const nb::module_ errors = nb::module_::import_("penstock.errors");
   return errors.attr("of_status")(status.domain, status.code, engine().status_driver(status),
-                                  status.step != nullptr ? status.step : "", sentence, report);
+                                  status.step != nullptr ? status.step : "", sentence, report,
+                                  file_name(file));
 }
 
 void raise(nb::object exception) {

@@ -5,12 +5,16 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "penstock/penstock.h"
 
 namespace penstock::python {
 
-// The exception for a status that is not 0: an instance of a class of penstock.errors. With the GIL held.
-nanobind::object exception_of(const penstock_status& status, nanobind::object report = nanobind::none());
+// The exception for a status that is not 0: an instance of a class of penstock.errors. With the GIL held. It names the
+// file, where that has a name.
+nanobind::object exception_of(const penstock_status& status, nanobind::object report = nanobind::none(),
+                              const std::string& file = {});
 [[noreturn]] void raise(nanobind::object exception);
 [[noreturn]] void raise_type_error(const char* sentence);
 [[noreturn]] void raise_value_error(const char* sentence);
@@ -18,8 +22,8 @@ nanobind::object exception_of(const penstock_status& status, nanobind::object re
 // As if the library had answered so.
 penstock_status own_status(penstock_code code, const char* step);
 
-inline void check(const penstock_status& status) {
-  if (status.code != 0) raise(exception_of(status));
+inline void check(const penstock_status& status, const std::string& file = {}) {
+  if (status.code != 0) raise(exception_of(status, nanobind::none(), file));
 }
 
 }  // namespace penstock::python

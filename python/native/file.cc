@@ -17,8 +17,8 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
-Report finished(const penstock_status& status, const Report& report) {
-  if (status.code != 0) raise(exception_of(status, nb::cast(report)));
+Report finished(const penstock_status& status, const Report& report, const std::string& name) {
+  if (status.code != 0) raise(exception_of(status, nb::cast(report), name));
   return report;
 }
 
@@ -35,37 +35,39 @@ File::File(std::shared_ptr<SessionHandle> session, int fd) {
   handle_ = std::make_shared<FileHandle>(std::move(session), raw);
 }
 
-File::File(std::shared_ptr<SessionHandle> session, const std::string& name, std::uint32_t mode, std::uint32_t flags) {
+File::File(std::shared_ptr<SessionHandle> session, const std::string& name, std::uint32_t mode, std::uint32_t flags)
+    : name_(name) {
   penstock_file* raw = nullptr;
   penstock_status status = own_status(PENSTOCK_CLOSED, "create the file");
   if (!session->is_closed()) {
     const NoGil no_gil;
     status = session->engine().file_create(session->raw(), name.c_str(), mode, flags, &raw);
   }
-  check(status);
+  check(status, name_);
   handle_ = std::make_shared<FileHandle>(std::move(session), raw);
 }
 
-File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest) {
+File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest) : name_(manifest) {
   penstock_file* raw = nullptr;
   penstock_status status = own_status(PENSTOCK_CLOSED, "open the striped object");
   if (!session->is_closed()) {
     const NoGil no_gil;
     status = session->engine().stripe_open(session->raw(), manifest.c_str(), 0, &raw);
   }
-  check(status);
+  check(status, name_);
   handle_ = std::make_shared<FileHandle>(std::move(session), raw);
 }
 
 File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest,
-           const penstock_stripe_options& options) {
+           const penstock_stripe_options& options)
+    : name_(manifest) {
   penstock_file* raw = nullptr;
   penstock_status status = own_status(PENSTOCK_CLOSED, "create the striped object");
   if (!session->is_closed()) {
     const NoGil no_gil;
     status = session->engine().stripe_create(session->raw(), manifest.c_str(), &options, &raw);
   }
-  check(status);
+  check(status, name_);
   handle_ = std::make_shared<FileHandle>(std::move(session), raw);
 }
 
@@ -79,7 +81,8 @@ void File::close() {
 std::shared_ptr<FileHandle> File::use() const {
   if (handle_ == nullptr || handle_->session().is_closed()) {
     raise(exception_of(
-        own_status(PENSTOCK_CLOSED, handle_ == nullptr ? "use a closed file" : "use a file of a closed session")));
+        own_status(PENSTOCK_CLOSED, handle_ == nullptr ? "use a closed file" : "use a file of a closed session"),
+        nb::none(), name_));
   }
   return handle_;
 }
@@ -113,7 +116,7 @@ Report File::transfer(penstock_op op, nb::handle object, std::int64_t offset, st
                  ? file->engine().read(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw)
                  : file->engine().write(file->raw(), memory.data(), bytes, offset, buffer_offset, &report.raw);
   }
-  return finished(status, report);
+  return finished(status, report, name_);
 }
 
 Report File::transfer_pieces(penstock_op op, nb::handle objects, std::int64_t offset, nb::handle stream) const {
@@ -139,7 +142,7 @@ Report File::transfer_pieces(penstock_op op, nb::handle objects, std::int64_t of
     for (const Memory& memory : memories) wait_for_order(memory);
     status = file->engine().transfer(&request, &report.raw);
   }
-  return finished(status, report);
+  return finished(status, report, name_);
 }
 
 nb::list File::explain(penstock_op op, nb::handle object, std::int64_t offset, std::int64_t size,
@@ -166,7 +169,7 @@ nb::list File::explain(penstock_op op, nb::handle object, std::int64_t offset, s
     const NoGil no_gil;
     status = file->engine().explain(&request, verdicts.data(), static_cast<std::uint32_t>(verdicts.size()), &count);
   }
-  check(status);
+  check(status, name_);
   nb::list told;
   for (std::uint32_t i = 0; i < count && i < verdicts.size(); ++i) told.append(verdict_of(verdicts[i]));
   return told;
@@ -176,7 +179,7 @@ nb::dict File::info() const {
   const std::shared_ptr<FileHandle> file = use();
   penstock_file_info info{};
   info.struct_size = sizeof info;
-  check(file->engine().file_get(file->raw(), &info));
+  check(file->engine().file_get(file->raw(), &info), name_);
   nb::dict told;
   told["size"] = info.size;
   told["readable"] = info.readable != 0;
@@ -193,11 +196,11 @@ nb::dict File::stripe_info() const {
   const std::shared_ptr<FileHandle> file = use();
   penstock_stripe_info info{};
   info.struct_size = sizeof info;
-  check(file->engine().stripe_get(file->raw(), &info));
+  check(file->engine().stripe_get(file->raw(), &info), name_);
   nb::list members;
   for (std::uint32_t i = 0; i < info.member_count; ++i) {
     const char* name = nullptr;
-    check(file->engine().stripe_member(file->raw(), i, &name, nullptr));
+    check(file->engine().stripe_member(file->raw(), i, &name, nullptr), name_);
     members.append(nb::bytes(name));
   }
   nb::dict told;
@@ -215,12 +218,12 @@ void File::sync() const {
     const NoGil no_gil;
     status = file->engine().file_sync(file->raw());
   }
-  check(status);
+  check(status, name_);
 }
 
 void File::advise_read_once() const {
   const std::shared_ptr<FileHandle> file = use();
-  check(file->engine().file_advise(file->raw(), PENSTOCK_ADVICE_READ_ONCE));
+  check(file->engine().file_advise(file->raw(), PENSTOCK_ADVICE_READ_ONCE), name_);
 }
 
 void File::publish() const {
@@ -230,7 +233,7 @@ void File::publish() const {
     const NoGil no_gil;
     status = file->engine().file_publish(file->raw());
   }
-  check(status);
+  check(status, name_);
 }
 
 namespace {
@@ -278,6 +281,9 @@ void bind_file(nb::module_& module) {
           nb::arg("session"), nb::arg("name"), nb::arg("mode"), nb::arg("flags"))
       .def("close", &File::close)
       .def_prop_ro("closed", &File::is_closed)
+      .def_prop_rw(
+          "_name", [](const File& file) { return nb::bytes(file.name().data(), file.name().size()); },
+          [text_of](File& file, const nb::bytes& name) { file.set_name(text_of(name)); })
       .def("read", &transfer<PENSTOCK_READ>, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(),
            nb::arg("size") = -1, nb::arg("buffer_offset") = 0, nb::arg("stream").none() = nb::none())
       .def("write", &transfer<PENSTOCK_WRITE>, nb::arg("buffer").none(), nb::arg("offset") = 0, nb::kw_only(),

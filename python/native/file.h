@@ -28,6 +28,9 @@ class File {
 
   void close();
   bool is_closed() const { return handle_ == nullptr; }
+  // What errors call it; empty where it is a descriptor's alone.
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
   // For the length of one call. Raises ClosedError.
   std::shared_ptr<FileHandle> use() const;
 
@@ -44,6 +47,7 @@ class File {
 
  private:
   std::shared_ptr<FileHandle> handle_;  // Under the GIL.
+  std::string name_;
 };
 
 Memory::Access access_for(penstock_op op);

@@ -159,7 +159,8 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
   if (!session.is_closed()) {
     const NoGil no_gil;
     penstock_file* raw = nullptr;
-    opened->fd = ::open(path, O_RDONLY | O_CLOEXEC);
+    opened->fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // What it has become may be a pipe.
+    if (opened->fd < 0 && errno == EWOULDBLOCK) opened->fd = ::open(path, O_RDONLY | O_CLOEXEC);  // A lease's end.
     if (opened->fd < 0) error = errno;
     if (opened->fd >= 0) status = session.engine().file_register(session.raw(), opened->fd, &raw);
     if (raw != nullptr) opened->file = std::make_unique<FileHandle>(state_->session, raw);
@@ -169,7 +170,7 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, path);
     throw nb::python_error();
   }
-  check(status);
+  check(status, opened->path);
   last = std::move(opened);
   return last;
 }
@@ -210,7 +211,7 @@ std::optional<Report> Ranges::wait(std::uint64_t number) {
   }
   if (range == nullptr) raise(exception_of(own_status(PENSTOCK_CLOSED, "wait for a range")));
   if (range->is_other_file) return std::nullopt;
-  if (range->status.code != 0) raise(exception_of(range->status, nb::cast(range->report)));
+  if (range->status.code != 0) raise(exception_of(range->status, nb::cast(range->report), range->opened->path));
   return range->report;
 }
 

@@ -2,11 +2,13 @@
 
 """What goes wrong, as exceptions. All are `PenstockError`, which is an `OSError`.
 
-The text is a sentence that names the step, the cause and the remedy. `errno` is set where the system said it.
+The text is a sentence that names the file, the step, the cause and the remedy. `errno` is set where the system said it.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class PenstockError(OSError):
         driver: in domain "driver" whose, as a kind of device ("cuda"); else "".
         step: what failed, as a verb phrase.
         report: what was moved all the same, a `Report`, or None where nothing can have been.
+        filename: the file, where it was opened by a name, else None. The text begins with it.
     """
 
     domain: str = "penstock"
@@ -38,7 +41,9 @@ class PenstockError(OSError):
     report: Report | None = None
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else type(self).__name__
+        sentence = str(self.args[0]) if self.args else type(self).__name__
+        name = None if self.filename is None else os.fsdecode(self.filename)
+        return sentence if name is None or name in sentence else f"{name}: {sentence}"
 
 
 class ClosedError(PenstockError):
@@ -85,11 +90,24 @@ _BY_CODE: dict[int, type[PenstockError]] = {
 }
 
 
-def of_status(domain: int, code: int, driver: str, step: str, sentence: str, report: Report | None) -> PenstockError:
-    """The exception for a penstock_status."""
+# What the library's own sentence leaves open, or what it cannot know.
+_CLOSED = {"use a closed file": "could not use the file: it is closed; open it anew",
+           "use a file of a closed session": "could not use the file: its session is closed; open it with another one"}
+
+
+def of_status(domain: int, code: int, driver: str, step: str, sentence: str, report: Report | None,
+              filename: str | None = None) -> PenstockError:
+    """The exception for a penstock_status, of a request to a file."""
     from penstock import launcher
 
     sentence = launcher.named(sentence)
+    if domain == 1 and code == errno.EEXIST:
+        sentence = sentence.replace("allow the file to be replaced", "allow the file to be replaced (replace=True)")
+    if domain == 0:
+        sentence = _CLOSED.get(step, sentence)
+    if domain == 1 and code in (errno.ENOENT, errno.ENOTDIR) and step == "open the folder" and filename is not None:
+        sentence = (f"could not open the folder {os.path.dirname(filename) or '.'!r}: {os.strerror(code)}; check the "
+                    "name, or make the folder first")
     if domain == 2:
         kind: type[PenstockError] = DeviceError
     elif domain == 1:
@@ -97,6 +115,7 @@ def of_status(domain: int, code: int, driver: str, step: str, sentence: str, rep
     else:
         kind = _BY_CODE.get(code, PenstockError)
     error = kind(sentence)
+    error.filename = filename
     error.domain = _DOMAINS[domain] if 0 <= domain < len(_DOMAINS) else str(domain)
     error.code, error.driver, error.step, error.report = code, driver, step, report
     if domain == 1:

@@ -14,6 +14,7 @@ else uses the memory.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
@@ -87,7 +88,8 @@ class File(_native.File):
         self.close()
 
     def __repr__(self) -> str:
-        return "<penstock.File: closed>" if self.closed else f"<penstock.File: {self.info()['size']} bytes>"
+        name = f" {os.fsdecode(self._name)!r}" if self._name else ""
+        return f"<penstock.File{name}: {'closed' if self.closed else str(self.info()['size']) + ' bytes'}>"
 
 
 class NewFile(File):

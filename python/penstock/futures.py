@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import sys
 import threading
 import weakref
@@ -18,7 +19,7 @@ from typing import Any
 
 from penstock import _native
 from penstock._native import Report
-from penstock.errors import CanceledError, ClosedError
+from penstock.errors import CanceledError, ClosedError, PenstockError
 from penstock.seconds import timeout_of
 
 __all__ = ["Future"]
@@ -33,6 +34,7 @@ class Future(concurrent.futures.Future[Report]):
 
     _number: int = 0
     _pending: Pending | None = None
+    _file: bytes = b""  # Its name.
 
     def cancel(self) -> bool:
         if self.cancelled():
@@ -81,7 +83,7 @@ class Pending:
             if ends.closing:
                 raise ClosedError("could not submit a request: the session is closed, or the process ends")
             number = ends.native.submit(file, is_write, memories, offset, size, buffer_offset, stream, seconds)
-            future._number, future._pending = number, self
+            future._number, future._pending, future._file = number, self, file._name
             ends.futures[number] = future
         return future
 
@@ -135,6 +137,8 @@ def _finish(future: Future, report: Report, error: Exception | None) -> None:
     if error is None:
         future.set_result(report)
     else:
+        if isinstance(error, PenstockError) and future._file:
+            error.filename = os.fsdecode(future._file)
         future.set_exception(error)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import threading
 from collections.abc import Iterable
@@ -12,8 +13,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from penstock import _native
+from penstock.errors import BadSettingError, UnsupportedError
 from penstock.files import File, NewFile
 from penstock.futures import Pending
+from penstock.regular import UnfitFileError, open_regular
 
 __all__ = ["Session", "default_session"]
 
@@ -38,6 +41,7 @@ class Session:
     """
 
     def __init__(self, *, shared: bool | None = None, **settings: object) -> None:
+        _check_names(settings)
         self._native = _native.SessionHandle({name: _text(value) for name, value in settings.items()}, shared)
         self._requests: Pending | None = None
         self._lock = threading.Lock()
@@ -59,11 +63,13 @@ class Session:
             return self._advised(File(self._native, file), once)
         if mode not in _MODES:
             raise ValueError(f"mode {mode!r}: expected 'r', 'r+', 'w' or 'x'")
-        fd = os.open(file, _MODES[mode] | os.O_CLOEXEC | (os.O_DIRECT if direct else 0), 0o666)
+        fd = _opened(file, _MODES[mode] | (os.O_DIRECT if direct else 0))
         try:
-            return self._advised(File(self._native, fd), once)
+            opened = File(self._native, fd)
         finally:
             os.close(fd)
+        opened._name = os.fsencode(file)
+        return self._advised(opened, once)
 
     def _advised(self, file: File, once: bool) -> File:
         if once:
@@ -175,6 +181,33 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<penstock.Session: {'closed' if self.closed else self.info()['device_kinds']}>"
+
+
+def _check_names(settings: Iterable[str]) -> None:
+    """A part of a name is answered with the whole one; misspelt ones are by the library."""
+    known = [str(each["name"]) for each in _native.settings()]
+    for name in settings:
+        whole = [each for each in known if name in each]
+        if name not in known and whole:
+            error = BadSettingError(f"could not use {name}: no setting has this name; did you mean "
+                                    f"{' or '.join(whole[:3])}?")
+            error.code = 21
+            raise error
+
+
+def _opened(file: str | bytes | os.PathLike[Any], flags: int) -> int:
+    """A regular file or a block device. What else there is would have whoever opens it wait, or does not end."""
+    try:
+        if stat.S_ISBLK(os.stat(file).st_mode):
+            return os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        pass
+    try:
+        return open_regular(file, flags)
+    except UnfitFileError as error:
+        refused = UnsupportedError(f"could not open the file: {error.strerror}, or a block device")
+        refused.errno, refused.filename, refused.step = error.errno, os.fsdecode(file), "open the file"
+        raise refused from None
 
 
 def _text(value: object) -> str:

@@ -170,6 +170,41 @@ def test_failures_are_os_errors_that_say_step_cause_and_remedy(session, path):
         session.open(path, "a")
 
 
+@pytest.mark.parametrize("mode", ["r", "r+", "w"])
+@pytest.mark.parametrize("kind, make_it", [
+    ("a pipe", os.mkfifo), ("a folder", os.mkdir), ("a character device", lambda name: os.symlink("/dev/null", name))])
+def test_what_is_no_file_is_told_at_once_with_its_name(session, tmp_path, kind, make_it, mode):
+    make_it(tmp_path / "odd")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(penstock.UnsupportedError, match=f"odd: could not open the file: it is {kind}, .*block device"):
+        session.open(tmp_path / "odd", mode)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_fails_is_told_with_the_name_of_the_file(session, path, tmp_path):
+    with session.open(path) as file:
+        for call in (lambda: file.read(bytearray(10), -1), lambda: file.write(b"x"), lambda: file.writev([b"x"]),
+                     lambda: file.write_async(b"x").result(), lambda: file.stripe_info()):
+            with pytest.raises(penstock.PenstockError, match=f"^{path}: could not ") as caught:
+                call()
+            assert caught.value.filename == str(path)
+    with pytest.raises(penstock.ClosedError, match=f"^{path}: could not use the file: it is closed; open it anew$"):
+        file.read(bytearray(1))
+    assert repr(file) == f"<penstock.File '{path}': closed>"
+    with pytest.raises(penstock.PenstockError, match=f"nodir/x: could not open the folder '{tmp_path}/nodir': No"):
+        penstock.write(tmp_path / "nodir" / "x", b"x")
+    with pytest.raises(penstock.PenstockError, match=f"^{path}: .*File exists.*replace=True"):
+        penstock.write(path, b"x")
+
+
+def test_a_name_of_any_bytes_is_told(session, tmp_path):
+    name = os.path.join(os.fsencode(tmp_path), b"\xff\n")
+    with session.create(name) as made:
+        made.write(b"x")
+    with session.open(name) as file, pytest.raises(penstock.PenstockError, match="could not"):
+        file.write(b"x")
+
+
 def test_what_the_system_refuses_has_its_errno_and_a_report(session):
     fd = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
     fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_GROW)

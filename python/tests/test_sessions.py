@@ -35,6 +35,13 @@ def test_bad_settings_are_named_with_what_was_expected(settings):
     assert isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize("name, meant", [("bounce", "bounce_mib"), ("bounce_mb", "bounce_mib"), ("chunk", "chunk_kib")])
+def test_a_setting_that_was_meant_is_named(name, meant):
+    with pytest.raises(penstock.BadSettingError, match=f"{name}: .* did you mean {meant}") as caught:
+        penstock.Session(**{name: 64})
+    assert caught.value.code == 21
+
+
 def test_a_closed_session_says_so_and_so_do_its_files(path):
     session = penstock.Session(device="host")
     file = session.open(path)
