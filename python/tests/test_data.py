@@ -182,6 +182,59 @@ def test_no_records_are_no_batches(make):
     assert list(make(data.RecordIndex.tokens([], 4))) == []
 
 
+@pytest.mark.parametrize("is_shuffled", [True, False])
+def test_each_iteration_after_an_end_is_an_epoch(tokens, make, is_shuffled):
+    """As of every loader: the second one is not empty."""
+    prefetcher = make(tokens, 8, shuffle=is_shuffled, seed=3)
+    epochs = [sequences(prefetcher) for _ in range(3)]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(100))] * 3
+    assert epochs == [sequences(make(tokens, 8, shuffle=is_shuffled, seed=3, epoch=epoch)) for epoch in range(3)]
+    assert is_shuffled == (epochs[0] != epochs[1])
+    assert next(prefetcher, None) is None and prefetcher.state_dict()["epoch"] == 2
+    prefetcher.set_epoch(1)
+    assert sequences(prefetcher) == epochs[1]
+
+
+def test_an_iteration_that_was_left_goes_on_and_a_state_of_an_end_is_an_end(tokens, make):
+    prefetcher = make(tokens, 10, shuffle=False)
+    for _ in prefetcher:
+        break
+    assert sequences(prefetcher) == list(range(10, 100))
+    later = make(tokens, 10, shuffle=False)
+    later.load_state_dict(prefetcher.state_dict())
+    assert sequences(later) == [] and sequences(later) == list(range(100))
+
+
+def test_what_would_be_empty_for_ever_is_told(tokens, make, tmp_path):
+    (tmp_path / "none.bin").write_bytes(b"")
+    with pytest.raises(data.DataError, match="no record in .*a.bin and others: .* 1000000000 tokens of uint16"):
+        data.RecordIndex.tokens(tokens.paths, 10 ** 9)
+    assert len(data.RecordIndex.tokens([tmp_path / "none.bin", *tokens.paths], SEQUENCE)) == len(tokens)
+    with pytest.raises(data.DataError, match="drop_last .* 100 records are fewer than one batch of 64 for each of 2"):
+        make(tokens, 64, drop_last=True, world_size=2)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.bin", "a.tar"])
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tmp_path, make, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((OSError, data.DataError), match=f"{name}: it is a pipe|no record in .*{name}"):
+        (data.RecordIndex.tars if name == "a.tar" else lambda paths: data.RecordIndex.tokens(paths, 4))(
+            [tmp_path / name])
+
+
+def test_a_file_that_becomes_a_pipe_is_told_at_its_batch(tokens, make, tmp_path):
+    (tmp_path / "a.bin").unlink()
+    os.mkfifo(tmp_path / "a.bin")
+    with pytest.raises(penstock.UnsupportedError, match="a.bin: could not open the file: it is a pipe"):
+        next(make(tokens))
+
+
+def test_an_index_shows_what_it_has(tokens, path):
+    assert repr(tokens) == f"<penstock.data.RecordIndex: 100 records of {SEQUENCE} uint16 tokens, {200 * SEQUENCE} " \
+        "bytes in 2 files>"
+    assert repr(data.RecordIndex.ranges([(path, 0, 5)])) == "<penstock.data.RecordIndex: 1 records, 5 bytes in 1 files>"
+
+
 def test_a_closed_one_says_so_and_leaves_no_descriptor(tokens, make):
     before = len(os.listdir("/proc/self/fd"))
     prefetcher = make(tokens)
@@ -238,7 +291,9 @@ def test_whatever_happens_the_order_is_that_of_seed_and_epoch(tmp_path, make, se
     index = data.RecordIndex.tokens([path], 1)
     settings = {"batch_size": source.randint(1, 9), "seed": source.randrange(100), "epoch": source.randrange(3),
                 "shuffle": source.random() < 0.8, "shuffle_window": source.choice([0, 0, 7, 30]),
-                "world_size": world_size, "drop_last": source.random() < 0.5}
+                "world_size": world_size}
+    # Where that would leave nothing at all, it is refused.
+    settings["drop_last"] = source.random() < 0.5 and len(index) >= settings["batch_size"] * world_size
 
     def take(prefetcher, into, most=10**9):
         """Up to so many batches, or until one fails: that is read again by the next call."""

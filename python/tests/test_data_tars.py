@@ -127,8 +127,29 @@ def test_damaged_headers_are_refused_or_give_ranges_of_the_file(tmp_path, seed):
     assert (index.offset + index.length <= len(damaged)).all()
 
 
-def test_a_tar_without_samples_has_no_batches(tmp_path, make):
-    assert list(make(data.RecordIndex.tars([pack(tmp_path / "a.tar", [("README", b"1")])]))) == []
+def test_tars_without_any_sample_are_told(tmp_path):
+    path = pack(tmp_path / "a.tar", [("README", b"1")])
+    with pytest.raises(data.DataError, match="there is no sample in .*a.tar: expected files whose names have a dot"):
+        data.RecordIndex.tars([path])
+    assert len(data.RecordIndex.tars([path, pack(tmp_path / "b.tar", [("1.x", b"1")])])) == 1
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_parts_are_called_in_small_letters_and_samples_as_they_are(tmp_path, make, form):
+    with tarfile.open(tmp_path / "a.tar", "w", format=form) as tar:
+        for name, content in (("./N1/X_10.JPEG", b"a"), ("./N1/X_10.Seg.PNG", b"b"), ("./N1/x_10.jpeg", b"c")):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            tar.addfile(member, io.BytesIO(content))
+    samples = [sample for batch in make(data.RecordIndex.tars([tmp_path / "a.tar"]), 1, shuffle=False)
+               for sample in batch]
+    assert [{name: part if name == "__key__" else bytes(part) for name, part in sample.items()} for sample in samples
+            ] == [{"__key__": "./N1/X_10", "jpeg": b"a", "seg.png": b"b"}, {"__key__": "./N1/x_10", "jpeg": b"c"}]
+
+
+def test_two_parts_that_differ_in_the_size_of_letters_alone_are_told(tmp_path):
+    with pytest.raises(data.DataError, match="sample a has two parts named jpg"):
+        data.RecordIndex.tars([pack(tmp_path / "a.tar", [("a.jpg", b"1"), ("a.JPG", b"2")])])
 
 
 def test_a_shuffle_window_keeps_neighbours_near_and_the_rest_is_shuffled(tmp_path, make):

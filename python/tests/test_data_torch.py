@@ -34,6 +34,13 @@ def test_the_loader_gives_the_prefetchers_batches(prefetcher):
     assert all(torch.equal(one, other) for one, other in zip(alone, loaded, strict=True))
 
 
+def test_every_epoch_of_a_loader_has_all_of_its_batches(prefetcher):
+    loader = torch.utils.data.DataLoader(Dataset(prefetcher), batch_size=None)
+    epochs = [taken(loader) for _ in range(3)]
+    assert [len(epoch) for epoch in epochs] == [16] * 3
+    assert len({tuple(torch.cat(epoch)[:, 0].tolist()) for epoch in epochs}) == 3
+
+
 def test_a_loader_resumes(prefetcher):
     dataset = Dataset(prefetcher)
     whole = taken(torch.utils.data.DataLoader(dataset, batch_size=None))

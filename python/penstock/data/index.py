@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from penstock.data.errors import DataError
 from penstock.data.tars import Sample, Samples, samples_of
+from penstock.regular import open_regular
 
 __all__ = ["RecordIndex"]
 
@@ -58,6 +59,10 @@ class RecordIndex:
             offsets.append(starts)
         none = [np.empty(0, np.int64)]
         offset = np.concatenate(offsets or none)
+        if names and len(offset) == 0:
+            raise DataError(f"make an index: there is no record in {names[0]}{' and others' if len(names) > 1 else ''}:"
+                            f" no file has the {sequence_length} tokens of {kind} ({nbytes} bytes) that "
+                            "sequence_length asks for")
         return cls(names, np.concatenate(files or none), offset, np.full(len(offset), nbytes), kind)
 
     @classmethod
@@ -68,6 +73,9 @@ class RecordIndex:
         names = [os.fspath(path) for path in paths]
         found: list[tuple[int, Sample]] = [(number, sample) for number, name in enumerate(names)
                                            for sample in samples_of(name)]
+        if names and not found:
+            raise DataError(f"make an index: there is no sample in {names[0]}{' and others' if len(names) > 1 else ''}:"
+                            " expected files whose names have a dot, as 000001.jpg and 000001.cls")
         rows = [(number, sample.begin, sample.end - sample.begin) for number, sample in found]
         file, offset, length = np.array(rows, np.int64).reshape(-1, 3).T
         index = cls(names, file, offset, length)
@@ -85,6 +93,16 @@ class RecordIndex:
 
     def __len__(self) -> int:
         return len(self.file)
+
+    def __repr__(self) -> str:
+        what = "records"
+        if self.samples is not None:
+            what = "samples of tars"
+        elif self.dtype is not None:
+            tokens = int(self.length[0]) // self.dtype.itemsize if len(self) else 0
+            what = f"records of {tokens} {self.dtype} tokens"
+        return (f"<penstock.data.RecordIndex: {len(self)} {what}, {int(self.length.sum())} bytes in {len(self.paths)} "
+                "files>")
 
     def fingerprint(self) -> str:
         """Tells indexes of other files or ranges apart. The folder that files lie in does not count."""
@@ -121,7 +139,7 @@ def _tokens_of(name: str, kind: np.dtype[Any]) -> tuple[int, int]:
         if size % kind.itemsize:
             raise DataError(f"{name}: its {size} bytes are no whole number of {kind} tokens: is dtype right?")
         return 0, size
-    with open(name, "rb") as file:
+    with open(open_regular(name), "rb") as file:
         try:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError("expected version 1.0 of the format")

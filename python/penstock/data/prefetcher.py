@@ -30,6 +30,9 @@ __all__ = ["Prefetcher"]
 class Prefetcher:
     """An iterator of batches, which reads ahead while the program works on one.
 
+    `for batch in prefetcher` goes on where it is. After the end of an epoch it begins the next one, shuffled anew, so
+    that `for epoch in range(3): for batch in prefetcher` takes three of them; `set_epoch()` begins any other.
+
     Tokens come as [records, tokens]; samples of tars as a list of dicts, "__key__" and each part by its name; other
     records as (bytes, places): record i is bytes[places[i]:places[i + 1]]. A batch is valid until the next one is
     taken: its memory is then read into again, on a GPU (and where it is pinned) after the work that the current stream
@@ -105,7 +108,7 @@ class Prefetcher:
 
     def _begin(self, epoch: int, position: int) -> None:
         self._drop_flights()
-        self._epoch, self._position, self._submitted = epoch, position, position
+        self._epoch, self._position, self._submitted, self._has_ended = epoch, position, position, False
         count, settings = len(self._index), self._settings
         order = np.arange(count, dtype=np.int64)
         if settings["shuffle"]:
@@ -118,11 +121,16 @@ class Prefetcher:
         if settings["drop_last"]:
             whole = settings["batch_size"] * settings["world_size"]
             order = order[:count // whole * whole]
+            if count > 0 and len(order) == 0:
+                raise DataError(f"make a prefetcher: with drop_last there is no batch: {count} records are fewer than "
+                                f"one batch of {settings['batch_size']} for each of {settings['world_size']} ranks")
         self._share: Numbers = order[settings["rank"]::settings["world_size"]]
 
     # ---- Reading ----
 
     def __iter__(self) -> Prefetcher:
+        if self._has_ended and not self._closed and os.getpid() == self._pid:
+            self._begin(self._epoch + 1, 0)
         return self
 
     def __next__(self) -> Any:
@@ -131,6 +139,7 @@ class Prefetcher:
         self._give_back()
         self._submit()
         if not self._flights:
+            self._has_ended = True
             raise StopIteration
         flight, began = self._flights[0], time.monotonic()
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Samples of tar files, as WebDataset lays them out: members that follow each other and share their name up to its
-first dot are one sample, and what is behind the dot names its parts.
+first dot are one sample, and what is behind the dot, in small letters, names its parts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from penstock.data.errors import DataError
+from penstock.regular import open_regular
 
 __all__ = ["Samples", "samples_of"]
 
@@ -62,7 +63,7 @@ def samples_of(path: str) -> list[Sample]:
     """Raises DataError for what is no tar, is compressed, or has something that cannot be read in place."""
     size, samples = os.stat(path).st_size, list[Sample]()
     try:
-        with tarfile.open(path, "r:") as tar:
+        with open(open_regular(path), "rb") as file, tarfile.open(path, "r:", fileobj=file) as tar:
             for member in _files_of(tar, path):
                 folder, _, name = member.name.rpartition("/")
                 stem, dot, extension = name.partition(".")
@@ -70,6 +71,7 @@ def samples_of(path: str) -> list[Sample]:
                     continue
                 if member.offset_data + member.size > size:
                     raise DataError(f"{path}: {member.name} ends behind the file's end: was it cut?")
+                extension = extension.lower()  # As WebDataset: of ImageNet's .JPEG the part is called "jpeg".
                 key = f"{folder}/{stem}" if folder else stem
                 if not samples or samples[-1].key != key:
                     samples.append(Sample(key, member.offset))

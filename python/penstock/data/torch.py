@@ -18,7 +18,8 @@ __all__ = ["Dataset"]
 class Dataset(torch.utils.data.IterableDataset[Any]):
     """For `DataLoader(Dataset(prefetcher), batch_size=None)`: batches are made already, and read ahead without workers.
 
-    Iterating goes on where the prefetcher is. Its state is the prefetcher's, by the calls of StatefulDataLoader.
+    Iterating goes on where the prefetcher is; after the end of an epoch it begins the next one. Its state is the
+    prefetcher's, by the calls of StatefulDataLoader.
     """
 
     def __init__(self, prefetcher: Prefetcher) -> None:
@@ -29,7 +30,7 @@ class Dataset(torch.utils.data.IterableDataset[Any]):
         if torch.utils.data.get_worker_info() is not None:
             raise UnsupportedError("iterate over a penstock.data.torch.Dataset: num_workers is not 0. The prefetcher "
                                    "reads ahead by itself: give DataLoader num_workers=0")
-        return self._prefetcher
+        return iter(self._prefetcher)
 
     def __len__(self) -> int:
         return len(self._prefetcher)
