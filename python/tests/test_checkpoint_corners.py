@@ -2,10 +2,15 @@
 
 """Checkpoints of odd states, of hostile files, and while others save."""
 
+import argparse
+import dataclasses
+import datetime
+import enum
 import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -308,3 +313,24 @@ def test_deep_notes_of_a_verification_are_none(tmp_path):
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
     (tmp_path / "a" / "verified.json").write_text("[" * 999)
     assert checkpoint.retain(tmp_path, 1) == []
+
+
+@dataclasses.dataclass
+class Settings:
+    rate: float = 0.5
+
+
+class Stage(enum.Enum):
+    FIRST = 1
+
+
+@pytest.mark.parametrize("value, form", [
+    (argparse.Namespace(lr=1), r"vars\(args\)"), ({1, 2}, r"list\(args\), and make it a set"),
+    (Settings(), r"dataclasses.asdict\(args\)"),
+    (Path("x"), r"str\(args\)"), (torch.float16, r"str\(args\)"), (torch.device("cpu"), r"str\(args\)"),
+    (Stage.FIRST, "args.value"), (1 + 2j, "args.real, args.imag"), (torch.nn.Linear(1, 1), r"args.state_dict\(\)"),
+    (datetime.date(2026, 1, 1), r"args.isoformat\(\)"), (print, "plain data: dicts"), (object(), "plain data: dicts"),
+])
+def test_what_is_not_saved_is_told_with_the_form_that_is(tmp_path, value, form):
+    with pytest.raises(checkpoint.CheckpointError, match=f"^model.args is of type .* is not saved: pass .*{form}"):
+        checkpoint.save({"model": {"args": value}}, tmp_path / "c")

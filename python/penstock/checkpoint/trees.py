@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
+import enum
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -54,10 +57,32 @@ def taken_apart(state: Any) -> tuple[Any, dict[str, Any]]:
         if isinstance(value, (list, tuple)):
             items = [walk(each, (*path, str(i))) for i, each in enumerate(value)]
             return items if isinstance(value, list) else {TUPLE: items}
-        raise CheckpointError(f"{'.'.join(path) or 'the state'} is of type {type(value).__name__}, which is not saved: "
-                              "pass its state_dict, or plain data")
+        name = ".".join(path)
+        raise CheckpointError(f"{name or 'the state'} is of type {type(value).__name__}, which is not saved: pass "
+                              f"{_plain_form(value).format(path[-1] if path else 'state')}")
 
     return walk(state, ()), tensors
+
+
+def _plain_form(value: Any) -> str:
+    """What to pass in its place, with room for its name."""
+    if hasattr(value, "state_dict"):
+        return "{}.state_dict()"
+    if isinstance(value, (set, frozenset)):
+        return "list({}), and make it a set again after load"
+    if isinstance(value, enum.Enum):
+        return "{}.value"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return "dataclasses.asdict({})"
+    if isinstance(value, os.PathLike) or type(value).__module__ == "torch":  # Its dtypes, devices and layouts.
+        return "str({})"
+    if isinstance(value, complex):
+        return "[{0}.real, {0}.imag]"
+    if hasattr(value, "isoformat"):
+        return "{}.isoformat()"
+    if hasattr(value, "__dict__") and not callable(value):
+        return "vars({}), or what of it is plain data"
+    return "plain data: dicts, lists, tuples, text, numbers, bytes, tensors"
 
 
 def put_together(tree: Any, tensors: Mapping[str, Any], depth: int = 0) -> Any:
