@@ -251,9 +251,3 @@ def test_keys_of_one_hash_are_refused(tmp_path):
     began = time.monotonic()
     refused(write(tmp_path / "file", b"\x80\x02}(" + pairs + b"u."), "below 0 in a tuple")
     assert time.monotonic() - began < 10
-
-
-def test_more_containers_than_a_checkpoint_has_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("penstock.weights.pickles.CONTAINERS_MAX", 1000)
-    refused(write(tmp_path / "file", b"\x80\x02" + b"\x8f" * 260 + b"."), "over 1000 lists")
-    refused(write(tmp_path / "file", b"\x80\x02" + b"]" * 1100 + b"."), "over 1000 lists")

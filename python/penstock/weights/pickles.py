@@ -4,70 +4,40 @@
 
 A small machine of its own carries out the instructions that describe data. What a pickle names is looked up in a table
 of stand-ins, and nothing else can be called, made or changed; Python's own unpickler imports what it is told to, and
-sizes its memo by what a file says. Work and memory are bounded by the pickle's size.
+sizes its memo by what a file says. Work and memory are bounded by the pickle's size: each byte of a hostile one could
+otherwise make a set of 216 bytes.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
+import sys
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.weights.headers import WeightsError
+from penstock.weights.stands import Kind, Made, Stand, Unknown, UnknownGlobal
 
 PICKLE_BYTES_MAX = 100_000_000
 STEPS_MAX = 50_000_000
-CONTAINERS_MAX = 10_000_000  # One byte can make a dict of 64 bytes, and a set of 216, which counts as four.
-SET = 4
+MARKS_MAX = 10_000    # Open ones: lists in lists.
+ROOM = 64 << 20       # What the containers of a pickle may take, in bytes: so much,
+ROOM_OF_A_BYTE = 16   # and so much for each of its own. Dicts of one number take the most of what is met: 26.
+DICT_ITEM, SET_ITEM, OBJECT = 80, 64, 300  # About what they take besides.
 KEY_INTEGER_MAX = 1 << 60  # Larger ones have equal hashes at will.
 
 
-class UnknownGlobal(WeightsError):
-    """The pickle wants something that is not in the table."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the pickle asks for {name}, which is no plain data")
-        self.name = name
-
-
-class Stand:
-    """In place of a function or class that a pickle calls."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-
-
-class Kind:
-    """In place of a class of which a pickle makes objects without calling it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-class Made:
-    """An object of a Kind, with the state that the pickle gives it."""
-
-    __slots__ = ("kind", "state")
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.state: Any = None
-
-    def field(self, name: str) -> Any:
-        if not isinstance(self.state, dict) or name not in self.state:
-            raise WeightsError(f"{self.kind.name} lacks the field {name!r}")
-        return self.state[name]
-
-
-def read_pickle(data: bytes, table: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None) -> Any:
-    """What a pickle describes. `table` has stand-ins by "module.name", `persistent` is asked for persistent ids.
+def read_pickle(data: bytes, table: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None,
+                unknown: Callable[[str], Unknown] | None = None) -> Any:
+    """What a pickle describes. `table` has stand-ins by "module.name", `persistent` is asked for persistent ids, and
+    `unknown` for what stands in place of names that the table lacks.
 
     Raises WeightsError for whatever is no plain data or makes no sense.
     """
     if len(data) > PICKLE_BYTES_MAX:
         raise WeightsError(f"a pickle of {len(data)} bytes is not believed: {PICKLE_BYTES_MAX} are expected at most")
-    machine = _Machine(data, table, persistent)
+    machine = _Machine(data, table, persistent, unknown or _refuse)
     try:
         return machine.run()
     except WeightsError:
@@ -77,14 +47,21 @@ def read_pickle(data: bytes, table: Mapping[str, Any], persistent: Callable[[Any
         raise WeightsError(f"the pickle makes no sense at its byte {machine.at}: {error}") from None
 
 
+def _refuse(name: str) -> Unknown:
+    raise UnknownGlobal(name)
+
+
 class _Machine:
-    def __init__(self, data: bytes, table: Mapping[str, Any], persistent: Callable[[Any], Any] | None) -> None:
+    def __init__(self, data: bytes, table: Mapping[str, Any], persistent: Callable[[Any], Any] | None,
+                 unknown: Callable[[str], Unknown]) -> None:
         self.data, self.at = data, 0
-        self._table, self._persistent = table, persistent
+        self._table, self._persistent, self._unknown = table, persistent, unknown
         self.stack: list[Any] = []
         self._marks: list[int] = []
-        self._memo: dict[int, Any] = {}
-        self._containers_left = CONTAINERS_MAX
+        self._memo: list[Any] = []               # Picklers number what they remember from 0 on.
+        self._far: dict[int, Any] = {}           # Whoever does not has numbers for all.
+        self._remembered_at = 0                  # Where the latest instruction that remembers something ends.
+        self._room_left = ROOM + ROOM_OF_A_BYTE * len(data)
         self._copies_left = 4 * len(data) + 1000  # What calls may copy in all, in elements and bytes.
 
     def run(self) -> Any:
@@ -119,6 +96,10 @@ class _Machine:
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "little")
 
+    def text(self, size: int) -> str:
+        """As Python's own: text may have halves of letters, which nothing else writes."""
+        return self.take(size).decode("utf-8", "surrogatepass")
+
     def line(self) -> str:
         end = self.data.index(b"\n", self.at)
         line = self.data[self.at:end].decode()
@@ -138,22 +119,37 @@ class _Machine:
         self.since_mark()
 
     def mark(self) -> None:
+        if len(self._marks) >= MARKS_MAX:
+            raise WeightsError(f"a pickle that begins over {MARKS_MAX} lists within each other is not believed")
         self._marks.append(len(self.stack))
 
-    def put(self, index: int) -> None:
-        self._memo[index] = self.stack[-1]
+    def put(self, index: int, nbytes: int) -> None:
+        """By an instruction of so many bytes."""
+        if self.at - nbytes == self._remembered_at:
+            raise WeightsError("the pickle remembers one object over and over")
+        self._remembered_at = self.at
+        if index == len(self._memo):
+            self._memo.append(self.stack[-1])
+        elif index < len(self._memo):
+            self._memo[index] = self.stack[-1]
+        else:
+            self.take_room(DICT_ITEM)
+            self._far[index] = self.stack[-1]
 
     def memoize(self) -> None:
-        self._memo[len(self._memo)] = self.stack[-1]
+        self.put(len(self._memo) + len(self._far), 1)
 
     def get(self, index: int) -> None:
-        self.stack.append(self._memo[index])
+        self.stack.append(self._memo[index] if index < len(self._memo) else self._far[index])
 
     def named(self, module: str, name: str) -> None:
         full = f"{module}.{name}"
-        if full not in self._table:
-            raise UnknownGlobal(full[:200])
-        self.stack.append(self._table[full])
+        found = self._table.get(full)
+        if found is None:
+            shown = full[:200] if full.isprintable() else repr(full[:200])
+            found = self._unknown(shown)
+            self.take_room(sys.getsizeof(found) + len(shown))
+        self.stack.append(found)
 
     def global_line(self) -> None:
         self.named(self.line(), self.line())
@@ -166,22 +162,34 @@ class _Machine:
 
     def reduce(self) -> None:
         arguments, stand = self.stack.pop(), self.stack.pop()
+        if isinstance(stand, Unknown) and type(arguments) is tuple:
+            return self.contain(stand.made_of(arguments))
         if not isinstance(stand, Stand) or type(arguments) is not tuple:
             raise WeightsError("the pickle calls what cannot be called")
         self._copies_left -= sum(len(each) for each in arguments if hasattr(each, "__len__"))
         if self._copies_left < 0:
             raise WeightsError("the pickle copies the same over and over")
-        self.contain(stand.function(*arguments), SET)
+        self.contain(stand.function(*arguments))
 
     def new(self) -> None:
         arguments, kind = self.stack.pop(), self.stack.pop()
+        if isinstance(kind, Unknown) and type(arguments) is tuple:
+            return self.contain(kind.made_of(arguments))
         if not isinstance(kind, Kind) or arguments != ():
             raise WeightsError("the pickle makes an object of what is no class")
-        self.stack.append(Made(kind))
+        self.contain(Made(kind))
+
+    def new_with_keywords(self) -> None:
+        keywords, arguments, kind = self.stack.pop(), self.stack.pop(), self.stack.pop()
+        if not isinstance(kind, Unknown) or type(arguments) is not tuple or type(keywords) is not dict:
+            raise WeightsError("the pickle makes an object of what is no class")
+        self.contain(kind.made_of((*arguments, keywords)))
 
     def build(self) -> None:
         state, thing = self.stack.pop(), self.stack[-1]
-        if type(thing) is Made and thing.state is None:
+        if type(thing) is Unknown:
+            thing.build(state)
+        elif type(thing) is Made and thing.state is None:
             thing.state = state
         elif type(thing) is OrderedDict and type(state) is dict:
             # What a module's state_dict says of its versions.
@@ -199,28 +207,37 @@ class _Machine:
 
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
-        if type(target) is not list:
+        if type(target) not in (list, Unknown):
             raise WeightsError("the pickle appends to what is no list")
-        target.extend(items)
+        self.take_room(len(items) * (8 if type(target) is list else DICT_ITEM))
+        (target.extend if type(target) is list else target.update)(items)
 
     def add(self) -> None:
         items, target = self.since_mark(), self.stack[-1]
-        if type(target) is not set:
+        if type(target) not in (set, Unknown):
             raise WeightsError("the pickle adds to what is no set")
+        self.take_room(len(items) * SET_ITEM)
         target.update(map(checked_key, items))
 
     def set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
-        if type(target) not in (dict, OrderedDict) or len(items) % 2 != 0:
+        if type(target) not in (dict, OrderedDict, Counter, Unknown) or len(items) % 2 != 0:
             raise WeightsError("the pickle sets items of what is no dict")
+        self.take_room(len(items) // 2 * DICT_ITEM)
+        if type(target) is Unknown:
+            return target.set_items(zip(items[::2], items[1::2], strict=True))
         for i in range(0, len(items), 2):
             target[checked_key(items[i])] = items[i + 1]
 
-    def contain(self, made: Any, weight: int = 1) -> None:
-        self._containers_left -= weight
-        if self._containers_left < 0:
-            raise WeightsError(f"a pickle of over {CONTAINERS_MAX} lists, dicts and tuples is not believed")
+    def contain(self, made: Any) -> None:
+        self.take_room(sys.getsizeof(made) + (OBJECT if hasattr(made, "__dict__") else 0))
         self.stack.append(made)
+
+    def take_room(self, nbytes: int) -> None:
+        self._room_left -= nbytes
+        if self._room_left < 0:
+            raise WeightsError(f"a pickle of {len(self.data)} bytes whose lists, dicts, tuples and sets take over "
+                               f"{ROOM_OF_A_BYTE} times as many is not believed")
 
     def tuple_of(self, count: int) -> None:
         if len(self.stack) < count:
@@ -234,7 +251,7 @@ def checked_key(key: Any) -> Any:
     """A key whose hash is quick to make, and hard to make equal to others'."""
     is_tuple = type(key) is tuple and len(key) <= 64
     for each in key if is_tuple else (key,):
-        if not isinstance(each, (str, int, float, bytes, Made, type(None))):
+        if not isinstance(each, (str, int, float, bytes, Made, Unknown, type(None))):
             raise WeightsError(f"the pickle has a key of type {type(each).__name__}: text or a number is expected")
         if isinstance(each, int) and abs(each) >= KEY_INTEGER_MAX:
             raise WeightsError("the pickle has a key of over 2^60")
@@ -249,6 +266,14 @@ def key_set(items: Iterable[Any] = ()) -> set[Any]:
 
 def ordered_dict(pairs: Iterable[Any] = ()) -> OrderedDict[Any, Any]:
     return OrderedDict((checked_key(key), value) for key, value in pairs)
+
+
+def counter(counts: Any = ()) -> Counter[Any]:
+    if type(counts) is not dict and counts != ():
+        raise WeightsError("the pickle counts what is no dict")
+    made: Counter[Any] = Counter()
+    made.update(counts)
+    return made
 
 
 def encoded(text: str, encoding: str = "latin1") -> bytes:
@@ -281,6 +306,7 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
 
 PLAIN: dict[str, Any] = {
     "collections.OrderedDict": Stand(ordered_dict),
+    "collections.Counter": Stand(counter),
     "_codecs.encode": Stand(encoded),
     **{f"{module}.{name}": Stand(function) for module in ("builtins", "__builtin__")
        for name, function in _BUILTINS.items()},
@@ -303,9 +329,10 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     ord("M"): _pusher(lambda machine: machine.number(2)),
     0x8a: _pusher(lambda machine: int.from_bytes(machine.take(machine.byte()), "little", signed=True)),
     ord("G"): _pusher(lambda machine: struct.unpack(">d", machine.take(8))[0]),
-    ord("X"): _pusher(lambda machine: machine.take(machine.number(4)).decode()),
-    0x8c: _pusher(lambda machine: machine.take(machine.byte()).decode()),
-    0x8d: _pusher(lambda machine: machine.take(machine.number(8)).decode()),
+    ord("U"): _pusher(lambda machine: machine.take(machine.byte()).decode()),  # Text of Python 2.
+    ord("X"): _pusher(lambda machine: machine.text(machine.number(4))),
+    0x8c: _pusher(lambda machine: machine.text(machine.byte())),
+    0x8d: _pusher(lambda machine: machine.text(machine.number(8))),
     ord("B"): _pusher(lambda machine: machine.take(machine.number(4))),
     ord("C"): _pusher(lambda machine: machine.take(machine.byte())),
     0x8e: _pusher(lambda machine: machine.take(machine.number(8))),
@@ -321,15 +348,15 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     ord("}"): lambda machine: machine.contain({}),
     ord("s"): lambda machine: machine.set_items([machine.stack.pop(), machine.stack.pop()][::-1]),
     ord("u"): lambda machine: machine.set_items(machine.since_mark()),
-    0x8f: lambda machine: machine.contain(set(), SET),
+    0x8f: lambda machine: machine.contain(set()),
     0x90: _Machine.add,
-    0x91: lambda machine: machine.contain(_frozen(machine.since_mark()), SET),
+    0x91: lambda machine: machine.contain(_frozen(machine.since_mark())),
     ord("("): _Machine.mark,
     ord("0"): _Machine.drop,
     ord("1"): _Machine.drop_since_mark,
     ord("2"): lambda machine: machine.stack.append(machine.stack[-1]),
-    ord("q"): lambda machine: machine.put(machine.byte()),
-    ord("r"): lambda machine: machine.put(machine.number(4)),
+    ord("q"): lambda machine: machine.put(machine.byte(), 2),
+    ord("r"): lambda machine: machine.put(machine.number(4), 5),
     0x94: _Machine.memoize,
     ord("h"): lambda machine: machine.get(machine.byte()),
     ord("j"): lambda machine: machine.get(machine.number(4)),
@@ -337,6 +364,7 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     0x93: _Machine.global_of_stack,
     ord("R"): _Machine.reduce,
     0x81: _Machine.new,
+    0x92: _Machine.new_with_keywords,
     ord("b"): _Machine.build,
     ord("Q"): _Machine.persistent_id,
 }
