@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from penstock import weights
-from penstock.weights import torch_files
+from penstock.weights import pickles, torch_files, torch_views
 
 TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n"
 FLOATS = (b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\n"
@@ -232,13 +232,13 @@ def test_flipped_bytes_of_pickles_end_in_a_tree_or_an_error():
     torch.save({"a": torch.ones(2), "s": torch.Size([1]), "o": OrderedDict(x=1), "b": b"12"}, archive)
     with zipfile.ZipFile(archive) as opened:
         content = opened.read("archive/data.pkl")
-    storage, made, read = torch_files.Storage("0", "F32", 0, 8), random.Random(5), 0
+    storage, made, read = torch_views.Storage("0", "F32", 0, 8), random.Random(5), 0
     for _ in range(20_000):
         spoiled = bytearray(content)
         for _ in range(made.randrange(1, 4)):
             spoiled[made.randrange(len(spoiled))] = made.randrange(256)
         try:
-            torch_files.read_pickle(bytes(spoiled), torch_files.TABLE, lambda said: storage)
+            pickles.read_pickle(bytes(spoiled), torch_views.TABLE, lambda said: storage, torch_views.unknown)
             read += 1
         except weights.WeightsError:
             pass

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.regular import read_regular
 from penstock.weights.arrays import NAMES, format_shape
-from penstock.weights.headers import Chunk, Tensor, WeightsError, identity_of
-from penstock.weights.pickles import PICKLE_BYTES_MAX, PLAIN, Kind, Made, Stand, read_pickle
-from penstock.weights.torch_files import Dtype, TorchFile, View, checked_size
+from penstock.weights.headers import Chunk, Tensor, WeightsError, identity_of, opened_file
+from penstock.weights.pickles import PICKLE_BYTES_MAX, PLAIN, read_pickle
+from penstock.weights.stands import Kind, Made, Stand
+from penstock.weights.torch_files import TorchFile
+from penstock.weights.torch_views import Dtype, View, checked_size
 from penstock.weights.zips import SIGNATURE
 
 METADATA = ".metadata"
@@ -80,8 +83,7 @@ class Checkpoint:
         self.folder = folder
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
         path = folder / METADATA
-        with open(path, "rb") as opened:
-            said = opened.read(PICKLE_BYTES_MAX + 1)
+        said = read_regular(path, PICKLE_BYTES_MAX)
         try:
             saved, self.objects, places = _read_metadata(read_pickle(said, TABLE))
             wanted = {(tensor.name, at): _place_of(places, tensor.name, at)
@@ -101,14 +103,14 @@ class Checkpoint:
             by_file.setdefault(place.file, []).append((place, key))
         for name, placed in by_file.items():
             file, end = self.folder / name, 0
-            with open(file, "rb", buffering=0) as opened:
-                self.identities[file] = identity_of(opened.fileno())
+            with opened_file(file) as fd:
+                self.identities[file] = identity_of(fd)
                 for place, key in sorted(placed, key=lambda pair: pair[0].offset):
                     if place.offset < end:
                         raise WeightsError(f"{file}: two chunks are said to be at {place.offset}: {RESAVE} in the "
                                            "format of torch.save")
                     end = place.offset + place.length
-                    pieces[key] = _read_piece(file, opened.fileno(), place, key[0])
+                    pieces[key] = _read_piece(file, fd, place, key[0])
         return pieces
 
     def _tensor(self, saved: Saved, pieces: Mapping[tuple[str, tuple[int, ...]], Tensor]) -> Tensor:
@@ -229,7 +231,7 @@ def _read_tensor(name: str, value: Made) -> Saved:
     if type(state) is not tuple or len(state) != 5 or not isinstance(chunks, list) or not chunks:
         raise WeightsError(f"what it says of tensor {name!r} makes no sense")
     dtype, layout = state[:2]
-    if not isinstance(dtype, Dtype) or layout != "torch.strided":
+    if not isinstance(dtype, Dtype) or dtype.removeprefix("torch.") not in NAMES or layout != "torch.strided":
         raise WeightsError(f"tensor {name!r} is of a dtype or layout that is not read")
     boxes = []
     for chunk in chunks:

@@ -9,14 +9,16 @@ import gc
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 from penstock import _native
+from penstock.regular import open_regular, read_regular
 from penstock.sessions import Session
 
 if TYPE_CHECKING:
@@ -30,10 +32,40 @@ SHARDING = "DCP_SHARDING_INFO"  # Where it says in a safetensors file which piec
 SHARD = re.compile(r"-\d{5}-of-(\d{5})\.\w+$")  # As the second of three files is called.
 INDEX_BYTES_MAX = 100_000_000
 HEADERS_AT_ONCE = 8
+COPY_BYTES = 16 << 20
 
 
 class WeightsError(ValueError):
     """A file of weights that is not what the format says, or a plan that makes no sense."""
+
+
+class StateError(WeightsError, RuntimeError):
+    """Tensors that share memory, or names that files and module do not have alike: what safetensors and torch raise
+    RuntimeError for."""
+
+
+def raise_named(error: Exception, what: str) -> NoReturn:
+    """What torch, numpy or the native module raised, as a WeightsError that names the tensor or file in one sentence.
+
+    Errors of ours, of the system, and of memory that is short pass as they are.
+    """
+    if type(error).__module__.startswith("penstock") or isinstance(error, (OSError, MemoryError)):
+        raise error
+    if type(error).__name__ == "OutOfMemoryError":  # Of torch, which callers know by its class.
+        raise error
+    sentence = (str(error).splitlines() or [""])[0][:300]  # Behind the first line stand the places in C++.
+    if "can't allocate memory" in sentence:
+        raise MemoryError(f"{what}: {sentence}") from error
+    raise WeightsError(f"{what}: {sentence or type(error).__name__}") from error
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Where others' code runs: see `raise_named()`."""
+    try:
+        yield
+    except Exception as error:
+        raise_named(error, what)
 
 
 class Tensor(NamedTuple):
@@ -74,6 +106,30 @@ def identity_of(fd: int) -> tuple[int, int, int, int]:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
+@contextmanager
+def opened_file(path: Path) -> Iterator[int]:
+    """A descriptor of a regular file. What would make the reader wait, or has no end, is refused by name."""
+    fd = open_regular(path)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def copied(source: BinaryIO) -> Iterator[Path]:
+    """What a file object has from where it stands, as a file without a name."""
+    if not callable(getattr(source, "read", None)):
+        raise WeightsError(f"a {type(source).__name__} is no file: expected its name, or a file object")
+    fd = os.memfd_create("penstock")
+    try:
+        with named("a file object"), open(fd, "wb", closefd=False) as copy:
+            shutil.copyfileobj(source, copy, COPY_BYTES)
+        yield Path(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
 @dataclass(frozen=True)
 class Part:
     """A share of a tensor: elements `start` to `stop` of dimension `dim`, as tensor-parallel ranks take them."""
@@ -112,10 +168,10 @@ class Weights:
         self.identities: dict[Path, tuple[int, int, int, int]] = {}
         self.check: Callable[[Tensor, Any], None] | None = None  # Of a tensor or chunk, and its bytes in host memory.
         self._pieces: dict[str, list[Chunk]] = {}
-        named, self.files = _files_of(paths)
+        placed, self.files = _files_of(paths)
         with collecting_paused():
             self._add_all()
-        for name, place in named.items():
+        for name, place in placed.items():
             if name not in self.tensors or self.tensors[name].file != place:
                 raise WeightsError(f"{place}: it lacks tensor {name!r}, which the index says it has")
 
@@ -172,6 +228,10 @@ class Weights:
                 raise WeightsError(f"{chunks[0].piece.file}: the pieces of tensor {name!r} differ in dimensions")
             self._add_tensor(assembled(name, tuple(map(max, *ends)) if len(ends) > 1 else tuple(ends[0]), chunks))
 
+    def shown(self) -> str:
+        """The files, as errors call them."""
+        return f"{self.files[0]}{f' and {len(self.files) - 1} others' if len(self.files) > 1 else ''}"
+
     @property
     def nbytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.tensors.values())
@@ -204,7 +264,7 @@ class Weights:
         for pattern, part in (parts or {}).items():
             matching = _matching(by_name, pattern)
             if not matching:
-                raise WeightsError(f"parts: none of the tensors is called {pattern!r}")
+                raise WeightsError(f"parts: none of the tensors that are read of {self.shown()} is called {pattern!r}")
             shares.update({tensor.name: part for tensor in matching})
         pairs = [(tensor, shares.get(tensor.name)) for tensor in chosen]
         exchange = None if group is None else Exchange(group, device)
@@ -216,7 +276,7 @@ class Weights:
         for pattern in patterns:
             matching = _matching(self.tensors, pattern)
             if not matching:
-                raise WeightsError(f"no tensor is called {pattern!r}")
+                raise WeightsError(f"no tensor is called {pattern!r} in {self.shown()}")
             found.update({tensor.name: tensor for tensor in matching})
         return list(found.values())
 
@@ -280,14 +340,14 @@ class _Header:
 
 
 def _read_header(file: Path) -> _Header:
-    from penstock.weights.torch_files import is_torch_file, read_torch_file
+    from penstock.weights.kinds import is_torch_file
+    from penstock.weights.torch_files import read_torch_file
 
-    with open(file, "rb") as opened:
-        fd = opened.fileno()
+    with opened_file(file) as fd:
         identity = identity_of(fd)
         if is_torch_file(file, fd):
-            named, objects = read_torch_file(file, fd)
-            return _Header(identity, list(named.values()), {}, objects, {})
+            found, objects = read_torch_file(file, fd)
+            return _Header(identity, list(found.values()), {}, objects, {})
         try:
             _, described, metadata = _native.read_safetensors_header(fd)
         except ValueError as error:
@@ -316,10 +376,9 @@ def _is_encodable(path: Path) -> bool:
 
 
 def _read_index(path: Path) -> dict[str, Path]:
-    if path.stat().st_size > INDEX_BYTES_MAX:
-        raise WeightsError(f"{path}: an index of over {INDEX_BYTES_MAX} bytes is not believed")
+    content = read_regular(path, INDEX_BYTES_MAX)
     try:
-        placed = json.loads(path.read_bytes())["weight_map"]
+        placed = json.loads(content)["weight_map"]
         named = {str(name): path.parent / file for name, file in placed.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise WeightsError(f"{path}: expected a JSON object whose weight_map names a file for each tensor") from None

@@ -5,44 +5,68 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from penstock.sessions import Session
 from penstock.weights.arrays import SIZES
-from penstock.weights.headers import Tensor, WeightsError, identity_of
+from penstock.weights.headers import (
+    Tensor, WeightsError, collecting_paused, copied, identity_of, named, opened_file,
+)
+from penstock.weights.kinds import is_torch_file
 from penstock.weights.plan import Plan
-from penstock.weights.torch_files import DEPTH_MAX, Device, Dtype, Size, Storage, TorchFile, View, is_torch_file
+from penstock.weights.torch_files import DEPTH_MAX, TorchFile
+from penstock.weights.torch_views import Device, Meta, Size, Storage, TorchName, View
 
 if TYPE_CHECKING:
     import torch
 
 
-def load_torch(path: str | os.PathLike[str], device: Any = "cpu", *, session: Session | None = None) -> Any:
+def load_torch(path: str | os.PathLike[str] | BinaryIO, device: Any = "cpu", *, map_location: Any = None,
+               weights_only: bool = True, session: Session | None = None) -> Any:
     """In place of `torch.load(path, map_location=device, weights_only=True)`: nothing is executed.
 
     Gives dicts, lists, tuples, sets, text, bytes, numbers, dtypes, devices, sizes, tensors and parameters as they were.
+    map_location: another word for device, as torch has it. A file object, as io.BytesIO, is copied first.
 
     Tensors that shared a storage share memory again. Neighbours in the file share a piece of memory besides, of
     256 MiB at most: clone a tensor that is to outlive the others. Raises WeightsError for what is no plain data, and
     MemoryError before the first byte where it will not fit.
     """
+    if not weights_only:
+        raise WeightsError("weights_only is False: nothing that a file names is executed here. Where its origin is "
+                           "trusted, use torch.load")
+    place = device if map_location is None else map_location
+    if callable(place) or isinstance(place, dict):
+        raise WeightsError("map_location: expected one device, as 'cpu' or 'cuda:1': all tensors go there")
+    if isinstance(path, (str, os.PathLike)):
+        return _load(Path(path), place, session)
+    with copied(path) as file:
+        try:
+            return _load(file, place, session)
+        except WeightsError as error:
+            raise WeightsError(str(error).replace(str(file), f"the {type(path).__name__}")) from None
+
+
+def _load(file: Path, device: Any, session: Session | None) -> Any:
     import torch
 
-    file = Path(path)
-    with open(file, "rb") as opened:
-        identity = identity_of(opened.fileno())
-        if not is_torch_file(file, opened.fileno()):
+    with opened_file(file) as fd, collecting_paused():
+        identity = identity_of(fd)
+        if not is_torch_file(file, fd):
             raise WeightsError(f"{file}: this is no file of torch.save")
-        found = TorchFile(file, opened.fileno())
+        found = TorchFile(file, fd)
+    if found.unknown is not None:
+        raise found.needs(found.unknown)
     wanted: dict[int, int] = {}  # One storage may be told of several times, with different sizes.
     for storage in found.storages.values():
         wanted[storage.offset] = max(wanted.get(storage.offset, 0), storage.nbytes)
     tensors = [Tensor(str(offset), file, "U8", (nbytes,), offset, nbytes) for offset, nbytes in wanted.items()]
     plan = Plan([(tensor, None) for tensor in tensors], device, None, session, {file: identity})
     rebuilding = _Rebuilding(file, {int(name): memory for name, memory in plan.load().items()})
-    with torch.no_grad():
+    with torch.no_grad(), collecting_paused(), named(f"{file}"):
         return rebuilding.rebuilt(found.tree, 0)
 
 
@@ -56,10 +80,12 @@ class _Rebuilding:
     def rebuilt(self, said: Any, depth: int) -> Any:
         if depth > DEPTH_MAX:
             raise WeightsError(f"{self._file}: its objects are nested over {DEPTH_MAX} deep")
-        if isinstance(said, (View, dict, list, tuple)) and id(said) in self._made:
+        if isinstance(said, (View, Meta, dict, list, tuple)) and id(said) in self._made:
             return self._made[id(said)]
         if isinstance(said, View):
             return self._tensor(said, depth)
+        if isinstance(said, Meta):
+            return self._meta(said)
         if isinstance(said, dict):
             return self._dict(said, depth)
         if isinstance(said, list):
@@ -78,21 +104,29 @@ class _Rebuilding:
 
         if isinstance(said, Size):
             return torch.Size(said)
-        if isinstance(said, Dtype):
-            return getattr(torch, said.removeprefix("torch."))
         if isinstance(said, Device):
             return torch.device(said)
+        if isinstance(said, TorchName):
+            return attrgetter(said.removeprefix("torch."))(torch)
         if not isinstance(said, (str, bytes, bytearray, int, float, complex, slice, type(None))):
             raise WeightsError(f"{self._file}: it has a storage or a class by itself: save tensors")
         return said
 
     def _dict(self, said: dict[Any, Any], depth: int) -> Any:
-        made: Any = OrderedDict() if isinstance(said, OrderedDict) else {}
+        made: Any = next((kind() for kind in (OrderedDict, Counter) if isinstance(said, kind)), {})
         self._made[id(said)] = made
         for key, value in said.items():
             made[self.rebuilt(key, depth + 1)] = self.rebuilt(value, depth + 1)
         for name, value in getattr(said, "__dict__", {}).items():
             setattr(made, name, self.rebuilt(value, depth + 1))
+        return made
+
+    def _meta(self, said: Meta) -> torch.Tensor:
+        import torch
+
+        dtype = self._plain(said.dtype)
+        made = torch.empty_strided(said.shape, said.strides, dtype=dtype, device="meta")
+        self._made[id(said)] = made.requires_grad_(said.requires_grad)
         return made
 
     def _tensor(self, view: View, depth: int) -> torch.Tensor:

@@ -2,14 +2,15 @@
 
 """Zip archives whose entries lie as they are: where the bytes of each are in the file.
 
-Only what torch.save writes is understood: no compression, no comment, a directory at the end. An archive may be a piece
-of a larger file. Nothing that a directory says is believed before it is compared with the file.
+Only what torch.save writes is understood: no comment, a directory at the end; of compressed entries the names alone. An
+archive may be a piece of a larger file. Nothing that a directory says is believed before it is compared with the file.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +69,8 @@ class Entry:
     header: int
     size: int
     end: int
+    is_plain: bool  # Its bytes lie there as they are.
+    crc: int        # 0 where the writer made none, as torch can be told.
 
 
 class Zip:
@@ -84,6 +87,8 @@ class Zip:
     def place(self, name: str) -> tuple[int, int]:
         """Where an entry's bytes begin, counted from the archive's first byte, and how many they are."""
         entry = self.entries[name]
+        if not entry.is_plain:
+            raise self._wrong(f"{name!r} is compressed or encrypted")
         fixed = self.window.read(entry.header, _LOCAL.size + len(entry.name))
         signature, _, flags, method, _, _, _, _, _, name_size, extra_size = _LOCAL.unpack_from(fixed)
         if signature != SIGNATURE or method != 0 or flags & ENCRYPTED or fixed[_LOCAL.size:] != entry.name:
@@ -97,7 +102,10 @@ class Zip:
         begin, size = self.place(name)
         if size > at_most:
             raise self._wrong(f"{name!r} has {size} bytes: {at_most} are expected at most")
-        return self.window.read(begin, size)
+        content = self.window.read(begin, size)
+        if self.entries[name].crc not in (0, zlib.crc32(content)):
+            raise self._wrong(f"the bytes of {name!r} are others than its checksum was made of")
+        return content
 
     def _wrong(self, what: str) -> WeightsError:
         return WeightsError(f"{self.window.where()}: {what}: this zip archive was not written by torch.save, or is "
@@ -126,7 +134,7 @@ class Zip:
         return count, at, size
 
     def _read_entries(self, directory: bytes, count: int) -> dict[str, Entry]:
-        found: list[tuple[int, int, bytes]] = []
+        found: list[tuple[int, int, bytes, bool, int]] = []
         at = 0
         while at < len(directory):
             entry, at = self._read_entry(directory, at)
@@ -135,21 +143,21 @@ class Zip:
             raise self._wrong(f"its directory has {len(found)} entries, not {count}")
         found.sort()
         entries: dict[str, Entry] = {}
-        ends = [header for header, _, _ in found[1:]] + [self._directory_at]
-        for (begin, length, raw), end in zip(found, ends, strict=True):
+        ends = [header for header, *_ in found[1:]] + [self._directory_at]
+        for (begin, length, raw, is_plain, crc), end in zip(found, ends, strict=True):
             name = raw.decode("utf-8", "replace")
             if begin + _LOCAL.size + len(raw) + length > end:
                 raise self._wrong(f"{name!r} overlaps with what follows it")
             if name in entries:
                 raise self._wrong(f"{name!r} is in it twice")
-            entries[name] = Entry(raw, begin, length, end)
+            entries[name] = Entry(raw, begin, length, end, is_plain, crc)
         return entries
 
-    def _read_entry(self, directory: bytes, at: int) -> tuple[tuple[int, int, bytes], int]:
-        """(local header, size, name), and where the next one is."""
+    def _read_entry(self, directory: bytes, at: int) -> tuple[tuple[int, int, bytes, bool, int], int]:
+        """(local header, size in the file, name, whether it is plain, checksum), and where the next one is."""
         if at + _ENTRY.size > len(directory):
             raise self._wrong("its directory ends early")
-        (signature, _, _, flags, method, _, _, _, packed, size, name_size, extra_size, comment_size, _, _, _,
+        (signature, _, _, flags, method, _, _, crc, packed, size, name_size, extra_size, comment_size, _, _, _,
          header) = _ENTRY.unpack_from(directory, at)
         begin = at + _ENTRY.size
         name, extra = directory[begin:begin + name_size], directory[begin + name_size:begin + name_size + extra_size]
@@ -157,9 +165,8 @@ class Zip:
             raise self._wrong("its directory makes no sense")
         if 0xFFFFFFFF in (size, packed, header):
             size, packed, header = _large(extra, size, packed, header)
-        if method != 0 or packed != size or flags & ENCRYPTED:
-            raise self._wrong(f"{name.decode('utf-8', 'replace')!r} is compressed or encrypted")
-        return (header, size, name), begin + name_size + extra_size
+        is_plain = method == 0 and packed == size and not flags & ENCRYPTED
+        return (header, packed, name, is_plain, crc), begin + name_size + extra_size
 
 
 def _large(extra: bytes, *values: int) -> list[int]:

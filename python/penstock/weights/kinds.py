@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a file is, by its first bytes. What is no file of weights is called what it is, with what to do instead."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from penstock.weights.headers import WeightsError
+from penstock.weights.torch_views import ANEW
+from penstock.weights.zips import SIGNATURE
+
+HEAD_BYTES = 512
+LFS = re.compile(rb"version https?://(?:git-lfs\.github\.com|hawser\.github\.com)/spec/")
+LFS_SIZE = re.compile(rb"\nsize (\d{1,20})\s")
+LEGACY = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19"
+PICKLE = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
+SPACES = b"\xef\xbb\xbf \t\r\n"  # And a mark of the order of bytes, as pages begin.
+ANOTHER = "name the file of weights itself"
+
+# What begins so is this.
+KINDS = (
+    (b"GGUF", f"this is a GGUF file, as llama.cpp reads them: {ANOTHER}, as safetensors"),
+    (b"GGML", f"this is a GGML file, as llama.cpp once read them: {ANOTHER}, as safetensors"),
+    (b"\x89HDF\r\n\x1a\n", "this is an HDF5 file, as Keras writes: load it there, and save its weights as safetensors"),
+    (b"\x93NUMPY", "this is an array of numpy: load it with numpy.load"),
+    (b"\x1f\x8b", "this is compressed by gzip: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "this is compressed by zstd: unpack it first"),
+    (b"BZh", "this is compressed by bzip2: unpack it first"),
+    (b"\xfd7zXZ\0", "this is compressed by xz: unpack it first"),
+)
+PAGES = ((b"<!doctype html", "HTML"), (b"<html", "HTML"), (b"<?xml", "XML"), (b"<error", "XML"))
+
+
+def is_torch_file(file: Path, fd: int) -> bool:
+    """Whether a file begins as torch.save's do: as a zip archive. Raises WeightsError for what is neither that nor
+    safetensors, where its first bytes say what it is."""
+    head = os.pread(fd, HEAD_BYTES, 0)
+    if head.startswith(SIGNATURE):
+        return True
+    told = None if head[8:9] == b"{" else _told(head)  # A header's size may begin like anything.
+    if told is not None:
+        raise WeightsError(f"{file}: {told}")
+    return False
+
+
+def _told(head: bytes) -> str | None:
+    text = head.lstrip(SPACES).lower()
+    if head.startswith(LEGACY):
+        return f"torch.save wrote this in the form that it had before 1.6: {ANEW}"
+    if head.startswith(PICKLE):
+        return ("this is a pickle, no file of torch.save: where its origin is trusted, load it with pickle.load and "
+                "save its tensors with torch.save")
+    if head[257:262] == b"ustar":
+        return "this is a tar archive, perhaps of a torch before 0.4 or a NeMo model: unpack it"
+    if LFS.match(text):
+        size = LFS_SIZE.search(text)
+        return (f"this is a pointer of git-lfs{f' to {int(size[1])} bytes' if size else ''}, and not the file itself: "
+                "run `git lfs pull` in its folder")
+    for begin, name in PAGES:
+        if text.startswith(begin):
+            return (f"this is a page of {name}, which a server sent in place of the file: look at it for the reason "
+                    "(a login, a wrong address), and download the file anew")
+    if text.startswith((b"{", b"[")):
+        return f"this is text, JSON perhaps: {ANOTHER}"
+    return next((what for begin, what in KINDS if head.startswith(begin)), None)
