@@ -19,7 +19,7 @@ import safetensors.torch
 
 from penstock import weights
 from penstock.__main__ import main
-from penstock.weights import arrays, dcp, headers
+from penstock.weights import arrays, dcp, headers, loaders
 from tensors import DEVICES, random_tensor, raw
 
 NAMES = [name for name in {**arrays.DTYPES, **arrays.OTHERS}.values() if hasattr(torch, name)]
@@ -336,8 +336,8 @@ def test_conversion_that_fails_leaves_nothing(tmp_path, monkeypatch):
         weights.convert(tmp_path / "model.pt", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     torch.save({"a": torch.rand(100), "b": torch.rand(100)}, tmp_path / "model.pt")
-    shards = iter([weights.save_file])
-    monkeypatch.setattr("penstock.weights.conversion.save_file", lambda *given, **more: next(shards)(*given, **more))
+    shards = iter([loaders.write_file])
+    monkeypatch.setattr("penstock.weights.conversion.write_file", lambda *given, **more: next(shards)(*given, **more))
     with pytest.raises(StopIteration):
         weights.convert(tmp_path / "model.pt", tmp_path / "out", shard_bytes=400)
     assert list((tmp_path / "out").iterdir()) == []

@@ -16,11 +16,11 @@ before the first byte.
 
 from penstock.weights.conversion import Conversion, convert
 from penstock.weights.headers import INDEX, Part, Tensor, Weights, WeightsError
-from penstock.weights.loaders import Slice, load_file, load_model, safe_open, save_file
+from penstock.weights.loaders import Slice, load, load_file, load_model, safe_open, save, save_file, save_model
 from penstock.weights.plan import Plan, Progress
 from penstock.weights.torch_load import load_torch
 
 __all__ = [
     "INDEX", "Conversion", "Part", "Plan", "Progress", "Slice", "Tensor", "Weights", "WeightsError", "convert",
-    "load_file", "load_model", "load_torch", "safe_open", "save_file",
+    "load", "load_file", "load_model", "load_torch", "safe_open", "save", "save_file", "save_model",
 ]

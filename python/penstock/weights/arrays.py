@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import _native
-from penstock.weights.headers import Tensor, WeightsError
+from penstock.weights.headers import Tensor, WeightsError, named
 
 if TYPE_CHECKING:
     import numpy
@@ -80,6 +80,7 @@ class Arrays(Protocol):
     def free_bytes(self) -> int | None: ...
     def on_host(self, content: Any) -> Any: ...
     def empty(self, dtype: Any, shape: tuple[int, ...]) -> Any: ...
+    def nothing(self, dtype: Any, shape: tuple[int, ...]) -> Any: ...  # Of a shape without elements.
     def part(self, array: Any, dim: int, start: int, stop: int) -> Any: ...
     def copy(self, array: Any) -> Any: ...
     def convert(self, array: Any, dtype: Any) -> Any: ...
@@ -111,14 +112,61 @@ def format_shape(dtype: str, shape: Sequence[int]) -> tuple[int, ...]:
     return (*shape[:-1], shape[-1] * 2) if dtype == "F4" and shape else tuple(shape)
 
 
+def _check_plain(name: str, array: Any) -> None:
+    """Of a tensor of torch: whether it has its bytes, all of them, in one piece of memory."""
+    wrong = None
+    if hasattr(array, "full_tensor"):
+        wrong = "a DTensor, of which each rank has a piece: pass its full_tensor(), or save with penstock.checkpoint"
+    elif getattr(array, "is_nested", False):
+        wrong = "a nested tensor: pass its unbind() under names of their own"
+    elif str(getattr(array, "layout", "torch.strided")) != "torch.strided":
+        wrong = f"sparse ({array.layout}): pass its to_dense(), which may be much larger"
+    elif getattr(array, "is_meta", False):
+        wrong = "of the device \"meta\", which has no bytes: call to_empty(device=...) on its module and fill it first"
+    if wrong is not None:
+        raise WeightsError(f"tensor {name!r} is {wrong}")
+
+
 def described(name: str, array: Any) -> tuple[str, str, list[int]]:
     """(name, dtype, shape) as the format writes them, of a tensor or a numpy array. Raises WeightsError."""
+    _check_plain(name, array)
     dtype = format_dtype(name, array)
     if dtype in OTHERS:
         raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
     if not (array.is_contiguous() if hasattr(array, "is_contiguous") else array.flags.c_contiguous):
         raise WeightsError(f"tensor {name!r} is not contiguous: pass tensor.contiguous(), or a copy of the array")
     return name, dtype, list(format_shape(dtype, array.shape))
+
+
+def _extent(tensor: Any) -> tuple[str, int, int]:
+    """(device, first byte, behind the last byte) of a tensor of torch."""
+    begin = tensor.data_ptr()
+    return str(tensor.device), begin, begin + span(tuple(tensor.shape), tensor.stride()) * tensor.element_size()
+
+
+def sharing(tensors: Mapping[str, Any]) -> list[list[str]]:
+    """The names of those of torch's tensors that share memory, in groups."""
+    places = sorted((*_extent(tensor), name) for name, tensor in tensors.items() if hasattr(tensor, "data_ptr"))
+    groups: list[list[str]] = []
+    where, end = "", 0
+    for device, begin, stop, name in places:
+        if begin == stop:
+            continue
+        if device == where and begin < end:
+            groups[-1].append(name)
+            end = max(end, stop)
+        else:
+            groups.append([name])
+            where, end = device, stop
+    return [sorted(group) for group in groups if len(group) > 1]
+
+
+def covering(tensors: Mapping[str, Any], group: Sequence[str]) -> str | None:
+    """The first of a group that shares memory which has all of it, or None."""
+    extents = [_extent(tensors[name])[1:] for name in group]
+    whole = min(begin for begin, _ in extents), max(end for _, end in extents)
+    return next((name for name, extent in zip(group, extents, strict=True) if extent == whole
+                 and tensors[name].nbytes == whole[1] - whole[0]), None)
 
 
 def raw_bytes(array: Any) -> Any:
@@ -141,7 +189,8 @@ class TorchArrays:
     def __init__(self, device: Any) -> None:
         import torch
 
-        self.device = torch.device(device)
+        with named(f"device {device!r}"):
+            self.device = torch.device(device)
         self._dtypes: dict[str, torch.dtype] = {}
 
     def dtype_of(self, tensor: Tensor) -> torch.dtype:
@@ -203,6 +252,11 @@ class TorchArrays:
 
         return torch.empty(shape, dtype=dtype, device=self.device)
 
+    def nothing(self, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+        import torch
+
+        return torch.empty(0, dtype=dtype, device=self.device).view(shape)
+
     def part(self, array: torch.Tensor, dim: int, start: int, stop: int) -> torch.Tensor:
         return array.narrow(dim, start, stop - start)
 
@@ -224,6 +278,8 @@ class _TorchMemory:
     def view(self, at: int, dtype: torch.dtype, shape: tuple[int, ...],
              strides: tuple[int, ...] | None) -> torch.Tensor:
         size = dtype.itemsize
+        if 0 in shape:  # Whose strides may be more than 64 bits can count.
+            return self._memory[:0].view(dtype).view(shape)
         if at % size != 0:  # The format aligns nothing.
             return self._copy(at, dtype, shape, strides)
         typed = self._typed.get(dtype)
@@ -291,6 +347,8 @@ class NumpyArrays:
         import numpy
 
         return numpy.empty(shape, dtype)
+
+    nothing = empty
 
     def part(self, array: Any, dim: int, start: int, stop: int) -> Any:
         return array[(slice(None),) * dim + (slice(start, stop),)]

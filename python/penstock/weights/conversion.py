@@ -15,7 +15,7 @@ from penstock import _native
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import DTYPES, nbytes_of
 from penstock.weights.headers import INDEX, Tensor, Weights, WeightsError
-from penstock.weights.loaders import save_file
+from penstock.weights.loaders import write_file
 from penstock.weights.plan import Plan, Progress
 
 SHARD_BYTES = 5_000_000_000
@@ -114,10 +114,7 @@ def _check_memory(shard: list[Tensor]) -> None:
 def _write(plan: Plan, file: Path, metadata: Mapping[str, str], session: Session | None,
            on_progress: Callable[[Progress], None]) -> None:
     tensors = {name: tensor.contiguous() for name, tensor in plan.load(on_progress).items()}
-    try:
-        save_file(tensors, file, metadata, session=session)
-    except OSError as error:
-        raise OSError(error.errno, f"{file}: {error}") from error
+    write_file(tensors, file, metadata, session, may_share=True)
 
 
 def _counter(whole: Progress, on_progress: Callable[[Progress], None] | None) -> Callable[[Progress], None]:

@@ -4,39 +4,55 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from penstock import _native
+from penstock.files import File
 from penstock.sessions import Session, default_session
 from penstock.weights import arrays
-from penstock.weights.headers import Part, Tensor, Weights, WeightsError
+from penstock.weights.headers import Part, StateError, Tensor, Weights, WeightsError, copied, named
 from penstock.weights.plan import PAGE, Plan
 
 if TYPE_CHECKING:
     import torch
 
 
-def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *,
+BACKENDS = ("mmap", "pread")  # Of safetensors. Here each request takes the best path by itself.
+
+
+def _check_backend(backend: str) -> None:
+    if backend not in BACKENDS:
+        raise WeightsError(f"backend {backend!r}: expected 'mmap' or 'pread', as safetensors; both are taken and make "
+                           "no difference here")
+
+
+def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "mmap",
               session: Session | None = None) -> dict[str, torch.Tensor]:
     """In place of `safetensors.torch.load_file`: all tensors of a file, by name."""
+    _check_backend(backend)
     loaded = Weights([filename]).plan(device=device, session=session).load()
     return dict(sorted(loaded.items()))
 
 
-def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *,
-               strict: bool = True, device: Any = None, session: Session | None = None) -> tuple[list[str], list[str]]:
-    """Fills a module's parameters and buffers from its files, a few ranges at a time.
+def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+               strict: bool = True, device: Any = None, *, backend: str = "mmap",
+               session: Session | None = None) -> tuple[list[str], list[str]]:
+    """In place of `safetensors.torch.load_model`: fills a module's parameters and buffers, a few ranges at a time.
 
     The tensors come to `device` (that of the module's first parameter, if nothing is said), and are copied from there
     with the module's dtypes. Returns the names that the files lack, and those that the module lacks; with `strict`
-    either is a WeightsError, before anything is read. So is a module whose hooks make its state_dict of other tensors
-    than its own: `module.load_state_dict(load_file(...))` serves those.
+    either is a WeightsError (and a RuntimeError, as theirs), before anything is read. So are two names of one parameter
+    for which the files have different tensors, when the second one is there. A module whose hooks make its state_dict
+    of other tensors than its own is refused: `module.load_state_dict(load_file(...))` serves that.
     """
     import torch
 
+    _check_backend(backend)
     weights, state = Weights(paths), module.state_dict(keep_vars=True)
     targets = {name: target for name, target in state.items() if isinstance(target, torch.Tensor)}
     _check_own(module, targets)
@@ -46,23 +62,67 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
         name not in targets or targets[name].is_meta or _place_of(targets[name]) not in loaded))
     unexpected = sorted(set(weights.tensors) - set(targets))
     if strict and (missing or unexpected):
-        raise WeightsError(f"the files lack {missing}, and the module lacks {unexpected}")
+        raise _disagreement(weights, missing, unexpected)
     common = [name for name in weights.tensors if name in targets]
     for name in common:
-        there, target = weights.tensors[name], targets[name]
-        if arrays.format_shape(there.dtype, target.shape) != there.shape:
-            raise WeightsError(f"tensor {name!r} is {list(there.shape)} in {there.file} and "
-                               f"{list(target.shape)} in the module")
-        if target.is_meta:
-            raise WeightsError(f"parameter {name!r} has no memory yet: call module.to_empty(device=...) first")
+        _check_target(name, weights.tensors[name], targets[name])
     if not common:
         return missing, unexpected
     place = device if device is not None else targets[common[0]].device
     chosen = [(weights.tensors[name], None) for name in common]
-    with torch.no_grad():
-        for name, tensor in Plan(chosen, place, None, session, weights.identities, check=weights.check):
-            targets[name].copy_(tensor)
+    plan = Plan(chosen, place, None, session, weights.identities, check=weights.check)
+    unexpected += _fill(plan, targets)
+    if strict and unexpected:
+        raise _disagreement(weights, [], unexpected, ": for each of them and another name the module has one tensor, "
+                            "and the files have two that differ")
     return missing, unexpected
+
+
+def _fill(plan: Plan, targets: Mapping[str, torch.Tensor]) -> list[str]:
+    """Names of parameters that have another name before them, with another content."""
+    import torch
+
+    filled: dict[Any, tuple[str, bool]] = {}  # By place: the first of its names, and whether others differ.
+    others: set[str] = set()
+    with torch.no_grad():
+        for name, tensor in plan:
+            target = targets[name]
+            place = _place_of(target) if target.numel() > 0 else name
+            with named(f"{name!r} of the module"):
+                before = filled.get(place)
+                if before is not None and not _is_same(target, tensor):
+                    others.update((before[0], name))
+                    filled[place] = min(before[0], name), True
+                elif before is not None:
+                    filled[place] = min(before[0], name), before[1]
+                else:
+                    filled[place] = name, False
+                target.copy_(tensor)
+    return sorted(others - {name for name, differs in filled.values() if differs})
+
+
+def _is_same(target: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Bit for bit, with the dtype of the target."""
+    import torch
+
+    ours, theirs = (each.reshape(-1).contiguous().view(torch.uint8)
+                    for each in (target, tensor.to(target.device, target.dtype)))
+    return torch.equal(ours, theirs)
+
+
+def _disagreement(weights: Weights, missing: Iterable[str], unexpected: Iterable[str], why: str = "") -> StateError:
+    """In the words of torch, which callers know."""
+    told = [f"{what} key(s) in state_dict: {', '.join(json.dumps(name, ensure_ascii=False) for name in names)}"
+            for what, names in (("Missing", missing), ("Unexpected", unexpected)) if names]
+    return StateError(f"{weights.shown()} and the module disagree. {'. '.join(told)}{why}")
+
+
+def _check_target(name: str, there: Tensor, target: torch.Tensor) -> None:
+    if arrays.format_shape(there.dtype, target.shape) != there.shape:
+        raise WeightsError(f"tensor {name!r} is {list(there.shape)} in {there.file} and {list(target.shape)} in the "
+                           "module")
+    if target.is_meta:
+        raise WeightsError(f"parameter {name!r} has no memory yet: call module.to_empty(device=...) first")
 
 
 def _check_own(module: torch.nn.Module, targets: Mapping[str, torch.Tensor]) -> None:
@@ -82,20 +142,98 @@ def save_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str],
               metadata: Mapping[str, str] | None = None, *, session: Session | None = None) -> None:
     """In place of `safetensors.torch.save_file`, and that of numpy: the file appears when it is whole and on the disk.
 
-    Tensors are contiguous, on any device. The data begins at a multiple of 4096 bytes, so that direct I/O serves it.
+    Tensors are contiguous, on any device, and share no memory: each would be written in full, and nothing would tie
+    them when they are loaded. The data begins at a multiple of 4096 bytes, so that direct I/O serves it.
     """
+    write_file(tensors, filename, metadata, session, may_share=False)
+
+
+def write_file(tensors: Mapping[str, Any], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None,
+               session: Session | None, *, may_share: bool) -> None:
+    """may_share: what shares memory is written once for each name."""
+    header, placed = _laid_out(tensors, metadata, f"{filename}", may_share)
+    with (session or default_session()).create(filename, replace=True) as file:
+        _write(file, tensors, header, placed, f"{filename}")
+
+
+def save(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None, *,
+         session: Session | None = None) -> bytes:
+    """In place of `safetensors.torch.save`, and that of numpy: the bytes of such a file."""
+    header, placed = _laid_out(tensors, metadata, "save", False)
+    fd = os.memfd_create("penstock")
+    try:
+        with (session or default_session()).open(fd) as file:
+            _write(file, tensors, header, placed, "save")
+        with open(fd, "rb", closefd=False) as whole:
+            whole.seek(0)
+            return whole.read()
+    finally:
+        os.close(fd)
+
+
+def load(data: bytes, *, session: Session | None = None) -> dict[str, torch.Tensor]:
+    """In place of `safetensors.torch.load`: all tensors of a file's bytes, by name."""
+    with copied(io.BytesIO(data)) as file:
+        return load_file(file, session=session)
+
+
+Placed = list[tuple[str, int, int]]
+
+
+def _laid_out(tensors: Mapping[str, Any], metadata: Mapping[str, str] | None, what: str,
+              may_share: bool) -> tuple[bytes, Placed]:
+    """The header's bytes, and where each tensor begins and ends in the file."""
+    _check_texts(tensors, metadata)
+    entries = []
+    for name, tensor in tensors.items():
+        with named(f"tensor {name!r}"):
+            entries.append(arrays.described(name, tensor))
+    for group in [] if may_share else arrays.sharing(tensors):
+        raise StateError(f"tensors {', '.join(map(repr, group[:5]))}{' and others' if len(group) > 5 else ''} share "
+                         "memory: each would be written in full, and nothing would tie them when they are loaded. Use "
+                         "save_model, which saves one of them, or pass a clone() of each")
+    with named(what):
+        return _native.make_safetensors_header(entries, dict(metadata or {}), PAGE)
+
+
+def _write(file: File, tensors: Mapping[str, Any], header: bytes, placed: Placed, what: str) -> None:
+    file.write(header)
+    for begin in range(0, len(placed), 512):
+        pieces = placed[begin:begin + 512]
+        with named(f"{what}: tensors {pieces[0][0]!r} to {pieces[-1][0]!r}"):
+            file.writev([arrays.raw_bytes(tensors[name]) for name, _, _ in pieces], pieces[0][1])
+
+
+def save_model(module: torch.nn.Module, filename: str | os.PathLike[str], metadata: Mapping[str, str] | None = None,
+               force_contiguous: bool = True, *, session: Session | None = None) -> None:
+    """In place of `safetensors.torch.save_model`: of tensors that share memory one is saved, and `load_model` gives it
+    to the others. The metadata say under which name."""
+    state, told = dict(module.state_dict()), dict(metadata or {})
+    for group in arrays.sharing(state):
+        kept = arrays.covering(state, group)
+        if kept is None:
+            raise StateError(f"tensors {', '.join(map(repr, group))} share memory, and none of them has all of it: "
+                             "save a clone() of each with save_file")
+        for name in group:
+            if name != kept:
+                told.setdefault(name, kept)
+                del state[name]
+    if force_contiguous:
+        state = {name: tensor.contiguous() for name, tensor in state.items()}
+    try:
+        save_file(state, filename, told, session=session)
+    except WeightsError as error:
+        if "contiguous" not in str(error):
+            raise
+        raise WeightsError(f"{error}, or use save_model(..., force_contiguous=True)") from None
+
+
+def _check_texts(tensors: Any, metadata: Any) -> None:
+    for what, given in (("tensors", tensors), ("metadata", metadata or {})):
+        if not isinstance(given, Mapping):
+            raise WeightsError(f"{what} are of type {type(given).__name__}: expected a dict by name")
     for text in (*tensors, *(metadata or {}), *(metadata or {}).values()):
         _check_text(text)
-    described = [arrays.described(name, tensor) for name, tensor in tensors.items()]
-    try:
-        header, placed = _native.make_safetensors_header(described, dict(metadata or {}), PAGE)
-    except ValueError as error:
-        raise WeightsError(str(error)) from None
-    with (session or default_session()).create(filename, replace=True) as file:
-        file.write(header)
-        for begin in range(0, len(placed), 512):
-            pieces = placed[begin:begin + 512]
-            file.writev([arrays.raw_bytes(tensors[name]) for name, _, _ in pieces], pieces[0][1])
 
 
 def _check_text(text: Any) -> None:
@@ -112,7 +250,8 @@ class safe_open:  # noqa: N801, the name that it replaces.
     """In place of `safetensors.safe_open`: `with safe_open(file, framework="pt", device="cuda") as opened: ...`."""
 
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
-                 session: Session | None = None) -> None:
+                 backend: str = "mmap", session: Session | None = None) -> None:
+        _check_backend(backend)
         arrays.arrays_of(framework, device)  # Raises here, and not at the first tensor.
         self._weights = Weights([filename])
         self._framework, self._device, self._session = framework, device, session
@@ -130,16 +269,22 @@ class safe_open:  # noqa: N801, the name that it replaces.
     def get_tensor(self, name: str) -> Any:
         return self._get(name, None)
 
+    def get_tensors(self) -> dict[str, Any]:
+        """All of them, by name."""
+        plan = self._weights.plan(device=self._device, framework=self._framework, session=self._session)
+        return dict(sorted(plan.load().items()))
+
     def get_slice(self, name: str) -> Slice:
         """What can be indexed: `get_slice(name)[2:4, :, ::2]` reads no more rows than it needs."""
+        return Slice(self, self._tensor(name))
+
+    def _tensor(self, name: str) -> Tensor:
         if name not in self._weights.tensors:
-            raise WeightsError(f"no tensor is called {name!r}")
-        return Slice(self, self._weights.tensors[name])
+            raise WeightsError(f"no tensor is called {name!r} in {self._weights.shown()}")
+        return self._weights.tensors[name]
 
     def _get(self, name: str, part: Part | None) -> Any:
-        if name not in self._weights.tensors:
-            raise WeightsError(f"no tensor is called {name!r}")
-        plan = Plan([(self._weights.tensors[name], part)], self._device, None, self._session, self._weights.identities,
+        plan = Plan([(self._tensor(name), part)], self._device, None, self._session, self._weights.identities,
                     framework=self._framework)
         return next(iter(plan))[1]
 

@@ -7,17 +7,18 @@ bfloat16 and the small floating-point types come as those of the package ml_dtyp
 
 from __future__ import annotations
 
+import io
 import os
 from typing import TYPE_CHECKING, Any
 
 from penstock.sessions import Session
-from penstock.weights.headers import Weights
-from penstock.weights.loaders import save_file
+from penstock.weights.headers import Weights, copied
+from penstock.weights.loaders import save, save_file
 
 if TYPE_CHECKING:
     import numpy
 
-__all__ = ["load_file", "save_file"]
+__all__ = ["load", "load_file", "save", "save_file"]
 
 
 def load_file(filename: str | os.PathLike[str], *,
@@ -25,3 +26,9 @@ def load_file(filename: str | os.PathLike[str], *,
     """All arrays of a file, by name."""
     loaded = Weights([filename]).plan(framework="np", session=session).load()
     return dict(sorted(loaded.items()))
+
+
+def load(data: bytes, *, session: Session | None = None) -> dict[str, numpy.ndarray[Any, Any]]:
+    """All arrays of a file's bytes, by name."""
+    with copied(io.BytesIO(data)) as file:
+        return load_file(file, session=session)

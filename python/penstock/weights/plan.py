@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock import _native
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of
-from penstock.weights.headers import Part, Tensor, WeightsError, collecting_paused
+from penstock.weights.headers import Part, Tensor, WeightsError, collecting_paused, named
 
 if TYPE_CHECKING:
     from penstock.weights.exchange import Exchange
@@ -198,7 +198,10 @@ class Plan:
         alone: list[Item] = []
         together: list[Item] = []
         for tensor, part in wanted:
-            self.arrays.dtype_of(tensor)
+            dtype = self.arrays.dtype_of(tensor)
+            if tensor.nbytes == 0:  # Of any shape, which frameworks may not have; the others are as large as files.
+                with named(f"{tensor.file}: tensor {tensor.name!r} of shape {list(tensor.shape)}"):
+                    self.arrays.nothing(dtype, in_units(tensor.dtype, tensor.shape))
             shared = self.exchange is not None and (part is None or _is_strided(tensor, part))
             (together if shared else alone).extend(items_of(tensor, part))
         runs = _runs_of(alone, run_bytes, False) + _runs_of(together, run_bytes, True)

@@ -15,7 +15,7 @@ from penstock import _native
 from penstock.sessions import default_session
 from penstock.weights.arrays import Memory
 from penstock.weights.exchange import Turn
-from penstock.weights.headers import WeightsError
+from penstock.weights.headers import WeightsError, named, raise_named
 from penstock.weights.plan import AHEAD, PAGE, Item, Plan, Progress, Run, Whole, memory_of, share_of_run
 
 
@@ -98,7 +98,8 @@ class _Reader:
         plan = self._plan
         base, nbytes = memory_of(run, plan.exchange)
         begin, end = share_of_run(run, plan.exchange)
-        memory = plan.arrays.memory(nbytes, PAGE)
+        with named(f"{run.file}: memory for {nbytes} bytes of it on {plan.device}"):
+            memory = plan.arrays.memory(nbytes, PAGE)
         reading = _Reading(run, base, memory, begin, end, None)
         if begin < end:
             reading.number = self._ranges.begin(os.fsencode(run.file), plan.identities[run.file],
@@ -128,25 +129,30 @@ class _Reader:
         self._progress.count(report, time.monotonic() - self._began)
 
     def _cut(self, reading: _Reading) -> Iterator[tuple[str, Any]]:
-        plan, base, view = self._plan, reading.base, reading.memory.view
-        arrays, dtype_of = plan.arrays, plan.arrays.dtype_of
         for item in reading.run.items:
-            tensor, dtype = item.tensor, dtype_of(item.tensor)
-            if plan.check is not None and item.end - item.begin == tensor.nbytes:  # Of parts there is no checksum.
-                plan.check(tensor, arrays.on_host(reading.memory.bytes(item.begin - base, item.end - base)))
-            array = view(item.begin - base, dtype, item.rows, tensor.strides)
-            if item.whole is not None:
-                complete = self._place(item, item.whole, self._part(item, array), dtype)
-                if complete is not None:
-                    yield complete
-                continue
-            if item.part is not None:
-                array = self._part(item, array)
-            if arrays.is_converted(dtype, plan.dtype):
-                array = arrays.convert(array, plan.dtype)
-            elif item.part is not None:
-                array = arrays.copy(array)  # So that the memory of what nobody wants can go.
-            yield tensor.name, array
+            try:
+                complete = self._made(reading, item)
+            except Exception as error:
+                raise_named(error, f"{item.tensor.file}: tensor {item.tensor.name!r}")
+            if complete is not None:
+                yield complete
+
+    def _made(self, reading: _Reading, item: Item) -> tuple[str, Any] | None:
+        """The tensor of an item, or None where further pieces of it are to come."""
+        plan, base, tensor = self._plan, reading.base, item.tensor
+        arrays, dtype = plan.arrays, plan.arrays.dtype_of(tensor)
+        if plan.check is not None and item.end - item.begin == tensor.nbytes:  # Of parts there is no checksum.
+            plan.check(tensor, arrays.on_host(reading.memory.bytes(item.begin - base, item.end - base)))
+        array = reading.memory.view(item.begin - base, dtype, item.rows, tensor.strides)
+        if item.whole is not None:
+            return self._place(item, item.whole, self._part(item, array), dtype)
+        if item.part is not None:
+            array = self._part(item, array)
+        if arrays.is_converted(dtype, plan.dtype):
+            array = arrays.convert(array, plan.dtype)
+        elif item.part is not None:
+            array = arrays.copy(array)  # So that the memory of what nobody wants can go.
+        return tensor.name, array
 
     def _part(self, item: Item, array: Any) -> Any:
         if item.part is None:
