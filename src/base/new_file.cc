@@ -9,15 +9,22 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
+#include <thread>
+
+#include "base/log.h"
+#include "base/missing_call.h"
 
 namespace penstock::core {
 namespace {
 
 constexpr const char* kNameStep = "name the finished file";
+constexpr const char* kRenameStep = "rename the finished file";
+constexpr int kRemovalsMax = 100;
 
 bool write_all(int fd, std::string_view content) {
   while (!content.empty()) {
@@ -43,7 +50,20 @@ Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& path, const 
   return file;
 }
 
-NewFile::~NewFile() { remove_temporary_name(); }
+NewFile::NewFile(const Options& options)
+    : watcher_(options.watcher), calls_(options.calls == nullptr ? NameCalls::of_kernel() : *options.calls),
+      is_flushed_(options.is_flushed) {}
+
+// Some file systems remove no file that is open, or by a rename that they do not have; and what runs in user space
+// hears of the closing a moment later.
+NewFile::~NewFile() {
+  if (remove_temporary_name()) return;
+  fd_.reset();
+  for (int tries = 0; tries < kRemovalsMax && !remove_temporary_name(); ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (!temporary_.empty()) log(LogLevel::error, "could not remove the unfinished file " + temporary_ + "; remove it");
+}
 
 Status NewFile::open(const std::string& path, const Options& options) {
   const std::size_t slash = path.rfind('/');
@@ -52,25 +72,43 @@ Status NewFile::open(const std::string& path, const Options& options) {
   if (name_.empty()) return os_failure(path.empty() ? ENOENT : EISDIR, "create the file");
   folder_fd_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_fd_.valid()) return os_failure(errno, "open the folder");
-  return !options.needs_name && open_nameless(options) ? success() : open_named(options);
+  if (options.needs_name) return open_named(options);
+  if (open_nameless(options)) return success();
+  const Status status = open_named(options);
+  return status.ok() ? try_rename() : status;
 }
 
 bool NewFile::open_nameless(const Options& options) {
   // Naming it later goes through /proc, which a container may lack.
   if (::access("/proc/self/fd", X_OK) != 0) return false;
-  fd_.reset(::openat(folder_fd_.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC | options.flags, options.mode));
+  fd_.reset(calls_.open(folder_fd_.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC | options.flags, options.mode));
   return fd_.valid();  // Where it fails for a lasting reason, open_named() fails for the same and says so.
 }
 
 Status NewFile::open_named(const Options& options) {
   if (const Status status = draw_temporary_name(); !status.ok()) return status;
   const int flags = O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | options.flags;
-  fd_.reset(::openat(folder_fd_.get(), temporary_.c_str(), flags, options.mode));
+  fd_.reset(calls_.open(folder_fd_.get(), temporary_.c_str(), flags, options.mode));
   if (fd_.valid()) return success();
   const int error = errno;
   if (error == EEXIST) forget_temporary_name();  // Another's.
-  remove_temporary_name();                       // A file system may make the file, and then refuse it O_DIRECT.
+  (void)remove_temporary_name();                 // A file system may make the file, and then refuse it O_DIRECT.
   return os_failure(error, "create the file");
+}
+
+// Where files cannot be without a name, it is not a matter of course that they can have another: that shows now, and
+// not when all bytes are written.
+Status NewFile::try_rename() {
+  const std::string before = temporary_;
+  forget_temporary_name();
+  const Status status = draw_temporary_name();
+  if (status.ok() && calls_.rename(folder_fd_.get(), before.c_str(), temporary_.c_str(), 0) == 0) return success();
+  const Status refused =
+      status.ok() ? os_failure(errno, "rename a file in this folder, as publishing it does") : status;
+  if (!temporary_.empty()) forget_temporary_name();
+  temporary_ = before;
+  if (watcher_ != nullptr) watcher_->appears(folder_fd_.get(), temporary_);
+  return refused;
 }
 
 Status NewFile::draw_temporary_name() {
@@ -89,27 +127,44 @@ void NewFile::forget_temporary_name() {
   if (watcher_ != nullptr) watcher_->is_gone();
 }
 
-void NewFile::remove_temporary_name() {
-  if (temporary_.empty()) return;
-  (void)::unlinkat(folder_fd_.get(), temporary_.c_str(), 0);
+bool NewFile::remove_temporary_name() {
+  if (temporary_.empty()) return true;
+  if (calls_.unlink(folder_fd_.get(), temporary_.c_str()) != 0 && errno != ENOENT) return false;
   forget_temporary_name();
+  return true;
 }
 
 bool NewFile::link_to(const std::string& name) {
-  const std::string self = "/proc/self/fd/" + std::to_string(fd_.get());
-  return ::linkat(AT_FDCWD, self.c_str(), folder_fd_.get(), name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  return calls_.link_open(fd_.get(), folder_fd_.get(), name.c_str()) == 0;
 }
 
 Status NewFile::move_to_final_name() {
   const int folder = folder_fd_.get();
-  if (::renameat2(folder, temporary_.c_str(), folder, name_.c_str(), RENAME_NOREPLACE) == 0) {
+  if (calls_.rename(folder, temporary_.c_str(), name_.c_str(), RENAME_NOREPLACE) == 0) {
     forget_temporary_name();
     return success();
   }
-  if (errno != EINVAL && errno != ENOSYS) return os_failure(errno, kNameStep);
+  if (!is_missing_in_file_system(errno)) return os_failure(errno, kNameStep);
   // NFS and a few others cannot rename without replacing; a second link then does the same.
-  if (::linkat(folder, temporary_.c_str(), folder, name_.c_str(), 0) != 0) return os_failure(errno, kNameStep);
-  remove_temporary_name();
+  if (calls_.link(folder, temporary_.c_str(), name_.c_str()) == 0) {
+    (void)remove_temporary_name();
+    return success();
+  }
+  return is_missing_in_file_system(errno) ? move_to_held_name() : os_failure(errno, kNameStep);
+}
+
+// Mounts of object stores have neither. Of several that want the name, one gets to hold it.
+Status NewFile::move_to_held_name() {
+  const int folder = folder_fd_.get();
+  UniqueFd held(calls_.open(folder, name_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0));
+  if (!held.valid()) return os_failure(errno, kNameStep);
+  held.reset();
+  if (calls_.rename(folder, temporary_.c_str(), name_.c_str(), 0) != 0) {
+    const int error = errno;
+    (void)calls_.unlink(folder, name_.c_str());
+    return os_failure(error, kRenameStep);
+  }
+  forget_temporary_name();
   return success();
 }
 
@@ -124,9 +179,7 @@ Status NewFile::replace_final_name() {
       return os_failure(error, kNameStep);
     }
   }
-  if (::renameat(folder_fd_.get(), temporary_.c_str(), folder_fd_.get(), name_.c_str()) != 0) {
-    return os_failure(errno, "rename the finished file");
-  }
+  if (calls_.rename(folder_fd_.get(), temporary_.c_str(), name_.c_str(), 0) != 0) return os_failure(errno, kRenameStep);
   forget_temporary_name();
   return success();
 }
@@ -138,14 +191,16 @@ Status NewFile::give_final_name(bool replace) {
 }
 
 Status NewFile::publish(bool replace) {
-  if (is_flushed_ && ::fsync(fd_.get()) != 0) return os_failure(errno, "flush the file");
+  if (is_flushed_ && calls_.flush(fd_.get()) != 0) return os_failure(errno, "flush the file");
   if (!is_published_) {
     if (const Status status = give_final_name(replace); !status.ok()) return status;
     is_published_ = true;
   }
-  if (!is_flushed_) return success();
-  // Some file systems do not know how to flush a folder.
-  return ::fsync(folder_fd_.get()) == 0 || errno == EINVAL ? success() : os_failure(errno, "flush the folder");
+  return is_flushed_ ? flush_folder(folder_fd_.get(), calls_) : success();
+}
+
+Status flush_folder(int folder_fd, NameCalls& calls) {
+  return calls.flush(folder_fd) == 0 || errno == EINVAL ? success() : os_failure(errno, "flush the folder");
 }
 
 std::string absolute_path(const std::string& path) {

@@ -6,6 +6,10 @@
 // but for two cases of kill -9: where it has a name from the start, since the file system or a caller needs one, and
 // within the moment between two system calls in which a file without a name replaces another.
 //
+// File systems that lack hard links, and renames that replace nothing, need a third call for a name that is not to be
+// replaced: an empty file that nobody may open holds the name until the rename. A file system that lacks renames as
+// well is refused before a byte is written.
+//
 // The folder is held open: it may be moved meanwhile. Used by one thread at a time.
 #pragma once
 
@@ -16,6 +20,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/name_calls.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
@@ -39,9 +44,11 @@ class NewFile {
     bool needs_name = false;           // From the start, for whoever opens it once more by its name.
     bool is_flushed = true;            // When it is published: what nobody needs after a loss of power need not be.
     TemporaryName* watcher = nullptr;  // Outlives the file.
+    NameCalls* calls = nullptr;        // The same; null: the kernel's.
   };
 
-  // Fails where the folder cannot be opened, or no file be made in it. What stands under the name does not matter yet.
+  // Fails where the folder cannot be opened, no file be made in it, or none be renamed. What stands under the name does
+  // not matter yet.
   static Result<std::unique_ptr<NewFile>> create(const std::string& path, const Options& options);
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -57,19 +64,22 @@ class NewFile {
   bool is_published() const { return is_published_; }
 
  private:
-  explicit NewFile(const Options& options) : watcher_(options.watcher), is_flushed_(options.is_flushed) {}
+  explicit NewFile(const Options& options);
   Status open(const std::string& path, const Options& options);
   bool open_nameless(const Options& options);
   Status open_named(const Options& options);
+  Status try_rename();
   Status draw_temporary_name();
   void forget_temporary_name();
-  void remove_temporary_name();
+  bool remove_temporary_name();           // False where there is one still, which is tried again at the end.
   bool link_to(const std::string& name);  // False, with EEXIST, rather than replace; errno says why not.
   Status give_final_name(bool replace);
   Status move_to_final_name();
+  Status move_to_held_name();
   Status replace_final_name();
 
   TemporaryName* const watcher_;
+  NameCalls& calls_;
   const bool is_flushed_;
   UniqueFd folder_fd_;
   UniqueFd fd_;
@@ -77,6 +87,10 @@ class NewFile {
   std::string temporary_;  // In the folder, now; empty where it has none.
   bool is_published_ = false;
 };
+
+// Writes down which names a folder has. Where the file system answers EINVAL it does not know how, and sees to it
+// itself or never: that is success.
+Status flush_folder(int folder_fd, NameCalls& calls = NameCalls::of_kernel());
 
 // Makes or replaces a file of this content, readable for all.
 Status publish_file(const std::string& path, std::string_view content);

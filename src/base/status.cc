@@ -77,6 +77,8 @@ const char* errno_remedy(int error_number) {
     case EFBIG: return "check the file-size limit (ulimit -f) and the file system's largest file";
     case EISDIR: return "name a file, not a directory";
     case EROFS: return "mount the file system writable";
+    case ENOSYS:
+    case EOPNOTSUPP: return "use a file system and a kernel that can do this";
     default: return "";
   }
 }

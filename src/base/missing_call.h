@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What a system call answers where it is not to be had. Callers go another way then, and take that way's answer: EPERM
+// may also be the answer to what was asked for, and comes again by the other way if it is.
+#pragma once
+
+#include <cerrno>
+
+namespace penstock::core {
+
+// A kernel that does not have the call says ENOSYS; a seccomp filter says what it was told to, mostly EPERM.
+inline bool is_call_missing(int error) { return error == ENOSYS || error == EPERM; }
+
+// The same of a call or a flag that a file system may lack.
+inline bool is_missing_in_file_system(int error) {
+  return is_call_missing(error) || error == EINVAL || error == EOPNOTSUPP;
+}
+
+}  // namespace penstock::core
