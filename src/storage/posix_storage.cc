@@ -27,6 +27,7 @@
 #include <string>
 
 #include "base/align.h"
+#include "base/missing_call.h"
 #include "base/page_size.h"
 #include "storage/pread_ring.h"
 #include "storage/uring_ring.h"
@@ -254,7 +255,9 @@ Result<FileStamp> PosixStorage::stamp(int fd) {
 
 Result<std::size_t> PosixStorage::read(int fd, void* memory, std::size_t size, std::uint64_t offset) {
   const iovec vector{memory, size};
-  const ssize_t got = without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), 0); });
+  ssize_t got = without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), 0); });
+  if (got < 0 && is_call_missing(errno))
+    got = without_interrupts([&] { return ::pread(fd, memory, size, static_cast<off_t>(offset)); });
   if (got < 0) return os_failure(errno, "read from the file");
   return static_cast<std::size_t>(got);
 }
@@ -265,12 +268,15 @@ Result<std::size_t> PosixStorage::read_cached(int fd, void* memory, std::size_t 
       without_interrupts([&] { return ::preadv2(fd, &vector, 1, static_cast<off_t>(offset), RWF_NOWAIT); });
   if (got >= 0) return static_cast<std::size_t>(got);
   // File systems that cannot tell (overlayfs, NFS) say so with EOPNOTSUPP.
-  return os_failure(errno == EOPNOTSUPP ? EAGAIN : errno, "read from the page cache");
+  const bool is_told = errno != EOPNOTSUPP && !is_call_missing(errno);
+  return os_failure(is_told ? errno : EAGAIN, "read from the page cache");
 }
 
 Result<std::size_t> PosixStorage::write(int fd, const void* memory, std::size_t size, std::uint64_t offset) {
   const iovec vector{const_cast<void*>(memory), size};
-  const ssize_t put = without_interrupts([&] { return ::pwritev2(fd, &vector, 1, static_cast<off_t>(offset), 0); });
+  ssize_t put = without_interrupts([&] { return ::pwritev2(fd, &vector, 1, static_cast<off_t>(offset), 0); });
+  if (put < 0 && is_call_missing(errno))
+    put = without_interrupts([&] { return ::pwrite(fd, memory, size, static_cast<off_t>(offset)); });
   if (put < 0) return os_failure(errno, "write to the file");
   return static_cast<std::size_t>(put);
 }
@@ -280,7 +286,8 @@ Status PosixStorage::flush(int fd, std::uint64_t offset, std::uint64_t size) {
   constexpr unsigned kWriteAndWait = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   const auto flushed = without_interrupts([&]() -> ssize_t {
     if (is_overlay(fd)) return ::fdatasync(fd);
-    return ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(size), kWriteAndWait);
+    const int result = ::sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(size), kWriteAndWait);
+    return result != 0 && is_call_missing(errno) ? ::fdatasync(fd) : result;
   });
   return flushed == 0 ? success() : os_failure(errno, "flush what was written through the page cache");
 }
@@ -305,7 +312,7 @@ bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size)
       return nearly_all(answer.cached, pages_of(offset, size, page));
     }
     if (errno == EOPNOTSUPP) return has_all_its_pages(fd);
-    if (errno == ENOSYS) no_cachestat_.store(true, std::memory_order_relaxed);
+    if (is_call_missing(errno)) no_cachestat_.store(true, std::memory_order_relaxed);
   }
   return is_resident_by_mincore(fd, offset, size, page);
 }

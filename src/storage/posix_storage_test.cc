@@ -9,12 +9,16 @@
 #include <sys/statfs.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
+#include "fakes/forbidden_calls.h"
 #include "storage/file.h"
 
 namespace penstock::core {
 namespace {
+
+constexpr long kCachestatCall = 451;  // The same number on every architecture.
 
 class PosixStorageTest : public testing::Test {
  protected:
@@ -232,6 +236,40 @@ TEST_F(PosixStorageTest, WhatMakesNoFileLongerIsNotPreallocated) {
   ASSERT_EQ(::fstat(fd_.get(), &status), 0);
   EXPECT_EQ(status.st_size, 1 << 20);
   EXPECT_EQ(status.st_blocks, 0);
+}
+
+// Profiles of seccomp that are older than a call forbid it with EPERM, where a kernel that is older says ENOSYS.
+int move_without_newer_calls(int fd, int error) {
+  if (!forbid_calls(
+          {SYS_preadv2, SYS_pwritev2, SYS_sync_file_range, SYS_statx, kCachestatCall, SYS_kcmp, SYS_renameat2}, error))
+    return kFiltersRefused;
+  PosixStorage storage(false);
+  char bytes[7];
+  if (!storage.facts(fd).ok()) return 1;
+  const Result<std::size_t> put = storage.write(fd, "WEIGHTS", 7, 0);
+  if (!put.ok() || *put != 7) return 2;
+  const Result<std::size_t> got = storage.read(fd, bytes, 7, 0);
+  if (!got.ok() || *got != 7 || std::memcmp(bytes, "WEIGHTS", 7) != 0) return 3;
+  if (!storage.flush(fd, 0, 7).ok()) return 4;
+  if (!storage.read_cached(fd, bytes, 7, 0).status().is_errno(EAGAIN)) return 5;
+  return storage.is_resident(fd, 0, 7) ? 0 : 6;
+}
+
+TEST_F(PosixStorageTest, WhereNewerCallsAreForbiddenOlderOnesDo) {
+  for (const int error : {EPERM, ENOSYS}) {
+    const int outcome = in_child([&] { return move_without_newer_calls(fd_.get(), error); });
+    if (outcome == kFiltersRefused) GTEST_SKIP() << "seccomp filters are refused here";
+    EXPECT_EQ(outcome, 0) << error;
+  }
+}
+
+// Nothing stands in for what a file forbids: it forbids the older call as well.
+TEST_F(PosixStorageTest, AWriteThatAFileForbidsIsNoCallThatIsMissing) {
+  const UniqueFd sealed(::memfd_create("storage_test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(sealed.get(), 4096), 0);
+  ASSERT_EQ(::fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+
+  EXPECT_TRUE(storage_.write(sealed.get(), "x", 1, 0).status().is_errno(EPERM));
 }
 
 }  // namespace

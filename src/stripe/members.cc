@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/kept_text.h"
+#include "base/missing_call.h"
 #include "base/printable.h"
 
 namespace penstock::core {
@@ -99,7 +100,7 @@ Result<std::string> real_folder(const std::string& folder) {
 Status lay_out(int fd, std::uint64_t size, const std::string& path) {
   if (::ftruncate(fd, static_cast<off_t>(size)) != 0) return errno_at(errno, "set the size of", path);
   while (::fallocate(fd, 0, 0, static_cast<off_t>(size)) != 0) {
-    if (errno == EOPNOTSUPP || errno == ENOSYS) break;  // Then the writes allocate.
+    if (errno == EOPNOTSUPP || is_call_missing(errno)) break;  // Then the writes allocate.
     if (errno != EINTR) return errno_at(errno, "reserve space for", path);
   }
   return success();

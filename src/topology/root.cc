@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 
+#include "base/missing_call.h"
 #include "topology/text.h"
 
 namespace penstock::core {
@@ -111,7 +112,7 @@ UniqueFd Root::open_by_kernel(std::string_view path, int flags, bool& refused) c
   const std::string name(path);
   const long fd = ::syscall(SYS_openat2, fd_.get(), name.c_str(), &how, sizeof how);
   // EAGAIN: a rename elsewhere raced with a ".." and the kernel could not tell whether it stayed inside.
-  refused = fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EAGAIN);
+  refused = fd < 0 && (is_call_missing(errno) || errno == EAGAIN);
   return UniqueFd(static_cast<int>(fd));
 }
 

@@ -3,12 +3,7 @@
 // libpenstock.so.0 from outside: a program that knows penstock.hpp alone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "fakes/forbidden_calls.h"
 #include "penstock/penstock.hpp"
 
 namespace {
@@ -407,20 +403,9 @@ TEST_F(PublicApiTest, OneRequestFarAboveTwoGibibytes) {
   EXPECT_EQ(std::memcmp(memory->data() + kSize - 4, "last", 4), 0);
 }
 
-// Forbids io_uring the way container runtimes do.
-bool forbid_io_uring() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{sizeof filter / sizeof filter[0], filter};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
+// As container runtimes have it.
 int move_without_io_uring(int fd) {
-  if (!forbid_io_uring()) return 77;
+  if (!penstock::forbid_calls({SYS_io_uring_setup})) return penstock::kFiltersRefused;
   auto session = Session::open(on_host());
   auto file = session->file(fd);
   auto memory = session->allocate(0, 32 << 20);
@@ -439,13 +424,10 @@ int move_without_io_uring(int fd) {
 }
 
 TEST_F(PublicApiTest, WhereIoUringIsForbiddenItWorksWithoutAndSaysSo) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(move_without_io_uring(fd_));
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "seccomp filters are refused here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const int outcome = penstock::in_child([this] { return move_without_io_uring(fd_); });
+
+  if (outcome == penstock::kFiltersRefused) GTEST_SKIP() << "seccomp filters are refused here";
+  EXPECT_EQ(outcome, 0);
   EXPECT_EQ(::lseek(fd_, 0, SEEK_END), 32 << 20);
 }
 
