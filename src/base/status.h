@@ -3,7 +3,7 @@
 // How the core reports failure: small values, no exceptions, no allocation.
 //
 // A Status names the domain its number belongs to and the step that failed; the sentence for people is made
-// where it is shown (describe() below, abi/ for cuFile's numbers), never where it happens. Everything here is
+// where it is shown (describe() below, cufile/ for cuFile's numbers), never where it happens. Everything here is
 // trivially copyable, so a Status can travel through rings and completions.
 #pragma once
 

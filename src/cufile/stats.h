@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's statistics: what the calls of cufile.cc, cufile_batch.cc and cufile_stream.cc count, and the state behind
+// cuFile's statistics: what the calls of cufile.cc, batch.cc and stream.cc count, and the state behind
 // cuFileSetStatsLevel, which outlives the driver. The numbers lie in the session's segment
 // (stats/cufile_counters.h), so that gds_stats can read them; with level 0 nothing is counted and no clock is asked.
 //

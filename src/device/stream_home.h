@@ -4,7 +4,7 @@
 //
 // A StreamHome is where streams run: one CUDA context, or host memory standing in for it. It outlives sessions
 // and goes with its context, so that what a stream was told to do stays true when the session that told it is gone.
-// Requests on streams (session/) see this class only. Nothing that a stream waits for may need the GPU outside of that
+// Requests on streams (frontend/) see this class only. Nothing that a stream waits for may need the GPU outside of that
 // stream: on an H200 machine a few held streams are enough to hold up every copy and every kernel of the process.
 #pragma once
 

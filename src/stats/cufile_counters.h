@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What cuFile's statistics count, in the terms of its levels: operations, bytes and times (1), sizes (2), and each GPU
-// (3). abi/ counts and answers cuFileGetStatsL1 and its kin from here; gds_stats reads the same numbers from outside.
-// Thread-safe, without locks. Knows nothing of cufile.h.
+// (3). cufile/ counts and answers cuFileGetStatsL1 and its kin from here; gds_stats reads the same numbers from
+// outside. Thread-safe, without locks. Knows nothing of cufile.h.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The same tests run on the real driver, where there is a GPU, and on test/fakes/fake_cuda.cc, as of CUDA 12 and 11.
+// The same tests run on the real driver, where there is a GPU, and on test/fakes/fake_cuda/, as of CUDA 12 and 11.
 #include "device/cuda/cuda_device.h"
 
 #include <dlfcn.h>

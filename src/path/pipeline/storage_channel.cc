@@ -198,7 +198,7 @@ RingOp StorageChannel::operation(const Slot& slot, std::uint32_t index) const {
           .tag = index};
 }
 
-// Threads what is left of the chunk's I/O range to the ring.
+// Hands what is left of the chunk's I/O range to the ring.
 void StorageChannel::push(std::uint32_t index) {
   Slot& slot = slots_[index];
   slot.phase = Phase::storing;
