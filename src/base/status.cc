@@ -83,6 +83,12 @@ const char* errno_remedy(int error_number) {
   }
 }
 
+// Whether cause and remedy stand in the step: of some limits they do, behind a colon.
+bool says_all(const Status& status) {
+  const bool names_limit = status.is(Code::limit) && std::strchr(status.step, ':') != nullptr;
+  return names_limit || status.is(Code::bad_setting) || status.is(Code::bad_stripe);
+}
+
 std::string with_remedy(std::string sentence, const char* remedy) {
   if (remedy[0] != '\0') sentence.append("; ").append(remedy);
   return sentence;
@@ -93,7 +99,7 @@ std::string with_remedy(std::string sentence, const char* remedy) {
 std::string describe(const Status& status, const char* driver) {
   if (status.ok()) return "success";
   std::string sentence = std::string("could not ") + (status.step[0] ? status.step : "complete the request");
-  if (status.is(Code::bad_setting) || status.is(Code::bad_stripe)) return sentence;
+  if (says_all(status)) return sentence;
   sentence += ": ";
   switch (status.domain) {
     case Domain::penstock: {

@@ -47,7 +47,7 @@ Status Batch::submit(std::span<const BatchEntry> entries) {
 // Room is taken under one lock, so that of two threads' submissions neither gets half of it.
 Status Batch::submit(unsigned count, Maker make, const void* source) {
   const MutexLock lock(mutex_);
-  if (count > free_.size()) return failure(Code::limit, "submit to the batch");
+  if (count > free_.size()) return full_.status(slots_.size());
   if (count == 0) return success();
   jobs_.clear();
   // One for every entry that is under way at most, so there is one.

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "frontend/executor.h"
+#include "frontend/full_queue.h"
 #include "frontend/striped.h"
 #include "frontend/vectored.h"
 
@@ -118,6 +119,7 @@ class Batch final : private RunnerHolder {
   ConditionVariable completions_;
   std::vector<Slot> slots_;  // Each guarded by the mutex, too.
   std::vector<Slot*> free_ GUARDED_BY(mutex_);
+  FullQueue full_ GUARDED_BY(mutex_);
   std::vector<Slot*> done_ GUARDED_BY(mutex_);  // Not reported yet, oldest first.
   std::vector<Job*> jobs_ GUARDED_BY(mutex_);   // Of one submission, while it lasts.
   // What callers begin small reads with, and look after when they come to reap. It stays with the batch, with reads in

@@ -165,7 +165,7 @@ void Queue::unpin(std::uint64_t handle) {
 }
 
 Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t cookie, bool may_open) {
-  if (free_.empty()) return failure(Code::limit, "submit to the queue");
+  if (free_.empty()) return full_.status(pending_.size());
   if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
   Routed& routed = row_.routed();
   if (const Status status = check_descriptors(*file); !status.ok()) return status;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "frontend/full_queue.h"
 #include "session/session.h"
 
 namespace penstock::core {
@@ -112,6 +113,7 @@ class Queue final : public ChannelHolder, private Client {
   Session* session_ GUARDED_BY(mutex_);  // Null once it has ended.
   std::vector<Pending> pending_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> free_ GUARDED_BY(mutex_);
+  FullQueue full_ GUARDED_BY(mutex_);
   std::vector<std::uint32_t> done_ GUARDED_BY(mutex_);
   std::vector<OwnChannel> channels_ GUARDED_BY(mutex_);
   // The file of the latest requests, pinned once for all that are under way: eight threads that pin one file for each

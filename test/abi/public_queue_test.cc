@@ -128,6 +128,23 @@ TEST_F(PublicQueueTest, MoreThanItsDepthIsNotTakenUntilSomeAreReaped) {
   EXPECT_EQ(submitted, 2u);
 }
 
+TEST_F(PublicQueueTest, AFullQueueSaysWhatIsFullAndWhatMakesRoom) {
+  auto threaded = session_->queue(2);
+  auto polled = session_->polled_queue(2, kSize);
+  ASSERT_TRUE(threaded && polled);
+  for (Queue* queue : {&*threaded, &*polled}) {
+    const Request request = read_of(4096, 0, 1);
+    ASSERT_TRUE(queue->submit(request) && queue->submit(request));
+
+    const penstock::Status status = queue->submit(request);
+
+    EXPECT_TRUE(status.is(PENSTOCK_LIMIT));
+    EXPECT_EQ(status.message(),
+              "could not submit to the queue: its depth is 2, and as many requests are not reaped; reap some of them "
+              "first, or open a queue with a larger depth");
+  }
+}
+
 TEST_F(PublicQueueTest, WhatIsRefusedComesAsACompletion) {
   Request request = read_of(100, 0, 3);
   request.file_offset = -1;
