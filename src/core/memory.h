@@ -14,6 +14,13 @@ namespace penstock::core {
 
 using MemoryPiece = iovec;  // Where iov_len is 0, iov_base may be anything.
 
+inline bool have_common_bytes(const MemoryPiece& one, const MemoryPiece& other) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(one.iov_base);
+  const auto other_begin = reinterpret_cast<std::uintptr_t>(other.iov_base);
+  if (one.iov_len == 0 || other.iov_len == 0) return false;
+  return begin - other_begin < other.iov_len || other_begin - begin < one.iov_len;  // A distance below 0 is vast.
+}
+
 // The pieces outlive it.
 class RequestMemory {
  public:

@@ -63,5 +63,17 @@ TEST_F(RequestMemoryTest, OfNoPiecesThereIsNothing) {
   EXPECT_EQ(memory.address(), nullptr);
 }
 
+TEST(MemoryPieceTest, PiecesHaveBytesInCommonWhereOneBeginsWithinTheOther) {
+  char bytes[100];
+  const MemoryPiece middle{bytes + 40, 20};
+  EXPECT_TRUE(have_common_bytes(middle, {bytes + 59, 1}));
+  EXPECT_TRUE(have_common_bytes(middle, {bytes, 41}));
+  EXPECT_TRUE(have_common_bytes(middle, {bytes, 100}));
+  EXPECT_TRUE(have_common_bytes(middle, {bytes + 45, 2}));
+  EXPECT_FALSE(have_common_bytes(middle, {bytes + 60, 40}));
+  EXPECT_FALSE(have_common_bytes(middle, {bytes, 40}));
+  EXPECT_FALSE(have_common_bytes(middle, {bytes + 45, 0}));
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -113,7 +113,9 @@ bool Batch::borrow_runner_locked() {
 }
 
 // Whether somebody waits who would not look after a runner.
-bool Batch::is_watched_locked() const { return awaited_ != SIZE_MAX || dropped_ > 0 || event_fd_.valid(); }
+bool Batch::is_watched_locked() const {
+  return awaited_ != SIZE_MAX || dropped_ > 0 || memory_waits_ > 0 || event_fd_.valid();
+}
 
 void Batch::keep_runner_locked() {
   in_use_ = false;
@@ -199,7 +201,7 @@ Result<int> Batch::event_fd() {
 // With the lock held: whoever waits may be the destructor.
 void Batch::notify_locked() {
   show_done_locked();
-  if (done_.size() >= awaited_) notify_all_locked();
+  if (done_.size() >= awaited_ || memory_waits_ > 0) notify_all_locked();
 }
 
 void Batch::notify_all_locked() {
@@ -287,6 +289,27 @@ unsigned Batch::cancel(const void* cookie) {
   }
   notify_locked();
   return count;
+}
+
+// A striped object's members take parts of the memory, which are not looked at one by one.
+bool Batch::Slot::uses(const MemoryPiece& memory) const {
+  if (striped != nullptr) return true;
+  if (vectored != nullptr) {
+    const auto is_in = [&](const MemoryPiece& piece) { return have_common_bytes(piece, memory); };
+    return std::any_of(pieces.begin(), pieces.end(), is_in);
+  }
+  // A base without a sane offset has no memory: such a request fails before it looks at any.
+  const auto begin = reinterpret_cast<std::uintptr_t>(request.base) + static_cast<std::uint64_t>(request.buffer_offset);
+  return have_common_bytes({reinterpret_cast<void*>(begin), request.size}, memory);
+}
+
+void Batch::wait_for(const MemoryPiece& memory) {
+  const MutexLock lock(mutex_);
+  const auto is_in_it = [&](const Slot& slot) { return slot.in_flight && slot.uses(memory); };
+  ++memory_waits_;
+  let_runner_go_locked();
+  while (std::any_of(slots_.begin(), slots_.end(), is_in_it)) completions_.wait(mutex_);
+  --memory_waits_;
 }
 
 // Whoever waits for events learns that there are fewer to come.

@@ -74,6 +74,8 @@ class Batch final : private RunnerHolder {
   Result<int> event_fd();
   // Those with this cookie that have not begun end with `canceled` and are reported like others; returns how many.
   unsigned cancel(const void* cookie);
+  // Returns when no entry that was submitted before uses the memory. Entries end as if nobody had waited.
+  void wait_for(const MemoryPiece& memory);
   // What has not begun will not; waits for what has. Nothing of what was submitted before is reported any more.
   void cancel();
 
@@ -85,6 +87,7 @@ class Batch final : private RunnerHolder {
     }
     void finish_all(std::span<const Ended> jobs) override { batch->complete(jobs); }
     const void* owner() const override { return batch; }
+    bool uses(const MemoryPiece& memory) const;
 
     Batch* batch = nullptr;
     bool in_flight = false;
@@ -133,6 +136,7 @@ class Batch final : private RunnerHolder {
   std::atomic<std::size_t> done_count_{0};             // As done_ has, to be looked at without the lock.
   std::size_t awaited_ GUARDED_BY(mutex_) = SIZE_MAX;  // What the least patient of those who wait waits for.
   unsigned dropped_ GUARDED_BY(mutex_) = 0;            // Slots.
+  unsigned memory_waits_ GUARDED_BY(mutex_) = 0;       // Threads in wait_for().
   UniqueFd event_fd_ GUARDED_BY(mutex_);               // Where somebody asked for it,
   bool is_readable_ GUARDED_BY(mutex_) = false;        // and what it is.
 };

@@ -127,6 +127,53 @@ TEST_F(BatchTest, ADeadlineEndsTheWaitAndLosesNothing) {
   EXPECT_EQ(events[0].outcome.report.bytes, kLarge);
 }
 
+TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForTheEntriesInItAlone) {
+  hold_transfers_up();
+  Batch& batch = open_batch(2 * kThreads);
+  std::vector<char> host(4 * kLarge), other(kLarge);
+  ASSERT_TRUE(batch.submit(entries(2 * kThreads, Op::read, host.data())).ok());
+  barrier_.wait_for(kThreads);  // The others have not begun.
+  std::atomic<bool> is_free{false};
+
+  batch.wait_for({other.data(), other.size()});
+  batch.wait_for({host.data() + 4 * kLarge, 1});
+  std::thread waiter([&] {
+    batch.wait_for({host.data() + 3 * kLarge + 5, 1});
+    is_free = true;
+  });
+  give_time_to_go_wrong();
+  EXPECT_FALSE(is_free);
+
+  barrier_.open();
+  waiter.join();
+  std::vector<BatchEvent> events(2 * kThreads);
+  EXPECT_EQ(batch.reap(events, 2 * kThreads, std::nullopt), 2 * kThreads);
+  for (const BatchEvent& event : events) EXPECT_EQ(event.outcome.report.bytes, kLarge);
+}
+
+TEST_F(BatchTest, PiecesOfAVectoredEntryAreWaitedForWhereverTheyAre) {
+  hold_transfers_up();
+  Batch& batch = open_batch(1);
+  std::vector<char> host(2 * kLarge);
+  const MemoryPiece pieces[] = {{host.data() + kLarge, 100}, {host.data(), 100}};
+  BatchEntry entry{.request = {.op = Op::read, .file = file_}, .pieces = pieces};
+  ASSERT_TRUE(batch.submit({&entry, 1}).ok());
+  std::atomic<bool> is_free{false};
+
+  batch.wait_for({host.data() + 100, kLarge - 100});
+  std::thread waiter([&] {
+    batch.wait_for({host.data() + kLarge + 99, 1});
+    is_free = true;
+  });
+  give_time_to_go_wrong();
+  EXPECT_FALSE(is_free);
+
+  barrier_.open();
+  waiter.join();
+  BatchEvent event;
+  EXPECT_EQ(batch.reap({&event, 1}, 1, std::nullopt), 1u);
+}
+
 TEST_F(BatchTest, CancelingWaitsForWhatHasBegunAndReportsNothing) {
   hold_transfers_up();
   Batch& batch = open_batch(64);

@@ -365,6 +365,11 @@ void Queue::forget_memory(std::byte* kept) {
   for (OwnChannel& own : channels_) own.channel->forget_memory(kept);
 }
 
+void Queue::finish() {
+  const MutexLock lock(mutex_);
+  finish_all([](const Pending&) { return true; });
+}
+
 template <typename IsMeant>
 void Queue::finish_all(IsMeant is_meant) {
   const auto moving = [&](const Pending& pending) { return pending.chunks > 0 && is_meant(pending); };

@@ -41,6 +41,8 @@ class Queue final : public ChannelHolder, private Client {
   // The same, handing each to take(taker, completion), which may not turn to the queue. For callers with little stack.
   using Taker = void (*)(void* taker, const QueueCompletion& completion);
   unsigned reap(std::size_t room, unsigned least, Deadline deadline, Taker take, void* taker);
+  // Brings what is in flight to its end, to be reaped. On any thread.
+  void finish();
   // Unless the queue is just being used. On any thread.
   void close_idle_channels() override;
   // Whether any request needs its user, or a thread, to go on; what the device has does not.
