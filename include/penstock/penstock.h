@@ -17,8 +17,9 @@
  * that is older than the program fails with PENSTOCK_UNSUPPORTED where a member that it does not know is not zero, and
  * fills such members with zeros. A newer library takes members that the program does not have as zero.
  *
- * Handles may be given back in any order: a handle keeps memory alive, but no work. Once the session is closed, calls
- * on its handles fail with PENSTOCK_CLOSED where nothing else is said. So do a forked child's on its parent's handles.
+ * Handles may be given back in any order: a handle keeps memory alive, but no work, and a call that gives a file,
+ * device memory or a buffer back waits for the requests into it. Once the session is closed, calls on its handles fail
+ * with PENSTOCK_CLOSED where nothing else is said. So do a forked child's on its parent's handles.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -263,6 +264,7 @@ typedef struct penstock_device_info {
 penstock_status penstock_device_get(penstock_session* session, uint32_t ordinal, penstock_device_info* info);
 /* Memory of a device, for programs that have no other way to allocate it. Free it before the session is closed. */
 penstock_status penstock_device_alloc(penstock_session* session, uint32_t ordinal, uint64_t size, void** memory);
+/* Waits for the requests into it that queues and streams were given. Their completions can be reaped as before. */
 penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal, void* memory);
 /* Copy between device memory and host memory, and return when the copy is done. */
 penstock_status penstock_device_upload(penstock_session* session, void* device_memory, const void* host, uint64_t size);
@@ -324,6 +326,7 @@ penstock_status penstock_file_advise(penstock_file* file, uint32_t advice);
  * (else PENSTOCK_OUT_OF_RANGE). Queues and batches pin host memory, up to 1 GiB each: deregister it before it is freed,
  * remapped, or its pages are given back (madvise), since bytes would go to and come from the pages of before. */
 penstock_status penstock_buffer_register(penstock_session* session, const void* base, uint64_t size);
+/* Waits for the requests into it that queues were given. */
 penstock_status penstock_buffer_deregister(penstock_session* session, const void* base);
 
 /* ---- Striped objects ---------------------------------------------------------------------------------------- */

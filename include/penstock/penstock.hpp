@@ -9,7 +9,9 @@
 //   use(outcome.report.bytes, outcome.report.path_name(), outcome.report.reason_name());
 //
 // Every call returns a Result, an Outcome or a Status; nothing throws but std::bad_alloc. Objects may be destroyed in
-// any order: calls on an object that outlives its session fail with PENSTOCK_CLOSED.
+// any order. A DeviceMemory or Buffer waits for the requests into it that queues were given. Calls on an object that
+// outlives its session fail with PENSTOCK_CLOSED. Memory of the program's that is no Buffer has to live until the
+// requests into it were reaped, or their queue was destroyed.
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -256,7 +258,7 @@ class Session;
 // One more handle of a session, for what may outlive it. Destroying it closes nothing.
 using SessionReference = Owned<penstock_session, penstock_session_close>;
 
-// Memory that is registered. The memory itself stays the program's.
+// Memory that is registered. The memory itself stays the program's, and may be freed when this is destroyed.
 class Buffer {
  public:
   Buffer(Buffer&& other) noexcept : session_(std::move(other.session_)), base_(std::exchange(other.base_, nullptr)) {}

@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "capi/gate.h"
+#include "capi/open_queues.h"
 #include "capi/process_report.h"
 #include "frontend/checksums.h"
 #include "frontend/frontends.h"
@@ -67,6 +68,8 @@ class GuardedSession {
   Status upload(void* device_memory, const void* host, std::uint64_t size);
   Status download(void* host, const void* device_memory, std::uint64_t size);
   Checksums& checksums() { return *checksums_; }
+  // Of the session's handles. They may outlive the session, as this does.
+  OpenQueues& queues() { return queues_; }
 
  private:
   GuardedSession() = default;
@@ -75,6 +78,7 @@ class GuardedSession {
 
   const std::uint32_t forks_ = fork_count();
   Gate gate_;
+  OpenQueues queues_;
   std::atomic<bool> closed_{false};
   Settings settings_;
   std::string device_kinds_;

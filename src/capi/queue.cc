@@ -86,6 +86,7 @@ penstock_status penstock_queue_open(penstock_session* session, const penstock_qu
     Mode mode = open_mode(use, said);
     if (!mode.ok()) return mode.status();
     handle->mode = std::move(*mode);
+    session->guarded->queues().add(*handle->mode);
     *queue = handle.release();
     return success();
   });
@@ -98,6 +99,7 @@ void penstock_queue_close(penstock_queue* queue) {
         const std::shared_ptr<GuardedSession> guarded = queue->guarded;  // Until `use` has let go of it.
         const GuardedSession::Use use(*guarded);
         if (!use) guarded->wait_closed();
+        guarded->queues().remove(*queue->mode);
         delete queue;
       },
       [] {});

@@ -47,6 +47,7 @@ class Threaded final : public QueueMode {
   }
 
   std::uint32_t cancel(std::uint64_t cookie) override { return batch_.cancel(as_pointer(cookie)); }
+  void wait_for(const MemoryPiece& memory) override { batch_.wait_for(memory); }
   Result<int> event_fd() override { return batch_.event_fd(); }
 
  private:
@@ -108,6 +109,8 @@ class Polled final : public QueueMode {
 
   // All have begun.
   std::uint32_t cancel(std::uint64_t) override { return 0; }
+  // Requests do not remember where their memory was: the queue finishes them all.
+  void wait_for(const MemoryPiece&) override { queue_->finish(); }
   Result<int> event_fd() override {
     return failure(Code::unsupported, "watch a polled queue by a descriptor, which it lacks");
   }

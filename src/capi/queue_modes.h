@@ -20,6 +20,8 @@ class QueueMode {
   virtual std::uint32_t reap(penstock_completion* completions, std::uint32_t room, std::uint32_t least,
                              Batch::Deadline deadline) = 0;
   virtual std::uint32_t cancel(std::uint64_t cookie) = 0;
+  // Returns when no request that was submitted before uses the memory. Its completions are reaped as all others are.
+  virtual void wait_for(const MemoryPiece& memory) = 0;
   virtual Result<int> event_fd() = 0;
 };
 

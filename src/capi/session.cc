@@ -33,6 +33,12 @@ penstock_device_info to_public(const core::DeviceFacts& facts) {
   return info;
 }
 
+// Of no bytes where the address belongs to no device.
+core::MemoryPiece allocation_of(core::DeviceSet& devices, void* memory) {
+  const core::PointerFacts facts = devices.describe(memory);
+  return {memory, facts.needs_device() ? static_cast<std::size_t>(facts.size) : 0};
+}
+
 }  // namespace
 
 extern "C" {
@@ -108,8 +114,11 @@ penstock_status penstock_device_alloc(penstock_session* session, uint32_t ordina
 penstock_status penstock_device_free(penstock_session* session, uint32_t ordinal, void* memory) {
   return session_call("free device memory", session, [&](const GuardedSession::Use& use) -> Status {
     const core::Result<core::Device*> device = use->devices().device(ordinal);
-    if (device.ok() && memory != nullptr) (*device)->release(memory);
-    return device.status();
+    if (!device.ok() || memory == nullptr) return device.status();
+    session->guarded->queues().wait_for(allocation_of(use->devices(), memory));
+    (*device)->finish_streams();
+    (*device)->release(memory);
+    return success();
   });
 }
 
@@ -175,8 +184,10 @@ penstock_status penstock_buffer_register(penstock_session* session, const void* 
 }
 
 penstock_status penstock_buffer_deregister(penstock_session* session, const void* base) {
-  return session_call("deregister the buffer", session,
-                      [&](const GuardedSession::Use& use) { return use->deregister_buffer(base); });
+  return session_call("deregister the buffer", session, [&](const GuardedSession::Use& use) -> Status {
+    session->guarded->queues().wait_for(use->buffer_at(base));
+    return use->deregister_buffer(base);
+  });
 }
 
 }  // extern "C"

@@ -178,6 +178,9 @@ class Device {
   // Device memory for the tools and tests; freed with release().
   virtual Result<void*> allocate(std::size_t size) = 0;
   virtual void release(void* memory) = 0;
+  // Returns when streams are through with what was queued so far. Does nothing where release() waits for them, as
+  // CUDA's driver does. Not for a thread that a stream waits for.
+  virtual void finish_streams() {}
   // Whether what allocate() gives is reached by storage's DMA engines (PointerFacts::mapped).
   virtual bool allocates_mapped() const { return false; }
   // Offers to storage's DMA engines what the program allocated, has registered, and says when it is done with: what

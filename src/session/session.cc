@@ -133,6 +133,11 @@ Status Session::deregister_buffer(const void* base) {
   return status;
 }
 
+MemoryPiece Session::buffer_at(const void* base) const {
+  const std::optional<Buffer> buffer = buffers_.find(reinterpret_cast<std::uintptr_t>(base));
+  return {const_cast<void*>(base), buffer ? static_cast<std::size_t>(buffer->size) : 0};
+}
+
 Result<FileFacts> Session::file_facts(std::uint64_t handle) {
   const File* file = files_.pin(handle);
   if (file == nullptr) return failure(Code::not_registered, "look at the file");

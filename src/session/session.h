@@ -68,6 +68,8 @@ class Session {
   Status advise_flushed_later(std::uint64_t file);
   Status register_buffer(const void* base, std::uint64_t size);
   Status deregister_buffer(const void* base);
+  // The registered memory that begins there; of no bytes where there is none.
+  MemoryPiece buffer_at(const void* base) const;
   // True in a forked child: then every request is refused with `closed`, and the session must be leaked, since its
   // threads, rings and devices are the parent's.
   bool is_inherited() const { return fork_count() != forks_; }

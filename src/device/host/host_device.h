@@ -31,6 +31,7 @@ class HostDevice : public Device {
   void finish_blocking_copies(const void*) override {}
   Result<void*> allocate(std::size_t size) override;
   void release(void* memory) override { pieces_.remove(memory); }
+  void finish_streams() override { home_.finish(); }
 
   // The allocation that holds the pointer; false where it is none of this device's.
   bool find(const void* pointer, PointerFacts& facts);

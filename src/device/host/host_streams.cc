@@ -84,6 +84,13 @@ Status HostStreamHome::drain(void* handle) {
   return success();
 }
 
+void HostStreamHome::finish() {
+  const MutexLock lock(mutex_);
+  for (auto& [handle, stream] : streams_) {
+    while (!stream.work.empty()) progress_.wait(mutex_);
+  }
+}
+
 // Whoever finds the stream busy leaves the rest to the thread that is at it.
 void HostStreamHome::go_on(Stream& stream) {
   if (stream.busy) return;

@@ -31,6 +31,8 @@ class HostStreamHome final : public StreamHome {
   void set(std::uint32_t& word, std::uint32_t value) override;
   Status drain(void* stream) override;
 
+  // Returns when all streams are through with what was queued so far.
+  void finish();
   // Files' pages that are registered with the stand-in's devices.
   PinnedPages& pages() { return pages_; }
 

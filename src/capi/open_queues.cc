@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "capi/open_queues.h"
+
+#include <algorithm>
+
+#include "base/invariant.h"
+#include "capi/queue_modes.h"
+
+namespace penstock::core {
+
+void OpenQueues::add(QueueMode& queue) {
+  const MutexLock lock(mutex_);
+  entries_.push_back({&queue});
+}
+
+void OpenQueues::remove(QueueMode& queue) {
+  const MutexLock lock(mutex_);
+  const auto is_it = [&](const Entry& entry) { return entry.queue == &queue; };
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), is_it);
+  PENSTOCK_INVARIANT(entry != entries_.end());
+  while (entry->waiting > 0) changed_.wait(mutex_);
+  entries_.erase(entry);
+}
+
+// The lock is let go of while a queue works, so that others can be opened and closed.
+void OpenQueues::wait_for(const MemoryPiece& memory) {
+  const MutexLock lock(mutex_);
+  for (Entry& entry : entries_) {
+    ++entry.waiting;
+    {
+      const MutexUnlock unlock(mutex_);
+      entry.queue->wait_for(memory);
+    }
+    --entry.waiting;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace penstock::core

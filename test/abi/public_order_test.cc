@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Objects of the C++ face that are destroyed in every order while requests are in flight. Memory that is given back is
+// unmapped, so that a request which still uses it ends the test with a fault.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "penstock/penstock.hpp"
+
+namespace {
+
+using penstock::Buffer;
+using penstock::Completion;
+using penstock::Config;
+using penstock::DeviceMemory;
+using penstock::File;
+using penstock::Queue;
+using penstock::Request;
+using penstock::Session;
+
+constexpr std::uint64_t kSize = 1 << 20;
+constexpr unsigned kRequests = 4;
+
+// Host memory of the program's own, which goes right after its registration.
+class OwnMemory {
+ public:
+  explicit OwnMemory(Session& session) : buffer_(std::move(*session.buffer(data_, kSize))) {}
+  ~OwnMemory() {
+    buffer_.reset();
+    ::munmap(data_, kSize);
+  }
+  char* data() const { return data_; }
+
+ private:
+  char* const data_ =
+      static_cast<char*>(::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::optional<Buffer> buffer_;
+};
+
+// One of everything, and requests of both queues into both kinds of memory.
+class Objects {
+ public:
+  static constexpr unsigned kCount = 6;
+
+  explicit Objects(int fd) {
+    session_.emplace(std::move(*Session::open(Config().set("device", "host"))));
+    file_.emplace(std::move(*session_->file(fd)));
+    memory_.emplace(std::move(*session_->allocate(0, kSize)));
+    own_ = std::make_unique<OwnMemory>(*session_);
+    threaded_.emplace(std::move(*session_->queue(kRequests)));
+    polled_.emplace(std::move(*session_->polled_queue(kRequests, kSize)));
+    for (Queue* queue : {&*threaded_, &*polled_}) {
+      for (unsigned i = 0; i < kRequests; ++i) {
+        const void* const base = i % 2 == 0 ? static_cast<void*>(memory_->data()) : own_->data();
+        EXPECT_TRUE(queue->submit(file_->request(i < 2 ? PENSTOCK_READ : PENSTOCK_WRITE, base, kSize, 0)));
+      }
+    }
+  }
+  void destroy(unsigned which) {
+    const std::array<std::function<void()>, kCount> ways = {[this] { session_.reset(); },  [this] { file_.reset(); },
+                                                            [this] { memory_.reset(); },   [this] { own_.reset(); },
+                                                            [this] { threaded_.reset(); }, [this] { polled_.reset(); }};
+    ways[which]();
+  }
+
+ private:
+  std::optional<Session> session_;
+  std::optional<File> file_;
+  std::optional<DeviceMemory> memory_;
+  std::unique_ptr<OwnMemory> own_;
+  std::optional<Queue> threaded_;
+  std::optional<Queue> polled_;
+};
+
+class PublicOrderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fd_ = ::memfd_create("order", MFD_CLOEXEC);
+    ASSERT_EQ(::ftruncate(fd_, kSize), 0);
+    auto session = Session::open(Config().set("device", "host"));
+    ASSERT_TRUE(session) << session.error().message();
+    session_.emplace(std::move(*session));
+    file_ = std::move(*session_->file(fd_));
+  }
+  void TearDown() override { ::close(fd_); }
+
+  int fd_ = -1;
+  std::optional<Session> session_;
+  File file_{nullptr};
+};
+
+TEST_F(PublicOrderTest, EveryOrderOfDestructionIsSafeWhileRequestsAreInFlight) {
+  std::array<unsigned, Objects::kCount> order;
+  std::iota(order.begin(), order.end(), 0u);
+  do {
+    Objects objects(fd_);
+    for (const unsigned which : order) objects.destroy(which);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_F(PublicOrderTest, RequestsIntoMemoryThatWasFreedAreReapedAsDone) {
+  auto queue = session_->queue(kRequests);
+  auto memory = session_->allocate(0, kRequests * kSize);
+  ASSERT_TRUE(queue && memory);
+  for (unsigned i = 0; i < kRequests; ++i) {
+    ASSERT_TRUE(queue->submit(file_.request(PENSTOCK_READ, memory->data(), kSize, 0, static_cast<long>(i * kSize))));
+  }
+
+  { const DeviceMemory freed = std::move(*memory); }
+
+  std::vector<Completion> done(kRequests);
+  ASSERT_EQ(*queue->reap(done.data(), kRequests, kRequests, 0), kRequests);
+  for (const Completion& each : done) EXPECT_EQ(each.report.bytes, kSize) << penstock::Status(each.status).message();
+}
+
+TEST_F(PublicOrderTest, VectorsIntoMemoryThatIsFreedAreWaitedFor) {
+  auto queue = session_->queue(kRequests);
+  auto memory = session_->allocate(0, kSize);
+  ASSERT_TRUE(queue && memory);
+  const std::array<iovec, 2> pieces = {iovec{memory->data() + kSize / 2, kSize / 2}, iovec{memory->data(), kSize / 2}};
+  Request request = file_.request(PENSTOCK_READ, nullptr, 0, 0);
+  request.vectors = pieces.data();
+  request.vector_count = pieces.size();
+  ASSERT_TRUE(queue->submit(request));
+
+  { const DeviceMemory freed = std::move(*memory); }
+
+  Completion done;
+  ASSERT_EQ(*queue->reap(&done, 1, 1, 0), 1u);
+  EXPECT_EQ(done.report.bytes, kSize);
+}
+
+TEST_F(PublicOrderTest, MemoryMayGoWhileAStreamHasRequestsIntoIt) {
+  for (int round = 0; round < 50; ++round) {
+    auto memory = session_->allocate(0, kSize);
+    ASSERT_TRUE(memory);
+    penstock::Sized<penstock_stream_result> result;
+    int stream = 0;
+    ASSERT_EQ(penstock_stream_read(&stream, file_.raw(), memory->data(), kSize, 0, 0, &result).code, 0);
+
+    { const DeviceMemory freed = std::move(*memory); }
+
+    EXPECT_EQ(result.done, 1);
+    EXPECT_EQ(result.report.bytes, kSize);
+  }
+}
+
+}  // namespace
