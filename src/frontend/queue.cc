@@ -2,9 +2,8 @@
 
 #include "frontend/queue.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "base/align.h"
@@ -17,7 +16,8 @@ namespace {
 
 constexpr std::uint64_t kRequestBytesMax = std::uint64_t{1} << 30;
 constexpr std::size_t kPollMax = 32;
-constexpr useconds_t kLookPauseUs = 20;  // Between looks, where time is limited: channels wait without a limit.
+constexpr const char* kWithoutWait = "submit to the queue without a wait";
+constexpr std::chrono::microseconds kLookPause{20};  // Between looks at a device, where time is limited.
 
 }  // namespace
 
@@ -300,25 +300,35 @@ bool Queue::poll(OwnChannel& own, bool wait) {
 
 // Every channel gets its turn; only when none moved does the first busy one wait.
 bool Queue::poll_all(bool wait) {
-  bool progress = false;
-  OwnChannel* busy = nullptr;
-  unsigned busy_count = 0;
-  for (OwnChannel& own : channels_) {
-    if (own.channel->is_idle() && own.count == 0) continue;
-    busy = &own;
-    ++busy_count;
-  }
+  const auto [busy, count] = busy_channels();
   if (busy == nullptr) return false;
-  if (busy_count == 1) return poll(*busy, wait);
+  if (count == 1) return poll(*busy, wait);
+  bool progress = false;
   for (OwnChannel& own : channels_) progress |= poll(own, false);
   return progress || (wait && poll(*busy, true));
 }
 
-// False where there is nothing to wait for, or no more time.
+// One of them, and how many there are.
+std::pair<Queue::OwnChannel*, unsigned> Queue::busy_channels() {
+  std::pair<OwnChannel*, unsigned> found{nullptr, 0};
+  for (OwnChannel& own : channels_) {
+    if (own.channel->is_idle() && own.count == 0) continue;
+    found = {&own, found.second + 1};
+  }
+  return found;
+}
+
+// False where there is nothing to wait for, or no more time. The kernel limits a wait for storage. Waits for a device
+// have no limit, so that others may have the queue between two looks.
 bool Queue::poll_until(const Deadline& deadline) {
   if (!deadline) return poll_all(true);
-  if (std::chrono::steady_clock::now() >= *deadline) return false;
-  if (!poll_all(false)) ::usleep(kLookPauseUs);
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= *deadline) return false;
+  if (poll_all(false)) return true;
+  const auto [busy, count] = busy_channels();
+  if (count == 1 && busy->channel->wait_for_storage(*deadline)) return true;
+  const MutexUnlock unlock(mutex_);
+  std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(kLookPause, *deadline - now));
   return true;
 }
 
@@ -335,10 +345,14 @@ unsigned Queue::reap(std::size_t room, unsigned least, Deadline deadline, Taker 
   const MutexLock lock(mutex_);
   checked_file_ = 0;
   row_.reset();
-  least = static_cast<unsigned>(std::min({std::size_t{least}, room, pending_.size() - free_.size()}));
+  // Another thread may reap meanwhile.
+  const auto wanted = [&] {
+    mutex_.assume_held();
+    return std::min({std::size_t{least}, room, pending_.size() - free_.size()});
+  };
   // Who waits anyway looks and waits by one call of the kernel's.
-  if (done_.size() >= least || deadline) (void)poll_all(false);
-  while (done_.size() < least) {
+  if (done_.size() >= wanted() || deadline) (void)poll_all(false);
+  while (done_.size() < wanted()) {
     if (!poll_until(deadline)) break;
   }
   const auto count = static_cast<unsigned>(std::min(room, done_.size()));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -94,6 +95,7 @@ class Queue final : public ChannelHolder, private Client {
   void flush(OwnChannel& own) REQUIRES(mutex_);
   bool poll(OwnChannel& own, bool wait) REQUIRES(mutex_);
   bool poll_all(bool wait) REQUIRES(mutex_);
+  std::pair<OwnChannel*, unsigned> busy_channels() REQUIRES(mutex_);
   bool poll_until(const Deadline& deadline) REQUIRES(mutex_);
   Status check_descriptors(const File& file) REQUIRES(mutex_);
   void begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) REQUIRES(mutex_);

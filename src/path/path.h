@@ -6,6 +6,7 @@
 // says so. docs/internals/adding-a-path.md walks through one.
 #pragma once
 
+#include <chrono>
 #include <climits>
 #include <cstddef>
 #include <cstdint>
@@ -76,6 +77,9 @@ class Channel {
   virtual bool is_warm() const { return true; }
   // Whether storage has any of its chunks: then somebody must come for the device to get it.
   virtual bool waits_for_storage() const { return false; }
+  // Waits until storage has done some of it, or until the deadline. False, and nothing was waited for, where something
+  // else is to be done as well, or the wait could have no limit.
+  virtual bool wait_for_storage(std::chrono::steady_clock::time_point /*deadline*/) { return false; }
   // After this is true, nothing more may be submitted: close the channel.
   virtual bool is_broken() const = 0;
 };

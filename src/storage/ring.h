@@ -7,6 +7,7 @@
 // and EAGAIN never reach the caller.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,6 +42,9 @@ class Ring {
   virtual Status submit() = 0;
   // Fills up to completions.size() entries; with `wait`, blocks for the first while any operation is in flight.
   virtual Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) = 0;
+  // Submits, and waits until there is something to reap, or until the deadline. False where the ring has no wait that
+  // ends with a time: then nothing was waited for.
+  virtual bool wait_until(std::chrono::steady_clock::time_point /*deadline*/) { return false; }
   // Optional speed: a failure leaves the ring working without. The kernel keeps the pages that are there now, and moves
   // bytes to and from these: the memory must stay as it is until it is unregistered, or the ring is gone.
   virtual Status register_memory(void* memory, std::size_t size) = 0;

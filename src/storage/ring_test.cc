@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fakes/fake_storage.h"
@@ -242,6 +243,30 @@ TEST_F(FakeRingTest, CutsSomeTransfersShortWhereItsStorageIsBusy) {
 
   EXPECT_GT(std::count(moved_.begin(), moved_.end(), 512), 0);
   EXPECT_GT(std::count_if(moved_.begin(), moved_.end(), [](auto bytes) { return bytes > 0 && bytes < 512; }), 0);
+}
+
+TEST_P(KernelRingTest, AWaitWithALimitEndsWithItAndWithWhatComesBefore) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd from(ends[0]), to(ends[1]);
+  const auto in = [](std::chrono::nanoseconds time) { return std::chrono::steady_clock::now() + time; };
+  char byte = 0;
+  RingCompletion completion;
+  if (GetParam() == Kind::preadv2) {
+    EXPECT_FALSE(ring_->wait_until(in(std::chrono::hours(1))));  // Its operations are over when they are reaped.
+    return;
+  }
+  ring_->push({.op = Op::read, .fd = from.get(), .memory = &byte, .size = 1, .tag = 3});
+  if (!ring_->wait_until(in(std::chrono::milliseconds(2)))) GTEST_SKIP() << "this kernel's waits have no limit";
+  EXPECT_EQ(*ring_->reap({&completion, 1}, false), 0u);
+
+  std::thread writer([&] { EXPECT_EQ(::write(to.get(), "x", 1), 1); });
+  EXPECT_TRUE(ring_->wait_until(in(std::chrono::hours(1))));
+  writer.join();
+
+  ASSERT_EQ(*ring_->reap({&completion, 1}, false), 1u);
+  EXPECT_EQ(completion.tag, 3u);
+  EXPECT_EQ(byte, 'x');
 }
 
 // ---- io_uring alone ------------------------------------------------------------------------------------------------

@@ -185,6 +185,18 @@ Result<unsigned> UringRing::reap(std::span<RingCompletion> completions, bool wai
   }
 }
 
+// Before Linux 5.11 a limit is an operation of its own, with a completion that nobody asked for.
+bool UringRing::wait_until(std::chrono::steady_clock::time_point deadline) {
+  if ((ring_->features & IORING_FEAT_EXT_ARG) == 0 || !submit().ok() || unsubmitted_ > 0) return false;
+  const std::chrono::nanoseconds left = deadline - std::chrono::steady_clock::now();
+  if (left.count() <= 0) return true;
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
+  __kernel_timespec limit{.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()};
+  io_uring_cqe* entry = nullptr;
+  const int result = ::io_uring_wait_cqes(ring_.get(), &entry, 1, &limit, nullptr);
+  return result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN;
+}
+
 Status UringRing::register_memory(void* memory, std::size_t size) {
   constexpr const char* kStep = "register memory with io_uring";
   const iovec vector{memory, size};

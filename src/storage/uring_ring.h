@@ -22,6 +22,7 @@ class UringRing final : public Ring {
   void push(const RingOp& op) override;
   Status submit() override;
   Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override;
+  bool wait_until(std::chrono::steady_clock::time_point deadline) override;
   Status register_memory(void* memory, std::size_t size) override;
   void unregister_memory(void* memory) override;
   int register_file(int fd) override;

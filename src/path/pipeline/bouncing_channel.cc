@@ -194,6 +194,13 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
   return count;
 }
 
+// One of the two has no time limit for the other.
+bool BouncingChannel::wait_for_storage(std::chrono::steady_clock::time_point deadline) {
+  const bool is_bouncing = bounce_ != nullptr && !bounce_->is_idle();
+  if (!failed_.empty() || is_bouncing == !direct_->is_idle()) return false;
+  return (is_bouncing ? *bounce_ : *direct_).wait_for_storage(deadline);
+}
+
 Completion BouncingChannel::run(const Task& task) {
   PENSTOCK_INVARIANT(is_idle());
   Slot slot{.task = task, .bounced = terms_.ineligible(task)};

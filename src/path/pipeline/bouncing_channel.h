@@ -47,6 +47,7 @@ class BouncingChannel final : public Channel {
   bool waits_for_storage() const override {
     return direct_->waits_for_storage() || (bounce_ != nullptr && bounce_->waits_for_storage());
   }
+  bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override;
   bool is_broken() const override { return direct_->is_broken() || (bounce_ != nullptr && bounce_->is_broken()); }
 
  private:

@@ -30,6 +30,9 @@ class StorageChannel final : public Channel {
   void forget_memory(std::byte* kept) override;
   bool is_broken() const override { return broken_; }
   bool waits_for_storage() const override { return storing_count_ > 0; }
+  bool wait_for_storage(std::chrono::steady_clock::time_point deadline) override {
+    return done_.empty() && only_storage_is_busy() && ring_->wait_until(deadline);
+  }
 
  private:
   enum class Phase : std::uint8_t { free, storing, copying, done };  // Copying: also waiting for others to come along.

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How a queue waits: with a limit of time in the kernel, and for memory that is given back.
+#include "frontend/queue.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "device/host/host_device.h"
+#include "fakes/fake_storage.h"
+#include "fakes/test_config.h"
+#include "fakes/waiting.h"
+
+namespace penstock::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kBlock = 4096;
+
+// Storage of which nothing comes until a wait with a limit of time was asked for; or, where there is no such wait,
+// until it is let go.
+class SlowStorage final : public FakeStorage {
+ public:
+  class SlowRing final : public Ring {
+   public:
+    SlowRing(std::unique_ptr<Ring> real, SlowStorage& storage) : real_(std::move(real)), storage_(storage) {}
+    bool is_io_uring() const override { return true; }
+    void push(const RingOp& op) override { real_->push(op); }
+    Status submit() override { return real_->submit(); }
+    Result<unsigned> reap(std::span<RingCompletion> completions, bool wait) override {
+      return storage_.is_done ? real_->reap(completions, wait) : 0u;
+    }
+    bool wait_until(std::chrono::steady_clock::time_point) override {
+      if (!storage_.has_limits) return false;
+      ++storage_.waits;
+      storage_.is_done = true;
+      return true;
+    }
+    Status register_memory(void*, std::size_t) override { return success(); }
+    int register_file(int) override { return -1; }
+    void unregister_file(int) override {}
+
+   private:
+    const std::unique_ptr<Ring> real_;
+    SlowStorage& storage_;
+  };
+
+  Result<std::unique_ptr<Ring>> open_ring(unsigned depth) override {
+    return std::unique_ptr<Ring>(std::make_unique<SlowRing>(std::move(FakeStorage::open_ring(depth).value()), *this));
+  }
+  Result<std::size_t> read_cached(int, void*, std::size_t, std::uint64_t) override {
+    return os_failure(EAGAIN, "read from the page cache");
+  }
+
+  bool has_limits = true;
+  std::atomic<bool> is_done{false};
+  std::atomic<unsigned> waits{0};
+};
+
+class QueueTest : public testing::Test {
+ protected:
+  QueueTest() {
+    auto storage = std::make_unique<SlowStorage>();
+    storage->content.resize(1 << 20);
+    storage_ = storage.get();
+    session_ = std::make_unique<Session>(test_config({{"workers", "2"}}), std::move(storage),
+                                         std::make_unique<HostDeviceSet>());
+    file_ = *session_->register_file(FakeStorage::kUserFd);
+    queue_ = std::move(Queue::open(*session_, 4, kBlock).value());
+  }
+  Status submit(std::uint64_t cookie) { return queue_->submit({Op::read, file_, host_.data(), kBlock, 0, 0}, cookie); }
+  static Queue::Deadline in(std::chrono::nanoseconds time) { return std::chrono::steady_clock::now() + time; }
+
+  SlowStorage* storage_ = nullptr;
+  std::unique_ptr<Session> session_;
+  std::uint64_t file_ = 0;
+  std::vector<char> host_ = std::vector<char>(kBlock);
+  std::unique_ptr<Queue> queue_;
+  QueueCompletion done_;
+};
+
+TEST_F(QueueTest, AReapWithALimitOfTimeLeavesTheWaitToTheKernel) {
+  ASSERT_TRUE(submit(7).ok());
+
+  EXPECT_EQ(queue_->reap({&done_, 1}, 1, in(1h)), 1u);
+
+  EXPECT_EQ(done_.cookie, 7u);
+  EXPECT_EQ(storage_->waits, 1u);
+}
+
+TEST_F(QueueTest, OthersHaveTheQueueWhileAReapLooksAgainAndAgain) {
+  storage_->has_limits = false;
+  ASSERT_TRUE(submit(1).ok());
+  std::atomic<bool> is_reaped{false};
+  std::thread reaper([&] {
+    EXPECT_EQ(queue_->reap({&done_, 1}, 1, in(1h)), 1u);
+    is_reaped = true;
+  });
+
+  for (std::uint64_t cookie = 2; cookie <= 4; ++cookie) EXPECT_TRUE(submit(cookie).ok());
+  EXPECT_FALSE(is_reaped);
+
+  storage_->is_done = true;
+  reaper.join();
+  std::vector<QueueCompletion> rest(3);
+  EXPECT_EQ(queue_->reap(rest, 3), 3u);
+}
+
+TEST_F(QueueTest, AReapThatAnotherOvertookWaitsForNoMoreThanIsLeft) {
+  storage_->has_limits = false;
+  ASSERT_TRUE(submit(1).ok() && submit(2).ok());
+  std::vector<QueueCompletion> first(2), second(2);
+  unsigned reaped = 0;
+  std::thread reaper([&] { reaped = queue_->reap(first, 2, in(1h)); });
+
+  storage_->is_done = true;
+  const unsigned others = queue_->reap(second, 1, in(1h));
+  reaper.join();
+
+  EXPECT_EQ(reaped + others, 2u);
+}
+
+TEST_F(QueueTest, FinishingBringsAllToTheirEndAndLeavesThemToBeReaped) {
+  ASSERT_TRUE(submit(1).ok() && submit(2).ok());
+  storage_->is_done = true;
+
+  queue_->finish();
+
+  EXPECT_FALSE(queue_->waits_for_storage());
+  std::vector<QueueCompletion> both(2);
+  EXPECT_EQ(queue_->reap(both, 2, in(0ns)), 2u);
+}
+
+}  // namespace
+}  // namespace penstock::core
