@@ -71,7 +71,7 @@ Way Router::wanted_way(const TransferInput& input) const {
   return input.op == Op::read && input.size >= kProbeBytesMin ? Way::direct : Way::buffered;
 }
 
-void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const {
+void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max, bool may_wait) const {
   TransferInput& input = routed.input;
   routed.prepared = routed.path->prepare({.op = input.op,
                                           .file = *input.file,
@@ -80,7 +80,8 @@ void Router::prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) c
                                           .size = input.size,
                                           .mode = mode,
                                           .way = wanted_way(input),
-                                          .chunk_max = chunk_max});
+                                          .chunk_max = chunk_max,
+                                          .may_wait = may_wait});
   input.token = routed.prepared.token;
   const Limits& limits = routed.prepared.limits;
   const bool fills_blocks = input.op == Op::read && !limits.staged && limits.file_align > 1;

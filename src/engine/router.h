@@ -34,8 +34,9 @@ class Router {
   // Sets path and report. Fails with path_refused.
   Status choose(Routed& routed) const;
   // For a request whose path was chosen; in a dry run without any effect. `chunk_max`: bytes that storage is asked for
-  // at once, at most; a path may ask for more.
-  void prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max) const;
+  // at once, at most; a path may ask for more. Unless the caller `may_wait`, a token that says `wait` means that
+  // nothing was prepared.
+  void prepare(Routed& routed, SubmitMode mode, std::uint64_t chunk_max, bool may_wait = true) const;
   // Path::lend() of the path that was chosen for a read.
   static std::span<const std::byte> lend(const Routed& routed);
   // Whether the request's bytes go between the file and its caller's staging memory, and no other way.

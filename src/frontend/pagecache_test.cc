@@ -324,5 +324,20 @@ TEST_F(PagecacheTest, WritesAndReadsOfOneSessionMeet) {
   expect_content(read(0, kSize), content_, PathId::pagecache);
 }
 
+// They were refused, and came to nothing: if they counted, their extent would be worth its registration by the end.
+TEST_F(PagecacheTest, RequestsThatAQueueRefusesAreNotCountedTowardsARegistration) {
+  open(Policy::cpu);
+  constexpr std::size_t kMax = 64u << 10;
+  auto queue = std::move(Queue::open(*session_, 8, kMax).value());
+
+  for (int i = 0; i < 100'000; ++i) {
+    ASSERT_TRUE(queue->submit({Op::read, file_, memory_, 2 * kMax, 0, 0}, 1).is(Code::limit));
+  }
+
+  give_time_to_go_wrong();
+  EXPECT_EQ(mapped_bytes(), 0u);
+  EXPECT_NE(read_queued(*queue, kMax), PathId::pagecache);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -64,12 +64,6 @@ void Queue::stop() {
   session_ = nullptr;
 }
 
-// Where not, it will, once there was time for it.
-bool Queue::takes_at_once(OwnChannel& own) {
-  own.shall_be_warm = !own.channel->is_warm();
-  return !own.shall_be_warm && !row_.routed().input.token.wait;
-}
-
 bool Queue::waits_for_storage() {
   const MutexLock lock(mutex_);
   const auto waits = [](const OwnChannel& own) { return own.count > 0 || own.channel->waits_for_storage(); };
@@ -169,16 +163,31 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   if (const Status status = session_->admit(request, file, row_); !status.ok()) return status;
   Routed& routed = row_.routed();
   if (const Status status = check_descriptors(*file); !status.ok()) return status;
-  routed.input.file_end = checked_end_;
-  session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_);
   if (request.size > request_bytes_max_) return failure(Code::limit, "submit a request of this size to the queue");
+  const Result<OwnChannel*> own = channel_for(routed, may_open);
+  if (!own.ok()) return own.status();
+  // Paths learn from requests that they prepare: this one is prepared last, since a refused one may come another way.
+  routed.input.file_end = checked_end_;
+  session_->engine().router().prepare(routed, SubmitMode::queued, chunk_max_, may_open);
+  if (!may_open && routed.input.token.wait) return failure(Code::limit, kWithoutWait);
+  const Plan plan = Router::plan(routed, chunk_max_);
+  // A path that cuts requests into more chunks than the queue asks for learns nothing from them.
+  if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit a request of this size to the queue");
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  begin(pending_[index], request, cookie);
+  start(**own, index, plan);
+  return success();
+}
+
+// A channel that may have to wait for the device gets ready once there is time for that.
+Result<Queue::OwnChannel*> Queue::channel_for(const Routed& routed, bool may_open) {
   OwnChannel* own = find_channel(*routed.path, routed.device());
-  if (!may_open && (own == nullptr || !takes_at_once(*own))) {
-    return failure(Code::limit, "submit to the queue without a wait");
-  }
+  if (!may_open && own != nullptr) own->shall_be_warm = !own->channel->is_warm();
+  if (!may_open && (own == nullptr || own->shall_be_warm)) return failure(Code::limit, kWithoutWait);
   if (own == nullptr) {
     const Result<OwnChannel*> opened = open_channel(*routed.path, routed.device());
-    if (!opened.ok()) return opened.status();
+    if (!opened.ok()) return opened;
     own = *opened;
   }
   if (own->channel->is_broken()) return failure(Code::closed, "submit to the queue");
@@ -186,14 +195,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
     own->channel->warm_up();
     own->shall_be_warm = false;
   }
-
-  const Plan plan = Router::plan(routed, chunk_max_);
-  if (plan.chunk_count() > kChunksMax) return failure(Code::limit, "submit a request of this size to the queue");
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  begin(pending_[index], request, cookie);
-  start(*own, index, plan);
-  return success();
+  return own;
 }
 
 void Queue::begin(Pending& pending, const RawRequest& request, std::uint64_t cookie) {

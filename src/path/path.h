@@ -110,6 +110,8 @@ struct Wish {
   SubmitMode mode = SubmitMode::alone;
   Way way = Way::buffered;      // What configuration and descriptor want of the page cache.
   std::uint64_t chunk_max = 0;  // Bytes that storage is asked for at once, at most.
+  // Where it may not wait, and would have to, the request is not made: its token says `wait`, and nothing is learned.
+  bool may_wait = true;
 };
 
 // What a request is given for its way.

@@ -116,6 +116,10 @@ Prepared PagecachePath::prepare(const Wish& wish) {
   bounced.token.file_state = cached;
   const FileRange range{wish.op, wish.offset, wish.size};
   if (is_tiny && RegistrationCache::is_settled(*cached, range)) return bounced;
+  if (!wish.may_wait && cache_.may_have_to_wait(*cached, range)) {
+    bounced.token.wait = true;
+    return bounced;
+  }
   // No CPU copies it.
   if (wish.mode == SubmitMode::alone && cached->is_registered(wish.offset, wish.size)) bounced.tune_threads = false;
   const auto wanted = cache_.want(*cached, range, wish.mode);

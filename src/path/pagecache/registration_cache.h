@@ -65,6 +65,10 @@ class RegistrationCache {
   // the thread registers what is worth it.
   enum class Wanted : std::uint8_t { no, yes, all_anew };
   Wanted want(CachedFile& file, const FileRange& range, SubmitMode mode);
+  // Whether a request may have to wait until its extents are registered. Takes note of nothing.
+  bool may_have_to_wait(const CachedFile& file, const FileRange& range) const {
+    return at_once(file, range.op) && !file.is_registered(range.offset, range.size);
+  }
   // Whether all of the range is registered, in extents whose pages are known to be the file's as long as it stays as it
   // is.
   static bool is_settled(const CachedFile& file, const FileRange& range);
