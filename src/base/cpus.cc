@@ -2,9 +2,7 @@
 
 #include "base/cpus.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/unique_fd.h"
+#include "base/regular_file.h"
 
 namespace penstock::core {
 namespace {
@@ -36,13 +34,12 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
 
 // Only regular files, so that nothing that stands in for one blocks the reader.
 std::string read_small_file(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat status {};
-  if (!fd.valid() || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  const RegularFile file = open_regular_file(path);
+  if (file.error != 0) return "";
   std::string text(kSmallFileMax, '\0');
   std::size_t done = 0;
   while (done < text.size()) {
-    const ssize_t got = ::read(fd.get(), text.data() + done, text.size() - done);
+    const ssize_t got = ::read(file.fd.get(), text.data() + done, text.size() - done);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     done += static_cast<std::size_t>(got);

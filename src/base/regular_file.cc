@@ -2,42 +2,54 @@
 
 #include "base/regular_file.h"
 
-#include <fcntl.h>
-
 #include <cerrno>
-#include <utility>
 
 #include "base/kept_text.h"
 
 namespace penstock::core {
 namespace {
 
-Status check_regular(const struct stat& facts, const char* step) {
-  if (S_ISREG(facts.st_mode)) return success();
-  if (S_ISDIR(facts.st_mode)) return os_failure(EISDIR, step);
-  if (S_ISLNK(facts.st_mode)) return os_failure(ELOOP, step);
-  return failure(Code::unsupported_file, step);
+int error_of_kind(mode_t mode) {
+  if (S_ISREG(mode)) return 0;
+  if (S_ISDIR(mode)) return EISDIR;
+  return S_ISLNK(mode) ? ELOOP : EINVAL;
+}
+
+// What is no file is not even opened, unless it came to be there just now.
+int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t mode) {
+  const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
+  if (::fstatat(folder, name, &file.facts, follow) == 0) {
+    if (const int error = error_of_kind(file.facts.st_mode); error != 0) return error;
+  } else if (errno != ENOENT || (flags & O_CREAT) == 0) {
+    return errno;
+  }
+  file.fd.reset(::openat(folder, name, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+  if (!file.fd.valid() || ::fstat(file.fd.get(), &file.facts) != 0) return errno;
+  if (const int error = error_of_kind(file.facts.st_mode); error != 0) return error;
+  // io_uring would fail requests with EAGAIN under O_NONBLOCK.
+  const int opened = ::fcntl(file.fd.get(), F_GETFL);
+  return opened >= 0 && ::fcntl(file.fd.get(), F_SETFL, opened & ~O_NONBLOCK) == 0 ? 0 : errno;
 }
 
 }  // namespace
 
-Result<RegularFile> open_regular(const std::string& path, int flags, mode_t mode, const char* step) {
-  const char* const named = kept_text(std::string(step) + " " + path, step);
+RegularFile open_regular_file(int folder, const char* name, int flags, mode_t mode) {
   RegularFile file;
-  // What is no file is not even opened, unless it came to be there just now.
-  const bool is_there =
-      ::fstatat(AT_FDCWD, path.c_str(), &file.facts, (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0) == 0;
-  if (!is_there && (errno != ENOENT || (flags & O_CREAT) == 0)) return os_failure(errno, named);
-  Status status = is_there ? check_regular(file.facts, named) : success();
-  if (!status.ok()) return status;
-  file.fd.reset(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
-  if (!file.fd.valid() || ::fstat(file.fd.get(), &file.facts) != 0) return os_failure(errno, named);
-  status = check_regular(file.facts, named);
-  if (!status.ok()) return status;
-  // io_uring would fail requests with EAGAIN under O_NONBLOCK.
-  const int opened = ::fcntl(file.fd.get(), F_GETFL);
-  if (opened < 0 || ::fcntl(file.fd.get(), F_SETFL, opened & ~O_NONBLOCK) != 0) return os_failure(errno, named);
+  file.error = open_into(file, folder, name, flags, mode);
+  if (file.error != 0) file.fd.reset();
   return file;
+}
+
+RegularFile open_regular_file(const std::string& path, int flags, mode_t mode) {
+  return open_regular_file(AT_FDCWD, path.c_str(), flags, mode);
+}
+
+Result<RegularFile> open_regular(const std::string& path, int flags, mode_t mode, const char* step) {
+  RegularFile file = open_regular_file(path, flags, mode);
+  if (file.error == 0) return file;
+  const char* const named = kept_text(std::string(step) + " " + path, step);
+  const bool is_no_file = file.facts.st_mode != 0 && error_of_kind(file.facts.st_mode) == EINVAL;
+  return is_no_file ? failure(Code::unsupported_file, named) : os_failure(file.error, named);
 }
 
 }  // namespace penstock::core

@@ -4,6 +4,7 @@
 // and a device may do something when it is opened.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <string>
@@ -14,12 +15,17 @@
 namespace penstock::core {
 
 struct RegularFile {
-  UniqueFd fd;  // It blocks as others do.
-  struct stat facts {};
+  UniqueFd fd;           // It blocks as others do. Not valid where there is an error.
+  struct stat facts {};  // Of what stands under the name, where that is known.
+  int error = 0;         // EISDIR of a folder, ELOOP of a link (O_NOFOLLOW), EINVAL of anything else that is no file.
 };
 
-// flags, mode: as of open(2). What is no regular file fails at once: with EISDIR or ELOOP (O_NOFOLLOW), else with
-// Code::unsupported_file. `step`, as of Status, is told with the path behind it.
+// The name is looked up from the folder, as openat(2) does; flags and mode are as of that call.
+RegularFile open_regular_file(int folder, const char* name, int flags = O_RDONLY, mode_t mode = 0);
+RegularFile open_regular_file(const std::string& path, int flags = O_RDONLY, mode_t mode = 0);
+
+// The same, where the error is a Status: what is no regular file is Code::unsupported_file, but for folders and links.
+// `step`, as of Status, is told with the path behind it.
 Result<RegularFile> open_regular(const std::string& path, int flags, mode_t mode, const char* step);
 
 }  // namespace penstock::core

@@ -72,5 +72,21 @@ TEST_F(RegularFileTest, AFileIsMadeOrOpenedAndItsDescriptorBlocks) {
   EXPECT_TRUE(opened(path("link"), O_RDONLY).ok());
 }
 
+TEST_F(RegularFileTest, WhatIsKnownOfItComesWithItsErrno) {
+  ASSERT_TRUE(opened(path("file"), O_RDWR | O_CREAT).ok());
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  fs::create_symlink("pipe", path("link"));
+
+  EXPECT_EQ(open_regular_file(path("file")).error, 0);
+  for (const char* const name : {"pipe", "link"}) {
+    const RegularFile file = open_regular_file(path(name));
+    EXPECT_FALSE(file.fd.valid());
+    EXPECT_EQ(file.error, EINVAL);
+    EXPECT_TRUE(S_ISFIFO(file.facts.st_mode));
+  }
+  EXPECT_EQ(open_regular_file(folder_).error, EISDIR);
+  EXPECT_EQ(open_regular_file(path("none")).error, ENOENT);
+}
+
 }  // namespace
 }  // namespace penstock::core

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Where settings come from, in the order of precedence.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +12,7 @@
 #include "base/kept_text.h"
 #include "base/log.h"
 #include "base/memory_room.h"
-#include "base/unique_fd.h"
+#include "base/regular_file.h"
 #include "settings/names.h"
 #include "settings/settings.h"
 #include "settings/words.h"
@@ -64,16 +63,16 @@ struct FileText {
 };
 
 FileText read_file(const std::string& name) {
-  // Not blocking: it might be a pipe that nobody writes.
-  const UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid()) return {"", std::string("could not be opened: ") + ::strerrordesc_np(errno), errno == ENOENT};
-  struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return {"", "is not a regular file"};
+  const RegularFile opened = open_regular_file(name);
+  const bool is_other = opened.facts.st_mode != 0 && !S_ISREG(opened.facts.st_mode);
+  if (is_other) return {"", "is not a regular file"};
+  if (opened.error != 0)
+    return {"", std::string("could not be opened: ") + ::strerrordesc_np(opened.error), opened.error == ENOENT};
   FileText file;
   file.text.resize(kSettingsFileBytesMax + 1);
   std::size_t size = 0;
   while (size < file.text.size()) {
-    const ssize_t got = ::read(fd.get(), file.text.data() + size, file.text.size() - size);
+    const ssize_t got = ::read(opened.fd.get(), file.text.data() + size, file.text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return {"", std::string("could not be read: ") + ::strerrordesc_np(errno)};
     if (got == 0) break;

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/regular_file.h"
 #include "stats/layout.h"
 
 namespace penstock::core {
@@ -56,11 +57,13 @@ Descriptor descriptor_of(int folder, const char* name) {
 // Whatever stands behind the name: a file that only looks like a segment, say a pipe, must not block us.
 Result<SegmentReader::Opened> SegmentReader::open(int folder, const char* name, LookBudget& budget) {
   if (!budget.take(&LookLimits::segments, 1)) return failure(Code::limit, kStep);
-  Opened opened{UniqueFd(::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))};
-  struct stat facts {};
-  if (!opened.fd.valid() || ::fstat(opened.fd.get(), &facts) != 0) return os_failure(errno, kStep);
+  RegularFile file = open_regular_file(folder, name);
+  const struct stat& facts = file.facts;
+  if (file.error != 0 && facts.st_mode == 0) return os_failure(file.error, kStep);
+  if (file.error != 0) return failure(Code::bad_setting, kStep);
+  Opened opened{std::move(file.fd)};
   const int seals = ::fcntl(opened.fd.get(), F_GET_SEALS);
-  if (!S_ISREG(facts.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) return failure(Code::bad_setting, kStep);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return failure(Code::bad_setting, kStep);
   StatsHeader header;
   if (facts.st_size < static_cast<off_t>(sizeof header) || facts.st_size > static_cast<off_t>(kSegmentBytesMax) ||
       !read_all(opened.fd.get(), reinterpret_cast<std::byte*>(&header), sizeof header)) {

@@ -15,6 +15,7 @@
 #include "base/kept_text.h"
 #include "base/missing_call.h"
 #include "base/printable.h"
+#include "base/regular_file.h"
 
 namespace penstock::core {
 namespace {
@@ -23,16 +24,6 @@ constexpr std::size_t kNameBytesMax = 160;  // Of the manifest's in the members'
 
 Status errno_at(int error, const std::string& step, const std::string& path) {
   return os_failure(error, kept_text(step + " " + printable(path), "use a file of the striped object"));
-}
-
-// Never waits: a name may be a pipe's.
-UniqueFd open_regular(const std::string& path, struct stat& facts, int& error) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  error = fd.valid() ? 0 : errno;
-  if (error == 0 && ::fstat(fd.get(), &facts) != 0) error = errno;
-  if (error == 0 && !S_ISREG(facts.st_mode)) error = S_ISDIR(facts.st_mode) ? EISDIR : EINVAL;
-  if (error != 0) fd.reset();
-  return fd;
 }
 
 // As much as there is; an errno below 0.
@@ -49,12 +40,10 @@ ssize_t read_at(int fd, std::string& text, std::uint64_t offset) {
 }
 
 Result<Manifest> read_manifest(const std::string& name) {
-  struct stat facts {};
-  int error = 0;
-  const UniqueFd fd = open_regular(name, facts, error);
-  if (error != 0) return errno_at(error, "open the manifest", name);
+  const RegularFile file = open_regular_file(name);
+  if (file.error != 0) return errno_at(file.error, "open the manifest", name);
   std::string text(kManifestBytesMax + 1, '\0');
-  const ssize_t got = read_at(fd.get(), text, 0);
+  const ssize_t got = read_at(file.fd.get(), text, 0);
   if (got < 0) return errno_at(static_cast<int>(-got), "read the manifest", name);
   text.resize(static_cast<std::size_t>(got));
   if (text.size() <= kManifestBytesMax) return parse_manifest(text, name);
@@ -141,15 +130,13 @@ Result<StripeMembers> open_members(const std::string& name) {
   if (!manifest.ok()) return manifest.status();
   StripeMembers opened{std::move(*manifest), {}};
   for (std::uint32_t i = 0; i < opened.manifest.layout.members; ++i) {
-    struct stat facts {};
-    int error = 0;
-    UniqueFd fd = open_regular(opened.manifest.files[i], facts, error);
-    if (error == ENOENT || error == ENOTDIR)
+    RegularFile file = open_regular_file(opened.manifest.files[i]);
+    const std::string step = "open member " + std::to_string(i) + " of the striped object,";
+    if (file.error == ENOENT || file.error == ENOTDIR)
       return bad_member(opened.manifest, i, "it is missing; is its drive mounted?");
-    if (error != 0)
-      return errno_at(error, "open member " + std::to_string(i) + " of the striped object,", opened.manifest.files[i]);
-    if (const Status status = check_member(opened.manifest, i, fd.get(), facts); !status.ok()) return status;
-    opened.files.push_back(std::move(fd));
+    if (file.error != 0) return errno_at(file.error, step, opened.manifest.files[i]);
+    if (const Status status = check_member(opened.manifest, i, file.fd.get(), file.facts); !status.ok()) return status;
+    opened.files.push_back(std::move(file.fd));
   }
   return opened;
 }
