@@ -369,7 +369,8 @@ penstock_status penstock_stripe_member(penstock_file* file, uint32_t number, con
 
 /* ---- Checksums ----------------------------------------------------------------------------------------------- */
 /* CRC32C (RFC 3720, appendix B.4) of each `piece_bytes` of memory, the last of what is left; `sums` has room for all.
- * A device makes those of its memory, where it can. No stream is waited for: what writes the memory is to be over. */
+ * A device makes those of its memory, where it can. No stream is waited for: what writes the memory is to be over. Fail
+ * with PENSTOCK_BAD_POINTER where memory is named that cannot be read, or written where the sums go. */
 penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
                                 uint32_t* sums);
 /* The same of pieces wherever they lie: sums[i] is that of pieces[i]. A device looks at all of its pieces together. */

@@ -71,10 +71,15 @@ void GuardedSession::wait_closed() const {
 }
 
 template <typename Copy>
-Status GuardedSession::copy(const void* device_memory, Copy copy) {
+Status GuardedSession::copy(const void* device_memory, const HostRange& host, Copy copy) {
+  constexpr const char* kStep = "copy device memory";
   const PointerFacts facts = session_->devices().describe(device_memory);
-  if (!facts.needs_device()) return failure(Code::bad_pointer, "copy device memory");
-  if (facts.device == nullptr) return failure(Code::no_device, "copy device memory");
+  if (!facts.needs_device()) return failure(Code::bad_pointer, kStep);
+  if (facts.device == nullptr) return failure(Code::no_device, kStep);
+  const std::uint64_t skipped = reinterpret_cast<std::uintptr_t>(device_memory) - facts.base;
+  if (facts.size != 0 && host.size > facts.size - skipped) return failure(Code::past_allocation, kStep);
+  const bool is_known = session_->devices().describe(host.begin).kind != MemoryKind::host;
+  if (!is_known && !is_reachable(host.begin, host.size, host.access)) return failure(Code::bad_pointer, kStep);
   const MutexLock lock(copies_mutex_);
   std::unique_ptr<CopyQueue>& queue = copies_[facts.device];
   if (queue == nullptr) {
@@ -86,11 +91,13 @@ Status GuardedSession::copy(const void* device_memory, Copy copy) {
 }
 
 Status GuardedSession::upload(void* device_memory, const void* host, std::uint64_t size) {
-  return copy(device_memory, [&](CopyQueue& queue) { return queue.copy_to_device(device_memory, host, size); });
+  const auto to_device = [&](CopyQueue& queue) { return queue.copy_to_device(device_memory, host, size); };
+  return copy(device_memory, {host, size, Access::read}, to_device);
 }
 
 Status GuardedSession::download(void* host, const void* device_memory, std::uint64_t size) {
-  return copy(device_memory, [&](CopyQueue& queue) { return queue.copy_to_host(host, device_memory, size); });
+  const auto to_host = [&](CopyQueue& queue) { return queue.copy_to_host(host, device_memory, size); };
+  return copy(device_memory, {host, size, Access::write}, to_host);
 }
 
 }  // namespace penstock::core

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "base/reachable_memory.h"
 #include "capi/gate.h"
 #include "capi/open_queues.h"
 #include "capi/process_report.h"
@@ -73,8 +74,13 @@ class GuardedSession {
 
  private:
   GuardedSession() = default;
+  struct HostRange {
+    const void* begin = nullptr;
+    std::uint64_t size = 0;
+    Access access = Access::read;
+  };
   template <typename Copy>
-  Status copy(const void* device_memory, Copy copy);
+  Status copy(const void* device_memory, const HostRange& host, Copy copy);
 
   const std::uint32_t forks_ = fork_count();
   Gate gate_;

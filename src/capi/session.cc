@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "base/reachable_memory.h"
 #include "capi/call.h"
 #include "checksum/crc32c.h"
 
@@ -147,6 +148,10 @@ static bool is_memory(const void* memory, std::uint64_t size) {
   return memory != nullptr && size <= SIZE_MAX / 2 && reinterpret_cast<std::uintptr_t>(memory) <= UINTPTR_MAX - size;
 }
 
+static bool has_room(const std::uint32_t* sums, std::uint64_t count) {
+  return count <= SIZE_MAX / sizeof *sums && core::is_reachable(sums, count * sizeof *sums, core::Access::write);
+}
+
 penstock_status penstock_crc32c(penstock_session* session, const void* memory, uint64_t size, uint64_t piece_bytes,
                                 uint32_t* sums) {
   constexpr const char* kStep = "make checksums";
@@ -154,6 +159,7 @@ penstock_status penstock_crc32c(penstock_session* session, const void* memory, u
     if (size == 0) return core::success();
     if (!is_memory(memory, size) || sums == nullptr || piece_bytes == 0) return failure(Code::invalid_argument, kStep);
     const std::uint64_t count = (size - 1) / piece_bytes + 1;
+    if (!has_room(sums, count)) return failure(Code::bad_pointer, kStep);
     return session->guarded->checksums().make(memory, size, piece_bytes, {sums, count});
   });
 }
@@ -164,6 +170,8 @@ penstock_status penstock_crc32c_vector(penstock_session* session, const struct i
   return session_call(kStep, session, [&](const GuardedSession::Use&) -> Status {
     if (count == 0) return core::success();
     if (pieces == nullptr || sums == nullptr) return failure(Code::invalid_argument, kStep);
+    const bool is_array = core::is_reachable(pieces, count * sizeof(iovec), core::Access::read);
+    if (!is_array || !has_room(sums, count)) return failure(Code::bad_pointer, kStep);
     const std::span all(pieces, count);
     if (!std::all_of(all.begin(), all.end(), [](const iovec& one) { return is_memory(one.iov_base, one.iov_len); })) {
       return failure(Code::invalid_argument, kStep);

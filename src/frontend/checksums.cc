@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "base/reachable_memory.h"
 #include "checksum/crc32c.h"
 #include "device/pinned_block.h"
 
 namespace penstock::core {
 namespace {
 
+constexpr const char* kStep = "make checksums";
 constexpr std::size_t kBlocksMax = 16384;  // Of one launch, which so looks at 1 GiB.
 constexpr std::size_t kBlocksBytes = kBlocksMax * sizeof(ChecksumBlock);
 constexpr std::size_t kCopyBytes = 1u << 20;
@@ -44,6 +46,10 @@ class Checksums::Work {
     if (piece.empty()) return success();
     if (!is_inside(piece)) facts_ = checksums_.devices_.describe(piece.data());
     if (!facts_.needs_device()) {
+      // Page-locked memory is there, and its driver's affair.
+      const bool is_known = facts_.kind == MemoryKind::registered_host && is_inside(piece);
+      if (!is_known && !is_reachable(piece.data(), piece.size(), Access::read))
+        return failure(Code::bad_pointer, kStep);
       sum = crc32c(piece);
       return success();
     }
