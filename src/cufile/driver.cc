@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -24,6 +25,9 @@ bool outlives_opening(Setting setting) {
          setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_size_kb") ||
          setting == Setting("properties.gpu_bounce_buffer_slab_config.slab_count");
 }
+
+// NVIDIA's library tells these as if it had never been open, once it has closed.
+bool is_forgotten_by_closing(Setting setting) { return std::string_view(setting.row().key).starts_with("execution."); }
 
 const StagedValue* find(const Staged& staged, Setting setting) {
   const auto found =
@@ -244,7 +248,8 @@ bool CufileDriver::stage_parameters(const Staged& values) {
 
 bool CufileDriver::is_known(Setting setting) {
   const MutexLock lock(mutex_);
-  return was_open() || find(staged_, setting) != nullptr;
+  const bool was_read = use_count_ > 0 || (was_open() && !is_forgotten_by_closing(setting));
+  return was_read || find(staged_, setting) != nullptr;
 }
 
 }  // namespace penstock::core

@@ -67,7 +67,7 @@ class CufileDriver {
   // For the time when the driver opens; false, and nothing is changed, where it is open.
   bool stage_parameters(const Staged& values);
   bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // Or is.
-  // Whether the driver is or was open, or this was staged.
+  // Whether the driver is open, or was and did not forget this as it closed, or this was staged.
   bool is_known(Setting setting);
 
  private:

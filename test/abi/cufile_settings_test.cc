@@ -367,6 +367,29 @@ TEST_F(CufileSettingsTest, SettersOfAClosedDriverHoldForItsNextOpening) {
   EXPECT_EQ(properties().max_device_cache_size, 1024u);
 }
 
+TEST_F(CufileSettingsTest, AParameterThatAnOpeningAppliedIsItsDefaultAgainOnceTheDriverHasClosed) {
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(cuFileSetParameterSizeT(CUFILE_PARAM_EXECUTION_MAX_IO_THREADS, 2).err, CU_FILE_SUCCESS);
+    EXPECT_EQ(cuFileSetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, 16).err, CU_FILE_SUCCESS);
+    EXPECT_EQ(cuFileSetParameterBool(CUFILE_PARAM_PROFILE_NVTX, true).err, CU_FILE_SUCCESS);
+    EXPECT_EQ(cuFileSetParameterString(CUFILE_PARAM_LOGGING_LEVEL, "INFO").err, CU_FILE_SUCCESS);
+    ASSERT_EQ(cuFileDriverOpen().err, CU_FILE_SUCCESS);
+    ASSERT_EQ(cuFileDriverClose().err, CU_FILE_SUCCESS);
+
+    std::size_t threads = 42, entries = 42;
+    bool traces = true;
+    char level[16] = "";
+    EXPECT_EQ(cuFileGetParameterSizeT(CUFILE_PARAM_EXECUTION_MAX_IO_THREADS, &threads).err, CU_FILE_SUCCESS);
+    EXPECT_EQ(cuFileGetParameterSizeT(CUFILE_PARAM_PROPERTIES_IO_BATCHSIZE, &entries).err, CU_FILE_SUCCESS);
+    EXPECT_EQ(cuFileGetParameterBool(CUFILE_PARAM_PROFILE_NVTX, &traces).err, CU_FILE_SUCCESS);
+    EXPECT_EQ(cuFileGetParameterString(CUFILE_PARAM_LOGGING_LEVEL, level, sizeof level).err, CU_FILE_SUCCESS);
+    EXPECT_EQ(threads, 0u);  // As before its first opening.
+    EXPECT_EQ(entries, 128u);
+    EXPECT_FALSE(traces);
+    EXPECT_STREQ(level, "ERROR");
+  }
+}
+
 TEST_F(CufileSettingsTest, HostMemoryThatTheConfigurationForbidsIsNotRegistered) {
   configure(R"({"properties": {"allow_system_memory": false}})");
   std::vector<char> host(4096);
