@@ -9,6 +9,7 @@
 
 #include "stats/look_budget.h"
 #include "tools/common/failure.h"
+#include "tools/common/rights.h"
 
 namespace penstock::tools {
 namespace {
@@ -56,7 +57,9 @@ ProcessView look_at(pid_t pid) {
     const core::Status status = process.status();
     if (status.is_errno(ENOENT) || status.is_errno(ESRCH)) throw Failure(fmt::format("there is no process {}", pid));
     if (status.is_errno(EACCES) || status.is_errno(EPERM)) {
-      throw Failure(fmt::format("this user may not look at process {}; run penstock as its user, or as root", pid));
+      const Rights rights = own_rights();
+      throw Failure(fmt::format("process {} may not be looked at: {}{}", pid, remedy_of(rights),
+                                rights.is_root ? "" : ", or as its user"));
     }
     throw Failure(fmt::format("process {}: {}", pid, core::describe(status)));
   }
@@ -79,6 +82,7 @@ MachineView look_at_all() {
   core::AllStats all = core::stats_of_all_processes();
   MachineView machine;
   machine.hidden = all.hidden;
+  if (all.hidden > 0) machine.why_hidden = hidden_text(all.hidden, own_rights());
   machine.not_looked_at = all.not_looked_at;
   for (core::ProcessStats& process : all.processes) machine.processes.push_back(view_of(std::move(process)));
   machine.without_session = processes_with_cufile();

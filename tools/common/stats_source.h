@@ -42,6 +42,7 @@ struct MachineView {
   unsigned hidden = 0;
   unsigned not_looked_at = 0;                      // For a limit.
   std::vector<ProcessWithCuFile> without_session;  // That have a libcufile, ours or NVIDIA's.
+  std::string why_hidden;                          // How many, in a sentence, and what would show them.
 };
 MachineView look_at_all();
 

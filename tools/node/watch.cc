@@ -14,6 +14,7 @@
 #include "base/unique_fd.h"
 #include "stats/look_budget.h"
 #include "tools/common/failure.h"
+#include "tools/common/rights.h"
 #include "tools/common/terminal.h"
 #include "tools/node/feature_file.h"
 
@@ -177,11 +178,8 @@ void Watch::write(const std::string& path, const std::string& text, std::uint64_
 
 void Watch::tell_what_is_hidden(const core::LookResult& processes) {
   if (processes.hidden == 0 || std::exchange(has_told_hidden_, true)) return;
-  print_error(
-      "penstock node: {} of {} processes may not be looked at, so that what they move is not counted: they are of "
-      "other "
-      "users, or have more capabilities; to see all it needs uid 0 with SYS_PTRACE and DAC_READ_SEARCH\n",
-      processes.hidden, processes.hidden + processes.looked_at);
+  print_error("penstock node: {}; what they move is not counted, of {} processes in all\n",
+              hidden_text(processes.hidden, own_rights()), processes.hidden + processes.looked_at);
 }
 
 }  // namespace penstock::tools

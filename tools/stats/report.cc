@@ -204,10 +204,7 @@ std::string machine_text(const MachineView& machine) {
   text = (machine.processes.empty() ? "no process that this user may look at has a Penstock session open\n"
                                     : table.text().string()) +
          others_text(machine) + text;
-  if (machine.hidden > 0) {
-    text += fmt::format("{} process{} of other users not looked at; run penstock as root to see all\n", machine.hidden,
-                        machine.hidden == 1 ? " was" : "es were");
-  }
+  if (machine.hidden > 0) text += machine.why_hidden + "\n";
   if (machine.not_looked_at > 0) {
     text += fmt::format("{} process{} looked at in part only: one look has limits\n", machine.not_looked_at,
                         machine.not_looked_at == 1 ? " was" : "es were");

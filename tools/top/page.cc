@@ -166,10 +166,7 @@ std::vector<std::string> notes_of(const MachineRate& machine) {
   for (const ProcessRate& one : machine.processes) {
     if (!one.refusal.empty()) notes.push_back(fmt::format("process {}: {}", one.pid, one.refusal));
   }
-  if (machine.hidden > 0) {
-    notes.push_back(fmt::format("{} process{} of other users not looked at; run penstock as root to see all",
-                                machine.hidden, machine.hidden == 1 ? " was" : "es were"));
-  }
+  if (machine.hidden > 0) notes.push_back(machine.why_hidden);
   if (machine.not_looked_at > 0) {
     notes.push_back(fmt::format("{} process{} looked at in part only: one look has limits", machine.not_looked_at,
                                 machine.not_looked_at == 1 ? " was" : "es were"));

@@ -73,6 +73,7 @@ TEST(TopPage, NoLineIsWiderThanTheTerminalAndNoPageIsHigher) {
   many[0].refusal = std::string(500, 'y');
   TopView all = machine(many);
   all.machine.hidden = 2;
+  all.machine.why_hidden = std::string(300, 'z');
   for (const std::size_t columns : {1u, 3u, 20u, 63u, 64u, 80u, 120u, 200u}) {
     for (const std::size_t rows : {1u, 2u, 5u, 24u, 50u}) {
       const std::vector<Text> lines = top_page(all, {columns, rows}, false);

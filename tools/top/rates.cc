@@ -51,7 +51,7 @@ void Rates::add_session(const SessionKey& key, const core::StatsSnapshot& sessio
 }
 
 MachineRate Rates::add(const MachineView& machine, double seconds) {
-  MachineRate rate{{{}, seconds}, {}, machine.hidden, machine.not_looked_at};
+  MachineRate rate{{{}, seconds}, {}, machine.hidden, machine.not_looked_at, machine.why_hidden};
   std::map<pid_t, std::deque<double>> histories;
   for (const ProcessView& process : machine.processes) {
     ProcessRate one{process.pid, process.command, {{}, seconds}, gpus_of(process), {}, process.refusal};

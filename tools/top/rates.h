@@ -43,6 +43,7 @@ struct MachineRate {
   std::vector<ProcessRate> processes;  // The busiest first.
   unsigned hidden = 0;
   unsigned not_looked_at = 0;
+  std::string why_hidden;  // As of MachineView.
 };
 
 class Rates {

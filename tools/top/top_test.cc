@@ -3,6 +3,7 @@
 // `penstock top` from outside, beside a process that reads. What is seen on a terminal is in test/terminal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -73,6 +74,24 @@ TEST_F(TopTest, ADumbTerminalIsNotDrawnOn) {
   const Finished done = run({"top", "--once", "--interval", "0.05"}, [] { setenv("TERM", "dumb", 1); });
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(done.out.find('\033'), std::string::npos) << done.out;
+}
+
+// As a container's runtime starts it: the test's own process has more, so it may not be looked at.
+TEST_F(TopTest, RootWithoutCapabilitiesIsToldWhatItLacksByTopAndByStats) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give capabilities away";
+  const auto without = [] {
+    for (int capability = 0; capability <= CAP_LAST_CAP; ++capability) prctl(PR_CAPBSET_DROP, capability);
+  };
+  if (prctl(PR_CAPBSET_READ, CAP_SYS_PTRACE) != 1) GTEST_SKIP() << "this process lacks them, too";
+
+  const Finished top = run({"top", "--once", "--interval", "0.05"}, without);
+  EXPECT_NE(top.out.find("may not be looked at: root lacks the capabilities"), std::string::npos) << top.out << top.err;
+  const Finished stats = run({"stats"}, without);
+  EXPECT_NE(stats.out.find("root lacks the capabilities SYS_PTRACE and DAC_READ_SEARCH here\n"), std::string::npos)
+      << stats.out << stats.err;
+  const Finished one = run({"stats", std::to_string(getpid())}, without);
+  EXPECT_NE(one.err.find("may not be looked at: root lacks the capabilities"), std::string::npos) << one.err;
+  EXPECT_EQ((top.out + stats.out + one.err).find("as root"), std::string::npos);
 }
 
 TEST_F(TopTest, WrongUsageIsRefused) {
