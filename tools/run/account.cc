@@ -107,11 +107,31 @@ bool had(const Account& account, Maker maker) {
   });
 }
 
-std::string why_not(const Account& account) {
+bool is_in_place(const Account& account) { return !account.reports.empty() || had(account, Maker::penstock); }
+
+// One that was seen when it had its libraries.
+const ProcessSeen* loaded_process(const Account& account) {
+  const auto found = std::find_if(account.processes.begin(), account.processes.end(),
+                                  [](const ProcessSeen& process) { return process.has_loaded; });
+  return found == account.processes.end() ? nullptr : &*found;
+}
+
+// Why Penstock's library was nowhere in place; that it was not cannot be known where no process was seen with its
+// libraries.
+std::string why_not_in_place(const Account& account) {
   if (!account.out_of_reach.empty()) return account.out_of_reach;
-  if (had(account, Maker::penstock)) return "Penstock's libcufile was in place, and none of its calls came";
   if (had(account, Maker::other)) return "another's libcufile was there, and Penstock's not: LD_PRELOAD was dropped";
-  return "Penstock's libcufile was not seen: LD_PRELOAD was dropped, or the program ended too soon for a look";
+  if (const ProcessSeen* const process = loaded_process(account)) {
+    return fmt::format("LD_PRELOAD was dropped: process {} ({}) had its libraries, and not Penstock's", process->pid,
+                       process->command);
+  }
+  return "Penstock's libcufile was put in front; whether it was in place cannot be known, since the program ended "
+         "before a look";
+}
+
+std::string why_not(const Account& account) {
+  return is_in_place(account) ? "Penstock's libcufile was in place, and none of its calls came"
+                              : why_not_in_place(account);
 }
 
 std::string nothing_text(const Account& account) {
@@ -191,15 +211,46 @@ struct LibrarySeen {
   Maker maker = Maker::unknown;
   std::size_t processes = 0;
 };
+// The library that wrote the report, where it is JSON.
+std::string library_of(const std::string& report) {
+  const Json told = Json::parse(report, nullptr, false);
+  const auto library = told.is_object() ? told.find("library") : told.end();
+  return library != told.end() && library->is_string() ? library->get<std::string>() : "";
+}
+
+// Those that were seen, and those that told of themselves.
 std::map<std::string, LibrarySeen> libraries_of(const Account& account) {
+  std::map<std::string, std::set<pid_t>> processes;
   std::map<std::string, LibrarySeen> seen;
   for (const ProcessSeen& process : account.processes) {
     for (const CuFileLibrary& library : process.libraries) {
       seen[library.path].maker = library.maker;
-      ++seen[library.path].processes;
+      processes[library.path].insert(process.pid);
     }
   }
+  for (const auto& [pid, report] : account.reports) {
+    const std::string path = library_of(report);
+    if (path.empty()) continue;
+    seen[path].maker = Maker::penstock;
+    processes[path].insert(pid);
+  }
+  for (auto& [path, library] : seen) library.processes = processes[path].size();
   return seen;
+}
+
+std::size_t processes_of(const Account& account) {
+  std::set<pid_t> all;
+  for (const ProcessSeen& process : account.processes) all.insert(process.pid);
+  for (const auto& [pid, report] : account.reports) all.insert(pid);
+  return all.size();
+}
+
+// Null where it cannot be known.
+Json in_place_json(const Account& account) {
+  if (is_in_place(account)) return true;
+  const bool is_known =
+      !account.out_of_reach.empty() || had(account, Maker::other) || loaded_process(account) != nullptr;
+  return is_known ? Json(false) : Json(nullptr);
 }
 
 Json files_json(const Reading& reading) {
@@ -222,20 +273,23 @@ Json process_json(const Account& account, const ProcessSeen& process) {
           {"requests", sums.operations}};
 }
 
+std::string where_calls_go(const Account& account) {
+  if (!is_in_place(account)) return why_not_in_place(account);
+  const bool is_first = !account.reports.empty() || libraries_of(account).contains(account.library);
+  if (is_first || !had(account, Maker::other)) return "cuFile's calls go to Penstock's library, which comes first";
+  return "Penstock's library was there, but not the one that was put in front: whose comes first cannot be known";
+}
+
 }  // namespace
 
 std::string which_text(const Account& account) {
   std::string text;
-  bool is_first = !account.reports.empty();
+  const std::size_t all = processes_of(account);
   for (const auto& [path, library] : libraries_of(account)) {
-    is_first |= path == account.library;
-    text += fmt::format("penstock run: {} of {} process{} had {} mapped, which is {}\n", library.processes,
-                        account.processes.size(), plural(account.processes.size()), path,
-                        library.maker == Maker::penstock ? "Penstock's" : "another's");
+    text += fmt::format("penstock run: {} of {} process{} had {} mapped, which is {}\n", library.processes, all,
+                        plural(all), path, library.maker == Maker::penstock ? "Penstock's" : "another's");
   }
-  return text + fmt::format("penstock run: {}\n", is_first
-                                                      ? "cuFile's calls go to Penstock's library, which comes first"
-                                                      : "no process was seen with Penstock's library");
+  return text + "penstock run: " + where_calls_go(account) + "\n";
 }
 
 std::string account_text(const Account& account) {
@@ -259,6 +313,7 @@ Json account_json(const Account& account) {
                {"used_cufile", used_cufile(account)},
                {"library", account.library},
                {"out_of_reach", account.out_of_reach},
+               {"in_place", in_place_json(account)},
                {"libraries", Json::array()},
                {"reports", Json::array()},
                {"processes", Json::array()}};

@@ -48,6 +48,47 @@ TEST(AccountTest, AnothersLibraryAloneIsWhyNothingCameToOurs) {
   EXPECT_TRUE(has(account_text(account), "had /usr/lib/libcufile.so.0 mapped, which is another's"));
 }
 
+// Of a program that no look found.
+Account unseen_account() { return {.words = {"load"}, .library = "/opt/penstock/lib/libcufile.so.0.1.0"}; }
+
+TEST(AccountTest, WhatAProgramWroteOfItselfTellsWhichLibraryItHadThoughNoLookFoundIt) {
+  Account account = unseen_account();
+  account.reports = {{7, R"({"schema": 1, "library": "/opt/penstock/lib/libcufile.so.0.1.0"})"}};
+
+  EXPECT_EQ(which_text(account),
+            "penstock run: 1 of 1 process had /opt/penstock/lib/libcufile.so.0.1.0 mapped, which is Penstock's\n"
+            "penstock run: cuFile's calls go to Penstock's library, which comes first\n");
+  EXPECT_EQ(account_json(account)["in_place"], true);
+  EXPECT_EQ(account_json(account)["libraries"][0]["processes"], 1);
+  for (const char* nonsense : {"{cut", "[]", "7", R"({"library": 7})", "{}"}) {
+    account.reports = {{7, nonsense}};
+    EXPECT_EQ(which_text(account), "penstock run: cuFile's calls go to Penstock's library, which comes first\n");
+  }
+}
+
+TEST(AccountTest, OfWhatNoLookFoundNothingIsSaidThatCannotBeKnown) {
+  const Account account = unseen_account();
+  const char* const sentence =
+      "Penstock's libcufile was put in front; whether it was in place cannot be known, since the program ended before "
+      "a look\n";
+
+  EXPECT_EQ(which_text(account), std::string("penstock run: ") + sentence);
+  EXPECT_TRUE(has(account_text(account), std::string("  why       ") + sentence)) << account_text(account);
+  EXPECT_TRUE(account_json(account)["in_place"].is_null());
+}
+
+TEST(AccountTest, AProcessThatHadItsLibrariesAndNotOursHadLostLdPreload) {
+  Account account = unseen_account();
+  account.processes = {{.pid = 7, .command = "load"}};
+  EXPECT_TRUE(has(which_text(account), "cannot be known")) << "its loader may not have come to them yet";
+  account.processes[0].has_loaded = true;
+
+  const char* const sentence = "LD_PRELOAD was dropped: process 7 (load) had its libraries, and not Penstock's\n";
+  EXPECT_EQ(which_text(account), std::string("penstock run: ") + sentence);
+  EXPECT_TRUE(has(account_text(account), std::string("  why       ") + sentence)) << account_text(account);
+  EXPECT_EQ(account_json(account)["in_place"], false);
+}
+
 TEST(AccountTest, ManyReportsAreCounted) {
   Account account = account_of("python3");
   for (pid_t pid = 1; pid <= 20; ++pid) account.reports[pid] = "report of " + std::to_string(pid) + "\n";

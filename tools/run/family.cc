@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kSegment = "/memfd:penstock-stats";
 constexpr milliseconds kPauseMax{50};
+constexpr unsigned kLooksAtLoading = 64;  // A program that is statically linked never comes to a library.
 constexpr unsigned kLookShare = 100;
 
 std::chrono::nanoseconds cpu_time() {
@@ -68,7 +69,10 @@ void look_at_io(ProcessSeen& seen) {
   seen.storage_bytes = std::max(seen.storage_bytes, number_in(io, "\nread_bytes: "));
 }
 
-bool is_library(std::string_view path) { return path.substr(path.find_last_of('/') + 1).find(".so") != path.npos; }
+std::string_view name_of(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
+bool is_library(std::string_view path) { return name_of(path).find(".so") != path.npos; }
+// The kernel maps it, with the program. Of glibc, or of musl.
+bool is_loader(std::string_view path) { return name_of(path).starts_with("ld-") || name_of(path).starts_with("ld."); }
 
 // A file that was seen once is not asked for its size again.
 FileSeen* file_seen(ProcessSeen& seen, const std::string& path, const std::string& link) {
@@ -88,14 +92,18 @@ FileSeen* file_seen(ProcessSeen& seen, const std::string& path, const std::strin
 void look_at_mappings(ProcessSeen& seen) {
   std::error_code gone;
   const std::string program = fs::read_symlink(folder_of(seen.pid) + "/exe", gone).string();
-  if (program != seen.program) seen.libraries.clear();  // It runs another, which has others.
+  if (program != seen.program) {  // It runs another, which has others.
+    seen.libraries.clear();
+    seen.has_loaded = false;
+  }
   seen.program = program;
   const std::vector<MappedFile> files = mapped_files_in(text_of_proc(folder_of(seen.pid) + "/maps"));
   for (const MappedFile& file : files) {
     const auto same = [&](const CuFileLibrary& library) { return library.path == file.path; };
     const bool is_new = std::none_of(seen.libraries.begin(), seen.libraries.end(), same);
     if (is_new && is_cufile(file)) seen.libraries.push_back({file.path, maker_of(seen.pid, file)});
-    const std::string_view name = std::string_view(file.path).substr(file.path.find_last_of('/') + 1);
+    const std::string_view name = name_of(file.path);
+    seen.has_loaded |= file.is_executable && is_library(file.path) && !is_loader(file.path);
     seen.has_aio |= name == "[aio]";
     seen.has_torch |= name.starts_with("libtorch");
     seen.has_kvikio |= name.starts_with("libkvikio");
@@ -184,10 +192,13 @@ void ProcessFamily::look() {
     if (known.seen.is_running) family.push_back(process);
   }
   std::vector<pid_t> all;
+  is_loading_ = false;
   for (std::size_t i = 0; i < family.size(); ++i) {
     if (std::find(all.begin(), all.end(), family[i]) != all.end()) continue;
     all.push_back(family[i]);
     look_at(family[i]);
+    const auto seen = known_.find(family[i]);
+    is_loading_ |= seen != known_.end() && seen->second.seen.is_running && !seen->second.seen.has_loaded;
     for (const pid_t child : children_of(family[i])) family.push_back(child);
   }
   ++looks_;
@@ -199,6 +210,7 @@ void ProcessFamily::look_at_end_of(pid_t process) {
 }
 
 std::chrono::nanoseconds ProcessFamily::pause() const {
+  if (is_loading_ && looks_ < kLooksAtLoading) return milliseconds(1);
   const auto at_first = milliseconds(1) * (1 << std::min(looks_, 10u));
   return std::max<std::chrono::nanoseconds>(std::min<std::chrono::nanoseconds>(at_first, kPauseMax),
                                             took_ * kLookShare);

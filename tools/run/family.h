@@ -37,6 +37,8 @@ struct ProcessSeen {
   std::string command;
   std::string program;  // The file that it runs.
   std::vector<CuFileLibrary> libraries;
+  // That its loader has mapped some library. What is preloaded comes first, so what is not there by then will not come.
+  bool has_loaded = false;
   std::vector<SessionSeen> sessions;      // At the last look that found any.
   std::uint64_t read_call_bytes = 0;      // By read() and its like, whatever it was read from.
   std::uint64_t storage_bytes = 0;        // That storage was read for it, by whatever calls.
@@ -55,8 +57,8 @@ class ProcessFamily {
   static constexpr std::size_t kProcessesMax = 4096;
 
   void look();
-  // How long to wait for the next look: short at first, for programs that do not live long, and so that looking takes
-  // no more than a hundredth of one CPU.
+  // How long to wait for the next look: short at first, for programs that do not live long, and while a program's
+  // loader has not come to its libraries; then so that looking takes no more than a hundredth of one CPU.
   std::chrono::nanoseconds pause() const;
   // A child has ended, and nobody has waited for it: the kernel still says how much it read.
   void look_at_end_of(pid_t process);
@@ -75,6 +77,7 @@ class ProcessFamily {
   std::map<pid_t, Known> known_;
   std::vector<ProcessSeen> replaced_;  // Whose numbers others have now.
   unsigned looks_ = 0;
+  bool is_loading_ = false;  // Some process, at the last look.
   std::chrono::nanoseconds took_{};
 };
 

@@ -6,6 +6,7 @@
 // this one's (PENSTOCK_REPORT).
 #include "tools/run/run.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,7 +23,9 @@
 #include <string>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/new_file.h"
+#include "base/unique_fd.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/new_file.h"
@@ -103,14 +106,28 @@ class ReportFolder {
 
 // ---- The program, watched
 
+constexpr const char* kReport = "PENSTOCK_REPORT";
+
+// Returns when the child has become the program, or has said why it could not: until then its mappings are this
+// process's, and tell nothing of the program.
 pid_t start(const RunSettings& settings, const fs::path& library, const std::string& report, const sigset_t& before) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Failure(fmt::format("a pipe could not be made: {}", std::strerror(errno)));
+  const core::UniqueFd there(ends[0]);
+  core::UniqueFd here(ends[1]);
   const pid_t child = fork();
   if (child < 0) throw Failure(fmt::format("a process could not be started: {}", std::strerror(errno)));
-  if (child > 0) return child;
+  if (child > 0) {
+    here.reset();
+    char nothing = 0;
+    while (read(there.get(), &nothing, 1) < 0 && errno == EINTR) {
+    }
+    return child;
+  }
   sigprocmask(SIG_SETMASK, &before, nullptr);
   try {
     put_in_front(library);
-    if (!report.empty()) setenv("PENSTOCK_REPORT", report.c_str(), 1);
+    if (!report.empty()) setenv(kReport, report.c_str(), 1);
     become(settings.words);
   } catch (const Failure& failure) {
     print_error("penstock run: {}\n", failure.what());
@@ -204,6 +221,18 @@ int run_and_report(const RunSettings& settings, const fs::path& library, const s
   return account.exit_code;
 }
 
+// By what the library wrote itself where cuFile was used, which no look can miss; unless the user wants that elsewhere.
+int run_and_say_which(const RunSettings& settings, const fs::path& library, const std::string& out_of_reach) {
+  const char* const taken = core::process_environment(kReport);
+  const bool is_taken = taken != nullptr && *taken != '\0';
+  const ReportFolder folder(true);
+  Account account = watch_program(settings, library, is_taken ? "" : folder.setting());
+  account.out_of_reach = out_of_reach;
+  account.reports = folder.reports();
+  print_error("{}", Text(which_text(account)));
+  return account.exit_code;
+}
+
 int run_program(const RunSettings& settings) {
   if (settings.words.empty()) throw Failure("no program was given; see 'penstock run --help'", kUsage);
   const fs::path library = library_for(settings.library);
@@ -212,11 +241,7 @@ int run_program(const RunSettings& settings) {
   const std::string out_of_reach = why_out_of_reach(path);
   if (!out_of_reach.empty()) print_error("penstock run: {}\n", out_of_reach);
   if (!settings.report.empty()) return run_and_report(settings, library, out_of_reach);
-  if (settings.which) {
-    const Account account = watch_program(settings, library, "");
-    print_error("{}", Text(which_text(account)));
-    return account.exit_code;
-  }
+  if (settings.which) return run_and_say_which(settings, library, out_of_reach);
   put_in_front(library);
   become(settings.words);
 }

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fakes/run_looks.h"
 #include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
@@ -35,17 +36,6 @@ class RunReport : public Tool {
   json told() const { return json::parse(text_of(path("r.json")), nullptr, false); }
   bool is_there(const char* program) const {
     return std::system((std::string("command -v ") + program + " >/dev/null").c_str()) == 0;
-  }
-  // Until the tool has looked at its program once more: it sleeps after each look.
-  static void await_look(pid_t tool) {
-    const auto sleeps = [&] {
-      const std::string status = text_of("/proc/" + std::to_string(tool) + "/status");
-      const std::string name = "\nvoluntary_ctxt_switches:";
-      const std::size_t at = status.find(name);
-      return at == std::string::npos ? 0 : std::stol(status.substr(at + name.size()));
-    };
-    const long before = sleeps();
-    EXPECT_TRUE(wait_until([&] { return sleeps() >= before + 3; }));
   }
   // A program that waits until the test has looked at it.
   pid_t start_waiting(const Words& before, const char* preloaded) {
@@ -116,7 +106,7 @@ TEST_F(RunReport, PlainReadsMappingsAndDirectReadsAreToldWithTheirFilesAndARemed
   const pid_t child = start(
       words({PENSTOCK_CLIENT, "map:weights", "direct:weights", "plain:weights", "fork", "touch:ready", "await:go"}));
   ASSERT_TRUE(wait_until([&] { return fs::exists(path("ready")); }));
-  await_look(child);
+  EXPECT_TRUE(await_look(child));
   std::ofstream(path("go")) << "";
   const Finished done = wait(child);
 
@@ -131,7 +121,7 @@ TEST_F(RunReport, AMappingThatLastsIsSeenWithItsFile) {
   const pid_t child =
       start(words({PENSTOCK_CLIENT, "map:weights", "direct:weights", "touch:ready", "await:go"}, "--report=r.json"));
   ASSERT_TRUE(wait_until([&] { return fs::exists(path("ready")); }));
-  await_look(child);
+  EXPECT_TRUE(await_look(child));
   std::ofstream(path("go")) << "";
   EXPECT_EQ(wait(child).exit_code, 0);
 
@@ -189,7 +179,7 @@ TEST_F(RunReport, AStaticProgramAndASetUserIdOneAreToldWhyTheyCannotHaveIt) {
 TEST_F(RunReport, WhoIsKilledWritesNoReportAndIsTold) {
   const pid_t child = start(words({PENSTOCK_CLIENT, "read:weights", "touch:ready", "await:go", "kill:9"}));
   ASSERT_TRUE(wait_until([&] { return fs::exists(path("ready")); }));
-  await_look(child);
+  EXPECT_TRUE(await_look(child));
   std::ofstream(path("go")) << "";
   const Finished done = wait(child);
 

@@ -3,6 +3,7 @@
 // The built tool's `run`: what reaches the program, what is said of it, and how it ends.
 #include <signal.h>
 
+#include "fakes/run_looks.h"
 #include "fakes/waiting.h"
 #include "tools/common/tool_world.h"
 
@@ -15,6 +16,16 @@ class RunTool : public Tool {
     words.insert(words.begin(), {"run", "--library", PENSTOCK_CUFILE});
     if (which) words.insert(words.begin() + 1, "--which");
     return run(words);
+  }
+  // Words for a shell that waits until the test has had it looked at.
+  static constexpr const char* kAwaited = ": > ready; while [ ! -e go ]; do sleep 0.01; done";
+  Finished looked_at(std::vector<std::string> words) {
+    words.insert(words.begin(), {"run", "--which", "--library", PENSTOCK_CUFILE});
+    const pid_t child = start(words);
+    EXPECT_TRUE(wait_until([&] { return fs::exists(path("ready")); }));
+    EXPECT_TRUE(await_look(child));
+    std::ofstream(path("go")) << "";
+    return wait(child);
   }
   // Of the library that a program under it has.
   static std::string library() { return fs::canonical(PENSTOCK_CUFILE).string(); }
@@ -38,18 +49,39 @@ TEST_F(RunTool, WhatWasPreloadedBeforeComesBehind) {
 }
 
 TEST_F(RunTool, TheLibraryThatWonIsToldFromTheMappingsOfAllItsProcesses) {
-  const Finished done = under({"sh", "-c", "sleep 0.3; sleep 0.3 | cat"}, true);
+  const Finished done = looked_at({"sh", "-c", std::string("true; (") + kAwaited + ") | cat"});
 
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_TRUE(has(done.err, library() + " mapped, which is Penstock's\n")) << done.err;
   EXPECT_TRUE(has(done.err, "cuFile's calls go to Penstock's library")) << done.err;
 }
 
+// As short as a program that uses cuFile can be: it tells of itself, so no look needs to find it.
+TEST_F(RunTool, OfAProgramThatUsedCuFileTheLibraryIsToldHoweverShortItLived) {
+  make("weights", 4096);
+
+  const Finished done = under({PENSTOCK_CLIENT, "read:weights"}, true);
+
+  EXPECT_TRUE(has(done.err, "1 of 1 process had " + library() + " mapped, which is Penstock's\n")) << done.err;
+  EXPECT_TRUE(has(done.err, "cuFile's calls go to Penstock's library, which comes first\n")) << done.err;
+  EXPECT_EQ(folder(), std::vector<std::string>{"weights"});
+}
+
+TEST_F(RunTool, AReportThatTheUserAskedForIsNotTakenAway) {
+  make("weights", 4096);
+  const Finished done = run({"run", "--which", "--library", PENSTOCK_CUFILE, PENSTOCK_CLIENT, "read:weights"},
+                            [] { setenv("PENSTOCK_REPORT", "own.txt", 1); });
+
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_TRUE(has(text_of(path("own.txt")), "4.00 KiB read")) << done.err;
+}
+
 TEST_F(RunTool, AProgramThatThrowsTheLibraryOutIsToldToHaveNone) {
-  const Finished done = under({"env", "-u", "LD_PRELOAD", "sleep", "0.3"}, true);
+  const Finished done = looked_at({"env", "-u", "LD_PRELOAD", "sh", "-c", kAwaited});
 
   EXPECT_FALSE(has(done.err, "which is another's")) << done.err;
-  EXPECT_TRUE(has(done.err, "penstock run: ")) << done.err;
+  EXPECT_TRUE(has(done.err, "penstock run: LD_PRELOAD was dropped: process ")) << done.err;
+  EXPECT_FALSE(has(done.err, "comes first")) << done.err;
 }
 
 TEST_F(RunTool, ASignalThatEndsTheProgramIsItsExitCode) {
