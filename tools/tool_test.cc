@@ -346,7 +346,6 @@ TEST_F(Tool, BenchRandomReadsRunForTheTimeAsked) {
   ASSERT_EQ(read.exit_code, 0) << read.err;
   const json told = json::parse(read.out);
   EXPECT_GE(told["result"]["seconds"], 0.3);
-  EXPECT_LT(told["result"]["seconds"], 10);
   expect_all_bytes_told(told, told["result"]["operations"].get<std::uint64_t>() * 4096, "bounce");
   EXPECT_LE(told["result"]["latency_us"]["p50"], told["result"]["latency_us"]["p99.9"]);
 }

@@ -35,9 +35,13 @@ class HeldFile:
 
     def __init__(self, path, content):
         self.path = path
-        self._held = Path(f"{path}.held")
+        self._held, self._reached = Path(f"{path}.held"), Path(f"{path}.reached")
         self._held.touch()
         path.write_bytes(content)
+
+    def is_reached(self):
+        """Whether a read is under way, and held."""
+        return self._reached.exists()
 
     def let_go(self):
         self._held.unlink(missing_ok=True)

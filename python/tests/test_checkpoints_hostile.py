@@ -54,12 +54,12 @@ class Evil:
 
 
 def refused(path, match="."):
-    began = time.monotonic()
+    began = time.process_time()
     for read in (weights.Weights, weights.load_torch):
         with pytest.raises(weights.WeightsError, match=match) as caught:
             read(path)
         assert str(path) in str(caught.value)
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 def test_the_form_that_these_tests_write_is_read(tmp_path):
@@ -127,10 +127,10 @@ def test_names_that_share_their_parts_are_bounded(tmp_path):
     for _ in range(30):
         tree = {"a" * 20: tree, "b" * 20: tree}
     torch.save(tree, tmp_path / "many.pt")
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(weights.WeightsError, match="names of over"):
         weights.Weights(tmp_path / "many.pt")
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 def test_pickles_of_over_the_limit_are_not_read(tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_archives_with_the_fields_of_zip64_are_read(good, tmp_path, monkeypatch)
 
 def test_no_flipped_byte_does_more_than_change_values(good):
     content, made = good.read_bytes(), random.Random(11)
-    began, outcomes = time.monotonic(), 0
+    began, outcomes = time.process_time(), 0
     directory = directory_of(content)
     ranges = [(0, 700)] * 300 + [(directory, len(content))] * 200 + [(0, len(content))] * 200
     places = [made.randrange(*each) for each in ranges]
@@ -223,7 +223,7 @@ def test_no_flipped_byte_does_more_than_change_values(good):
                 outcomes += 1
             except (weights.WeightsError, OSError):
                 pass
-    assert 0 < outcomes < 2 * len(places) and time.monotonic() - began < 60
+    assert 0 < outcomes < 2 * len(places) and time.process_time() - began < 60
 
 
 def test_flipped_bytes_of_pickles_end_in_a_tree_or_an_error():
@@ -248,6 +248,6 @@ def test_flipped_bytes_of_pickles_end_in_a_tree_or_an_error():
 def test_keys_of_one_hash_are_refused(tmp_path):
     """-1 and -2 have the same: tuples of them would take time by the square of their number."""
     pairs = b"".join(b"(" + b"".join(number(-1 - (i >> bit & 1)) for bit in range(14)) + b"tN" for i in range(16_000))
-    began = time.monotonic()
+    began = time.process_time()
     refused(write(tmp_path / "file", b"\x80\x02}(" + pairs + b"u."), "below 0 in a tuple")
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
