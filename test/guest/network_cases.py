@@ -83,7 +83,8 @@ NETWORK_MACHINE = Machine(
                                     "transport": ("not_applicable", "no remote storage")}, status=0, prepare=UP),
         # NVMe over RDMA.
         explain("explain-nvme-rdma", "/mnt/one/data", "nvme_rdma", prepare=RDMA_DRIVE),
-        moved_by_client("nvme-rdma", "/mnt/one/data", "rdma", "nvme_rdma", "same /drives/one /drives/one-rdma"),
+        moved_by_client("nvme-rdma", "/mnt/one/data", "rdma", "nvme_rdma",
+                        "same /drives/one /drives/one-rdma /mnt/one"),
         # NFS over RDMA.
         explain("explain-nfs-rdma", "/mnt/nfs/data", "nfs_rdma", prepare=NFS_RDMA),
         moved_by_client("nfs-rdma", "/mnt/nfs/data", "rdma", "nfs_rdma", "same /mnt/nfs/data /mnt/shown/data"),
@@ -102,7 +103,7 @@ NETWORK_MACHINE = Machine(
                  prepare="umount /mnt/nfs"),
         # NVMe over TCP.
         explain("explain-nvme-tcp", "/mnt/two/data", "nvme_tcp", prepare=TCP_DRIVE),
-        moved_by_client("nvme-tcp", "/mnt/two/data", "tcp", "nvme_tcp", "same /drives/two /drives/two-tcp"),
+        moved_by_client("nvme-tcp", "/mnt/two/data", "tcp", "nvme_tcp", "same /drives/two /drives/two-tcp /mnt/two"),
         Tool("check", "penstock check", says=("nvme_tcp", "nfs_tcp")),
     ))
 

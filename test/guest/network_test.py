@@ -4,6 +4,8 @@
 """The parts of the machines with a network that need no guest."""
 
 import json
+import re
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -56,6 +58,32 @@ class Scenarios(unittest.TestCase):
         for machine in MACHINES.values():
             scenario = run.scenario_of(machine)
             self.assertLess(scenario.index(". /network"), scenario.index("rdma_up"))
+
+
+# A file system that writes to its drive between any two looks, unless it is frozen.
+BUSY = """
+fsfreeze() { case $1 in --freeze) : >"$2/frozen" ;; *) rm "$2/frozen" ;; esac; }
+dd() { [ -e "$at/frozen" ] || echo more >>"$at/drive"; cat "$at/drive"; }
+"""
+
+
+class Comparing(unittest.TestCase):
+    def compare(self, words):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f". {run.HERE}/network; at={folder}; {BUSY} same one other {words.format(folder)}"
+            done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+            self.assertFalse((Path(folder) / "frozen").exists(), "it was left frozen")
+        return done
+
+    def test_what_a_mounted_file_system_writes_meanwhile_is_no_difference(self):
+        self.assertEqual(self.compare("{}").returncode, 0)
+        done = self.compare("")
+        self.assertEqual((done.returncode, done.stdout[:9]), (1, "one holds"), done.stderr)
+
+    def test_drives_that_are_compared_are_frozen(self):
+        commands = [case.command for machine in MACHINES.values() for case in machine.cases]
+        compared = re.findall(r"same /drives/(\S+) /drives/\S+(?: /mnt/(\S+))?", "\n".join(commands))
+        self.assertEqual(compared, [("one", "one"), ("two", "two")])
 
 
 if __name__ == "__main__":
