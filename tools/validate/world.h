@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/common/machine.h"
+#include "tools/common/operator_versions.h"
 #include "tools/common/path_reports.h"
 #include "tools/common/served.h"
 #include "tools/validate/row.h"
@@ -51,12 +52,24 @@ struct World {
 // Drivers and peer access: versions and hardware by the matrix, conflicts, and the direct paths as `penstock check`
 // finds them.
 void judge_drivers(const World& world, Rows& rows);
-void judge_paths(const World& world, Rows& rows);   // The last part of that, but for what follows.
-void judge_cufile(const World& world, Rows& rows);  // Which of cuFile's settings forbid direct paths.
+void judge_nvidia_fs(const World& world, Rows& rows);  // A part of that: the module nvidia-fs.
+void judge_paths(const World& world, Rows& rows);      // The last part of that, but for what follows.
+void judge_cufile(const World& world, Rows& rows);     // Which of cuFile's settings forbid direct paths.
 // The row of judge_cufile() that bars a place; nothing where none does.
 std::optional<RowName> barred_by(const World& world, const Served& place);
 // Why cuFile's configuration bars one of the machine's file systems, by its number there.
 std::optional<Denial> denial_of(const core::Root& root, const Machine& machine, std::size_t file_system);
+
+// Of NVIDIA's driver; nothing where it is not loaded.
+std::optional<Version> driver_of(const World& world);
+
+// The module tells three numbers, /proc two.
+struct NvidiaFsVersion {
+  std::string text;
+  Version number{};
+  bool has_patch = false;
+};
+std::optional<NvidiaFsVersion> nvidia_fs_of(const World& world);
 
 // RDMA devices, registration of GPU memory, PCIe links, and the transport of all remote storage.
 void judge_fabric(const World& world, Rows& rows);
