@@ -25,7 +25,8 @@ constexpr ReasonText kTexts[] = {
     {"nvfs_not_counted", "nvidia-fs did not count the requests of the self-test",
      "see whether /proc/driver/nvidia-fs/stats grows under a request, or is reset by somebody"},
     {"nvfs_identity", "the file is another one to nvidia-fs than to us: its inode or device differs",
-     "use ext4 or XFS; overlayfs and Btrfs subvolumes show other numbers than the kernel has"},
+     "use ext4 or XFS; Btrfs subvolumes, and overlayfs with layers on several file systems, show other numbers than "
+     "the kernel has"},
     {"nvfs_simulated", "usable, but moved by a stand-in for nvidia-fs, in a test: this proves no DMA",
      "unset PENSTOCK_NVFS outside of tests"},
     {"nvfs_off",
