@@ -10,6 +10,7 @@ What it proves where there is something to prove, is seen in an emulated machine
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,9 +72,16 @@ class ProvingDirect(unittest.TestCase):
         return [str(SCRIPT), "--dir", str(self.tried), "--size", "1", "--out", str(self.out), "--penstock",
                 str(tool or PENSTOCK), *more]
 
-    def run_script(self, *more, tool=None):
+    def run_script(self, *more, tool=None, programs=None):
+        """`programs` go before the system's of the same name: {name: shell}."""
+        (self.at / "bin").mkdir(exist_ok=True)
+        for name, body in (programs or {}).items():
+            program = self.at / "bin" / name
+            program.write_text(f"#!/bin/sh\n{body}\n")
+            program.chmod(0o755)
         return subprocess.run(self.words(*more, tool=tool), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              check=False, env={**os.environ, "TMPDIR": str(self.at)})
+                              check=False, env={**os.environ, "TMPDIR": str(self.at),
+                                                "PATH": f"{self.at}/bin:{os.environ['PATH']}"})
 
     def results(self):
         with tarfile.open(self.out) as archive:
@@ -155,6 +163,27 @@ class ProvingDirect(unittest.TestCase):
         copies = [trial for trial in self.results()["trials"] if trial["what"] == "copy" and trial["path"] == "nvfs"]
         self.assertEqual([(trial["verdict"], trial["contents"]) for trial in copies], [("failed", "no")])
         self.assert_nothing_is_left()
+
+    def test_the_file_system_is_named_as_it_was_mounted_and_its_blocks_are_told(self):
+        self.run_script("--yes", "--path", "nvfs", tool=self.fake())
+        trial = self.results()["trials"][0]
+        device = os.stat(self.tried).st_dev
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        types = {words[words.index("-") + 1] for words in mounts
+                 if words[2] == f"{os.major(device)}:{os.minor(device)}"}
+        if types:
+            self.assertIn(trial["file_system"], types)
+        self.assertEqual(trial["block_bytes"], os.statvfs(self.tried).f_frsize)
+
+    def test_ext4_is_asked_for_extents_and_what_cannot_be_asked_is_unknown(self):
+        ext4 = f'case $1 in -PT) echo "x ext4 4 2 2 50% /x y" ;; *) exec {shutil.which("df")} "$@" ;; esac'
+        for says, extents in (("echo --------------e------- x", "yes"), ("echo ---------------------- x", "no"),
+                              ("exit 1", "unknown")):
+            with self.subTest(extents):
+                self.out.unlink(missing_ok=True)
+                self.run_script("--yes", "--path", "nvfs", tool=self.fake(), programs={"df": ext4, "lsattr": says})
+                trials = self.results()["trials"]
+                self.assertEqual({(trial["file_system"], trial["extents"]) for trial in trials}, {("ext4", extents)})
 
     def test_pages_in_the_cache_fail(self):
         fake = self.fake()
