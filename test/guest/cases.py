@@ -11,11 +11,14 @@ from pattern import MIB
 FILL = "peer_probe fill {} 4194304"
 
 
+def mounted(drive, options=""):
+    """Mounts a drive at /mnt/DRIVE; it is named for what it holds."""
+    return f"mkdir -p /mnt/{drive} && mount -t {drive.split('-')[0]} {options} /drives/{drive} /mnt/{drive}"
+
+
 def file_on(kind, options="", name="data"):
     """Mounts the drive `kind` at /mnt/KIND and writes a file of the pattern."""
-    at = f"/mnt/{kind}"
-    mount = f"mount -t {kind} {options} /drives/{kind} {at}"
-    return f"mkdir -p {at} && {mount} && {FILL.format(f'{at}/{name}')}"
+    return f"{mounted(kind, options)} && {FILL.format(f'/mnt/{kind}/{name}')}"
 
 
 # The queue of the block device does not take device memory.
@@ -241,6 +244,7 @@ STANDIN_REFUSALS = {
 STANDIN_FAULTS = {
     "unhooked_read": "131072", "unhooked_holes": "1 0+32", "unhooked_gpu": "untouched", "unhooked_shadow": "right",
     "unhooked_write": "0", "unhooked_file": "has the shadow's bytes", "unhooked_async": "EIO",
+    "unhooked_at_once": "65536, fence EIO",
     "holes_read": "65536", "holes": "2 7+1 15+1", "holes_between": "right", "holes_many_chunks": "262144",
     "sparse_write": "65536", "sparse_read": "1048576", "sparse_holes": "2 0+16 32+224", "end_read": "64536",
     "behind_end": "0",
@@ -249,13 +253,21 @@ STANDIN_FAULTS = {
     "map_fails": "ENOMEM", "map_again": "EINVAL", "map_fits": "0", "map_is_full": "ENOMEM",
     "busy_first": "0", "busy_second": "EBUSY", "busy_ever_after": "EBUSY",
     "long_async": "KILL", "no_blocks": "KILL", "child": "USR1", "assertions": "2",
+    "ends": "ended", "ends_alone": "1", "lost_pins": "1", "still_pinned": "yes",
     "unloading_open": "EINVAL", "unloading_call": "EINVAL",
 }
+
+# Of a file of 16 blocks of 4 KiB, the second of which has one KiB of data: the rest of it keeps what it had.
+STANDIN_SMALL = {"read": "65536", "holes": "2 0+1 2+14", "data": "right", "zeros": "left out"}
+# In a hole, in data that this left behind, and behind the end.
+STANDIN_CACHED = {"async": "65536, fence EIO", "file": "has the shadow's bytes", "sync": "0", "again": "65536",
+                  "behind_end": "65536"}
 
 STANDIN_MACHINE = Machine(
     name="standin",
     about="the stand-in for nvidia-fs, by its calls alone",
-    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs")),
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs"), Drive("ext4-1k", holds="ext4-1k"),
+            Drive("ext4-no-extents", holds="ext4-no-extents")),
     modules=("xfs",),
     standin=True,
     cases=(
@@ -268,6 +280,10 @@ STANDIN_MACHINE = Machine(
         Answers("refuse", "nvidia_fs_probe refuse refuse $PEER /mnt/ext4/data", STANDIN_REFUSALS, "standin"),
         Answers("fault", "nvidia_fs_probe fault fault $PEER /mnt/xfs/data", STANDIN_FAULTS,
                 f"standin && {FILL.format('/mnt/xfs/data')}"),
+        Answers("small", "nvidia_fs_probe small small $PEER /mnt/ext4-1k/data", STANDIN_SMALL,
+                f"standin && {mounted('ext4-1k')}"),
+        Answers("cached", "nvidia_fs_probe cached cached $PEER /mnt/ext4-no-extents/data", STANDIN_CACHED,
+                f"standin && {mounted('ext4-no-extents')}"),
         Tool("gone", "rmmod nvidia_fs && ls /dev/nvidia-fs0", status=1, says=("No such file",)),
     ))
 

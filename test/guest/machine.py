@@ -18,7 +18,13 @@ PATTERN_BYTES = 4 * MIB
 # The marks are read beyond 32 GiB; images are sparse.
 NEAR_BYTES = 33 << 30
 SMALLEST = {"pattern": 16 * MIB, "zeros": 16 * MIB, "empty": 320 * MIB, "parted": 32 * MIB, "ext4": 64 * MIB,
-            "xfs": 300 * MIB, "btrfs": 128 * MIB}
+            "ext4-1k": 64 * MIB, "ext4-no-extents": 64 * MIB, "xfs": 300 * MIB, "xfs-1k": 300 * MIB,
+            "btrfs": 128 * MIB}
+# What makes a file system on an image. mkfs.ext4 gives a drive as small as these blocks of 1 KiB by itself.
+MAKERS = {"ext4": "mkfs.ext4 -q -F -b 4096", "ext4-1k": "mkfs.ext4 -q -F -b 1024",
+          "ext4-no-extents": "mkfs.ext4 -q -F -b 4096 -O ^extent,^64bit",
+          "xfs": "mkfs.xfs -q -f -K", "xfs-1k": "mkfs.xfs -q -f -K -b size=1024", "btrfs": "mkfs.btrfs -q -f -K"}
+PACKAGES = {"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs", "mkfs.btrfs": "btrfs-progs"}
 TRACED = ("pci_nvme_map_addr", "pci_nvme_read")
 
 
@@ -27,7 +33,7 @@ class Drive:
     name: str
     place: str = "switch"  # Or "far".
     kind: str = "nvme"  # Or "virtio-blk".
-    # Or "zeros", "empty" (zeros, room for any file system), "parted" (two partitions of zeros), "ext4", "xfs", "btrfs".
+    # Or "zeros", "empty" (zeros, room for any file system), "parted" (two partitions of zeros), or what MAKERS makes.
     holds: str = "pattern"
     memory_mib: int = 0
     bytes_per_s: int = 0  # Of reads, which the emulator holds it to; 0: as fast as they go.
@@ -72,12 +78,8 @@ def make_image(drive, folder):
         if drive.holds == "parted":
             image.write(partition_table(drive))
         image.truncate(drive.size())
-    if drive.holds == "ext4":
-        subprocess.run(["mkfs.ext4", "-q", "-F", str(path)], check=True)
-    if drive.holds == "xfs":
-        subprocess.run(["mkfs.xfs", "-q", "-f", "-K", str(path)], check=True)
-    if drive.holds == "btrfs":
-        subprocess.run(["mkfs.btrfs", "-q", "-f", "-K", str(path)], check=True)
+    if drive.holds in MAKERS:
+        subprocess.run([*MAKERS[drive.holds].split(), str(path)], check=True)
     return path
 
 
@@ -142,10 +144,8 @@ def missing_tools(machine):
     """The programs that making and running the machine needs and that are not here, with their packages."""
     needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio",
               "mkfs.ext4": "e2fsprogs", "debugfs": "e2fsprogs"}
-    if any(drive.holds == "xfs" for drive in machine.drives):
-        needed["mkfs.xfs"] = "xfsprogs"
-    if any(drive.holds == "btrfs" for drive in machine.drives):
-        needed["mkfs.btrfs"] = "btrfs-progs"
+    makers = (MAKERS[drive.holds].split()[0] for drive in machine.drives if drive.holds in MAKERS)
+    needed.update({maker: PACKAGES[maker] for maker in makers})
     needed.update({program: "that it is in" for program in machine.programs})
     return [f"{tool} (package {package})" for tool, package in needed.items() if not shutil.which(tool)]
 

@@ -6,7 +6,9 @@
 //   nvidia_fs_probe run CASE PEER TARGET MARKS FIRST   reads and writes of TARGET with memory of PEER, as peer_probe's
 //   nvidia_fs_probe refuse CASE PEER FILE              each refusal, with its code; FILE is on a file system with holes
 //   nvidia_fs_probe fault CASE PEER FILE               what goes wrong by the stand-in's settings
-//   nvidia_fs_probe count NAME                         prints the figure NAME of /proc/driver/nvidia-fs/standin
+//   nvidia_fs_probe small CASE PEER FILE               what it leaves out; FILE is on a file system with blocks of 1
+//   KiB nvidia_fs_probe cached CASE PEER FILE              what goes through the page cache; FILE is on ext4 without
+//   extents nvidia_fs_probe count NAME                         prints the figure NAME of /proc/driver/nvidia-fs/standin
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -295,6 +297,13 @@ bool is_all(const char* memory, size_t bytes, char value) {
   return true;
 }
 
+// What the call says of an asynchronous write, and what its fence page says.
+std::string write_at_once(const Group& group, int fd, size_t offset, uint64_t ticket) {
+  Argument io = io_argument(group, fd, offset, kGpuPage, 0, ticket);
+  const std::string told = bytes_or_error(call_io(group, &io, kWrite));
+  return told + ", fence " + bytes_or_error(wait_for(group, ticket));
+}
+
 // Bytes that no driver asked about: reads leave them in the shadow buffer, writes take them from there.
 void unhooked(const World& world) {
   char* gpu = world.memory.start;
@@ -311,6 +320,9 @@ void unhooked(const World& world) {
   if (pread(world.fd, host, kGpuPage, 3 * kMiB) != static_cast<ssize_t>(kGpuPage)) fail("pread");
   answer(world.name, "unhooked_file", is_all(host, kGpuPage, 0x33) ? "has the shadow's bytes" : "has others");
   say(world, "unhooked_async", move(group, world.fd, true, 3 * kMiB, kGpuPage, 0, 3));
+  set("async_inline", "1");
+  answer(world.name, "unhooked_at_once", write_at_once(group, world.fd, 3 * kMiB, 6));
+  set("async_inline", "0");
   set("hooked", "1");
   close_group(&group);
 }
@@ -372,6 +384,22 @@ void assertions(const World& world) {
   say(world, "assertions", count("assertions"));
 }
 
+// A process with one thread that ends while its request is under way.
+void lost(const World& world) {
+  const long alone = count("async_alone"), lost_before = count("lost_pins");
+  set("async_delay_ms", "100");
+  answer(world.name, "ends", end_of([&] {
+           Group group = mapped_group(world);
+           Argument read = io_argument(group, world.fd, 0, kGpuPage, 0, 5);
+           call_io(group, &read, kRead);
+         }));
+  while (count("requests_now") > 0) usleep(1000);
+  set("async_delay_ms", "0");
+  say(world, "ends_alone", count("async_alone") - alone);
+  say(world, "lost_pins", count("lost_pins") - lost_before);
+  answer(world.name, "still_pinned", count("pinned_bytes") > 0 ? "yes" : "no");
+}
+
 void unloading(const World& world) {
   set("unloading", "1");
   const int node = open("/dev/nvidia-fs1", O_RDWR | O_CLOEXEC);
@@ -388,7 +416,48 @@ int fault(const char* name, const std::string& peer, const char* file) {
   refused_mapping(world);
   busy(world);
   assertions(world);
+  lost(world);
   unloading(world);
+  return 0;
+}
+
+// ---- small, cached ----
+
+// A file of 16 blocks of 4 KiB, the second of which has one KiB of data.
+int small(const char* name, const std::string& peer, const char* file) {
+  const int buffered = open_or_fail(file, O_RDWR | O_CREAT | O_TRUNC);
+  char* host = host_memory(kKiB);
+  fill_pattern(host, kKiB, kPage + kKiB, 0);
+  if (ftruncate(buffered, kGpuPage) != 0 || pwrite(buffered, host, kKiB, kPage + kKiB) != kKiB || fsync(buffered) != 0)
+    fail(std::string("make ") + file);
+  const World world = open_world(name, peer, file);
+  const char* gpu = world.memory.start + kPage;
+  Group group = mapped_group(world);
+  std::memset(world.memory.start, 0x5A, kGpuPage);
+  say(world, "read", move(group, world.fd, false, 0, kGpuPage, 0));
+  answer(name, "holes", holes_of(group));
+  answer(name, "data", has_pattern(gpu + kKiB, kKiB, kPage + kKiB, 0) ? "right" : "wrong");
+  const bool is_old = is_all(gpu, kKiB, 0x5A) && is_all(gpu + 2 * kKiB, 2 * kKiB, 0x5A);
+  answer(name, "zeros", is_old ? "left out" : "written");
+  close_group(&group);
+  return 0;
+}
+
+int cached(const char* name, const std::string& peer, const char* file) {
+  const int made = open_or_fail(file, O_RDWR | O_CREAT | O_TRUNC);
+  if (ftruncate(made, kMiB) != 0) fail(std::string("make ") + file);
+  const World world = open_world(name, peer, file);
+  Group group = mapped_group(world);
+  std::memset(world.memory.start, 0x11, kGpuPage);
+  std::memset(group.shadow, 0x33, kGpuPage);
+  answer(name, "async", write_at_once(group, world.fd, kGpuPage, 3));
+  char* host = host_memory(kGpuPage);
+  if (pread(world.fd, host, kGpuPage, kGpuPage) != static_cast<ssize_t>(kGpuPage)) fail("pread");
+  answer(name, "file", is_all(host, kGpuPage, 0x33) ? "has the shadow's bytes" : "has others");
+  say(world, "sync", move(group, world.fd, true, 4 * kGpuPage, kGpuPage, 0));
+  say(world, "again", move(group, world.fd, true, kGpuPage, kGpuPage, 0, 4));
+  say(world, "behind_end", move(group, world.fd, true, kMiB, kGpuPage, 0));
+  close_group(&group);
   return 0;
 }
 
@@ -398,8 +467,12 @@ int run_words(int words_count, char** words) {
     return run(words[2], words[3], words[4], words[5], std::strtoull(words[6], nullptr, 10));
   if (what == "refuse" && words_count == 5) return refuse(words[2], words[3], words[4]);
   if (what == "fault" && words_count == 5) return fault(words[2], words[3], words[4]);
+  if (what == "small" && words_count == 5) return small(words[2], words[3], words[4]);
+  if (what == "cached" && words_count == 5) return cached(words[2], words[3], words[4]);
   if (what == "count" && words_count == 3) return std::printf("%ld\n", count(words[2])) < 0;
-  std::fprintf(stderr, "usage: nvidia_fs_probe run|refuse|fault|count ...; the head of nvidia_fs_probe.cc says more\n");
+  std::fprintf(
+      stderr,
+      "usage: nvidia_fs_probe run|refuse|fault|small|cached|count ...; the head of nvidia_fs_probe.cc says more\n");
   return 2;
 }
 

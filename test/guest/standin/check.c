@@ -2,6 +2,7 @@
 
 /* What a READ or WRITE has to pass before a byte moves: in this order, with these codes. */
 #include <linux/blkdev.h>
+#include <linux/fdtable.h>
 #include <linux/file.h>
 #include <linux/kdev_t.h>
 #include <linux/slab.h>
@@ -70,6 +71,12 @@ static struct request* make_request(struct group* group, struct file* file, cons
   return request;
 }
 
+/* NVIDIA's module takes no reference to the file of a process with one thread: when that dies, the completion of an
+ * asynchronous request finds a file that is gone, and the kernel dies. This one holds the file, and counts. */
+static void count_alone(const struct group* group) {
+  if (group->is_async && atomic_read(&current->files->count) == 1) atomic64_inc(&counted.async_alone);
+}
+
 /* Takes over both references where it performs. */
 static s64 start_request(struct group* group, struct file* file, const struct io_argument* wanted, bool writes) {
   struct request* request;
@@ -86,7 +93,10 @@ static s64 start_request(struct group* group, struct file* file, const struct io
   if (group->is_async && wanted->size == 0) goto refused; /* It never completes, and the group stays busy. */
   error = -ENOMEM;
   request = make_request(group, file, wanted, writes);
-  if (request) return perform(request);
+  if (request) {
+    count_alone(group);
+    return perform(request);
+  }
 ready_again:
   change_state(group, kInProgress, kReady);
 refused:

@@ -76,6 +76,7 @@ static void close_shadow(struct vm_area_struct* area) {
   if (atomic_read(&group->state) == kInProgress) {
     if (group->is_async) {
       pr_warn("nvidia_fs stand-in: a shadow buffer was unmapped with an asynchronous request in flight\n");
+      atomic64_inc(&counted.lost_pins);
       leak(group);
     } else {
       atomic_cmpxchg(&group->state, kInProgress, kTerminating);

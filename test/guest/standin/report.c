@@ -91,6 +91,8 @@ static int show_standin(struct seq_file* out, void* unused) {
   seq_printf(out, "pinned_bytes %llu\nshadow_pages %llu\nleaked_groups %llu\nassertions %llu\nopens %llu\n",
              of(&gpu_pages_now) * kBlock, of(&shadow_pages_now), of(&leaked_groups), of(&counted.assertions),
              of(&counted.opens));
+  seq_printf(out, "async_alone %llu\nlost_pins %llu\nrequests %llu\nrequests_now %llu\n", of(&counted.async_alone),
+             of(&counted.lost_pins), of(&counted.reads) + of(&counted.writes), of(&reads_now) + of(&writes_now));
   return 0;
 }
 

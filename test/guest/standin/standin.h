@@ -24,6 +24,8 @@ enum {
   kBlock = 4096,
   kGpuPage = 65536,
   kShadowBlocksMax = 4096, /* 16 MiB. */
+  kSector = 512,
+  kSectorsOfBlock = kBlock / kSector,
   kHolesMax = 768,
   kDevicesMax = 16,
   kArgumentBytes = 104,
@@ -116,7 +118,7 @@ struct group {
 /* Settings below /sys/module/nvidia_fs/parameters, for root. params.c says what each does. */
 extern bool hooked, unloading, async_inline, rw_stats_enabled, peer_stats_enabled;
 extern uint hole_every, unhook_after, fault_map, fault_io, fault_short, fault_after, fault_times, async_delay_ms,
-    bar1_kib;
+    sync_delay_ms, bar1_kib;
 
 /* What is counted; since the module was loaded, or a `write` of anything to its file `stats`. */
 struct counters {
@@ -124,6 +126,8 @@ struct counters {
   atomic64_t reads, reads_ok, reads_failed, read_bytes, read_state_errors, sparse_reads, hole_regions, hole_blocks;
   atomic64_t writes, writes_ok, writes_failed, written_bytes, write_state_errors, cache_retries;
   atomic64_t direct_read_bytes, direct_written_bytes, shadow_bytes, assertions;
+  atomic64_t async_alone; /* Asynchronous requests of processes with one thread, whose file nothing would hold. */
+  atomic64_t lost_pins;   /* Mappings closed under an asynchronous request, whose GPU memory stays pinned. */
 };
 extern struct counters counted;
 /* Of now. */
@@ -151,8 +155,10 @@ struct request {
   u64 gpu_at; /* From the first pinned page on. */
   u64 ticket;
   bool writes, is_async;
+  s64 file_system_said; /* Of an asynchronous request: what its call answers where it ends at once. */
   struct work_struct work;
-  DECLARE_BITMAP(holes, kShadowBlocksMax);
+  /* What does not reach the device. A file system works by blocks of its own, which may be as small as a sector. */
+  DECLARE_BITMAP(shadowed, kShadowBlocksMax* kSectorsOfBlock);
 };
 s64 perform(struct request* request);
 int start_transfers(void);

@@ -6,6 +6,8 @@
 #include <linux/delay.h>
 #include <linux/falloc.h>
 #include <linux/file.h>
+#include <linux/fileattr.h>
+#include <linux/magic.h>
 #include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
@@ -34,53 +36,102 @@ static bool is_faulty(void) {
   return true;
 }
 
-/* ---- Which blocks go to the device. ---- */
+/* ---- What goes to the device. ---- */
 
-/* Blocks that a file system fills with zeros itself: what lies in a hole, or was never written. */
+/* Of the file's bytes in [from, to), which a chunk that begins at `start` has. */
+static void keep_in_shadow(struct request* request, s64 start, loff_t from, loff_t to) {
+  if (to > from) bitmap_set(request->shadowed, (from - start) / kSector, (to - from) / kSector);
+}
+
+/* Bytes that a file system fills with zeros itself: what lies in a hole, or was never written. It has blocks of its
+ * own, and where these are smaller than ours, one of ours may hold data and zeros: the zeros stay beside the device. */
 static void find_unwritten(struct request* request, s64 start, unsigned int blocks) {
   const loff_t end = start + (loff_t)blocks * kBlock;
+  const loff_t size = i_size_read(file_inode(request->file));
   struct file* looker = dentry_open(&request->file->f_path, O_RDONLY | O_LARGEFILE, current_cred());
   loff_t at = start;
 
   if (IS_ERR(looker)) return;
   while (at < end) {
     loff_t data = vfs_llseek(looker, at, SEEK_DATA);
-    if (data == -ENXIO) data = round_up(i_size_read(file_inode(looker)), kBlock);
+    if (data == -ENXIO) data = round_up(size, kBlock);
     if (data < 0) break;
     data = min(data, end);
-    at = round_up(at, kBlock);
-    if (data > at) bitmap_set(request->holes, (at - start) / kBlock, (data - at) / kBlock);
+    keep_in_shadow(request, start, at, data);
     at = vfs_llseek(looker, data, SEEK_HOLE);
     if (at < 0) break;
+    if (at >= size) at = round_up(at, kBlock); /* The rest of the last block goes where its data goes. */
   }
   fput(looker);
 }
 
-static void choose_blocks(struct request* request, s64 start, unsigned int blocks) {
+/* Where in [start, end) a write begins to go through the page cache; `end` if nowhere. ext4 does that with files that
+ * have no extents, from the first hole on, and is done with all of it when its call returns. */
+static loff_t first_cached(const struct request* request, loff_t start, loff_t end) {
+  const struct inode* inode = file_inode(request->file);
+  struct file_kattr attributes = {};
+  loff_t hole;
+
+  if (!S_ISREG(inode->i_mode) || inode->i_sb->s_magic != EXT4_SUPER_MAGIC) return end;
+  if (vfs_fileattr_get(request->file->f_path.dentry, &attributes) || (attributes.flags & FS_EXTENT_FL)) return end;
+  hole = vfs_llseek(request->file, start, SEEK_HOLE);
+  return hole < start || hole >= i_size_read(inode) ? end : min(hole, end);
+}
+
+static void choose_sectors(struct request* request, s64 start, unsigned int blocks) {
+  const loff_t end = start + (loff_t)blocks * kBlock;
   unsigned int i;
 
-  bitmap_zero(request->holes, kShadowBlocksMax);
+  bitmap_zero(request->shadowed, kShadowBlocksMax * kSectorsOfBlock);
   if (!hooked) {
-    bitmap_fill(request->holes, blocks);
+    keep_in_shadow(request, start, start, end);
     return;
   }
-  for (i = hole_every; hole_every && i <= blocks; i += hole_every) set_bit(i - 1, request->holes);
-  if (!request->writes && S_ISREG(file_inode(request->file)->i_mode)) find_unwritten(request, start, blocks);
+  for (i = hole_every; hole_every && i <= blocks; i += hole_every) {
+    bitmap_set(request->shadowed, (i - 1) * kSectorsOfBlock, kSectorsOfBlock);
+  }
+  if (request->writes) {
+    keep_in_shadow(request, start, first_cached(request, start, end), end);
+  } else if (S_ISREG(file_inode(request->file)->i_mode)) {
+    find_unwritten(request, start, blocks);
+  }
+}
+
+/* As NVIDIA's module has it: a block of which any byte went to the device went there, and nobody is told of the rest.
+ */
+static bool is_beside(const struct request* request, unsigned int block) {
+  const unsigned long end = (block + 1) * kSectorsOfBlock;
+
+  return find_next_zero_bit(request->shadowed, end, block * kSectorsOfBlock) >= end;
+}
+
+static bool is_any_beside(const struct request* request, unsigned int blocks) {
+  unsigned int i;
+
+  for (i = 0; i < blocks; ++i) {
+    if (is_beside(request, i)) return true;
+  }
+  return false;
 }
 
 /* ---- Bytes. ---- */
 
-/* Blocks that follow one another, all in the device or all in the shadow buffer. */
-static s64 move_run(struct request* request, s64 offset, struct page** pages, unsigned int blocks) {
-  struct bio_vec* pieces = kvcalloc(blocks, sizeof *pieces, GFP_KERNEL);
+/* Sectors that follow one another, all in the device or all in the shadow buffer; `pages` are the chunk's. */
+static s64 move_run(struct request* request, s64 offset, struct page** pages, unsigned int first, unsigned int end) {
+  const unsigned int most = (end - first) / kSectorsOfBlock + 2;
+  const size_t size = (size_t)(end - first) * kSector;
+  struct bio_vec* pieces = kvcalloc(most, sizeof *pieces, GFP_KERNEL);
   struct iov_iter iterator;
   struct kiocb call;
-  unsigned int i;
+  unsigned int count = 0, at, next;
   s64 moved;
 
   if (!pieces) return -ENOMEM;
-  for (i = 0; i < blocks; ++i) bvec_set_page(&pieces[i], pages[i], kBlock, 0);
-  iov_iter_bvec(&iterator, request->writes ? ITER_SOURCE : ITER_DEST, pieces, blocks, (size_t)blocks * kBlock);
+  for (at = first; at < end; at = next) {
+    next = min(round_down(at, kSectorsOfBlock) + kSectorsOfBlock, end);
+    bvec_set_page(&pieces[count++], pages[at / kSectorsOfBlock], (next - at) * kSector, at % kSectorsOfBlock * kSector);
+  }
+  iov_iter_bvec(&iterator, request->writes ? ITER_SOURCE : ITER_DEST, pieces, count, size);
   init_sync_kiocb(&call, request->file);
   call.ki_pos = offset;
   call.ki_flags |= IOCB_DIRECT;
@@ -103,22 +154,23 @@ static void count_run(const struct request* request, bool direct, s64 bytes) {
   }
 }
 
-/* `blocks` of the file from `offset` on; those marked as holes into or out of the shadow buffer from block `shadow`. */
+/* `blocks` of the file from `offset` on; what is shadowed into or out of the shadow buffer from block `shadow`. */
 static s64 move_chunk(struct request* request, s64 offset, u64 gpu_at, unsigned int shadow, unsigned int blocks) {
   struct group* group = request->group;
+  const unsigned int sectors = blocks * kSectorsOfBlock;
   unsigned int first = 0;
   s64 done = 0;
 
-  while (first < blocks) {
-    const bool direct = !test_bit(first, request->holes);
-    const unsigned int next =
-        direct ? find_next_bit(request->holes, blocks, first) : find_next_zero_bit(request->holes, blocks, first);
+  while (first < sectors) {
+    const bool direct = !test_bit(first, request->shadowed);
+    const unsigned int next = direct ? find_next_bit(request->shadowed, sectors, first)
+                                     : find_next_zero_bit(request->shadowed, sectors, first);
     struct page** pages = direct ? group->gpu + gpu_at / kBlock : group->shadow + shadow;
-    const s64 moved = move_run(request, offset + (s64)first * kBlock, pages + first, next - first);
+    const s64 moved = move_run(request, offset + (s64)first * kSector, pages, first, next);
     if (moved < 0) return done ? done : moved;
     count_run(request, direct, moved);
     done += moved;
-    if (moved < (s64)(next - first) * kBlock) break;
+    if (moved < (s64)(next - first) * kSector) break;
     first = next;
   }
   return done;
@@ -130,20 +182,22 @@ static s64 move_chunk(struct request* request, s64 offset, u64 gpu_at, unsigned 
 static s64 report_holes(struct request* request, s64 start, s64 done) {
   struct fence* fence = request->group->fence;
   const unsigned int blocks = DIV_ROUND_UP(done, kBlock);
-  unsigned int first = find_first_bit(request->holes, blocks);
-  unsigned int count = 0;
+  unsigned int count = 0, i;
 
-  if (first >= blocks) return done;
-  while (first < blocks) {
-    const unsigned int next = find_next_zero_bit(request->holes, blocks, first);
-    if (count == kHolesMax) {
-      done = (s64)first * kBlock;
+  for (i = 0; i < blocks; ++i) {
+    struct hole* last = count ? &fence->holes[count - 1] : NULL;
+    if (!is_beside(request, i)) continue;
+    if (last && last->first + last->blocks == i) {
+      ++last->blocks;
+    } else if (count < kHolesMax) {
+      fence->holes[count++] = (struct hole){i, 1};
+    } else {
+      done = (s64)i * kBlock;
       break;
     }
-    fence->holes[count++] = (struct hole){first, next - first};
-    atomic64_add(next - first, &counted.hole_blocks);
-    first = find_next_bit(request->holes, blocks, next);
+    atomic64_inc(&counted.hole_blocks);
   }
+  if (!count) return done;
   fence->state = 1;
   fence->magic = FENCE_MAGIC;
   fence->version = 1;
@@ -191,10 +245,11 @@ static s64 do_chunk(struct request* request, u64 done, u64 size, bool* stop) {
   const s64 start = request->offset + done;
   s64 moved;
 
-  choose_blocks(request, start, blocks);
+  choose_sectors(request, start, blocks);
   moved = move_chunk(request, start, gpu_at, gpu_at % kGpuPage / kBlock, blocks);
+  request->file_system_said = moved;
   if (moved <= 0) return moved;
-  if (bitmap_empty(request->holes, blocks)) {
+  if (!is_any_beside(request, blocks)) {
     *stop = moved < (s64)size;
     return moved;
   }
@@ -250,11 +305,14 @@ static void complete_fence(struct request* request, s64 result) {
   WRITE_ONCE(fence->ticket, request->ticket);
 }
 
+/* Returns what the call answers if it waited for this. Of an asynchronous request that is what the file system said,
+ * even where no byte went to the device: what that comes to, only the fence page tells. */
 static s64 finish_request(struct request* request) {
-  const s64 result = do_request(request);
+  s64 result = do_request(request);
 
   if (request->is_async) {
     complete_fence(request, result);
+    if (request->file_system_said > 0) result = request->file_system_said;
   } else {
     change_state(request->group, kInProgress, kReady);
   }
@@ -270,9 +328,16 @@ static void finish_later(struct work_struct* work) {
   finish_request(container_of(work, struct request, work));
 }
 
+static bool ends_at_once(const struct request* request) {
+  const loff_t end = request->offset + request->size;
+
+  return async_inline || (request->writes && first_cached(request, request->offset, end) < end);
+}
+
 s64 perform(struct request* request) {
   atomic64_inc(request->writes ? &writes_now : &reads_now);
-  if (!request->is_async || async_inline) return finish_request(request);
+  if (!request->is_async && sync_delay_ms) msleep(sync_delay_ms);
+  if (!request->is_async || ends_at_once(request)) return finish_request(request);
   INIT_WORK(&request->work, finish_later);
   queue_work(transfers, &request->work);
   return 0;
