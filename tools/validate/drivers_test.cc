@@ -103,6 +103,28 @@ TEST(ValidateDriversTest, NvidiaFsIsMeasuredByItsFaultsByTheDriverAndByTheKernel
   EXPECT_EQ(row_of(world, "nvidia_fs").state, State::unknown);
 }
 
+TEST(ValidateDriversTest, AKernelThatATaskSwitchStopsWithNvidiaFsFailsWhereThatWasSeen) {
+  World world = world_with(0x2330, "595.45.04", true);
+  world.machine.nvidia_fs.is_loaded = true;
+  world.evidence.modules.push_back({"nvidia_fs", "2.28.4", true});
+  EXPECT_EQ(row_of(world, "nvidia_fs_task_switch").state, State::pass);
+  world.machine.platform.kernel_release = "6.12.117+deb12-cloud-amd64";
+  const Row seen = row_of(world, "nvidia_fs_task_switch");
+  EXPECT_EQ(seen.state, State::fail);
+  EXPECT_NE(seen.sentence.find("block: invalidate cached plug timestamp after task switch"), std::string::npos);
+  EXPECT_NE(seen.remedy.find("Boot a kernel without that change"), std::string::npos) << seen.remedy;
+  world.evidence.modules[0].version = "2.26.6";
+  EXPECT_EQ(row_of(world, "nvidia_fs_task_switch").state, State::fail);
+  for (const char* release : {"6.18.44", "6.14.0-33-generic"}) {
+    world.machine.platform.kernel_release = release;
+    const Row row = row_of(world, "nvidia_fs_task_switch");
+    EXPECT_EQ(row.state, State::unknown) << release;
+    EXPECT_NE(row.sentence.find("invalidate cached plug timestamp"), std::string::npos) << row.sentence;
+  }
+  world.evidence.modules[0].version = "2.30.2";
+  EXPECT_EQ(row_of(world, "nvidia_fs_task_switch").state, State::unknown);
+}
+
 TEST(ValidateDriversTest, HooksAreWantedOfDriversWithDataOnTheirDrives) {
   World world = world_with(0x2330, "580.159.04", true);
   world.machine.nvidia_fs.is_loaded = true;

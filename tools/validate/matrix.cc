@@ -54,6 +54,13 @@ constexpr NvidiaFsForKernel kForKernels[] = {
     {{6, 11}, {2, 26, 6}, kChangeLog}, {{6, 17}, {2, 28, 2}, kChangeLog},
 };
 
+// What the change is made to begins with Linux 6.9; of a series that it came to later, the first release that has it.
+// Distributions number theirs x.y.0, and take changes from later ones: of these nothing is known.
+constexpr Version kBeforeTaskSwitch{6, 9, 0};
+constexpr Version kWithTaskSwitch{7, 2, 0};
+constexpr Version kLateWithTaskSwitch[] = {{6, 12, 95}, {6, 18, 38}, {7, 1, 3}};
+constexpr std::string_view kStoppedByTaskSwitch[] = {"6.12.117+deb"};
+
 constexpr const char* kOfedSource = "GPUDirect Storage release notes, MLNX_OFED/DOCA and file system requirements";
 constexpr OfedRelease kOfedReleases[] = {{"5.4-", true, kOfedSource},   {"5.5-", true, kOfedSource},
                                          {"5.6-", true, kOfedSource},   {"5.7-", true, kOfedSource},
@@ -118,6 +125,23 @@ const NvidiaFsForKernel* nvidia_fs_for_kernel(const core::KernelVersion& kernel)
     if (one.kernel <= kernel) newest = &one;
   }
   return newest;
+}
+
+core::Tristate has_task_switch_change(std::string_view kernel_release) {
+  const auto kernel = version_of(kernel_release);
+  if (!kernel) return core::Tristate::unknown;
+  if (*kernel < kBeforeTaskSwitch) return core::Tristate::no;
+  if (*kernel >= kWithTaskSwitch) return core::Tristate::yes;
+  for (const Version& first : kLateWithTaskSwitch) {
+    if ((*kernel)[0] != first[0] || (*kernel)[1] != first[1] || (*kernel)[2] == 0) continue;
+    return *kernel < first ? core::Tristate::no : core::Tristate::yes;
+  }
+  return core::Tristate::unknown;
+}
+
+bool was_stopped_by_task_switch(std::string_view kernel_release) {
+  return std::any_of(std::begin(kStoppedByTaskSwitch), std::end(kStoppedByTaskSwitch),
+                     [&](std::string_view seen) { return kernel_release.starts_with(seen); });
 }
 
 const OfedRelease* ofed_release(std::string_view version) {

@@ -12,6 +12,7 @@
 
 #include "tools/common/operator_versions.h"
 #include "topology/platform.h"
+#include "topology/tristate.h"
 
 namespace penstock::tools::validate {
 
@@ -62,6 +63,16 @@ const NvidiaFsForKernel* nvidia_fs_for_kernel(const core::KernelVersion& kernel)
 constexpr core::KernelVersion kNvidiaFsKernel{4, 15};
 constexpr const char* kNvidiaFsKernelSource =
     "GPUDirect Storage release notes, MLNX_OFED/DOCA and file system requirements";
+
+// A change of Linux that stops machines with nvidia-fs up to a version: the module takes a task's plug away for a
+// moment, and a task switch in that moment follows the pointer. Whether a kernel has it, by its release:
+// "6.12.95-generic".
+constexpr const char* kTaskSwitchChange = "block: invalidate cached plug timestamp after task switch";
+constexpr const char* kTaskSwitchSource =
+    "Linux fad156c2af22, in 7.2, 7.1.3, 6.18.38 and 6.12.95; nvidia-fs 2.28.4 run beside Debian's Linux 6.12.117";
+constexpr Version kTaskSwitchNvidiaFs{2, 28, 4};  // The newest that was seen to stop a machine.
+core::Tristate has_task_switch_change(std::string_view kernel_release);
+bool was_stopped_by_task_switch(std::string_view kernel_release);  // Such a machine was seen.
 
 // Releases of NVIDIA's drivers for its NICs, by how their version begins: "5.8-".
 struct OfedRelease {

@@ -48,6 +48,29 @@ TEST(ValidateMatrixTest, AVersionOfTwoNumbersIsNotTakenForAnOlderOne) {
   EXPECT_EQ(fault_of_nvidia_fs({2, 28, 4}, true), nullptr);
 }
 
+TEST(ValidateMatrixTest, WhetherAKernelStopsWithNvidiaFsIsKnownOfReleasesThatAreNumberedAsLinuxIs) {
+  using core::Tristate;
+  const std::pair<const char*, Tristate> cases[] = {{"5.14.0-503.40.1.el9_5.x86_64", Tristate::no},
+                                                    {"6.1.0-56-cloud-amd64", Tristate::no},
+                                                    {"6.8.0-1020-nvidia", Tristate::no},
+                                                    {"6.12.94+deb13-amd64", Tristate::no},
+                                                    {"6.12.95", Tristate::yes},
+                                                    {"6.12.117+deb12-cloud-amd64", Tristate::yes},
+                                                    {"6.12.0-124.8.1.el10_1", Tristate::unknown},
+                                                    {"6.14.0-33-generic", Tristate::unknown},
+                                                    {"6.18.37", Tristate::no},
+                                                    {"6.18.44-generic", Tristate::yes},
+                                                    {"7.0.12", Tristate::unknown},
+                                                    {"7.1.2", Tristate::no},
+                                                    {"7.1.3", Tristate::yes},
+                                                    {"7.2.0-rc1", Tristate::yes},
+                                                    {"", Tristate::unknown}};
+  for (const auto& [release, has_it] : cases) EXPECT_EQ(has_task_switch_change(release), has_it) << release;
+  EXPECT_TRUE(was_stopped_by_task_switch("6.12.117+deb12-cloud-amd64"));
+  EXPECT_FALSE(was_stopped_by_task_switch("6.12.117"));
+  EXPECT_FALSE(was_stopped_by_task_switch("6.12.118+deb13-amd64"));
+}
+
 TEST(ValidateMatrixTest, SystemsAndOfedAreLookedUpByHowTheyBegin) {
   EXPECT_NE(system_source("Ubuntu 22.04.5 LTS"), nullptr);
   EXPECT_NE(system_source("Red Hat Enterprise Linux 9.5 (Plow)"), nullptr);

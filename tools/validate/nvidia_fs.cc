@@ -75,6 +75,37 @@ void judge_kernel(const World& world, Rows& rows) {
               fmt::format("Install nvidia-fs {} or later.", full_text(first->nvidia_fs)));
 }
 
+// A kernel that dies with the module, whoever calls it.
+void judge_task_switch(const World& world, Rows& rows) {
+  const auto found = nvidia_fs_of(world);
+  const std::string& release = world.machine.platform.kernel_release;
+  if (!found || release.empty()) return;
+  Judgement row = judge(rows, "nvidia_fs_task_switch");
+  row.by(kTaskSwitchSource);
+  const std::string beside = fmt::format("nvidia-fs {} beside Linux {}", found->text, release);
+  const Tristate has_change = has_task_switch_change(release);
+  if (has_change == Tristate::no) return row.pass(beside + ", which has no task switch that stops it");
+  const std::string change = fmt::format("the change \"{}\"", kTaskSwitchChange);
+  const std::string_view remedy =
+      "Boot a kernel without that change (Linux before 6.9, 6.12 before 6.12.95, 6.18 before "
+      "6.18.38), or use an nvidia-fs that NVIDIA says goes with it.";
+  if (is_before(kTaskSwitchNvidiaFs, found->number, found->has_patch)) {
+    return row.unknown(
+        fmt::format("{}: up to {} a task switch in a request stops a kernel with {}; of later versions "
+                    "nothing is known",
+                    beside, full_text(kTaskSwitchNvidiaFs), change));
+  }
+  if (was_stopped_by_task_switch(release)) {
+    return row.fail(
+        fmt::format("{}: the kernel has {}, and a task switch in a request stops the machine", beside, change),
+        std::string(remedy));
+  }
+  row.unknown(
+      fmt::format("{}: {} {}, with which a task switch in a request stops the machine", beside,
+                  has_change == Tristate::yes ? "such a kernel has" : "nothing tells whether the kernel has", change),
+      std::string(remedy));
+}
+
 // "scsi_mod" has hooks of another name.
 std::string hook_of(std::string_view driver) { return driver == "scsi_mod" ? "scsi" : std::string(driver); }
 
@@ -139,6 +170,7 @@ void judge_nvidia_fs(const World& world, Rows& rows) {
   judge_version(world, rows);
   judge_driver(world, rows);
   judge_kernel(world, rows);
+  judge_task_switch(world, rows);
   judge_hooks(world, rows);
 }
 

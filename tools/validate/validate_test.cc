@@ -140,7 +140,8 @@ TEST_F(Validate, WhatIsWrongWithAMachineIsARowThatFails) {
                                                        {"cufile-denylist", "cufile_json denylist.mounts /data/1"},
                                                        {"pfc-off", "pfc mlx5_0 port 1"},
                                                        {"cufile-broken", "settings "},
-                                                       {"nvidia-fs-2-25-6", "nvidia_fs "}};
+                                                       {"nvidia-fs-2-25-6", "nvidia_fs "},
+                                                       {"nvidia-fs-debian-6-12", "nvidia_fs_task_switch "}};
   for (const auto& [machine, row] : cases) {
     const std::string root = std::string(PENSTOCK_MACHINES) + machine;
     EXPECT_EQ(state_of(rows_of(machine_report(root)), row), "fail") << machine;
