@@ -112,6 +112,15 @@ def test_ranges_of_any_length_come_as_they_are(path, content, make, seed):
     assert sorted(found) == by_length
 
 
+@pytest.mark.parametrize("name", ["pipe.bin", "pipe.npy"])
+def test_a_pipe_in_place_of_a_file_is_told_at_once(tmp_path, path, name):
+    os.mkfifo(tmp_path / name)
+    for call in (lambda: data.RecordIndex.tokens([tmp_path / name], 8),
+                 lambda: data.RecordIndex.ranges([(path, 0, 9), (tmp_path / name, 0, 1)])):
+        with pytest.raises(data.DataError, match=f"{name}: it is (a pipe, where|no) a? ?regular file"):
+            call()
+
+
 def test_neighbours_are_one_read(path, make):
     index = data.RecordIndex.ranges([(path, 1000 * at, 900) for at in range(100)])
     near, apart = (make(index, 100, coalesce_gap=gap, shuffle=False) for gap in (100, 99))

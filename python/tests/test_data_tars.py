@@ -114,6 +114,12 @@ def test_what_is_no_tar_of_samples_is_refused_by_its_name(tmp_path, make_it, sen
         data.RecordIndex.tars([tmp_path / "odd.tar"])
 
 
+def test_a_pipe_in_place_of_a_tar_is_told_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.tar")
+    with pytest.raises(data.DataError, match="pipe.tar: it is a pipe, where a regular file is wanted"):
+        data.RecordIndex.tars([tmp_path / "pipe.tar"])
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_damaged_headers_are_refused_or_give_ranges_of_the_file(tmp_path, seed):
     path, source = pack(tmp_path / "odd.tar", [(f"{i}.x", bytes(700)) for i in range(8)]), random.Random(seed)

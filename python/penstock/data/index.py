@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from penstock.data.errors import DataError
+from penstock.data.errors import DataError, open_file
 from penstock.data.tars import Sample, Samples, samples_of
-from penstock.regular import open_regular
 
 __all__ = ["RecordIndex"]
 
@@ -115,7 +115,11 @@ class RecordIndex:
         return made.hexdigest()
 
     def _check(self) -> None:
-        self.sizes = [os.stat(path).st_size for path in self.paths]
+        facts = {path: os.stat(path) for path in self.paths}
+        for path, found in facts.items():
+            if not stat.S_ISREG(found.st_mode):  # A pipe would have a training wait.
+                raise DataError(f"make an index: {path}: it is no regular file: name the file itself")
+        self.sizes = [facts[path].st_size for path in self.paths]
         if not self.file.ndim == 1 or not self.file.shape == self.offset.shape == self.length.shape:
             raise DataError("make an index: file, offset and length must be of one dimension and equally long")
         if len(self) == 0:
@@ -139,7 +143,7 @@ def _tokens_of(name: str, kind: np.dtype[Any]) -> tuple[int, int]:
         if size % kind.itemsize:
             raise DataError(f"{name}: its {size} bytes are no whole number of {kind} tokens: is dtype right?")
         return 0, size
-    with open(open_regular(name), "rb") as file:
+    with open_file(name) as file:
         try:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError("expected version 1.0 of the format")

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.data.errors import DataError
-from penstock.regular import open_regular
+from penstock.data.errors import DataError, open_file
 
 __all__ = ["Samples", "samples_of"]
 
@@ -63,7 +62,7 @@ def samples_of(path: str) -> list[Sample]:
     """Raises DataError for what is no tar, is compressed, or has something that cannot be read in place."""
     size, samples = os.stat(path).st_size, list[Sample]()
     try:
-        with open(open_regular(path), "rb") as file, tarfile.open(path, "r:", fileobj=file) as tar:
+        with open_file(path) as file, tarfile.open(path, "r:", file) as tar:
             for member in _files_of(tar, path):
                 folder, _, name = member.name.rpartition("/")
                 stem, dot, extension = name.partition(".")
