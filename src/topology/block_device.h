@@ -52,7 +52,6 @@ struct BlockDevice {
       dm_target;  // "cache", "vdo", ...: what LVM makes of its parts, by their names; "" where those tell nothing.
   std::string md_level;      // "raid0", ...
   std::string backing_file;  // Of a loop device.
-  bool is_buffered = false;  // A loop device that reads and writes its file through the page cache.
   std::string scsi_link;     // Of a SCSI disk: "iscsi", "fc", "sas", "sata", "usb"; "" where its place tells none.
   std::string iscsi_driver;  // Of an iSCSI disk: "iscsi_tcp", "iscsi_iser", or that of an adapter with an engine.
   std::string iscsi_target;  // Its name: "iqn...."; "" where the session does not tell.
@@ -61,6 +60,7 @@ struct BlockDevice {
   int numa_node = -1;
   std::uint32_t logical_block_size = 0;  // Bytes; 0 where unknown.
   bool is_rotational = false;
+  bool is_buffered = false;         // A loop device that reads and writes its file through the page cache.
   std::vector<BlockDevice> slaves;  // What dm, md and loop devices are made of.
 
   bool is_partition() const { return disk != name; }
