@@ -10,6 +10,7 @@
 #include "model/checkpoint.h"
 #include "model/latency.h"
 #include "model/registration.h"
+#include "model/words.h"
 
 namespace penstock::model {
 namespace {
@@ -248,10 +249,11 @@ void add_latency(std::vector<Figure>& figures) {
 }
 
 std::string range_text(const Figure& figure) {
-  if (figure.low == figure.high) return fmt::format("{:g} {}", figure.low, figure.unit);
-  if (figure.high == kOpen) return fmt::format("over {:g} {}", figure.low, figure.unit);
-  if (figure.low == 0) return fmt::format("under {:g} {}", figure.high, figure.unit);
-  return fmt::format("{:g}-{:g} {}", figure.low, figure.high, figure.unit);
+  const std::string low = count_in_words(figure.low), high = count_in_words(figure.high);
+  if (figure.low == figure.high) return fmt::format("{} {}", low, figure.unit);
+  if (figure.high == kOpen) return fmt::format("over {} {}", low, figure.unit);
+  if (figure.low == 0) return fmt::format("under {} {}", high, figure.unit);
+  return fmt::format("{}-{} {}", low, high, figure.unit);
 }
 
 }  // namespace

@@ -40,11 +40,14 @@ std::string time_in_words(double seconds) {
 std::string rate_in_words(double bytes_per_s) { return count_in_words(bytes_per_s / 1e9) + " GB/s"; }
 
 std::string count_in_words(double value) {
-  constexpr double kBillion = 1e9;
+  constexpr double kBillion = 1e9, kTiniest = 1e-12;
   const double size = std::abs(value);
   if (size >= kBillion && size < 1e15) return fmt::format("{:.6g} billion", value / kBillion);
   const bool is_whole = value == std::floor(value);
   if (size < kBillion && (is_whole || size >= 1e4)) return fmt::format("{:.0f}", value);
+  if (size < 1e-4 && size > kTiniest) {  // All its digits as well.
+    return fmt::format("{:.{}f}", value, 3 - static_cast<int>(std::floor(std::log10(size))));
+  }
   return fmt::format("{:.4g}", value);
 }
 

@@ -31,6 +31,8 @@ TEST(WordsTest, CountsHaveTheirDigits) {
   EXPECT_EQ(count_in_words(1e6), "1000000");
   EXPECT_EQ(count_in_words(123456.7), "123457");
   EXPECT_EQ(count_in_words(0.23124), "0.2312");
+  EXPECT_EQ(count_in_words(5.014e-5), "0.00005014");
+  EXPECT_EQ(count_in_words(0), "0");
   EXPECT_EQ(count_in_words(70e9), "70 billion");
   EXPECT_EQ(rate_in_words(12.5e9), "12.5 GB/s");
 }

@@ -220,7 +220,7 @@ TEST_F(Tool, NoModelShowsARawNumber) {
       {"registration", "--ios", "1000000", "--workers", "10000000", "--example"},
       {"checkpoint", "--size-gb", "14000", "--window", "2000000", "--run-hours", "5000000"},
       {"load", "--size-gb", "140"},
-      {"cost", "--nodes", "2000000"},
+      {"cost", "--nodes", "100000"},
       {"contention", "--machine", "two-switch-server", "--size", "16M", "--sweep"}};
   for (std::vector<std::string> words : all) {
     words.insert(words.begin(), "model");
