@@ -25,6 +25,7 @@ MARKS_MAX = 10_000    # Open ones: lists in lists.
 ROOM = 64 << 20       # What the containers of a pickle may take, in bytes: so much,
 ROOM_OF_A_BYTE = 16   # and so much for each of its own. Dicts of one number take the most of what is met: 26.
 DICT_ITEM, SET_ITEM, OBJECT = 80, 64, 300  # About what they take besides.
+_BARE = frozenset((tuple, list, dict, set, frozenset, bytes, bytearray, complex, Unknown))  # Without a dict.
 KEY_INTEGER_MAX = 1 << 60  # Larger ones have equal hashes at will.
 
 
@@ -230,7 +231,7 @@ class _Machine:
             target[checked_key(items[i])] = items[i + 1]
 
     def contain(self, made: Any) -> None:
-        self.take_room(sys.getsizeof(made) + (OBJECT if hasattr(made, "__dict__") else 0))
+        self.take_room(sys.getsizeof(made) + (0 if type(made) in _BARE else OBJECT))
         self.stack.append(made)
 
     def take_room(self, nbytes: int) -> None:
