@@ -29,7 +29,7 @@ using penstock::Queue;
 using penstock::Request;
 using penstock::Session;
 
-constexpr std::uint64_t kSize = 1 << 20;
+constexpr std::uint64_t kSize = 256 << 10;
 constexpr unsigned kRequests = 4;
 
 // Host memory of the program's own, which goes right after its registration.
@@ -54,7 +54,7 @@ class Objects {
   static constexpr unsigned kCount = 6;
 
   explicit Objects(int fd) {
-    session_.emplace(std::move(*Session::open(Config().set("device", "host"))));
+    session_.emplace(std::move(*Session::open(Config().set("device", "host").set("workers", "1"))));
     file_.emplace(std::move(*session_->file(fd)));
     memory_.emplace(std::move(*session_->allocate(0, kSize)));
     own_ = std::make_unique<OwnMemory>(*session_);
