@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -21,12 +22,45 @@ namespace {
 
 constexpr std::uint64_t kMib = 1 << 20;
 
+// Notes which threads read. The first ones wait until as many have come as are expected, however busy the machine is.
+class MeetingStorage final : public FakeStorage {
+ public:
+  Result<std::size_t> read(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+    meet();
+    return FakeStorage::read(fd, memory, size, offset);
+  }
+  Result<std::size_t> read_cached(int fd, void* memory, std::size_t size, std::uint64_t offset) override {
+    meet();
+    return FakeStorage::read_cached(fd, memory, size, offset);
+  }
+  std::size_t count() {
+    const std::lock_guard lock(mutex_);
+    return threads_.size();
+  }
+
+  std::size_t expected = 0;
+
+ private:
+  void meet() {
+    if (expected == 0) return;
+    {
+      const std::lock_guard lock(mutex_);
+      threads_.insert(std::this_thread::get_id());
+    }
+    EXPECT_TRUE(wait_until([this] { return count() >= expected; }));
+    be_slow(std::chrono::milliseconds(2));  // For those who should not come.
+  }
+
+  std::mutex mutex_;
+  std::set<std::thread::id> threads_;
+};
+
 class LimitsTest : public testing::Test {
  protected:
   Session& open(const std::function<void(Config&)>& change, int more_flags = 0) {
     Config config = test_config({{"workers", "4"}});
     change(config);
-    auto storage = std::make_unique<FakeStorage>();
+    auto storage = std::make_unique<MeetingStorage>();
     storage->content.resize(32 * kMib);
     storage->open_flags |= more_flags;
     storage_ = storage.get();
@@ -45,19 +79,15 @@ class LimitsTest : public testing::Test {
       largest = std::max<std::uint64_t>(largest, access.size);
     return largest;
   }
-  // How many threads take part in a read of 16 MiB.
-  std::size_t threads() {
-    std::set<std::thread::id> threads;
-    storage_->on_access = [&](FakeStorage::Access) {
-      threads.insert(std::this_thread::get_id());
-      be_slow(std::chrono::milliseconds(2));  // So that all who want to come along do.
-    };
+  // How many threads take part in a read of 16 MiB: at least as many as expected.
+  std::size_t threads(std::size_t expected) {
+    storage_->expected = expected;
     EXPECT_TRUE(move(Op::read, device_memory(16 * kMib), 16 * kMib).status.ok());
-    return threads.size();
+    return storage_->count();
   }
 
   std::unique_ptr<Session> session_;
-  FakeStorage* storage_ = nullptr;
+  MeetingStorage* storage_ = nullptr;
   std::uint64_t file_ = 0;
 };
 
@@ -79,19 +109,19 @@ TEST_F(LimitsTest, NoOperationIsLargerThanAllowed) {
 
 TEST_F(LimitsTest, NoRequestGetsMoreHandsThanAllowed) {
   open([](Config&) {});
-  EXPECT_GT(threads(), 2u);
+  EXPECT_GT(threads(3), 2u);
   file_ = 0;
   open([](Config& config) { config.threads_max = 1; });
-  EXPECT_EQ(threads(), 1u);
+  EXPECT_EQ(threads(1), 1u);
   file_ = 0;
   open([](Config& config) { config.threads_max = 2; });
-  EXPECT_EQ(threads(), 2u);
+  EXPECT_EQ(threads(2), 2u);
   file_ = 0;
   open([](Config& config) { config.share_min = 10 * kMib; });  // Too much for two to share 16 MiB.
-  EXPECT_EQ(threads(), 1u);
+  EXPECT_EQ(threads(1), 1u);
   file_ = 0;
   open([](Config& config) { config.share_min = 8 * kMib; });
-  EXPECT_EQ(threads(), 2u);
+  EXPECT_EQ(threads(2), 2u);
 }
 
 TEST_F(LimitsTest, UnalignedWritesGoThroughThePageCacheWhereAskedTo) {

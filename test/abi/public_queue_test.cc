@@ -86,7 +86,7 @@ TEST_F(PublicQueueTest, RequestsWithoutBytesEndAlsoWhereEveryThreadSleeps) {
     penstock::give_time_to_go_wrong();  // In which threads that have nothing to do go to sleep.
     ASSERT_TRUE(queue_.submit(read_of(0, 10, cookie)));
 
-    ASSERT_TRUE(is_readable(10'000));
+    ASSERT_TRUE(is_readable(120'000));
     const Completion done = reap_one();
 
     EXPECT_EQ(done.cookie, cookie);
