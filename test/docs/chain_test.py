@@ -33,14 +33,15 @@ class Chain(World):
         return failures, [command.line for command in skipped]
 
     def test_commands_are_given_to_one_shell(self):
-        page = ("```sh\nmkdir -p inner && cd inner\nexport WHO=me\n```\nand\n```console\n$ echo $WHO > /opt/penstock/said\n"
-                "what it says\n$ pwd | \\\n    cat > ../where\n```\n")
+        page = ("```sh\nmkdir -p inner && cd inner\nexport WHO=me\n```\nand\n```console\n"
+                "$ echo $WHO > /opt/penstock/said\nwhat it says\n$ pwd | \\\n    cat > ../where\n```\n")
         self.assertEqual(self.run_page(page), ([], []))
         self.assertEqual((self.folder / "said").read_text(), "me\n")
         self.assertEqual((self.folder / "where").read_text(), f"{self.folder}/inner\n")
 
     def test_each_that_fails_is_told_with_its_place_and_the_next_is_run_all_the_same(self):
-        failures, skipped = self.run_page("```console\n$ cat nowhere | sort\n$ (exit 77)\n$ touch there\n$ exit 3\n```\n")
+        failures, skipped = self.run_page(
+            "```console\n$ cat nowhere | sort\n$ (exit 77)\n$ touch there\n$ exit 3\n```\n")
         self.assertEqual(skipped, [3])
         self.assertEqual(len(failures), 2, failures)
         self.assertRegex(failures[0], r"^page\.md:2: ends with exit code 1: .*\n(.*\n)*cat: nowhere: No such file")
@@ -51,7 +52,8 @@ class Chain(World):
         self.assertEqual(self.run_page("```sh\nfalse || true\nif false; then echo no; fi\n```\n"), ([], []))
 
     def test_a_command_goes_on_in_the_lines_below(self):
-        page = "```console\n$ one --json '{\"a\": 1,\n    \"b\": 2}'\n$ two &&\n    three\nsaid\n>>> python\n$ sudo four\n```\n"
+        page = "```console\n$ one --json '{\"a\": 1,\n    \"b\": 2}'\n" \
+               "$ two &&\n    three\nsaid\n>>> python\n$ sudo four\n```\n"
         found = self.commands(page)
         self.assertEqual([(each.line, each.text.split("\n")[-1].strip()) for each in found],
                          [(2, '"b": 2}\''), (4, "three"), (8, "sudo four")])
