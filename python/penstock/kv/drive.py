@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import _native
+from penstock.folders import make_folder
 from penstock.kv.limits import Budget, Health
 from penstock.kv.names import Namer
 from penstock.sessions import Session
@@ -69,7 +70,8 @@ class Drive:
     def become_writer(self, nbytes: int, extent_bytes: int, by_cost: bool, bytes_a_day: int | None,
                       host_bytes: int) -> None:
         """Of the first sub-store that has none: so one whose writer has died goes on with what that had."""
-        _make_folder(self.folder)
+        if not self.folder.is_dir():
+            make_folder(self.folder, mode=0o700)
         for number in range(_SUB_STORES_MOST):
             try:
                 self.own = self._open(str(number), nbytes, extent_bytes, by_cost, host_bytes)
@@ -151,19 +153,6 @@ class Drive:
 def _there(folder: Path) -> Path:
     """The folder, or of those above it the first that is there."""
     return next((path for path in (folder, *folder.parents) if path.is_dir()), folder).resolve()
-
-
-def _make_folder(folder: Path) -> None:
-    """With those above it, durably."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    parent = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
 
 
 def nbytes_of(memory: Any) -> int:

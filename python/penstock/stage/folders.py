@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import launcher
-from penstock.checkpoint.generations import make_folder
+from penstock.folders import flush_folder, make_folder
 from penstock.sessions import default_session
 from penstock.stage.failures import NotApplicableError, StageError
 from penstock.stage.manifest import Entry, Journal, Unfinished, open_state, read_manifest, recall
@@ -97,7 +97,7 @@ class Folder:
         for name in {"", *(name.rpartition("/")[0] for name in words)}:
             with folder_of(self.root, f"{name}/x" if name else "x") as folder:
                 if folder is not None:
-                    os.fsync(folder)
+                    flush_folder(folder)
 
     def free(self) -> tuple[int, int]:
         """(the file system, how many bytes are free there)"""

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.folders import flush_folder
 from penstock.regular import UnfitFileError, open_regular, read_regular
 from penstock.sessions import Session
 from penstock.stage.failures import StageError
@@ -200,7 +201,7 @@ class Journal:
             self.files, good = recall(state, folder)
             os.ftruncate(self._fd, good)
             self._sweep()
-            os.fsync(root)
+            flush_folder(root)
         except (BlockingIOError, FileNotFoundError):
             self.close()
             raise busy from None
@@ -231,7 +232,7 @@ class Journal:
         if found.size > found.part_bytes:
             os.fdatasync(self._fd)
             if len(found.sums) == 1:
-                os.fsync(self.state)
+                flush_folder(self.state)
 
     def note_whole(self, name: str, mtime_ns: int) -> None:
         self.files[name].mtime_ns = mtime_ns
