@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -83,6 +84,7 @@ class Session:
         replace: publishing replaces a file of that name; without it, it fails where there is one. mode: as of open(2).
         direct: with O_DIRECT, if the file system allows it.
         """
+        _check_length(os.fsencode(name))
         return self._adopt(NewFile(self._native, os.fsencode(name), mode, replace | direct << 1))
 
     def open_stripe(self, manifest: str | bytes | os.PathLike[Any]) -> File:
@@ -208,6 +210,18 @@ def _opened(file: str | bytes | os.PathLike[Any], flags: int) -> int:
         refused = UnsupportedError(f"could not open the file: {error.strerror}, or a block device")
         refused.errno, refused.filename, refused.step = error.errno, os.fsdecode(file), "open the file"
         raise refused from None
+
+
+def _check_length(name: bytes) -> None:
+    """A file without a name yet would be told at its end that the one it is to have is too long."""
+    folder, base = os.path.split(name)
+    try:
+        most = os.pathconf(folder or b".", "PC_NAME_MAX")
+    except OSError:
+        return  # What is wrong with the folder is told by what opens it.
+    if 0 < most < len(base):
+        raise OSError(errno.ENAMETOOLONG, f"the name has {len(base)} bytes, and the file system takes {most}: nothing "
+                      "was written. Choose a shorter one", os.fsdecode(name))
 
 
 def _text(value: object) -> str:
