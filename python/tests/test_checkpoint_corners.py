@@ -281,13 +281,13 @@ def test_a_checkpoint_that_came_meanwhile_is_not_removed_for_an_older_one(tmp_pa
 
 def test_a_save_whose_files_were_taken_away_does_not_become_the_checkpoint(tmp_path, monkeypatch):
     checkpoint.save({"a": torch.ones(3)}, tmp_path / "a")
-    give_name = generations._give_name
+    give_name = generations.give_name
 
     def after_removing(folder, told, session, durable):
         (folder / next(iter(told.files))).unlink()
         give_name(folder, told, session, durable)
 
-    monkeypatch.setattr(generations, "_give_name", after_removing)
+    monkeypatch.setattr(generations, "give_name", after_removing)
     with pytest.raises(checkpoint.CheckpointError, match="removed or cut before the save ended"):
         checkpoint.save({"a": torch.zeros(3)}, tmp_path / "a")
     assert checkpoint.load(tmp_path / "a")["a"].tolist() == [1.0] * 3

@@ -27,7 +27,7 @@ import checkpoint_job
 from checkpoint_job import full
 from penstock import checkpoint, weights
 from penstock.checkpoint import safetensors as module
-from penstock.checkpoint import sources, stock
+from penstock.checkpoint import leftovers, renaming, sources, stock
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from penstock.weights import arrays
@@ -172,11 +172,11 @@ def test_an_older_checkpoint_is_replaced_and_what_is_no_part_of_one_is_not(state
 def test_what_can_take_no_place_in_the_end_is_not_left_elsewhere(tmp_path, monkeypatch):
     def while_a_stranger_comes(*arguments, **settings):
         (tmp_path / "a" / "config.json").write_text("{}")
-        publish(*arguments, **settings)
+        give_name(*arguments, **settings)
 
     save({"w": torch.ones(2)}, tmp_path / "a")
-    publish = module.publish
-    monkeypatch.setattr(module, "publish", while_a_stranger_comes)
+    give_name = module.give_name
+    monkeypatch.setattr(module, "give_name", while_a_stranger_comes)
     with pytest.raises(dcp.CheckpointException, match="it has 'config.json', which is no part of a checkpoint"):
         save({"w": torch.zeros(2)}, tmp_path / "a")
     assert not list((tmp_path / ".a.saving").iterdir())
@@ -194,7 +194,7 @@ def test_files_elsewhere_are_not_swept_by_a_link(tmp_path):
 
 
 def test_two_that_save_to_one_folder_do_not_meet_in_what_they_try(tmp_path, monkeypatch):
-    exchange, again = stock._exchange, []
+    exchange, again = stock.exchange, []
 
     def and_another_meanwhile(*pair):
         if not again:
@@ -202,10 +202,10 @@ def test_two_that_save_to_one_folder_do_not_meet_in_what_they_try(tmp_path, monk
             stock._try_exchange(tmp_path)
         exchange(*pair)
 
-    monkeypatch.setattr(stock, "_exchange", and_another_meanwhile)
+    monkeypatch.setattr(stock, "exchange", and_another_meanwhile)
     stock._try_exchange(tmp_path)
     assert os.listdir(tmp_path) == []
-    stock.sweep(tmp_path / "which the other has swept")
+    leftovers.sweep(tmp_path / "which the other has swept")
 
 
 def test_a_link_stays_a_link(tmp_path):
@@ -225,15 +225,15 @@ def test_where_folders_cannot_change_places_nothing_is_written(tmp_path, monkeyp
             return -1
 
     save({"w": torch.ones(2)}, tmp_path / "a")
-    monkeypatch.setattr(stock.ctypes, "CDLL", Old)
-    monkeypatch.setattr(stock.ctypes, "get_errno", lambda: errno.EINVAL)
+    monkeypatch.setattr(renaming.ctypes, "CDLL", Old)
+    monkeypatch.setattr(renaming.ctypes, "get_errno", lambda: errno.EINVAL)
     with pytest.raises(dcp.CheckpointException, match="save to a folder that is not there yet"):
         save({"w": torch.zeros(2)}, tmp_path / "a")
     save({"w": torch.zeros(2)}, tmp_path / "b")
     assert is_same(weights.Weights(tmp_path / "a").plan().load(), {"w": torch.ones(2)})
 
 
-@pytest.mark.parametrize("step", ["publish", "put_in_place", "sweep"])
+@pytest.mark.parametrize("step", ["give_name", "put_in_place", "sweep_staging"])
 def test_a_save_that_stops_leaves_the_old_one_or_the_new_one(tmp_path, monkeypatch, step):
     def stop(*arguments, **settings):
         raise KeyboardInterrupt
@@ -243,7 +243,7 @@ def test_a_save_that_stops_leaves_the_old_one_or_the_new_one(tmp_path, monkeypat
         patched.setattr(module, step, stop)
         with contextlib.suppress(KeyboardInterrupt, dcp.CheckpointException):
             save({"w": torch.zeros(2)}, tmp_path / "a")
-    expected = torch.zeros(2) if step == "sweep" else torch.ones(2)
+    expected = torch.zeros(2) if step == "sweep_staging" else torch.ones(2)
     assert is_same(load({"w": expected}, dcp.HuggingFaceStorageReader(str(tmp_path / "a"))), {"w": expected})
     staging = tmp_path / ".a.saving"
     for each in staging.iterdir():

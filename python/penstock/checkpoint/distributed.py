@@ -16,6 +16,7 @@ import io
 import math
 import os
 import threading
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,15 @@ from torch.distributed.checkpoint.planner import (
 )
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from penstock.checkpoint.generations import (
-    make_folder, new_save_id, of_one_save, publish, read_layout, remove_abandoned,
-)
+from penstock.checkpoint.generations import new_lease, publish
 from penstock.checkpoint.layout import CheckpointError, Chunk, Extent, Layout, SavedTensor, check_shape
+from penstock.checkpoint.leases import Lease
+from penstock.checkpoint.leftovers import give_up, sweep
+from penstock.checkpoint.reading import folder_of, of_one_save, read_layout
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.sources import Source
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
+from penstock.folders import make_folder
 from penstock.sessions import Session
 from penstock.weights.arrays import DTYPES, NAMES, OTHERS, SIZES, format_shape, nbytes_of
 from penstock.weights.headers import Part, Tensor, WeightsError
@@ -47,12 +50,15 @@ class _Save(threading.local):
 
     named: Path | None = None  # By `checkpoint_id`, which torch tells before, where there is one.
     folder = Path()
+    lease: Lease | None = None  # Until rank 0 has published, which no other rank is told: until the next save at most.
+    files: tuple[str, ...] = ()  # Of this rank.
 
 
 class Writer(StorageWriter):
     """path: the folder of one checkpoint; `checkpoint_id` of `dcp.save` names another for that save. durable: all of it
     is on the disk when the save returns. direct: it is written by O_DIRECT; None: where a GPU's bytes go straight to
-    the drive then. `progress` has what this rank wrote at last, and by which paths. One Writer may serve several saves
+    the drive then. `progress` has what this rank wrote at last, and by which paths, and `save_id` of rank 0 what the
+    last save is called in checkpoint.json, when it is there: None until then. One Writer may serve several saves
     at a time, and goes to another process where it has no session of its own."""
 
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None, durable: bool = True,
@@ -61,10 +67,16 @@ class Writer(StorageWriter):
         self._given, self._session, self._durable, self._direct = Path(path), session, durable, direct
         self._save = _Save()
         self.progress = Progress(0)
+        self.save_id: str | None = None
 
     @property
     def _folder(self) -> Path:
         return self._save.folder
+
+    @property
+    def _place(self) -> Path:
+        """Where files are until the end."""
+        return self._folder
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._session is not None:
@@ -76,7 +88,10 @@ class Writer(StorageWriter):
         self._save.named = Path(checkpoint_id) if checkpoint_id else None
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        self._save.folder, self._save.named = self._save.named or self._given, None
+        if self._save.lease is not None:
+            give_up(self._place, self._save.files, self._save.lease)  # Of a save that failed.
+        self._save.lease, self._save.files = None, ()
+        self._save.folder, self._save.named, self.save_id = self._save.named or self._given, None, None
         if kwargs.get("use_collectives") is False:
             raise CheckpointError("use_collectives=False has each rank publish for itself, which is no whole "
                                   "checkpoint: leave it out")
@@ -88,7 +103,7 @@ class Writer(StorageWriter):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        remove_abandoned(self._folder)
+        sweep(self._folder)
         items = [item for plan in plans for item in plan.items]
         check_room(self._folder, sum(room_of(item.index.fqn, nbytes_of_item(item)) for item in items))
         return plans
@@ -97,12 +112,17 @@ class Writer(StorageWriter):
         # Of this rank and this save alone. A planner that keeps plans gives those of an earlier save again.
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
         contents = [content_of(item, planner) for item in plan.items]
-        prefix = f"{new_save_id(self._folder)}-{rank}"
-        storing = Storing(self._folder, prefix, contents, session=self._session, durable=self._durable,
-                          direct=self._direct)
-        storing.write()
-        self._on_written()
-        stored = storing.finish()
+        lease = self._save.lease = new_lease(self._folder, durable=self._durable)
+        storing = Storing(self._folder, f"{lease.save_id}-{rank}", contents, session=self._session,
+                          durable=self._durable, direct=self._direct)
+        self._save.files = tuple(storing.names)
+        try:
+            storing.write()
+            self._on_written()
+            stored = storing.finish()
+        except BaseException:
+            give_up(self._folder, storing.names, lease)
+            raise
         self.progress = stored.progress
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
         done.set_result([WriteResult(index=item.index, size_in_bytes=extent.nbytes, storage_data=extent)
@@ -116,7 +136,8 @@ class Writer(StorageWriter):
         written = {result.index: result.storage_data for results_of_one in results for result in results_of_one}
         # The latest of the ranks', which names of files tell whoever saves next.
         ids = ["-".join(extent.file.split("-")[:2]) for extent in written.values()]
-        layout = Layout(max(ids, default=new_save_id(self._folder)))
+        lease = self._save.lease or new_lease(self._folder, durable=self._durable)
+        layout = Layout(max(ids, default=lease.save_id))
         for name, told in metadata.state_dict_metadata.items():
             if isinstance(told, dcp.TensorStorageMetadata):
                 layout.tensors[name] = saved_tensor(name, told, written)
@@ -125,10 +146,11 @@ class Writer(StorageWriter):
         for extent in written.values():
             layout.count_file(extent)
         layout.paths = {name: list(path) for name, path in (metadata.planner_data or {}).items()}
-        publish(self._folder, layout, self._session, durable=self._durable)
+        publish(self._folder, layout, lease, self._session, durable=self._durable)
+        self.save_id = layout.save_id
 
     def storage_meta(self) -> dcp.StorageMeta | None:
-        return dcp.StorageMeta(checkpoint_id=str(self._save.named or self._given))
+        return dcp.StorageMeta(checkpoint_id=str(self._save.named or self._given), save_id=self.save_id)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
@@ -174,10 +196,12 @@ class Reader(StorageReader):
 
     def __init__(self, path: str | os.PathLike[str], *, session: Session | None = None) -> None:
         super().__init__()
-        self._path, self._session = Path(path), session
+        self._path, self._session = folder_of(path), session
+        self.load_id = str(uuid.uuid4())
         self._layout = Layout("")  # As read_metadata() found it: another save may come meanwhile.
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        self.load_id = str(uuid.uuid4())
         if checkpoint_id:
             self._path = Path(checkpoint_id)
 
@@ -191,7 +215,8 @@ class Reader(StorageReader):
             for name, tensor in layout.tensors.items() for chunk in tensor.chunks}
         places |= {dcp.MetadataIndex(name): extent for name, extent in layout.objects.items()}
         paths = {name: tuple(path) for name, path in layout.paths.items()}
-        return dcp.Metadata(told, paths or None, places, dcp.StorageMeta(save_id=layout.save_id))
+        return dcp.Metadata(told, paths or None, places, dcp.StorageMeta(
+            checkpoint_id=str(self._path), save_id=layout.save_id, load_id=self.load_id))
 
     def set_up_storage_reader(self, metadata: dcp.Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         self._places: dict[dcp.MetadataIndex, Any] = metadata.storage_data

@@ -4,18 +4,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from penstock.checkpoint.generations import make_folder, read_layout, remove_abandoned
+from penstock.checkpoint.generations import hold
 from penstock.checkpoint.layout import NAME, PIECE_BYTES, CheckpointError, Extent, Layout, encode
+from penstock.checkpoint.leases import ID
+from penstock.checkpoint.leftovers import DATA_FILE, sweep
 from penstock.checkpoint.progress import OnProgress, Shared
+from penstock.checkpoint.reading import folder_of, has_size, read_layout
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.stock import index_of
 from penstock.checkpoint.storing import check_room
+from penstock.folders import make_folder
 from penstock.sessions import Session, default_session
 from penstock.weights.headers import INDEX
 
@@ -38,7 +44,8 @@ def drain(folder: AnyPath | Iterable[AnyPath], to: AnyPath, *, session: Session 
     (ENOSPC) before the first byte where it does not fit.
     """
     session = session or default_session()
-    folders = [Path(each) for each in ([folder] if isinstance(folder, (str, os.PathLike)) else folder)]
+    is_one = isinstance(folder, (str, os.PathLike)) or not isinstance(folder, Iterable)
+    folders = [folder_of(each) for each in ([folder] if is_one else folder)]  # type: ignore[union-attr, arg-type]
     home, layout = _find(folders)
     target = Path(to) / home.resolve().name
     is_there = _check_target(target, folders, layout)
@@ -49,7 +56,25 @@ def drain(folder: AnyPath | Iterable[AnyPath], to: AnyPath, *, session: Session 
     lacking = [file for file in layout.files if not _is_whole(session, target, file, layout.files[file], extents[file])]
     make_folder(Path(to))
     check_room(Path(to), sum(layout.files[file] for file in lacking) + len(encode(layout)))
-    make_folder(target)
+    with _leases_of(target, layout):
+        _copy_all(session, sources, target, layout, lacking, extents, on_progress)
+        _publish(session, target, layout, is_there)
+    return target
+
+
+@contextlib.contextmanager
+def _leases_of(target: Path, layout: Layout) -> Iterator[None]:
+    """While it is copied. What a failure leaves is not removed at once: the next call goes on with it."""
+    ids = {found[1] for name in layout.files if (found := DATA_FILE.fullmatch(name))}
+    ids |= {layout.save_id} if re.fullmatch(ID, layout.save_id) else set()
+    with contextlib.ExitStack() as held:
+        for save_id in sorted(ids):
+            held.callback(hold(target, save_id).end)
+        yield
+
+
+def _copy_all(session: Session, sources: dict[str, Path], target: Path, layout: Layout, lacking: list[str],
+              extents: dict[str, list[tuple[str, Extent]]], on_progress: OnProgress | None) -> None:
     told = Shared(sum(extent.nbytes for file in lacking for _, extent in extents[file]), on_progress)
     with ThreadPoolExecutor(FILES_AT_ONCE, "penstock-drain") as threads:
         copies = [threads.submit(_copy, session, sources[file], target, file, layout.files[file], extents[file], told)
@@ -61,8 +86,6 @@ def drain(folder: AnyPath | Iterable[AnyPath], to: AnyPath, *, session: Session 
             for copied in copies:
                 copied.cancel()
             raise
-    _publish(session, target, layout, is_there)
-    return target
 
 
 def _find(folders: list[Path]) -> tuple[Path, Layout]:
@@ -173,7 +196,10 @@ def _publish(session: Session, target: Path, layout: Layout, is_there: bool) -> 
     if index is not None:
         with session.create(target / INDEX, replace=True) as file:
             file.write(index)
+    gone = [file for file, size in layout.files.items() if not has_size(target / file, size)]
+    if gone:
+        raise CheckpointError(f"{target / gone[0]}: it was removed or cut before the copy ended: drain again")
     if not is_there:
         with session.create(target / NAME) as file:
             file.write(encode(layout))
-    remove_abandoned(target)
+    sweep(target)

@@ -10,137 +10,106 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
+import logging
 import os
 import re
 import secrets
-import stat
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.checkpoint.layout import NAME, NBYTES_MAX, PIECE_BYTES, CheckpointError, Extent, Layout, decode, encode
+from penstock.checkpoint.layout import NAME, PIECE_BYTES, CheckpointError, Extent, Layout, encode
+from penstock.checkpoint.leases import ID, Lease, take
+from penstock.checkpoint.leftovers import (
+    DATA_FILE, VERIFIED, VERIFIED_BYTES_MAX, files_of_checkpoint, finish_removal, give_up, put_back, remove_behind,
+    sweep_all, sweep_empty, wait_for_removals,
+)
+from penstock.checkpoint.reading import (
+    content_of, folder_of, has_size, is_meant, is_regular, name_aside, names_in, of_one_save, read_description,
+    read_layout, read_summary,
+)
+from penstock.folders import flush_folder, make_folder
 from penstock.sessions import Session, default_session
-from penstock.weights.headers import INDEX
 
-VERIFIED = "verified.json"
-VERIFIED_BYTES_MAX = 1000
 READERS = 4
-REMOVERS = 8
-DATA_FILE = re.compile(r"(0[0-9]{19})-[0-9a-f]{8}-[0-9]+-[0-9]+\.data")  # As saves name them, until the year 2286.
-SAID_ID = re.compile(rb'"save_id":"(0[0-9]{19})-')
+SAID_ID = re.compile(rb'"save_id":"([0-9]{20})-[0-9a-f]{8}"')
 SAID_WITHIN = 200  # Bytes of checkpoint.json: it is the first thing there.
-ABANDONED_S = 3600  # Since a data file was last written that no checkpoint names: its save has ended badly.
+CLOCK_MAX = (1 << 63) - 1  # Nanoseconds that the system's clock can tell.
+TRIES = 10
+
+log = logging.getLogger("penstock.checkpoint")
 
 
 def new_save_id(folder: Path) -> str:
-    """Later ones sort behind earlier ones, and no two are the same; also where a clock was put back since the saves
-    that `folder` and its neighbours have, by the names of their files and by what they say."""
-    known = [time.time_ns()]
+    """Later ones sort behind earlier ones, and no two are the same; also where a clock was put back since the whole
+    checkpoints that `folder` and its neighbours have. No other name there moves it."""
+    number = time.time_ns()
     for place in (folder.parent / name for name in names_in(folder.parent)):
-        known += [int(found[1]) + 1 for name in names_in(place) if (found := DATA_FILE.fullmatch(name))]
-        with contextlib.suppress(OSError, CheckpointError):  # Names of safetensors tell nothing.
-            known += [int(found) + 1 for found in SAID_ID.findall(_content_of(place / NAME, SAID_WITHIN))]
-    return f"{max(known):020}-{secrets.token_hex(4)}"
+        with contextlib.suppress(OSError, CheckpointError):
+            said = SAID_ID.search(content_of(place / NAME, SAID_WITHIN))
+            if said is not None and number <= int(said[1]) <= CLOCK_MAX and is_whole(place, read_summary(place)):
+                number = min(int(said[1]) + 1, CLOCK_MAX)
+    return f"{number:020}-{secrets.token_hex(4)}"
 
 
-def names_in(folder: Path) -> list[str]:
-    """Nothing of what is no folder, or none any more: others remove checkpoints meanwhile."""
+def new_lease(folder: Path, *, beside: Path | None = None, durable: bool = True) -> Lease:
+    """Of a new save to the folder. beside: where its files are until the end."""
+    return hold(beside or folder, new_save_id(folder), durable=durable)
+
+
+def hold(folder: Path, save_id: str, *, durable: bool = True) -> Lease:
+    """Its lease. The folder is made again where others have removed it since, for it was empty."""
+    for _ in range(TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            return take(folder, save_id)
+        make_folder(folder, durable=durable)
+    return take(folder, save_id)
+
+
+def is_whole(folder: Path, layout: Layout) -> bool:
+    return all(has_size(folder / name, size) for name, size in layout.files.items())
+
+
+def publish(folder: Path, layout: Layout, lease: Lease, session: Session | None = None, *,
+            durable: bool = True) -> None:
+    """From here on it is the folder's checkpoint. The data files of the one before are removed behind the caller's
+    back, and the lease ends then, or here, where the save fails."""
     try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def make_folder(folder: Path, *, durable: bool = True) -> None:
-    """durable: it is there after a crash, too. Who made it before may not have flushed its name."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in (missing or [folder]) if durable else ():
-        _flush(each.parent)
-
-
-def is_regular(path: Path) -> bool:
-    """A pipe would have whoever opens it wait. Raises FileNotFoundError."""
-    return stat.S_ISREG(path.stat().st_mode)
-
-
-def _content_of(path: Path, at_most: int) -> bytes:
-    if not is_regular(path):
-        raise CheckpointError(f"{path}: this is no regular file")
-    with open(path, "rb") as opened:
-        return opened.read(at_most)
-
-
-def read_layout(folder: Path) -> Layout:
-    """Raises CheckpointError, and FileNotFoundError where there is no checkpoint."""
-    path = folder / NAME
-    try:
-        text = _content_of(path, NBYTES_MAX + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(errno.ENOENT, "no checkpoint is there: no save to this folder has ended, or "
-                                "another folder is meant", str(path)) from None
-    if len(text) > NBYTES_MAX:
-        raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
-    try:
-        return decode(text)
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+        with _all_leases(folder, layout, lease) as leases:
+            earlier = files_of_checkpoint(folder) - set(layout.files)
+            lease.note(earlier)
+            give_name(folder, layout, session, durable)
+            for each in leases:
+                each.end()
+        remove_behind([folder / name for name in earlier], lease)
+    except BaseException:
+        give_up(folder, layout.files, lease)
+        raise
 
 
 @contextlib.contextmanager
-def of_one_save(folder: Path, layout: Layout) -> Iterator[None]:
-    """Around what reads the data. Raises CheckpointError where another save took the place meanwhile: safetensors have
-    the same names in both."""
-    def check() -> None:
-        if layout.headers and read_layout(folder).save_id != layout.save_id:
-            raise CheckpointError(f"{folder}: it was saved anew while it was read: read it again")
-
-    try:
-        yield
-    except (ValueError, OSError):  # As a checksum that is of the other.
-        check()
-        raise
-    check()
-
-
-def publish(folder: Path, layout: Layout, session: Session | None = None, *, durable: bool = True) -> None:
-    """From here on it is the folder's checkpoint. The data files of the one before, and what saves that never ended
-    have left there, are removed behind the caller's back; not those of a save that goes on at the same time."""
-    earlier = _files_of_checkpoint(folder)
-    try:
-        _give_name(folder, layout, session, durable)
-    except BaseException:
-        _remove(folder / name for name in layout.files)
-        raise
-    _remove_behind([folder / name for name in (earlier | _old_files(folder)) - set(layout.files)])
+def _all_leases(folder: Path, layout: Layout, own: Lease) -> Iterator[list[Lease]]:
+    """Those of all ranks, whose processes may die from now on."""
+    with contextlib.ExitStack() as held:
+        found = []
+        for save_id in sorted({match[1] for name in layout.files if (match := DATA_FILE.fullmatch(name))}):
+            if save_id != own.save_id:
+                try:
+                    found.append(take(folder, save_id))
+                except OSError as error:
+                    if error.errno != errno.EMFILE:  # Of thousands of ranks, as many as there is room for.
+                        raise
+                    break
+                held.callback(found[-1].close)
+        yield found
 
 
-def remove_abandoned(folder: Path) -> None:
-    """Data files that no checkpoint names, of saves that ended badly."""
-    old = _old_files(folder)
-    named = _files_of_checkpoint(folder) if old else set()
-    _remove(folder / name for name in old - named)
-
-
-def _old_files(folder: Path) -> set[str]:
-    """Of saves that have ended, whether well or not. What others call .data is theirs."""
-    return {name for name in names_in(folder) if DATA_FILE.fullmatch(name) and _age(folder / name) > ABANDONED_S}
-
-
-def _remove_left(place: Path) -> None:
-    """And the folder, where nothing else is in it."""
-    if any(map(DATA_FILE.fullmatch, names_in(place))):
-        remove_abandoned(place)
-        with contextlib.suppress(OSError):
-            place.rmdir()
-
-
-def _give_name(folder: Path, layout: Layout, session: Session | None, durable: bool) -> None:
-    gone = [name for name, size in layout.files.items() if not _has_size(folder / name, size)]
+def give_name(folder: Path, layout: Layout, session: Session | None, durable: bool) -> None:
+    gone = [name for name, size in layout.files.items() if not has_size(folder / name, size)]
     if gone:
         raise CheckpointError(f"{folder / gone[0]}: it was removed or cut before the save ended: save again")
     if durable:
@@ -156,55 +125,6 @@ def _give_name(folder: Path, layout: Layout, session: Session | None, durable: b
             raise
 
 
-def _age(path: Path) -> float:
-    """Seconds since it was written; of what is gone none."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0
-
-
-def _files_of_checkpoint(folder: Path) -> set[str]:
-    try:
-        return _names_of(read_layout(folder))
-    except (OSError, CheckpointError):
-        return set()
-
-
-def _names_of(layout: Layout) -> set[str]:
-    """Of files that are there for this checkpoint alone, but for checkpoint.json."""
-    return {*layout.files, *([INDEX] if layout.headers else [])}
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    """As many as can be: what is left costs room alone. By threads, for to free a file's pages takes its time."""
-    def unlink(path: Path) -> None:
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-    with ThreadPoolExecutor(REMOVERS, "penstock-remove") as threads:
-        list(threads.map(unlink, paths))
-
-
-_removals: list[threading.Thread] = []
-
-
-def _remove_behind(paths: list[Path]) -> None:
-    """Where freed blocks are discarded at once, to remove gigabytes takes seconds. A process waits for it at its
-    end."""
-    if paths:
-        thread = threading.Thread(target=_remove, args=(paths,), name="penstock-remove")
-        _removals[:] = [each for each in _removals if each.is_alive()] + [thread]
-        thread.start()
-
-
-def wait_for_removals() -> None:
-    """Until what this process removes is gone, and its room is free."""
-    for thread in list(_removals):
-        with contextlib.suppress(RuntimeError):  # One that another thread has not started yet.
-            thread.join()
-
-
 @dataclass(frozen=True)
 class Verified:
     """What was looked at: tensors and objects, and their bytes."""
@@ -218,7 +138,7 @@ def verify(folder: str | os.PathLike[str], *, session: Session | None = None) ->
 
     Raises CheckpointError that names the file, the tensor and the piece of 16 MiB in which the first difference is.
     """
-    place = Path(folder)
+    place = folder_of(folder)
     layout = read_layout(place)
     extents = list(layout.extents())
     with of_one_save(place, layout), ThreadPoolExecutor(READERS, "penstock-verify") as threads:
@@ -270,30 +190,35 @@ def check_sums(folder: Path, name: str, extent: Extent, at: int, sums: list[int]
 
 def is_verified(folder: Path, layout: Layout) -> bool:
     try:
-        said = json.loads(_content_of(folder / VERIFIED, VERIFIED_BYTES_MAX))
+        said = json.loads(content_of(folder / VERIFIED, VERIFIED_BYTES_MAX))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(said, dict) and said.get("save_id") == layout.save_id
 
 
-def _known(root: Path) -> list[tuple[str, Path, Layout]]:
-    """The checkpoints in a folder of them, oldest first. What is none is left out, and so is one that is damaged."""
+def _known(root: Path) -> list[tuple[Path, Layout]]:
+    """The checkpoints in a folder of them, oldest first, of each the summary. What is none is left out, and so is one
+    that is damaged."""
     found = []
     for place in root.iterdir() if root.is_dir() else ():
         try:
-            layout = read_layout(place)
-        except (OSError, CheckpointError):
+            layout = read_summary(place)
+            if is_whole(place, layout):
+                found.append((_order(place, layout), place, layout))
+        except CheckpointError as error:
+            log.warning("passed over: %s", str(error))  # The error holds what was read.
+        except OSError:
             continue
-        if all(_has_size(place / name, size) for name, size in layout.files.items()):
-            found.append((layout.save_id, place, layout))
-    return sorted(found, key=lambda each: (each[0], str(each[1])))
+    return [each[1:] for each in sorted(found, key=lambda each: (each[0], str(each[1])))]
 
 
-def _has_size(path: Path, size: int) -> bool:
-    try:
-        return is_regular(path) and path.stat().st_size >= size
-    except OSError:
-        return False
+def _order(place: Path, layout: Layout) -> tuple[int, int, str]:
+    """By its id; an id that no clock can have made says nothing, and then the file's time does."""
+    number = int(layout.save_id[:20]) if re.fullmatch(ID, layout.save_id) else CLOCK_MAX + 1
+    if number < CLOCK_MAX:
+        return number, 0, layout.save_id
+    written = (place / NAME).stat().st_mtime_ns
+    return (number, written, "") if number == CLOCK_MAX else (written, 0, layout.save_id)
 
 
 def latest(root: str | os.PathLike[str]) -> Path | None:
@@ -301,32 +226,47 @@ def latest(root: str | os.PathLike[str]) -> Path | None:
 
     Checksums of the data are not looked at: `verify` does that.
     """
-    found = whole(root)
-    return found[-1] if found else None
+    for place in reversed(whole(root)):
+        if is_readable(place):
+            return place
+    return None
 
 
 def whole(root: str | os.PathLike[str]) -> list[Path]:
     """All that `latest` looks at, the newest last."""
-    return [place for _, place, _ in _known(Path(root))]
+    return [place for place, _ in _known(Path(root))]
+
+
+def is_readable(place: Path) -> bool:
+    """Whether all that its description says makes sense. That is not asked of each: it takes memory."""
+    try:
+        read_layout(place)
+        return True
+    except CheckpointError as error:
+        log.warning("passed over: %s", str(error))  # The error holds what was read.
+    except OSError:
+        pass  # Others remove it at the same time.
+    return False
 
 
 def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
     """Removes all but the newest `keep` checkpoints, and never the newest that was verified. Those that are gone.
 
-    With them goes what saves that ended badly an hour ago or more have left. Links, as one that is called latest, do
-    not count, and what they lead to stays."""
+    With them goes what dead saves have left. Links, as one that is called latest, do not count, and what they lead to
+    stays."""
     if keep < 1:
         raise ValueError(f"keep is {keep}: expected 1 at least")
-    for place in (Path(root) / name for name in names_in(Path(root))):
-        if not place.is_symlink():
-            _remove_left(place)
-    found = [each for each in _known(Path(root)) if not each[1].is_symlink()]
-    kept = {place for _, place, _ in found[-keep:]}
-    kept |= set([place for _, place, layout in found if is_verified(place, layout)][-1:])
+    sweep_all(Path(root))
+    found = [each for each in _known(Path(root)) if not each[0].is_symlink()]
+    sweep_empty(Path(root), [place for place, _ in found])
+    readable = (place for place, _ in reversed(found) if is_readable(place))
+    kept = set(itertools.islice(readable, keep))
+    kept |= set([place for place, layout in found if is_verified(place, layout)][-1:])
     gone = []
-    for save_id, place, _ in found:
-        with contextlib.suppress(FileNotFoundError):  # Where another process removes it at the same time.
-            if place not in kept and _remove_checkpoint(place, save_id):
+    for place, layout in found:
+        # Where another process removes it at the same time, or it is of no sense.
+        with contextlib.suppress(FileNotFoundError, CheckpointError):
+            if place not in kept and _remove_checkpoint(place, layout.save_id):
                 gone.append(place)
     return gone
 
@@ -334,28 +274,24 @@ def retain(root: str | os.PathLike[str], keep: int) -> list[Path]:
 def remove(folder: str | os.PathLike[str]) -> None:
     """First it is no checkpoint any more; then its files go. What else is in the folder stays, and so does the folder
     then."""
-    _remove_checkpoint(Path(folder), None)
+    place = folder_of(folder)
+    while not _remove_checkpoint(place, read_layout(place).save_id):
+        pass  # Another save has ended meanwhile.
 
 
-def _remove_checkpoint(place: Path, expected: str | None) -> bool:
-    """expected: the save that is meant; one that came since is left."""
-    layout = read_layout(place)
-    if expected is not None and layout.save_id != expected:
+def _remove_checkpoint(place: Path, expected: str) -> bool:
+    """expected: the save that is meant; one that comes meanwhile is left, or put back."""
+    if read_layout(place).save_id != expected:
         return False
-    (place / NAME).unlink()
-    _flush(place)
-    _remove([place / VERIFIED, *(place / name for name in _names_of(layout))])
-    try:
+    aside = place / name_aside(expected)
+    (place / NAME).rename(aside)
+    layout = read_description(aside)
+    if not is_meant(aside.name, layout):
+        if not put_back(aside):
+            finish_removal(aside, layout)
+        return False
+    finish_removal(aside, layout)
+    with contextlib.suppress(OSError):  # Others have something in it.
         place.rmdir()
-        _flush(place.parent)
-    except OSError:
-        pass  # Others have something in it.
+        flush_folder(place.parent)
     return True
-
-
-def _flush(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -26,12 +26,17 @@ VERSION = 1
 PIECE_BYTES = 16 << 20       # What one checksum covers.
 REQUEST_BYTES = 128 << 20    # Of a GPU's memory, the most that one request moves: a multiple of the former.
 ALIGNMENT = 4096             # Where chunks begin in their files, so that direct I/O needs no copy.
-NBYTES_MAX = 1 << 31         # Of checkpoint.json.
+NBYTES_MAX = 1 << 30         # Of checkpoint.json.
+CONTAINERS_MAX = 1 << 22     # Dicts and lists in it, each of which takes more memory than room there,
+BYTES_OF_ONE = 24            # and more where it is so long: of a tensor's description they have 33 bytes each.
 ELEMENTS_MAX = 1 << 62
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.(data|safetensors)")
 CRC = re.compile(r"[0-9a-f]{8}")
 HEAD = re.compile(rb'\{"penstock\.checkpoint":(\d{1,9}),"crc32c":"([0-9a-f]{8})","body":')
 TAIL = b"}\n"
+# What the body begins with, up to the description of tensors.
+SUMMARY = re.compile(rb'\{"save_id":"([^"\\]{0,200})","piece_bytes":[0-9]{1,12},'
+                     rb'"files":(\{(?:"[A-Za-z0-9._-]{1,220}":[0-9]{1,19},?)*\}),"tensors":')
 
 
 class CheckpointError(ValueError):
@@ -117,6 +122,7 @@ def encode(layout: Layout) -> bytes:
         "tree": layout.tree, "paths": layout.paths,
         **({"headers": {name: _extent(extent) for name, extent in layout.headers.items()}} if layout.headers else {}),
     }, separators=(",", ":"), allow_nan=True).encode()
+    check_containers(body)
     head = f'{{"penstock.checkpoint":{VERSION},"crc32c":"{checksum(body):08x}","body":'
     return head.encode() + body + TAIL
 
@@ -126,16 +132,46 @@ def _extent(extent: Extent) -> dict[str, Any]:
             "crc32c": [f"{crc:08x}" for crc in extent.crc32c]}
 
 
-def decode(text: bytes) -> Layout:
-    """Raises CheckpointError, without the file's name, for what is not as `encode` writes it."""
+def head_of(text: bytes) -> re.Match[bytes]:
+    """Raises CheckpointError, as all of these without the file's name, where it is no head of this version's."""
     head = HEAD.match(text)
     if head is None:
         raise CheckpointError("this is no checkpoint of Penstock's, or its first bytes are damaged")
     if int(head[1]) != VERSION:
         raise CheckpointError(f"it has version {int(head[1])} of the format: this release reads version {VERSION}")
-    body = text[head.end():-len(TAIL)]
-    if not text.endswith(TAIL) or f"{checksum(body):08x}".encode() != head[2]:
+    return head
+
+
+def check_sum(head: re.Match[bytes], found: int, has_end: bool) -> None:
+    if not has_end or f"{found:08x}".encode() != head[2]:
         raise CheckpointError("its checksum does not fit what it says: it is damaged, or was written in part")
+
+
+def check_containers(body: bytes) -> None:
+    """Before JSON makes memory of them."""
+    count, most = body.count(b"{") + body.count(b"["), CONTAINERS_MAX + len(body) // BYTES_OF_ONE
+    if count > most:
+        raise CheckpointError(f"it has {count} dicts, lists and tuples in {len(body)} bytes, and {most} at most are "
+                              "believed: keep what is so many numbers in tensors")
+
+
+def summary_of(said: re.Match[bytes]) -> Layout:
+    """said: by SUMMARY."""
+    try:
+        files = {_file_name(name): _count(nbytes) for name, nbytes in json.loads(said[2]).items()}
+        return Layout(said[1].decode(), files)
+    except ValueError as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"what it says makes no sense ({error})") from None
+
+
+def decode(text: bytes) -> Layout:
+    """Raises CheckpointError for what is not as `encode` writes it."""
+    head = head_of(text)
+    body = text[head.end():-len(TAIL)]
+    check_sum(head, checksum(body), text.endswith(TAIL))
+    check_containers(body)
     try:
         said = json.loads(body)
         layout = Layout(_text(said["save_id"]), tree=said["tree"])

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 from penstock.checkpoint.layout import CheckpointError
+from penstock.checkpoint.reading import content_of
 from penstock.sessions import default_session
 
 NBYTES_MAX = 1 << 16
@@ -24,14 +23,7 @@ def publish_note(path: Path, said: dict[str, Any]) -> None:
 
 def read_note(path: Path) -> dict[str, Any]:
     """Raises CheckpointError for what is no object of JSON in a regular file of 64 KiB, and FileNotFoundError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # A pipe would have whoever opens it wait.
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise CheckpointError(f"{path}: this is no regular file")
-        with open(fd, "rb", closefd=False) as opened:
-            text = opened.read(NBYTES_MAX + 1)
-    finally:
-        os.close(fd)
+    text = content_of(path, NBYTES_MAX + 1)
     if len(text) > NBYTES_MAX:
         raise CheckpointError(f"{path}: over {NBYTES_MAX} bytes are not believed")
     try:

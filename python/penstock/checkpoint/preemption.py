@@ -31,17 +31,18 @@ from typing import Any
 
 from penstock.checkpoint import notices
 from penstock.checkpoint.forecasts import Forecast, PartForecast, Rates, forecast, format_bytes, nbytes_of
-from penstock.checkpoint.generations import make_folder, verify
+from penstock.checkpoint.generations import new_lease, verify
+from penstock.checkpoint.leftovers import is_over
 from penstock.checkpoint.notices import Source, Told
 from penstock.checkpoint.parts import Generation, begin, check_names, discard, resume, retain
 from penstock.checkpoint.states import save as save_state
+from penstock.folders import make_folder
 from penstock.sessions import Session
 
 __all__ = ["Forecast", "Generation", "Guard", "Notice", "PartForecast", "PartReport", "Report", "notices", "resume"]
 
 RATES = "rates.json"
 DRILL = ".drill-"
-ABANDONED_S = 3600  # Since a drill began that has not removed its folder: its process is gone.
 
 log = logging.getLogger("penstock.checkpoint")
 
@@ -336,6 +337,7 @@ class Guard:
                           " Remove older checkpoints, or name another folder", str(self.root))
         folder = Path(tempfile.mkdtemp(prefix=DRILL, dir=self.root))
         took: dict[str, tuple[int, float | None]] = {}
+        lease = new_lease(folder)
         try:
             for name in names:
                 began = self._clock()
@@ -344,6 +346,7 @@ class Guard:
                 verify(folder / name, session=self._session)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            lease.close()
         for name, (nbytes, seconds) in took.items():
             self._rates.note(name, nbytes, seconds or 0.0)
         self._rates.keep()
@@ -351,7 +354,7 @@ class Guard:
 
     def _remove_old_drills(self) -> None:
         for folder in self.root.glob(f"{DRILL}*"):
-            if time.time() - folder.stat().st_mtime > ABANDONED_S:
+            if not folder.is_symlink() and is_over(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import check_sums, is_regular
+from penstock.checkpoint.generations import check_sums
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent
 from penstock.checkpoint.memory import Order, bytes_of, request_bytes
 from penstock.checkpoint.progress import OnProgress, Shared
+from penstock.checkpoint.reading import is_regular
 from penstock.files import File
 from penstock.sessions import Session, default_session
 

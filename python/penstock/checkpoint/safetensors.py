@@ -27,13 +27,15 @@ from torch.distributed.checkpoint.storage import WriteResult
 
 from penstock import _native
 from penstock.checkpoint.distributed import Writer, content_of, name_of_dtype, nbytes_of_item, saved_tensor
-from penstock.checkpoint.generations import make_folder, new_save_id, publish
+from penstock.checkpoint.generations import give_name, hold, new_lease
 from penstock.checkpoint.layout import PIECE_BYTES, CheckpointError, Extent, Layout
+from penstock.checkpoint.leftovers import give_up, give_up_staged, sweep_staging
 from penstock.checkpoint.memory import Order
 from penstock.checkpoint.progress import Shared
-from penstock.checkpoint.stock import check_replaceable, index_of, put_in_place, sweep
+from penstock.checkpoint.stock import check_replaceable, index_of, put_in_place
 from penstock.checkpoint.storing import FILE_BYTES_MIN, FILES_MAX, check_room, goes_direct, room_of, write_content
 from penstock.files import File
+from penstock.folders import make_folder
 from penstock.sessions import Session, default_session
 from penstock.weights.arrays import OTHERS, format_shape
 from penstock.weights.headers import INDEX, SHARDING
@@ -66,6 +68,10 @@ class SafetensorsWriter(Writer):
     def _staging(self) -> Path:
         return self._target.with_name(f".{self._target.name}.saving")
 
+    @property
+    def _place(self) -> Path:
+        return self._staging
+
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         for item in plan.items:
             _check(item)
@@ -83,10 +89,12 @@ class SafetensorsWriter(Writer):
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> torch.futures.Future[list[WriteResult]]:
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        prefix, files, order = f"{new_save_id(self._target)}-{rank}", _files_of(plan.items), Order()
+        lease = self._save.lease = new_lease(self._target, beside=self._staging, durable=self._durable)
+        files, order = _files_of(plan.items), Order()
         told = Shared(sum(nbytes_of_item(item) for items in files for item in items), None)
         self.progress = told.progress
-        places = [self._staging / f"{prefix}-{i}" for i in range(len(files))]
+        places = [self._staging / f"{lease.save_id}-{rank}-{i}" for i in range(len(files))]
+        self._save.files = tuple(place.name for place in places)
 
         def write(place: Path, items: list[WriteItem]) -> dict[dcp.MetadataIndex, Piece]:
             order.come_behind()
@@ -98,8 +106,7 @@ class SafetensorsWriter(Writer):
                 for written in [threads.submit(write, *pair) for pair in zip(places, files, strict=True)]:
                     pieces |= written.result()
         except BaseException:
-            for place in places:
-                place.unlink(missing_ok=True)
+            give_up(self._staging, self._save.files, lease)
             raise
         told.count()
         done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
@@ -134,12 +141,27 @@ class SafetensorsWriter(Writer):
             pieces |= found
         if not pieces:
             raise CheckpointError(f"{self._folder}: no tensor is in what is to be saved")
-        save_id = new_save_id(self._target)
+        lease = self._save.lease or new_lease(self._target, beside=self._staging, durable=self._durable)
+        # The latest of the ranks', as of Writer.
+        save_id = max(lease.save_id, *(_id_of(file) for file in ranks))
         names = _last_names(ranks, is_model=index_of(_layout_of(save_id, metadata, pieces)) is not None)
         layout = _layout_of(save_id, metadata, {index: Piece(replace(piece.extent, file=names[piece.extent.file]),
                                                     replace(piece.header, file=names[piece.header.file]))
                                        for index, piece in pieces.items()})
-        whole = self._staging / layout.save_id
+        whole = self._staging / lease.save_id
+        try:
+            self._fill(whole, layout, names)
+            put_in_place(whole, self._target, durable=self._durable)
+        except BaseException:
+            give_up_staged([whole, *(self._staging / file for file in names)], self._target, save_id, lease)
+            raise
+        for each in {_id_of(file) for file in ranks} - {lease.save_id}:
+            hold(self._staging, each).end()
+        lease.end()
+        self.save_id = save_id
+        sweep_staging(self._target.parent)
+
+    def _fill(self, whole: Path, layout: Layout, names: dict[str, str]) -> None:
         whole.mkdir()
         for file, name in names.items():
             (self._staging / file).rename(whole / name)
@@ -147,9 +169,12 @@ class SafetensorsWriter(Writer):
             session = self._session or default_session()
             with session.create(whole / INDEX) if self._durable else session.open(whole / INDEX, "x") as opened:
                 opened.write(index)
-        publish(whole, layout, self._session, durable=self._durable)
-        put_in_place(whole, self._target, durable=self._durable)
-        sweep(self._staging)
+        give_name(whole, layout, self._session, durable=self._durable)
+
+
+def _id_of(file: str) -> str:
+    """Of the rank that has written it."""
+    return "-".join(file.split("-")[:2])
 
 
 def _check(item: WriteItem) -> None:

@@ -11,12 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import make_folder, new_save_id, publish, read_layout, remove_abandoned
+from penstock.checkpoint.generations import new_lease, publish
 from penstock.checkpoint.layout import NAME, CheckpointError, Chunk, Layout, SavedTensor, check_shape, encode
+from penstock.checkpoint.leftovers import give_up, sweep
 from penstock.checkpoint.progress import OnProgress
+from penstock.checkpoint.reading import folder_of, read_layout
 from penstock.checkpoint.restoring import Wanted, restore
 from penstock.checkpoint.storing import Content, Storing, check_room, room_of
 from penstock.checkpoint.trees import put_together, taken_apart
+from penstock.folders import make_folder
 from penstock.sessions import Session
 from penstock.weights.arrays import Arrays, arrays_of, format_dtype, format_shape, nbytes_of
 from penstock.weights.headers import Tensor, Weights, WeightsError
@@ -48,27 +51,38 @@ class Save:
     def __init__(self, tree: Any, tensors: Mapping[str, Any], folder: Path, sources: Mapping[str, Any], *,
                  session: Session | None, durable: bool, direct: bool | None, on_progress: OnProgress | None) -> None:
         self._folder, self._session, self._durable = folder, session, durable
-        self._layout = Layout(new_save_id(folder), tree=tree)
         self._described = {name: _described(name, tensor) for name, tensor in tensors.items()}
         contents = [Content(name, nbytes_of(dtype, shape), partial(sources.__getitem__, name))
                     for name, (dtype, shape) in self._described.items()]
         make_folder(folder, durable=durable)
-        remove_abandoned(folder)
+        sweep(folder)
         room = sum(room_of(content.name, content.nbytes) for content in contents)
-        check_room(folder, room + len(encode(self._layout)))
+        check_room(folder, room + len(encode(Layout("", tree=tree))))
+        self._lease = new_lease(folder, durable=durable)
+        self._layout = Layout(self._lease.save_id, tree=tree)
         self._storing = Storing(folder, f"{self._layout.save_id}-0", contents, session=session, durable=durable,
                                 direct=direct, on_progress=on_progress)
 
     def write(self) -> None:
-        self._storing.write()
+        with self._given_up_on_failure():
+            self._storing.write()
 
     def finish(self) -> Progress:
-        stored = self._storing.finish()
+        with self._given_up_on_failure():
+            stored = self._storing.finish()
         for (name, (dtype, shape)), extent in zip(self._described.items(), stored.extents, strict=True):
             self._layout.tensors[name] = SavedTensor(dtype, shape, (Chunk((0,) * len(shape), shape, extent),))
             self._layout.count_file(extent)
-        publish(self._folder, self._layout, self._session, durable=self._durable)
+        publish(self._folder, self._layout, self._lease, self._session, durable=self._durable)
         return stored.progress
+
+    @contextmanager
+    def _given_up_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            give_up(self._folder, self._storing.names, self._lease)
+            raise
 
     def whole(self) -> Progress:
         self.write()
@@ -89,7 +103,7 @@ def load(folder: str | os.PathLike[str], device: Any = "cpu", *, framework: str 
     Every checksum is compared. Raises CheckpointError that names file, tensor and piece where one is wrong, and
     MemoryError before the first byte where the tensors do not fit.
     """
-    place = Path(folder)
+    place = folder_of(folder)
     layout = read_layout(place)
     if layout.tree is None and (layout.tensors or layout.objects):
         raise CheckpointError(f"{place}: it was saved by torch.distributed.checkpoint: load it with Reader, or its "
@@ -123,7 +137,7 @@ def _made_for(place: Path, layout: Layout, arrays: Arrays) -> dict[str, Any]:
 def load_into(tensors: dict[str, Any], folder: str | os.PathLike[str], *, session: Session | None = None) -> None:
     """Copies into tensors that are there, by their names in the checkpoint. Those that it lacks are a CheckpointError
     before anything is read."""
-    place = Path(folder)
+    place = folder_of(folder)
     with _as_checkpoint_error():
         _fill(tensors, Weights(place), place, session)
 

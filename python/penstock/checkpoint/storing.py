@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import wait_for_removals
 from penstock.checkpoint.layout import ALIGNMENT, PIECE_BYTES, CheckpointError, Extent
+from penstock.checkpoint.leftovers import wait_for_removals
 from penstock.checkpoint.memory import Order, bytes_of, request_bytes
 from penstock.checkpoint.progress import OnProgress, Shared
 from penstock.files import File, NewFile
@@ -93,7 +93,7 @@ def goes_direct(session: Session, durable: bool, wanted: bool | None) -> bool:
 
 
 class Storing:
-    """Writes the contents to new files whose names begin with `prefix`; a failure leaves none of them.
+    """Writes the contents to new files whose names begin with `prefix`. After a failure the caller gives them up.
 
     durable: the files are on the disk when finish() returns. direct: by O_DIRECT; None: where a GPU's bytes go straight
     to the drive then. To be made by the thread after whose work on GPUs the bytes count.
@@ -107,6 +107,11 @@ class Storing:
         self._files, self._opened = _placed(prefix, contents), dict[str, File]()
         self._extents: list[Extent | None] = [None] * len(contents)
         self._told = Shared(sum(content.nbytes for content in contents), on_progress)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the files."""
+        return [file.name for file in self._files]
 
     def write(self) -> None:
         """From here on the contents may change."""
@@ -124,10 +129,8 @@ class Storing:
                 for done in [threads.submit(work, file) for file in self._files]:
                     done.result()
         except BaseException:
-            for file in self._files:
-                if file.name in self._opened:
-                    self._opened[file.name].close()
-                (self._folder / file.name).unlink(missing_ok=True)
+            for opened in self._opened.values():
+                opened.close()
             raise
 
     def _write(self, file: _File) -> None:

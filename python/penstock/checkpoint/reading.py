@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The description of a checkpoint, read from a folder that anybody may have written to."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from penstock.checkpoint.layout import (
+    NAME, NBYTES_MAX, SUMMARY, TAIL, CheckpointError, Layout, check_sum, checksum, decode, head_of, summary_of,
+)
+
+ASIDE = re.compile(r"\.[0-9a-f]{16}\.[0-9a-f]{8}\.removed")
+BEGIN_BYTES = 1 << 20
+SUMMARY_BYTES = 8 << 20  # The names and sizes of a hundred thousand files.
+
+
+def names_in(folder: Path) -> list[str]:
+    """Nothing of what is no folder, or none any more: others remove checkpoints meanwhile."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def is_regular(path: Path) -> bool:
+    """A pipe would have whoever opens it wait. Raises FileNotFoundError."""
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A regular file. Raises CheckpointError for what is none, and does not wait for a pipe."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise CheckpointError(f"{path}: this is no regular file")
+        with open(fd, "rb", buffering=0, closefd=False) as file:
+            yield file
+    finally:
+        os.close(fd)
+
+
+def content_of(path: Path, at_most: int) -> bytes:
+    with opened(path) as file:
+        return _read(file, at_most)
+
+
+def _read(file: BinaryIO, at_most: int) -> bytes:
+    """No more memory than the file has bytes."""
+    wanted = min(at_most, os.fstat(file.fileno()).st_size + 1)
+    pieces = []
+    while wanted > 0 and (piece := file.read(wanted)):
+        pieces.append(piece)
+        wanted -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@contextlib.contextmanager
+def _told_with(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def read_description(path: Path) -> Layout:
+    """What a file like checkpoint.json says. Raises CheckpointError with its name, and OSError. Of what does not begin
+    as one no more than that is read."""
+    with opened(path) as file, _told_with(path):
+        begin = _begin_of(file)
+        return decode(begin + _read(file, NBYTES_MAX))
+
+
+def _begin_of(file: BinaryIO) -> bytes:
+    size = os.fstat(file.fileno()).st_size
+    begin = _read(file, BEGIN_BYTES)
+    head_of(begin)
+    if size > NBYTES_MAX:
+        raise CheckpointError(f"it has {size} bytes, and over {NBYTES_MAX} are not believed")
+    return begin
+
+
+def read_summary(folder: Path) -> Layout:
+    """Of a layout the save and the sizes of its files alone, when the checksum is right: in little memory, whatever a
+    stranger has written."""
+    path = folder / NAME
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), opened(path) as file, _told_with(path):
+        text = _begin_of(file)
+        if SUMMARY.match(text, head_of(text).end()) is None:
+            text += _read(file, SUMMARY_BYTES - len(text))
+        said = SUMMARY.match(text, head_of(text).end())
+        if said is not None:
+            _check_rest(file, text)
+            return summary_of(said)
+    return read_layout(folder)
+
+
+def _check_rest(file: BinaryIO, text: bytes) -> None:
+    """Compares the checksum of all, of which `text` is the begin, piece by piece."""
+    from penstock.stage.crc32c import crc32c_of_all  # With stage comes much that a checkpoint does not need.
+
+    head, sums, last = head_of(text), [], text
+    last = last[head.end():]
+    while piece := file.read(BEGIN_BYTES):
+        last, done = last[-len(TAIL):] + piece, last[:-len(TAIL)]
+        sums.append((checksum(done), len(done)))
+    sums.append((checksum(last[:-len(TAIL)]), len(last) - len(TAIL)))
+    check_sum(head, crc32c_of_all(sums), last.endswith(TAIL))
+
+
+def folder_of(said: str | os.PathLike[str]) -> Path:
+    """Raises FileNotFoundError for None, which `latest` gives where there is nothing."""
+    if said is None:
+        raise FileNotFoundError(errno.ENOENT, "no checkpoint is named: latest() gives None where it finds none. Ask "
+                                "`if newest is not None` before you load it, and begin from the start where it is None")
+    return Path(said)
+
+
+def read_layout(folder: Path) -> Layout:
+    """Raises CheckpointError, and FileNotFoundError where there is no checkpoint."""
+    path = folder / NAME
+    for _ in range(2):  # It may be put back while it is looked for.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return read_description(path)
+        for aside in (folder / name for name in names_in(folder) if ASIDE.fullmatch(name)):
+            with contextlib.suppress(OSError, CheckpointError):
+                if not is_meant(aside.name, layout := read_description(aside)):
+                    return layout
+    raise FileNotFoundError(errno.ENOENT, "no checkpoint is there: no save to this folder has ended, or another folder "
+                            "is meant", str(path))
+
+
+def name_aside(save_id: str) -> str:
+    """What checkpoint.json is renamed to by whoever removes that save's. What it then turns out to say is looked at: of
+    another save, it is the folder's checkpoint still, and is put back."""
+    return f".{_digest(save_id)}.{secrets.token_hex(4)}.removed"
+
+
+def is_meant(name: str, layout: Layout) -> bool:
+    """Whether what was set aside under that name is what was to be removed."""
+    return name.startswith(f".{_digest(layout.save_id)}.")
+
+
+def _digest(save_id: str) -> str:
+    """A save's id may be any text."""
+    return hashlib.sha256(save_id.encode(errors="replace")).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def of_one_save(folder: Path, layout: Layout) -> Iterator[None]:
+    """Around what reads the data. Raises CheckpointError where another save took the place meanwhile: safetensors have
+    the same names in both."""
+    def check() -> None:
+        if layout.headers and read_layout(folder).save_id != layout.save_id:
+            raise CheckpointError(f"{folder}: it was saved anew while it was read: read it again")
+
+    try:
+        yield
+    except (ValueError, OSError):  # As a checksum that is of the other.
+        check()
+        raise
+    check()
+
+
+def has_size(path: Path, size: int) -> bool:
+    try:
+        return is_regular(path) and path.stat().st_size >= size
+    except OSError:
+        return False
