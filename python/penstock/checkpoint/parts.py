@@ -19,14 +19,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.checkpoint.generations import make_folder, verify, whole
+from penstock.checkpoint.generations import is_readable, verify, whole
 from penstock.checkpoint.layout import CheckpointError
 from penstock.checkpoint.notes import publish_note, read_note
 from penstock.checkpoint.states import load
+from penstock.folders import make_folder
 
 MANIFEST = "generation.json"
 VERSION = 1
-FOLDER = re.compile(r"generation-(\d{8,18})")
+FOLDER = re.compile(r"generation-([0-9]{8,30})")
+NUMBER_MAX = 10**15  # What counting comes to: a stranger may have any, and behind it the time of manifests decides.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 PARTS_MAX = 100
 
@@ -83,7 +85,8 @@ def resume(root: str | os.PathLike[str], *, need: Sequence[str] = (), from_older
 
 
 def _checked(generation: Generation, verified: bool) -> Generation:
-    parts = {name: place for name, place in generation.parts.items() if not verified or _is_good(place)}
+    parts = {name: place for name, place in generation.parts.items()
+             if is_readable(place) and (not verified or _is_good(place))}
     return replace(generation, parts=parts)
 
 
@@ -127,7 +130,10 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
 def begin(root: Path, names: tuple[str, ...]) -> Path:
     """The folder of a new generation. Numbered, since the clocks of two machines may differ."""
     make_folder(root)
-    number = max((number for number, _ in _folders(root)), default=0)
+    there = _folders(root)
+    number = max((number for number, _ in there if number <= NUMBER_MAX), default=0)
+    if any(number > NUMBER_MAX and _written(folder) for number, folder in there):
+        number = NUMBER_MAX
     while True:
         number += 1
         folder = root / f"generation-{number:08}"
@@ -183,4 +189,13 @@ def _names_of(folder: Path) -> tuple[str, ...]:
 
 def _folders(root: Path) -> list[tuple[int, Path]]:
     found = ((FOLDER.fullmatch(place.name), place) for place in (root.iterdir() if root.is_dir() else ()))
-    return sorted((int(match[1]), place) for match, place in found if match is not None and place.is_dir())
+    there = [(int(match[1]), place) for match, place in found if match is not None and place.is_dir()]
+    return [each[:2] for each in sorted(((*each, _written(each[1])) for each in there),
+                                        key=lambda each: (min(each[0], NUMBER_MAX + 1), each[2], each[0]))]
+
+
+def _written(folder: Path) -> int:
+    """When its manifest was."""
+    with contextlib.suppress(OSError):
+        return (folder / MANIFEST).stat().st_mtime_ns
+    return 0
