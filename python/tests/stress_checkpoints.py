@@ -1,20 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """Kills a random rank at a random moment of a save, again and again: each next job loads the newest whole checkpoint,
-finds it one of the two that there can be, and saves on from there.
+finds it one of the two that there can be, and saves on from there. Then a process that saves by itself is interrupted,
+each way to save: by Ctrl-C, by SIGTERM whose handler exits, by kill -9, by errors of the drive, by an exception at each
+line. Counted is what left neither the checkpoint before nor the new one.
 
-    PENSTOCK_STRESS_KILLS=300 ./dev stress
+    PENSTOCK_STRESS_KILLS=300 PENSTOCK_STRESS_INTERRUPTIONS=1000 ./dev stress
     PYTHONPATH=build/dev/python python python/tests/stress_checkpoints.py --kills 300 --seed 11
 """
 
 import argparse
+import json
+import os
 import random
+import shutil
+import signal
 import sys
 import tempfile
 import time
+import traceback
+from functools import partial
 from pathlib import Path
 
 from checkpoint_job import go_on
+from interruptions import WAYS, Calls, Points, Tally, again, at_each_point, by_ctrl_c, by_process
+
+import penstock
 from ranks import start
 
 WORLDS = (2, 3, 4)
@@ -71,21 +82,92 @@ def kill_again_and_again(folder, kills, seed, say=lambda line: None):
     return open_ends, newer
 
 
+def interrupt_again_and_again(folder, tries, chance, say):
+    """Of each kind so many. What was lost."""
+    share, lost = -(-tries // len(WAYS)), []
+    kinds = {"Ctrl-C": lambda way, root, tally: by_ctrl_c(way, root, chance, share, tally),
+             "SIGTERM": lambda way, root, tally: by_process(way, root, chance, share, tally, signal.SIGTERM),
+             "kill -9": lambda way, root, tally: by_process(way, root, chance, share, tally, signal.SIGKILL),
+             "EIO": lambda way, root, tally: errors_of_the_drive(way, root, share, tally),
+             "lines": lambda way, root, tally: at_each_point(way, root, lambda at: Points(at, SystemExit), tally,
+                                                             every=max(1, POINTS // share))}
+    if "fail_calls" not in os.environ.get("LD_PRELOAD", ""):
+        say("fail_calls is not preloaded: without errors of the drive")
+        del kinds["EIO"]
+    for kind, interrupt in kinds.items():
+        tries, lost_by = 0, []
+        for way in WAYS:
+            tally, root = Tally(), folder / f"{kind} {way}"
+            root.mkdir()
+            in_child(lambda: interrupt(way, root, tally), tally)
+            tries, lost_by = tries + tally.tries, lost_by + tally.lost
+            shutil.rmtree(root)
+        say(f"{kind}: {tries} saves interrupted, {len(lost_by)} left neither the old checkpoint nor the new one")
+        lost += lost_by
+    return lost
+
+
+POINTS = 1500  # About so many lines has a save.
+
+
+def errors_of_the_drive(way, root, tries, tally):
+    while tally.tries < tries:
+        for is_done in (False, True):
+            again(WAYS[way](root), 1)
+            at_each_point(way, root, lambda at, is_done=is_done: Calls(at, is_done=is_done), tally)
+
+
+def in_child(work, tally):
+    """For a session must not be there before others are forked."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            tally.lost.append(traceback.format_exc())
+        with open(writer, "w") as told:
+            json.dump([tally.tries, tally.lost], told)
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as told:
+        tally.tries, tally.lost = json.load(told)
+    os.waitpid(child, 0)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=2000, help="how many (default: 2000)")
+    parser.add_argument("--interruptions", type=int, default=os.environ.get("PENSTOCK_STRESS_INTERRUPTIONS", 1000),
+                        help="how many of each kind (default: PENSTOCK_STRESS_INTERRUPTIONS, or 1000)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000,
                         help="of all decisions but when the system does what (default: another each time)")
     arguments = parser.parse_args()
-    print(f"seed {arguments.seed}", flush=True)
+    say = partial(print, flush=True)
+    say(f"seed {arguments.seed}")
+    lost = []
     try:
         with tempfile.TemporaryDirectory() as folder:
-            open_ends, newer = kill_again_and_again(Path(folder), arguments.kills, arguments.seed,
-                                                    lambda line: print(line, flush=True))
+            if arguments.kills > 0:
+                open_ends, newer = kill_again_and_again(Path(folder), arguments.kills, arguments.seed, say)
+                say(f"{arguments.kills} kills: each time the newest whole checkpoint was there. {open_ends} saves had "
+                    f"not ended, of which {newer} were whole")
+                os.execve(sys.executable, [sys.executable, "-B", __file__, "--kills", "0", "--seed",
+                                           f"{arguments.seed}", "--interruptions", f"{arguments.interruptions}"],
+                          with_calls_that_fail())
+            if arguments.interruptions > 0:
+                lost = interrupt_again_and_again(Path(folder), arguments.interruptions,
+                                                 random.Random(arguments.seed), say)
     except AssertionError as error:
         sys.exit(f"stress_checkpoints: {error}")
-    print(f"{arguments.kills} kills: each time the newest whole checkpoint was there. {open_ends} saves had not ended, "
-          f"of which {newer} were whole")
+    if lost:
+        sys.exit("\n".join(["stress_checkpoints: what was lost:", *lost[:20]]))
+
+
+def with_calls_that_fail():
+    """The environment, without io_uring, so that every call can be made to fail."""
+    library = Path(penstock.__file__).parents[1] / "tests" / "libpenstock_fail_calls.so"
+    return {**os.environ, "PENSTOCK_IO_URING": "off", **({"LD_PRELOAD": str(library)} if library.exists() else {})}
 
 
 if __name__ == "__main__":
