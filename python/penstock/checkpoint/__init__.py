@@ -4,7 +4,9 @@
 
     from penstock import checkpoint
     checkpoint.save({"model": model.state_dict(), "step": 100}, "checkpoints/step-100")
-    state = checkpoint.load(checkpoint.latest("checkpoints"), device="cuda")
+    newest = checkpoint.latest("checkpoints")
+    if newest is not None:
+        state = checkpoint.load(newest, device="cuda")
 
 With torch.distributed.checkpoint: `dcp.save(state, storage_writer=checkpoint.Writer(folder))` and
 `dcp.load(state, storage_reader=checkpoint.Reader(folder))`, in `penstock.checkpoint.distributed`.
