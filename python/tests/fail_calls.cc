@@ -20,6 +20,7 @@ std::atomic<bool> is_armed{false};
 std::atomic<bool> is_done_first{false};
 std::atomic<long> calls{0};
 std::atomic<long> failing{0};
+std::atomic<int> folders_answer{0};
 
 template <typename Result, typename... Arguments>
 Result call(const char* name, Arguments... arguments) {
@@ -60,6 +61,8 @@ void penstock_test_fail(long number, int done_first) {
   is_done_first = done_first != 0;
   is_armed = true;
 }
+// From now on a flush of any folder fails with this error; 0: it does not.
+void penstock_test_flush_of_folders(int error) { folders_answer = error; }
 // How many there were since then. From here on none is counted.
 long penstock_test_calls() {
   is_armed = false;
@@ -88,7 +91,14 @@ ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags
 ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t offset, int flags) {
   return call<ssize_t>("pwritev64v2", fd, pieces, count, offset, flags);
 }
-int fsync(int fd) { return call<int>("fsync", fd); }
+int fsync(int fd) {
+  struct stat facts {};
+  if (folders_answer != 0 && fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    errno = folders_answer;
+    return -1;
+  }
+  return call<int>("fsync", fd);
+}
 int fdatasync(int fd) { return call<int>("fdatasync", fd); }
 int linkat(int folder, const char* path, int new_folder, const char* name, int flags) {
   return call<int>("linkat", folder, path, new_folder, name, flags);

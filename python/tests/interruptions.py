@@ -194,7 +194,7 @@ class Tally:
     """How many saves were interrupted, and what that cost: neither the checkpoint before is there nor the new one."""
 
     def __init__(self):
-        self.tries, self.lost = 0, []
+        self.tries, self.interrupted, self.lost = 0, 0, []
 
     def judge(self, saves, allowed, told):
         """The number that is there, None where none is."""
@@ -238,6 +238,7 @@ def again(saves, number):
 
 def by_ctrl_c(way, root, chance, tries, tally):
     """SIGINT at random moments of saves in this process."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background has it ignored.
     warnings.filterwarnings("ignore", "torch.distributed is disabled")
     saves = WAYS[way](root)
     last, seconds = again(saves, 1), 0.1
@@ -253,9 +254,10 @@ def by_ctrl_c(way, root, chance, tries, tally):
                 timer.join()
                 time.sleep(0.001)  # Python calls the handler within the next lines.
         except BaseException:
-            pass
+            tally.interrupted += 1
         saves.end()
         last = tally.judge(saves, (last, last + 1), "Ctrl-C") or again(saves, last + 1)
+    signal.signal(signal.SIGINT, handler)
 
 
 def trainer(way, root, tell, ends_by):

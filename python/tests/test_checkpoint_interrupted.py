@@ -2,6 +2,9 @@
 
 """A save that a signal's handler ends, or in which a call fails, leaves the old checkpoint or the new one."""
 
+import contextlib
+import ctypes
+import errno
 import os
 import random
 import signal
@@ -13,6 +16,8 @@ pytest.importorskip("numpy", reason="numpy is not installed, which torch.distrib
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
 from interruptions import WAYS, Calls, Points, Tally, at_each_point, by_ctrl_c, by_process
+
+from penstock import checkpoint, kv, stage
 
 TRIES = 20  # Of each way; `./dev stress` does a thousand.
 EVERY = 7   # Lines; each of them is a point of its own in `./dev stress`.
@@ -40,7 +45,7 @@ def test_an_error_of_the_drive_at_any_call_loses_nothing(tmp_path, way, is_done)
 def test_ctrl_c_at_any_moment_loses_nothing(tmp_path, way):
     tally = Tally()
     by_ctrl_c(way, tmp_path, random.Random(5), TRIES, tally)
-    assert tally.tries == TRIES and tally.lost == []
+    assert tally.interrupted > 0 and tally.tries == TRIES and tally.lost == []
 
 
 @pytest.mark.parametrize("ends_by", [signal.SIGTERM, signal.SIGKILL])
@@ -49,3 +54,20 @@ def test_a_trainer_that_is_ended_at_any_moment_loses_nothing(tmp_path, way, ends
     tally = Tally()
     by_process(way, tmp_path, random.Random(5), TRIES, tally, ends_by)
     assert tally.tries == TRIES and tally.lost == []
+
+
+@needs_calls
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
+def test_a_file_system_that_cannot_flush_folders_is_used_and_one_that_fails_is_told(tmp_path, number):
+    """By checkpoints, stores and staged files, in Python and in C++."""
+    (tmp_path / "source").write_text("x" * 100)
+    uses = (lambda: checkpoint.save({"n": 1}, tmp_path / "c"),
+            lambda: stage.stage([tmp_path / "source"], [tmp_path / "s"]),
+            lambda: kv.Store(tmp_path / "kv", model="m", capacity_bytes=1 << 20, extent_bytes=1 << 16).close())
+    try:
+        ctypes.CDLL(None).penstock_test_flush_of_folders(number)
+        for use in uses:
+            with contextlib.nullcontext() if number == errno.EINVAL else pytest.raises(OSError):
+                use()
+    finally:
+        ctypes.CDLL(None).penstock_test_flush_of_folders(0)

@@ -14,7 +14,7 @@ pytest.importorskip("numpy", reason="numpy is not installed, which torch.distrib
 
 import torch.distributed.checkpoint as dcp
 
-from penstock import checkpoint, folders, kv, stage
+from penstock import checkpoint
 from penstock.checkpoint import generations, layout, leases, leftovers, preemption, reading, renaming
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.layout import Layout
@@ -302,29 +302,6 @@ def test_what_was_set_aside_is_put_back_by_what_the_file_system_knows(tmp_path, 
     with pytest.raises(FileExistsError):
         renaming.rename_where_free(tmp_path / "c", tmp_path / "b")
     assert (tmp_path / "b").read_text() == "a" and sorted(os.listdir(tmp_path)) == ["b", "c"]
-
-
-# ---- One rule for flushing folders
-
-@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
-def test_a_file_system_that_cannot_flush_folders_is_used_and_one_that_fails_is_told(tmp_path, monkeypatch, number):
-    flush = os.fsync
-
-    def of_folders(fd):
-        if os.path.isdir(f"/proc/self/fd/{fd}"):
-            raise OSError(number, os.strerror(number))
-        flush(fd)
-
-    monkeypatch.setattr(folders.os, "fsync", of_folders)
-    (tmp_path / "source").write_text("x" * 100)
-    uses = (lambda: save(tmp_path / "c", 1), lambda: stage.stage([tmp_path / "source"], [tmp_path / "s"]),
-            lambda: kv.Store(tmp_path / "kv", model="m", capacity_bytes=1 << 20, extent_bytes=1 << 16).close())
-    for use in uses:
-        if number == errno.EINVAL:
-            use()
-        else:
-            with pytest.raises(OSError):
-                use()
 
 
 # ---- What is asked for that is not there
