@@ -57,11 +57,12 @@ void make_full_pipe(int (&ends)[2]) {
   for (const int end : ends) ASSERT_EQ(fcntl(end, F_SETFL, 0), 0);
 }
 
-bool catches(pid_t process, int signal_number) {
+// A thread of the tool's waits for what its others block.
+bool waits_for(pid_t process, int signal_number) {
   const std::string status = text_of("/proc/" + std::to_string(process) + "/status");
-  const std::size_t at = status.find("\nSigCgt:");
-  const std::uint64_t caught = at == std::string::npos ? 0 : std::stoull(status.substr(at + 8), nullptr, 16);
-  return (caught >> (signal_number - 1) & 1) != 0;
+  const std::size_t at = status.find("\nSigBlk:");
+  const std::uint64_t blocked = at == std::string::npos ? 0 : std::stoull(status.substr(at + 8), nullptr, 16);
+  return (blocked >> (signal_number - 1) & 1) != 0;
 }
 
 // It waits for the reader of its output, so it cannot have ended before the signal comes.
@@ -74,7 +75,7 @@ TEST_F(Interrupt, IsStillIgnoredWhereItWasIgnored) {
     dup2(ends[1], STDOUT_FILENO);
   });
   close(ends[1]);
-  ASSERT_TRUE(wait_until([&] { return catches(child, SIGTERM); }));
+  ASSERT_TRUE(wait_until([&] { return waits_for(child, SIGTERM); }));
   kill(child, SIGHUP);
   char part[1 << 12];
   while (read(ends[0], part, sizeof part) > 0) {
