@@ -8,7 +8,7 @@ from expect import COPIED, DIRECT, HALF_DONE, LOST, Probe, Tool, every, refused,
 from machine import NEAR, PEER, Drive, Machine
 from nvfs_cases import FAULTS_MACHINE, NVFS_MACHINE, STANDIN_MACHINE
 from pattern import MIB
-from prepare import FILL, file_on
+from prepare import FILL, file_on, mounted
 
 # The queue of the block device does not take device memory.
 NO_QUEUE = every(refused("EREMOTEIO"))
@@ -221,7 +221,9 @@ def proof(name, where, facts, status=0, **more):
 PROOF_MACHINE = Machine(
     name="proof",
     about="scripts/prove-direct",
-    drives=(PEER, NEAR, Drive("ext4", holds="ext4")),
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("ext4-1k", holds="ext4-1k"),
+            Drive("ext4-no-extents", holds="ext4-no-extents")),
+    programs=("lsattr",),
     standin=True,
     cases=(
         proof("proof", "--dir /mnt/ext4 --path p2pdma --path nvfs",
@@ -229,9 +231,14 @@ PROOF_MACHINE = Machine(
                "trials.0.path": "p2pdma", "trials.0.verdict": "proven", "trials.0.counters": "yes",
                "trials.2.what": "copy", "trials.2.contents": "yes", "trials.3.path": "nvfs",
                "trials.3.verdict": "simulated", "trials.3.counters": "yes", "trials.5.contents": "yes",
+               "trials.0.file_system": "ext4", "trials.0.block_bytes": 4096, "trials.0.extents": "yes",
                "trials.6.path": "bounce", "trials.6.verdict": "control", "trials.6.mappings": 0,
                "trials.6.module_reads": 0},
               prepare=f"standin && {file_on('ext4')}"),
+        proof("other-ext4", "--dir /mnt/ext4-1k --dir /mnt/ext4-no-extents --path p2pdma",
+              {"failed": 0, "trials.0.file_system": "ext4", "trials.0.block_bytes": 1024, "trials.0.extents": "yes",
+               "trials.6.file_system": "ext4", "trials.6.block_bytes": 4096, "trials.6.extents": "no"},
+              prepare=f"{mounted('ext4-1k')} && {mounted('ext4-no-extents')}"),
     ))
 
 FORMAT_MACHINE = Machine(
@@ -239,11 +246,13 @@ FORMAT_MACHINE = Machine(
     about="scripts/prove-direct on an empty drive, which has no file system afterwards",
     drives=(PEER, NEAR, Drive("empty", holds="empty"), Drive("ext4", holds="ext4")),
     modules=("xfs",),
-    programs=("mkfs.ext4", "mkfs.xfs", "wipefs", "fincore"),
+    programs=("mkfs.ext4", "mkfs.xfs", "wipefs", "fincore", "lsattr"),
     cases=(
         Tool("refused", "prove-direct --format /drives/ext4 --yes", status=2, says=("wipefs finds data",)),
         proof("format", "--format $(readlink -f /drives/empty) --path p2pdma",
-              {"verdict": "proven", "proven": 6, "failed": 0, "trials.0.where": "ext4", "trials.6.where": "xfs"}),
+              {"verdict": "proven", "proven": 6, "failed": 0, "trials.0.where": "ext4", "trials.0.file_system": "ext4",
+               "trials.0.block_bytes": 4096, "trials.0.extents": "yes", "trials.6.where": "xfs",
+               "trials.6.file_system": "xfs", "trials.6.block_bytes": 4096, "trials.6.extents": None}),
         Tool("emptied", "! grep empty /proc/mounts && [ -z \"$(wipefs -n /drives/empty)\" ]"),
     ))
 

@@ -6,13 +6,18 @@
  *
  *   cufile_client FILE OPERATION:OFFSET:SIZE...
  *
- * write and read move SIZE bytes in one call, batch reads them in eight entries; sizes may end with k or M. FILE is
- * made where it is not there. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that was
+ * write and read move SIZE bytes in one call, batch reads them in eight entries; sizes may end with k or M. `forever`
+ * reads until somebody kills the program, into memory as far from the start as OFFSET; `beside` does that in a thread
+ * of its own, and goes on when that has read once; `leave` returns from main() as it is. FILE is made where it is not
+ * there. Prints {"size": N, "read": {PATH: {REASON: BYTES}}, "write": {...}} of all that was
  * moved. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +174,39 @@ static void read_batch(World* world, size_t offset, size_t size) {
   compare(world, offset, each * kEntries);
 }
 
+/* For ever, as far as this program knows. */
+typedef struct {
+  const World* world;
+  size_t offset, size;
+  atomic_bool has_read;
+} Reader;
+
+static void* read_forever(void* argument) {
+  Reader* reader = argument;
+  for (;;) {
+    const ssize_t moved = cuFileRead(reader->world->handle, reader->world->device, reader->size, (off_t)reader->offset,
+                                     (off_t)reader->offset);
+    if (moved != (ssize_t)reader->size) stop("cuFileRead of %zu at %zu: %zd", reader->size, reader->offset, moved);
+    atomic_store(&reader->has_read, true);
+  }
+  return NULL;
+}
+
+static Reader* make_reader(const World* world, size_t offset, size_t size) {
+  Reader* reader = calloc(1, sizeof *reader);
+  if (reader == NULL) stop("no memory");
+  reader->world = world;
+  reader->offset = offset;
+  reader->size = size;
+  return reader;
+}
+
+static void read_beside(Reader* reader) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, read_forever, reader) != 0) stop("no thread");
+  while (!atomic_load(&reader->has_read)) usleep(1000);
+}
+
 static void do_word(World* world, const char* word, unsigned seed) {
   char operation[16] = "", offset_text[32] = "", size_text[32] = "";
   if (sscanf(word, "%15[^:]:%31[^:]:%31s", operation, offset_text, size_text) != 3) stop("no such word: %s", word);
@@ -177,6 +215,8 @@ static void do_word(World* world, const char* word, unsigned seed) {
   if (strcmp(operation, "write") == 0) write_some(world, offset, size, seed);
   else if (strcmp(operation, "read") == 0) read_some(world, offset, size);
   else if (strcmp(operation, "batch") == 0) read_batch(world, offset, size);
+  else if (strcmp(operation, "forever") == 0) read_forever(make_reader(world, offset, size));
+  else if (strcmp(operation, "beside") == 0) read_beside(make_reader(world, offset, size));
   else stop("no such word: %s", word);
 }
 
@@ -204,7 +244,10 @@ int main(int count, char** words) {
   if (count < 3) stop("usage: cufile_client FILE OPERATION:OFFSET:SIZE...");
   static World world;
   open_world(&world, words[1]);
-  for (int i = 2; i < count; ++i) do_word(&world, words[i], (unsigned)i);
+  for (int i = 2; i < count; ++i) {
+    if (strcmp(words[i], "leave") == 0) return 0;
+    do_word(&world, words[i], (unsigned)i);
+  }
   static penstock_counter counters[kCountersMax];
   counters[0].struct_size = sizeof counters[0];
   unsigned rows = 0;

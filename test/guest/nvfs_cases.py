@@ -83,8 +83,8 @@ NVFS_TESTED = 2 * (MIB + NVFS_BLOCK)
 NVFS_TEST_REQUESTS = 2 * (1 + 16)
 NVFS = "PENSTOCK_DEVICE=p2pmem PENSTOCK_NVFS=standin PENSTOCK_PATHS=nvfs,bounce,host"
 # That no rule was broken, and nothing is mapped any more.
-KEPT_RULES = "[ $(nvidia_fs_probe count assertions) = 0 ] && [ $(nvidia_fs_probe count pinned_bytes) = 0 ]"
-NO_SHADOW = "[ $(nvidia_fs_probe count shadow_bytes) = 0 ]"
+KEPT_RULES = "none assertions async_alone lost_pins pinned_bytes"
+NO_SHADOW = "none shadow_bytes"
 
 
 def nvfs_client(name, target, words, dma, facts, strict=True, standin="", prepare="true", after=KEPT_RULES):
@@ -125,13 +125,46 @@ def bounced(reason):
     return {f"write.bounce.{reason}": MIB, f"read.bounce.{reason}": MIB}
 
 
+def nvfs_bounced(name, drive, made, words, facts):
+    """Where no write or read may go by nvidia-fs, or only as far as it is right: the program compares every byte in the
+    device and, past the page cache, on the drive; then the page cache has its say."""
+    target = f"/mnt/{drive}/{name}"
+    return nvfs_client(name, target, words, None, facts, strict=False, after=f"{KEPT_RULES} && alike {target}",
+                       prepare=f"{{ [ -e /mnt/{drive} ] || {{ {mounted(drive)}; }}; }} && {made.format(target)}")
+
+
+# One KiB that is a hole in data, and one KiB of data in a hole and in space that was allocated and never written.
+HOLE_IN_DATA = "dd if=/drives/near of={0} bs=1k count=5 2>/dev/null && " \
+               "dd if=/drives/near of={0} bs=1k skip=6 seek=6 count=4090 2>/dev/null"
+DATA_IN_HOLE = "truncate -s 4M {0} && dd if=/drives/near of={0} bs=1k skip=5 seek=5 count=1 conv=notrunc 2>/dev/null"
+DATA_IN_SPACE = "penstock prepare {0} --size 4M && " \
+                "dd if=/drives/near of={0} bs=1k skip=9 seek=9 count=1 conv=notrunc 2>/dev/null"
+
+
+def nvfs_small_blocks(drive):
+    """The module calls a block of 4 KiB direct where any byte of it was: such file systems are refused."""
+    read = {"read.bounce.small_blocks": 4 * MIB}
+    for name, made in (("hole", HOLE_IN_DATA), ("data", DATA_IN_HOLE), ("space", DATA_IN_SPACE)):
+        yield nvfs_bounced(f"{name}-{drive}", drive, made, "read:0:4M", read)
+    yield nvfs_bounced(f"write-{drive}", drive, "truncate -s 8M {0}", "write:0:4M read:0:4M",
+                       {**read, "write.bounce.small_blocks": 4 * MIB})
+
+
+def nvfs_killed(name, done, words, prepare="true"):
+    """A program that dies while a request is under way: no memory stays pinned, and none was without its file."""
+    return Tool(name, f"killed_under_way {done} env {NVFS} cufile_client /mnt/ext4/read {words} && "
+                f"{KEPT_RULES}", dma=None, prepare=f"standin && {prepare}")
+
+
 BOTH_BY_NVFS = {**by_nvfs("write", MIB), **by_nvfs("read", MIB)}
+NO_EXTENTS = {"write.bounce.refused_late": 4 * MIB, **by_nvfs("read", 4 * MIB)}
 LATER = f"fault_after={NVFS_TEST_REQUESTS}"
 
 NVFS_MACHINE = Machine(
     name="nvfs",
     about="our path by nvidia-fs, through the stand-in",
-    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs")),
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs"), Drive("ext4-1k", holds="ext4-1k"),
+            Drive("ext4-no-extents", holds="ext4-no-extents")),
     modules=("xfs",),
     standin=True,
     cases=(
@@ -141,6 +174,14 @@ NVFS_MACHINE = Machine(
              f"--overwrite --verify --json --require nvfs --repeat 1 && {KEPT_RULES} && {NO_SHADOW}",
              facts={"bytes_by_path.nvfs": MIB, "result.verified_bytes": MIB}, dma=None, file="/mnt/xfs/data",
              prepare="standin"),
+        # What ext4 without extents writes into holes goes through its page cache, whatever the call says.
+        nvfs_bounced("no-extents", "ext4-no-extents", "truncate -s 8M {0}", "write:0:4M read:0:4M", NO_EXTENTS),
+        *nvfs_small_blocks("ext4-1k"),
+        nvfs_killed("killed-at-first", 1, "write:0:4M", "penstock prepare /mnt/ext4/read --size 16M --written"),
+        nvfs_killed("killed", NVFS_TEST_REQUESTS + 2, "forever:0:4M"),
+        nvfs_killed("killed-threads", NVFS_TEST_REQUESTS + 8, "beside:0:4M beside:4M:4M beside:8M:4M forever:12M:4M"),
+        Tool("left", f"{NVFS} cufile_client /mnt/ext4/read beside:0:4M leave && {KEPT_RULES}", dma=None,
+             prepare="standin async_delay_ms=20 sync_delay_ms=20"),
         nvfs_fault("no-bar1", "fault_map=12", bounced("nvfs_map_refused")),
         nvfs_fault("short", f"fault_short=65536 fault_times=4 {LATER}", BOTH_BY_NVFS),
         nvfs_fault("eio-late", f"fault_io=5 {LATER}", bounced("refused_late")),
@@ -151,7 +192,8 @@ NVFS_MACHINE = Machine(
 FAULTS_MACHINE = Machine(
     name="nvfs-faults",
     about="our path by nvidia-fs, and what else can go wrong below it",
-    drives=(PEER, NEAR, Drive("ext4", holds="ext4")),
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs-1k", holds="xfs-1k")),
+    modules=("xfs",),
     standin=True,
     cases=(
         replace(nvfs_fault("async-inline", "async_inline=1", BOTH_BY_NVFS),
@@ -166,6 +208,7 @@ FAULTS_MACHINE = Machine(
         nvfs_fault("unhooked-late", f"unhook_after={NVFS_TEST_REQUESTS}",
                    {"write.bounce.refused_late": MIB, "read.bounce.nvfs_not_direct": MIB}),
         nvfs_fault("unloading", "unloading=1", bounced("nvfs_node")),
+        *nvfs_small_blocks("xfs-1k"),
         Tool("not-allowed", "PENSTOCK_DEVICE=p2pmem PENSTOCK_PATHS=nvfs,bounce,host cufile_client "
              "/mnt/ext4/async-inline write:0:1M read:0:1M", facts=bounced("nvfs_stand_in"), prepare="standin"),
     ))
