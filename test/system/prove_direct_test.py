@@ -173,7 +173,7 @@ class ProvingDirect(unittest.TestCase):
                  if words[2] == f"{os.major(device)}:{os.minor(device)}"}
         if types:
             self.assertIn(trial["file_system"], types)
-        self.assertEqual(trial["block_bytes"], os.statvfs(self.tried).f_frsize)
+        self.assertEqual(trial["block_bytes"], os.statvfs(self.tried).f_bsize)
 
     def test_ext4_is_asked_for_extents_and_what_cannot_be_asked_is_unknown(self):
         ext4 = f'case $1 in -PT) echo "x ext4 4 2 2 50% /x y" ;; *) exec {shutil.which("df")} "$@" ;; esac'
