@@ -181,7 +181,7 @@ NVFS_MACHINE = Machine(
         nvfs_killed("killed", NVFS_TEST_REQUESTS + 2, "forever:0:4M"),
         nvfs_killed("killed-threads", NVFS_TEST_REQUESTS + 8, "beside:0:4M beside:4M:4M beside:8M:4M forever:12M:4M"),
         Tool("left", f"{NVFS} cufile_client /mnt/ext4/read beside:0:4M leave && {KEPT_RULES}", dma=None,
-             prepare="standin async_delay_ms=20 sync_delay_ms=20"),
+             prepare="standin async_delay_ms=50 sync_delay_ms=50"),
         nvfs_fault("no-bar1", "fault_map=12", bounced("nvfs_map_refused")),
         nvfs_fault("short", f"fault_short=65536 fault_times=4 {LATER}", BOTH_BY_NVFS),
         nvfs_fault("eio-late", f"fault_io=5 {LATER}", bounced("refused_late")),
