@@ -299,7 +299,7 @@ void HostTier::move(Batch& batch) {
   batch.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   for (std::size_t i = 0; i < whose.size(); ++i) {
     answer(batch.requests[whose[i]], onto_drive[i]);
-    if (onto_drive[i].outcome == Outcome::damaged) loans[i].is_damaged();
+    if (onto_drive[i].outcome == Outcome::damaged) loans[i].mark_damaged();
   }
 }
 

@@ -77,7 +77,7 @@ class Store {
     }
     std::span<const std::byte> payload() const;
     std::uint32_t crc() const { return chunk_.crc; }  // As it was put.
-    void is_damaged() { is_damaged_ = true; }         // Then the store drops it.
+    void mark_damaged() { is_damaged_ = true; }       // Then the store drops it.
 
    private:
     friend class Store;

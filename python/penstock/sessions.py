@@ -201,7 +201,9 @@ def _opened(file: str | bytes | os.PathLike[Any], flags: int) -> int:
     """A regular file or a block device. What else there is would have whoever opens it wait, or does not end."""
     try:
         if stat.S_ISBLK(os.stat(file).st_mode):
-            return os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+            fd = os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+            os.set_blocking(fd, True)  # io_uring fails requests of others with EAGAIN.
+            return fd
     except FileNotFoundError:
         pass
     try:
