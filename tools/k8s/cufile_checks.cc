@@ -18,7 +18,8 @@ namespace {
 // A known key in another section than its own: Penstock takes it as meant, NVIDIA's library reads past it.
 std::string misplaced(const core::Note& note) {
   if (!note.sentence.starts_with(core::kTakenAs)) return "";
-  return std::string(core::setting_named(note.key)->setting.key());
+  const auto named = core::setting_named(note.key);  // None of what was too long to be shown whole.
+  return named ? std::string(named->setting.key()) : "";
 }
 
 void tell(const Object& object, const core::Note& note, Place place, Findings& findings) {

@@ -227,6 +227,11 @@ TEST_F(LintTest, AKeyOfCufileJsonIsToldAsItStandsThere) {
   EXPECT_EQ(sentences.find("io_batchsize"), std::string::npos) << sentences;
 }
 
+TEST_F(LintTest, AKeyThatIsTooLongToBeShownWholeIsToldAllTheSame) {
+  write("cufile.json", R"({"logging": {}, ")" + std::string(5000, 's') + R"(": {"allow_compat_mode": false}})");
+  EXPECT_LE(lint({"cufile.json"}).exit_code, 1);
+}
+
 TEST_F(LintTest, NodesTellWhatTheyAre) {
   write("nodes.json", R"nodes({"apiVersion": "v1", "kind": "NodeList", "items": [{"apiVersion": "v1", "kind": "Node",
     "metadata": {"name": "a"}, "status": {"nodeInfo": {"osImage": "Rocky Linux 9.4 (Blue Onyx)",

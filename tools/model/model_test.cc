@@ -218,7 +218,7 @@ TEST_F(Tool, NoModelShowsARawNumber) {
       {"latency", "--size", "1G", "--network-gbit", "400"},
       {"registration", "--buffer", "1G"},
       {"registration", "--ios", "1000000", "--workers", "10000000", "--example"},
-      {"checkpoint", "--size-gb", "14000", "--window", "2000000", "--run-hours", "5000000"},
+      {"checkpoint", "--size-gb", "14000", "--window", "2000000", "--hours", "5000000"},
       {"load", "--size-gb", "140"},
       {"cost", "--nodes", "100000"},
       {"contention", "--machine", "two-switch-server", "--size", "16M", "--sweep"}};
