@@ -28,8 +28,7 @@ nb::object exception_of(const penstock_status& status, nb::object report, const 
       512, [&](char* text, std::size_t capacity) { return engine().status_message(status, text, capacity); });
   const nb::module_ errors = nb::module_::import_("penstock.errors");
   return errors.attr("of_status")(status.domain, status.code, engine().status_driver(status),
-                                  status.step != nullptr ? status.step : "", sentence, report,
-                                  file_name(file));
+                                  status.step != nullptr ? status.step : "", sentence, report, file_name(file));
 }
 
 void raise(nb::object exception) {

@@ -58,8 +58,7 @@ File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest) 
   handle_ = std::make_shared<FileHandle>(std::move(session), raw);
 }
 
-File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest,
-           const penstock_stripe_options& options)
+File::File(std::shared_ptr<SessionHandle> session, const std::string& manifest, const penstock_stripe_options& options)
     : name_(manifest) {
   penstock_file* raw = nullptr;
   penstock_status status = own_status(PENSTOCK_CLOSED, "create the striped object");
