@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from expect import COPIED, DIRECT, HALF_DONE, LOST, Probe, Tool, every, refused, unbind
 from machine import NEAR, PEER, Drive, Machine
-from nvfs_cases import FAULTS_MACHINE, NVFS_MACHINE, STANDIN_MACHINE
+from nvfs_cases import FAULTS_MACHINE, NVFS_MACHINE, STANDIN_MACHINE, UNKIND_MACHINE
 from pattern import MIB
 from prepare import FILL, file_on, mounted
 
@@ -281,6 +281,6 @@ STRIPED_MACHINE = Machine(
         Tool("same", "PENSTOCK_DEVICE=host penstock cp /tmp/object /tmp/back && cmp /tmp/source /tmp/back"),
     ))
 
-ALL = (STRIPED_MACHINE, SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, NVFS_MACHINE, FAULTS_MACHINE,
-       PROOF_MACHINE, FORMAT_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
+ALL = (STRIPED_MACHINE, SWITCH_MACHINE, LIBRARY_MACHINE, FILES_MACHINE, STANDIN_MACHINE, NVFS_MACHINE, UNKIND_MACHINE,
+       FAULTS_MACHINE, PROOF_MACHINE, FORMAT_MACHINE, DROPPING_MACHINE, HOST_BRIDGE_MACHINE)
 MACHINES = {machine.name: machine for machine in ALL}

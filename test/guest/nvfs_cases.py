@@ -163,8 +163,7 @@ LATER = f"fault_after={NVFS_TEST_REQUESTS}"
 NVFS_MACHINE = Machine(
     name="nvfs",
     about="our path by nvidia-fs, through the stand-in",
-    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs"), Drive("ext4-1k", holds="ext4-1k"),
-            Drive("ext4-no-extents", holds="ext4-no-extents")),
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("xfs", holds="xfs")),
     modules=("xfs",),
     standin=True,
     cases=(
@@ -174,19 +173,29 @@ NVFS_MACHINE = Machine(
              f"--overwrite --verify --json --require nvfs --repeat 1 && {KEPT_RULES} && {NO_SHADOW}",
              facts={"bytes_by_path.nvfs": MIB, "result.verified_bytes": MIB}, dma=None, file="/mnt/xfs/data",
              prepare="standin"),
-        # What ext4 without extents writes into holes goes through its page cache, whatever the call says.
-        nvfs_bounced("no-extents", "ext4-no-extents", "truncate -s 8M {0}", "write:0:4M read:0:4M", NO_EXTENTS),
-        *nvfs_small_blocks("ext4-1k"),
-        nvfs_killed("killed-at-first", 1, "write:0:4M", "penstock prepare /mnt/ext4/read --size 16M --written"),
-        nvfs_killed("killed", NVFS_TEST_REQUESTS + 2, "forever:0:4M"),
-        nvfs_killed("killed-threads", NVFS_TEST_REQUESTS + 8, "beside:0:4M beside:4M:4M beside:8M:4M forever:12M:4M"),
-        Tool("left", f"{NVFS} cufile_client /mnt/ext4/read beside:0:4M leave && {KEPT_RULES}", dma=None,
-             prepare="standin async_delay_ms=50 sync_delay_ms=50"),
         nvfs_fault("no-bar1", "fault_map=12", bounced("nvfs_map_refused")),
         nvfs_fault("short", f"fault_short=65536 fault_times=4 {LATER}", BOTH_BY_NVFS),
         nvfs_fault("eio-late", f"fault_io=5 {LATER}", bounced("refused_late")),
         Tool("unloaded", f"{NVFS} cufile_client /mnt/ext4/data write:0:1M read:0:1M", facts=bounced("nvfs_missing"),
              prepare="rmmod nvidia_fs"),
+    ))
+
+UNKIND_MACHINE = Machine(
+    name="nvfs-unkind",
+    about="our path by nvidia-fs, file systems that it is wrong on, and programs that die under a request",
+    drives=(PEER, NEAR, Drive("ext4", holds="ext4"), Drive("ext4-1k", holds="ext4-1k"),
+            Drive("ext4-no-extents", holds="ext4-no-extents")),
+    standin=True,
+    cases=(
+        # What ext4 without extents writes into holes goes through its page cache, whatever the call says.
+        nvfs_bounced("no-extents", "ext4-no-extents", "truncate -s 8M {0}", "write:0:4M read:0:4M", NO_EXTENTS),
+        *nvfs_small_blocks("ext4-1k"),
+        nvfs_killed("killed-at-first", 1, "write:0:4M",
+                    f"{mounted('ext4')} && penstock prepare /mnt/ext4/read --size 16M --written"),
+        nvfs_killed("killed", NVFS_TEST_REQUESTS + 2, "forever:0:4M"),
+        nvfs_killed("killed-threads", NVFS_TEST_REQUESTS + 8, "beside:0:4M beside:4M:4M beside:8M:4M forever:12M:4M"),
+        Tool("left", f"{NVFS} cufile_client /mnt/ext4/read beside:0:4M leave && {KEPT_RULES}", dma=None,
+             prepare="standin async_delay_ms=50 sync_delay_ms=50"),
     ))
 
 FAULTS_MACHINE = Machine(
