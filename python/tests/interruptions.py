@@ -26,7 +26,7 @@ from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.generations import wait_for_removals
 from penstock.checkpoint.preemption import Guard, resume
 from penstock.checkpoint.safetensors import SafetensorsWriter
-from penstock.checkpoint.windowed import WindowedWriter
+from penstock.checkpoint.windowed import EXECUTOR, WindowedWriter
 
 PACKAGE = str(Path(penstock.__file__).parent)
 TREES = ("trees.py", "layout.py", "arrays.py", "memory.py")  # Of a state and its tensors: many lines, and no file.
@@ -85,6 +85,9 @@ class ByWindowedWriter(ByWriter):
         for future in self.futures:
             with contextlib.suppress(BaseException):
                 future.result()
+        for thread in threading.enumerate():  # Of a save whose future was not told any more.
+            if thread.name.startswith(EXECUTOR):
+                thread.join()
         super().end()
 
 
