@@ -29,6 +29,8 @@ from penstock.checkpoint.safetensors import SafetensorsWriter
 from penstock.checkpoint.windowed import EXECUTOR, WindowedWriter
 
 PACKAGE = str(Path(penstock.__file__).parent)
+# A line is also where a `with` ends, before it has let go of a lock, at which no signal's handler is called.
+LOCKED = ("sessions.py", "progress.py")
 TREES = ("trees.py", "layout.py", "arrays.py", "memory.py")  # Of a state and its tensors: many lines, and no file.
 SIZE = 3000
 
@@ -85,9 +87,9 @@ class ByWindowedWriter(ByWriter):
         for future in self.futures:
             with contextlib.suppress(BaseException):
                 future.result()
-        for thread in threading.enumerate():  # Of a save whose future was not told any more.
-            if thread.name.startswith(EXECUTOR):
-                thread.join()
+        while going := [each for each in threading.enumerate() if each.name.startswith(EXECUTOR)]:
+            with contextlib.suppress(RuntimeError):  # One that is about to start.
+                going[0].join()
         super().end()
 
 
@@ -113,7 +115,7 @@ class Drained(Plain):
 
     def save(self, number):
         self.folder = self.root / "local" / f"step-{number}"
-        if not self.folder.exists():
+        if not (self.folder / "checkpoint.json").exists():
             traced, _ = sys.gettrace(), sys.settrace(None)
             checkpoint.save(state(number), self.folder)
             sys.settrace(traced)
@@ -169,7 +171,7 @@ class Points:
 
     def _trace(self, frame, event, argument):
         name = frame.f_code.co_filename
-        if not name.startswith(PACKAGE) or name.endswith(TREES):
+        if not name.startswith(PACKAGE) or name.endswith(TREES + LOCKED):
             return None
         self.reached += 1
         if self.reached == self.number:
