@@ -304,7 +304,10 @@ def by_process(way, root, chance, tries, tally, ends_by):
             begun = [line for _, line in zip(range(2 if allowed else 1), told, strict=False)]
             time.sleep(chance.uniform(0, 0.03))
             os.kill(child, ends_by)
-            lines = begun + list(told)
+            lines = begun
+            for line in told:  # Python ignores what a handler raises in a callback or in __del__: once more then.
+                lines.append(line)
+                os.kill(child, ends_by)
         os.waitpid(child, 0)
         found = next((line for line in lines if line.startswith("found")), None)
         if allowed:
