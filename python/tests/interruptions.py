@@ -293,12 +293,14 @@ def by_process(way, root, chance, tries, tally, ends_by):
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
-            os.close(reader)
-            with contextlib.suppress(BaseException):
+            try:
+                os.close(reader)
                 trainer(way, root, lambda line: os.write(writer, f"{line}\n".encode()), ends_by)
-            with contextlib.suppress(BaseException):
-                wait_for_removals()
-            os._exit(0)
+            finally:  # Another signal may come at any line of these.
+                try:
+                    wait_for_removals()
+                finally:
+                    os._exit(0)
         os.close(writer)
         with open(reader) as told:
             begun = [line for _, line in zip(range(2 if allowed else 1), told, strict=False)]
