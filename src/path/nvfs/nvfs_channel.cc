@@ -157,13 +157,13 @@ Status NvfsChannel::copy_in(const Move& move, std::uint64_t bytes) {
   return finish_copying(status);
 }
 
-// Where that fails, copies may still be under way: their memory is not safe to use again.
+// Also where not all could be queued: nobody uses the memory again before those that were have come to their end. Where
+// waiting fails, it is not safe to use again.
 Status NvfsChannel::finish_copying(const Status& queued) {
-  if (!queued.ok()) return queued;
   Status status = copies_->record(0);
   if (status.ok()) status = copies_->wait(0, true);
   is_broken_ = is_broken_ || !status.ok();
-  return status;
+  return queued.ok() ? status : queued;
 }
 
 bool NvfsChannel::is_at_end(const Move& move) const {
