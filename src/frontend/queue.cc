@@ -293,11 +293,12 @@ void Queue::take_in(OwnChannel& own, const Completion& completion) {
 
 bool Queue::poll(OwnChannel& own, bool wait) {
   Completion completions[kPollMax];
+  const std::size_t done_before = done_.size();
   flush(own);
   const unsigned count = own.channel->poll(completions, wait);
   for (unsigned i = 0; i < count; ++i) take_in(own, completions[i]);
   flush(own);
-  return count > 0;
+  return count > 0 || done_.size() != done_before;  // A channel that broke fails what it has not begun.
 }
 
 // Every channel gets its turn; only when none moved does the first busy one wait.
