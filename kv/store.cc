@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "kv/journal.h"
@@ -229,10 +230,12 @@ std::optional<Store::Loan> Store::lend(const Name& key) {
   return Loan(this, entry->chunk);
 }
 
-void Store::take_back(const Loan& loan) {
+// Without memory the chunk stays as it is, and makes no room for others until it is used again.
+void Store::take_back(const Loan& loan) noexcept try {
   const MutexLock lock(mutex_);
   Entry* const entry = leave(loan.chunk_);
   if (entry != nullptr && loan.is_damaged_) take_away(*entry);
+} catch (const std::bad_alloc&) {
 }
 
 void Store::take_away(Entry& entry) {

@@ -132,7 +132,7 @@ class Store {
   void finish(Request& request, const Fetch& fetch) REQUIRES(mutex_);
   // The end of a use of the chunk, which is an entry still, or was erased meanwhile: then null.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
-  void take_back(const Loan& loan) EXCLUDES(mutex_);
+  void take_back(const Loan& loan) noexcept EXCLUDES(mutex_);
   void take_away(Entry& entry) REQUIRES(mutex_);
 
   Drive& drive_;
