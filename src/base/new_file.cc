@@ -42,6 +42,11 @@ bool is_replaceable(int folder_fd, const std::string& name) {
   return S_ISREG(there.st_mode) || S_ISLNK(there.st_mode) || S_ISDIR(there.st_mode);  // The kernel refuses the last.
 }
 
+bool is_empty(int folder, const char* name) {
+  struct stat facts {};
+  return ::fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW) == 0 && facts.st_size == 0;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<NewFile>> NewFile::create(const std::string& path, const Options& options) {
@@ -161,7 +166,8 @@ Status NewFile::move_to_held_name() {
   held.reset();
   if (calls_.rename(folder, temporary_.c_str(), name_.c_str(), 0) != 0) {
     const int error = errno;
-    (void)calls_.unlink(folder, name_.c_str());
+    // Others who may replace a file may have done so meanwhile: theirs has bytes, and stays.
+    if (is_empty(folder, name_.c_str())) (void)calls_.unlink(folder, name_.c_str());
     return os_failure(error, kRenameStep);
   }
   forget_temporary_name();

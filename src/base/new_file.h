@@ -7,8 +7,8 @@
 // within the moment between two system calls in which a file without a name replaces another.
 //
 // File systems that lack hard links, and renames that replace nothing, need a third call for a name that is not to be
-// replaced: an empty file that nobody may open holds the name until the rename. A file system that lacks renames as
-// well is refused before a byte is written.
+// replaced: an empty file that nobody may open holds the name until the rename, and stays where kill -9 comes between.
+// A file system that lacks renames as well is refused before a byte is written.
 //
 // The folder is held open: it may be moved meanwhile. Used by one thread at a time.
 #pragma once

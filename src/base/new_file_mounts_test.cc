@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "base/new_file.h"
@@ -45,6 +47,7 @@ class Mount final : public NameCalls {
   }
   int rename(int folder, const char* from, const char* name, unsigned flags) override {
     if (flags != 0) return refuse(EINVAL);
+    if (before_rename) std::exchange(before_rename, nullptr)(folder, name);
     if (renames_left == 0) return refuse(ENOSYS);
     --renames_left;
     return NameCalls::rename(folder, from, name, flags);
@@ -64,6 +67,7 @@ class Mount final : public NameCalls {
   int renames_left = 1000;
   int late_removals = 0;  // Refused although the file was closed: the mount has not heard of that yet.
   int folder_error = 0;   // Of flushing one.
+  std::function<void(int folder, const char* name)> before_rename;  // Once.
 
  private:
   static int refuse(int error) {
@@ -156,6 +160,22 @@ TEST_F(MountTest, ANameThatWasHeldForARenameThatFailedIsFreeAgain) {
   EXPECT_EQ(names(), Names{});
 }
 
+TEST_F(MountTest, WhatOthersHavePutInPlaceOfAHeldNameStaysWhereTheRenameFails) {
+  auto file = create();
+  ASSERT_TRUE(file.ok());
+  mount_.before_rename = [&](int folder, const char* name) {
+    const UniqueFd theirs(::openat(folder, "theirs", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    EXPECT_EQ(::write(theirs.get(), "theirs", 6), 6);
+    EXPECT_EQ(::renameat(folder, "theirs", folder, name), 0);
+  };
+  mount_.renames_left = 0;
+
+  EXPECT_TRUE((*file)->publish(false).is_errno(ENOSYS));
+  file->reset();
+
+  EXPECT_EQ(names(), Names{"weights"});
+}
+
 TEST_F(MountTest, WithoutRenamesNoFileIsBegun) {
   mount_.renames_left = 0;
   mount_.late_removals = 3;
@@ -165,7 +185,7 @@ TEST_F(MountTest, WithoutRenamesNoFileIsBegun) {
   EXPECT_TRUE(status.is_errno(ENOSYS));
   EXPECT_EQ(describe(status),
             "could not rename a file in this folder, as publishing it does: Function not implemented; "
-            "use a file system and a kernel that can do this");
+            "check that the kernel, its drivers and the file system can do this");
   EXPECT_EQ(names(), Names{});
 }
 

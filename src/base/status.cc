@@ -78,7 +78,7 @@ const char* errno_remedy(int error_number) {
     case EISDIR: return "name a file, not a directory";
     case EROFS: return "mount the file system writable";
     case ENOSYS:
-    case EOPNOTSUPP: return "use a file system and a kernel that can do this";
+    case EOPNOTSUPP: return "check that the kernel, its drivers and the file system can do this";
     default: return "";
   }
 }

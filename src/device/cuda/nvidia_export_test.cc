@@ -211,8 +211,10 @@ TEST_F(NvidiaExportTest, AnRmStatusIsKeptBesideTheNearestErrno) {
       EXPECT_TRUE(kernel_.has_nothing()) << request;
     }
   }
-  EXPECT_EQ(describe(NvidiaStep{os_failure(EOPNOTSUPP, "make peer pages"), 0x56}),
-            "could not make peer pages: Operation not supported (NV_ERR_NOT_SUPPORTED, 0x56)");
+  EXPECT_EQ(
+      describe(NvidiaStep{os_failure(EOPNOTSUPP, "make peer pages"), 0x56}),
+      "could not make peer pages: Operation not supported; check that the kernel, its drivers and the file system "
+      "can do this (NV_ERR_NOT_SUPPORTED, 0x56)");
   EXPECT_EQ(describe(NvidiaStep{os_failure(ENODEV, "a"), 0x7f}), "could not a: No such device (NVIDIA status 0x7f)");
 }
 
