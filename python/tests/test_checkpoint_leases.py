@@ -5,6 +5,7 @@
 import errno
 import json
 import os
+import resource
 import time
 
 import pytest
@@ -242,6 +243,44 @@ def test_ranks_that_die_before_the_save_is_published_lose_it_nothing(tmp_path, m
         generations.publish(tmp_path, Layout("1" * 20 + "-00000000", files={f"{'1' * 20}-00000000-1-0.data": 8}),
                             generations.new_lease(tmp_path))
     assert reading.read_layout(tmp_path).save_id == other.save_id
+
+
+def test_more_ranks_than_a_process_has_descriptors_for_are_published(tmp_path, monkeypatch):
+    monkeypatch.setattr(generations, "room_for_leases", lambda: 2)
+    files = {}
+    for rank in range(1, 6):
+        lease = generations.new_lease(tmp_path)
+        files[f"{lease.save_id}-{rank}-0.data"] = 8
+        (tmp_path / f"{lease.save_id}-{rank}-0.data").write_bytes(b"12345678")
+        lease.close()
+    own = generations.new_lease(tmp_path)
+    generations.publish(tmp_path, Layout(own.save_id, files=files), own)
+    leftovers.wait_for_removals()
+    assert sorted(os.listdir(tmp_path)) == sorted([*files, "checkpoint.json"])
+
+
+def test_leases_leave_descriptors_for_what_is_opened_besides():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, limits[1]))
+    try:
+        assert 0 < leases.room_for_leases() <= 300 - leases.SPARE_DESCRIPTORS
+        resource.setrlimit(resource.RLIMIT_NOFILE, (leases.SPARE_DESCRIPTORS, limits[1]))
+        assert leases.room_for_leases() == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_new_folder_of_another_save_that_has_no_lease_yet_stays(tmp_path):
+    new, old = tmp_path / ".critic.saving", tmp_path / ".gone.saving"
+    for folder in (new, old):
+        folder.mkdir()
+    os.utime(old, (1, 1))
+    leftovers.sweep_staging(tmp_path)
+    assert os.listdir(tmp_path) == [".critic.saving"]
+    old.mkdir()
+    os.utime(old, (1, 1))
+    leftovers.sweep_all(tmp_path)
+    assert os.listdir(tmp_path) == [".critic.saving"]
 
 
 # ---- Looking after the fact

@@ -73,11 +73,6 @@ class Writer(StorageWriter):
     def _folder(self) -> Path:
         return self._save.folder
 
-    @property
-    def _place(self) -> Path:
-        """Where files are until the end."""
-        return self._folder
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self._session is not None:
             raise CheckpointError("this Writer was given a session, which belongs to this process, so that async_save "
@@ -89,7 +84,7 @@ class Writer(StorageWriter):
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         if self._save.lease is not None:
-            give_up(self._place, self._save.files, self._save.lease)  # Of a save that failed.
+            self._save.lease.close()  # Of a save that another rank named, or that failed: then a sweep takes its files.
         self._save.lease, self._save.files = None, ()
         self._save.folder, self._save.named, self.save_id = self._save.named or self._given, None, None
         if kwargs.get("use_collectives") is False:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.checkpoint.generations import hold
 from penstock.checkpoint.layout import NAME, PIECE_BYTES, CheckpointError, Extent, Layout, encode
-from penstock.checkpoint.leases import ID
+from penstock.checkpoint.leases import ID, room_for_leases
 from penstock.checkpoint.leftovers import DATA_FILE, sweep
 from penstock.checkpoint.progress import OnProgress, Shared
 from penstock.checkpoint.reading import folder_of, has_size, read_layout
@@ -68,7 +68,7 @@ def _leases_of(target: Path, layout: Layout) -> Iterator[None]:
     ids = {found[1] for name in layout.files if (found := DATA_FILE.fullmatch(name))}
     ids |= {layout.save_id} if re.fullmatch(ID, layout.save_id) else set()
     with contextlib.ExitStack() as held:
-        for save_id in sorted(ids):
+        for save_id in sorted(ids)[:room_for_leases()]:  # What has none is left alone for an hour.
             held.callback(hold(target, save_id).end)
         yield
 

@@ -9,7 +9,6 @@ names that no other save has: so what was there before stays whole until then, a
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import json
 import logging
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.checkpoint.layout import NAME, PIECE_BYTES, CheckpointError, Extent, Layout, encode
-from penstock.checkpoint.leases import ID, Lease, take
+from penstock.checkpoint.leases import ID, Lease, room_for_leases, take
 from penstock.checkpoint.leftovers import (
     DATA_FILE, VERIFIED, VERIFIED_BYTES_MAX, files_of_checkpoint, finish_removal, give_up, put_back, remove_behind,
     sweep_all, sweep_empty, wait_for_removals,
@@ -79,32 +78,36 @@ def publish(folder: Path, layout: Layout, lease: Lease, session: Session | None 
     """From here on it is the folder's checkpoint. The data files of the one before are removed behind the caller's
     back, and the lease ends then, or here, where the save fails."""
     try:
-        with _all_leases(folder, layout, lease) as leases:
+        others = _other_ids(layout, lease)
+        with _all_leases(folder, others) as leases:
             earlier = files_of_checkpoint(folder) - set(layout.files)
             lease.note(earlier)
             give_name(folder, layout, session, durable)
             for each in leases:
                 each.end()
+        for save_id in others[len(leases):]:
+            with contextlib.suppress(OSError):  # Whoever sweeps takes what is left of it.
+                take(folder, save_id).end()
         remove_behind([folder / name for name in earlier], lease)
     except BaseException:
         give_up(folder, layout.files, lease)
         raise
 
 
+def _other_ids(layout: Layout, own: Lease) -> list[str]:
+    """Of the saves of all ranks but this one."""
+    found = {match[1] for name in layout.files if (match := DATA_FILE.fullmatch(name))}
+    return sorted(found - {own.save_id})
+
+
 @contextlib.contextmanager
-def _all_leases(folder: Path, layout: Layout, own: Lease) -> Iterator[list[Lease]]:
-    """Those of all ranks, whose processes may die from now on."""
+def _all_leases(folder: Path, save_ids: list[str]) -> Iterator[list[Lease]]:
+    """Those of ranks whose processes may die from now on: the first of them, as many as there is room for."""
     with contextlib.ExitStack() as held:
         found = []
-        for save_id in sorted({match[1] for name in layout.files if (match := DATA_FILE.fullmatch(name))}):
-            if save_id != own.save_id:
-                try:
-                    found.append(take(folder, save_id))
-                except OSError as error:
-                    if error.errno != errno.EMFILE:  # Of thousands of ranks, as many as there is room for.
-                        raise
-                    break
-                held.callback(found[-1].close)
+        for save_id in save_ids[:room_for_leases()]:
+            found.append(take(folder, save_id))
+            held.callback(found[-1].close)
         yield found
 
 

@@ -15,13 +15,16 @@ import errno
 import fcntl
 import os
 import re
+import resource
 import stat
+import sys
 import time
 from pathlib import Path
 
 ID = "[0-9]{20}-[0-9a-f]{8}"  # Of a save: nanoseconds since 1970, and by chance.
 LEASE = re.compile(rf"\.({ID})\.lease")
 TRIES = 100
+SPARE_DESCRIPTORS = 64
 NBYTES_MAX = 1 << 22  # Of what one says.
 EMPTY_S = 3600
 LOCAL = frozenset(("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "tmpfs", "xfs",
@@ -101,6 +104,14 @@ class Lease:
             return self._is_there() and time.time() - facts.st_mtime > EMPTY_S
         machine = os.pread(self._fd, NBYTES_MAX, 0).partition(b"\n")[0].decode(errors="replace")
         return self._is_there() and (machine == _machine() != "" or _locks_reach(self._path.parent))
+
+
+def room_for_leases() -> int:
+    """How many may be held at once, so that files can still be opened: a job may have more ranks."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(limit - len(os.listdir("/proc/self/fd")) - SPARE_DESCRIPTORS, 0)
 
 
 def take(folder: Path, save_id: str) -> Lease:

@@ -122,16 +122,22 @@ def sweep(folder: Path) -> bool:
 def sweep_all(root: Path) -> None:
     """In a folder of checkpoints, also what nobody will save to again. Of links, what they lead to is left."""
     for place in (root / name for name in names_in(root)):
-        if not place.is_symlink() and (sweep(place) or STAGING.fullmatch(place.name)):
-            _remove_empty(place)
+        if not place.is_symlink():
+            _sweep_and_remove(place, STAGING.fullmatch(place.name) is not None)
 
 
 def sweep_staging(root: Path) -> None:
     """What is beside folders of safetensors."""
     for place in (root / name for name in names_in(root) if STAGING.fullmatch(name)):
         if not place.is_symlink():
-            sweep(place)
-            _remove_empty(place)
+            _sweep_and_remove(place, True)
+
+
+def _sweep_and_remove(place: Path, is_staging: bool) -> None:
+    """An empty folder that is new may be that of a save which has no lease yet."""
+    is_left = is_staging and _is_old(place)  # Looked at before what is swept changes its time.
+    if sweep(place) or is_left:
+        _remove_empty(place)
 
 
 def sweep_empty(root: Path, checkpoints: Iterable[Path]) -> None:

@@ -13,6 +13,7 @@ step, which also replaces a checkpoint that is there: stock readers never see a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable
@@ -82,6 +83,7 @@ class SafetensorsWriter(Writer):
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        make_folder(self._staging, durable=self._durable)  # Others may have taken it for one that was left.
         check_replaceable(self._target, self._staging)
         items = [item for plan in plans for item in plan.items]
         check_room(self._staging, sum(room_of(item.index.fqn, nbytes_of_item(item)) for item in items))
@@ -159,6 +161,8 @@ class SafetensorsWriter(Writer):
             hold(self._staging, each).end()
         lease.end()
         self.save_id = save_id
+        with contextlib.suppress(OSError):  # Another save has something in it.
+            self._staging.rmdir()
         sweep_staging(self._target.parent)
 
     def _fill(self, whole: Path, layout: Layout, names: dict[str, str]) -> None:

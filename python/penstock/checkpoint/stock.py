@@ -38,7 +38,9 @@ def check_replaceable(target: Path, beside: Path) -> None:
     names = os.listdir(target) if target.exists() else []
     strangers = sorted(set(names) - _names_of(target))
     if any(map(LEASE.fullmatch, strangers)):
-        raise CheckpointError(f"{target}: another save to it goes on: wait for its end")
+        lease = next(filter(LEASE.fullmatch, strangers))
+        raise CheckpointError(f"{target}: another save to it goes on, or it cannot be known whether it does: wait for "
+                              f"its end; where no save runs on any machine, remove {lease}")
     if strangers:
         raise CheckpointError(f"{target}: it has {strangers[0]!r}, which is no part of a checkpoint there and would go "
                               "with it: move that away, or save to another folder")
