@@ -52,6 +52,31 @@ def test_a_backend_is_taken_and_gives_the_same(model, backend):
     assert weights.load_model(module, path, True, "cpu", backend=backend) == ([], [])
 
 
+def test_nothing_is_read_of_a_file_that_is_closed_but_by_slices(model):
+    path, tensors = model
+    for opening in (safetensors.safe_open, weights.safe_open):
+        with opening(path, "pt") as opened:
+            part = opened.get_slice("a")
+        for call in (opened.keys, opened.metadata, opened.get_tensors, lambda: opened.get_tensor("a"),
+                     lambda: opened.get_slice("a")):
+            with pytest.raises((weights.WeightsError, safetensors.SafetensorError), match="closed"):
+                call()
+        assert raw(part[1:2]) == raw(tensors["a"][1:2])
+
+
+def test_tensors_without_bytes_are_a_runtime_error_as_there(tmp_path):
+    for save in (rival.save_file, weights.save_file):
+        with pytest.raises(RuntimeError, match="meta"):
+            save({"a": torch.zeros(2, device="meta")}, tmp_path / "file")
+
+
+def test_numpy_takes_a_backend(tmp_path):
+    numpy_weights.save_file({"a": np.arange(3)}, tmp_path / "file")
+    assert list(numpy_weights.load_file(tmp_path / "file", backend="pread")["a"]) == [0, 1, 2]
+    with pytest.raises(weights.WeightsError, match="expected 'mmap' or 'pread'"):
+        numpy_weights.load_file(tmp_path / "file", backend="tape")
+
+
 def test_a_backend_that_there_is_not_is_refused(model):
     for load in (weights.safe_open, weights.load_file, lambda path, **more: weights.load_model(
             torch.nn.Linear(1, 1), path, **more)):

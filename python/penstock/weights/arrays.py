@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import _native
-from penstock.weights.headers import Tensor, WeightsError, named
+from penstock.weights.headers import StateError, Tensor, WeightsError, named
 
 if TYPE_CHECKING:
     import numpy
@@ -122,7 +122,8 @@ def _check_plain(name: str, array: Any) -> None:
     elif str(getattr(array, "layout", "torch.strided")) != "torch.strided":
         wrong = f"sparse ({array.layout}): pass its to_dense(), which may be much larger"
     elif getattr(array, "is_meta", False):
-        wrong = "of the device \"meta\", which has no bytes: call to_empty(device=...) on its module and fill it first"
+        raise StateError(f"tensor {name!r} is of the device \"meta\", which has no bytes: call to_empty(device=...) on "
+                         "its module and fill it first")
     if wrong is not None:
         raise WeightsError(f"tensor {name!r} is {wrong}")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BACKENDS = ("mmap", "pread")  # Of safetensors. Here each request takes the best path by itself.
 
 
-def _check_backend(backend: str) -> None:
+def check_backend(backend: str) -> None:
     if backend not in BACKENDS:
         raise WeightsError(f"backend {backend!r}: expected 'mmap' or 'pread', as safetensors; both are taken and make "
                            "no difference here")
@@ -34,7 +34,7 @@ def _check_backend(backend: str) -> None:
 def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend: str = "mmap",
               session: Session | None = None) -> dict[str, torch.Tensor]:
     """In place of `safetensors.torch.load_file`: all tensors of a file, by name."""
-    _check_backend(backend)
+    check_backend(backend)
     loaded = Weights([filename]).plan(device=device, session=session).load()
     return dict(sorted(loaded.items()))
 
@@ -52,7 +52,7 @@ def load_model(module: torch.nn.Module, paths: str | os.PathLike[str] | Iterable
     """
     import torch
 
-    _check_backend(backend)
+    check_backend(backend)
     weights, state = Weights(paths), module.state_dict(keep_vars=True)
     targets = {name: target for name, target in state.items() if isinstance(target, torch.Tensor)}
     _check_own(module, targets)
@@ -251,32 +251,41 @@ class safe_open:  # noqa: N801, the name that it replaces.
 
     def __init__(self, filename: str | os.PathLike[str], framework: str = "pt", device: Any = "cpu", *,
                  backend: str = "mmap", session: Session | None = None) -> None:
-        _check_backend(backend)
+        check_backend(backend)
         arrays.arrays_of(framework, device)  # Raises here, and not at the first tensor.
         self._weights = Weights([filename])
         self._framework, self._device, self._session = framework, device, session
+        self._is_closed = False
 
     def keys(self) -> list[str]:
-        return sorted(self._weights.tensors)
+        return sorted(self._opened().tensors)
 
     def offset_keys(self) -> list[str]:
         """The names in the order of the file."""
-        return list(self._weights.tensors)
+        return list(self._opened().tensors)
 
     def metadata(self) -> dict[str, str] | None:
-        return self._weights.metadata or None
+        return self._opened().metadata or None
 
     def get_tensor(self, name: str) -> Any:
+        self._opened()
         return self._get(name, None)
 
     def get_tensors(self) -> dict[str, Any]:
         """All of them, by name."""
-        plan = self._weights.plan(device=self._device, framework=self._framework, session=self._session)
+        plan = self._opened().plan(device=self._device, framework=self._framework, session=self._session)
         return dict(sorted(plan.load().items()))
 
     def get_slice(self, name: str) -> Slice:
-        """What can be indexed: `get_slice(name)[2:4, :, ::2]` reads no more rows than it needs."""
+        """What can be indexed: `get_slice(name)[2:4, :, ::2]` reads no more rows than it needs. It stays
+        usable when the file is closed."""
+        self._opened()
         return Slice(self, self._tensor(name))
+
+    def _opened(self) -> Weights:
+        if self._is_closed:
+            raise WeightsError(f"{self._weights.shown()}: the file is closed: open it anew, or read it within `with`")
+        return self._weights
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self._weights.tensors:
@@ -293,7 +302,7 @@ class safe_open:  # noqa: N801, the name that it replaces.
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        return None
+        self._is_closed = True
 
 
 class Slice:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.sessions import Session
 from penstock.weights.headers import Weights, copied
-from penstock.weights.loaders import save, save_file
+from penstock.weights.loaders import check_backend, save, save_file
 
 if TYPE_CHECKING:
     import numpy
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_file", "save", "save_file"]
 
 
-def load_file(filename: str | os.PathLike[str], *,
+def load_file(filename: str | os.PathLike[str], *, backend: str = "mmap",
               session: Session | None = None) -> dict[str, numpy.ndarray[Any, Any]]:
     """All arrays of a file, by name."""
+    check_backend(backend)
     loaded = Weights([filename]).plan(framework="np", session=session).load()
     return dict(sorted(loaded.items()))
 

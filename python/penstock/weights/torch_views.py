@@ -174,12 +174,20 @@ def _with_attributes(function: Any, kind: Any, arguments: Any, state: Any) -> An
 
 def _distributed(wrapped: Unknown, arguments: Any) -> Any:
     """A DTensor: the tensor itself, where this rank had all of it; else an object that has a piece of it."""
-    local = dict(wrapped.parts()).get("_local_tensor")
-    if isinstance(local, View) and len(arguments) > 2 and local.shape == arguments[2]:
+    parts = dict(wrapped.parts())
+    local = parts.get("_local_tensor")
+    if (isinstance(local, View) and len(arguments) > 2 and local.shape == arguments[2]
+            and not _is_partial(parts.get("_spec"))):
         return local
     made = Unknown(wrapped.name)
     made.build({"_local_tensor": local})
     return made
+
+
+def _is_partial(spec: Any) -> bool:
+    """Whether each rank has a part of a sum, which has the shape of the whole."""
+    placements = dict(spec.parts()).get("placements", ()) if isinstance(spec, Unknown) else ()
+    return any(isinstance(each, Unknown) and each.name.endswith("Partial") for each in placements)
 
 
 def _attributes(state: Any) -> dict[str, Any] | None:
