@@ -134,14 +134,13 @@ TEST(Registration, TheReportSaysWhetherGpuMemoryIsWorthItForTheIosAskedAbout) {
   const auto first_note = [](const RegistrationInput& input) {
     return registration_report(input, Constants(), false).notes.front();
   };
-  EXPECT_EQ(first_note({}), "4 I/Os of 1024 KiB for one registration: GPU memory is worth it, 0.386 ms against 1.4.");
+  EXPECT_EQ(first_note({}), "4 I/Os of 1 MiB for one registration: GPU memory is worth it, 386 us against 1.4 ms.");
   // 108 ms of a driver against 266 us an I/O.
   RegistrationInput late;
   late.setup_s = 0.108;
-  EXPECT_EQ(
-      first_note(late),
-      "4 I/Os of 1024 KiB for one registration: GPU memory is not worth it, 108 ms against 1.4; it is from I/O 407 "
-      "on.");
+  EXPECT_EQ(first_note(late),
+            "4 I/Os of 1 MiB for one registration: GPU memory is not worth it, 108.4 ms against 1.4 ms; it is from "
+            "I/O 407 on.");
 }
 
 }  // namespace

@@ -181,7 +181,9 @@ std::optional<Value> meaning(const SettingRow& row, const Json& value) {
   return std::nullopt;
 }
 
-bool is_noted(const LoadedSettings& loaded, Severity severity, std::string_view key) {
+// Notes tell a key by its name in the file.
+bool is_noted(const LoadedSettings& loaded, Severity severity, const std::string& name) {
+  const std::string key = shown(name);
   return loaded.notes.size() == kNotesMax ||
          std::any_of(loaded.notes.begin(), loaded.notes.end(),
                      [&](const Note& note) { return note.severity == severity && note.key == key; });
@@ -201,7 +203,7 @@ void check_setting(const LoadedSettings& loaded, bool named_by_user, Setting set
     const std::optional<Value> value = meaning(row, one.value);
     const bool fits = value && range_fault(row, *value).empty();
     if (row.forbids && (!fits || (best != nothing && *value != loaded.settings.value(setting)))) {
-      FUZZ_CHECK(is_noted(loaded, Severity::error, row.key));
+      FUZZ_CHECK(is_noted(loaded, Severity::error, one.name));
       FUZZ_CHECK(loaded.must_refuse);
       if (fits) return;  // Contradicted: which of the two holds does not matter.
       continue;
@@ -212,7 +214,7 @@ void check_setting(const LoadedSettings& loaded, bool named_by_user, Setting set
       wanted = *value;
       set = true;
     } else {
-      FUZZ_CHECK(is_noted(loaded, standing == misplaced ? Severity::note : fault_severity(setting), row.key));
+      FUZZ_CHECK(is_noted(loaded, standing == misplaced ? Severity::note : fault_severity(setting), one.name));
       FUZZ_CHECK(fault_severity(setting) != Severity::error || standing == misplaced || !named_by_user ||
                  loaded.must_refuse);
     }

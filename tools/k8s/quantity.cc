@@ -31,8 +31,9 @@ std::optional<Scale> scale_of(std::string_view suffix) {
     return Scale{0, 10 * (static_cast<int>(power) + 1)};
   }
   if (suffix.size() == 1 || (suffix[0] != 'e' && suffix[0] != 'E')) return {};
-  suffix.remove_prefix(suffix[1] == '+' ? 2 : 1);
-  if (suffix.empty() || !(is_digit(suffix[0]) || (suffix[0] == '-' && suffix.size() > 1))) return {};
+  const bool has_plus = suffix[1] == '+';
+  suffix.remove_prefix(has_plus ? 2 : 1);
+  if (suffix.empty() || !(is_digit(suffix[0]) || (suffix[0] == '-' && !has_plus && suffix.size() > 1))) return {};
   std::int64_t exponent = 0;
   const auto [end, error] = std::from_chars(suffix.data(), suffix.data() + suffix.size(), exponent);
   if (error != std::errc() || end != suffix.data() + suffix.size()) return {};
