@@ -138,12 +138,12 @@ class RecordIndex:
 
 def _tokens_of(name: str, kind: np.dtype[Any]) -> tuple[int, int]:
     """Where the tokens of a file begin and end."""
-    size = os.stat(name).st_size
-    if not name.endswith(".npy"):
-        if size % kind.itemsize:
-            raise DataError(f"{name}: its {size} bytes are no whole number of {kind} tokens: is dtype right?")
-        return 0, size
     with open_file(name) as file:
+        size = os.fstat(file.fileno()).st_size
+        if not name.endswith(".npy"):
+            if size % kind.itemsize:
+                raise DataError(f"{name}: its {size} bytes are no whole number of {kind} tokens: is dtype right?")
+            return 0, size
         try:
             if np.lib.format.read_magic(file) != (1, 0):
                 raise ValueError("expected version 1.0 of the format")
