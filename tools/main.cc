@@ -63,6 +63,10 @@ struct Command {
   bool is_program = false;  // Called by its name alone, too, and speaks under it.
   // Signals are its own affair, or that of the program that runs in its place.
   bool has_own_signals = false;
+  // The new words for a name of the last release: it answers as it did, unlisted, with a line on stderr that says them.
+  const char* replaced_by = nullptr;
+
+  bool is_listed() const { return *summary != '\0' && replaced_by == nullptr; }
 };
 constexpr Command kCommands[] = {
     {"check", "Say what this machine offers to each path, and what it lacks", add_check},
@@ -115,7 +119,9 @@ const Command* program_named(std::string_view path) {
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
-  for (const Command& command : kCommands) names.emplace_back(command.name);
+  for (const Command& command : kCommands) {
+    if (command.replaced_by == nullptr) names.emplace_back(command.name);
+  }
   return names;
 }
 
@@ -150,10 +156,18 @@ int run_program(const Command& command, const Words& words) {
   return line.run(words);
 }
 
+void tell_new_name(const Command& command) {
+  if (command.replaced_by == nullptr) return;
+  print_error("penstock: 'penstock {}' is now '{}'; the old name goes with the next release\n", command.name,
+              command.replaced_by);
+}
+
 int run_penstock(const Words& words) {
   if (words.empty()) throw Failure("no command was given; 'penstock help' lists them", kUsage);
-  if (!words[0].starts_with('-') && command_named(words[0]) == nullptr) {
-    refuse_command(words[0]);
+  if (!words[0].starts_with('-')) {
+    const Command* command = command_named(words[0]);
+    if (command == nullptr) refuse_command(words[0]);
+    tell_new_name(*command);
   }
   CommandLine line("penstock", "Moves file data into and out of GPU memory, and says which path it took");
   bool json = false;
@@ -163,7 +177,7 @@ int run_penstock(const Words& words) {
   show_colors("auto");
   line.choice("--color", {"auto", "always", "never"}, show_colors, "Whether words are coloured [auto: on a terminal]");
   for (const Command& command : kCommands) {
-    if (*command.summary == '\0') continue;
+    if (!command.is_listed() && words[0] != command.name) continue;
     CommandLine added = line.command(command.name, command.summary);
     if (!command.is_program) command.add(added);
   }
