@@ -3,12 +3,12 @@
 
 """The key tables of `penstock k8s lint`, made of or compared with the operators' definitions of their resources.
 
-    k8s_shapes.py FOLDER           rewrite tools/k8s/shapes/*.shapes
+    k8s_shapes.py FOLDER           rewrite k8s/shapes/*.shapes
     k8s_shapes.py FOLDER --check   say whether they would change: exit code 1
 
 FOLDER holds a folder for each release, gpu-operator-vVERSION or network-operator-vVERSION, with its
 CustomResourceDefinitions as published. Of these only names, types and bounds are taken, no prose. Needs PyYAML.
-tools/k8s/shapes/README.md tells the form of the tables.
+k8s/shapes/README.md tells the form of the tables.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SHAPES = Path(__file__).resolve().parents[1] / "tools" / "k8s" / "shapes"
 OPERATORS = ("gpu-operator", "network-operator")
 PART_LINES_MIN = 2
 DECIMAL = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-# Patterns by the words that tools/k8s/patterns.cc knows them by.
+# Patterns by the words that k8s/patterns.cc knows them by.
 PATTERNS = {
     rf"^(\+|-)?{DECIMAL}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{DECIMAL}))?$": "quantity",
     r"[a-zA-Z0-9\-]+": "some-letter",

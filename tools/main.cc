@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "k8s/k8s.h"
+#include "model/program/model.h"
 #include "tools/bench/bench.h"
 #include "tools/check/check.h"
 #include "tools/common/command_line.h"
@@ -38,9 +40,7 @@
 #include "tools/gdsio/gdsio.h"
 #include "tools/gdsio/verify.h"
 #include "tools/help/help.h"
-#include "tools/k8s/k8s.h"
 #include "tools/kv/kv.h"
-#include "tools/model/model.h"
 #include "tools/node/node.h"
 #include "tools/odirect/odirect.h"
 #include "tools/prepare/prepare.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // From which versions on programs have P2PDMA with NVIDIA's GPUs: one table for who reads machines (topology/), who
-// speaks with the driver (device/cuda/), and who judges clusters (tools/k8s). It judges nothing itself. Pure.
+// speaks with the driver (device/cuda/), and who judges clusters (k8s). It judges nothing itself. Pure.
 #pragma once
 
 #include <compare>

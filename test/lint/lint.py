@@ -43,7 +43,9 @@ MAY_INCLUDE = {
     "model": "base topology",
     "tools/common": "base settings stripe topology stats include core/paths.h device/cuda/cuda_api.h",
     "tools/*": "tools/common base settings stripe topology stats include kv model bench",
-    "tools": "tools/common tools/* base include",
+    "tools": "tools/common tools/* k8s model/program base include",
+    "k8s": "tools/common base settings topology include",
+    "model/program": "tools/common base settings topology include model",
     "bench": "base include model device/cuda/cuda_api.h",
     "examples": "include",
     "python": "base include checksum kv topology weights",
@@ -54,7 +56,8 @@ MUTEX_HOME = "src/base/mutex.h"
 TERMINAL_HOME = "tools/common/terminal.cc"
 PYTHON_TERMINAL_HOME = "python/penstock/terminal.py"
 LINES_MAX = 500
-SOURCE_LINES_MAX = 400  # Of src/ and tools/, but for tests.
+PROGRAMS = ("tools/", "k8s/", "model/")
+SOURCE_LINES_MAX = 400  # Of src/, tools/, k8s/ and model/program/, but for tests.
 FUNCTION_LINES_MAX = 40
 # Longer, since each is one thing: as others have cut it, and as programs include it.
 ONE_CONTRACT = {"include/cufile.h", "include/penstock/penstock.h", "include/penstock/penstock.hpp"}
@@ -140,8 +143,8 @@ def room_of(name):
     parts = name.split("/")
     if parts[0] == "src" and len(parts) > 2:
         return parts[1]
-    if parts[0] == "tools" and len(parts) > 2:
-        return f"tools/{parts[1]}"
+    if parts[0] == "tools" and len(parts) > 2 or parts[:2] == ["model", "program"]:
+        return f"{parts[0]}/{parts[1]}"
     return parts[0]
 
 
@@ -161,7 +164,7 @@ def room_of_include(tree, name, header):
     first = header.split("/")[0]
     if header == "cufile.h" or first == "penstock":
         return "include"
-    if first == "tools":
+    if first in ("tools", "model"):
         return room_of(header) if header in tree.text else None
     if "/" in header and first in ROOMS:
         return first
@@ -230,7 +233,7 @@ def check_library_manners(tree):
 
 def check_way_to_the_terminal(tree):
     for name in tree.of(SOURCES | HEADERS):
-        if name.split("/")[0] not in ("tools", "model") or is_test(name) or name == TERMINAL_HOME:
+        if not name.startswith(PROGRAMS) or is_test(name) or name == TERMINAL_HOME:
             continue
         for number, line in enumerate(without_comments_and_strings(tree.text[name]).splitlines(), 1):
             match = PRINTS_RAW.search(line)
@@ -286,7 +289,7 @@ def check_type_names(tree):
     for name in sorted(tree.of(HEADERS)):
         text = without_comments_and_strings(tree.text[name])
         space = NAMESPACE.search(text)
-        for match in TYPE.finditer(text) if space and name.startswith(("src/", "tools/", "model/")) else ():
+        for match in TYPE.finditer(text) if space and name.startswith(("src/", *PROGRAMS)) else ():
             other = first.setdefault((space[1], match[1]), name)
             if other != name:
                 tree.report(name, text[:match.start()].count("\n") + 1, "types",
@@ -322,7 +325,7 @@ def check_sizes(tree):
         if not is_code(name, text):
             continue
         lines = text.splitlines()
-        is_source = name.startswith(("src/", "tools/")) and not is_test(name)
+        is_source = name.startswith(("src/", "tools/", "k8s/", "model/program/")) and not is_test(name)
         allowed = SOURCE_LINES_MAX if is_source else LINES_MAX
         if len(lines) > allowed and name not in ONE_CONTRACT:
             tree.report(name, len(lines), "size", f"{len(lines)} lines; {allowed} are allowed")

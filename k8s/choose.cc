@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "k8s/inputs.h"
+#include "k8s/nodes.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/page.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  kubectl get nodes -o json | penstock k8s choose\n"
+    "  penstock k8s choose --nodes nodes.json --storage nfs-rdma\n"
+    "A node's labels and versions prove no path: what is named is possible, and 'penstock k8s render' makes the job "
+    "that\n"
+    "proves it. IOMMU, PCI topology and the NVMe driver's hooks are seen on the node alone, by 'penstock check'.\n"
+    "Exit code: 0 a node with a GPU was found, 1 none was, 2 wrong usage.";
+
+struct ChooseSettings {
+  std::string nodes = "-";
+  std::string storage = "xfs";
+  bool json = false;
+};
+
+struct Chosen {
+  Node node;
+  Choice choice;
+};
+
+int rank(const Chosen& each) {
+  return each.choice.path == "p2pdma" ? 0 : each.choice.path == "nvidia-fs" ? 1 : each.choice.path == "bounce" ? 2 : 3;
+}
+
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+void print_for_people(const std::vector<Chosen>& all) {
+  Table table({"node", "GPU", "system", "kernel", "path"});
+  for (const Chosen& each : all) {
+    const std::string path = each.node.has_gpu ? each.choice.path + (rank(each) < 2 ? ", possible" : "") : "no GPU";
+    table.add({each.node.name, or_dash(each.node.gpu), or_dash(each.node.os), or_dash(each.node.kernel), path});
+  }
+  print("{}", table.text());
+  for (const Chosen& each : all) {
+    Page page;
+    for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
+      const Refusal& refusal = each.choice.refusals[i];
+      page.wrap(fmt::format("  not {}: ", each.choice.paths[i]),
+                fmt::format("{} [{}]", refusal.sentence, refusal.rule));
+      page.wrap("    -> ", refusal.remedy);
+    }
+    if (!page.text().empty()) print("\n{}\n{}", each.node.name, Text(page.text()));
+  }
+}
+
+void print_for_programs(const std::vector<Chosen>& all) {
+  Json rows = Json::array();
+  for (const Chosen& each : all) {
+    Json refusals = Json::array();
+    for (std::size_t i = 0; i < each.choice.refusals.size(); ++i) {
+      const Refusal& refusal = each.choice.refusals[i];
+      refusals.push_back({{"path", each.choice.paths[i]},
+                          {"rule", refusal.rule},
+                          {"sentence", refusal.sentence},
+                          {"remedy", refusal.remedy}});
+    }
+    rows.push_back({{"node", each.node.name},
+                    {"gpu", each.node.gpu},
+                    {"has_gpu", each.node.has_gpu},
+                    {"os", each.node.os},
+                    {"kernel", each.node.kernel},
+                    {"runtime", each.node.runtime},
+                    {"path", each.choice.path.empty() ? Json() : Json(each.choice.path)},
+                    {"proven", false},
+                    {"refusals", refusals}});
+  }
+  print_json({{"schema", 1}, {"nodes", rows}});
+}
+
+int choose_nodes(const ChooseSettings& settings) {
+  const std::string name = settings.nodes == "-" ? "standard input" : settings.nodes;
+  const std::string text = read_bounded(settings.nodes, kDumpBounds.bytes);
+  if (text.size() > kDumpBounds.bytes) throw Failure(name + ": it is larger than any list of nodes");
+  std::vector<Chosen> all;
+  for (Node& node : read_nodes(text, name)) {
+    Choice choice = choose(node, settings.storage, "SERVER:/EXPORT");
+    all.push_back({std::move(node), std::move(choice)});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Chosen& a, const Chosen& b) { return rank(a) < rank(b); });
+  if (settings.json) print_for_programs(all);
+  else print_for_people(all);
+  return all.front().node.has_gpu ? kSuccess : kFailed;
+}
+
+}  // namespace
+
+void add_choose(CommandLine& command) {
+  auto settings = std::make_shared<ChooseSettings>();
+  command.option("--nodes", settings->nodes, "What 'kubectl get nodes -o json' printed, or -o yaml [standard input]")
+      .value_name("FILE");
+  command.option("--storage", settings->storage, "Where the data lie, as with 'penstock k8s render'")
+      .one_of({"xfs", "ext4", "lvm", "luks", "nfs", "nfs-rdma"})
+      .default_shown();
+  command.flag("--json", settings->json, "Print JSON");
+  command.footer(kExamples);
+  command.runs([settings] { return choose_nodes(*settings); });
+}
+
+}  // namespace penstock::tools::k8s

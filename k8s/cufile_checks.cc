@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// cufile.json, by itself or within a ConfigMap, by the library's own table of settings.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "base/printable.h"
+#include "k8s/checks.h"
+#include "settings/names.h"
+#include "settings/settings.h"
+#include "settings/words.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+// A known key in another section than its own: Penstock takes it as meant, NVIDIA's library reads past it.
+std::string misplaced(const core::Note& note) {
+  if (!note.sentence.starts_with(core::kTakenAs)) return "";
+  const auto named = core::setting_named(note.key);  // None of what was too long to be shown whole.
+  return named ? std::string(named->setting.key()) : "";
+}
+
+void tell(const Object& object, const core::Note& note, Place place, Findings& findings) {
+  const std::string key = core::shown(note.key);
+  if (note.severity == core::Severity::idle) return;  // Of Penstock alone.
+  if (const std::string own = misplaced(note); !own.empty()) {
+    findings.add("cufile_place", object, place,
+                 {fmt::format("{} is in a section that is not its own, and NVIDIA's library reads past it", key),
+                  fmt::format("Its name is {}.", own)});
+    return;
+  }
+  const bool is_error = note.severity == core::Severity::error;
+  const char* rule = note.key.empty() && is_error ? "cufile_syntax" : is_error ? "cufile_value" : "cufile_key";
+  findings.add(rule, object, place, {core::printable(note.key.empty() ? note.sentence : key + " " + note.sentence)});
+}
+
+void check_text(const Object& object, const std::string& text, const std::string& name, Place first, bool is_block,
+                Findings& findings) {
+  const core::LoadedSettings loaded = core::parse_settings(text, name, true);
+  for (const core::Note& note : loaded.notes) {
+    const Place place = is_block && note.line > 0 ? Place{first.line + note.line, 1} : first;
+    tell(object, note, place, findings);
+  }
+}
+
+}  // namespace
+
+void check_cufile(const World& world, Findings& findings) {
+  for (const Object& object : world.objects) {
+    if (object.form == Form::cufile)
+      check_text(object, object.manifest->text, object.manifest->file, {}, true, findings);
+    if (object.kind != "ConfigMap") continue;
+    for (const Member& member : object["data"].members) {
+      if (!member.key.ends_with(".json") || !has_part(member.key, "cufile") || !member.value->is_text()) continue;
+      check_text(object, member.value->text, member.key, member.value->place, member.value->is_block, findings);
+    }
+  }
+}
+
+}  // namespace penstock::tools::k8s

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "k8s/checks.h"
+#include "k8s/dump_pods.h"
+#include "k8s/nodes.h"
+#include "settings/words.h"
+#include "tools/common/failure.h"
+#include "tools/common/feature_prefix.h"
+#include "topology/obstacle.h"
+
+namespace penstock::tools::k8s {
+
+const char* const kDumpLimits =
+    "A dump shows no kernel symbols, IOMMU, PCI topology or real mounts, so it opens no path. On the node 'penstock "
+    "k8s "
+    "verify' sees them, in a pod with --root /host; 'penstock k8s verify --read FILE' proves a path.";
+
+namespace {
+
+enum Paths : unsigned { kP2pdma = 1, kNvidiaFs = 2, kBoth = 3 };
+
+// What lint finds in a driver's setup or a volume, and which path it closes; in the order of what comes first.
+struct Stop {
+  std::string_view rule;
+  unsigned paths;
+  Standing standing;
+};
+constexpr Stop kStops[] = {
+    {"rdma_without_ofed", kBoth, Standing::closed},
+    {"gds_precompiled", kNvidiaFs, Standing::closed},
+    {"nvidiadriver_auto", kNvidiaFs, Standing::closed},
+    {"gds_image_parts", kNvidiaFs, Standing::closed},
+    {"gds_image_missing", kNvidiaFs, Standing::closed},
+    {"gds_version_suffix", kNvidiaFs, Standing::closed},
+    {"gds_version_of_cuda", kNvidiaFs, Standing::closed},
+    {"gds_os", kNvidiaFs, Standing::closed},
+    {"gds_proprietary_modules", kNvidiaFs, Standing::closed},
+    {"gds_virtual_machines", kNvidiaFs, Standing::unknown},
+    {"gds_without_injection", kNvidiaFs, Standing::closed},
+    {"gds_compiler", kNvidiaFs, Standing::unknown},
+    {"gds_driver_off", kNvidiaFs, Standing::unknown},
+    {"registry_quotes", kP2pdma, Standing::closed},
+    {"module_config_file", kP2pdma, Standing::unknown},
+    {"p2pdma_registry", kP2pdma, Standing::closed},
+    {"p2pdma_needs", kP2pdma, Standing::closed},
+    {"storage_encrypted", kBoth, Standing::closed},
+    {"storage_mapper", kBoth, Standing::closed},
+    {"storage_no_direct", kBoth, Standing::closed},
+    {"nfs_by_tcp", kBoth, Standing::closed},
+    {"ext4_journal", kBoth, Standing::closed},
+    {"ext4_ordered", kNvidiaFs, Standing::closed},
+};
+
+using Evidence = std::vector<PathEvidence>;
+
+void add(Evidence& all, const char* path, PathEvidence one) {
+  if (one.rule.empty()) return;
+  one.path = path;
+  all.push_back(std::move(one));
+}
+
+void add_findings(Evidence& all, const char* path, unsigned which, const Findings& findings) {
+  const std::vector<Finding> found = findings.in_order();
+  for (const Stop& stop : kStops) {
+    if ((stop.paths & which) == 0) continue;
+    for (const Finding& one : found) {
+      if (one.rule->id != stop.rule || one.severity == Severity::note) continue;
+      const Standing standing = one.severity == Severity::error ? Standing::closed : stop.standing;
+      add(all, path, {"", standing, one.rule->id, fmt::format("{}: {}", one.object, one.sentence), one.remedy});
+    }
+  }
+}
+
+// The first that closes the path, else the first that leaves it in doubt.
+PathEvidence first_of(const char* path, const Evidence& all) {
+  const auto closed =
+      std::find_if(all.begin(), all.end(), [](const PathEvidence& one) { return one.standing == Standing::closed; });
+  if (closed != all.end()) return *closed;
+  if (!all.empty()) return all.front();
+  return {path, Standing::unknown, "", "the dump shows nothing in its way", ""};
+}
+
+class DumpJudge {
+ public:
+  explicit DumpJudge(const World& dump) : dump_(dump), pods_(dump) {
+    for (const Object& object : dump.objects) {
+      if (object.kind == "StorageClass" || object.kind == "PersistentVolume") storages_.push_back(&object);
+    }
+  }
+
+  NodeEvidence judge(const Object& object) const {
+    Node node = node_of(object);
+    NodeEvidence evidence{node.name, machine_of(node), {}};
+    if (!node.has_gpu) return evidence;
+    World world;  // What the cluster is told of this node.
+    take_setups(object, node, world);
+    if (node.driver.empty() && !world.drivers.empty()) node.driver = world.drivers[0].driver_value("version").text;
+    Findings findings;
+    check_drivers(world, findings);
+    check_modules(world, findings);
+    if (is_labelled(object, "feature.node.kubernetes.io/pci-15b3.present")) check_network(world, findings);
+    for (const Object* storage : storages_) {
+      if (is_reached(*storage, object)) add_storage(evidence, judge_storage(object, node, world, findings, storage));
+    }
+    if (evidence.storages.empty()) evidence.storages.push_back(judge_storage(object, node, world, findings, nullptr));
+    return evidence;
+  }
+
+ private:
+  static std::string machine_of(const Node& node) {
+    std::string text = node.has_gpu ? (node.gpu.empty() ? "a GPU" : node.gpu) : "no GPU";
+    for (const std::string& part : {node.os, node.kernel, node.driver.empty() ? "" : "driver " + node.driver}) {
+      if (!part.empty()) text += ", " + part;
+    }
+    return text;
+  }
+
+  static bool is_labelled(const Object& node, std::string_view name, std::string_view value = "true") {
+    const Member* label = node["metadata.labels"].member(name);
+    return label != nullptr && label->value->text == value;
+  }
+
+  static bool selects(const Value& selector, const Object& node) {
+    return std::all_of(selector.members.begin(), selector.members.end(),
+                       [&](const Member& one) { return is_labelled(node, one.key, one.value->text); });
+  }
+
+  // A cluster may have thousands of volumes: those of which the same is to be said are told as one.
+  static void add_storage(NodeEvidence& node, StorageEvidence one) {
+    const auto same_path = [](const PathEvidence& a, const PathEvidence& b) {
+      return a.rule == b.rule && a.standing == b.standing;
+    };
+    const auto found = std::find_if(node.storages.begin(), node.storages.end(), [&](const StorageEvidence& other) {
+      return one.mount_point.starts_with("PersistentVolume ") && other.mount_point.starts_with("PersistentVolume ") &&
+             one.type == other.type &&
+             std::equal(one.paths.begin(), one.paths.end(), other.paths.begin(), other.paths.end(), same_path);
+    });
+    if (found == node.storages.end()) node.storages.push_back(std::move(one));
+    else ++found->alike;
+  }
+
+  // By its nodeAffinity; a volume or class without one is reached from everywhere.
+  static bool is_reached(const Object& storage, const Object& node) {
+    const auto& terms = storage["spec.nodeAffinity.required.nodeSelectorTerms"].members;
+    const auto holds = [&](const Member& expression) {
+      const Value& one = *expression.value;
+      const auto& values = one["values"].members;
+      return one["operator"].text != "In" || std::any_of(values.begin(), values.end(), [&](const Member& value) {
+               return is_labelled(node, one["key"].text, value.value->text);
+             });
+    };
+    return terms.empty() || std::any_of(terms.begin(), terms.end(), [&](const Member& term) {
+             const auto& expressions = (*term.value)["matchExpressions"].members;
+             return std::all_of(expressions.begin(), expressions.end(), holds);
+           });
+  }
+
+  bool is_by_objects() const {
+    const auto& policies = dump_.of_kind("ClusterPolicy");
+    return policies.empty() || (*policies[0])["spec.driver.useNvidiaDriverCRD"].is_true();
+  }
+
+  // The objects that decide of the node's driver: by ClusterPolicy, or by the NVIDIADriver that selects it.
+  void take_setups(const Object& object, const Node& node, World& world) const {
+    world.facts = {dump_.facts.operator_version, node.os, node.runtime, node.kernel};
+    for (const char* kind : {"GPUCluster", "NicClusterPolicy"}) {
+      for (const Object* one : dump_.of_kind(kind)) world.objects.push_back(*one);
+    }
+    if (!is_by_objects()) world.objects.push_back(*dump_.of_kind("ClusterPolicy")[0]);
+    for (const Object* driver : dump_.of_kind("NVIDIADriver")) {
+      if (is_by_objects() && selects((*driver)["spec.nodeSelector"], object)) world.objects.push_back(*driver);
+    }
+    for (const Object* map : dump_.of_kind("ConfigMap")) {
+      if ((*map)["data"].member("nvidia.conf") != nullptr) world.objects.push_back(*map);
+    }
+    look_at_objects(world);
+  }
+
+  StorageEvidence judge_storage(const Object& object, const Node& node, const World& world, const Findings& findings,
+                                const Object* storage) const {
+    Findings of_storage;
+    std::string type;
+    if (storage != nullptr) {
+      check_volume(*storage, Severity::warning, of_storage);
+      type = storage_of(*storage);
+    }
+    Evidence p2pdma, nvidia_fs;
+    add_driver(p2pdma, "p2pdma", world, node);
+    add_findings(p2pdma, "p2pdma", kP2pdma, findings);
+    add_p2pdma(p2pdma, object, node, world, type);
+    add_findings(p2pdma, "p2pdma", kP2pdma, of_storage);
+    add_findings(nvidia_fs, "nvidia-fs", kNvidiaFs, findings);
+    add_driver(nvidia_fs, "nvidia-fs", world, node);
+    add_nvidia_fs(nvidia_fs, object, node, world, type);
+    add_findings(nvidia_fs, "nvidia-fs", kNvidiaFs, of_storage);
+    return {storage == nullptr ? "any storage" : storage->title(),
+            type.empty() ? "unknown file system" : type,
+            {first_of("p2pdma", p2pdma), first_of("nvidia-fs", nvidia_fs)}};
+  }
+
+  // What the operator says of the setup, and the state of what it made.
+  void add_driver(Evidence& all, const char* path, const World& world, const Node& node) const {
+    for (const DriverSetup& driver : world.drivers) {
+      for (const Member& member : (*driver.object)["status.conditions"].members) {
+        const Value& condition = *member.value;
+        if (condition["reason"].text != "ReconcileFailed" || condition["status"].text == "False") continue;
+        add(all, path,
+            {"", Standing::closed, "operator_refuses",
+             fmt::format("{}: {}", driver.object->title(), core::shown(condition["message"].text)),
+             "penstock k8s lint names what is wrong in it"});
+      }
+    }
+    const bool installs = std::any_of(world.drivers.begin(), world.drivers.end(), [](const DriverSetup& driver) {
+      return !driver.driver_value("enabled").is_false();
+    });
+    if (installs && pods_.has_any_pod()) add(all, path, pods_.against_driver(node.name));
+  }
+
+  static void add_refusals(Evidence& all, const char* path, const Node& node, const std::string& type,
+                           std::string_view in_doubt) {
+    for (const Refusal& refusal : refusals_of(node, path, type.starts_with("nfs") ? type : "xfs", "SERVER:/EXPORT")) {
+      const Standing standing = refusal.rule == in_doubt ? Standing::unknown : Standing::closed;
+      add(all, path, {"", standing, refusal.rule, refusal.sentence, refusal.remedy});
+    }
+  }
+
+  static void add_p2pdma(Evidence& all, const Object& object, const Node& node, const World& world,
+                         const std::string& type) {
+    if (is_labelled(object, std::string(kFeaturePrefix) + "-path-p2pdma", "false")) {
+      add(all, "p2pdma",
+          {"", Standing::closed, "p2pdma_needs", "'penstock node' on it sees no P2PDMA",
+           "'penstock check' on the node says what it lacks"});
+    }
+    add_refusals(all, "p2pdma", node, type, "");
+    for (const DriverSetup& driver : world.drivers) {
+      if (driver.driver_value("enabled").is_false() || turns_on_p2pdma(world, driver)) continue;
+      const auto& text = core::obstacle_text(core::Obstacle::bar_write_combined);
+      const bool is_named = driver.driver_value("kernelModuleConfig.name").is_there();
+      add(all, "p2pdma",
+          {"", is_named ? Standing::unknown : Standing::closed, text.code,
+           fmt::format("{} gives the driver no parameters for P2PDMA{}", driver.object->title(),
+                       is_named ? " that the dump shows" : ""),
+           "driver.kernelModuleConfig: penstock k8s render --path p2pdma makes it"});
+    }
+  }
+
+  void add_nvidia_fs(Evidence& all, const Object& object, const Node& node, const World& world,
+                     const std::string& type) const {
+    const std::string penstock = std::string(kFeaturePrefix) + "-nvidia-fs";
+    const bool is_loaded = is_labelled(object, penstock) || is_labelled(object, "nvidia.com/gds.capable");
+    if (world.has_gds()) {
+      if (pods_.has_any_pod()) add(all, "nvidia-fs", pods_.against_nvidia_fs(node.name));
+    } else if (!is_loaded) {
+      const bool is_host_s = world.drivers.empty() || world.drivers[0].driver_value("enabled").is_false();
+      const bool is_seen = is_labelled(object, penstock, "false");
+      add(all, "nvidia-fs",
+          {"", is_host_s && !is_seen ? Standing::unknown : Standing::closed, "gds_not_loaded",
+           is_seen     ? "'penstock node' on it sees no module nvidia_fs"
+           : is_host_s ? "no object installs nvidia-fs, and no label tells of its module"
+                       : "nothing turns on gds for the node",
+           find_rule("gds_not_loaded")->remedy});
+    }
+    if (!is_labelled(object, penstock + "-nvme")) add_refusals(all, "nvidia-fs", node, type, "gds_local_nvme");
+  }
+
+  const World& dump_;
+  DriverPods pods_;
+  std::vector<const Object*> storages_;
+};
+
+}  // namespace
+
+DumpEvidence judge_dump(const World& dump, const std::string& file) {
+  DumpEvidence evidence;
+  const DumpJudge judge(dump);
+  for (const Object* node : dump.of_kind("Node")) evidence.nodes.push_back(judge.judge(*node));
+  if (evidence.nodes.empty()) {
+    throw Failure(file +
+                      ": there is no Node in it; give what 'kubectl get nodes,pods,clusterpolicies,nvidiadrivers,pv,"
+                      "storageclass,configmaps -A -o yaml' printed",
+                  kUsage);
+  }
+  Findings findings;
+  check_cufile(dump, findings);
+  for (const Finding& one : findings.in_order()) {
+    if (one.severity == Severity::note) continue;
+    evidence.faults.push_back({one.object, one.rule->id, one.sentence, one.remedy});
+  }
+  return evidence;
+}
+
+}  // namespace penstock::tools::k8s

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The pods of NVIDIA's driver in a dump of kubectl: what their state says against the direct paths of their nodes.
+// For dump.cc. Pure.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "k8s/evidence.h"
+#include "k8s/objects.h"
+
+namespace penstock::tools::k8s {
+
+class DriverPods {
+ public:
+  explicit DriverPods(const World& dump);
+
+  bool has_any_pod() const { return has_any_pod_; }  // Else nobody asked for pods.
+  // What its driver's pods say first against any direct path of a node; one without a rule where they say nothing.
+  PathEvidence against_driver(const std::string& node) const;
+  // The same of GPUDirect Storage that is turned on.
+  PathEvidence against_nvidia_fs(const std::string& node) const;
+
+ private:
+  std::unordered_map<std::string, std::vector<const Object*>> of_nodes_;
+  bool has_any_pod_ = false;
+};
+
+}  // namespace penstock::tools::k8s

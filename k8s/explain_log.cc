@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/explain_log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "k8s/log_causes.h"
+#include "k8s/log_findings.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/page.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  kubectl logs -n gpu-operator ds/nvidia-driver-daemonset -c nvidia-fs-ctr | penstock k8s explain-log\n"
+    "  kubectl get events -A | penstock k8s explain-log\n"
+    "  penstock k8s explain-log cufile.log\n"
+    "The causes are those that others have met and told of; what is not among them is not explained.\n"
+    "Exit code: 0 a cause was found, 1 none was, 2 wrong usage.";
+
+struct LogSettings {
+  std::vector<std::string> files;
+  bool json = false;
+};
+
+void print_for_people(const std::vector<LogFinding>& findings) {
+  if (findings.empty()) print("none of the causes that are known here\n");
+  for (const LogFinding& each : findings) {
+    Page page;
+    page.wrap("", fmt::format("{}:{}: {}", each.file, each.line, each.text));
+    page.wrap("  means   ", fmt::format("{} [{}]", each.cause->meaning, each.cause->id));
+    page.wrap("  remedy  ", each.cause->remedy);
+    page.wrap("  source  ",
+              fmt::format("{}{}", each.cause->source, each.count > 1 ? fmt::format("; in {} lines", each.count) : ""));
+    print("{}\n", Text(page.text()));
+  }
+}
+
+void print_for_programs(const std::vector<LogFinding>& findings) {
+  Json rows = Json::array();
+  for (const LogFinding& each : findings) {
+    rows.push_back({{"cause", each.cause->id},
+                    {"file", each.file},
+                    {"line", each.line},
+                    {"lines", each.count},
+                    {"text", printable(each.text)},
+                    {"meaning", each.cause->meaning},
+                    {"remedy", each.cause->remedy},
+                    {"source", each.cause->source}});
+  }
+  print_json({{"schema", 1}, {"findings", rows}});
+}
+
+int explain_log(LogSettings& settings) {
+  std::vector<LogFinding> findings;
+  if (settings.files.empty()) settings.files.emplace_back("-");
+  for (const std::string& file : settings.files) {
+    if (file == "-") {
+      read_log(stdin, "standard input", findings);
+      continue;
+    }
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(std::fopen(file.c_str(), "re"), &std::fclose);
+    if (log == nullptr) throw Failure(fmt::format("{}: it cannot be opened: {}", file, std::strerror(errno)));
+    read_log(log.get(), file, findings);
+  }
+  if (settings.json) print_for_programs(findings);
+  else print_for_people(findings);
+  return findings.empty() ? kFailed : kSuccess;
+}
+
+}  // namespace
+
+void add_explain_log(CommandLine& command) {
+  auto settings = std::make_shared<LogSettings>();
+  command.option("FILE", settings->files, "Logs, or - [standard input]");
+  command.flag("--json", settings->json, "Print JSON");
+  command.footer(kExamples);
+  command.runs([settings] { return explain_log(*settings); });
+}
+
+}  // namespace penstock::tools::k8s

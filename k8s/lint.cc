@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/lint.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "k8s/checks.h"
+#include "k8s/findings.h"
+#include "k8s/helm_template.h"
+#include "k8s/inputs.h"
+#include "k8s/judge.h"
+#include "k8s/lint_report.h"
+#include "k8s/objects.h"
+#include "k8s/shape.h"
+#include "settings/words.h"
+#include "tools/common/failure.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock k8s lint manifests/                        all that is below a folder, looked at together\n"
+    "  helm template gpu-operator | penstock k8s lint -    a rendered chart\n"
+    "  penstock k8s lint values.yaml --operator-version v26.3.3\n"
+    "  penstock k8s lint gds.yaml --os ubuntu24.04 --runtime containerd-2.1\n"
+    "  penstock k8s lint gds.yaml --format sarif           for a review of code\n"
+    "Nothing is asked of a cluster: no kubelet, node or cloud was tried, only what files say is judged.\n"
+    "Exit code: 0 no error found, 1 errors, with --strict warnings too, 2 wrong usage or what cannot be read.";
+
+struct LintSettings {
+  std::vector<std::string> files;
+  std::string format = "text";
+  bool json = false;
+  bool strict = false;
+  bool list_rules = false;
+  bool markdown = false;
+  std::vector<std::string> ignored;
+  Facts facts;
+};
+
+std::set<std::string, std::less<>> ignored_rules(const LintSettings& settings) {
+  for (const std::string& rule : settings.ignored) {
+    if (find_rule(rule) != nullptr) continue;
+    const std::string_view near = rule_near(rule);
+    throw Failure(fmt::format("--ignore {}: there is no such rule{}; --rules lists them", rule,
+                              near.empty() ? "" : fmt::format(", did you mean {}?", near)),
+                  kUsage);
+  }
+  return {settings.ignored.begin(), settings.ignored.end()};
+}
+
+// What its reader found. False where a file is left unread.
+bool tell_faults(const World& world, Findings& findings) {
+  bool is_whole = true;
+  for (const Object& file : world.files) {
+    const Manifest& manifest = *file.manifest;
+    if (!manifest.is_whole && is_helm_template(manifest)) {
+      findings.add("helm_template", file, {1, 1}, {"a template of Helm's, passed over"});
+      continue;
+    }
+    for (const Fault& fault : manifest.faults) findings.add(fault.rule, file, fault.place, {fault.sentence});
+    is_whole = is_whole && manifest.is_whole;
+  }
+  for (const Object& object : world.objects) {
+    if (object.form != Form::file) continue;
+    findings.add("not_an_object", object, object.root->place,
+                 {"neither a Kubernetes object nor Helm values nor a cufile.json, passed over"});
+  }
+  return is_whole;
+}
+
+void tell_version(const World& world, const Shapes& shapes, Findings& findings) {
+  if (shapes.is_known() || world.files.empty()) return;
+  findings.add("unknown_operator_version", world.files.front(), {1, 1},
+               {fmt::format("no table for gpu-operator {}: judged by {}", core::shown(world.facts.operator_version),
+                            shapes.version())});
+}
+
+void print_report(const LintReport& report, const std::string& format) {
+  if (format == "json") print_json(lint_json(report));
+  else if (format == "sarif") print_json(lint_sarif(report));
+  else print("{}", lint_text(report));
+}
+
+void print_rules(const LintSettings& settings) {
+  if (settings.json || settings.format == "json") print_json(rules_json());
+  else print("{}", settings.markdown ? rules_markdown() : rules_text());
+}
+
+int run_lint(const LintSettings& settings) {
+  if (settings.list_rules) {
+    print_rules(settings);
+    return kSuccess;
+  }
+  if (settings.files.empty()) throw Failure("name a file, a folder, or - for standard input", kUsage);
+  Findings findings(ignored_rules(settings));
+  World world;
+  world.facts = settings.facts;
+  world.manifests = read_inputs(settings.files);
+  look_through(world);
+  findings.take_ignores(world);
+  const Shapes shapes(kGpuOperatorShapes, world.facts.operator_version);
+  tell_version(world, shapes, findings);
+  const bool is_whole = tell_faults(world, findings);
+  judge_all(world, findings);
+  check_all(world, findings);
+  const LintReport report{findings, world.manifests.size(), std::string(shapes.version()),
+                          std::string(Shapes::versions(kNetworkOperatorShapes).back())};
+  print_report(report, settings.json ? "json" : settings.format);
+  if (!is_whole) return kUsage;
+  const bool has_fault =
+      findings.count(Severity::error) > 0 || (settings.strict && findings.count(Severity::warning) > 0);
+  return has_fault ? kFailed : kSuccess;
+}
+
+}  // namespace
+
+void add_lint(CommandLine& command) {
+  auto settings = std::make_shared<LintSettings>();
+  command.option("FILE", settings->files, "Manifests, Helm values or a cufile.json: files, folders, or -");
+  Option format = command.option("--format", settings->format, "How to tell it").one_of({"text", "json", "sarif"});
+  format.default_shown();
+  command.flag("--json", settings->json, "The same as --format json").excludes(format);
+  command.flag("--strict", settings->strict, "Fail for warnings, too");
+  command.option("--ignore", settings->ignored, "Pass over what this rule finds").value_name("RULE").one_value_each();
+  command
+      .option("--operator-version", settings->facts.operator_version, "The GPU Operator's release [the newest known]")
+      .value_name("VERSION");
+  command.option("--os", settings->facts.os, "The GPU nodes' system: ubuntu24.04, rocky9, rhcos4.18")
+      .value_name("NAME");
+  command.option("--runtime", settings->facts.runtime, "Their container runtime: containerd-2.1, cri-o, docker-25")
+      .value_name("NAME");
+  command.option("--kernel", settings->facts.kernel, "Their kernel, as uname -r says it").value_name("RELEASE");
+  const Option rules = command.flag("--rules", settings->list_rules, "List the rules, and look at no file");
+  command.flag("--markdown", settings->markdown, "With --rules: a table for the manual").needs(rules);
+  command.footer(kExamples);
+  command.runs([settings] { return run_lint(*settings); });
+}
+
+}  // namespace penstock::tools::k8s

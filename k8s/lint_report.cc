@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/lint_report.h"
+
+#include <fmt/format.h>
+
+#include "penstock/penstock.h"
+#include "tools/common/page.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+std::string summary(const LintReport& report) {
+  const Findings& findings = report.findings;
+  std::string line = severity_summary(findings.count(Severity::error), findings.count(Severity::warning),
+                                      findings.count(Severity::note));
+  line += fmt::format(" in {} file{}", report.files, report.files == 1 ? "" : "s");
+  if (findings.passed_over() > 0) line += fmt::format(", {} passed over", findings.passed_over());
+  if (findings.dropped() > 0) line += fmt::format(", {} more that are not shown", findings.dropped());
+  return line;
+}
+
+const char* sarif_level(Severity severity) { return severity_name(severity); }
+
+// A file's name as a part of a URI.
+std::string uri_of(const std::string& file) {
+  std::string uri;
+  for (const char letter : file) {
+    const bool is_plain = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                          (letter >= '0' && letter <= '9') ||
+                          std::string_view("-._~/").find(letter) != std::string::npos;
+    uri += is_plain ? std::string(1, letter) : fmt::format("%{:02X}", static_cast<unsigned char>(letter));
+  }
+  return uri;
+}
+
+Json sarif_rules() {
+  Json list = Json::array();
+  for (const Rule& rule : rules()) {
+    list.push_back({{"id", rule.id},
+                    {"shortDescription", {{"text", rule.meaning}}},
+                    {"help", {{"text", fmt::format("{} Source: {}", rule.remedy, rule.source)}}},
+                    {"defaultConfiguration", {{"level", sarif_level(rule.severity)}}}});
+  }
+  return list;
+}
+
+Json sarif_result(const Finding& finding) {
+  const Json region = {{"startLine", finding.place.line}, {"startColumn", finding.place.column}};
+  return {{"ruleId", finding.rule->id},
+          {"ruleIndex", finding.rule - rules().data()},
+          {"level", sarif_level(finding.severity)},
+          {"message", {{"text", fmt::format("{}. {}", finding.sentence, finding.remedy)}}},
+          {"locations",
+           {{{"physicalLocation", {{"artifactLocation", {{"uri", uri_of(finding.file)}}}, {"region", region}}}}}}};
+}
+
+}  // namespace
+
+Text lint_text(const LintReport& report) {
+  Text text;
+  for (const Finding& finding : report.findings.in_order()) {
+    text += Text::of("{}:{}:{}: {}: {} ({})\n", finding.file, finding.place.line, finding.place.column,
+                     severity_name(finding.severity), finding.sentence, finding.rule->id);
+    Page page;
+    if (!finding.object.empty()) page.wrap("    in:     ", finding.object);
+    page.wrap("    remedy: ", finding.remedy);
+    page.wrap("    source: ", finding.rule->source);
+    text += Text(page.text());
+  }
+  text += Text::of("{}\n", summary(report));
+  text += Text::of("judged by gpu-operator {} and network-operator {}\n", report.gpu_operator, report.network_operator);
+  return text;
+}
+
+Json lint_json(const LintReport& report) {
+  Json list = Json::array();
+  for (const Finding& finding : report.findings.in_order()) {
+    list.push_back({{"rule", finding.rule->id},
+                    {"severity", severity_name(finding.severity)},
+                    {"file", finding.file},
+                    {"line", finding.place.line},
+                    {"column", finding.place.column},
+                    {"object", finding.object},
+                    {"sentence", finding.sentence},
+                    {"remedy", finding.remedy},
+                    {"source", finding.rule->source}});
+  }
+  return {{"schema", 1},
+          {"version", penstock_version()},
+          {"gpu_operator", report.gpu_operator},
+          {"network_operator", report.network_operator},
+          {"files", report.files},
+          {"findings", list},
+          {"errors", report.findings.count(Severity::error)},
+          {"warnings", report.findings.count(Severity::warning)},
+          {"notes", report.findings.count(Severity::note)},
+          {"passed_over", report.findings.passed_over()},
+          {"dropped", report.findings.dropped()}};
+}
+
+Json lint_sarif(const LintReport& report) {
+  Json results = Json::array();
+  for (const Finding& finding : report.findings.in_order()) results.push_back(sarif_result(finding));
+  const Json driver = {{"name", "penstock"}, {"version", penstock_version()}, {"rules", sarif_rules()}};
+  return {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
+          {"version", "2.1.0"},
+          {"runs", {{{"tool", {{"driver", driver}}}, {"results", results}}}}};
+}
+
+Text rules_text() {
+  Page page;
+  for (const Rule& rule : rules()) {
+    page.section(fmt::format("{} ({})", rule.id, severity_name(rule.severity)));
+    page.wrap("  ", rule.meaning);
+    page.wrap("  remedy: ", rule.remedy);
+    page.wrap("  source: ", rule.source);
+  }
+  return Text(page.text());
+}
+
+Text rules_markdown() {
+  Text text = Text::of("| rule | severity | what is wrong | what to do | source |\n|---|---|---|---|---|\n");
+  for (const Rule& rule : rules()) {
+    const std::string source = rule.source;
+    text += Text::of("| `{}` | {} | {} | {} | {} |\n", rule.id, severity_name(rule.severity), rule.meaning, rule.remedy,
+                     source.starts_with("https://") ? "<" + source + ">" : source);
+  }
+  return text;
+}
+
+Json rules_json() {
+  Json list = Json::array();
+  for (const Rule& rule : rules()) {
+    list.push_back({{"rule", rule.id},
+                    {"severity", severity_name(rule.severity)},
+                    {"meaning", rule.meaning},
+                    {"remedy", rule.remedy},
+                    {"source", rule.source}});
+  }
+  return {{"schema", 1}, {"rules", list}};
+}
+
+}  // namespace penstock::tools::k8s

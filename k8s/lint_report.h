@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What `penstock k8s lint` found: lines for people, documents for programs. Pure.
+//
+// The JSON document, whose keys are stable (new ones may come):
+//   schema            1
+//   version           of Penstock
+//   gpu_operator, network_operator    the releases by whose tables it judged
+//   files             how many were read
+//   findings[]        rule, severity ("error", "warning", "note"), file, line, column, object ("" for the file),
+//                     sentence, remedy, source
+//   errors, warnings, notes    how many of each
+//   passed_over       findings that were to be ignored
+//   dropped           findings beyond the number that is kept
+#pragma once
+
+#include <string>
+
+#include "k8s/findings.h"
+#include "tools/common/context.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools::k8s {
+
+struct LintReport {
+  const Findings& findings;
+  std::size_t files = 0;
+  std::string gpu_operator;
+  std::string network_operator;
+};
+
+Text lint_text(const LintReport& report);
+Json lint_json(const LintReport& report);
+Json lint_sarif(const LintReport& report);  // SARIF 2.1.0
+
+Text rules_text();
+Text rules_markdown();  // For docs/reference/k8s-rules.md.
+Json rules_json();
+
+}  // namespace penstock::tools::k8s

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/log_findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <string_view>
+
+#include "k8s/log_causes.h"
+#include "tools/common/failure.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+constexpr std::size_t kLineMost = std::size_t{64} << 10;  // A longer one is looked at in pieces.
+constexpr std::size_t kShown = 200;
+
+bool speaks(const LogCause& cause, std::string_view lower) {
+  return std::all_of(cause.words.begin(), cause.words.end(),
+                     [&](const char* word) { return word == nullptr || lower.find(word) != std::string_view::npos; });
+}
+
+void take_line(std::string_view line, std::size_t number, const std::string& file, std::vector<LogFinding>& findings) {
+  const LogCause* const cause = cause_of(line);
+  if (cause == nullptr) return;
+  const auto same = [&](const LogFinding& each) { return std::strcmp(each.cause->id, cause->id) == 0; };
+  const auto found = std::find_if(findings.begin(), findings.end(), same);
+  if (found != findings.end()) ++found->count;
+  else findings.push_back({cause, file, number, 1, std::string(line.substr(0, kShown))});
+}
+
+}  // namespace
+
+const LogCause* cause_of(std::string_view line) {
+  std::string lower(line);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto* found = std::find_if(std::begin(kLogCauses), std::end(kLogCauses),
+                                   [&](const LogCause& cause) { return speaks(cause, lower); });
+  return found == std::end(kLogCauses) ? nullptr : found;
+}
+
+void read_log(std::FILE* log, const std::string& file, std::vector<LogFinding>& findings) {
+  std::string buffer(kLineMost, '\0');
+  std::size_t number = 1;
+  while (std::fgets(buffer.data(), static_cast<int>(buffer.size()), log) != nullptr) {
+    std::string_view line(buffer.c_str());
+    const bool is_end = line.ends_with('\n');
+    while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+    take_line(line, number, file, findings);
+    number += is_end ? 1 : 0;
+  }
+  if (std::ferror(log) != 0) throw Failure(fmt::format("{}: it cannot be read: {}", file, std::strerror(errno)));
+}
+
+}  // namespace penstock::tools::k8s

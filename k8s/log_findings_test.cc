@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/log_findings.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "k8s/log_causes.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+std::vector<LogFinding> findings_in(std::string text) {
+  std::vector<LogFinding> findings;
+  std::FILE* const log = fmemopen(text.data(), text.size(), "r");
+  read_log(log, "log", findings);
+  std::fclose(log);
+  return findings;
+}
+
+std::string cause_of(const std::string& line) {
+  const std::vector<LogFinding> findings = findings_in(line + "\n");
+  return findings.empty() ? "" : findings[0].cause->id;
+}
+
+TEST(LogFindingsTest, LinesAsProgramsWriteThemAreKnown) {
+  EXPECT_EQ(
+      cause_of("07-11-2023 16:58:54:420 [pid=45874 tid=45874] ERROR  cufio-fs:199 NVMe Driver not registered with "
+               "nvidia-fs!!!"),
+      "nvme_without_hooks");
+  EXPECT_EQ(cause_of("06-11-2023 18:40:43:90 [pid=59193] NOTICE  cufio-drv:720 running in compatible mode"),
+            "compat_mode");
+  EXPECT_EQ(cause_of("[  12.1] nvidia_fs: Unknown symbol nvidia_p2p_get_pages (err -2)"), "p2p_symbols");
+  EXPECT_EQ(cause_of(R"(time="x" level=info msg="Waiting for MOFED to be installed")"), "waits_for_ofed");
+  EXPECT_EQ(cause_of("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument"), "peermem_refused");
+  EXPECT_EQ(cause_of(R"(Error: pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true)"),
+            "pod_security");
+  EXPECT_EQ(cause_of(R"(strict decoding error: unknown field "spec.mofed")"), "schema");
+  EXPECT_EQ(cause_of("0/3 nodes are available: 3 Insufficient nvidia.com/gpu."), "gpu_short");
+  EXPECT_EQ(cause_of("all is well"), "");
+}
+
+TEST(LogFindingsTest, ACauseIsToldOnceWithItsFirstLineAndHowOften) {
+  const std::vector<LogFinding> findings = findings_in(
+      "starts\nNVMe Driver not registered with nvidia-fs!!!\r\nother\nOOMKilled\nNVMe driver not registered with "
+      "nvidia-fs!!!\n");
+  ASSERT_EQ(findings.size(), 2u);
+  EXPECT_STREQ(findings[0].cause->id, "nvme_without_hooks");
+  EXPECT_EQ(findings[0].line, 2u);
+  EXPECT_EQ(findings[0].count, 2u);
+  EXPECT_EQ(findings[0].text, "NVMe Driver not registered with nvidia-fs!!!");
+  EXPECT_EQ(findings[1].line, 4u);
+}
+
+TEST(LogFindingsTest, ALineOfMegabytesAndNoTextAtAllAreRead) {
+  EXPECT_EQ(findings_in(std::string(std::size_t{3} << 20, 'x') + "\nOOMKilled\n").at(0).line, 2u);
+  EXPECT_EQ(findings_in(std::string("\0\0\xff\nOOMKilled", 13)).size(), 1u);
+  EXPECT_TRUE(findings_in(std::string(1, '\n')).empty());
+}
+
+TEST(LogFindingsTest, EveryRowIsWhole) {
+  for (const LogCause& cause : kLogCauses) {
+    EXPECT_NE(cause.words[0], nullptr) << cause.id;
+    for (const char* text : {cause.id, cause.meaning, cause.remedy, cause.source}) EXPECT_STRNE(text, "") << cause.id;
+    for (const char* word : cause.words) {
+      const std::string lower = word != nullptr ? word : "";
+      EXPECT_EQ(lower.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), std::string::npos) << lower;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::tools::k8s

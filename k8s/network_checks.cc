@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The Network Operator's driver beside the GPU Operator's: who waits for whom, and NFS over RDMA.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "k8s/checks.h"
+#include "settings/words.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+
+const Value& variable_of(const Value& container, std::string_view name) {
+  for (const Member& variable : container["env"].members) {
+    if ((*variable.value)["name"].text == name) return *variable.value;
+  }
+  return kNothing;
+}
+bool is_on(const Value& container, std::string_view name) {
+  return variable_of(container, name)["value"].text == "true";
+}
+
+const Object* with_ofed(const World& world) {
+  for (const Object* policy : world.of_kind("NicClusterPolicy")) {
+    if ((*policy)["spec.ofedDriver"].is_there()) return policy;
+  }
+  return nullptr;
+}
+
+void check_rdma(const World& world, const DriverSetup& driver, const Object* ofed, Findings& findings) {
+  if (!driver.driver_value("rdma.enabled").is_true()) return;
+  const bool by_host = driver.driver_value("rdma.useHostMofed").is_true();
+  const Place place = place_of(*driver.object, driver.driver_key(by_host ? "rdma.useHostMofed" : "rdma.enabled"));
+  if (by_host && ofed != nullptr) {
+    findings.add("two_ofed_drivers", *driver.object, place,
+                 {fmt::format("the driver is to use the host's OFED, and {} brings another", ofed->title())});
+  }
+  if (by_host || ofed != nullptr) return;
+  const bool is_known = !world.of_kind("NicClusterPolicy").empty();
+  Findings::Text text{is_known
+                          ? "no NicClusterPolicy here has an ofedDriver, and the driver's pod waits for it for ever"
+                          : "the driver's pod waits for ever where no OFED driver comes"};
+  if (!is_known) text.severity = Severity::warning;
+  findings.add("rdma_without_ofed", *driver.object, place, std::move(text));
+}
+
+bool names_nvme(const World& world) {
+  for (const Object& object : world.objects) {
+    if (object.kind != "PersistentVolume" && object.kind != "StorageClass") continue;
+    if (has_part(object["spec.local.path"].text, "nvme") || has_part(object["spec.hostPath.path"].text, "nvme"))
+      return true;
+    if (object.kind == "StorageClass" && has_part(object.name, "nvme")) return true;
+  }
+  return false;
+}
+
+// A volume or class that is mounted by NFS over RDMA.
+const Object* with_nfs_over_rdma(const World& world) {
+  for (const Object& object : world.objects) {
+    const Value& options = object.kind == "StorageClass" ? object["mountOptions"] : object["spec.mountOptions"];
+    for (const Member& option : options.members) {
+      if (option.value->text == "proto=rdma" || option.value->text == "rdma") return &object;
+    }
+  }
+  return nullptr;
+}
+
+void check_nfs(const Object& policy, bool has_nvme, const Object* volume, Findings& findings) {
+  const Value& ofed = policy["spec.ofedDriver"];
+  if (!ofed.is_there()) return;
+  const Place place = variable_of(ofed, "ENABLE_NFSRDMA").place;
+  const bool is_enabled = is_on(ofed, "ENABLE_NFSRDMA");
+  if (is_enabled) {
+    Findings::Text text{has_nvme
+                            ? "with ENABLE_NFSRDMA the driver does not load where NVMe is in use, and volumes here are"
+                            : "with ENABLE_NFSRDMA the driver does not load on a node whose NVMe drives are in use"};
+    if (has_nvme) text.severity = Severity::error;
+    findings.add("nfsrdma_with_nvme", policy, place, std::move(text));
+    if (!is_on(ofed, "UNLOAD_STORAGE_MODULES")) {
+      findings.add("nfsrdma_modules", policy, place,
+                   {"the container stops itself where a storage module of the host is loaded"});
+    }
+  } else if (volume != nullptr) {
+    findings.add("nfsrdma_off", policy, place_of(policy, "spec.ofedDriver"),
+                 {fmt::format("{} mounts by NFS over RDMA, which this driver is built without", volume->title())});
+  }
+  if (variable_of(ofed, "ENABLE_NFSRDMA_NO_NVME").is_there()) {
+    findings.add("nfsrdma_no_nvme", policy, variable_of(ofed, "ENABLE_NFSRDMA_NO_NVME").place,
+                 {"no release reads ENABLE_NFSRDMA_NO_NVME"});
+  }
+}
+
+// The names of the shared devices; tells what is wrong with the text.
+void check_devices(const Object& policy, Names& names, Findings& findings) {
+  const Value& config = policy["spec.rdmaSharedDevicePlugin.config"];
+  if (!config.is_text()) return;
+  const auto json = nlohmann::json::parse(config.text, nullptr, false);
+  const bool has_list = json.is_object() && json.contains("configList") && json["configList"].is_array();
+  if (!has_list) {
+    findings.add("rdma_device_config", policy, place_of(policy, "spec.rdmaSharedDevicePlugin.config"),
+                 {json.is_discarded() ? "the configuration of the device plugin is no JSON"
+                                      : "the configuration of the device plugin has no configList"});
+    return;
+  }
+  for (const auto& one : json["configList"]) {
+    if (one.is_object() && one.contains("resourceName") && one["resourceName"].is_string()) {
+      names.insert("rdma/" + one["resourceName"].get<std::string>());
+    }
+  }
+}
+
+void check_resources(const World& world, const Names& names, Findings& findings) {
+  for (const Pod& pod : world.pods) {
+    for (const Value* container : pod.containers()) {
+      for (const Member& resource : (*container)["resources.limits"].members) {
+        if (!resource.key.starts_with("rdma/") || names.contains(resource.key)) continue;
+        findings.add("rdma_resource", *pod.object, resource.place,
+                     {fmt::format("no device plugin here offers {}", core::shown(resource.key)),
+                      fmt::format("Among those offered: {}.", core::shown(*names.begin()))});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void check_network(const World& world, Findings& findings) {
+  const Object* ofed = with_ofed(world);
+  for (const DriverSetup& driver : world.drivers) check_rdma(world, driver, ofed, findings);
+  const bool has_nvme = names_nvme(world);
+  const Object* volume = with_nfs_over_rdma(world);
+  Names names;
+  for (const Object* policy : world.of_kind("NicClusterPolicy")) {
+    check_nfs(*policy, has_nvme, volume, findings);
+    check_devices(*policy, names, findings);
+  }
+  if (!names.empty()) check_resources(world, names, findings);
+}
+
+}  // namespace penstock::tools::k8s

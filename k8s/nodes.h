@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Nodes of a cluster, as `kubectl get nodes -o json` (or yaml) tells of them, and the best path that may be rendered
+// for each. Pure. What a node says of itself proves no path: nothing here is called more than possible.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "k8s/objects.h"
+#include "k8s/plan.h"
+
+namespace penstock::tools::k8s {
+
+struct Node {
+  std::string name;
+  std::string os;       // "ubuntu24.04"; "" where its name is not known here.
+  std::string kernel;   // "6.8.0-1051-nvidia"
+  std::string runtime;  // "containerd-2.1.4"
+  std::string gpu;      // "NVIDIA-H100-80GB-HBM3"; "" where no label tells.
+  std::string driver;   // Of NVIDIA's driver that runs there; "" where no label tells.
+  std::string cloud;    // "aws", as its provider calls itself; "" for a machine of one's own.
+  bool has_gpu = false;
+};
+
+Node node_of(const Object& object);
+// Throws a Failure for what is no such list. Values of another type than they should have read as absent.
+std::vector<Node> read_nodes(const std::string& text, const std::string& file);
+
+// Why the node cannot have the path, as far as that tells; empty where nothing is known against it.
+std::vector<Refusal> refusals_of(const Node& node, const std::string& path, const std::string& storage,
+                                 const std::string& nfs_server);
+
+struct Choice {
+  std::string path;                // "" for a node without a GPU.
+  std::vector<Refusal> refusals;   // Of the better ones; the first of each.
+  std::vector<std::string> paths;  // That they are of.
+};
+
+Choice choose(const Node& node, const std::string& storage, const std::string& nfs_server);
+
+}  // namespace penstock::tools::k8s

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/objects.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+#include "settings/names.h"
+#include "settings/words.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+constexpr std::size_t kSearchDepthMax = 12;
+
+// Values that few charts have but the gpu-operator's, and those that others may have, too.
+constexpr std::string_view kOwnValues[] = {"ccManager",
+                                           "clusterPolicy",
+                                           "dcgm",
+                                           "dcgmExporter",
+                                           "devicePlugin",
+                                           "gdrcopy",
+                                           "gds",
+                                           "gfd",
+                                           "migManager",
+                                           "nodeStatusExporter",
+                                           "driver.rdma",
+                                           "sandboxWorkloads",
+                                           "driver.usePrecompiled",
+                                           "driver.nvidiaDriverCRD",
+                                           "driver.kernelModuleType"};
+constexpr std::string_view kSharedValues[] = {"driver", "mig", "operator", "toolkit", "validator"};
+
+bool looks_like_values(const Value& root, std::string_view file) {
+  if (!root.is_map() || root.member("apiVersion") != nullptr) return false;
+  const auto is_there = [&](std::string_view key) { return root[key].is_there(); };
+  const auto own = std::count_if(std::begin(kOwnValues), std::end(kOwnValues), is_there);
+  const auto shared = std::count_if(std::begin(kSharedValues), std::end(kSharedValues), is_there);
+  const bool is_named_so = has_part(file.substr(file.find_last_of('/') + 1), "values");
+  return is_named_so ? own > 0 || shared > 1 : own > 0 && own + shared > 1;
+}
+
+bool looks_like_cufile(const Value& root) {
+  if (!root.is_map() || root.member("apiVersion") != nullptr) return false;
+  return std::any_of(root.members.begin(), root.members.end(), [](const Member& member) {
+    return member.value->is_map() && core::is_section(member.key) &&
+           (member.key == "properties" || member.key == "fs" || member.key == "execution" || member.key == "logging");
+  });
+}
+
+// Others have kinds of the same names: Kyverno a ClusterPolicy.
+std::string kind_of(const Value& root) {
+  constexpr std::string_view kKinds[] = {"ClusterPolicy", "NVIDIADriver", "GPUCluster", "NicClusterPolicy"};
+  const std::string &kind = root["kind"].text, &api_version = root["apiVersion"].text;
+  const bool is_named_so = std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
+  const bool is_operators = api_version.starts_with("nvidia.com/") || api_version.starts_with("mellanox.com/");
+  return is_named_so && !is_operators ? api_version + " " + kind : kind;
+}
+
+void add_object(World& world, const Manifest& manifest, const Value& root) {
+  Object object{.manifest = &manifest, .root = &root};
+  object.api_version = root["apiVersion"].text;
+  object.kind = kind_of(root);
+  object.name = root["metadata.name"].text;
+  object.space = root["metadata.namespace"].text;
+  if (object.kind.ends_with("List") && root["items"].is_list()) {
+    for (const Member& item : root["items"].members) add_object(world, manifest, *item.value);
+    return;
+  }
+  if (looks_like_values(root, manifest.file)) {
+    object.form = Form::values;
+  } else if (root["gpu-operator"].is_map() && root.member("apiVersion") == nullptr) {
+    object.form = Form::values;  // Of a chart that has the operator's within it.
+    object.root = &root["gpu-operator"];
+  } else if (looks_like_cufile(root)) {
+    object.form = Form::cufile;
+  } else if (root.is_map() && root["apiVersion"].is_text() && root["kind"].is_text()) {
+    object.form = Form::resource;
+  }
+  world.objects.push_back(object);
+}
+
+// Wherever there is a pod's spec: known kinds, and those of others that have one in them.
+void find_pods(World& world, const Object& object, const Value& value, std::size_t depth) {
+  if (depth > kSearchDepthMax) return;
+  if (value["spec.containers"].is_list()) {
+    world.pods.push_back({&object, &value["metadata"], &value["spec"]});
+    return;
+  }
+  for (const Member& member : value.members) {
+    if (member.value->is_map() || member.value->is_list()) find_pods(world, object, *member.value, depth + 1);
+  }
+}
+
+void add_driver(World& world, const Object& object) {
+  if (object.form == Form::values) world.drivers.push_back({&object, "driver", ""});
+  else if (object.kind == "ClusterPolicy") world.drivers.push_back({&object, "spec.driver", "spec"});
+  else if (object.kind == "NVIDIADriver") world.drivers.push_back({&object, "spec", "spec"});
+}
+
+// A rendered chart says of which release it is.
+void learn_release(Facts& facts, const Object& policy) {
+  const Value& labels = policy["metadata.labels"];
+  const Member* version = labels.member("app.kubernetes.io/version");
+  const Member* part = labels.member("app.kubernetes.io/name");
+  const bool is_charts = part != nullptr && part->value->text == "gpu-operator";
+  if (facts.operator_version.empty() && is_charts && version != nullptr) facts.operator_version = version->value->text;
+}
+
+void learn(Facts& facts, const Object& node) {
+  const Value& info = node["status.nodeInfo"];
+  const auto take = [](std::string& fact, std::string told) {
+    if (fact.empty()) fact = std::move(told);
+  };
+  take(facts.os, os_of_image(info["osImage"].text));
+  take(facts.kernel, info["kernelVersion"].text);
+  take(facts.runtime, runtime_of(info["containerRuntimeVersion"].text));
+}
+
+bool says_gds(const Value& container) {
+  for (const Member& variable : container["env"].members) {
+    const std::string& name = (*variable.value)["name"].text;
+    if (name == "NVIDIA_GDS" || name.starts_with("CUFILE_")) return true;
+  }
+  bool found = false;
+  for (const char* key : {"command", "args"}) {
+    each_text(container[key], [&](const Value& text) {
+      found = found || has_part(text.text, "gdsio") || has_part(text.text, "gdscheck") || has_part(text.text, "cufile");
+    });
+  }
+  for (const Member& mount : container["volumeMounts"].members) {
+    found = found || has_part((*mount.value)["mountPath"].text, "cufile");
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string os_of_image(std::string_view image) {
+  struct Row {
+    std::string_view begin;
+    std::string_view name;
+    int numbers;  // How many of the version count.
+  };
+  static constexpr Row kRows[] = {{"Ubuntu ", "ubuntu", 2},
+                                  {"Red Hat Enterprise Linux CoreOS ", "rhcos", 1},
+                                  {"Red Hat Enterprise Linux ", "rhel", 1},
+                                  {"Rocky Linux ", "rocky", 1},
+                                  {"Debian GNU/Linux ", "debian", 1},
+                                  {"SUSE Linux Enterprise Server ", "sles", 1}};
+  for (const Row& row : kRows) {
+    if (!image.starts_with(row.begin)) continue;
+    const std::string_view rest = image.substr(row.begin.size());
+    std::size_t end = 0;
+    int dots = 0;
+    while (end < rest.size() && (std::isdigit(static_cast<unsigned char>(rest[end])) != 0 || rest[end] == '.')) {
+      if (rest[end] == '.' && ++dots >= row.numbers) break;
+      ++end;
+    }
+    return std::string(row.name) + std::string(rest.substr(0, end));
+  }
+  std::string os;
+  for (const char letter : image) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) != 0) os += static_cast<char>(std::tolower(letter));
+    if (os.size() > 1 && letter == ' ' && std::isdigit(static_cast<unsigned char>(os.back())) != 0) break;
+  }
+  return os;
+}
+
+std::string runtime_of(std::string text) {
+  if (const std::size_t at = text.find("://"); at != std::string::npos) text.replace(at, 3, "-");
+  return text;
+}
+
+bool is_of_kubernetes(const Object& object) {
+  return object.api_version == "v1" || object.api_version == "apps/v1" || object.api_version == "batch/v1";
+}
+
+bool has_part(std::string_view text, std::string_view part) {
+  const auto small = [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter | 0x20) : letter;
+  };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(),
+                     [&](char one, char other) { return small(one) == small(other); }) != text.end();
+}
+
+std::string Object::title() const {
+  if (form == Form::values) return "Helm values";
+  if (form != Form::resource) return "";
+  return core::shown(kind) + (name.empty() ? "" : " " + core::shown(name));
+}
+
+Place place_of(const Value& map, std::string_view keys) {
+  Place place = map.place;
+  const Value* at = &map;
+  while (!keys.empty()) {
+    const std::size_t point = std::min(keys.find('.'), keys.size());
+    const Member* found = at->member(keys.substr(0, point));
+    if (found == nullptr) break;
+    place = found->place;
+    at = found->value;
+    keys.remove_prefix(std::min(point + 1, keys.size()));
+  }
+  return place;
+}
+
+std::vector<const Value*> Pod::containers() const {
+  std::vector<const Value*> all;
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Member& member : (*spec)[list].members) all.push_back(member.value);
+  }
+  return all;
+}
+
+bool Pod::asks_for_gpu() const {
+  for (const Value* container : containers()) {
+    for (const char* list : {"resources.limits", "resources.requests"}) {
+      for (const Member& resource : (*container)[list].members) {
+        if (resource.key.starts_with("nvidia.com/")) return true;
+      }
+    }
+    if ((*container)["resources.claims"].is_list()) return true;
+  }
+  return false;
+}
+
+bool Pod::uses_gds() const {
+  const std::vector<const Value*> all = containers();
+  return std::any_of(all.begin(), all.end(), [](const Value* one) { return says_gds(*one); });
+}
+
+const std::vector<const Object*>& World::of_kind(std::string_view kind) const {
+  static const std::vector<const Object*> kNone;
+  const auto found = by_kind.find(kind);
+  return found == by_kind.end() ? kNone : found->second;
+}
+
+const Object* World::find(std::string_view kind, std::string_view name) const {
+  const auto found = by_name.find(std::string(kind) + " " + std::string(name));
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+bool World::concerns_gds() const {
+  return has_gds() || std::any_of(pods.begin(), pods.end(), [](const Pod& pod) { return pod.uses_gds(); });
+}
+
+bool World::has_gds() const {
+  return std::any_of(drivers.begin(), drivers.end(), [](const DriverSetup& driver) { return driver.has_gds(); });
+}
+
+void look_through(World& world) {
+  for (const Manifest& manifest : world.manifests) {
+    world.files.push_back({.manifest = &manifest});
+    for (const Value* document : manifest.documents) add_object(world, manifest, *document);
+  }
+  look_at_objects(world);
+}
+
+void look_at_objects(World& world) {
+  for (const Object& object : world.objects) {
+    world.by_kind[object.kind].push_back(&object);
+    world.by_name.emplace(object.kind + " " + object.name, &object);
+    add_driver(world, object);
+    if (object.form != Form::resource) continue;
+    if (object.kind == "Node") learn(world.facts, object);
+    if (object.kind == "ClusterPolicy") learn_release(world.facts, object);
+    if (object.kind != "CustomResourceDefinition") find_pods(world, object, *object.root, 0);
+  }
+}
+
+}  // namespace penstock::tools::k8s

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "k8s/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "k8s/plan_objects.h"
+#include "tools/common/operator_versions.h"
+
+namespace penstock::tools::k8s {
+namespace {
+
+Version version_or_none(const std::string& text) { return version_of(text).value_or(Version{}); }
+
+// Of the release as it was installed; {} where it is not known.
+Version kernel_of(const Answers& answers) {
+  if (!answers.kernel.empty()) return version_or_none(answers.kernel);
+  struct Row {
+    const char* os;
+    Version kernel;
+  };
+  static constexpr Row kRows[] = {{"ubuntu22.04", {5, 15, 0}}, {"ubuntu24.04", {6, 8, 0}}, {"debian12", {6, 1, 0}},
+                                  {"debian13", {6, 12, 0}},    {"rhel8", {4, 18, 0}},      {"rhel9", {5, 14, 0}},
+                                  {"rhel10", {6, 12, 0}},      {"rhcos", {5, 14, 0}}};
+  for (const Row& row : kRows) {
+    if (answers.os.starts_with(row.os)) return row.kernel;
+  }
+  return {};
+}
+
+bool is_local(const std::string& storage) { return !storage.starts_with("nfs"); }
+
+class Refusals {
+ public:
+  explicit Refusals(const Answers& answers, std::vector<Refusal>& list) : answers_(answers), list_(list) {}
+
+  void judge() {
+    judge_storage();
+    if (answers_.path == "nvidia-fs") judge_nvidia_fs();
+    if (answers_.path == "p2pdma") judge_p2pdma();
+    if (answers_.path != "bounce" && answers_.strict_iommu && is_local(answers_.storage)) {
+      refuse("iommu_translates",
+             "drive and GPU speak past the processor, and a strict IOMMU forbids it or sends all through it",
+             "boot the nodes with iommu=pt, or take --path bounce");
+    }
+  }
+
+ private:
+  void refuse(const char* rule, const std::string& sentence, const std::string& remedy) {
+    list_.push_back({rule, sentence, remedy});
+  }
+
+  void judge_storage() {
+    if (answers_.path == "bounce") return;
+    if (answers_.storage == "nfs-rdma" && answers_.path == "p2pdma") {
+      refuse("p2pdma_needs", "peer-to-peer DMA needs an NVMe drive in the node, and NFS is none",
+             "take --path nvidia-fs for NFS over RDMA, or --path bounce");
+    }
+    if (answers_.storage == "nfs") {
+      refuse("nfs_by_tcp", "NFS over TCP has no direct path: the processor copies its bytes",
+             "take --storage nfs-rdma with --path nvidia-fs, or --path bounce");
+    }
+    if (answers_.storage == "lvm" || answers_.storage == "luks") {
+      const bool is_lvm = answers_.storage == "lvm";
+      refuse(
+          is_lvm ? "storage_mapper" : "storage_encrypted",
+          fmt::format("{} puts the kernel's device mapper between file system and drive, which no direct path passes",
+                      is_lvm ? "LVM" : "LUKS"),
+          "put the file system on the drive or a partition of it, or take --path bounce");
+    }
+  }
+
+  void judge_nvidia_fs() {
+    if (answers_.os.empty()) {
+      refuse("gds_os", "--path nvidia-fs needs to know the nodes' system: images of nvidia-fs exist for few",
+             "--os NAME");
+    } else if (!*has_gds_image(answers_.os)) {
+      refuse("gds_os",
+             fmt::format(
+                 "there is no image of nvidia-fs for {}: its container fails again and again, the driver's pod never "
+                 "gets ready, and the node loses its GPUs",
+                 answers_.os),
+             "Ubuntu 22.04, 24.04 or OpenShift; else --path p2pdma or bounce");
+    }
+    const bool has_hooks = answers_.kernel.find("nvidia") != std::string::npos;
+    if (is_local(answers_.storage) && !has_hooks) {
+      refuse("gds_local_nvme",
+             "an NVMe driver without NVIDIA's hooks, as kernels of distributions have it, makes cuFile copy in silence "
+             "although nvidia-fs is loaded",
+             "boot Ubuntu's linux-nvidia kernel and tell it (--kernel 6.8.0-1051-nvidia), or take --path p2pdma or "
+             "bounce");
+    }
+    if (answers_.storage == "nfs-rdma" && answers_.nvme_in_use) {
+      refuse(
+          "nfsrdma_with_nvme",
+          "the network operator's driver with ENABLE_NFSRDMA also brings an NVMe driver, and does not load where NVMe "
+          "drives are in use",
+          "nodes whose system is on another drive, or OFED installed on the host");
+    }
+  }
+
+  void judge_p2pdma() {
+    const Version kernel = kernel_of(answers_);
+    const Version driver = version_or_none(driver_of(answers_));
+    if (answers_.os.empty() && answers_.kernel.empty()) {
+      refuse("p2pdma_needs", "--path p2pdma needs to know the nodes' kernel", "--os NAME or --kernel RELEASE");
+    } else if (kernel == Version{}) {
+      refuse(
+          "p2pdma_needs",
+          answers_.kernel.empty()
+              ? fmt::format("--path p2pdma needs to know the nodes' kernel, and none is known of {}", answers_.os)
+              : fmt::format("--path p2pdma needs to know the nodes' kernel, and '{}' is no release", answers_.kernel),
+          "--kernel RELEASE, as uname -r says it on a node, such as 6.8.0-51-generic");
+    } else if (kernel < kP2pdmaKernel) {
+      refuse("p2pdma_needs",
+             fmt::format("Linux {} gives programs no P2PDMA: {} is the first", version_text(kernel),
+                         version_text(kP2pdmaKernel)),
+             "a newer kernel (--kernel RELEASE), or --path bounce");
+    }
+    if (driver == Version{}) {
+      refuse("p2pdma_needs", fmt::format("'{}' is no release of NVIDIA's driver", driver_of(answers_)),
+             "--driver-version 580.126.20 or later, or --path bounce");
+    } else if (driver < kP2pdmaDriver) {
+      refuse("p2pdma_needs",
+             fmt::format("driver {} has no P2PDMA: {} is the first", driver_of(answers_), version_text(kP2pdmaDriver)),
+             "--driver-version 580.126.20 or later, or --path bounce");
+    } else if (kernel >= kP2pdmaNewKernel && driver < kP2pdmaNewDriver) {
+      refuse("p2pdma_needs",
+             fmt::format("driver {} fails with P2PDMA on Linux {} and later: {} is the first there",
+                         driver_of(answers_), version_text(kP2pdmaNewKernel), version_text(kP2pdmaNewDriver)),
+             "--driver-version 595.91.07 or later, or --path bounce");
+    }
+  }
+
+  const Answers& answers_;
+  std::vector<Refusal>& list_;
+};
+
+void add_notes(const Answers& answers, std::vector<std::string>& notes) {
+  if (answers.path == "p2pdma") {
+    notes.emplace_back(
+        "P2PDMA has been tried on no node under Kubernetes: the workload's job tells, since it fails if any "
+        "byte takes another path.");
+    notes.emplace_back(
+        fmt::format("GPUs that can: {}; none in a virtual machine with vGPU or with confidential computing.",
+                    fmt::join(kP2pdmaGpus, ", ")));
+  }
+  if (answers.path != "bounce" && !answers.openshift && is_local(answers.storage)) {
+    notes.emplace_back("Kernel arguments are no operator's: boot the nodes with iommu=pt, or with the IOMMU off.");
+  }
+  if (answers.path == "nvidia-fs") {
+    notes.emplace_back(
+        "A loaded nvidia_fs proves nothing: only the workload's job does, which fails if any byte takes "
+        "another path.");
+  }
+  if (is_local(answers.storage)) {
+    notes.emplace_back(
+        "The volume names one node and one folder, where the drive must be mounted already: replace NODE and "
+        "/mnt/nvme0, or let a local-volume provisioner make them.");
+  }
+  if (answers.image.starts_with("localhost/")) {
+    notes.emplace_back("--image is one that each node would have to have by itself: name the registry's.");
+  }
+  if (has_seccomp_profile(answers)) {
+    notes.emplace_back(
+        "The seccomp profile must lie on each node, in /var/lib/kubelet/seccomp/profiles/penstock.json: it "
+        "is deploy/seccomp/penstock.json.");
+  }
+}
+
+}  // namespace
+
+std::vector<Refusal> refusals_of(const Answers& answers) {
+  std::vector<Refusal> refusals;
+  Refusals(answers, refusals).judge();
+  return refusals;
+}
+
+Deployment plan_deployment(const Answers& answers) {
+  Deployment deployment;
+  deployment.refusals = refusals_of(answers);
+  if (!deployment.refusals.empty()) return deployment;
+  add_objects(answers, deployment.objects);
+  add_notes(answers, deployment.notes);
+  return deployment;
+}
+
+}  // namespace penstock::tools::k8s

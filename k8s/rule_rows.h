@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The rows of the table of rules, for rules.cc alone. A name stays for ever: annotations and pipelines hold it.
+#pragma once
+
+#include "k8s/rules.h"
+
+namespace penstock::tools::k8s {
+
+namespace from {
+constexpr const char* kKubernetes = "an API server's own judgement";
+constexpr const char* kSchema = "the definition of the resource";
+constexpr const char* kOperator = "the code of the GPU Operator";
+constexpr const char* kSupport =
+    "https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html";
+constexpr const char* kGdsGuide = "https://docs.nvidia.com/gpudirect-storage/";
+constexpr const char* kNvidiaFs = "https://github.com/NVIDIA/gds-nvidia-fs";
+constexpr const char* kOfed = "the code of the DOCA-OFED driver container";
+constexpr const char* kPodSecurity = "https://kubernetes.io/docs/concepts/security/pod-security-standards/";
+}  // namespace from
+
+constexpr Rule kRules[] = {
+    // clang-format off
+    // ---- What can be read at all.
+    {"unreadable_file", Severity::error, "the file is no text that can be read",
+     "Give YAML or JSON in UTF-8.", from::kKubernetes},
+    {"yaml_syntax", Severity::error, "the text is no YAML, or is larger or deeper than any manifest",
+     "Correct it: nothing behind this place was looked at.", from::kKubernetes},
+    {"duplicate_key", Severity::error, "a key is given twice in one map: kubectl refuses it, others take the last",
+     "Keep one of the two.", from::kKubernetes},
+    {"helm_template", Severity::note, "the file is a template of Helm's, and no manifest yet",
+     "Render it: helm template CHART | penstock k8s lint -", "https://helm.sh/docs/helm/helm_template/"},
+    {"not_an_object", Severity::note, "a document is neither a Kubernetes object nor anything else that is known here",
+     "If it is one, give it apiVersion and kind.", from::kKubernetes},
+    {"ignore_of_nothing", Severity::warning, "what is to be passed over names no rule",
+     "'penstock k8s lint --rules' lists them.", "docs/reference/k8s-rules.md"},
+    {"ignore_without_reason", Severity::warning, "a finding may be passed over only with a reason",
+     "Write \"RULE: reason\".", "docs/reference/k8s-rules.md"},
+    {"unknown_operator_version", Severity::warning, "there is no table for this release of the operator",
+     "The newest table is used; name the nearest release that has one.", from::kSchema},
+
+    // ---- As an API server judges.
+    {"unknown_kind", Severity::error, "this release of the operator has no such kind",
+     "Check apiVersion and the operator's release.", from::kSchema},
+    {"unknown_key", Severity::error,
+     "there is no such key: kubectl refuses the object, and a server drops the key in silence",
+     "Remove it.", from::kSchema},
+    {"missing_key", Severity::error, "a required key is missing, and the server refuses the object",
+     "Add it; '{}' is enough for a map.", from::kSchema},
+    {"wrong_type", Severity::error, "a value is of another type than the key takes", "Correct the value.",
+     from::kSchema},
+    {"wrong_value", Severity::error, "a value is none that the key takes", "Correct the value.", from::kSchema},
+    {"out_of_range", Severity::error, "a number is outside of what the key takes", "Correct the number.",
+     from::kSchema},
+    {"namespace_of_cluster", Severity::note, "an object of the whole cluster names a namespace, which is dropped",
+     "Remove metadata.namespace.", from::kKubernetes},
+    {"default_driver_selector", Severity::error, "a default NVIDIADriver must not select nodes",
+     "Remove nodeSelector, or default.", from::kSchema},
+    {"gpu_cluster_name", Severity::error, "the one GPUCluster must be called gpu-cluster", "Call it gpu-cluster.",
+     from::kSchema},
+    {"unknown_value", Severity::error,
+     "the gpu-operator's chart has no such value, and renders without a word, since it has no schema",
+     "Correct its name or place, or remove it.", "the code of gpu-operator's chart"},
+
+    {"resource_limits", Severity::error,
+     "requests and limits of a container contradict each other, and the server refuses the pod",
+     "Requests are no more than limits; of devices and huge pages both are the same.", from::kKubernetes},
+    {"placeholder", Severity::warning, "a word that stands for something of yours has not been replaced",
+     "Replace it.", from::kKubernetes},
+
+    // ---- The GPU Operator, and GPUDirect Storage by it.
+    {"mofed_key", Severity::error, "a key 'mofed' of recipes, which no release had",
+     "OFED comes by a NicClusterPolicy; the driver takes the host's by driver.rdma.useHostMofed.", from::kSchema},
+    {"host_mofed_place", Severity::error, "useHostMofed stands beside rdma, where nobody reads it",
+     "Write driver.rdma.useHostMofed.", from::kSchema},
+    {"dead_key", Severity::warning, "a key is taken, and nobody reads it any more", "Remove it.", from::kOperator},
+    {"with_gds", Severity::warning, "the variable WITH_GDS of recipes, which no release reads",
+     "Remove it; gds.enabled turns GPUDirect Storage on.", from::kOperator},
+    {"mofed_validation", Severity::warning, "an init container of recipes, which was removed in v24.3.0",
+     "Remove it; a pod that needs OFED selects the node label network.nvidia.com/operator.mofed.wait=false.",
+     "release notes of the GPU Operator v24.3.0"},
+    {"gds_image_parts", Severity::error,
+     "of the nvidia-fs image only some of repository, image and version are named: its name comes out wrong, or is "
+     "refused", "Name all three, or none.", from::kOperator},
+    {"gds_image_missing", Severity::error,
+     "no image of nvidia-fs is named, and only a bundle of OpenShift's up to v25.3 has one of its own",
+     "Add repository: nvcr.io/nvidia/cloud-native, image: nvidia-fs and a version.", from::kOperator},
+    {"gds_version_suffix", Severity::error,
+     "the operator appends the system's name itself, so that the image is not found; an NVIDIADriver also takes such a "
+     "version for an older one", "Write the version alone.", from::kOperator},
+    {"gds_version_of_cuda", Severity::error, "gds.version is nvidia-fs's own, which has nothing to do with CUDA's",
+     "Write a version of nvidia-fs.", from::kNvidiaFs},
+    {"gds_precompiled", Severity::error, "GPUDirect Storage with precompiled drivers: the operator refuses the two",
+     "Set usePrecompiled: false.", from::kOperator},
+    {"gdrcopy_precompiled", Severity::error, "GDRCopy with precompiled drivers: the operator refuses the two",
+     "Set usePrecompiled: false.", from::kOperator},
+    {"gds_proprietary_modules", Severity::error,
+     "nvidia-fs from 2.17.5 on needs the driver's open kernel modules; with others its module does not load",
+     "Set kernelModuleType: open.", "https://github.com/NVIDIA/gds-nvidia-fs/issues/34"},
+    {"nvidiadriver_auto", Severity::error,
+     "an NVIDIADriver with GPUDirect Storage must say kernelModuleType: open; else it is never ready, and its message "
+     "names a dead key", "Set kernelModuleType: open.", from::kOperator},
+    {"gds_os", Severity::error,
+     "nvidia-fs has images for Ubuntu 22.04, 24.04 and OpenShift from 4.18 on; elsewhere its container fails, and the "
+     "node loses all its GPUs", "Turn gds off for these nodes, by an NVIDIADriver of their own.",
+     "https://github.com/NVIDIA/gpu-operator/issues/2911"},
+    {"gds_compiler", Severity::warning, "nvidia-fs-ctr of v25.10.0 finds no compiler for Ubuntu 22.04's new kernels",
+     "Take a later release, or add /run/nvidia/driver/usr/bin to PATH by gds.env.",
+     "https://github.com/NVIDIA/gpu-operator/issues/1849"},
+    {"gds_driver_off", Severity::warning, "with driver.enabled false there is no nvidia-fs-ctr either",
+     "Load nvidia_fs on the host, or have the operator install the driver.", from::kOperator},
+    {"gds_virtual_machines", Severity::warning, "nodes for virtual machines get no driver, and so no nvidia-fs",
+     "Label nodes for containers nvidia.com/gpu.workload.config=container.", from::kOperator},
+    {"gds_without_injection", Severity::warning, "pods of dynamic resource allocation get no /dev/nvidia-fs",
+     "Use P2PDMA, which needs no such device, or the device plugin.", "the code of NVIDIA's DRA driver"},
+    {"gds_local_nvme", Severity::note,
+     "for local NVMe drives nvidia-fs needs an nvme driver with its hooks (linux-nvidia, DGX OS, OFED on the host); "
+     "else cuFile goes through the CPU, and says nothing",
+     "Look for nvme in /proc/driver/nvidia-fs/modules, or use P2PDMA.",
+     "https://github.com/Mellanox/network-operator/issues/1829"},
+    {"gds_all_adapters", Severity::note, "GPUDirect Storage turned on gives GPU pods all network adapters, too",
+     "Mind it where pods choose adapters by what they see.",
+     "https://github.com/NVIDIA/k8s-device-plugin/issues/1692"},
+    {"nri_without_cdi", Severity::error, "the NRI plugin without CDI or toolkit: the chart refuses it",
+     "Set cdi.enabled and toolkit.enabled.", "the code of gpu-operator's chart"},
+    {"chart_refuses", Severity::error, "values that the chart itself ends with", "Correct them.",
+     "the code of gpu-operator's chart"},
+    {"openshift_toolkit", Severity::warning, "no driver toolkit is asked for on OpenShift",
+     "Set operator.use_ocp_driver_toolkit: true.", from::kSupport},
+    {"second_cluster_policy", Severity::error, "a second ClusterPolicy, which the operator ignores",
+     "Keep one of them.", from::kOperator},
+    {"policy_and_gpu_cluster", Severity::error, "a GPUCluster beside a ClusterPolicy", "Keep one of them.",
+     from::kOperator},
+    {"policy_gds_unused", Severity::warning, "ClusterPolicy's gds is not read where NVIDIADriver objects are in use",
+     "Set spec.gds in the NVIDIADriver.", from::kOperator},
+    {"nvidiadriver_unused", Severity::warning, "an NVIDIADriver that nobody reads",
+     "Set driver.useNvidiaDriverCRD: true in ClusterPolicy; with Helm driver.nvidiaDriverCRD.enabled.",
+     from::kOperator},
+
+    // ---- Modules, and the kernel's command line.
+    {"module_config_missing", Severity::note, "the ConfigMap of module parameters is not among the files",
+     "Give its file, too, to have it looked at.", from::kOperator},
+    {"module_config_file", Severity::error, "a name of which the driver's container reads nothing",
+     "Call it nvidia.conf.", "the code of the driver container"},
+    {"registry_quotes", Severity::error, "a list in NVreg_RegistryDwords without quotes is cut at its first ';'",
+     "Write NVreg_RegistryDwords=\"...;...;\".", "the code of the driver container"},
+    {"p2pdma_registry", Severity::warning, "static BAR1 alone is half of what P2PDMA needs",
+     "Write NVreg_RegistryDwords=\"RMForceStaticBar1=1;RmForceDisableIomapWC=1;\".", from::kGdsGuide},
+    {"p2pdma_needs", Severity::error, "P2PDMA is turned on, and driver or kernel cannot do it",
+     "docs/guide/direct.md has all that it needs.", from::kGdsGuide},
+    {"iommu_translates", Severity::warning,
+     "on x86 an IOMMU that translates is not supported with GPUDirect Storage, and may give wrong bytes",
+     "Write intel_iommu=off or amd_iommu=off, or iommu=pt where NVIDIA supports it.", from::kGdsGuide},
+
+    // ---- Networks.
+    {"rdma_without_ofed", Severity::error,
+     "driver.rdma.enabled waits for an OFED driver: nodes with a Mellanox adapter get no GPU until it comes",
+     "Add a NicClusterPolicy with ofedDriver, set rdma.useHostMofed, or turn rdma off, which DMA-BUF does not need.",
+     from::kOperator},
+    {"two_ofed_drivers", Severity::warning, "the host's OFED is to be used, and another one is installed",
+     "Set rdma.useHostMofed: false, or remove ofedDriver.", from::kOperator},
+    {"nfsrdma_with_nvme", Severity::warning,
+     "ENABLE_NFSRDMA does not load where NVMe is in use (a system disk, a volume), and is no way to GPUDirect "
+     "Storage for NVMe",
+     "Leave it for nodes without NVMe, or install OFED on the host.",
+     "https://github.com/Mellanox/network-operator/issues/1516"},
+    {"nfsrdma_modules", Severity::note, "storage modules of the host stand in the driver's way",
+     "Set UNLOAD_STORAGE_MODULES to \"true\".", from::kOfed},
+    {"nfsrdma_off", Severity::warning, "volumes are mounted by NFS over RDMA, and the driver is built without it",
+     "Set ENABLE_NFSRDMA to \"true\" in ofedDriver.env.", from::kOfed},
+    {"nfsrdma_no_nvme", Severity::warning, "a variable that was talked of, and that no release reads", "Remove it.",
+     "https://github.com/Mellanox/doca-driver-build/issues/89"},
+    {"rdma_device_config", Severity::error, "the shared device plugin cannot read its configuration",
+     "Write {\"configList\": [{\"resourceName\": ..., \"rdmaHcaMax\": ..., \"selectors\": {...}}]}.",
+     "the code of the Network Operator"},
+    {"rdma_resource", Severity::warning, "a pod asks for a resource that no device plugin here offers",
+     "Correct its name.", "the code of the Network Operator"},
+
+    // ---- Storage.
+    {"ext4_ordered", Severity::warning, "an ext4 volume without the option data=ordered: cuFile goes through the CPU",
+     "Add mountOptions: [\"data=ordered\"].", "https://github.com/NVIDIA/DALI/issues/3972"},
+    {"ext4_journal", Severity::error, "ext4 with data=journal takes no direct I/O", "Use data=ordered.",
+     from::kGdsGuide},
+    {"storage_encrypted", Severity::warning, "encrypted volumes pass through the CPU",
+     "Take a class without encryption for this data, or drives that encrypt by themselves.", from::kGdsGuide},
+    {"storage_mapper", Severity::warning, "LVM and other device mappers let no drive send to a GPU",
+     "Take whole drives or partitions: a local volume with XFS or ext4.", from::kGdsGuide},
+    {"storage_no_direct", Severity::warning, "what lies under the volume has no direct path into a GPU",
+     "Take local NVMe, or a file system with GPUDirect Storage of its own.", from::kGdsGuide},
+    {"nfs_by_tcp", Severity::warning, "NFS by TCP has no direct path into a GPU",
+     "Mount with proto=rdma and port=20049, where server and driver can.", from::kGdsGuide},
+
+    // ---- Pods.
+    {"workload_privileged", Severity::warning, "a workload asks to be privileged without need",
+     "Remove it: nvidia.com/gpu brings the devices.", from::kNvidiaFs},
+    {"workload_sys_admin", Severity::warning, "a workload asks for SYS_ADMIN without need", "Remove it.",
+     from::kNvidiaFs},
+    {"ipc_lock_of_nobody", Severity::warning, "IPC_LOCK for a container that does not run as root has no effect",
+     "Run as root, or raise LimitMEMLOCK of the container runtime.",
+     "https://github.com/NVIDIA/nvidia-container-toolkit/issues/2037"},
+    {"memlock", Severity::note, "RDMA locks memory, of which a container has little by default",
+     "Raise LimitMEMLOCK of the container runtime; a pod has no field for it.",
+     "https://github.com/kubernetes/kubernetes/issues/3595"},
+    {"io_uring_blocked", Severity::warning, "the runtime's seccomp profile blocks the io_uring that the pod counts on",
+     "Use a profile of type Localhost that lets io_uring_setup, _enter and _register by.",
+     "https://github.com/containerd/containerd/pull/9320"},
+    {"seccomp_profile_form", Severity::error, "seccompProfile has a file without type Localhost, or the reverse",
+     "Write type: Localhost and localhostProfile: profiles/NAME.json.", from::kKubernetes},
+    {"gds_without_gpu", Severity::warning, "a pod without a GPU gets no devices of GPUDirect Storage",
+     "Ask for nvidia.com/gpu in resources.limits.", "the code of the NVIDIA Container Toolkit"},
+    {"host_users", Severity::warning, "hostUsers: false does not work with CDI", "Remove it.",
+     "release notes of the GPU Operator v26.3.1"},
+    {"memory_is_no_drive", Severity::warning, "a volume in host memory goes by the name of a drive",
+     "Use a persistent volume on the drive; tmpfs takes no direct I/O.", from::kGdsGuide},
+    {"mount_of_nothing", Severity::error, "a container mounts a volume that its pod does not have",
+     "Correct the name, or add the volume.", from::kKubernetes},
+    {"mount_propagation", Severity::error, "Bidirectional propagation in a container that is not privileged",
+     "Use HostToContainer.", from::kKubernetes},
+    {"kernel_version_alone", Severity::warning, "nodes are chosen for GPUDirect Storage by their kernel's version",
+     "Choose them by what was tested on them, such as a label of your own.", from::kNvidiaFs},
+    {"pod_security_refused", Severity::error, "the namespace's Pod Security level refuses the pods",
+     "Take what it names out of the pod, or use a namespace of a lower level.", from::kPodSecurity},
+    {"pod_security_level", Severity::note, "what the pod asks for is forbidden in namespaces of level baseline",
+     "Label its namespace, or do without: CDI brings devices without hostPath.", from::kPodSecurity},
+    {"gdsio_direction", Severity::warning, "gdsio -I 0 reads and -I 1 writes; this is called the other way round",
+     "Exchange the two.", from::kGdsGuide},
+    {"gdsio_transfer", Severity::warning, "gdsio -x 1 to 4 go through the CPU", "Write -x 0.", from::kGdsGuide},
+    {"selector_of_legend", Severity::error, "recipes select by a label that no pod of the operators has",
+     "Select app.kubernetes.io/component=nvidia-driver.", from::kOperator},
+    {"selector_of_others", Severity::error, "a workload does not select the pods that it makes",
+     "Give the template the labels that matchLabels asks for.", from::kKubernetes},
+    {"selector_of_nothing", Severity::note, "a Service or PodMonitor selects none of the pods at hand",
+     "Correct the labels, or give the files of those pods, too.", from::kKubernetes},
+
+    // ---- cufile.json.
+    {"cufile_syntax", Severity::error, "the cufile.json cannot be read", "Correct it: JSON with // comments.",
+     "docs/reference/settings.md"},
+    {"cufile_place", Severity::error, "a key of cufile.json stands in another section than its own",
+     "Move it.", "docs/reference/settings.md"},
+    {"cufile_key", Severity::warning, "a key of cufile.json that means nothing", "Remove or correct it.",
+     "docs/reference/settings.md"},
+    {"cufile_value", Severity::error, "a value of cufile.json that is not taken", "Correct it.",
+     "docs/reference/settings.md"},
+
+    // ---- Of nodes, for verify.
+    {"gds_not_loaded", Severity::error, "the module nvidia_fs is not loaded on a node",
+     "Set gds.enabled, where the node's system has an image; p2pdma and bounce need none.", from::kOperator},
+    {"driver_pod", Severity::error, "the pod of NVIDIA's driver is missing or fails on a node, which has no GPU then",
+     "Read its events and logs: kubectl logs -n NAMESPACE POD --all-containers | penstock k8s explain-log",
+     from::kOperator},
+    {"gds_container", Severity::error, "the container nvidia-fs-ctr fails on a node",
+     "kubectl logs -n NAMESPACE POD -c nvidia-fs-ctr --previous | penstock k8s explain-log", from::kOperator},
+    {"gds_container_missing", Severity::error,
+     "GPUDirect Storage is on, and the driver's pod of a node has no nvidia-fs-ctr: it is older than that",
+     "Delete the pod when no pod on the node uses a GPU: the DaemonSet replaces none by itself.", from::kOperator},
+    {"operator_refuses", Severity::error, "the operator refuses an object, and says so in its status",
+     "penstock k8s lint names what is wrong in it.", from::kOperator},
+    // clang-format on
+};
+
+}  // namespace penstock::tools::k8s

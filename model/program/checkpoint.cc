@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "model/program/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "model/checkpoint_report.h"
+#include "model/compare_report.h"
+#include "model/input.h"
+#include "model/program/output.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+struct CheckpointSettings {
+  bool is_load = false;
+  double parameters_billion = 0;
+  double size_gb = 140;
+  std::string precision = "bf16";
+  std::string optimizer = "adam";
+  double ranks = 8, nodes = 1, drives = 4;
+  double drive_gb_per_s = 14, drive_write_gb_per_s = 0, drive_cache_gb = 0, fabric_gb_per_s = 0;
+  bool one_rank = false, replicated = false;
+  double files = 0;
+  double hours = 168, checkpoints = 0, mtbf_hours = 0, restart_s = 0, window_s = 0, price = 0;
+  std::string example;
+  std::vector<std::string> calibrations;
+  ModelOutput output;
+};
+
+constexpr const char* kSaveExamples =
+    "Examples:\n"
+    "  penstock model checkpoint --parameters 70 --ranks 8 --drives 4       70B in BF16 with Adam's moments\n"
+    "  penstock model checkpoint --size-gb 140 --html checkpoint.html       with goodput over the interval\n"
+    "  penstock model checkpoint --example week                             a published case; 'list' names them\n"
+    "  penstock model checkpoint --drives 1 --drive-gb-per-s 7 --window 30  what fits into a preemption's 30 s\n"
+    "  penstock model checkpoint --example published                        all published figures beside the model\n"
+    "  penstock model checkpoint --calibrate bench.json                     with the path that bench measured here\n"
+    "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
+constexpr const char* kLoadExamples =
+    "Examples:\n"
+    "  penstock model load --parameters 109 --precision fp8 --drives 1 --drive-gb-per-s 7 --one-rank\n"
+    "  penstock model load --size-gb 140 --ranks 8 --replicated       every rank loads all of it\n"
+    "  penstock model load --example 671b                             a published case; 'list' names them\n"
+    "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
+
+// Bytes a parameter. Optimizers: two moments, the same and a master copy, one moment; all in FP32.
+constexpr std::pair<const char*, double> kPrecisions[] = {{"fp32", 4}, {"bf16", 2},  {"fp16", 2},
+                                                          {"fp8", 1},  {"fp4", 0.5}, {"none", 0}};
+constexpr std::pair<const char*, double> kOptimizers[] = {
+    {"adam", 8}, {"adam-master", 12}, {"momentum", 4}, {"none", 0}};
+
+template <std::size_t count>
+double bytes_named(const std::pair<const char*, double> (&table)[count], const std::string& name) {
+  for (const auto& [known, bytes] : table) {
+    if (name == known) return bytes;
+  }
+  return 0;  // the command line has refused it before.
+}
+
+template <std::size_t count>
+std::vector<std::string> names_of(const std::pair<const char*, double> (&table)[count]) {
+  std::vector<std::string> names;
+  for (const auto& [name, bytes] : table) names.emplace_back(name);
+  return names;
+}
+
+model::CheckpointInput input_as_given(const CheckpointSettings& settings) {
+  model::CheckpointInput input;
+  input.job.is_load = settings.is_load;
+  input.job.bytes = settings.size_gb * 1e9;
+  input.job.is_sharded = !settings.one_rank;
+  input.job.is_replicated = settings.replicated;
+  input.job.files = settings.files;
+  input.model = {.parameters = settings.parameters_billion * 1e9,
+                 .weight_bytes = bytes_named(kPrecisions, settings.precision),
+                 .optimizer_bytes = settings.is_load ? 0 : bytes_named(kOptimizers, settings.optimizer)};
+  input.fleet = {.ranks = settings.ranks,
+                 .nodes = settings.nodes,
+                 .drives = settings.drives,
+                 .drive_bytes_per_s = settings.drive_gb_per_s * 1e9,
+                 .drive_write_bytes_per_s = settings.drive_write_gb_per_s * 1e9,
+                 .drive_cache_bytes = settings.drive_cache_gb * 1e9,
+                 .fabric_bytes_per_s = settings.fabric_gb_per_s * 1e9};
+  input.run_hours = settings.hours;
+  input.checkpoints = settings.checkpoints;
+  input.mtbf_hours = settings.mtbf_hours;
+  input.restart_s = settings.restart_s;
+  input.window_s = settings.window_s;
+  return input;
+}
+
+void calibrate(model::CheckpointInput& input, const std::vector<std::string>& files,
+               const model::Constants& constants) {
+  const auto groups = calibrated_by(files, constants);
+  if (groups.empty()) return;
+  const auto best = [&](const char* one, const char* other) {
+    return std::max(model::measured_ceiling(groups, one), model::measured_ceiling(groups, other));
+  };
+  input.load_measured_bytes_per_s = best("read", "randread");
+  input.fleet.measured_bytes_per_s = best("write", "randwrite");
+  const double needed = input.job.is_load ? input.load_measured_bytes_per_s : input.fleet.measured_bytes_per_s;
+  if (needed > 0) return;
+  throw model::InvalidInput(
+      fmt::format("--calibrate: there is no {} among the results", input.job.is_load ? "read" : "write"));
+}
+
+void list_examples(const std::vector<model::Example>& examples, bool json) {
+  Json rows = Json::array();
+  for (const model::Example& one : examples) {
+    rows.push_back({{"name", one.name}, {"what", one.what}});
+    if (!json) print("{:<16}{}\n", one.name, one.what);
+  }
+  if (json) return print_json({{"examples", rows}});
+  print("{:<16}every published figure beside the model's\n", "published");
+}
+
+void run_checkpoint(const CheckpointSettings& settings) {
+  model::Constants constants = constants_of(settings.output);
+  if (settings.price != 0) constants.set("price.gpu_hour", settings.price);
+  const auto examples = settings.is_load ? model::load_examples(constants) : model::checkpoint_examples(constants);
+  if (settings.example == "list") return list_examples(examples, settings.output.json);
+  const bool is_case = !settings.example.empty() && settings.example != "published";
+  model::CheckpointInput input = is_case ? model::example_named(examples, settings.example) : input_as_given(settings);
+  if (settings.window_s != 0) input.window_s = settings.window_s;
+  input.job.is_load = settings.is_load;
+  calibrate(input, settings.calibrations, constants);
+  const auto report_of = [&](const model::CheckpointInput& given, bool with_published) {
+    return settings.is_load ? model::load_report(given, constants, with_published)
+                            : model::checkpoint_report(given, constants, with_published);
+  };
+  deliver(report_of(input, settings.example == "published"), report_of(input_as_given({}), false).inputs,
+          settings.output);
+}
+
+void add_size_options(CommandLine& command, CheckpointSettings& settings) {
+  const Option size =
+      command.option("--size-gb", settings.size_gb, "All bytes together, in 10^9").value_name("GB").default_shown();
+  command.option("--parameters", settings.parameters_billion, "The model's parameters in 10^9, in place of a size")
+      .excludes(size);
+  command.option("--precision", settings.precision, "Precision of the weights; with --parameters")
+      .one_of(names_of(kPrecisions))
+      .default_shown();
+}
+
+void add_fleet_options(CommandLine& command, CheckpointSettings& settings) {
+  command.option("--ranks", settings.ranks, "GPUs of all nodes together").default_shown();
+  command.option("--nodes", settings.nodes, "Nodes, all alike").default_shown();
+  command.option("--drives", settings.drives, "Drives in each node").default_shown();
+  command
+      .option("--drive-gb-per-s", settings.drive_gb_per_s, "What one drive reaches: about 7 (PCIe Gen4) or 14 (Gen5)")
+      .value_name("GB/S")
+      .default_shown();
+  command
+      .option("--fabric-gb-per-s", settings.fabric_gb_per_s, "What shared storage in place of drives reaches; 0: none")
+      .value_name("GB/S")
+      .default_shown();
+  command.flag("--one-rank", settings.one_rank,
+               "One rank of each node moves everything; otherwise each moves its part");
+}
+
+void add_run_options(CommandLine& command, CheckpointSettings& settings) {
+  command.option("--optimizer", settings.optimizer, "Which optimizer's state is saved; with --parameters")
+      .one_of(names_of(kOptimizers))
+      .default_shown();
+  command
+      .option("--drive-cache-gb", settings.drive_cache_gb,
+              "How much a node's drives take into a cache, at their full rate")
+      .value_name("GB")
+      .default_shown();
+  command
+      .option("--write-gb-per-s", settings.drive_write_gb_per_s,
+              "What one drive writes by its data sheet: about 5 (Gen4) or 10 (Gen5); 0: as it reads")
+      .value_name("GB/S")
+      .default_shown();
+  command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
+  command.option("--checkpoints", settings.checkpoints, "How many in the run; 0: at the best interval").default_shown();
+  command.option("--mtbf-hours", settings.mtbf_hours, "From one failure to the next; 0: 50,000 divided by the ranks")
+      .value_name("HOURS")
+      .default_shown();
+  command.option("--restart-s", settings.restart_s, "From a failure to the start of the load")
+      .value_name("SECONDS")
+      .default_shown();
+  command
+      .option("--window", settings.window_s, "Seconds that a save may take, as before a preemption; 0: no such limit")
+      .value_name("SECONDS")
+      .default_shown();
+  command.option("--price", settings.price, "Price of one GPU-hour [4.06]").value_name("PRICE");
+}
+
+CommandLine add_command(CommandLine& parent, const char* name, const char* summary, const char* examples, bool is_load,
+                        std::shared_ptr<CheckpointSettings> settings) {
+  CommandLine command = parent.command(name, summary);
+  settings->is_load = is_load;
+  add_size_options(command, *settings);
+  add_fleet_options(command, *settings);
+  command.option("--example", settings->example, "A published case; 'list' names them, 'published' shows all")
+      .value_name("NAME");
+  command.option("--calibrate", settings->calibrations, "Add the path that 'penstock bench --json' measured")
+      .value_name("FILE")
+      .one_value_each();
+  add_output_options(command, settings->output);
+  command.footer(examples);
+  command.runs([settings] { return answer([&] { run_checkpoint(*settings); }); });
+  return command;
+}
+
+}  // namespace
+
+void add_model_checkpoint(CommandLine& parent) {
+  auto settings = std::make_shared<CheckpointSettings>();
+  CommandLine command =
+      add_command(parent, "checkpoint", "How long a checkpoint takes, how often to save, what is lost", kSaveExamples,
+                  false, settings);
+  add_run_options(command, *settings);
+}
+
+void add_model_load(CommandLine& parent) {
+  auto settings = std::make_shared<CheckpointSettings>();
+  CommandLine command =
+      add_command(parent, "load", "How long a load takes, and what limits it", kLoadExamples, true, settings);
+  command.flag("--replicated", settings->replicated, "Every rank loads all of it");
+  command.option("--files", settings->files, "How many files are opened one after the other").default_shown();
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// A run of the contention model as one page that needs no network: the tree with its links coloured by load, the
+// streams over time, and all numbers under the pointer and in tables.
+#pragma once
+
+#include <string_view>
+
+#include "model/program/contention_report.h"
+
+namespace penstock::tools {
+
+std::string_view contention_page();  // "" where this build has no plots.
+// What the page draws: contention_json(), the tree, and the timelines where the level has them.
+nlohmann::ordered_json contention_page_json(const ContentionReport& report);
+
+}  // namespace penstock::tools

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "model/program/cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "model/cost.h"
+#include "model/input.h"
+#include "model/program/output.h"
+#include "tools/common/context.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+struct CostSettings {
+  double size_gb = 140, checkpoints = 1000, hours = 168;
+  double drives = 1, drive_gb_per_s = 7;
+  double nodes = 1;
+  bool is_sharded = false;
+  std::string file_system;
+  double file_system_tb = 0;
+  double setup_hours = 2, setup_money = 0;
+  std::string platforms;
+  std::vector<std::string> names;
+  bool print_platforms = false;
+  ModelOutput output;
+};
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock model cost                                      1,000 saves of 140 GB in a week, the published case\n"
+    "  penstock model cost --size-gb 980 --sharded --drives 4 --drive-gb-per-s 14 --platform aws-p5.48xlarge\n"
+    "  penstock model cost --file-system fsx-lustre-1000 --file-system-tb 96 --nodes 16 --sharded --drives 8\n"
+    "  penstock model cost --print-platforms > mine.yaml        a start for prices of your own\n"
+    "  penstock model cost --platforms mine.yaml --setup-hours 8\n"
+    "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
+
+struct PlatformsText {
+  std::string name;
+  std::string text;
+};
+
+PlatformsText platforms_text_of(const CostSettings& settings) {
+  if (settings.platforms.empty()) return {"built-in platforms", std::string(model::platforms_text())};
+  return {settings.platforms, content_of(settings.platforms, "platforms")};
+}
+
+// The one of that name, or InvalidInput with the names there are.
+template <typename One>
+One named(const std::vector<One>& all, const std::string& name, const char* what) {
+  std::string names;
+  for (const One& one : all) {
+    if (one.name == name) return one;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", one.name);
+  }
+  throw model::InvalidInput(
+      fmt::format("there is no {} '{}'; there are: {}", what, name, names.empty() ? "none" : names));
+}
+
+std::vector<model::Platform> platforms_of(const CostSettings& settings, const PlatformsText& given) {
+  std::vector<model::Platform> all = model::parse_platforms(given.text, given.name);
+  if (settings.names.empty()) return all;
+  std::vector<model::Platform> some;
+  for (const std::string& name : settings.names) some.push_back(named(all, name, "platform"));
+  return some;
+}
+
+std::optional<model::FileSystem> file_system_of(const CostSettings& settings, const PlatformsText& given) {
+  const std::vector<model::FileSystem> all = model::parse_file_systems(given.text, given.name);
+  if (settings.file_system.empty()) return std::nullopt;
+  const model::FileSystem one = named(all, settings.file_system, "file system");
+  if (settings.file_system_tb == 0) return one;
+  model::require_positive("the size of the file system in TB", settings.file_system_tb, 1e9);
+  return one.of_size(settings.file_system_tb);
+}
+
+model::CostInput input_of(const CostSettings& settings) {
+  return {.bytes = settings.size_gb * 1e9,
+          .saves = settings.checkpoints,
+          .hours = settings.hours,
+          .nodes = settings.nodes,
+          .drives = settings.drives,
+          .drive_bytes_per_s = settings.drive_gb_per_s * 1e9,
+          .is_sharded = settings.is_sharded,
+          .setup_hours = settings.setup_hours,
+          .setup_money = settings.setup_money,
+          .file_system = std::nullopt};
+}
+
+void run_cost(const CostSettings& settings) {
+  if (settings.print_platforms) return print("{}", Text(std::string(model::platforms_text())));
+  const model::Constants constants = constants_of(settings.output);
+  const PlatformsText given = platforms_text_of(settings);
+  model::CostInput input = input_of(settings);
+  input.file_system = file_system_of(settings, given);
+  deliver(model::cost_report(platforms_of(settings, given), input, constants),
+          model::cost_report({}, input_of({}), constants).inputs, settings.output);
+}
+
+void add_run_options(CommandLine& command, CostSettings& settings) {
+  command.option("--size-gb", settings.size_gb, "Bytes of a checkpoint, in 10^9").value_name("GB").default_shown();
+  command.option("--checkpoints", settings.checkpoints, "How many in the run").default_shown();
+  command.option("--hours", settings.hours, "Length of the run").value_name("HOURS").default_shown();
+  command.option("--nodes", settings.nodes, "Nodes of the run, all alike").default_shown();
+  command.option("--drives", settings.drives, "Drives in each node").default_shown();
+  command.option("--drive-gb-per-s", settings.drive_gb_per_s, "What one drive reaches: about 7 (Gen4) or 14 (Gen5)")
+      .value_name("GB/S")
+      .default_shown();
+  command.flag("--sharded", settings.is_sharded, "Every GPU saves its part; otherwise one saves everything");
+}
+
+}  // namespace
+
+void add_model_cost(CommandLine& parent) {
+  auto settings = std::make_shared<CostSettings>();
+  CommandLine command = parent.command("cost", "What a run and its checkpoints cost on rented machines");
+  add_run_options(command, *settings);
+  command.option("--platform", settings->names, "Only this one; may be given several times")
+      .value_name("NAME")
+      .one_value_each();
+  command.option("--platforms", settings->platforms, "Prices and machines of your own, as --print-platforms has them")
+      .value_name("FILE");
+  command.flag("--print-platforms", settings->print_platforms, "Print the built-in platforms, as a file of them");
+  command.option("--setup-hours", settings->setup_hours, "Hours that a node is paid for while it is set up (assumed)")
+      .value_name("HOURS")
+      .default_shown();
+  command.option("--setup-money", settings->setup_money, "What the set-up costs besides, in dollars")
+      .value_name("MONEY")
+      .default_shown();
+  const Option file_system =
+      command
+          .option("--file-system", settings->file_system,
+                  "Set the nodes' drives against this file system of the platforms' file, which they share")
+          .value_name("NAME");
+  command
+      .option("--file-system-tb", settings->file_system_tb,
+              "Its size, with which its rate and price grow [as in the file]")
+      .value_name("TB")
+      .needs(file_system);
+  add_output_options(command, settings->output);
+  command.footer(kExamples);
+  command.runs([settings] { return answer([&] { run_cost(*settings); }); });
+}
+
+}  // namespace penstock::tools

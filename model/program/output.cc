@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "model/program/output.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "model/bench_results.h"
+#include "model/input.h"
+#include "model/program/wording.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/files.h"
+#include "tools/common/new_file.h"
+#include "tools/common/plots.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::size_t kInfluencesShown = 6;
+constexpr std::uint64_t kResultsSizeMost = std::uint64_t{64} << 20;
+
+void print_sheet(const model::Sheet& sheet) {
+  std::vector<std::string> columns;
+  for (std::size_t i = 0; i < sheet.columns.size(); ++i) {
+    const bool is_number =
+        std::any_of(sheet.rows.begin(), sheet.rows.end(), [&](const auto& r) { return r[i].is_number(); });
+    columns.push_back((is_number ? ">" : "") + label_for_worded(sheet.columns[i]));
+  }
+  Table table(columns);
+  for (const auto& row : sheet.rows) {
+    std::vector<std::string> cells;
+    for (std::size_t i = 0; i < row.size(); ++i) cells.push_back(worded(row[i], sheet.columns[i].name));
+    table.add(std::move(cells));
+  }
+  print("\n{}\n{}", sheet.title, table.text());
+}
+
+void print_sensitivity(const model::Sensitivity& sensitivity) {
+  // Named as columns are: "save, direct, s".
+  const model::Column column{sensitivity.result.ends_with(", s") ? "seconds" : "", sensitivity.result};
+  const auto shown = [&](double value) { return worded(model::number(value), column.name); };
+  print("\nWhat moves: {} ({})\n", label_for_worded(column), shown(sensitivity.value));
+  Table table({"constant", ">% for 1 %", ">at its low end", ">at its high end"});
+  for (std::size_t i = 0; i < std::min(kInfluencesShown, sensitivity.influences.size()); ++i) {
+    const model::Influence& one = sensitivity.influences[i];
+    table.add(
+        {std::string(one.constant), fmt::format("{:+.3f}", one.elasticity), shown(one.at_low), shown(one.at_high)});
+  }
+  print("{}", table.text());
+}
+
+void print_inputs(const model::Report& report, const model::Json& defaults) {
+  bool any = false;
+  for (const auto& [name, value] : report.inputs.items()) {
+    if (defaults.contains(name) && defaults[name] == value) continue;
+    any = true;
+    print("  {}: {}\n", input_in_words(name), worded(value, name));
+  }
+  print("  {} by default ('penstock model {} --help')\n", any ? "all else" : "all inputs", report.model);
+}
+
+void print_text(const model::Report& report, const model::Json& defaults, bool with_sensitivity) {
+  print("{}\n", report.title);
+  print_inputs(report, defaults);
+  for (const model::Sheet& sheet : report.sheets) {
+    if (!sheet.is_bulk) print_sheet(sheet);
+  }
+  if (with_sensitivity) {
+    for (const model::Sensitivity& one : report.sensitivities) print_sensitivity(one);
+  }
+  if (!report.notes.empty()) print("\n");
+  for (const std::string& note : report.notes) print("{}\n", note);
+}
+
+double value_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? value : std::nan("");
+}
+
+}  // namespace
+
+std::string content_of(const std::string& path, const char* what) {
+  const OpenFile file = open_file(path, O_RDONLY);
+  if (file.size > kResultsSizeMost) throw Failure(fmt::format("{} is too large to hold {}", path, what));
+  std::string text(file.size, '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = read(file.fd.get(), text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail_errno(path, "read the file");
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  text.resize(done);
+  return text;
+}
+
+void add_output_options(CommandLine& command, ModelOutput& output) {
+  const Option json = command.flag("--json", output.json, "Print JSON");
+  command.flag("--csv", output.csv, "Print the main table, for spreadsheets").excludes(json);
+  command.flag("--sensitivity", output.sensitivity, "Add which constants moved the results most (JSON always does)");
+  command.option("--html", output.html, "Also write a page with pictures to FILE; it needs no network")
+      .value_name("FILE");
+  command.flag("--overwrite", output.overwrite, "Replace FILE if it exists");
+  command.option("--set", output.settings, "Give a constant another value; 'penstock model constants' lists them")
+      .value_name("NAME=VALUE")
+      .one_value_each();
+}
+
+model::Constants constants_of(const ModelOutput& output) {
+  model::Constants constants;
+  for (const std::string& setting : output.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) throw Failure(fmt::format("--set '{}': write NAME=VALUE", setting), kUsage);
+    constants.set(std::string_view(setting).substr(0, equals), value_of(setting.substr(equals + 1)));
+  }
+  return constants;
+}
+
+void deliver(const model::Report& report, const model::Json& defaults, const ModelOutput& output) {
+  const model::Json json = model::to_json(report);
+  if (!output.html.empty()) write_file(output.html, page_with(report_page(), json), output.overwrite);
+  if (output.json) return print_json(json);
+  if (output.csv) return print("{}", Text(model::to_csv(report)));
+  print_text(report, defaults, output.sensitivity);
+  if (!output.html.empty()) print("\npage: {}\n", output.html);
+}
+
+std::vector<model::Measurement> read_measurements(const std::vector<std::string>& files) {
+  std::vector<model::Measurement> all;
+  for (const std::string& file : files) {
+    const std::vector<model::Measurement> some =
+        model::bench_results(content_of(file, "results of 'penstock bench --json'"), file);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+std::vector<model::GroupComparison> calibrated_by(const std::vector<std::string>& files,
+                                                  const model::Constants& constants) {
+  if (files.empty()) return {};
+  return model::compare(read_measurements(files), 0, constants);
+}
+
+int answer(const std::function<void()>& command) {
+  try {
+    command();
+  } catch (const model::InvalidInput& refused) {
+    throw Failure(refused.what(), kUsage);
+  }
+  return kSuccess;
+}
+
+}  // namespace penstock::tools
