@@ -265,9 +265,9 @@ TEST_F(CufileTest, ClosingWhileOthersTransferNeitherCrashesNorHangs) {
     (void)cuFileDriverClose();
     std::this_thread::yield();
   }
+  while (moved == 0) std::this_thread::yield();  // On a busy machine all closings may be over before the first read.
   stop = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(moved, 0);
 }
 
 int open_descriptors() {

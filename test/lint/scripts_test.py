@@ -269,6 +269,9 @@ rw - overlay overlay rw,lowerdir=/mnt/nvme/x:/x,upperdir=/mnt/btrfs/x,workdir=/m
         self.assertFalse((self.work / "nowhere").exists())
 
     def test_of_loop_devices_and_device_mapper_no_name_is_kept(self):
+        for program in ("losetup", "dmsetup"):
+            if shutil.which(program) is None:
+                self.skipTest(f"{program} is not installed")
         image = self.work / "alice-image"
         with open(image, "wb") as made:
             made.truncate(8 << 20)
