@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks every program about a captured machine: one process a question, but where a program takes many machines."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator
+
+import readers
+from said import SETTINGS, NOWHERE, Answers
+
+SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    variables: dict[str, str] = field(default_factory=dict)
+    cufile: str = ""  # What /etc/cufile.json of the machine is; "": as it was captured.
+
+
+SETTINGS_ASKED = (
+    Setting("defaults"),
+    Setting("nvidia_export on", {"PENSTOCK_NVIDIA_EXPORT": "on"}),
+    Setting("nvfs on", {"PENSTOCK_NVFS": "on"}),
+    Setting("compat mode forbidden", cufile='{"properties": {"allow_compat_mode": false}}\n'),
+    Setting("broken cufile.json", cufile='{"properties": {"allow_compat_mode": fal\n'))
+
+
+@dataclass(frozen=True)
+class Place:
+    point: str
+    is_overlay: bool  # explain names the mount below it that has the file.
+    kind: str  # As `k8s choose --storage` calls it; "" for what it has no name for.
+
+
+@dataclass
+class Machine:
+    root: pathlib.Path
+    places: list[Place]
+    facts: dict[str, Any]  # What check tells of it at the defaults.
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+
+def storage_kind(file_system: dict[str, Any]) -> str:
+    stack, kind = file_system["stack"], file_system["type"]
+    if kind in ("nfs", "nfs4"):
+        return "nfs"  # Its transport is nobody's to say here: the kind is asked about as NFS by TCP.
+    if kind not in ("xfs", "ext4") or stack is None:
+        return ""
+    return kind if stack["kind"] == "nvme" else ""
+
+
+class Programs:
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+
+    def start(self, setting: Setting, name: str, *words: str) -> subprocess.Popen[str]:
+        plain = {key: value for key, value in os.environ.items() if not key.startswith(("PENSTOCK_", "CUFILE_"))}
+        return subprocess.Popen([self.folder / name, *words], env={**plain, **setting.variables}, text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def ask(self, setting: Setting, name: str, *words: str, given: str = "") -> tuple[str, int]:
+        if words[:1] == ("k8s",) and (self.folder / "penstock-k8s").exists():
+            name, words = "penstock-k8s", words[1:]
+        with self.start(setting, name, *words) as process:
+            out, _ = process.communicate(given, timeout=SECONDS_MAX)
+        return out, process.returncode
+
+
+def machine_of(programs: Programs, root: pathlib.Path) -> Machine:
+    told = json.loads(programs.ask(SETTINGS_ASKED[0], "penstock", "check", "--root", str(root), "--json")[0])
+    places = [Place(one["mount_point"], one["type"] == "overlay", storage_kind(one)) for one in told["file_systems"]]
+    return Machine(root, places, told)
+
+
+@contextlib.contextmanager
+def with_cufile(machines: list[Machine], setting: Setting) -> Iterator[list[Machine]]:
+    """Copies of the machines with that cufile.json; the files of a copy are links, since none is ever written."""
+    if not setting.cufile:
+        yield machines
+        return
+    with tempfile.TemporaryDirectory(dir=machines[0].root.parent.parent, prefix="one_answer_") as folder:
+        copies = []
+        for machine in machines:
+            root = pathlib.Path(folder, machine.name)
+            shutil.copytree(machine.root, root, symlinks=True, copy_function=os.link)
+            (root / "etc").mkdir(exist_ok=True)
+            (root / "etc/cufile.json").unlink(missing_ok=True)
+            (root / "etc/cufile.json").write_text(setting.cufile, encoding="utf-8")
+            copies.append(Machine(root, machine.places, machine.facts))
+        yield copies
+
+
+def node_files(programs: Programs, setting: Setting, machine: Machine) -> tuple[str, str]:
+    """The feature file and the metrics, as node writes them after its first look."""
+    with tempfile.TemporaryDirectory() as folder:
+        feature, metrics = pathlib.Path(folder, "penstock"), pathlib.Path(folder, "penstock.prom")
+        words = ("node", "--host", str(machine.root), "--listen", "none", "--nfd", folder, "--textfile", folder)
+        with programs.start(setting, "penstock", *words) as process:
+            end = time.monotonic() + SECONDS_MAX
+            while not feature.exists() and process.poll() is None and time.monotonic() < end:
+                time.sleep(0.005)
+            process.terminate()
+            process.communicate(timeout=SECONDS_MAX)
+        return feature.read_text(encoding="utf-8"), metrics.read_text(encoding="utf-8")
+
+
+def node_object(machine: Machine, features: str) -> dict[str, Any]:
+    """As a cluster has it: what the kubelet and NVIDIA's and our discovery tell of the machine."""
+    facts = machine.facts
+    labels = dict(line.split("=", 1) for line in features.splitlines() if not line.startswith("#"))
+    if any(gpu["vendor"] == "10de" for gpu in facts["gpus"]):
+        labels["feature.node.kubernetes.io/pci-10de.present"] = "true"
+    if facts["nvidia"] and facts["nvidia"]["version"]:
+        labels["nvidia.com/cuda.driver-version.full"] = facts["nvidia"]["version"]
+    info = {"osImage": facts["platform"]["distribution"], "kernelVersion": facts["kernel"]["release"],
+            "containerRuntimeVersion": "containerd://2.1.4", "architecture": "amd64"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name, "labels": labels},
+            "status": {"nodeInfo": info}}
+
+
+def say_settings(answers: Answers, setting: Setting, machine: Machine) -> None:
+    """What follows from the setting alone: a path that it keeps off is off, unless something else closes it."""
+    switches = {"nvfs": "PENSTOCK_NVFS", "p2pdma": "PENSTOCK_NVIDIA_EXPORT"}
+    for path, variable in switches.items():
+        peers = {pair["peer"] for pair in machine.facts["pairs"]}
+        if path == "p2pdma" and peers - {gpu["pci_address"] for gpu in machine.facts["gpus"]}:
+            continue  # Memory of another device needs no switch.
+        is_on = variable in setting.variables
+        answers.state(SETTINGS, "", path, {"open", "unknown", "closed"} if is_on else {"off", "closed"})
+    if setting.name == "broken cufile.json" or (not setting.cufile and machine.facts["cufile"]["refused"]):
+        answers.say(SETTINGS, "", "", "bytes", {NOWHERE})
+
+
+class Interview:
+    """All questions about one machine with one setting."""
+
+    def __init__(self, programs: Programs, setting: Setting, machine: Machine) -> None:
+        self.programs, self.setting, self.machine = programs, setting, machine
+        self.answers = Answers()
+        self.features = ""
+
+    def hear(self, mouth: str, read: Callable[[], None]) -> None:
+        try:
+            read()
+        except Exception as error:  # pylint: disable=broad-except
+            self.answers.unread.add(mouth)
+            print(f"{self.machine.name}, {self.setting.name}: {mouth}: {type(error).__name__}: {error}")
+
+    def ask(self, name: str, *words: str) -> tuple[str, int]:
+        return self.programs.ask(self.setting, name, *words, "--root", str(self.machine.root))
+
+    def hold(self) -> None:
+        answers = self.answers
+        say_settings(answers, self.setting, self.machine)
+        self.hear("check --json", lambda: readers.read_check_json(answers, self.ask("penstock", "check", "--json")[0]))
+        self.hear("check", lambda: readers.read_check(answers, self.ask("penstock", "check")[0]))
+        for number, place in enumerate(self.machine.places):
+            self.hear("explain --json", functools.partial(self.hear_explain, place, readers.read_explain_json,
+                                                          "--json"))
+            # For people it prints the same: one place with each setting, another one with another.
+            if (SETTINGS_ASKED.index(self.setting) - number) % len(self.machine.places) == 0:
+                self.hear("explain", functools.partial(self.hear_explain, place, readers.read_explain, "-v"))
+        self.hear("gdscheck", lambda: readers.read_gdscheck(answers, *self.ask("gdscheck", "-p", "-V")))
+        self.hear("gds_install_check",
+                  lambda: readers.read_gds_install_check(answers, *self.ask("gds_install_check", "--json")))
+        self.hear("validate --json",
+                  lambda: readers.read_validate_json(answers, self.ask("penstock", "validate", "--json")[0]))
+        self.hear("validate", lambda: readers.read_validate(answers, self.ask("penstock", "validate")[0]))
+        self.hear("node --nfd", self.hear_node)
+        for path in ("p2pdma", "nvfs"):
+            self.hear("node --problem-detector", functools.partial(self.hear_detector, path))
+
+    def hear_explain(self, place: Place, read: Callable[[Answers, str, str, bool], None], word: str) -> None:
+        file = place.point.rstrip("/") + "/file"
+        read(self.answers, self.ask("penstock", "explain", file, word)[0], place.point, place.is_overlay)
+
+    def hear_node(self) -> None:
+        self.features, metrics = node_files(self.programs, self.setting, self.machine)
+        readers.read_features(self.answers, self.features)
+        readers.read_metrics(self.answers, metrics)
+
+    def hear_detector(self, path: str) -> None:
+        words = ("node", "--host", str(self.machine.root), "--problem-detector", path)
+        readers.read_problem_detector(self.answers, *self.programs.ask(self.setting, "penstock", *words), path)
+
+
+def hear_verify(programs: Programs, setting: Setting, interviews: list[Interview]) -> None:
+    roots = [word for one in interviews for word in ("--root", str(one.machine.root))]
+    out, _ = programs.ask(setting, "penstock", "k8s", "verify", "--json", *roots)
+    nodes = {node["root"]: node for node in json.loads(out)["nodes"]}
+    for one in interviews:
+        one.hear("k8s verify", lambda one=one: readers.read_k8s_verify(one.answers, nodes[str(one.machine.root)]))
+
+
+def hear_choose(programs: Programs, setting: Setting, interviews: list[Interview]) -> None:
+    for kind in sorted({place.kind for one in interviews for place in one.machine.places if place.kind}):
+        asked = [one for one in interviews if any(place.kind == kind for place in one.machine.places)]
+        nodes = {"apiVersion": "v1", "kind": "List", "items": [node_object(one.machine, one.features) for one in asked]}
+        out, _ = programs.ask(setting, "penstock", "k8s", "choose", "--storage", kind, "--json",
+                              given=json.dumps(nodes))
+        told = {node["node"]: node for node in json.loads(out)["nodes"]}
+        for one in asked:
+            group = f"{kind} of the machine"
+            one.answers.groups[group] = [place.point for place in one.machine.places if place.kind == kind]
+            one.hear("k8s choose",
+                     lambda one=one, group=group: readers.read_k8s_choose(one.answers, told[one.machine.name], group))

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison itself: programs that agree are left alone, and one lie of any of them is found, as is silence."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unittest
+from typing import Any
+
+import readers
+from said import SETTINGS, Answers, Contradiction, Danger, best, contradictions
+
+# A machine with one GPU whose driver exports no memory, one drive, and nothing of NVIDIA's for storage.
+OBSTACLE = {"code": "driver_no_export", "effect": "refused", "certainty": "certain",
+            "sentence": "driver 550.90.07: NVIDIA's driver before 565.57 cannot export device pages"}
+NO_MODULE = "the nvidia-fs kernel module is not loaded"
+MISSING = {"p2pdma": ("driver_no_export", "driver_no_export", OBSTACLE["sentence"]),
+           "nvfs": ("nvfs_missing", "nvidia_fs", NO_MODULE),
+           "vendor": ("nvidia_fs_missing", "nvidia_fs", NO_MODULE)}
+
+
+def check_json() -> dict[str, Any]:
+    paths = [{"path": path, "usable": False, "reason": reason,
+              "needs": [{"code": code, "state": "missing", "text": text}]}
+             for path, (reason, code, text) in MISSING.items()]
+    bounce = {"path": "bounce", "usable": True, "reason": "none", "needs": []}
+    return {"usable": True, "cufile": {"refused": False}, "paths": [*paths, bounce],
+            "file_systems": [{"mount_point": "/data", "paths": ["bounce"]}],
+            "pairs": [{"mount_point": "/data", "obstacles": [OBSTACLE]}]}
+
+
+CHECK = """
+Paths, best first
+  p2pdma     not usable (driver_no_export): NVIDIA's driver before 565.57 cannot export device pages
+    missing  driver_no_export   driver 550.90.07: NVIDIA's driver before 565.57 cannot export device
+                                pages
+  nvfs       not usable (nvfs_missing): the nvidia-fs kernel module is not loaded
+    missing  nvidia_fs          the nvidia-fs kernel module is not loaded
+  vendor     not usable (nvidia_fs_missing): the nvidia-fs kernel module is not loaded
+    missing  nvidia_fs          the nvidia-fs kernel module is not loaded
+  bounce     usable
+
+Verdict
+  files reach device memory by bounce
+"""
+
+EXPLAIN = """file: /data/file on the captured machine in m
+  mount: /dev/nvme0n1 on /data, xfs, rw
+
+p2pdma, a read: what stands in the way (?: only its self-test can tell)
+  stored in       the file system does not tell
+  file            nothing
+  0000:19:00.0    closed
+    driver_no_export           driver 550.90.07: NVIDIA's driver before 565.57 cannot export device pages
+"""
+
+GDSCHECK = """ DRIVER CONFIGURATION:
+ NVMe                 : compat
+ CUFILE CONFIGURATION:
+ properties.use_pci_p2pdma : false
+ GPU index 0 NVIDIA 10de:2330 bar:1 bar size (MiB):131072 served in compat mode, no direct path, IOMMU State: Disabled
+ Platform verification succeeded (compat only)
+ FILE SYSTEMS:
+ /data                : xfs, compat, O_DIRECT: yes
+"""
+
+FEATURES = """# +expiry-time=2026-11-26T21:00:00Z
+feature.node.kubernetes.io/penstock-path-p2pdma=false
+feature.node.kubernetes.io/penstock-path-nvfs=false
+feature.node.kubernetes.io/penstock-path-vendor=false
+feature.node.kubernetes.io/penstock-path-pagecache=true
+feature.node.kubernetes.io/penstock-path-bounce=true
+feature.node.kubernetes.io/penstock-path-host=true
+"""
+
+METRICS = """penstock_path_available{path="p2pdma",reason="driver_no_export"} 0
+penstock_path_available{path="nvfs",reason="nvfs_missing"} 0
+penstock_path_available{path="vendor",reason="nvidia_fs_missing"} 0
+penstock_path_available{path="bounce",reason="none"} 1
+"""
+
+VALIDATE = """How bytes of GPU memory go, as the machine is set
+  /data: through host memory: no direct path serves it
+
+Layer 1, drivers and peer access
+"""
+
+
+def explain_json() -> dict[str, Any]:
+    routes = [{"possible": False, "obstacles": [OBSTACLE]}]
+    return {"file": {"mount": {"point": "/data"}},
+            "p2pdma": {"obstacles": [], "request_obstacles": [], "routes": routes}}
+
+
+def install_check() -> dict[str, Any]:
+    codes = {"gpu": "ok", "nvidia_fs": "missing", "libcufile": "unknown", "cufile_json": "ok"}
+    return {"verified": False, "checks": [{"code": code, "state": state} for code, state in codes.items()]}
+
+
+def verify() -> dict[str, Any]:
+    paths = [{"path": "p2pdma", "standing": "closed", "rule": "driver_no_export"},
+             {"path": "nvidia-fs", "standing": "closed", "rule": "nvfs_missing"}]
+    return {"storages": [{"mount_point": "/data", "paths": paths}]}
+
+
+def choose() -> dict[str, Any]:
+    return {"path": "bounce", "refusals": [{"path": "p2pdma", "rule": "driver_no_export"},
+                                           {"path": "nvidia-fs", "rule": "nvidia_fs"}]}
+
+
+def validate_json() -> dict[str, Any]:
+    rows = [{"code": "path", "subject": path, "state": "fail", "sentence": "closed: " + text}
+            for path, (_, _, text) in MISSING.items()]
+    storage = {"code": "storage", "subject": "/data", "state": "not_applicable", "direct": "no",
+               "sentence": "no direct path serves it: driver 550.90.07 cannot export device pages"}
+    return {"rows": [*rows, storage]}
+
+
+class World:
+    """What each program prints; a test alters one of them."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {
+            "check --json": check_json(), "check": CHECK, "explain --json": explain_json(), "explain": EXPLAIN,
+            "gdscheck": (GDSCHECK, 0), "gds_install_check": (install_check(), 1), "node --nfd": FEATURES,
+            "node metrics": METRICS, "node --problem-detector": ("p2pdma is not available: driver_no_export\n", 1),
+            "k8s verify": verify(), "k8s choose": choose(), "validate --json": validate_json(), "validate": VALIDATE}
+
+    def replace(self, mouth: str, old: str, new: str) -> None:
+        before = self.told[mouth]
+        text, exit_code = before if isinstance(before, tuple) else (before, None)
+        is_text = isinstance(text, str)
+        whole = text if is_text else json.dumps(text)
+        assert whole.count(old) >= 1, f"{mouth} does not say {old}"
+        altered = whole.replace(old, new) if is_text else json.loads(whole.replace(old, new))
+        self.told[mouth] = altered if exit_code is None else (altered, exit_code)
+
+    def answers(self) -> Answers:
+        told, answers = self.told, Answers()
+        answers.groups["xfs of the machine"] = ["/data"]
+        answers.state(SETTINGS, "", "p2pdma", {"off", "closed"})
+        readers.read_check_json(answers, json.dumps(told["check --json"]))
+        readers.read_check(answers, told["check"])
+        readers.read_explain_json(answers, json.dumps(told["explain --json"]), "/data")
+        readers.read_explain(answers, told["explain"], "/data")
+        readers.read_gdscheck(answers, *told["gdscheck"])
+        readers.read_gds_install_check(answers, json.dumps(told["gds_install_check"][0]), told["gds_install_check"][1])
+        readers.read_features(answers, told["node --nfd"])
+        readers.read_metrics(answers, told["node metrics"])
+        readers.read_problem_detector(answers, *told["node --problem-detector"], "p2pdma")
+        readers.read_k8s_verify(answers, told["k8s verify"])
+        readers.read_k8s_choose(answers, told["k8s choose"], "xfs of the machine")
+        readers.read_validate_json(answers, json.dumps(told["validate --json"]))
+        readers.read_validate(answers, told["validate"])
+        return answers
+
+    def found(self) -> list[Contradiction]:
+        return contradictions(self.answers())
+
+
+# One lie a row: the program, what it said, what it says now.
+LIES = (
+    ("check --json", '"path": "p2pdma", "usable": false', '"path": "p2pdma", "usable": true'),
+    ("check --json", '"reason": "nvfs_missing"', '"reason": "nvfs_off"'),
+    ("check --json", '"paths": ["bounce"]', '"paths": ["p2pdma", "bounce"]'),
+    ("check --json", '"paths": ["bounce"]', '"paths": ["host"]'),
+    ("check", "p2pdma     not usable (driver_no_export)", "p2pdma     may be tried"),
+    ("check", "not usable (nvfs_missing)", "not usable (nvfs_off)"),
+    ("check", "memory by bounce", "memory by p2pdma, if its self-test passes"),
+    ("check", "files reach device memory by bounce", "no path can move bytes"),
+    ("explain --json", '"code": "driver_no_export"', '"code": "static_bar1_off"'),
+    ("explain", "0000:19:00.0    closed", "0000:19:00.0    nothing"),
+    ("explain", "0000:19:00.0    closed", "0000:19:00.0    perhaps"),
+    ("gdscheck", "NVMe                 : compat", "NVMe                 : p2pdma, compat"),
+    ("gdscheck", "served in compat mode, no direct path", "supports GDS (nvfs may be tried)"),
+    ("gdscheck", "xfs, compat", "xfs, nvfs, compat"),
+    ("gdscheck", "xfs, compat", "xfs, Unsupported"),
+    ("gdscheck", "succeeded (compat only)", "succeeded"),
+    ("node --nfd", "path-p2pdma=false", "path-p2pdma=true"),
+    ("node --nfd", "path-vendor=false", "path-vendor=true"),
+    ("node --nfd", "path-bounce=true", "path-bounce=false"),
+    ("node metrics", 'driver_no_export"} 0', 'none"} 1'),
+    ("node metrics", "driver_no_export", "acs_redirect"),
+    ("node --problem-detector", "driver_no_export", "acs_redirect"),
+    ("k8s verify", '"standing": "closed", "rule": "driver_no_export"', '"standing": "open", "rule": ""'),
+    ("k8s verify", '"standing": "closed", "rule": "driver_no_export"', '"standing": "unknown", "rule": "x"'),
+    ("k8s verify", '"rule": "nvfs_missing"', '"rule": "nfs_by_tcp"'),
+    ("k8s choose", '"path": "bounce"', '"path": "p2pdma"'),
+    ("k8s choose", '"rule": "nvidia_fs"', '"rule": "gds_image"'),
+    ("validate --json", '"sentence": "closed: ' + NO_MODULE, '"sentence": "closed: the module is old'),
+    ("validate --json", '"direct": "no"', '"direct": "now"'),
+    ("validate --json", "no direct path serves it: ", "vendor may serve it"),
+    ("validate", "through host memory: no direct path serves it", "directly, if the path's self-test passes"),
+)
+
+
+class ComparerTest(unittest.TestCase):
+    def test_programs_that_agree_are_left_alone(self) -> None:
+        self.assertEqual(World().found(), [])
+
+    def test_one_lie_of_any_program_is_found(self) -> None:
+        for mouth, old, new in LIES:
+            with self.subTest(mouth=mouth, lie=new):
+                world = World()
+                world.replace(mouth, old, new)
+                self.assertTrue(any(mouth in one.kind for one in world.found()))
+
+    def test_every_program_is_caught_at_a_lie(self) -> None:
+        told = {mouth for mouth, _, _ in LIES} | {"gds_install_check"}
+        self.assertEqual(told, set(World().told))
+
+    def test_an_installation_that_is_called_whole_is_found(self) -> None:
+        world = World()
+        whole = install_check()
+        whole["verified"], whole["checks"][1]["state"] = True, "ok"
+        world.told["gds_install_check"] = (whole, 0)
+        self.assertTrue(any("gds_install_check" in one.kind for one in world.found()))
+
+    def test_a_path_that_is_off_must_not_be_called_open_by_all_at_once(self) -> None:
+        answers = Answers()
+        answers.state(SETTINGS, "", "p2pdma", {"off", "closed"})
+        answers.state("check", "", "p2pdma", {"open"})
+        answers.state("explain", "", "p2pdma", {"open"})
+        self.assertEqual({one.kind for one in contradictions(answers)},
+                         {"state: check, the settings", "state: explain, the settings"})
+
+    def test_what_may_corrupt_bytes_must_not_be_called_open(self) -> None:
+        answers = Answers(dangers={Danger("/data", "p2pdma")})
+        answers.state("k8s verify", "/data", "p2pdma", {"open"})
+        answers.state("k8s verify", "/", "p2pdma", {"open"})
+        self.assertEqual([one.kind for one in contradictions(answers)], ["danger: k8s verify"])
+
+    def test_a_danger_of_the_whole_machine_is_one_at_each_place(self) -> None:
+        answers = Answers(dangers={Danger("", "nvfs"), Danger("", "vendor")})
+        answers.state("gdscheck", "/data", "nvidia-fs", {"open"})
+        self.assertIn("danger: gdscheck", [one.kind for one in contradictions(answers)])
+
+    def test_a_program_that_contradicts_itself_is_found(self) -> None:
+        answers = Answers()
+        answers.state("check", "/data", "vendor", {"closed"})
+        answers.state("check", "", "vendor", {"open"})
+        self.assertIn("state: check, check", [one.kind for one in contradictions(answers)])
+
+    def test_silence_is_a_failure(self) -> None:
+        self.assertEqual([one.kind for one in contradictions(Answers(unread={"explain"}))], ["unread: explain"])
+
+    def test_the_best_of_what_is_not_certain_is_not_certain(self) -> None:
+        self.assertEqual(best([frozenset({"closed"}), frozenset({"off", "unknown"})]), {"off", "unknown"})
+        self.assertEqual(best([frozenset({"open"}), frozenset({"off", "closed"})]), {"open"})
+
+
+class ReadersTest(unittest.TestCase):
+    """An answer of another shape, or none, is told: nothing is read as "says nothing"."""
+
+    def test_no_reader_takes_an_empty_answer(self) -> None:
+        for mouth, told in World().told.items():
+            with self.subTest(mouth=mouth), self.assertRaises(Exception):
+                world = World()
+                empty: Any = "" if isinstance(told, str) else {}
+                world.told[mouth] = (empty, told[1]) if isinstance(told, tuple) else empty
+                world.answers()
+
+    def test_an_exit_code_that_denies_the_words_is_told(self) -> None:
+        for mouth in ("gdscheck", "gds_install_check", "node --problem-detector"):
+            with self.subTest(mouth=mouth), self.assertRaises(readers.Unreadable):
+                world = World()
+                text, exit_code = world.told[mouth]
+                world.told[mouth] = (text, 1 - exit_code)
+                world.answers()
+
+    def test_a_file_at_another_mount_is_told(self) -> None:
+        with self.assertRaises(readers.Unreadable):
+            readers.read_explain_json(Answers(), json.dumps(explain_json()), "/elsewhere")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
