@@ -84,6 +84,13 @@ class Manual(unittest.TestCase):
                         if not (ROOT / name).exists():
                             self.wrong.append(f"{path.relative_to(ROOT)}:{number}: no page {name}")
 
+    def test_the_index_of_decisions_names_each(self):
+        text = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
+        index, _, decisions = " ".join(text.partition("## Decisions")[2].split()).partition(" ### ")
+        for title in re.findall(r"\*\*(.+?)[.,]?\*\*", decisions.partition(" ## ")[0]):
+            if title not in index:
+                self.wrong.append(f"docs/internals/architecture.md: the index of decisions lacks: {title}")
+
     def test_prose_is_wrapped(self):
         for page in self.pages:
             for number, line in page.prose if page.name.startswith(MANUAL) else []:
