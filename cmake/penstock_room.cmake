@@ -99,5 +99,5 @@ function(penstock_test name)
     add_dependencies(penstock_unit_tests ${name})
   endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS ${TEST_LABEL} TIMEOUT 300 RUN_SERIAL ${TEST_ALONE})
+                       PROPERTIES LABELS ${TEST_LABEL} TIMEOUT 900 RUN_SERIAL ${TEST_ALONE})
 endfunction()
