@@ -132,8 +132,16 @@ def test_what_libraries_say_of_a_request_is_told_without_its_secrets(text):
     assert "SECRET" not in urls.said_without_secrets(f"failed: {text}, so")
 
 
+@pytest.mark.parametrize("url", ["https://u:a'SECRET@h/x", "https://u:a''SECRET'@h/x", "https://u:a/b'SECRET@h/x",
+                                 "https://h/x?sig=a'SECRET", "https://u:a\"SECRET@h/x", "https://u:a<SECRET>@h/x"])
+def test_a_quotation_mark_within_a_url_does_not_end_what_is_hidden_of_it(url):
+    for text in (f"open {url}: no", f"open '{url}': no", f"url={url!r}, so"):
+        assert "SECRET" not in str(stage.StageError(text)), text
+
+
 def test_what_is_none_stays_in_what_libraries_say():
-    for text in ("The specified key does not exist.", "403, message='Forbidden', url='https://h/a'", "tokens: 5 left",
+    for text in ("The specified key does not exist.", "403, message='Forbidden', url='https://h/a'",
+                 "get \"https://h/a\".", "(<https://h/a>)", "tokens: 5 left",
                  "/data/shard=5/x: no such file", "InvalidAccessKeyId: the key is not known", "monkey=5"):
         assert urls.said_without_secrets(text) == text
 

@@ -12,7 +12,8 @@ import hashlib
 import re
 from urllib.parse import unquote
 
-URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]*")
+# A quotation mark ends it, but for one that a password, a signature or a name goes on behind.
+URL = re.compile(r"""[A-Za-z][A-Za-z0-9+.-]*://(?:\S*@)?(?:[^\s'"<>]|['"]+(?=[\w%&=/+~-]))*""")
 BEHIND = ":,;.)"  # What ends a sentence's URL, and is none of it.
 # What libraries say of a request beside its URL: parameters and headers, and what they are set to.
 SECRET = re.compile(r"""(?ix) (?<![a-z]) ( (?: [\w-]*(?:token|signature|password|secret|credential)[\w-]* | sig |
