@@ -5,13 +5,14 @@
 import json
 import os
 import random
+import shutil
 import stat
 
 import pytest
 from servers import Files, environment_of, s3
 
 from penstock import stage
-from penstock.stage import names, remote
+from penstock.stage import manifest, names, remote
 from penstock.stage.failures import ChangedError
 from penstock.stage.sources import Found
 
@@ -257,3 +258,21 @@ def test_an_object_of_s3_of_which_other_bytes_come_is_refused(tmp_path, monkeypa
         with pytest.raises(stage.StageError, match="fetch s3://data/a: the server, or a cache before it, answered"):
             stage.stage(["s3://data/a"], [tmp_path / "wrong"], part_bytes=PART)
     assert (tmp_path / "right/a").read_bytes() == bytes(range(256)) * 1024 and not (tmp_path / "wrong/a").exists()
+
+
+def test_a_manifest_of_any_length_is_not_read(prepared):
+    with open(prepared.to / stage.MANIFEST, "wb") as file:
+        file.truncate(manifest.BYTES_MAX + 1)
+
+    with pytest.raises(stage.StageError, match=str(manifest.BYTES_MAX)):
+        prepared.stage()
+
+
+def test_what_would_have_a_manifest_that_is_not_read_is_told_before_anything_is_fetched(prepared, monkeypatch):
+    shutil.rmtree(prepared.state)
+    monkeypatch.setattr(manifest, "BYTES_MAX", 250)
+
+    with pytest.raises(stage.StageError, match="nothing was fetched.*--part-bytes"):
+        prepared.stage()
+
+    assert [path.name for path in prepared.to.iterdir() if path.is_file()] == []

@@ -12,7 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,10 @@ from penstock.stage.urls import origin_of
 JOURNAL = "journal"
 FORMAT = 1
 PART_BYTES_MAX = 1 << 30
-BYTES_MAX = 1 << 30       # Of a manifest, and of a journal: millions of files.
+# Of a manifest: 200,000 files, or 80 TB in parts of 16 MiB. What somebody else has put in its place is read into
+# memory, where it takes 21 times as much at most.
+BYTES_MAX = 64 << 20
+JOURNAL_BYTES_MAX = 256 << 20  # It is read by the line.
 LINE_BYTES_MAX = 1 << 20  # Of the journal. A longer one was never whole.
 BEGUN = {"temporary", "source", "size", "version", "part_bytes"}
 
@@ -100,6 +103,17 @@ def _parts(said: Entry | Unfinished) -> int:
     return -(-said.size // said.part_bytes)
 
 
+def check_describable(folder: Path, entries: Iterable[tuple[str, str, int]]) -> None:
+    """Raises StageError where a manifest of these would be longer than one that is read. Of each: name, source, and how
+    many parts it has."""
+    bytes_said = sum(200 + len(json.dumps(name)) + len(json.dumps(source)) + 16 * parts
+                     for name, source, parts in entries)
+    if bytes_said > BYTES_MAX:
+        raise StageError(f"stage to {folder}: {MANIFEST} would take about {bytes_said} bytes, and {BYTES_MAX} at most "
+                         "are read: nothing was fetched. Give larger parts by --part-bytes, stage archives in place of "
+                         "single files, or name further folders by --to")
+
+
 def publish_manifest(session: Session, folder: Path, entries: dict[str, Entry]) -> None:
     text = json.dumps({"format": FORMAT, "files": {name: asdict(entries[name]) for name in sorted(entries)}}, indent=1)
     with session.create(folder / MANIFEST, replace=True, mode=0o644) as file:
@@ -150,7 +164,7 @@ def _open_journal(state: int, folder: Path, flags: int) -> int:
     except UnfitFileError as error:
         raise StageError(f"read {error}: remove {folder / STATE}, and stage again") from None
     facts = os.fstat(fd)
-    if facts.st_nlink > 1 or facts.st_size > BYTES_MAX:  # It will be cut and written to: nobody else's file is.
+    if facts.st_nlink > 1 or facts.st_size > JOURNAL_BYTES_MAX:  # It will be cut and written to: nobody else's file is.
         os.close(fd)
         why = "it is a file that has other names, too" if facts.st_nlink > 1 else f"it has {facts.st_size} bytes"
         raise StageError(f"read {folder / STATE / JOURNAL}: {why}, and is no journal of stage: remove "

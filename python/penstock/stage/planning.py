@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.stage.failures import StageError, TransientError, failure_of, patiently
 from penstock.stage.folders import BLOCK, Folder, near_gpu
-from penstock.stage.manifest import PART_BYTES_MAX
+from penstock.stage.manifest import PART_BYTES_MAX, check_describable
 from penstock.stage.names import check_name, check_together, facts_of
 from penstock.stage.sources import Found, find
 from penstock.stage.urls import shown_of
@@ -125,6 +125,9 @@ def itemized(found: list[Found], places: list[Folder], part_bytes: int) -> list[
         place = next(known, None) or min(places, key=filled.__getitem__)
         filled[place] += each.size
         items.append(Item(each, place, _lacking(each, place, part_bytes)))
+    for place in places:
+        check_describable(place.path, ((each.found.name, each.found.origin, -(-each.found.size // part_bytes))
+                                       for each in items if each.folder is place))
     return items
 
 
