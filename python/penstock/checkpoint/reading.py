@@ -18,6 +18,7 @@ from typing import BinaryIO
 from penstock.checkpoint.layout import (
     NAME, NBYTES_MAX, SUMMARY, TAIL, CheckpointError, Layout, check_sum, checksum, decode, head_of, summary_of,
 )
+from penstock.regular import UnfitFileError, open_regular
 
 ASIDE = re.compile(r"\.[0-9a-f]{16}\.[0-9a-f]{8}\.removed")
 BEGIN_BYTES = 1 << 20
@@ -40,10 +41,11 @@ def is_regular(path: Path) -> bool:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """A regular file. Raises CheckpointError for what is none, and does not wait for a pipe."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise CheckpointError(f"{path}: this is no regular file")
+        fd = open_regular(path)
+    except UnfitFileError:
+        raise CheckpointError(f"{path}: this is no regular file") from None
+    try:
         with open(fd, "rb", buffering=0, closefd=False) as file:
             yield file
     finally:
