@@ -94,15 +94,16 @@ def nbytes_of(dtype: str, shape: tuple[int, ...]) -> int:
     return math.prod(shape) * SIZES[dtype] // (2 if dtype == "F4" else 1)
 
 
-def format_dtype(name: str, array: Any) -> str:
-    """What the format calls the dtype of a tensor or a numpy array, or OTHERS do. Raises WeightsError."""
+def format_dtype(name: str, array: Any, *, any_order: bool = False) -> str:
+    """What the format calls the dtype of a tensor or a numpy array, or OTHERS do. Raises WeightsError, also for
+    big-endian arrays, unless any_order."""
     if not hasattr(array, "dtype") or hasattr(array, "mask"):
         raise WeightsError(f"tensor {name!r} is of type {type(array).__name__}: expected a tensor, or an array without "
                            "a mask")
     dtype = NAMES.get(getattr(array.dtype, "name", str(array.dtype)).removeprefix("torch."))
     if dtype is None:
         raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
-    if not getattr(array.dtype, "isnative", True):
+    if not (any_order or getattr(array.dtype, "isnative", True)):
         raise WeightsError(f"tensor {name!r}: {array.dtype!r} is big-endian: pass array.astype({array.dtype.name!r})")
     return dtype
 
@@ -131,7 +132,7 @@ def _check_plain(name: str, array: Any) -> None:
 def described(name: str, array: Any) -> tuple[str, str, list[int]]:
     """(name, dtype, shape) as the format writes them, of a tensor or a numpy array. Raises WeightsError."""
     _check_plain(name, array)
-    dtype = format_dtype(name, array)
+    dtype = format_dtype(name, array, any_order=True)
     if dtype in OTHERS:
         raise WeightsError(f"tensor {name!r}: the format has no dtype {array.dtype}")
     if not (array.is_contiguous() if hasattr(array, "is_contiguous") else array.flags.c_contiguous):
@@ -171,8 +172,12 @@ def covering(tensors: Mapping[str, Any], group: Sequence[str]) -> str | None:
 
 
 def raw_bytes(array: Any) -> Any:
-    """What penstock.File writes."""
-    return array.detach() if hasattr(array, "detach") else array.reshape(-1).view("u1")
+    """What penstock.File writes. The format is little-endian: other arrays are copied."""
+    if hasattr(array, "detach"):
+        return array.detach()
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array.reshape(-1).view("u1")
 
 
 def arrays_of(framework: str, device: Any) -> Arrays:
