@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/regular_file.h"
 #include "python/native/cuda.h"
 #include "python/native/failure.h"
 #include "python/native/no_gil.h"
@@ -159,8 +160,7 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
   if (!session.is_closed()) {
     const NoGil no_gil;
     penstock_file* raw = nullptr;
-    opened->fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // What it has become may be a pipe.
-    if (opened->fd < 0 && errno == EWOULDBLOCK) opened->fd = ::open(path, O_RDONLY | O_CLOEXEC);  // A lease's end.
+    opened->fd = core::open_without_waiting(AT_FDCWD, path, O_RDONLY);  // What it has become may be a pipe.
     if (opened->fd < 0) error = errno;
     if (opened->fd >= 0) status = session.engine().file_register(session.raw(), opened->fd, &raw);
     if (raw != nullptr) opened->file = std::make_unique<FileHandle>(state_->session, raw);

@@ -15,6 +15,19 @@ int error_of_kind(mode_t mode) {
   return S_ISLNK(mode) ? ELOOP : EINVAL;
 }
 
+// Of this very file, whatever has the name by now.
+int open_behind_lease(int folder, const char* name, int flags) {
+  const UniqueFd place(::openat(folder, name, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW)));
+  struct stat facts {};
+  if (!place.valid() || ::fstat(place.get(), &facts) != 0) return -1;
+  if (!S_ISREG(facts.st_mode)) {
+    errno = EWOULDBLOCK;
+    return -1;
+  }
+  const std::string there = "/proc/self/fd/" + std::to_string(place.get());
+  return ::open(there.c_str(), (flags & ~(O_NOFOLLOW | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY);
+}
+
 // What is no file is not even opened, unless it came to be there just now.
 int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t mode) {
   const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
@@ -23,7 +36,7 @@ int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t
   } else if (errno != ENOENT || (flags & O_CREAT) == 0) {
     return errno;
   }
-  file.fd.reset(::openat(folder, name, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+  file.fd.reset(open_without_waiting(folder, name, flags, mode));
   if (!file.fd.valid() || ::fstat(file.fd.get(), &file.facts) != 0) return errno;
   if (const int error = error_of_kind(file.facts.st_mode); error != 0) return error;
   // io_uring would fail requests with EAGAIN under O_NONBLOCK.
@@ -32,6 +45,11 @@ int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t
 }
 
 }  // namespace
+
+int open_without_waiting(int folder, const char* name, int flags, mode_t mode) {
+  const int fd = ::openat(folder, name, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
+  return fd >= 0 || errno != EWOULDBLOCK ? fd : open_behind_lease(folder, name, flags);
+}
 
 RegularFile open_regular_file(int folder, const char* name, int flags, mode_t mode) {
   RegularFile file;

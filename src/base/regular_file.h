@@ -20,6 +20,10 @@ struct RegularFile {
   int error = 0;         // EISDIR of a folder, ELOOP of a link (O_NOFOLLOW), EINVAL of anything else that is no file.
 };
 
+// Opens, as openat(2), whatever has the name; waits for the end of a lease, and for the other end of a pipe never. The
+// descriptor has O_NONBLOCK, or has it not. -1, with errno, where it fails.
+int open_without_waiting(int folder, const char* name, int flags, mode_t mode = 0);
+
 // The name is looked up from the folder, as openat(2) does; flags and mode are as of that call.
 RegularFile open_regular_file(int folder, const char* name, int flags = O_RDONLY, mode_t mode = 0);
 RegularFile open_regular_file(const std::string& path, int flags = O_RDONLY, mode_t mode = 0);

@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 
 namespace penstock::core {
@@ -86,6 +89,56 @@ TEST_F(RegularFileTest, WhatIsKnownOfItComesWithItsErrno) {
   }
   EXPECT_EQ(open_regular_file(folder_).error, EISDIR);
   EXPECT_EQ(open_regular_file(path("none")).error, ENOENT);
+}
+
+// Another process that has the file to itself, and gives it up when it is asked to.
+class Lease {
+ public:
+  explicit Lease(const std::string& path) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      const char is_held = hold(path) ? 'y' : 'n';
+      (void)!::write(ready[1], &is_held, 1);
+      int number = 0;
+      if (is_held == 'y') ::sigwait(&signals_, &number);
+      ::_exit(0);  // The lease goes with it.
+    }
+    ::close(ready[1]);
+    char answer = 'n';
+    EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+    ::close(ready[0]);
+    is_held_ = answer == 'y';
+  }
+  ~Lease() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  bool is_held() const { return is_held_; }
+
+ private:
+  bool hold(const std::string& path) {
+    ::sigemptyset(&signals_);
+    ::sigaddset(&signals_, SIGIO);
+    ::sigprocmask(SIG_BLOCK, &signals_, nullptr);
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    return fd >= 0 && ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0;
+  }
+  sigset_t signals_ = {};
+  pid_t process_ = -1;
+  bool is_held_ = false;
+};
+
+TEST_F(RegularFileTest, TheEndOfALeaseIsWaitedFor) {
+  ASSERT_TRUE(opened(path("file"), O_RDWR | O_CREAT).ok());
+  const Lease lease(path("file"));
+  if (!lease.is_held()) GTEST_SKIP() << "no leases here";
+
+  const RegularFile file = open_regular_file(path("file"));
+
+  EXPECT_EQ(file.error, 0);
+  EXPECT_TRUE(file.fd.valid());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/regular_file.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 
@@ -41,15 +42,14 @@ std::uint64_t size_of(const OpenFile& file) {
 OpenFile open_file(const std::string& path, int flags, mode_t mode) {
   OpenFile file;
   file.path = path;
-  // O_NONBLOCK: a pipe must be refused, not waited for. It is taken off again, since io_uring would fail requests
-  // with EAGAIN under it.
-  file.fd.reset(open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
+  file.fd.reset(core::open_without_waiting(AT_FDCWD, path.c_str(), flags, mode));
   if (!file.fd.valid()) fail_to_open(path, flags);
   if (fstat(file.fd.get(), &file.facts) != 0) fail_errno(path, "look at the file");
   if (S_ISDIR(file.facts.st_mode)) fail_errno(path, "open the file", EISDIR);
   if (!S_ISREG(file.facts.st_mode) && !file.is_block_device()) {
     fail(path, penstock_status{PENSTOCK_DOMAIN_PENSTOCK, 0, PENSTOCK_UNSUPPORTED_FILE, "open the file"});
   }
+  // io_uring would fail requests with EAGAIN under O_NONBLOCK.
   const int status_flags = fcntl(file.fd.get(), F_GETFL);
   if (status_flags < 0 || fcntl(file.fd.get(), F_SETFL, status_flags & ~O_NONBLOCK) != 0) {
     fail_errno(path, "set the file's flags");
