@@ -77,6 +77,10 @@ Status NewFile::open(const std::string& path, const Options& options) {
   if (name_.empty()) return os_failure(path.empty() ? ENOENT : EISDIR, "create the file");
   folder_fd_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_fd_.valid()) return os_failure(errno, "open the folder");
+  const long longest =
+      ::fpathconf(folder_fd_.get(), _PC_NAME_MAX);  // Of a file without a name it would show at its end.
+  if (longest > 0 && name_.size() > static_cast<std::size_t>(longest))
+    return os_failure(ENAMETOOLONG, "create the file");
   if (options.needs_name) return open_named(options);
   if (open_nameless(options)) return success();
   const Status status = open_named(options);
@@ -104,16 +108,13 @@ Status NewFile::open_named(const Options& options) {
 // Where files cannot be without a name, it is not a matter of course that they can have another: that shows now, and
 // not when all bytes are written.
 Status NewFile::try_rename() {
-  const std::string before = temporary_;
-  forget_temporary_name();
-  const Status status = draw_temporary_name();
-  if (status.ok() && calls_.rename(folder_fd_.get(), before.c_str(), temporary_.c_str(), 0) == 0) return success();
-  const Status refused =
-      status.ok() ? os_failure(errno, "rename a file in this folder, as publishing it does") : status;
-  if (!temporary_.empty()) forget_temporary_name();
-  temporary_ = before;
-  if (watcher_ != nullptr) watcher_->appears(folder_fd_.get(), temporary_);
-  return refused;
+  std::string other = temporary_;
+  if (const Status status = draw_temporary_name(); !status.ok()) return status;
+  const bool is_renamed = calls_.rename(folder_fd_.get(), other.c_str(), temporary_.c_str(), 0) == 0;
+  const int error = errno;
+  if (!is_renamed) temporary_.swap(other);
+  if (watcher_ != nullptr) watcher_->is_gone(other);
+  return is_renamed ? success() : os_failure(error, "rename a file in this folder, as publishing it does");
 }
 
 Status NewFile::draw_temporary_name() {
@@ -128,8 +129,8 @@ Status NewFile::draw_temporary_name() {
 }
 
 void NewFile::forget_temporary_name() {
+  if (watcher_ != nullptr) watcher_->is_gone(temporary_);
   temporary_.clear();
-  if (watcher_ != nullptr) watcher_->is_gone();
 }
 
 bool NewFile::remove_temporary_name() {

@@ -30,10 +30,11 @@ namespace penstock::core {
 class TemporaryName {
  public:
   virtual ~TemporaryName() = default;
-  // Before there is such a file. The descriptor is the folder's, and stays open until the name is gone.
+  // Before there is such a file. The descriptor is the folder's, and stays open until the name is gone. While the file
+  // is renamed there are two: it has the one or the other.
   virtual void appears(int folder_fd, const std::string& name) = 0;
   // There is no such file any more, or it is another's.
-  virtual void is_gone() = 0;
+  virtual void is_gone(const std::string& name) = 0;
 };
 
 class NewFile {

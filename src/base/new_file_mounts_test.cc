@@ -125,6 +125,27 @@ TEST_F(MountTest, WithoutHardLinksAFileIsPublishedAllTheSame) {
   }
 }
 
+class Watcher final : public TemporaryName {
+ public:
+  void appears(int, const std::string& name) override { names.push_back(name); }
+  void is_gone(const std::string& name) override { std::erase(names, name); }
+  Names names;
+};
+
+TEST_F(MountTest, WhoRemovesUnfinishedFilesKnowsBothNamesOfOneThatIsRenamed) {
+  Watcher watcher;
+  Names known;
+  mount_.before_rename = [&](int, const char*) { known = watcher.names; };
+
+  auto file = NewFile::create(path("weights"), {.watcher = &watcher, .calls = &mount_});
+
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(known.size(), 2u);
+  EXPECT_EQ(watcher.names, names());
+  file->reset();
+  EXPECT_EQ(watcher.names, Names{});
+}
+
 TEST_F(MountTest, WithoutHardLinksAFileReplacesNothingWhereItMayNot) {
   auto first = create("first"), second = create("second");
   ASSERT_TRUE(first.ok() && second.ok());

@@ -163,8 +163,8 @@ class TemporaryNameTest : public InFolder, protected TemporaryName {
     EXPECT_NE(::faccessat(folder_fd, name.c_str(), F_OK, 0), 0);
     told_.push_back(name);
   }
-  void is_gone() override {
-    EXPECT_NE(::access(path(told_.back()).c_str(), F_OK), 0);
+  void is_gone(const std::string& name) override {
+    EXPECT_NE(::access(path(name).c_str(), F_OK), 0);
     told_.push_back("gone");
   }
   std::unique_ptr<NewFile> create(bool needs_name) {
@@ -195,6 +195,13 @@ TEST_F(TemporaryNameTest, AFileWithoutANameNeedsOneOnlyToReplaceAnother) {
   ASSERT_TRUE(create(false)->publish(true).ok());
 
   EXPECT_EQ(told_.size(), 2u);
+}
+
+TEST_F(TemporaryNameTest, ANameThatTheFileSystemDoesNotTakeIsToldBeforeAnyByteIsWritten) {
+  const auto longest = static_cast<std::size_t>(::pathconf(folder_.c_str(), _PC_NAME_MAX));
+
+  EXPECT_TRUE(NewFile::create(path(std::string(longest, 'n')), {}).ok());
+  EXPECT_TRUE(NewFile::create(path(std::string(longest + 1, 'n')), {}).status().is_errno(ENAMETOOLONG));
 }
 
 TEST_F(TemporaryNameTest, AFolderOrNothingIsNoNameOfAFile) {

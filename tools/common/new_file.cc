@@ -56,6 +56,14 @@ NewFile::NewFile(const std::string& path, int flags, bool needs_name) : path_(pa
   file_ = std::move(*file);
 }
 
+void NewFile::is_gone(const std::string& name) {
+  temporary_.remove_if([&](Unfinished& each) {
+    if (each.name() != name) return false;
+    each.keep();
+    return true;
+  });
+}
+
 void NewFile::publish(bool replace) {
   const core::Status status = file_->publish(replace);
   if (status.ok()) return;

@@ -4,8 +4,8 @@
 // behind, and failures are thrown as one sentence that begins with the path.
 #pragma once
 
+#include <list>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "base/new_file.h"
@@ -28,11 +28,11 @@ class NewFile : private core::TemporaryName {
   void publish(bool replace);
 
  private:
-  void appears(int folder_fd, const std::string& name) override { temporary_.emplace(folder_fd, name); }
-  void is_gone() override { temporary_->keep(); }
+  void appears(int folder_fd, const std::string& name) override { temporary_.emplace_back(folder_fd, name); }
+  void is_gone(const std::string& name) override;
 
   const std::string path_;  // The final one.
-  std::optional<Unfinished> temporary_;
+  std::list<Unfinished> temporary_;
   std::unique_ptr<core::NewFile> file_;  // Goes first.
 };
 
