@@ -13,6 +13,7 @@
 #include <cerrno>
 
 #include "base/align.h"
+#include "base/missing_call.h"
 #include "base/page_size.h"
 #include "base/unique_fd.h"
 
@@ -77,25 +78,23 @@ bool are_pages_reachable(std::uintptr_t begin, std::uintptr_t end, Access access
 }
 
 // Of a mapped file, the pages behind its end can be used by nobody: the last page tells.
-bool is_mapped_for(std::uintptr_t begin, std::uintptr_t end, Access access, bool& known) {
-  known = false;
+Mapped is_mapped_for(std::uintptr_t begin, std::uintptr_t end, Access access) {
   const UniqueFd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
-  if (!maps.valid()) return false;
+  if (!maps.valid()) return Mapped::unknown;
   const std::uint64_t wanted = access == Access::read ? kReadable : kWritable;
   for (std::uintptr_t next = begin; next < end;) {
     MapsQuery query;
     query.query_address = next;
     if (::ioctl(maps.get(), kMapsQuery, &query) != 0) {
-      known = errno == ENOENT;
-      return false;
+      if (errno == ENOENT) return Mapped::no;
+      return errno == ENOTTY || is_missing_in_file_system(errno) ? Mapped::never : Mapped::unknown;
     }
-    known = true;
-    if ((query.flags & wanted) == 0) return false;
+    if ((query.flags & wanted) == 0) return Mapped::no;
     next = std::min<std::uintptr_t>(query.end, end);
     const bool is_file = query.inode != 0;
-    if (is_file && !are_pages_reachable(align_down(next - 1, page_size()), next, access)) return false;
+    if (is_file && !are_pages_reachable(align_down(next - 1, page_size()), next, access)) return Mapped::no;
   }
-  return true;
+  return Mapped::yes;
 }
 
 bool is_reachable(const void* memory, std::size_t size, Access access) {
@@ -104,10 +103,9 @@ bool is_reachable(const void* memory, std::size_t size, Access access) {
   if (size > UINTPTR_MAX - address) return false;
   const std::uintptr_t begin = align_down(address, page_size());
   if (static std::atomic<bool> can_ask{true}; size > kFewBytes && can_ask.load(std::memory_order_relaxed)) {
-    bool known = false;
-    const bool is_there = is_mapped_for(begin, address + size, access, known);
-    if (known) return is_there;
-    can_ask.store(false, std::memory_order_relaxed);
+    const Mapped answer = is_mapped_for(begin, address + size, access);
+    if (answer == Mapped::yes || answer == Mapped::no) return answer == Mapped::yes;
+    if (answer == Mapped::never) can_ask.store(false, std::memory_order_relaxed);
   }
   return are_pages_reachable(begin, address + size, access);
 }

@@ -17,8 +17,10 @@ enum class Access : std::uint8_t { read, write };
 // Of no bytes: true. A file may still be cut off under its mapping afterwards.
 bool is_reachable(const void* memory, std::size_t size, Access access);
 
-// The two ways, for tests. `known` becomes false where this kernel has no such way.
-bool is_mapped_for(std::uintptr_t begin, std::uintptr_t end, Access access, bool& known);
+// The two ways, for tests. The first says `never` where this kernel has no such way, and `unknown` where it could not
+// be asked this time.
+enum class Mapped : std::uint8_t { yes, no, unknown, never };
+Mapped is_mapped_for(std::uintptr_t begin, std::uintptr_t end, Access access);
 bool are_pages_reachable(std::uintptr_t begin, std::uintptr_t end, Access access);
 
 }  // namespace penstock::core

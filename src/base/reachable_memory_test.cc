@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/page_size.h"
 #include "base/unique_fd.h"
@@ -30,10 +33,9 @@ class ReachableMemoryTest : public testing::TestWithParam<Way> {
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     if (GetParam() == Way::any) return is_reachable(memory, size, access);
     if (GetParam() == Way::pages) return are_pages_reachable(begin / page_ * page_, begin + size, access);
-    bool known = false;
-    const bool is_there = is_mapped_for(begin, begin + size, access, known);
+    const Mapped answer = is_mapped_for(begin, begin + size, access);
     // Before Linux 6.11 nobody tells.
-    return known ? is_there : is_reachable(memory, size, access);
+    return answer == Mapped::never ? is_reachable(memory, size, access) : answer == Mapped::yes;
   }
   bool can_read(const char* memory, std::size_t size) const { return can(Access::read, memory, size); }
   bool can_write(const char* memory, std::size_t size) const { return can(Access::write, memory, size); }
@@ -91,6 +93,28 @@ TEST_P(ReachableMemoryTest, AMappedFileEndsWhereTheFileDoes) {
   EXPECT_FALSE(can_read(mapped, kPages * page_));
   EXPECT_FALSE(can_write(mapped, kPages * page_));
   ::munmap(mapped, kPages * page_);
+}
+
+// Asking leaves memory that nobody has touched as it is; looking at it makes pages of it.
+TEST_P(ReachableMemoryTest, AProcessThatHadNoDescriptorLeftAsksTheKernelAgain) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(base_);
+  if (GetParam() != Way::any) GTEST_SKIP() << "of the one way that chooses";
+  if (is_mapped_for(begin, begin + kPages * page_, Access::read) == Mapped::never) GTEST_SKIP() << "before Linux 6.11";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool is_there = can_read(base_, kPages * page_);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(is_there);
+  char* const untouched = map(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+  EXPECT_TRUE(can_read(untouched, kPages * page_));
+
+  std::vector<unsigned char> is_resident(kPages);
+  ASSERT_EQ(::mincore(untouched, kPages * page_, is_resident.data()), 0);
+  EXPECT_EQ(std::count(is_resident.begin(), is_resident.end(), 0), kPages);
+  ::munmap(untouched, kPages * page_);
 }
 
 TEST_P(ReachableMemoryTest, ARangeThatNoAddressSpaceHoldsIsNot) {
