@@ -35,8 +35,8 @@ class SlowStorage final : public FakeStorage {
       return storage_.is_done ? real_->reap(completions, wait) : 0u;
     }
     bool wait_until(std::chrono::steady_clock::time_point) override {
-      if (!storage_.has_limits) return false;
       ++storage_.waits;
+      if (!storage_.has_limits) return false;
       storage_.is_done = true;
       return true;
     }
@@ -73,6 +73,10 @@ class QueueTest : public testing::Test {
     queue_ = std::move(Queue::open(*session_, 4, kBlock).value());
   }
   Status submit(std::uint64_t cookie) { return queue_->submit({Op::read, file_, host_.data(), kBlock, 0, 0}, cookie); }
+  // Until a reap that does so has found nothing.
+  void wait_for_a_look() {
+    ASSERT_TRUE(penstock::wait_until([this] { return storage_->waits > 0; }));
+  }
   static Queue::Deadline in(std::chrono::nanoseconds time) { return std::chrono::steady_clock::now() + time; }
 
   SlowStorage* storage_ = nullptr;
@@ -100,6 +104,7 @@ TEST_F(QueueTest, OthersHaveTheQueueWhileAReapLooksAgainAndAgain) {
     EXPECT_EQ(queue_->reap({&done_, 1}, 1, in(1h)), 1u);
     is_reaped = true;
   });
+  wait_for_a_look();
 
   for (std::uint64_t cookie = 2; cookie <= 4; ++cookie) EXPECT_TRUE(submit(cookie).ok());
   EXPECT_FALSE(is_reaped);
@@ -116,6 +121,7 @@ TEST_F(QueueTest, AReapThatAnotherOvertookWaitsForNoMoreThanIsLeft) {
   std::vector<QueueCompletion> first(2), second(2);
   unsigned reaped = 0;
   std::thread reaper([&] { reaped = queue_->reap(first, 2, in(1h)); });
+  wait_for_a_look();
 
   storage_->is_done = true;
   const unsigned others = queue_->reap(second, 1, in(1h));
