@@ -107,6 +107,28 @@ TEST_F(BlockingPathTest, SmallReadsAreUnderWayOnEveryThreadAndTheOthersCanBeCanc
             kMany);
 }
 
+TEST_F(BlockingPathTest, ASmallRequestByAnotherPathHasNoThreadTakeMoreThanOne) {
+  std::vector<char> host(kBlock);
+  auto other = entries(1);
+  other[0].request.base = host.data();
+  ASSERT_TRUE(batch_->submit(other).ok());
+  BatchEvent event;
+  ASSERT_EQ(batch_->reap({&event, 1}, 1, std::nullopt), 1u);
+  ASSERT_EQ(event.outcome.report.path, PathId::host);
+  ASSERT_TRUE(wait_until([this] { return frontends_->executor().going() == Going::stored; }));
+  hold_up();
+
+  ASSERT_TRUE(batch_->submit(entries(64)).ok());
+  barrier_.wait_for(kMany);
+
+  unsigned canceled = 0;
+  for (unsigned i = 0; i < 64; ++i) canceled += batch_->cancel(cookie(i));
+  EXPECT_EQ(canceled, 64 - kMany);
+  barrier_.open();
+  std::vector<BatchEvent> events(64);
+  EXPECT_EQ(batch_->reap(events, 64, std::nullopt), 64u);
+}
+
 TEST_F(BlockingPathTest, ADeadlineIsKeptWhileEveryThreadWaitsForStorage) {
   hold_up();
   ASSERT_TRUE(batch_->submit(entries(kMany)).ok());

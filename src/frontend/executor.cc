@@ -253,6 +253,16 @@ void Executor::carry_out(Runner& runner, Job& job) {
   else if (!runner.move_together(job)) put_in_line(job.parts);
 }
 
+// How requests went before tells how the next are likely to go, and no more: what a request has shown to have to wait
+// for its turn on this thread is left to the others.
+void Executor::carry_out(Runner& runner, std::span<Job* const> jobs) {
+  while (!jobs.empty() && !runner.is_blocked()) {
+    carry_out(runner, *jobs.front());
+    jobs = jobs.subspan(1);
+  }
+  if (!jobs.empty()) put_in_line(jobs);
+}
+
 void Executor::loop() {
   // Small requests of any device: only what the user named holds for all of them.
   ThreadPlace place(session_.config().placement);
@@ -261,7 +271,7 @@ void Executor::loop() {
   for (const Runner* usual = nullptr;; usual = runner) {
     const Share share = take(runner, usual);
     if (runner == nullptr) return;
-    for (unsigned i = 0; i < share.count; ++i) carry_out(*runner, *share.jobs[i]);
+    carry_out(*runner, std::span(share.jobs).first(share.count));
     runner->reap(share.left == nullptr && (share.count == 0 || runner->room() == 0) ? 1 : 0);
     if (share.left != nullptr) finish_left(*share.left, *runner);
   }

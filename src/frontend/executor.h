@@ -150,6 +150,7 @@ class Executor {
   Share take_for(const void* owner, unsigned most);
   void put_in_line(std::span<Job* const> jobs);
   void carry_out(Runner& runner, Job& job);
+  void carry_out(Runner& runner, std::span<Job* const> jobs);
   void loop();
   Job* unlink_late_locked() REQUIRES(mutex_);
   void watch();

@@ -177,6 +177,7 @@ Status Queue::submit_pinned(const RawRequest& request, File* file, std::uint64_t
   free_.pop_back();
   begin(pending_[index], request, cookie);
   start(**own, index, plan);
+  latest_blocks_.store(traits_of(routed.report.path).blocking, std::memory_order_relaxed);
   return success();
 }
 

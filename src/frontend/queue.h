@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -48,6 +49,8 @@ class Queue final : public ChannelHolder, private Client {
   void close_idle_channels() override;
   // Whether any request needs its user, or a thread, to go on; what the device has does not.
   bool waits_for_storage();
+  // Whether the latest request that it began goes by a path whose calls wait for storage. Asked by its user's thread.
+  bool latest_blocks() const { return latest_blocks_.load(std::memory_order_relaxed); }
   // As Session::is_inherited.
   bool is_inherited() const { return fork_count() != forks_; }
 
@@ -131,6 +134,7 @@ class Queue final : public ChannelHolder, private Client {
   Session::Row row_ GUARDED_BY(mutex_);                // Of requests since the last reap.
   std::uint64_t checked_file_ GUARDED_BY(mutex_) = 0;  // Whose descriptors were looked at since the last reap.
   std::uint64_t checked_end_ GUARDED_BY(mutex_) = 0;   // How far it reached then; 0: not known.
+  std::atomic<bool> latest_blocks_{false};
 };
 
 }  // namespace penstock::core

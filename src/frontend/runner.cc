@@ -33,7 +33,7 @@ bool Runner::begin(Job& job, bool may_open) {
 
 std::size_t Runner::begin_reads(std::span<Job* const> jobs, bool may_open) {
   std::size_t begun = 0;
-  while (begun < jobs.size() && has_room() && begin(*jobs[begun], may_open)) {
+  while (begun < jobs.size() && !is_blocked() && has_room() && begin(*jobs[begun], may_open)) {
     if (++begun % kLaunched == 0) reap(0);
   }
   reap(0);

@@ -34,6 +34,9 @@ class Runner {
   bool is_idle() const { return in_flight_ == 0; }
   // Whether what is in flight comes to no end without this thread, or another one.
   bool waits_for_storage() const { return queue_ != nullptr && queue_->waits_for_storage(); }
+  // Whether the thread, which has begun a request by a path whose calls wait for storage, is to take no other before
+  // that is over: another thread can begin it, and whoever submitted it can cancel it.
+  bool is_blocked() const { return in_flight_ > 0 && queue_->latest_blocks(); }
   unsigned room() const { return kDepth - in_flight_; }
 
   // How the last of those went that came to their end in the queue since this was asked last; nothing where none did.
