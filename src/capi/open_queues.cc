@@ -25,6 +25,7 @@ void OpenQueues::remove(QueueMode& queue) {
 
 // The lock is let go of while a queue works, so that others can be opened and closed.
 void OpenQueues::wait_for(const MemoryPiece& memory) {
+  if (memory.iov_len == 0) return;
   const MutexLock lock(mutex_);
   for (Entry& entry : entries_) {
     ++entry.waiting;

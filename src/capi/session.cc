@@ -34,10 +34,12 @@ penstock_device_info to_public(const core::DeviceFacts& facts) {
   return info;
 }
 
-// Of no bytes where the address belongs to no device.
+// Of no bytes where the address belongs to no device; all that comes behind it, where its size is not known.
 core::MemoryPiece allocation_of(core::DeviceSet& devices, void* memory) {
   const core::PointerFacts facts = devices.describe(memory);
-  return {memory, facts.needs_device() ? static_cast<std::size_t>(facts.size) : 0};
+  if (!facts.needs_device()) return {memory, 0};
+  if (facts.size != 0) return {memory, static_cast<std::size_t>(facts.size)};
+  return {memory, SIZE_MAX - reinterpret_cast<std::uintptr_t>(memory)};
 }
 
 }  // namespace

@@ -146,6 +146,7 @@ Status Batch::fill_locked(Slot& slot, const BatchEntry& entry) {
   slot.request = kept.request;
   slot.deadline = entry.deadline;
   slot.in_flight = true;
+  slot.number = ++submitted_;
   const bool is_plain = entry.pieces.empty() && entry.striped == nullptr;
   if (!status.ok() || is_plain || slot.request.size == 0) return status;
   const auto copy = [&] {
@@ -305,7 +306,8 @@ bool Batch::Slot::uses(const MemoryPiece& memory) const {
 
 void Batch::wait_for(const MemoryPiece& memory) {
   const MutexLock lock(mutex_);
-  const auto is_in_it = [&](const Slot& slot) { return slot.in_flight && slot.uses(memory); };
+  const std::uint64_t last = submitted_;
+  const auto is_in_it = [&](const Slot& slot) { return slot.in_flight && slot.number <= last && slot.uses(memory); };
   ++memory_waits_;
   let_runner_go_locked();
   while (std::any_of(slots_.begin(), slots_.end(), is_in_it)) completions_.wait(mutex_);

@@ -91,7 +91,8 @@ class Batch final : private RunnerHolder {
 
     Batch* batch = nullptr;
     bool in_flight = false;
-    bool dropped = false;  // In flight, and not to be reported.
+    bool dropped = false;      // In flight, and not to be reported.
+    std::uint64_t number = 0;  // In the order of submission.
     BatchEvent::Submission* submission = nullptr;
     BatchEvent event;
     std::unique_ptr<VectoredJob> vectored;
@@ -131,6 +132,7 @@ class Batch final : private RunnerHolder {
   const Runner* usual_ GUARDED_BY(mutex_) = nullptr;  // The latest, to ask for it again.
   bool in_use_ GUARDED_BY(mutex_) = false;            // By a caller, which has not got the lock then,
   std::vector<Job*> begun_ GUARDED_BY(mutex_);        // and perhaps begins these.
+  std::uint64_t submitted_ GUARDED_BY(mutex_) = 0;    // Entries.
   std::vector<BatchEvent::Submission> submissions_;
   std::vector<BatchEvent::Submission*> free_submissions_ GUARDED_BY(mutex_);
   std::atomic<std::size_t> done_count_{0};             // As done_ has, to be looked at without the lock.

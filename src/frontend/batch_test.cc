@@ -151,6 +151,31 @@ TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForTheEntriesInItAlone) {
   for (const BatchEvent& event : events) EXPECT_EQ(event.outcome.report.bytes, kLarge);
 }
 
+// A test that hangs here has found what it looks for: each entry is under way before the one before it ends.
+TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForNothingThatCameLater) {
+  hold_transfers_up();
+  Batch& batch = open_batch(2);
+  std::vector<char> host(kLarge);
+  std::atomic<bool> shall_stop{false};
+  ASSERT_TRUE(batch.submit(entries(1, Op::read, host.data(), 4096)).ok());
+  barrier_.wait_for(1);
+  std::thread producer([&] {
+    for (unsigned number = 2; !shall_stop; ++number) {
+      ASSERT_TRUE(batch.submit(entries(1, Op::read, host.data(), 4096)).ok());
+      barrier_.wait_for(number);
+      barrier_.let_through(number - 1);
+      BatchEvent event;
+      ASSERT_EQ(batch.reap({&event, 1}, 1, std::nullopt), 1u);
+    }
+    barrier_.open();
+  });
+
+  batch.wait_for({host.data(), host.size()});
+
+  shall_stop = true;
+  producer.join();
+}
+
 TEST_F(BatchTest, PiecesOfAVectoredEntryAreWaitedForWhereverTheyAre) {
   hold_transfers_up();
   Batch& batch = open_batch(1);

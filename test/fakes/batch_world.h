@@ -27,9 +27,15 @@ class Barrier {
  public:
   void pass() {
     std::unique_lock lock(mutex_);
-    ++arrived_;
+    const unsigned number = ++arrived_;
     changed_.notify_all();
-    changed_.wait(lock, [this] { return open_; });
+    changed_.wait(lock, [&] { return open_ || number <= let_through_; });
+  }
+  // The first so many.
+  void let_through(unsigned arrivals) {
+    const std::lock_guard lock(mutex_);
+    let_through_ = arrivals;
+    changed_.notify_all();
   }
   void wait_for(unsigned arrivals) {
     std::unique_lock lock(mutex_);
@@ -53,6 +59,7 @@ class Barrier {
   std::mutex mutex_;
   std::condition_variable changed_;
   unsigned arrived_ = 0;
+  unsigned let_through_ = 0;
   bool open_ = false;
 };
 

@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
+
+#include "fakes/waiting.h"
 
 namespace penstock::core {
 namespace {
@@ -73,6 +77,31 @@ TEST_F(HostDeviceTest, KnowsItsOwnMemoryAndNoOther) {
   EXPECT_EQ(outside.device, nullptr);
   second->release(memory);
   EXPECT_EQ(devices_.describe(memory).kind, MemoryKind::host);
+}
+
+// Whatever it is given gives it the same again, until it is to stop.
+struct Steady {
+  static void go_on(void* self) {
+    auto& steady = *static_cast<Steady*>(self);
+    ++steady.calls;
+    if (!steady.shall_stop) (void)steady.home.call(self, &go_on, self);
+  }
+  HostStreamHome& home = HostStreamHome::of_process();
+  std::atomic<unsigned> calls{0};
+  std::atomic<bool> shall_stop{false};
+};
+
+// A test that hangs here has found what it looks for.
+TEST_F(HostDeviceTest, WhoWaitsForStreamsWaitsForWhatTheyWereGivenBeforeAndNoMore) {
+  Steady steady;
+  std::thread producer([&] { Steady::go_on(&steady); });
+  ASSERT_TRUE(wait_until([&] { return steady.calls > 0; }));
+
+  device().finish_streams();
+  EXPECT_TRUE(steady.home.drain(&steady).ok());
+
+  steady.shall_stop = true;
+  producer.join();
 }
 
 TEST_F(HostDeviceTest, ADeviceThatIsNotThereIsAnError) { EXPECT_TRUE(devices_.device(2).status().is(Code::no_device)); }

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/process.h"
 
@@ -79,16 +81,23 @@ void HostStreamHome::raise(std::uint32_t& word, std::uint32_t value) {
 
 Status HostStreamHome::drain(void* handle) {
   const MutexLock lock(mutex_);
-  Stream& stream = streams_[handle];
-  while (!stream.work.empty()) progress_.wait(mutex_);
+  const Stream& stream = streams_[handle];
+  wait_until_done(stream, stream.given());
   return success();
 }
 
 void HostStreamHome::finish() {
   const MutexLock lock(mutex_);
-  for (auto& [handle, stream] : streams_) {
-    while (!stream.work.empty()) progress_.wait(mutex_);
-  }
+  std::vector<std::pair<const Stream*, std::uint64_t>> all;
+  for (const auto& [handle, stream] : streams_) all.emplace_back(&stream, stream.given());
+  for (const auto& [stream, given] : all) wait_until_done(*stream, given);
+}
+
+// A stream that is given more all the while is never empty.
+void HostStreamHome::wait_until_done(const Stream& stream, std::uint64_t given) {
+  ++waiting_;
+  while (stream.done < given) progress_.wait(mutex_);
+  --waiting_;
 }
 
 // Whoever finds the stream busy leaves the rest to the thread that is at it.
@@ -97,9 +106,10 @@ void HostStreamHome::go_on(Stream& stream) {
   stream.busy = true;
   while (!stream.work.empty() && do_first(stream)) {
     stream.work.pop_front();
+    ++stream.done;
+    if (waiting_ > 0) progress_.notify_all();
   }
   stream.busy = false;
-  if (stream.work.empty()) progress_.notify_all();
 }
 
 // False where the stream has to wait. Calls are made without the lock: they may come back to us.

@@ -4,6 +4,7 @@
 // on whatever thread gave it the last thing that it needed.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 
@@ -48,11 +49,15 @@ class HostStreamHome final : public StreamHome {
   };
   struct Stream {
     std::deque<Work> work;
-    bool busy = false;  // Some thread is at it.
+    std::uint64_t done = 0;  // Of all that it was given.
+    bool busy = false;       // Some thread is at it.
+
+    std::uint64_t given() const { return done + work.size(); }
   };
 
   Status add(void* stream, const Work& work);
   void go_on(Stream& stream) REQUIRES(mutex_);
+  void wait_until_done(const Stream& stream, std::uint64_t given) REQUIRES(mutex_);
   void raise(std::uint32_t& word, std::uint32_t value) REQUIRES(mutex_);
   bool do_first(Stream& stream) REQUIRES(mutex_);
   void copy_bytes(const StreamCopy& what);
@@ -62,6 +67,7 @@ class HostStreamHome final : public StreamHome {
   PinnedPages pages_;
   Mutex mutex_;
   ConditionVariable progress_;
+  unsigned waiting_ GUARDED_BY(mutex_) = 0;             // For that.
   std::map<void*, Stream> streams_ GUARDED_BY(mutex_);  // Never shrinks.
 };
 
