@@ -102,6 +102,19 @@ TEST_F(PublicStreamTest, AReadOfNothingIsOverWithTheCall) {
   EXPECT_EQ(result_.report.bytes, 0u);
 }
 
+TEST_F(PublicStreamTest, ACopyThatReachesBeyondPageLockedMemoryIsRefusedWhereNothingIsMapped) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const both = ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_EQ(::munmap(static_cast<char*>(both) + page, page), 0);
+  ASSERT_EQ(driver("cuMemHostRegister_v2", both, page, 0u), 0);
+
+  EXPECT_EQ(penstock_device_upload(session_->raw(), buffer(), both, page).code, PENSTOCK_OK);
+  EXPECT_EQ(penstock_device_upload(session_->raw(), buffer(), both, 2 * page).code, PENSTOCK_BAD_POINTER);
+
+  ASSERT_EQ(driver("cuMemHostUnregister", both), 0);
+  ::munmap(both, page);
+}
+
 TEST_F(PublicStreamTest, WhatCannotBeIsToldInTheResult) {
   ASSERT_TRUE(read(100, -1, 0));
   synchronize();
