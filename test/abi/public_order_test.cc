@@ -2,6 +2,7 @@
 
 // Objects of the C++ face that are destroyed in every order while requests are in flight. Memory that is given back is
 // unmapped, so that a request which still uses it ends the test with a fault.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -53,8 +54,8 @@ class Objects {
  public:
   static constexpr unsigned kCount = 6;
 
-  explicit Objects(int fd) {
-    session_.emplace(std::move(*Session::open(Config().set("device", "host").set("workers", "1"))));
+  Objects(int fd, const char* device) {
+    session_.emplace(std::move(*Session::open(Config().set("device", device).set("workers", "1"))));
     file_.emplace(std::move(*session_->file(fd)));
     memory_.emplace(std::move(*session_->allocate(0, kSize)));
     own_ = std::make_unique<OwnMemory>(*session_);
@@ -83,33 +84,63 @@ class Objects {
   std::optional<Queue> polled_;
 };
 
-class PublicOrderTest : public testing::Test {
+// On memory that stands in for a GPU, and over the CUDA driver without one.
+class PublicOrderTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     fd_ = ::memfd_create("order", MFD_CLOEXEC);
     ASSERT_EQ(::ftruncate(fd_, kSize), 0);
-    auto session = Session::open(Config().set("device", "host"));
+    if (is_cuda()) {
+      ASSERT_EQ(driver("cuInit", 0u), 0);
+      ASSERT_EQ(driver("cuDevicePrimaryCtxRetain", &context_, 0), 0);
+      ASSERT_EQ(driver("cuCtxSetCurrent", context_), 0);
+    }
+    auto session = Session::open(Config().set("device", GetParam()));
     ASSERT_TRUE(session) << session.error().message();
     session_.emplace(std::move(*session));
     file_ = std::move(*session_->file(fd_));
   }
-  void TearDown() override { ::close(fd_); }
+  void TearDown() override {
+    session_.reset();
+    if (is_cuda()) {
+      EXPECT_EQ(driver("cuDevicePrimaryCtxRelease_v2", 0), 0);
+    }
+    ::close(fd_);
+  }
 
+  static bool is_cuda() { return std::string(GetParam()) == "cuda"; }
+  template <typename... Arguments>
+  static int driver(const char* name, Arguments... arguments) {
+    const auto call = reinterpret_cast<int (*)(Arguments...)>(::dlsym(RTLD_DEFAULT, name));
+    return call != nullptr ? call(arguments...) : -1;
+  }
+  void* make_stream() {
+    void* stream = &fd_;
+    if (is_cuda()) {
+      EXPECT_EQ(driver("cuStreamCreate", &stream, 1u), 0);
+    }
+    return stream;
+  }
+
+  void* context_ = nullptr;
   int fd_ = -1;
   std::optional<Session> session_;
   File file_{nullptr};
 };
 
-TEST_F(PublicOrderTest, EveryOrderOfDestructionIsSafeWhileRequestsAreInFlight) {
+INSTANTIATE_TEST_SUITE_P(On, PublicOrderTest, testing::Values("host", "cuda"),
+                         [](const auto& device) { return std::string(device.param); });
+
+TEST_P(PublicOrderTest, EveryOrderOfDestructionIsSafeWhileRequestsAreInFlight) {
   std::array<unsigned, Objects::kCount> order;
   std::iota(order.begin(), order.end(), 0u);
   do {
-    Objects objects(fd_);
+    Objects objects(fd_, GetParam());
     for (const unsigned which : order) objects.destroy(which);
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_F(PublicOrderTest, RequestsIntoMemoryThatWasFreedAreReapedAsDone) {
+TEST_P(PublicOrderTest, RequestsIntoMemoryThatWasFreedAreReapedAsDone) {
   auto queue = session_->queue(kRequests);
   auto memory = session_->allocate(0, kRequests * kSize);
   ASSERT_TRUE(queue && memory);
@@ -124,7 +155,7 @@ TEST_F(PublicOrderTest, RequestsIntoMemoryThatWasFreedAreReapedAsDone) {
   for (const Completion& each : done) EXPECT_EQ(each.report.bytes, kSize) << penstock::Status(each.status).message();
 }
 
-TEST_F(PublicOrderTest, VectorsIntoMemoryThatIsFreedAreWaitedFor) {
+TEST_P(PublicOrderTest, VectorsIntoMemoryThatIsFreedAreWaitedFor) {
   auto queue = session_->queue(kRequests);
   auto memory = session_->allocate(0, kSize);
   ASSERT_TRUE(queue && memory);
@@ -141,13 +172,13 @@ TEST_F(PublicOrderTest, VectorsIntoMemoryThatIsFreedAreWaitedFor) {
   EXPECT_EQ(done.report.bytes, kSize);
 }
 
-TEST_F(PublicOrderTest, MemoryMayGoWhileAStreamHasRequestsIntoIt) {
+TEST_P(PublicOrderTest, MemoryMayGoWhileAStreamHasRequestsIntoIt) {
+  void* const stream = make_stream();
   for (int round = 0; round < 50; ++round) {
     auto memory = session_->allocate(0, kSize);
     ASSERT_TRUE(memory);
     penstock::Sized<penstock_stream_result> result;
-    int stream = 0;
-    ASSERT_EQ(penstock_stream_read(&stream, file_.raw(), memory->data(), kSize, 0, 0, &result).code, 0);
+    ASSERT_EQ(penstock_stream_read(stream, file_.raw(), memory->data(), kSize, 0, 0, &result).code, 0);
 
     { const DeviceMemory freed = std::move(*memory); }
 

@@ -81,6 +81,7 @@ void find_virtual_memory(Loader& loader, CudaApi& api) {
 
 void find_optional(Loader& loader, CudaApi& api) {
   loader.optional(api.cuCtxGetId, "cuCtxGetId");
+  loader.optional(api.cuCtxSynchronize, "cuCtxSynchronize");
   loader.optional(api.cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode");
   loader.optional(api.cuPointerSetAttribute, "cuPointerSetAttribute");
   loader.optional(api.cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2");

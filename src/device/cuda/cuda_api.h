@@ -117,9 +117,10 @@ struct CudaApi {
   CUresult (*cuCtxPushCurrent)(CUcontext);
   CUresult (*cuCtxPopCurrent)(CUcontext*);
   CUresult (*cuCtxGetApiVersion)(CUcontext, unsigned* version);
-  CUresult (*cuCtxGetId)(CUcontext, unsigned long long* id);                         // From CUDA 12.0; null before.
-  CUresult (*cuThreadExchangeStreamCaptureMode)(int* mode);                          // May be null.
-  CUresult (*cuPointerSetAttribute)(const void* value, int attribute, CUdeviceptr);  // May be null.
+  CUresult (*cuCtxGetId)(CUcontext, unsigned long long* id);  // From CUDA 12.0; null before.
+  CUresult (*cuCtxSynchronize)();                             // May be null, as the next two.
+  CUresult (*cuThreadExchangeStreamCaptureMode)(int* mode);
+  CUresult (*cuPointerSetAttribute)(const void* value, int attribute, CUdeviceptr);
   CUresult (*cuPointerGetAttributes)(unsigned count, int* attributes, void** values, CUdeviceptr);
   CUresult (*cuMemAlloc)(CUdeviceptr*, std::size_t bytes);
   CUresult (*cuMemFree)(CUdeviceptr);

@@ -215,6 +215,17 @@ bool is_any_cuda_stream_busy(const CudaApi& api) {
   return Homes::is_any_made() && Homes::of_process().is_any_busy(api);
 }
 
+// Memory that was mapped needs it: cuMemUnmap() waits for nothing, and the context is lost when a stream comes there.
+// cuMemFree() of anything waits for all streams of its context, and has no part in a capture, which cuCtxSynchronize()
+// would spoil (one H100, driver 580, 2026-11-26).
+void finish_cuda_streams(const CudaApi& api, const CudaContext& context) {
+  const ContextScope scope(api, context);
+  if (!scope.entered()) return;
+  CUdeviceptr word = 0;
+  if (api.cuMemAlloc(&word, sizeof(std::uint32_t)) == CUDA_SUCCESS) api.cuMemFree(word);
+  else if (api.cuCtxSynchronize != nullptr) api.cuCtxSynchronize();
+}
+
 Result<StreamHome*> find_cuda_stream_home(const CudaApi& api, void* stream) {
   constexpr const char* kStep = "use the stream";
   if (!api.has_streams()) return failure(Code::unsupported, kStep);

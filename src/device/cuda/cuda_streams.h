@@ -62,6 +62,9 @@ class CudaStreamHome final : public StreamHome {
 // Whether a stream may still be held for a request of ours, or have one before it.
 bool is_any_cuda_stream_busy(const cuda::CudaApi& api);
 
+// Returns when all streams of the context are through with what they were given.
+void finish_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
+
 // The home of a stream by its handle; of a default stream, that of the caller's current context. Fails with
 // `unsupported` while the stream's work is being captured, which that does not spoil, and with the driver's own
 // "invalid context" where a default stream is named without one.

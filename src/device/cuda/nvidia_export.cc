@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "device/cuda/cuda_allocation.h"
+#include "device/cuda/cuda_streams.h"
 
 namespace penstock::core {
 
@@ -36,7 +37,8 @@ Result<std::unique_ptr<NvidiaExport>> NvidiaExport::open(const Setup& setup) {
 
 // Closing the descriptors ends the RM client and the UVM address space with all that is left in them.
 NvidiaExport::~NvidiaExport() {
-  if (!is_inherited()) {
+  if (!is_inherited() && !exports_.empty()) {
+    finish_cuda_streams(api_, setup_.context);
     for (const auto& each : exports_) undo(each.second);
   }
   if (uvm_fd_ >= 0) kernel_.close(uvm_fd_);
@@ -375,8 +377,10 @@ void NvidiaExport::forget(Handle memory) {
   static_cast<void>(rm("forget imported GPU memory", NV_ESC_RM_FREE, free));
 }
 
+// Streams are waited for without the lock: the requests that they wait for look for pieces.
 void NvidiaExport::release(const Piece& piece) {
   if (is_inherited()) return;
+  finish_cuda_streams(api_, setup_.context);
   const WriterLock lock(mutex_);
   const auto found = exports_.find(number(piece.device_address));
   if (found == exports_.end() || found->second.is_foreign) return;
@@ -391,10 +395,6 @@ NvidiaExport::Piece NvidiaExport::find(const void* device_address) const {
   if (after == exports_.begin()) return {};
   const Export& nearest = std::prev(after)->second;
   return number(device_address) - nearest.address < nearest.size ? piece_of(nearest) : Piece{};
-}
-
-NvidiaExport::Piece NvidiaExport::piece_of(const Export& made) const {
-  return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(made.address)), made.mapped, made.size};
 }
 
 }  // namespace penstock::core

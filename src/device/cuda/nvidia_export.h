@@ -57,7 +57,8 @@ class NvidiaExport {
   // Thread-safe, all three. Once UVM refused to make pages, every later attempt is refused likewise and unasked, since
   // some drivers keep the memory that they were shown.
   Result<Piece> allocate(std::size_t size);
-  // Waits for transfers that the kernel still has under way in the piece.
+  // Waits for what streams of the context were given, and for transfers that the kernel still has under way in the
+  // piece. Not for a thread that a stream waits for.
   void release(const Piece& piece);
   // Memory that others allocated by cuMemCreate, with a POSIX descriptor for a handle type, and mapped by cuMemMap: the
   // piece is the mapping that holds all of the buffer. Each adoption is undone by a drop() of the same address, before
@@ -101,7 +102,9 @@ class NvidiaExport {
   void undo(const Export& made) REQUIRES(mutex_);
   void free_pages(const Export& made);
   void forget(nvidia::Handle memory) REQUIRES(mutex_);
-  Piece piece_of(const Export& made) const;
+  static Piece piece_of(const Export& made) {
+    return {reinterpret_cast<void*>(static_cast<std::uintptr_t>(made.address)), made.mapped, made.size};
+  }
 
   Status done(const char* name, const NvidiaStep& step) const;
   Status cuda_step(const char* name, cuda::CUresult result) const { return done(name, {cuda_status(result, name)}); }

@@ -323,6 +323,28 @@ TEST_F(NvidiaExportTest, WhatIsLeftOfThePiecesGoesWithTheirOwner) {
   EXPECT_EQ(cuda_things(), 0);
 }
 
+TEST_F(NvidiaExportTest, WhatStreamsWereGivenToDoInAPieceIsDoneBeforeItGoes) {
+  const auto out_of_memory = [](CUdeviceptr*, std::size_t) { return CUresult{2}; };
+  for (const bool is_full : {false, true}) {
+    if (is_full) api_.cuMemAlloc = out_of_memory;
+    ASSERT_TRUE(reach().ok());
+    CUstream stream = nullptr;
+    ASSERT_EQ(api_.cuCtxPushCurrent(context_.handle), CUDA_SUCCESS);
+    ASSERT_EQ(api_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    const char byte = 7;
+    const auto there = reinterpret_cast<CUdeviceptr>(piece_.device_address);
+    ASSERT_EQ(api_.cuMemcpyHtoDAsync(there, &byte, 1, stream), CUDA_SUCCESS);
+
+    if (!is_full) export_->release(piece_);
+    export_.reset();
+
+    EXPECT_EQ(api_.cuStreamQuery(stream), CUDA_SUCCESS);
+    EXPECT_EQ(api_.cuStreamDestroy(stream), CUDA_SUCCESS);
+    CUcontext popped = nullptr;
+    ASSERT_EQ(api_.cuCtxPopCurrent(&popped), CUDA_SUCCESS);
+  }
+}
+
 TEST_F(NvidiaExportTest, SizesThatCannotBeAreRefusedUnasked) {
   ASSERT_TRUE(open().ok());
   kernel_.journal.clear();

@@ -143,7 +143,11 @@ CALL(cuCtxGetStreamPriorityRange, int* least, int* greatest) {
   ENTER; REQUIRE(need_context()); *least = 0; *greatest = -5; return 0;
 }
 CALL(cuCtxSynchronize) {
-  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context()); return drive_all(current(), lock), 0;
+  ENTER; REQUIRE(outside_capture()); REQUIRE(need_context());
+  const auto is_captured = [](const auto& each) { return each.capturing && each.owner.context == current(); };
+  const bool spoils = std::any_of(world().streams.begin(), world().streams.end(), is_captured);
+  if (spoils) return world().spoiled = true, kCapturing;
+  return drive_all(current(), lock), 0;
 }
 
 CALL(cuThreadExchangeStreamCaptureMode, int* mode) { std::swap(*mode, capture_mode); return 0; }

@@ -82,12 +82,15 @@ CALL(cuMemMap, CUdeviceptr where, std::size_t size, std::size_t, unsigned long l
   return 0;
 }
 CALL(cuMemSetAccess, CUdeviceptr, std::size_t, const int*, std::size_t) { ENTER; return 0; }
+// Waits for all streams of the context, those that have nothing to do with the memory too, as the real one does.
 CALL(cuMemFree_v2, CUdeviceptr memory) {
   ENTER; REQUIRE(outside_capture());
   const auto block = world().blocks.find(memory);
   if (block == world().blocks.end()) return CUDA_ERROR_INVALID_VALUE;
-  give_back_pages(memory, block->second.size);
-  world().blocks.erase(block);
+  const Block freed = block->second;
+  if (freed.context != nullptr) drive_all(freed.context, lock);
+  give_back_pages(memory, freed.size);
+  world().blocks.erase(memory);
   return 0;
 }
 CALL(cuMemFreeHost, CUdeviceptr memory) { return cuMemFree_v2(memory); }

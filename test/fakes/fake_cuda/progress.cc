@@ -53,6 +53,9 @@ bool is_reached(CUdeviceptr memory, std::size_t size) {
 }
 
 void do_work(const Work& work) {
+  const bool is_on_device = work.kind == Work::Kind::copy || work.kind == Work::Kind::fill;
+  const bool comes_from_device = work.kind == Work::Kind::copy && !work.to_device;
+  if (is_on_device && !is_reached(comes_from_device ? work.from : work.to, work.size)) std::abort();
   if (work.kind == Work::Kind::copy) std::memmove(pointer(work.to), pointer(work.from), work.size);
   if (work.kind == Work::Kind::fill) std::memset(pointer(work.to), static_cast<int>(work.value), work.size);
   for (const ScatterPiece& piece : work.pieces) {

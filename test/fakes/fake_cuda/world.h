@@ -10,7 +10,8 @@
 // - a stream or event is used with its own context current, and copies to memory of its own GPU only;
 // - using one whose context is gone aborts once another context was made, where the real driver crashes;
 // - while a graph is captured, what the real driver refuses is refused, and spoils the capture;
-// - the kernel for many small copies aborts on memory that its GPU does not reach, where a real context is lost;
+// - what streams do in memory that its GPU does not reach, or not any more, aborts, where a real context is lost;
+//   cuMemFree waits for streams, and cuMemUnmap does not;
 // - host functions may not call the driver, and as of CUDA 11 run one at a time;
 // - with several streams held, copies and kernels of all others are held up, as was measured on an H200 machine.
 // Built with PENSTOCK_FAKE_CUDA_11 it lacks what drivers before CUDA 12 lack. The variable PENSTOCK_FAKE_CUDA_INIT
