@@ -10,6 +10,7 @@ import traceback
 import warnings
 
 import torch
+import torch._dynamo  # A rank would import it by itself, at its first tensor of several ranks, for a second.
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 

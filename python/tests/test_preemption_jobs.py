@@ -40,7 +40,7 @@ def lines_until(process, word):
 
 def test_a_trainer_that_gets_sigterm_saves_and_the_next_goes_on(tmp_path):
     before = None
-    for _ in range(3):
+    for _ in range(2):  # Each imports torch anew, for seconds.
         process = trainer(tmp_path)
         said = lines_until(process, "step")
         if before:
@@ -52,7 +52,7 @@ def test_a_trainer_that_gets_sigterm_saves_and_the_next_goes_on(tmp_path):
         assert process.wait(SECONDS_MAX) == 143
         assert before is None or int(last[2]) > int(before[0])
         before = last[2:4]
-    assert len(list(tmp_path.glob("generation-*"))) == 3
+    assert len(list(tmp_path.glob("generation-*"))) == 2
 
 
 class Job:
