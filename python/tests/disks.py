@@ -6,8 +6,10 @@ A child runs, with every change of files and folders and every flush written dow
 made as it may be after each of them: what was flushed is there, of the rest some is there, some is not, some is torn.
 """
 
+import hashlib
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -99,9 +101,10 @@ def changes_kept(moment, outcome):
             lost |= folders_of(change)
 
 
-def make_disk(moment, inode, place, outcome):
-    """The folder as it may be found after the machine stopped at that moment."""
-    entries = defaultdict(dict)
+def disk_of(moment, inode, outcome):
+    """The folder as it may be found after the machine stopped at that moment: of each path its bytes, or None of a
+    folder."""
+    entries, found = defaultdict(dict), {}
     for what, (folder, name), other in changes_kept(moment, outcome):
         if what == "name":
             entries[folder][name] = other
@@ -113,15 +116,24 @@ def make_disk(moment, inode, place, outcome):
                 entries[folder][name] = entries[other[0]][other[1]]
             entries[other[0]][other[1]] = there
 
-    def make(inode, place):
-        place.mkdir()
+    def find(inode, place):
+        found[place] = None
         for name, there in entries[inode].items():
             if there in moment.folders:
-                make(there, place / name)
+                find(there, os.path.join(place, name))
             else:
-                (place / name).write_bytes(content_of(moment, there, outcome))
+                found[os.path.join(place, name)] = content_of(moment, there, outcome)
 
-    make(inode, place)
+    find(inode, "")
+    return found
+
+
+def make_disk(disk, place):
+    for name, content in disk.items():
+        if content is None:
+            (place / name).mkdir()
+        else:
+            (place / name).write_bytes(content)
 
 
 def content_of(moment, inode, outcome):
@@ -148,13 +160,19 @@ def record_of(tmp_path, program):
 
 
 def disks(tmp_path, root, record):
-    """(what the program had said, the disk), for each moment several."""
+    """(what the program had said, the disk), for each moment several: those that differ from all before. One is gone
+    when the next is asked for, so that the machine's own disk need not take them all."""
     outcome = random.Random(7)
-    inode, count = root.stat().st_ino, 0
+    inode, count, seen = root.stat().st_ino, 0, set()
     for moment in moments(record):
         for _ in range(DISKS_EACH):
-            place = tmp_path / f"disk-{count}"
+            disk = disk_of(moment, inode, outcome)
             count += 1
-            make_disk(moment, inode, place, outcome)
-            yield moment.mark, place
-    assert count > 100 * DISKS_EACH / 6
+            what = hashlib.sha256(repr((moment.mark, sorted(disk.items()))).encode()).digest()
+            if what not in seen:
+                seen.add(what)
+                place = tmp_path / f"disk-{count}"
+                make_disk(disk, place)
+                yield moment.mark, place
+                shutil.rmtree(place)
+    assert count > 100 and len(seen) > 50

@@ -10,7 +10,7 @@ import os
 import random
 
 import pytest
-from disks import disks, make_disk, moments, record_of
+from disks import disk_of, disks, make_disk, moments, record_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -149,7 +149,7 @@ def test_what_was_flushed_alone_is_what_the_disk_must_have(tmp_path):
     for count, moment in enumerate(moments(record)):
         moment.flushed.clear()
         place = tmp_path / f"disk-{count}"
-        make_disk(moment, root.stat().st_ino, place, outcome)
+        make_disk(disk_of(moment, root.stat().st_ino, outcome), place)
         try:
             bad += moment.mark == "3" and loaded(place / "same") != 3
         except checkpoint.CheckpointError:
