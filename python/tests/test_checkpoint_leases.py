@@ -21,16 +21,9 @@ from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.layout import Layout
 from penstock.checkpoint.preemption import Guard
 from penstock.checkpoint.safetensors import SafetensorsWriter
+from saves import number_in, save
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-
-
-def save(folder, number):
-    checkpoint.save({"n": number, "a": torch.full((50,), number)}, folder)
-
-
-def number_in(folder):
-    return checkpoint.load(folder)["n"]
 
 
 def ahead(monkeypatch, seconds=7200):

@@ -18,16 +18,9 @@ from penstock.checkpoint import generations, layout, leftovers
 from penstock.checkpoint.layout import Layout, encode
 from penstock.checkpoint.preemption import Guard, resume
 from penstock.checkpoint.safetensors import SafetensorsWriter
+from saves import number_in, save
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-
-
-def save(folder, number):
-    checkpoint.save({"n": number, "a": torch.full((50,), number)}, folder)
-
-
-def number_in(folder):
-    return checkpoint.load(folder)["n"]
 
 
 # ---- Names of strangers

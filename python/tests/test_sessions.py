@@ -11,6 +11,7 @@ import pytest
 
 import penstock
 from penstock import launcher
+from test_launcher import USES_CUFILE
 
 
 def test_without_a_gpu_host_memory_stands_in_and_says_so(session):
@@ -152,17 +153,6 @@ def test_check_and_explain_are_commands(path):
     assert (done.returncode, done.stdout) == (1, "") and "/nothing/there" in done.stderr
     assert run_python("-m", "penstock", "sideways").returncode == 2
     assert run_python("-m", "penstock", "run").returncode == 2
-
-
-USES_CUFILE = """
-import ctypes
-class Error(ctypes.Structure):
-    _fields_ = [("err", ctypes.c_int), ("cu_err", ctypes.c_int)]
-cufile = ctypes.CDLL("libcufile.so.0")
-cufile.cuFileDriverOpen.restype = Error
-assert cufile.cuFileDriverOpen().err == 0
-raise SystemExit(3)
-"""
 
 
 def test_whoever_reads_a_command_may_stop(path):

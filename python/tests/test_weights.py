@@ -385,18 +385,6 @@ def test_tied_parameters_need_be_in_the_files_once(tmp_path):
     assert raw(module[1].weight) == raw(torch.full((4, 4), 7.0))
 
 
-@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no float4")
-def test_two_elements_of_float4_are_a_byte(tmp_path):
-    packed = torch.arange(8, dtype=torch.uint8).view(2, 4)
-    weights.save_file({"a": packed.view(torch.float4_e2m1fn_x2)}, tmp_path / "model")
-    found = weights.Weights(tmp_path / "model")
-    assert found.tensors["a"].shape == (2, 8) and raw(found.plan().load()["a"]) == raw(packed)
-    part = found.plan(parts={"a": weights.Part(1, 2, 4)}).load()["a"]
-    assert raw(part) == raw(packed[:, 1:2].contiguous())
-    with pytest.raises(weights.WeightsError, match="even elements"):
-        found.plan(parts={"a": weights.Part(1, 1, 4)})
-
-
 @pytest.mark.parametrize("index", [
     "[]", "{}", "nonsense", '{"weight_map": []}', '{"weight_map": {"0.weight": 7}}',
     '{"weight_map": {"0.weight": "../elsewhere.safetensors"}}', '{"weight_map": {"0.weight": "/etc/passwd"}}',

@@ -158,3 +158,15 @@ def test_names_of_files_may_be_any_bytes(tmp_path):
     name = os.fsencode(tmp_path) + b"/\xff.safetensors"
     weights.save_file({"a": torch.ones(3)}, os.fsdecode(name))
     assert raw(weights.load_file(os.fsdecode(name))["a"]) == raw(torch.ones(3))
+
+
+@pytest.mark.skipif(not hasattr(torch, "float4_e2m1fn_x2"), reason="this torch has no float4")
+def test_two_elements_of_float4_are_a_byte(tmp_path):
+    packed = torch.arange(8, dtype=torch.uint8).view(2, 4)
+    weights.save_file({"a": packed.view(torch.float4_e2m1fn_x2)}, tmp_path / "model")
+    found = weights.Weights(tmp_path / "model")
+    assert found.tensors["a"].shape == (2, 8) and raw(found.plan().load()["a"]) == raw(packed)
+    part = found.plan(parts={"a": weights.Part(1, 2, 4)}).load()["a"]
+    assert raw(part) == raw(packed[:, 1:2].contiguous())
+    with pytest.raises(weights.WeightsError, match="even elements"):
+        found.plan(parts={"a": weights.Part(1, 1, 4)})

@@ -10,6 +10,7 @@
 """
 
 from penstock._native import Blocks
-from penstock.kv.store import Outcome, Store, purge
+from penstock.kv.purging import purge
+from penstock.kv.store import Outcome, Store
 
 __all__ = ["Blocks", "Outcome", "Store", "purge"]

@@ -4,11 +4,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
 import os
-import shutil
 import sys
 import threading
 import weakref
@@ -23,11 +19,10 @@ from penstock.errors import ClosedError
 from penstock.kv.drive import Drive, Outcome, nbytes_of
 from penstock.kv.metrics import exposition
 from penstock.kv.names import Key, Namer
-from penstock.regular import open_regular
 from penstock.seconds import costs_of, interval_of, timeout_of
 from penstock.sessions import Session, default_session
 
-__all__ = ["Outcome", "Store", "purge"]
+__all__ = ["Folder", "Outcome", "Store"]
 
 Folder = str | os.PathLike[str]
 Memories = Sequence[Any]  # For each key a buffer, tensor or block, or a list of those: the chunk's bytes, in order.
@@ -349,31 +344,6 @@ class Store:
             answers = getattr(drive.own, call)(b"".join(names))
             told = [before or bool(now) for before, now in zip(told, answers, strict=True)]
         return told
-
-
-def purge(folders: Folder | Sequence[Folder], *, model: str, dtype: str = "", layout: str = "", salt: Key = b"") -> int:
-    """Removes all chunks of a model and a tenant from the folders. How many sub-stores that were.
-
-    Raises BlockingIOError at the end where a process writes one, of which it removes nothing: close that store first.
-    """
-    namer, removed = Namer(model, dtype, layout, salt), 0
-    written: list[str] = []
-    for path in [folders] if isinstance(folders, (str, os.PathLike)) else folders:
-        folder = Path(path) / namer.store.hex()
-        for sub_store in sorted(folder.iterdir()) if folder.is_dir() else []:
-            with open(open_regular(sub_store / "lease", follow=False), "rb") as lease:
-                try:
-                    fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    written.append(str(sub_store))
-                    continue
-                shutil.rmtree(sub_store)
-            removed += 1
-        with contextlib.suppress(OSError):  # It is not there, or has what a process writes.
-            folder.rmdir()
-    if written:
-        raise BlockingIOError(errno.EWOULDBLOCK, "a process writes it: close that store first", ", ".join(written))
-    return removed
 
 
 def _pieces(memory: Any) -> list[Any]:

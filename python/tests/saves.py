@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checkpoints that are told from each other by a number, for tests of what others do beside them."""
+
+import torch
+
+from penstock import checkpoint
+
+
+def save(folder, number):
+    checkpoint.save({"n": number, "a": torch.full((50,), number)}, folder)
+
+
+def number_in(folder):
+    return checkpoint.load(folder)["n"]
