@@ -171,12 +171,14 @@ std::int64_t FakeNvfs::check_file(const nvfs::IoArgument& io, bool is_write) con
 }
 
 std::int64_t FakeNvfs::check_range(const Group& group, const nvfs::IoArgument& io, int file_flags) const {
-  const bool is_sync = (io.flags & nvfs::kSync) != 0;
+  if ((io.flags & nvfs::kSync) == 0) {
+    ADD_FAILURE() << "an asynchronous request: nothing holds its file, nor undoes its pin";
+    return EINVAL;
+  }
   const std::uint64_t within = (group.gpu_address % kGpuPage + io.gpu_offset) % kGpuPage;
-  if ((file_flags & O_DIRECT) == 0 || (!is_sync && io.ticket == 0) || within % kBlock != 0) return EINVAL;
+  if ((file_flags & O_DIRECT) == 0 || within % kBlock != 0) return EINVAL;
   if (io.size > group.gpu_bytes || io.gpu_offset > group.gpu_bytes - io.size) return EINVAL;
   if (within != 0 && io.size > kGpuPage - within) return EINVAL;
-  if (!is_sync) ADD_FAILURE() << "an asynchronous request: nothing holds its file, nor undoes its pin";
   return 0;
 }
 
@@ -216,17 +218,13 @@ int FakeNvfs::control_io(unsigned long call, nvfs::Argument& argument) {
 
 // ---- Bytes ---------------------------------------------------------------------------------------------------------
 
-// What the call answers. For an asynchronous request that the file system finishes at once it is the file system's own
-// count; what the module makes of it, the fence page says.
+// What the call answers: a write that the file system finished through the page cache moved nothing of the GPU's.
 std::int64_t FakeNvfs::carry_out(unsigned long call, const nvfs::IoArgument& io, const Group& group,
                                  std::uint64_t at_most) {
+  if (call != nvfs::kWrite) return read_blocks(group, io, at_most);
   bool is_direct = true;
-  std::int64_t count =
-      call == nvfs::kWrite ? write_blocks(group, io, at_most, is_direct) : read_blocks(group, io, at_most);
-  if ((io.flags & nvfs::kSync) != 0) return is_direct || count < 0 ? count : 0;
-  group.fence->result = is_direct ? count : -EIO;
-  std::atomic_ref<std::uint64_t>(group.fence->ticket).store(io.ticket, std::memory_order_release);
-  return count;
+  const std::int64_t count = write_blocks(group, io, at_most, is_direct);
+  return is_direct || count < 0 ? count : 0;
 }
 
 // Blocks of a driver that does not ask are left in the shadow buffer, and told as holes; nothing of them reaches the
