@@ -174,6 +174,8 @@ TEST_F(BatchTest, WhoeverGivesMemoryBackWaitsForNothingThatCameLater) {
 
   shall_stop = true;
   producer.join();
+  BatchEvent last;
+  EXPECT_EQ(batch.reap({&last, 1}, 1, std::nullopt), 1u);  // It reads into memory that goes now.
 }
 
 TEST_F(BatchTest, PiecesOfAVectoredEntryAreWaitedForWhereverTheyAre) {
