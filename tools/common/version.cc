@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "tools/version/version.h"
+#include "tools/common/version.h"
 
 #include <fmt/format.h>
 
@@ -55,7 +55,7 @@ Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Js
 
 }  // namespace
 
-std::string version_text() {
+std::string version_text(const char* program) {
   const std::pair<const char*, std::string> facts[] = {
       {"libraries", PENSTOCK_SONAME ", " PENSTOCK_CUFILE_SONAME},
       {"revision", PENSTOCK_REVISION},
@@ -70,7 +70,7 @@ std::string version_text() {
       {"built without", features_text(false)},
       {"licence", kLicence},
   };
-  std::string text = fmt::format("penstock {}", penstock_version());
+  std::string text = fmt::format("{} {}", program, penstock_version());
   for (const auto& [name, fact] : facts) {
     if (!fact.empty()) text += fmt::format("\n  {}: {}", name, fact);
   }

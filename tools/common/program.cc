@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/common/context.h"
+#include "tools/common/environment.h"
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/nearest.h"
+#include "tools/common/stack_room.h"
+#include "tools/common/terminal.h"
+#include "tools/common/version.h"
+
+namespace penstock::tools {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const Command* command_named(const Program& program, std::string_view name) {
+  const auto found = std::find_if(program.commands.begin(), program.commands.end(),
+                                  [&](const Command& command) { return command.name == name; });
+  return found == program.commands.end() ? nullptr : &*found;
+}
+
+// Of a command that is called by its name alone, from the path of the program that was called.
+const Command* face_named(const Program& program, std::string_view path) {
+  const Command* command = command_named(program, path.substr(path.find_last_of('/') + 1));
+  return command != nullptr && command->is_program ? command : nullptr;
+}
+
+// Behind the program's own options, of which --color alone has a value.
+Words::const_iterator command_word(const Words& words) {
+  auto at = words.begin();
+  while (at != words.end() && at->starts_with('-')) at += *at == "--color" && std::next(at) != words.end() ? 2 : 1;
+  return at;
+}
+
+const Command* command_of(const Program& program, const Words& words) {
+  const auto at = command_word(words);
+  return at == words.end() ? nullptr : command_named(program, *at);
+}
+
+// "help bench" is another way to say "bench --help".
+Words meant(const Program& program, Words words) {
+  if (words.empty() || words[0] != "help") return words;
+  if (words.size() == 1 || words[1].starts_with('-')) return {"--help"};
+  const bool explains_more = command_named(program, "help") != nullptr;
+  if (!explains_more || command_named(program, words[1]) != nullptr) return {words[1], "--help"};
+  return program.meant == nullptr ? words : program.meant(std::move(words));
+}
+
+[[noreturn]] void refuse_command(const Program& program, const std::string& word) {
+  std::vector<std::string> names;
+  for (const Command& command : program.commands) {
+    if (command.replaced_by == nullptr) names.emplace_back(command.name);
+  }
+  const std::string more =
+      nearest(word, names).empty() ? fmt::format("; '{} help' lists them", program.name) : proposal(word, names);
+  throw Failure(fmt::format("there is no command '{}'{}", word, more), kUsage);
+}
+
+// The library passes them over.
+void warn_of_misspelt_settings(const Program& program) {
+  for (const auto& [name, value] : environment_settings().unknown) {
+    const std::string meant = nearest_setting(name);
+    if (meant.empty()) continue;  // Perhaps the build's, or the user's own.
+    print_error("{}: {} is not a setting of Penstock, and has no effect; did you mean {}?\n", program.name, name,
+                meant);
+  }
+}
+
+void tell_new_name(const Program& program, const Command& command) {
+  print_error("{}: '{} {}' is now '{}'; the old name goes with the next release\n", program.name, program.name,
+              command.name, command.replaced_by);
+}
+
+int run_words(const Program& program, const Words& words) {
+  if (words.empty()) throw Failure(fmt::format("no command was given; '{} help' lists them", program.name), kUsage);
+  const Command* const asked = command_of(program, words);
+  if (asked == nullptr && !words[0].starts_with('-')) refuse_command(program, words[0]);
+  if (asked != nullptr && asked->replaced_by != nullptr) tell_new_name(program, *asked);
+  CommandLine line(program.name, program.summary);
+  bool json = false;
+  const Option version = line.version(
+      [&line, &program] { return line.was_given("--json") ? version_json().dump(2) : version_text(program.name); });
+  line.flag("--json", json, "With --version: print JSON").needs(version);
+  show_colors("auto");
+  line.choice("--color", {"auto", "always", "never"}, show_colors, "Whether words are coloured [auto: on a terminal]");
+  for (const Command& command : program.commands) {
+    if (!command.is_listed() && &command != asked) continue;
+    CommandLine added = line.command(command.name, command.summary);
+    if (!command.is_program) command.add(added);
+  }
+  line.footer(program.footer);
+  return line.run(words);
+}
+
+int run_face(const Command& command, const Words& words) {
+  CommandLine line(command.name, command.summary);
+  command.add(line);
+  return line.run(words);
+}
+
+// The sentence on stderr; with --json also an object on stdout, for the program that reads it.
+int give_up(std::string_view name, const std::string& sentence, int exit_code, bool json) {
+  print_error("{}: {}\n", name, sentence);
+  if (json) print_json({{"error", sentence}, {"exit_code", exit_code}});
+  return exit_code;
+}
+
+int run(std::string_view name, const Words& words, const std::function<int()>& command) {
+  const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+  try {
+    make_stack_room();
+    return command();
+  } catch (const Failure& failure) {
+    return give_up(name, failure.what(), failure.exit_code(), json);
+  } catch (const std::bad_alloc&) {
+    return give_up(name, "there is not enough memory for this; free some, or raise the limit (ulimit -v)", kFailed,
+                   json);
+  } catch (const std::exception& error) {
+    return give_up(name, error.what(), kFailed, json);
+  }
+}
+
+int run_by_name(const Program& program, std::string_view name, Words words) {
+  const Command* face = face_named(program, name);
+  if (face == nullptr) {
+    words = meant(program, std::move(words));
+    face = words.empty() ? nullptr : face_named(program, words[0]);
+    if (face != nullptr) words.erase(words.begin());
+  }
+  const Command* const command = command_of(program, words);
+  if (command == nullptr || !command->tells_misspelt_settings) warn_of_misspelt_settings(program);
+  if (face == nullptr) return run(program.name, words, [&] { return run_words(program, words); });
+  return run(face->name, words, [&] { return run_face(*face, words); });
+}
+
+}  // namespace
+
+int run_program(const Program& program, int argc, char** argv) {
+  const Words words{argv + std::min(argc, 1), argv + argc};
+  const Command* command = command_of(program, words);
+  if (command == nullptr || !command->has_own_signals) catch_interrupts();
+  std::signal(SIGXFSZ, SIG_IGN);  // A file-size limit is an error like others (EFBIG).
+  int result = run_by_name(program, argc > 0 ? argv[0] : "", words);
+  // A full disk or a closed pipe under stdout: the answer did not arrive.
+  if (!flush_output() && result == kSuccess) {
+    print_error("{}: could not write the output: {}\n", program.name, std::strerror(errno));
+    result = kFailed;
+  }
+  die_of_interrupt();
+  return result;
+}
+
+}  // namespace penstock::tools

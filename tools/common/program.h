@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What the programs of this tree have in common: each is a name, a table of commands, and what --help says below it.
+// All output is the commands'; run_program() turns what they throw into one sentence on stderr and an exit code:
+// 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/common/command_line.h"
+
+namespace penstock::tools {
+
+struct Command {
+  const char* name;
+  const char* summary = "";  // "" for a name that help does not list.
+  void (*add)(CommandLine& command) = nullptr;
+  bool is_program = false;                      // Called by its name alone, too, by a link, and speaks under it.
+  // Signals are its own affair, or that of the program that runs in its place.
+  bool has_own_signals = false;
+  // The new words for a name of the last release: it answers as it did, unlisted, with a line on stderr that says them.
+  const char* replaced_by = nullptr;
+  bool tells_misspelt_settings = false;  // Itself, so that nothing else needs to.
+
+  bool is_listed() const { return *summary != '\0' && replaced_by == nullptr; }
+};
+
+struct Program {
+  const char* name;
+  const char* summary;
+  std::span<const Command> commands;
+  const char* footer;
+  // What other words mean, where there is more to say than "help COMMAND".
+  std::vector<std::string> (*meant)(std::vector<std::string> words) = nullptr;
+};
+
+// The whole of main().
+int run_program(const Program& program, int argc, char** argv);
+
+}  // namespace penstock::tools
