@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "k8s/choose.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "k8s/commands.h"
 #include "k8s/inputs.h"
 #include "k8s/nodes.h"
 #include "tools/common/context.h"

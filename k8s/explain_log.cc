@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "k8s/explain_log.h"
-
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -9,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "k8s/commands.h"
 #include "k8s/log_causes.h"
 #include "k8s/log_findings.h"
 #include "tools/common/context.h"

@@ -2,11 +2,7 @@
 
 #include "k8s/k8s.h"
 
-#include "k8s/choose.h"
-#include "k8s/explain_log.h"
-#include "k8s/lint.h"
-#include "k8s/render.h"
-#include "k8s/verify.h"
+#include "k8s/commands.h"
 
 namespace penstock::tools {
 namespace {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "k8s/lint.h"
-
 #include <fmt/format.h>
 
 #include <memory>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "k8s/checks.h"
+#include "k8s/commands.h"
 #include "k8s/findings.h"
 #include "k8s/helm_template.h"
 #include "k8s/inputs.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "k8s/render.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "k8s/commands.h"
 #include "k8s/plan.h"
 #include "k8s/yaml_text.h"
 #include "tools/common/context.h"
@@ -85,13 +84,13 @@ void print_objects(const RenderSettings& settings, const Deployment& deployment)
 
 void tell(const Deployment& deployment) {
   for (const Refusal& each : deployment.refusals) {
-    print_error("penstock: refused, {}: {}\n  -> {}\n", each.rule, each.sentence, each.remedy);
+    print_error("penstock k8s: refused, {}: {}\n  -> {}\n", each.rule, each.sentence, each.remedy);
   }
   for (const std::string& note : deployment.notes) print_error("note: {}\n", note);
 }
 
 void print_for_programs(const Deployment& deployment) {
-  nlohmann::ordered_json told = {{"schema", "penstock-k8s-render-1"}, {"objects", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json told = {{"schema", "penstock k8s-render-1"}, {"objects", nlohmann::ordered_json::array()}};
   for (const Rendered& each : deployment.objects) {
     told["objects"].push_back({{"name", each.name}, {"why", each.why}, {"object", each.object}});
   }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "k8s/verify.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "k8s/commands.h"
 #include "k8s/dump.h"
 #include "k8s/inputs.h"
 #include "tools/common/arena.h"

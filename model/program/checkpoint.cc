@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model/program/checkpoint.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "model/checkpoint_report.h"
 #include "model/compare_report.h"
 #include "model/input.h"
+#include "model/program/commands.h"
 #include "model/program/output.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
@@ -195,10 +194,7 @@ void add_run_options(CommandLine& command, CheckpointSettings& settings) {
   command.option("--price", settings.price, "Price of one GPU-hour [4.06]").value_name("PRICE");
 }
 
-CommandLine add_command(CommandLine& parent, const char* name, const char* summary, const char* examples, bool is_load,
-                        std::shared_ptr<CheckpointSettings> settings) {
-  CommandLine command = parent.command(name, summary);
-  settings->is_load = is_load;
+void add_common(CommandLine& command, const char* examples, std::shared_ptr<CheckpointSettings> settings) {
   add_size_options(command, *settings);
   add_fleet_options(command, *settings);
   command.option("--example", settings->example, "A published case; 'list' names them, 'published' shows all")
@@ -209,23 +205,20 @@ CommandLine add_command(CommandLine& parent, const char* name, const char* summa
   add_output_options(command, settings->output);
   command.footer(examples);
   command.runs([settings] { return answer([&] { run_checkpoint(*settings); }); });
-  return command;
 }
 
 }  // namespace
 
-void add_model_checkpoint(CommandLine& parent) {
+void add_checkpoint(CommandLine& command) {
   auto settings = std::make_shared<CheckpointSettings>();
-  CommandLine command =
-      add_command(parent, "checkpoint", "How long a checkpoint takes, how often to save, what is lost", kSaveExamples,
-                  false, settings);
+  add_common(command, kSaveExamples, settings);
   add_run_options(command, *settings);
 }
 
-void add_model_load(CommandLine& parent) {
+void add_load(CommandLine& command) {
   auto settings = std::make_shared<CheckpointSettings>();
-  CommandLine command =
-      add_command(parent, "load", "How long a load takes, and what limits it", kLoadExamples, true, settings);
+  settings->is_load = true;
+  add_common(command, kLoadExamples, settings);
   command.flag("--replicated", settings->replicated, "Every rank loads all of it");
   command.option("--files", settings->files, "How many files are opened one after the other").default_shown();
 }

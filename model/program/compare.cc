@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model/program/compare.h"
-
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "model/compare_report.h"
 #include "model/input.h"
+#include "model/program/commands.h"
 #include "model/program/output.h"
 #include "tools/common/failure.h"
 
@@ -45,9 +44,8 @@ void run_compare(const CompareSettings& settings) {
 
 }  // namespace
 
-void add_model_compare(CommandLine& parent) {
+void add_compare(CommandLine& command) {
   auto settings = std::make_shared<CompareSettings>();
-  CommandLine command = parent.command("compare", "Compare predictions with what 'penstock bench --json' measured");
   command.option("FILE", settings->files, "What 'penstock bench --json' printed, once or several times").required();
   command.option("--hold-out", settings->hold_out, "Leave each Nth point out of the calibration; 0: none")
       .value_name("N")

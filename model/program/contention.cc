@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model/program/contention.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,6 +14,7 @@
 #include "model/pcie/timeline_svg.h"
 #include "model/pcie/timeline_trace.h"
 #include "model/pcie/topology_file.h"
+#include "model/program/commands.h"
 #include "model/program/contention_page.h"
 #include "model/program/contention_report.h"
 #include "model/program/contention_words.h"
@@ -380,9 +379,8 @@ void add_answer_options(CommandLine& command, ContentionSettings& settings) {
 
 }  // namespace
 
-void add_model_contention(CommandLine& parent) {
+void add_contention(CommandLine& command) {
   auto settings = std::make_shared<ContentionSettings>();
-  CommandLine command = parent.command("contention", "Simulate how streams of bytes contend in a PCIe tree");
   add_machine_options(command, *settings);
   add_stream_options(command, *settings);
   add_rule_options(command, *settings);

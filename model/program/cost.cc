@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model/program/cost.h"
+#include "model/cost.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <memory>
 #include <optional>
 
-#include "model/cost.h"
 #include "model/input.h"
+#include "model/program/commands.h"
 #include "model/program/output.h"
 #include "tools/common/context.h"
 #include "tools/common/terminal.h"
@@ -116,9 +116,8 @@ void add_run_options(CommandLine& command, CostSettings& settings) {
 
 }  // namespace
 
-void add_model_cost(CommandLine& parent) {
+void add_cost(CommandLine& command) {
   auto settings = std::make_shared<CostSettings>();
-  CommandLine command = parent.command("cost", "What a run and its checkpoints cost on rented machines");
   add_run_options(command, *settings);
   command.option("--platform", settings->names, "Only this one; may be given several times")
       .value_name("NAME")

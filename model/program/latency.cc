@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model/program/latency.h"
+#include "model/latency.h"
 
 #include <memory>
 
-#include "model/latency.h"
+#include "model/program/commands.h"
 #include "model/program/output.h"
 
 namespace penstock::tools {
@@ -42,9 +42,8 @@ void run_latency(const LatencySettings& settings) {
 
 }  // namespace
 
-void add_model_latency(CommandLine& parent) {
+void add_latency(CommandLine& command) {
   auto settings = std::make_shared<LatencySettings>();
-  CommandLine command = parent.command("latency", "How long one I/O takes, hop by hop");
   command.size("--size", settings->size, "Bytes of the I/O [1M]");
   command.flag("--write", settings->is_write, "From the GPU to the drive");
   command.option("--drive-gb-per-s", settings->drive_gb_per_s, "What the drive reaches: about 7 (Gen4) or 14 (Gen5)")

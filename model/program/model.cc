@@ -2,29 +2,28 @@
 
 #include "model/program/model.h"
 
-#include <fmt/format.h>
-
-#include <memory>
-#include <vector>
-
-#include "model/constants.h"
-#include "model/pcie/pcie_constants.h"
-#include "model/program/checkpoint.h"
-#include "model/program/compare.h"
-#include "model/program/contention.h"
-#include "model/program/cost.h"
-#include "model/program/latency.h"
-#include "model/program/output.h"
-#include "model/program/registration.h"
-#include "tools/common/context.h"
-#include "tools/common/failure.h"
-#include "tools/common/table.h"
-#include "tools/common/terminal.h"
+#include "model/program/commands.h"
 
 namespace penstock::tools {
 namespace {
 
-constexpr const char* kExamples =
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  void (*add)(CommandLine& command);
+};
+constexpr Subcommand kCommands[] = {
+    {"registration", "What registering memory costs, and when once is enough", add_registration},
+    {"contention", "Simulate how streams of bytes contend in a PCIe tree", add_contention},
+    {"checkpoint", "How long a checkpoint takes, how often to save, what is lost", add_checkpoint},
+    {"load", "How long a load takes, and what limits it", add_load},
+    {"cost", "What a run and its checkpoints cost on rented machines", add_cost},
+    {"latency", "How long one I/O takes, hop by hop", add_latency},
+    {"compare", "Compare predictions with what 'penstock bench --json' measured", add_compare},
+    {"constants", "The constants, with their units and sources", add_constants},
+};
+
+constexpr const char* kFooter =
     "Examples:\n"
     "  penstock model registration --html frontier.html     when registering memory once pays\n"
     "  penstock model checkpoint --example week             what checkpoints cost, a published case\n"
@@ -35,58 +34,14 @@ constexpr const char* kExamples =
     "  penstock model constants                             every number that the models take from a source\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or input, 77 not applicable here.";
 
-std::vector<model::ConstantFacts> all_constants() {
-  std::vector<model::ConstantFacts> all(model::constant_table().begin(), model::constant_table().end());
-  const std::vector<model::ConstantFacts> pcie = model::pcie_constant_facts();
-  all.insert(all.end(), pcie.begin(), pcie.end());
-  return all;
-}
-
-void print_constants(bool json) {
-  Json rows = Json::array();
-  Table table({"constant", ">value", ">low", ">high", "unit", "source"});
-  for (const model::ConstantFacts& one : all_constants()) {
-    rows.push_back({{"name", one.name},
-                    {"value", one.value},
-                    {"low", one.low},
-                    {"high", one.high},
-                    {"unit", one.unit},
-                    {"source", one.source}});
-    table.add({std::string(one.name), fmt::format("{:g}", one.value), fmt::format("{:g}", one.low),
-               fmt::format("{:g}", one.high), std::string(one.unit), std::string(one.source)});
-  }
-  if (json) return print_json({{"constants", rows}});
-  print("{}", table.text());
-}
-
-void add_model_constants(CommandLine& parent) {
-  auto json = std::make_shared<bool>(false);
-  CommandLine command = parent.command("constants", "The constants, with their units and sources");
-  command.flag("--json", *json, "Print JSON");
-  command.footer(
-      "Examples:\n"
-      "  penstock model constants                        a table\n"
-      "  penstock model registration --set nic_cache.entries=128\n"
-      "                                                  another value for one of them\n"
-      "Exit code: 0 done, 2 wrong usage.");
-  command.runs([json] {
-    print_constants(*json);
-    return kSuccess;
-  });
-}
-
 }  // namespace
 
 void add_model(CommandLine& command) {
-  add_model_registration(command);
-  add_model_contention(command);
-  add_model_checkpoint(command);
-  add_model_load(command);
-  add_model_cost(command);
-  add_model_latency(command);
-  add_model_compare(command);
-  add_model_constants(command);
-  command.footer(kExamples);
+  for (const Subcommand& one : kCommands) {
+    CommandLine line = command.command(one.name, one.summary);
+    one.add(line);
+  }
+  command.footer(kFooter);
 }
 
 }  // namespace penstock::tools

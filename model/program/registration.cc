@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "model/program/registration.h"
-
 #include <algorithm>
 #include <memory>
 
 #include "model/compare_report.h"
+#include "model/program/commands.h"
 #include "model/program/output.h"
 #include "model/registration_report.h"
 #include "tools/common/context.h"
@@ -63,9 +62,8 @@ void run_registration(const RegistrationSettings& settings) {
 
 }  // namespace
 
-void add_model_registration(CommandLine& parent) {
+void add_registration(CommandLine& command) {
   auto settings = std::make_shared<RegistrationSettings>();
-  CommandLine command = parent.command("registration", "What registering memory costs, and when once is enough");
   command.size("--buffer", settings->buffer, "Bytes of one I/O [1M]");
   const Option link = command.option("--link-gbit", settings->link_gbit, "Bandwidth of the link, in Gb/s")
                           .value_name("GBIT")
