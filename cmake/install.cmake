@@ -7,7 +7,13 @@ include(CMakePackageConfigHelpers)
 install(FILES include/penstock/penstock.h include/penstock/penstock.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/penstock)
 if(TARGET penstock_tool)
-  install(TARGETS penstock_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set(PENSTOCK_PROGRAMS penstock_tool)
+  foreach(program IN ITEMS penstock_k8s_tool penstock_model_tool)
+    if(TARGET ${program})
+      list(APPEND PENSTOCK_PROGRAMS ${program})
+    endif()
+  endforeach()
+  install(TARGETS ${PENSTOCK_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   list(TRANSFORM PENSTOCK_TOOL_FACES PREPEND ${PROJECT_BINARY_DIR}/tools/ OUTPUT_VARIABLE tool_links)
   install(FILES ${tool_links} DESTINATION ${CMAKE_INSTALL_BINDIR})  # Links to penstock beside them.
   if(NOT SKBUILD)  # A wheel has none of them.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Man pages, and what shells complete: made of what --help of the built tool says, and where they are installed. A tool
+# Man pages, and what shells complete: made of what --help of the built programs says, and where they are installed. One
 # that is built for another machine cannot be asked. Who makes packages should not find out later that they are missing.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(NOT Python3_FOUND OR CMAKE_CROSSCOMPILING)
@@ -14,12 +14,13 @@ set(completions ${PROJECT_BINARY_DIR}/completions)
 add_custom_command(OUTPUT ${man_pages}/penstock.1
   COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/scripts/manual.py man
           ${PROJECT_BINARY_DIR} ${PROJECT_VERSION} ${man_pages}
-  DEPENDS penstock_tool ${PROJECT_SOURCE_DIR}/scripts/manual.py
+  DEPENDS ${PENSTOCK_PROGRAMS} ${PROJECT_SOURCE_DIR}/scripts/manual.py
   COMMENT "Man pages" VERBATIM)
 add_custom_command(OUTPUT ${completions}/bash/penstock
   COMMAND ${CMAKE_COMMAND} -E rm -rf ${completions}
   COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/scripts/completions.py ${PROJECT_BINARY_DIR} ${completions}
-  DEPENDS penstock_tool ${PROJECT_SOURCE_DIR}/scripts/manual.py ${PROJECT_SOURCE_DIR}/scripts/completions.py
+  DEPENDS ${PENSTOCK_PROGRAMS} ${PROJECT_SOURCE_DIR}/scripts/manual.py
+          ${PROJECT_SOURCE_DIR}/scripts/completions.py
   COMMENT "Completions" VERBATIM)
 add_custom_target(penstock_manual ALL DEPENDS ${man_pages}/penstock.1 ${completions}/bash/penstock)
 

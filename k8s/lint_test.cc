@@ -41,7 +41,7 @@ class LintTest : public Tool {
     std::ofstream(path(name), std::ios::binary) << text;
   }
   Finished lint(Names arguments) {
-    arguments.insert(arguments.begin(), {"k8s", "lint"});
+    arguments.insert(arguments.begin(), {"lint"});
     return run(arguments);
   }
   json lint_json(Names arguments, int exit_code) {
@@ -146,7 +146,7 @@ TEST_F(LintTest, FilesOfAFolderAndOfStandardInputAreLookedAtTogether) {
   EXPECT_TRUE(rules_of(lint_json({"all/policy.yaml"}, 0), true).contains("rdma_without_ofed"));
   EXPECT_EQ(lint({"empty"}).exit_code, 2);
   const auto from_file = [&] { dup2(open(path("all/policy.yaml").c_str(), O_RDONLY), STDIN_FILENO); };
-  const Finished piped = run({"k8s", "lint", "-"}, from_file);
+  const Finished piped = run({"lint", "-"}, from_file);
   EXPECT_EQ(piped.exit_code, 0) << piped.err;
   EXPECT_NE(piped.out.find("<stdin>:"), std::string::npos) << piped.out;
 }

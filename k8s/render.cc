@@ -84,7 +84,7 @@ void print_objects(const RenderSettings& settings, const Deployment& deployment)
 
 void tell(const Deployment& deployment) {
   for (const Refusal& each : deployment.refusals) {
-    print_error("penstock k8s: refused, {}: {}\n  -> {}\n", each.rule, each.sentence, each.remedy);
+    print_error("penstock-k8s: refused, {}: {}\n  -> {}\n", each.rule, each.sentence, each.remedy);
   }
   for (const std::string& note : deployment.notes) print_error("note: {}\n", note);
 }

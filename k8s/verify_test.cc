@@ -18,7 +18,7 @@ class K8sTool : public Tool {
  protected:
   // The standing of a path on a captured machine's file system, and the rule.
   std::string told(const char* machine, const char* mount_point, const char* path) {
-    const Finished done = run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + machine, "--json"});
+    const Finished done = run({"verify", "--root", std::string(PENSTOCK_MACHINES) + machine, "--json"});
     const json answer = json::parse(done.out);
     for (const json& storage : answer["nodes"][0]["storages"]) {
       if (storage["mount_point"] != mount_point) continue;
@@ -39,9 +39,9 @@ TEST_F(K8sTool, VerifySaysOfCapturedNodesWhatStandsInTheWayFirst) {
 }
 
 TEST_F(K8sTool, VerifyExitsWithOneWhereNoPathIsOpen) {
-  EXPECT_EQ(run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + "cloud-vm"}).exit_code, 1);
-  EXPECT_EQ(run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
-  EXPECT_EQ(run({"k8s", "verify", "--root", "nowhere"}).exit_code, 2);
+  EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "cloud-vm"}).exit_code, 1);
+  EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
+  EXPECT_EQ(run({"verify", "--root", "nowhere"}).exit_code, 2);
 }
 
 TEST_F(K8sTool, VerifyOfADumpClosesPathsAndOpensNone) {
@@ -52,44 +52,44 @@ TEST_F(K8sTool, VerifyOfADumpClosesPathsAndOpensNone) {
   std::ofstream(path("old.yaml")) << node << "5.15.0-51-generic}}\n---\napiVersion: v1\nkind: PersistentVolume\n"
                                   << "metadata: {name: nas}\nspec: {nfs: {server: nas, path: /m}}\n";
   std::ofstream(path("broken.yaml")) << "a: [\n";
-  const Finished done = run({"k8s", "verify", "--dump", "new.yaml", "--json"});
+  const Finished done = run({"verify", "--dump", "new.yaml", "--json"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   const json answer = json::parse(done.out);
   EXPECT_EQ(answer["nodes"][0]["node"], "one");
   EXPECT_EQ(answer["nodes"][0]["storages"][0]["paths"][0]["standing"], "unknown");
   EXPECT_NE(answer["limits"].get<std::string>().find("--read FILE"), std::string::npos);
-  EXPECT_EQ(run({"k8s", "verify", "--dump", "old.yaml"}).exit_code, 1);
-  EXPECT_EQ(run({"k8s", "verify", "--dump", "broken.yaml"}).exit_code, 2);
-  EXPECT_EQ(run({"k8s", "verify", "--dump", "new.yaml", "--root", "/"}).exit_code, 2);
+  EXPECT_EQ(run({"verify", "--dump", "old.yaml"}).exit_code, 1);
+  EXPECT_EQ(run({"verify", "--dump", "broken.yaml"}).exit_code, 2);
+  EXPECT_EQ(run({"verify", "--dump", "new.yaml", "--root", "/"}).exit_code, 2);
 }
 
 TEST_F(K8sTool, AReadThatTookAnotherWayProvesNothing) {
   make("data", 8192);
-  const Finished done = run({"k8s", "verify", "--read", "data", "--json"});
+  const Finished done = run({"verify", "--read", "data", "--json"});
   EXPECT_EQ(done.exit_code, 1) << done.err;
   EXPECT_EQ(json::parse(done.out)["proven"], false);
   make("short", 10);
-  EXPECT_NE(run({"k8s", "verify", "--read", "short"}).err.find("less than 4096 bytes"), std::string::npos);
+  EXPECT_NE(run({"verify", "--read", "short"}).err.find("less than 4096 bytes"), std::string::npos);
 }
 
 TEST_F(K8sTool, ChooseAndExplainLogReadStandardInputAndFiles) {
   std::ofstream(path("nodes.json")) << R"({"kind": "Node", "metadata": {"name": "one"}})";
   std::ofstream(path("log")) << "NVMe Driver not registered with nvidia-fs!!!\n";
-  EXPECT_EQ(run({"k8s", "choose", "--nodes", "nodes.json"}).exit_code, 1) << "it has no GPU";
-  EXPECT_EQ(run({"k8s", "choose", "--nodes", "log"}).exit_code, 1);
-  const Finished done = run({"k8s", "explain-log", "log", "--json"});
+  EXPECT_EQ(run({"choose", "--nodes", "nodes.json"}).exit_code, 1) << "it has no GPU";
+  EXPECT_EQ(run({"choose", "--nodes", "log"}).exit_code, 1);
+  const Finished done = run({"explain-log", "log", "--json"});
   EXPECT_EQ(done.exit_code, 0);
   EXPECT_EQ(json::parse(done.out)["findings"][0]["cause"], "nvme_without_hooks");
-  EXPECT_EQ(run({"k8s", "explain-log", "nodes.json"}).exit_code, 1);
+  EXPECT_EQ(run({"explain-log", "nodes.json"}).exit_code, 1);
 }
 
 TEST_F(K8sTool, RenderWritesFilesThatItDoesNotReplace) {
-  const std::vector<std::string> words = {"k8s", "render", "--path", "bounce", "--out", "manifests"};
+  const std::vector<std::string> words = {"render", "--path", "bounce", "--out", "manifests"};
   EXPECT_EQ(run(words).exit_code, 0);
   const Finished again = run(words);
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_NE(again.err.find("--overwrite replaces it"), std::string::npos) << again.err;
-  EXPECT_EQ(run({"k8s", "render", "--path", "bounce", "--storage", "nfs"}).exit_code, 2);
+  EXPECT_EQ(run({"render", "--path", "bounce", "--storage", "nfs"}).exit_code, 2);
 }
 
 // kubectl apply -f FOLDER reads the files of that folder alone, and fails where one of them is no object.
@@ -101,7 +101,7 @@ TEST_F(K8sTool, KubectlsFolderHasObjectsAlone) {
   int number = 0;
   for (std::vector<std::string> words : all) {
     const std::string folder = "manifests" + std::to_string(++number);
-    words.insert(words.begin(), {"k8s", "render"});
+    words.insert(words.begin(), {"render"});
     words.insert(words.end(), {"--out", folder});
     EXPECT_EQ(run(words).exit_code, 0);
     for (const auto& entry : fs::directory_iterator(path(folder))) {
@@ -111,8 +111,8 @@ TEST_F(K8sTool, KubectlsFolderHasObjectsAlone) {
       EXPECT_NE(text.find("\napiVersion: "), std::string::npos) << entry.path();
     }
     EXPECT_EQ(fs::exists(path(folder + "/helm/gpu-operator-values.yaml")), number != 3) << folder;
-    EXPECT_EQ(run({"k8s", "lint", folder}).exit_code, 0);
-    EXPECT_EQ(run({"k8s", "lint", folder, "--strict"}).exit_code, 1) << "NODE and localhost/ are still in it";
+    EXPECT_EQ(run({"lint", folder}).exit_code, 0);
+    EXPECT_EQ(run({"lint", folder, "--strict"}).exit_code, 1) << "NODE and localhost/ are still in it";
   }
 }
 

@@ -52,9 +52,8 @@ class Command:
                 asking = Command(Help([*words, term], text), [*words, term], pages)
                 asking.operands = [command.last for command in self.commands]
                 self.commands.append(asking)
-            else:  # Its own, or a program as well.
-                below = pages.get(" ".join([*page.words, term])) or pages[term]
-                self.commands.append(Command(below, [*words, term], pages))
+            else:
+                self.commands.append(Command(pages[" ".join([*page.words, term])], [*words, term], pages))
         # In the lines of usage, outside of what options take.
         names = re.findall(r"\b[A-Z]+\b", re.sub(r"\([^)]*\)|\[OPTIONS\]", "", " ".join(page.usage)))
         self.kind = next((KINDS[name] for name in names if name in KINDS), None)

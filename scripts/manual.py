@@ -25,6 +25,9 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 REASONS_MAX = 1024  # Numbers that are asked for; most are not in use.
 UNKNOWN = "unknown"
+# Of those that the build has. The last five are NVIDIA's names, links to the first.
+PROGRAMS = ("penstock", "penstock-k8s", "penstock-model", "gds_install_check", "gds_stats", "gdscheck", "gdsio",
+            "gdsio_verify")
 TITLES = {"Positionals": "Arguments", "Subcommands": "Commands"}  # As manuals call them.
 
 
@@ -76,7 +79,7 @@ class Help:
 
 
 def helps(tools):
-    """The tool, its commands and theirs, depth first; a face by its own name."""
+    """The programs, their commands and theirs, depth first."""
 
     def ask(words):
         return subprocess.run([tools / words[0], *words[1:], "--help"], capture_output=True, text=True,
@@ -87,9 +90,9 @@ def helps(tools):
         yield page
         for command, _ in page.items("Subcommands"):
             if command != "help":
-                yield from below([command] if (tools / command).exists() else [*words, command])
+                yield from below([*words, command])
 
-    return list(below(["penstock"]))
+    return [page for name in PROGRAMS if (tools / name).exists() for page in below([name])]
 
 
 # ---- Man pages ------------------------------------------------------------------------------------------------------
@@ -145,11 +148,11 @@ def man_page(page, others, version):
 
 
 def related(page, pages):
-    """penstock(1) names all pages; a command names the tool, its own commands and its parent."""
+    """penstock(1) names all pages; others name the tool, their own commands and their parent."""
     if page.words == ["penstock"]:
         return [other.name for other in pages]
     return ["penstock"] + [other.name for other in pages
-                           if other.words != page.words and len(other.words) > 1 and len(page.words) > 1 and
+                           if other.words not in (page.words, ["penstock"]) and
                            (other.words[:len(page.words)] == page.words or other.words == page.words[:-1])]
 
 
@@ -195,7 +198,7 @@ def settings(build):
 
 
 def k8s_rules(build):
-    return subprocess.run([build / "tools" / "penstock", "k8s", "lint", "--rules", "--markdown"], capture_output=True,
+    return subprocess.run([build / "tools" / "penstock-k8s", "lint", "--rules", "--markdown"], capture_output=True,
                           text=True, check=True).stdout
 
 

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "k8s/k8s.h"
-#include "model/program/model.h"
 #include "tools/bench/bench.h"
 #include "tools/check/check.h"
 #include "tools/common/environment.h"
@@ -55,8 +53,6 @@ constexpr Command kCommands[] = {
     {"stats", "Show what running processes have moved, and by which paths", add_stats},
     {"top", "Show live how fast processes move bytes, and by which paths", add_top},
     {"topology", "Draw where GPUs, drives and NICs hang, and say who had best read from what", add_topology},
-    {"model", "Predict how fast a machine will be, which path pays, what it costs", add_model},
-    {"k8s", "Check and make Kubernetes manifests for GPUDirect Storage, and explain logs", add_k8s},
     {"kv", "Stores of KV caches: what they have, whether it is whole, what they are worth", add_kv},
     {"node", "Serve metrics of all processes of a node, and of what the node offers", add_node, false, true},
     {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect},
@@ -65,17 +61,23 @@ constexpr Command kCommands[] = {
     {"gds_install_check", "Say whether the parts of GPUDirect Storage are installed", add_gds_install_check, true},
     {"gds_stats", "Print a process's cuFile statistics, as NVIDIA's gds_stats does", add_gds_stats, true},
     {"gdscheck", "Check the platform, with the output of NVIDIA's gdscheck", add_gdscheck, true},
-    {"gdscheck.py", "", add_gdscheck, true},
+    {"gdscheck.py", "Check the platform, with the output of NVIDIA's gdscheck", add_gdscheck, true},
     {"gdsio", "Measure with the flags and the result line of NVIDIA's gdsio", add_gdsio, true},
     {"gdsio_verify", "Read a file by cuFile and by the kernel, and compare, as NVIDIA's gdsio_verify does",
      add_gdsio_verify, true},
     {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_help},
+    // Programs of their own.
+    {.name = "k8s", .has_own_signals = true, .replaced_by = "penstock-k8s"},
+    {.name = "model", .has_own_signals = true, .replaced_by = "penstock-model"},
 };
 
 constexpr const char* kFooter =
     "Examples:\n"
     "  penstock check             what this machine has, and what each path lacks\n"
     "  penstock help explain      the options of a command, with examples\n"
+    "Programs beside it: penstock-k8s, penstock-model; gdscheck, gds_install_check, gdsio, gdsio_verify and gds_stats "
+    "do\n"
+    "what NVIDIA's of these names do.\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine. Commands say more of theirs.";
 
 // "help PENSTOCK_POLICY" is another way to say "settings PENSTOCK_POLICY".

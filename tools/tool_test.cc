@@ -61,6 +61,53 @@ TEST_F(Tool, HelpNamesEveryCommandAndEveryCommandHasExamples) {
   }
 }
 
+TEST_F(Tool, HelpNamesProgramsBesideItInOneSentenceAndListsNone) {
+  const std::string out = run({"--help"}).out;
+  for (const char* program : {"gdscheck", "gdsio", "gdsio_verify", "gds_stats", "gds_install_check", "k8s", "model"}) {
+    EXPECT_EQ(out.find("\n  " + std::string(program) + " "), std::string::npos) << program;
+    EXPECT_NE(out.find(program, out.find("\nPrograms beside it: ")), std::string::npos) << out;
+  }
+}
+
+class OldNameOfAProgram : public Tool {
+ protected:
+  // The tool in a folder of its own, by another name of the same file.
+  OldNameOfAProgram() {
+    fs::create_directory(path("bin"));
+    fs::create_hard_link(PENSTOCK_TOOL, path("bin/penstock"));
+    fs::create_symlink("bin/penstock", path("link"));
+    call_it(path("link"));
+  }
+};
+
+TEST_F(OldNameOfAProgram, RunsItFromBesideTheToolWithTheSameWords) {
+  for (const std::string name : {"k8s", "model"}) {
+    const fs::path program = path("bin/penstock-" + name);
+    std::ofstream(program) << "#!/bin/sh\necho \"$0\"\necho \"$*\"\nexit 7\n";
+    fs::permissions(program, fs::perms::owner_all);
+
+    const Finished done = run({"--color", "never", name, "some", "--json", "words"});
+
+    EXPECT_EQ(done.exit_code, 7) << done.err;
+    EXPECT_EQ(done.out, program.string() + "\n--color never some --json words\n");
+    EXPECT_EQ(done.err, "penstock: 'penstock " + name + "' is now 'penstock-" + name +
+                            "'; the old name goes with the next release\n");
+    EXPECT_EQ(run({"help", name}).out, program.string() + "\n--help\n");
+  }
+}
+
+TEST_F(OldNameOfAProgram, SaysWhichPackageHasItWhereItIsNotInstalled) {
+  std::ofstream(path("penstock-k8s")) << "#!/bin/sh\n";  // In the working directory, and beside the link: no matter.
+  fs::permissions(path("penstock-k8s"), fs::perms::owner_all);
+
+  const Finished done = run({"k8s", "lint", "--json"}, [&] { setenv("PATH", path("").c_str(), 1); });
+
+  EXPECT_EQ(done.exit_code, 77);
+  EXPECT_TRUE(done.err.ends_with("which is not installed beside this one; the package penstock-k8s has it\n"))
+      << done.err;
+  EXPECT_EQ(json::parse(done.out)["exit_code"], 77) << done.out;
+}
+
 TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
   make("data", 5000);
   const std::vector<Names> usages = {{},

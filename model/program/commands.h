@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The commands of penstock model, each in a source of its name.
+// The commands of penstock-model, each in a source of its name.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -17,7 +17,7 @@ using nlohmann::json;
 using Names = std::vector<std::string>;
 
 Names contention(Names more) {
-  Names all = {"model", "contention", "--size", "16M"};
+  Names all = {"contention", "--size", "16M"};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -47,6 +47,7 @@ TEST_F(Tool, ContentionSaysWhereAnIommuMayHaveBytesArriveWrong) {
   EXPECT_TRUE(notes({"--iommu", "strict", "--pattern", "nic"}));
   EXPECT_FALSE(notes({"--iommu", "passthrough"}));
   EXPECT_FALSE(notes({"--iommu", "strict", "--path", "pinned"})) << "between devices and host memory it translates";
+  call_it("penstock");
   EXPECT_EQ(run({"help", "iommu_translating"}).exit_code, 0);
 }
 
@@ -78,7 +79,7 @@ TEST_F(Tool, ContentionInJsonAddsUp) {
 }
 
 TEST_F(Tool, ContentionReadsThePrintedTopologyAsTheSameMachine) {
-  std::ofstream(path("machine.yaml")) << run({"model", "contention", "--machine", "dgx-2", "--print-topology"}).out;
+  std::ofstream(path("machine.yaml")) << run({"contention", "--machine", "dgx-2", "--print-topology"}).out;
 
   const json from_file = json::parse(run(contention({"--topology", "machine.yaml", "--json"})).out);
   const json built_in = json::parse(run(contention({"--machine", "dgx-2", "--json"})).out);
@@ -168,7 +169,7 @@ TEST_F(Tool, ContentionLeavesAPageThatDrawsItsTreeAndItsStreams) {
 }
 
 TEST_F(Tool, ContentionOfAFleetHasAPageWithoutATree) {
-  const Finished done = run({"model", "contention", "--machine", "fleet", "--level", "flow", "--html", "run.html"});
+  const Finished done = run({"contention", "--machine", "fleet", "--level", "flow", "--html", "run.html"});
   if (done.exit_code == 77) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
   ASSERT_EQ(done.exit_code, 0) << done.err;
   if (browser().empty()) GTEST_SKIP() << "no Chromium here; Debian's package chromium-headless-shell has one";
@@ -201,7 +202,7 @@ TEST_F(Tool, ContentionOfATopologysOwnStreamsRefusesOptionsThatWouldNotReachThem
                                      "  - {name: gpu0, kind: gpu, parent: cpu, generation: 5, width: 16}\n"
                                      "  - {name: nvme0, kind: drive, parent: cpu, generation: 4, width: 4}\n"
                                      "streams:\n  - {gpu: gpu0, stores: [nvme0], name: mine, total_bytes: 1000000}\n";
-  const Names own = {"model", "contention", "--topology", "own.yaml"};
+  const Names own = {"contention", "--topology", "own.yaml"};
   const auto with = [&](Names more) {
     more.insert(more.begin(), own.begin(), own.end());
     return run(more);
@@ -216,8 +217,7 @@ TEST_F(Tool, ContentionOfATopologysOwnStreamsRefusesOptionsThatWouldNotReachThem
 }
 
 TEST_F(Tool, ContentionOfAFleetAnswersAtFlowLevel) {
-  const Finished done =
-      run({"model", "contention", "--machine", "fleet", "--level", "flow", "--pattern", "striped", "--json"});
+  const Finished done = run({"contention", "--machine", "fleet", "--level", "flow", "--pattern", "striped", "--json"});
 
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(json::parse(done.out)["streams"].size(), 1024U);
@@ -256,7 +256,7 @@ TEST_F(Tool, ContentionRefusesWrongUsage) {
 }
 
 TEST_F(Tool, ContentionSetsItselfBesideWhatWasPublished) {
-  const Finished done = run({"model", "contention", "--published", "--json"});
+  const Finished done = run({"contention", "--published", "--json"});
 
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_GE(json::parse(done.out)["points"].size(), 20U);

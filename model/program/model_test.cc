@@ -17,11 +17,11 @@ using nlohmann::json;
 using Names = std::vector<std::string>;
 
 TEST_F(Tool, ModelHelpNamesItsCommandsAndEveryOneHasExamples) {
-  const Finished all = run({"model", "--help"});
+  const Finished all = run({"--help"});
   EXPECT_EQ(all.exit_code, 0);
   for (const char* command : {"registration", "checkpoint", "load", "compare"}) {
     EXPECT_NE(all.out.find(std::string("\n  ") + command), std::string::npos) << command;
-    const Finished one = run({"model", command, "--help"});
+    const Finished one = run({command, "--help"});
     EXPECT_EQ(one.exit_code, 0);
     EXPECT_NE(one.out.find("Examples:\n"), std::string::npos) << command;
     EXPECT_NE(one.out.find("Exit code:"), std::string::npos) << command;
@@ -30,42 +30,42 @@ TEST_F(Tool, ModelHelpNamesItsCommandsAndEveryOneHasExamples) {
 
 TEST_F(Tool, ModelRefusesBadInputsInOneSentence) {
   std::ofstream(path("bad.json")) << "{\"settings\": 1}";
-  const std::vector<Names> usages = {{"model"},
-                                     {"model", "weather"},
-                                     {"model", "registration", "--link-gbit", "0"},
-                                     {"model", "registration", "--link-gbit", "-100"},
-                                     {"model", "registration", "--link-gbit", "nan"},
-                                     {"model", "registration", "--buffer", "0"},
-                                     {"model", "registration", "--buffer", "8191P"},
-                                     {"model", "registration", "--ios", "inf"},
-                                     {"model", "registration", "--gain-percent", "100"},
-                                     {"model", "registration", "--json", "--csv"},
-                                     {"model", "registration", "--set", "drive.gen9=1"},
-                                     {"model", "registration", "--set", "drive.gen4_read"},
-                                     {"model", "registration", "--set", "drive.gen4_read=fast"},
-                                     {"model", "registration", "--set", "drive.gen4_read=-7e9"},
-                                     {"model", "checkpoint", "--size-gb", "nan"},
-                                     {"model", "checkpoint", "--size-gb", "-1"},
-                                     {"model", "checkpoint", "--size-gb", "1e300"},
-                                     {"model", "checkpoint", "--parameters", "-70"},
-                                     {"model", "checkpoint", "--ranks", "0"},
-                                     {"model", "checkpoint", "--nodes", "9"},
-                                     {"model", "checkpoint", "--drive-gb-per-s", "0"},
-                                     {"model", "checkpoint", "--precision", "fp12"},
-                                     {"model", "checkpoint", "--hours", "-1"},
-                                     {"model", "checkpoint", "--example", "nothing"},
-                                     {"model", "checkpoint", "--price", "-4"},
-                                     {"model", "load", "--files", "-1"},
-                                     {"model", "load", "--calibrate", "bad.json"},
-                                     {"model", "compare"},
-                                     {"model", "compare", "bad.json"},
-                                     {"model", "compare", "bad.json", "--hold-out", "-1"}};
+  const std::vector<Names> usages = {{},
+                                     {"weather"},
+                                     {"registration", "--link-gbit", "0"},
+                                     {"registration", "--link-gbit", "-100"},
+                                     {"registration", "--link-gbit", "nan"},
+                                     {"registration", "--buffer", "0"},
+                                     {"registration", "--buffer", "8191P"},
+                                     {"registration", "--ios", "inf"},
+                                     {"registration", "--gain-percent", "100"},
+                                     {"registration", "--json", "--csv"},
+                                     {"registration", "--set", "drive.gen9=1"},
+                                     {"registration", "--set", "drive.gen4_read"},
+                                     {"registration", "--set", "drive.gen4_read=fast"},
+                                     {"registration", "--set", "drive.gen4_read=-7e9"},
+                                     {"checkpoint", "--size-gb", "nan"},
+                                     {"checkpoint", "--size-gb", "-1"},
+                                     {"checkpoint", "--size-gb", "1e300"},
+                                     {"checkpoint", "--parameters", "-70"},
+                                     {"checkpoint", "--ranks", "0"},
+                                     {"checkpoint", "--nodes", "9"},
+                                     {"checkpoint", "--drive-gb-per-s", "0"},
+                                     {"checkpoint", "--precision", "fp12"},
+                                     {"checkpoint", "--hours", "-1"},
+                                     {"checkpoint", "--example", "nothing"},
+                                     {"checkpoint", "--price", "-4"},
+                                     {"load", "--files", "-1"},
+                                     {"load", "--calibrate", "bad.json"},
+                                     {"compare"},
+                                     {"compare", "bad.json"},
+                                     {"compare", "bad.json", "--hold-out", "-1"}};
   for (const Names& usage : usages) {
     const Finished done = run(usage);
     std::string shown;
     for (const std::string& word : usage) shown += " " + word;
     EXPECT_EQ(done.exit_code, 2) << shown;
-    EXPECT_TRUE(done.err.starts_with("penstock: ")) << shown << ": " << done.err;
+    EXPECT_TRUE(done.err.starts_with("penstock-model: ")) << shown << ": " << done.err;
     EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << shown << ": " << done.err;
   }
   EXPECT_EQ(folder(), Names{"bad.json"});
@@ -73,54 +73,55 @@ TEST_F(Tool, ModelRefusesBadInputsInOneSentence) {
 
 TEST_F(Tool, ModelAnswersForProgramsAndSpreadsheets) {
   for (const char* command : {"registration", "checkpoint", "load"}) {
-    const Finished done = run({"model", command, "--json"});
+    const Finished done = run({command, "--json"});
     EXPECT_EQ(done.exit_code, 0) << done.err;
     const json report = json::parse(done.out);
     EXPECT_EQ(report["model"], command);
     EXPECT_FALSE(report["sensitivity"].empty());
     EXPECT_FALSE(report["sensitivity"][0]["constants"].empty());
-    const Finished csv = run({"model", command, "--csv"});
+    const Finished csv = run({command, "--csv"});
     EXPECT_NE(csv.out.find("_s,"), std::string::npos) << csv.out.substr(0, 200);
   }
 }
 
 TEST_F(Tool, ModelPublishedTablesAndExamplesRun) {
   for (const char* command : {"checkpoint", "load"}) {
-    const json examples = json::parse(run({"model", command, "--example", "list", "--json"}).out)["examples"];
+    const json examples = json::parse(run({command, "--example", "list", "--json"}).out)["examples"];
     EXPECT_GE(examples.size(), 6u);
     for (const json& one : examples) {
-      const Finished done = run({"model", command, "--example", one["name"]});
+      const Finished done = run({command, "--example", one["name"]});
       EXPECT_EQ(done.exit_code, 0) << one << done.err;
     }
-    EXPECT_NE(run({"model", command, "--example", "published"}).out.find("why not within 10 %"), std::string::npos);
+    EXPECT_NE(run({command, "--example", "published"}).out.find("why not within 10 %"), std::string::npos);
   }
-  EXPECT_NE(run({"model", "registration", "--example"}).out.find("why not within 10 %"), std::string::npos);
+  EXPECT_NE(run({"registration", "--example"}).out.find("why not within 10 %"), std::string::npos);
 }
 
 TEST_F(Tool, AConstantThatIsSetChangesTheResult) {
   const auto seconds = [&](const Names& arguments) {
     return json::parse(run(arguments).out)["sheets"][0]["rows"][0][1].get<double>();
   };
-  const Names usual = {"model", "load", "--example", "109b", "--json"};
+  const Names usual = {"load", "--example", "109b", "--json"};
   Names halved = usual;
   halved.insert(halved.end(), {"--set", "drive.share=0.3"});
   EXPECT_NEAR(seconds(halved) / seconds(usual), 2, 1e-9);
 }
 
 TEST_F(Tool, ModelTextIsForPeople) {
-  const Finished usual = run({"model", "load", "--drives", "1"});
+  const Finished usual = run({"load", "--drives", "1"});
   EXPECT_NE(usual.out.find("\n  drives in each node: 1\n  all else by default"), std::string::npos) << usual.out;
-  EXPECT_NE(run({"model", "load"}).out.find("\n  all inputs by default"), std::string::npos);
+  EXPECT_NE(run({"load"}).out.find("\n  all inputs by default"), std::string::npos);
   EXPECT_EQ(usual.out.find("bytes_per_s"), std::string::npos) << usual.out;
-  const Finished long_one = run({"model", "load", "--example", "dataset-files"});
+  const Finished long_one = run({"load", "--example", "dataset-files"});
   EXPECT_NE(long_one.out.find(" min "), std::string::npos) << long_one.out;
-  const json numbers = json::parse(run({"model", "load", "--drives", "1", "--json"}).out);
+  const json numbers = json::parse(run({"load", "--drives", "1", "--json"}).out);
   EXPECT_EQ(numbers["inputs"]["bytes"], 140e9);
 }
 
 TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
   make("data", 8 << 20);
   std::ofstream results(path("results.json"));
+  call_it("penstock");
   for (const char* size : {"4k", "64k", "1M"}) {
     for (const char* depth : {"1", "8"}) {
       const Finished done =
@@ -130,23 +131,24 @@ TEST_F(Tool, WhatBenchMeasuredCalibratesAndIsCompared) {
     }
   }
   results.close();
-  const Finished compared = run({"model", "compare", "results.json", "--json"});
+  call_it("penstock-model");
+  const Finished compared = run({"compare", "results.json", "--json"});
   ASSERT_EQ(compared.exit_code, 0) << compared.err;
   const json report = json::parse(compared.out);
   EXPECT_EQ(report["sheets"][0]["rows"].size(), 6u);
   EXPECT_EQ(report["sheets"][0]["rows"][2][7], "held out");
-  EXPECT_EQ(run({"model", "compare", "results.json", "--within", "0.0001"}).exit_code, 1);
+  EXPECT_EQ(run({"compare", "results.json", "--within", "0.0001"}).exit_code, 1);
 
-  const Finished load = run({"model", "load", "--calibrate", "results.json"});
+  const Finished load = run({"load", "--calibrate", "results.json"});
   EXPECT_NE(load.out.find("You are here: 'measured here', which is nearest to '"), std::string::npos) << load.out;
-  EXPECT_EQ(run({"model", "registration", "--calibrate", "results.json"}).exit_code, 0);
-  const Finished save = run({"model", "checkpoint", "--calibrate", "results.json"});
+  EXPECT_EQ(run({"registration", "--calibrate", "results.json"}).exit_code, 0);
+  const Finished save = run({"checkpoint", "--calibrate", "results.json"});
   EXPECT_EQ(save.exit_code, 2);
   EXPECT_NE(save.err.find("no write"), std::string::npos) << save.err;
 }
 
 TEST_F(Tool, CostsArePrintedByPlatformAsThePublishedTableHasThem) {
-  const Finished done = run({"model", "cost", "--platform", "spheron-h100"});
+  const Finished done = run({"cost", "--platform", "spheron-h100"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   for (const char* figures : {"on demand  poor host          4.06          32.48     5456.64", "2177.78",
                               "9.26      300.74", "spot       poor host          1.43          11.44", "never", "35"}) {
@@ -156,17 +158,17 @@ TEST_F(Tool, CostsArePrintedByPlatformAsThePublishedTableHasThem) {
 }
 
 TEST_F(Tool, PlatformsThatWerePrintedAreReadAsTheSame) {
-  std::ofstream(path("mine.yaml")) << run({"model", "cost", "--print-platforms"}).out;
-  const Finished mine = run({"model", "cost", "--platforms", "mine.yaml", "--json"});
+  std::ofstream(path("mine.yaml")) << run({"cost", "--print-platforms"}).out;
+  const Finished mine = run({"cost", "--platforms", "mine.yaml", "--json"});
   ASSERT_EQ(mine.exit_code, 0) << mine.err;
-  EXPECT_EQ(mine.out, run({"model", "cost", "--json"}).out);
+  EXPECT_EQ(mine.out, run({"cost", "--json"}).out);
   std::ofstream(path("wrong.yaml")) << "platforms:\n  - {name: a, gpu: b, gpus: 0, gds: none, source: c}\n";
-  const Finished wrong = run({"model", "cost", "--platforms", "wrong.yaml"});
+  const Finished wrong = run({"cost", "--platforms", "wrong.yaml"});
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_NE(wrong.err.find("wrong.yaml:2: 'gpus' must be a number from 1"), std::string::npos) << wrong.err;
-  EXPECT_EQ(run({"model", "cost", "--platforms", "absent.yaml"}).exit_code, 1);
-  EXPECT_EQ(run({"model", "cost", "--platform", "moon"}).exit_code, 2);
-  EXPECT_EQ(run({"model", "cost", "--hours", "0"}).exit_code, 2);
+  EXPECT_EQ(run({"cost", "--platforms", "absent.yaml"}).exit_code, 1);
+  EXPECT_EQ(run({"cost", "--platform", "moon"}).exit_code, 2);
+  EXPECT_EQ(run({"cost", "--hours", "0"}).exit_code, 2);
 }
 
 TEST_F(Tool, DrivesAreSetAgainstASharedFileSystem) {
@@ -175,9 +177,8 @@ TEST_F(Tool, DrivesAreSetAgainstASharedFileSystem) {
          "gds: ready, source: me}\nfile_systems:\n  - {name: ours, tb: 40, gb_per_s: 48, "
          "month_money: 10000, source: our own}\n";
   const Names asked = {
-      "model", "cost",      "--platforms", "mine.yaml", "--file-system", "ours", "--file-system-tb", "80",  "--nodes",
-      "16",    "--sharded", "--size-gb",   "5376",      "--drives",      "8",    "--checkpoints",    "100", "--hours",
-      "73"};
+      "cost",      "--platforms", "mine.yaml", "--file-system", "ours", "--file-system-tb", "80",  "--nodes", "16",
+      "--sharded", "--size-gb",   "5376",      "--drives",      "8",    "--checkpoints",    "100", "--hours", "73"};
   const Finished done = run(asked);
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const std::size_t from = done.out.find("Drives of 16 nodes");
@@ -192,24 +193,23 @@ TEST_F(Tool, DrivesAreSetAgainstASharedFileSystem) {
 }
 
 TEST_F(Tool, AFileSystemThatIsNotThereIsRefused) {
-  const Finished unknown = run({"model", "cost", "--file-system", "moon"});
+  const Finished unknown = run({"cost", "--file-system", "moon"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_NE(unknown.err.find("there are: fsx-lustre-125, fsx-lustre-1000, rack"), std::string::npos) << unknown.err;
-  EXPECT_EQ(run({"model", "cost", "--file-system-tb", "3"}).exit_code, 2);
-  EXPECT_EQ(run({"model", "cost", "--file-system", "rack", "--file-system-tb", "-3"}).exit_code, 2);
-  EXPECT_EQ(run({"model", "cost", "--nodes", "0"}).exit_code, 2);
+  EXPECT_EQ(run({"cost", "--file-system-tb", "3"}).exit_code, 2);
+  EXPECT_EQ(run({"cost", "--file-system", "rack", "--file-system-tb", "-3"}).exit_code, 2);
+  EXPECT_EQ(run({"cost", "--nodes", "0"}).exit_code, 2);
 }
 
 TEST_F(Tool, AWindowIsAnsweredWithWhatFitsAndHowManyDrivesItTakes) {
-  const Finished done =
-      run({"model", "checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
+  const Finished done = run({"checkpoint", "--drives", "1", "--drive-gb-per-s", "7", "--one-rank", "--window", "30"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(
       done.out.find("Direct, 140 GB take 33.33 s with 1 drive a node: outside of the window of 30 s. Up to 126 GB "
                     "fit; 2 such drives a node would do."),
       std::string::npos)
       << done.out;
-  EXPECT_EQ(run({"model", "checkpoint", "--window", "-1"}).exit_code, 2);
+  EXPECT_EQ(run({"checkpoint", "--window", "-1"}).exit_code, 2);
 }
 
 TEST_F(Tool, NoModelShowsARawNumber) {
@@ -222,28 +222,27 @@ TEST_F(Tool, NoModelShowsARawNumber) {
       {"load", "--size-gb", "140"},
       {"cost", "--nodes", "100000"},
       {"contention", "--machine", "two-switch-server", "--size", "16M", "--sweep"}};
-  for (std::vector<std::string> words : all) {
-    words.insert(words.begin(), "model");
+  for (const std::vector<std::string>& words : all) {
     const Finished done = run(words);
-    EXPECT_EQ(done.exit_code, 0) << words[1] << done.err;
+    EXPECT_EQ(done.exit_code, 0) << words[0] << done.err;
     std::smatch raw;
     EXPECT_FALSE(std::regex_search(done.out, raw, std::regex("[0-9]e[+-][0-9]+"))) << raw.str() << "\n" << done.out;
   }
-  EXPECT_NE(run({"model", "latency"}).out.find("One read of 1 MiB, alone"), std::string::npos);
-  EXPECT_NE(run({"model", "registration", "--buffer", "1G"}).out.find("4 I/Os of 1 GiB for one registration"),
+  EXPECT_NE(run({"latency"}).out.find("One read of 1 MiB, alone"), std::string::npos);
+  EXPECT_NE(run({"registration", "--buffer", "1G"}).out.find("4 I/Os of 1 GiB for one registration"),
             std::string::npos);
 }
 
 TEST_F(Tool, OneIosLatencyIsTakenApart) {
-  const Finished done = run({"model", "latency", "--network-gbit", "400", "--published", "--json"});
+  const Finished done = run({"latency", "--network-gbit", "400", "--published", "--json"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const json report = json::parse(done.out);
   EXPECT_EQ(report["sheets"][0]["rows"].size(), 6u);
   EXPECT_EQ(report["sheets"][1]["rows"].size(), 3u);
-  EXPECT_EQ(run({"model", "latency", "--size", "0"}).exit_code, 2);
+  EXPECT_EQ(run({"latency", "--size", "0"}).exit_code, 2);
 }
 
-TEST_F(Tool, AResultFileThatIsNotThereIsAFailure) { EXPECT_EQ(run({"model", "compare", "absent.json"}).exit_code, 1); }
+TEST_F(Tool, AResultFileThatIsNotThereIsAFailure) { EXPECT_EQ(run({"compare", "absent.json"}).exit_code, 1); }
 
 }  // namespace
 }  // namespace penstock::tools

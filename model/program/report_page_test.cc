@@ -21,7 +21,7 @@ using Names = std::vector<std::string>;
 class ModelPage : public Tool {
  protected:
   bool has_no_plots() {
-    const bool none = run({"model", "load", "--html", "probe.html"}).exit_code == 77;
+    const bool none = run({"load", "--html", "probe.html"}).exit_code == 77;
     fs::remove(path("probe.html"));
     return none;
   }
@@ -29,16 +29,16 @@ class ModelPage : public Tool {
 
 TEST_F(ModelPage, HoldsWhatJsonSaysAndIsNotReplacedUnasked) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
-  const Finished done = run({"model", "registration", "--json", "--html", "page.html"});
+  const Finished done = run({"registration", "--json", "--html", "page.html"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const std::string page = text_of(path("page.html"));
   const std::size_t from = page.find("id=\"data\">") + 10;
   json told = json::parse(done.out);
   told.erase("schema");  // Of documents, which the page is none of.
   EXPECT_EQ(json::parse(page.substr(from, page.find("</script>", from) - from)), told);
-  EXPECT_EQ(run({"model", "load", "--html", "page.html"}).exit_code, 2);
+  EXPECT_EQ(run({"load", "--html", "page.html"}).exit_code, 2);
   EXPECT_EQ(text_of(path("page.html")), page);
-  EXPECT_EQ(run({"model", "load", "--html", "page.html", "--overwrite"}).exit_code, 0);
+  EXPECT_EQ(run({"load", "--html", "page.html", "--overwrite"}).exit_code, 0);
   EXPECT_NE(text_of(path("page.html")), page);
   EXPECT_EQ(folder(), Names{"page.html"});
 }
@@ -46,21 +46,21 @@ TEST_F(ModelPage, HoldsWhatJsonSaysAndIsNotReplacedUnasked) {
 TEST_F(ModelPage, ReplacesNoDeviceOrPipe) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
   ASSERT_EQ(mkfifo(path("page.html").c_str(), 0600), 0);
-  EXPECT_EQ(run({"model", "load", "--html", "page.html", "--overwrite"}).exit_code, 1);
+  EXPECT_EQ(run({"load", "--html", "page.html", "--overwrite"}).exit_code, 1);
   EXPECT_TRUE(fs::is_fifo(path("page.html")));
   EXPECT_EQ(folder(), Names{"page.html"});
 }
 
 TEST_F(ModelPage, ThatCannotBeWrittenIsAFailure) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
-  const Finished done = run({"model", "load", "--html", "absent/page.html"});
+  const Finished done = run({"load", "--html", "absent/page.html"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err.find("absent"), std::string::npos);
 }
 
 TEST_F(ModelPage, NeedsNothingElse) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
-  ASSERT_EQ(run({"model", "registration", "--html", "page.html"}).exit_code, 0);
+  ASSERT_EQ(run({"registration", "--html", "page.html"}).exit_code, 0);
   const std::string page = text_of(path("page.html"));
   for (const char* fetched : {"<link", "<script src", "@import", "fetch(", "XMLHttpRequest", "import("}) {
     EXPECT_EQ(page.find(fetched), std::string::npos) << fetched;
@@ -93,7 +93,7 @@ std::vector<double> numbers_of(const json& sheet) {
 TEST_F(ModelPage, InABrowserTheSurfaceIsDrawnAndTheTablesShowTheNumbersOfTheJson) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
   if (browser().empty()) GTEST_SKIP() << "no Chromium here; Debian's package chromium-headless-shell has one";
-  const json told = json::parse(run({"model", "registration", "--example", "--json", "--html", "page.html"}).out);
+  const json told = json::parse(run({"registration", "--example", "--json", "--html", "page.html"}).out);
   const std::string dom = opened(text_of(path("page.html")));
   std::smatch cells;
   ASSERT_TRUE(std::regex_search(dom, cells, std::regex("<body[^>]*data-cells=\"([0-9]+)\""))) << dom.substr(0, 2000);
@@ -105,8 +105,7 @@ TEST_F(ModelPage, InABrowserTheSurfaceIsDrawnAndTheTablesShowTheNumbersOfTheJson
 TEST_F(ModelPage, InABrowserThePlotHasALineForEachColumn) {
   if (has_no_plots()) GTEST_SKIP() << "built without Chart.js (libjs-chart.js)";
   if (browser().empty()) GTEST_SKIP() << "no Chromium here; Debian's package chromium-headless-shell has one";
-  const json told =
-      json::parse(run({"model", "checkpoint", "--example", "140gb", "--json", "--html", "page.html"}).out);
+  const json told = json::parse(run({"checkpoint", "--example", "140gb", "--json", "--html", "page.html"}).out);
   const std::string dom = opened(text_of(path("page.html")));
   const std::string lines = "data-lines=\"" + std::to_string(told["plots"][0]["y"].size()) + "\"";
   EXPECT_NE(dom.find(lines), std::string::npos) << lines;

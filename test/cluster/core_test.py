@@ -88,7 +88,7 @@ class Core(unittest.TestCase):
         items = [{"apiVersion": "v1", "kind": kind, **each} for kind in ("Node", "Pod", "ConfigMap")
                  for each in self.server.ask("GET", f"/api/v1/{kind.lower()}s")[1]["items"]]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        said = subprocess.run([TOOL, "k8s", "verify", "--dump", "-", "--json"], input=text, capture_output=True,
+        said = subprocess.run([TOOL, "verify", "--dump", "-", "--json"], input=text, capture_output=True,
                               text=True)
         storages = {each["node"]: len(each["storages"]) for each in json.loads(said.stdout)["nodes"]}
         self.assertEqual(storages, {"cpu": 0, "gpu-1": 1, "gpu-2": 1}, said.stderr)
@@ -105,7 +105,7 @@ class Core(unittest.TestCase):
     def test_what_render_makes_is_taken(self):
         for words in (["--path", "bounce"], ["--path", "bounce", "--storage", "nfs", "--nfs-server", "nas:/models"],
                       ["--path", "p2pdma", "--os", "ubuntu24.04", "--storage", "ext4", "--runtime", "containerd-2.1"]):
-            said = subprocess.run([TOOL, "k8s", "render", *words, "--json"], capture_output=True, text=True, check=True)
+            said = subprocess.run([TOOL, "render", *words, "--json"], capture_output=True, text=True, check=True)
             for each in (row["object"] for row in json.loads(said.stdout)["objects"]):
                 if each.get("kind") not in PLURALS:
                     continue

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""`penstock k8s lint` judges custom resources as a real API server does: objects made at random by the operators' own
+"""`penstock-k8s lint` judges custom resources as a real API server does: objects made at random by the operators' own
 definitions, then spoiled, go to both.
 
     differential_test.py PENSTOCK SERVERS CRDS [COUNT] [SEED]
 
 SERVERS is make_servers' folder, CRDS one with a folder for each release (gpu-operator-v26.7.0), whose files must have
-the checksums in definitions.sha256. COUNT objects of each kind and release [400]. What `penstock k8s render` makes goes
+the checksums in definitions.sha256. COUNT objects of each kind and release [400]. What `penstock-k8s render` makes goes
 to the server, too.
 """
 
@@ -125,12 +125,12 @@ def judged_by_lint(tool, objects, release):
         with tempfile.TemporaryDirectory() as folder:
             for number, each in enumerate(objects[start:start + AT_ONCE], start):
                 Path(folder, f"{number}.json").write_text(json.dumps(each))
-            said = subprocess.run([tool, "k8s", "lint", folder, "--json", *option], capture_output=True, text=True)
+            said = subprocess.run([tool, "lint", folder, "--json", *option], capture_output=True, text=True)
             if said.returncode not in (0, 1):
-                sys.exit(f"penstock k8s lint failed: {said.stderr}")
+                sys.exit(f"penstock-k8s lint failed: {said.stderr}")
             answer = json.loads(said.stdout)
             if answer["dropped"]:
-                sys.exit("penstock k8s lint dropped findings: AT_ONCE is too large")
+                sys.exit("penstock-k8s lint dropped findings: AT_ONCE is too large")
             for finding in answer["findings"]:
                 if finding["rule"] in SERVERS_RULES and finding["severity"] == "error":
                     told[int(Path(finding["file"]).stem)].append(f"{finding['rule']}: {finding['sentence']}")
@@ -161,12 +161,12 @@ def compare(tool, server, path, release, definition, maker, count):
 
 
 def rendered(tool, release):
-    """Custom resources that `penstock k8s render` makes for it."""
+    """Custom resources that `penstock-k8s render` makes for it."""
     version = release.removeprefix("gpu-operator-")
     for path, form, place in itertools.product(("nvidia-fs", "p2pdma"), ("clusterpolicy", "nvidiadriver"),
                                                (["--os", "ubuntu24.04"], ["--openshift"])):
         for storage in (["xfs"], ["nfs-rdma", "--nfs-server", "nas:/models"]):
-            said = subprocess.run([tool, "k8s", "render", "--path", path, "--as", form, *place, "--kernel",
+            said = subprocess.run([tool, "render", "--path", path, "--as", form, *place, "--kernel",
                                    "6.12.0-nvidia", "--operator-version", version, "--storage", *storage, "--json"],
                                   capture_output=True, text=True)
             yield from (each["object"] for each in json.loads(said.stdout)["objects"])

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""All that `penstock k8s render` makes: an API server takes it, `penstock k8s lint` finds nothing, and no workload
+"""All that `penstock-k8s render` makes: an API server takes it, `penstock-k8s lint` finds nothing, and no workload
 needs a right.
 
-    render_test.py PENSTOCK WORK
+    render_test.py PENSTOCK_K8S WORK
 """
 
 import itertools
@@ -30,7 +30,7 @@ TOOL = ""
 
 
 def run(*words, text=None):
-    return subprocess.run([TOOL, "k8s", *words], input=text, capture_output=True, text=True)
+    return subprocess.run([TOOL, *words], input=text, capture_output=True, text=True)
 
 
 def every_answer():

@@ -31,7 +31,7 @@ NOT_RUN = [
     (r"^helm template .* -f values\.yaml", "the values are the reader's"),
     (r"\bpython (train|program)\.py", "the program is the reader's"),
     (r"^penstock stats \d+", "the process is the reader's"),
-    (r"--root /host|--read /data|^penstock k8s verify  ", "it needs a pod, a node or a GPU of a cluster"),
+    (r"--root /host|--read /data|^penstock-k8s verify  ", "it needs a pod, a node or a GPU of a cluster"),
     (r"^penstock kv (inspect|verify|compact|bench) |kv_trace\.py", "it needs a store of the reader's, or 200 GB"),
 ]
 

@@ -29,7 +29,7 @@ BUILD = Path(sys.argv[1]).resolve()
 TOOL = BUILD / "tools" / "penstock"
 
 # Old words, and the new ones for them.
-NEW = {}
+NEW = {"k8s": ["penstock-k8s"], "model": ["penstock-model"]}
 
 
 def fill(folder):
@@ -58,7 +58,10 @@ def ask(words, kind="text"):
         known = {"machines": str(BUILD / "machines"), "fixtures": str(FIXTURES), "hostile": cases.HOSTILE}
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
         environment |= {"PENSTOCK_DEVICE": "host", "COLUMNS": "120"}
-        with subprocess.Popen([TOOL, *(word.format(**known) for word in words)], cwd=folder, env=environment,
+        program = [TOOL, *words]
+        if words[0].startswith("penstock-"):  # A program beside the tool.
+            program = [TOOL.with_name(words[0]), *words[1:]]
+        with subprocess.Popen([str(word).format(**known) for word in program], cwd=folder, env=environment,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
             if kind == "metrics":
                 wait_for(folder / "full" / "penstock.prom", child)

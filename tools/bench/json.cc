@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// bench's result as JSON. `penstock model` reads settings.{rw,block_size,threads,depth}, result.{bytes,seconds,
+// bench's result as JSON. `penstock-model` reads settings.{rw,block_size,threads,depth}, result.{bytes,seconds,
 // direct_bytes,cached_bytes} and bytes_by_path; `bench --compare` reads result.rate and result.with_fsync.
 #include "tools/bench/report.h"
 #include "tools/bench/words.h"

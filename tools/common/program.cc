@@ -3,11 +3,13 @@
 #include "tools/common/program.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <new>
 #include <string>
@@ -86,10 +88,30 @@ void tell_new_name(const Program& program, const Command& command) {
               command.name, command.replaced_by);
 }
 
+// In the place of this process: what was a command of the program, and is a program beside it now.
+[[noreturn]] void run_instead(const Program& program, const Command& command, Words words) {
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / command.replaced_by;
+  if (::access(path.c_str(), F_OK) != 0) {
+    throw Failure(fmt::format("'{} {}' is now {}, a program of its own, which is not installed beside this one; the "
+                              "package {} has it",
+                              program.name, command.name, command.replaced_by, command.replaced_by),
+                  kNotApplicable);
+  }
+  tell_new_name(program, command);
+  words.erase(command_word(words));
+  words.insert(words.begin(), path);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(path.c_str(), argv.data());
+  fail_errno(path, "run the program");
+}
+
 int run_words(const Program& program, const Words& words) {
   if (words.empty()) throw Failure(fmt::format("no command was given; '{} help' lists them", program.name), kUsage);
   const Command* const asked = command_of(program, words);
   if (asked == nullptr && !words[0].starts_with('-')) refuse_command(program, words[0]);
+  if (asked != nullptr && asked->add == nullptr) run_instead(program, *asked, words);
   if (asked != nullptr && asked->replaced_by != nullptr) tell_new_name(program, *asked);
   CommandLine line(program.name, program.summary);
   bool json = false;
@@ -101,7 +123,7 @@ int run_words(const Program& program, const Words& words) {
   for (const Command& command : program.commands) {
     if (!command.is_listed() && &command != asked) continue;
     CommandLine added = line.command(command.name, command.summary);
-    if (!command.is_program) command.add(added);
+    command.add(added);
   }
   line.footer(program.footer);
   return line.run(words);

@@ -15,16 +15,16 @@ namespace penstock::tools {
 
 struct Command {
   const char* name;
-  const char* summary = "";  // "" for a name that help does not list.
-  void (*add)(CommandLine& command) = nullptr;
-  bool is_program = false;                      // Called by its name alone, too, by a link, and speaks under it.
+  const char* summary = "";
+  void (*add)(CommandLine& command) = nullptr;  // nullptr where `replaced_by` is a program beside this one.
+  bool is_program = false;                      // Called by its name alone, too, by a link; help does not list it.
   // Signals are its own affair, or that of the program that runs in its place.
   bool has_own_signals = false;
   // The new words for a name of the last release: it answers as it did, unlisted, with a line on stderr that says them.
   const char* replaced_by = nullptr;
   bool tells_misspelt_settings = false;  // Itself, so that nothing else needs to.
 
-  bool is_listed() const { return *summary != '\0' && replaced_by == nullptr; }
+  bool is_listed() const { return !is_program && replaced_by == nullptr; }
 };
 
 struct Program {

@@ -132,7 +132,7 @@ class Tool : public testing::Test {
   fs::path root_;
 
  private:
-  std::string name_ = "penstock";
+  std::string name_ = fs::path(PENSTOCK_TOOL).filename();
 };
 
 }  // namespace penstock::tools

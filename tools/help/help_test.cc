@@ -52,8 +52,8 @@ TEST_F(HelpTest, WordsWithASlipAreAnsweredWithTheNearestOne) {
   EXPECT_EQ(run({"quark"}).err, "penstock: there is no command 'quark'; 'penstock help' lists them\n");
   EXPECT_EQ(run({"bench", "x", "--dpeth", "3"}).err,
             "penstock: there is no option '--dpeth'; did you mean '--depth'? See 'penstock bench --help'\n");
-  EXPECT_EQ(run({"model", "lod"}).err,
-            "penstock: there is no command 'lod'; did you mean 'load'? See 'penstock model --help'\n");
+  EXPECT_EQ(run({"kv", "inspct"}).err,
+            "penstock: there is no command 'inspct'; did you mean 'inspect'? See 'penstock kv --help'\n");
   EXPECT_EQ(run({"help", "quark"}).exit_code, 2);
 }
 
