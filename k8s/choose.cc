@@ -22,9 +22,9 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  kubectl get nodes -o json | penstock k8s choose\n"
-    "  penstock k8s choose --nodes nodes.json --storage nfs-rdma\n"
-    "A node's labels and versions prove no path: what is named is possible, and 'penstock k8s render' makes the job "
+    "  kubectl get nodes -o json | penstock-k8s choose\n"
+    "  penstock-k8s choose --nodes nodes.json --storage nfs-rdma\n"
+    "A node's labels and versions prove no path: what is named is possible, and 'penstock-k8s render' makes the job "
     "that\n"
     "proves it. IOMMU, PCI topology and the NVMe driver's hooks are seen on the node alone, by 'penstock check'.\n"
     "Exit code: 0 a node with a GPU was found, 1 none was, 2 wrong usage.";
@@ -110,7 +110,7 @@ void add_choose(CommandLine& command) {
   auto settings = std::make_shared<ChooseSettings>();
   command.option("--nodes", settings->nodes, "What 'kubectl get nodes -o json' printed, or -o yaml [standard input]")
       .value_name("FILE");
-  command.option("--storage", settings->storage, "Where the data lie, as with 'penstock k8s render'")
+  command.option("--storage", settings->storage, "Where the data lie, as with 'penstock-k8s render'")
       .one_of({"xfs", "ext4", "lvm", "luks", "nfs", "nfs-rdma"})
       .default_shown();
   command.flag("--json", settings->json, "Print JSON");

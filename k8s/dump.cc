@@ -19,7 +19,7 @@ namespace penstock::tools::k8s {
 const char* const kDumpLimits =
     "A dump shows no kernel symbols, IOMMU, PCI topology or real mounts, so it opens no path. On the node 'penstock "
     "k8s "
-    "verify' sees them, in a pod with --root /host; 'penstock k8s verify --read FILE' proves a path.";
+    "verify' sees them, in a pod with --root /host; 'penstock-k8s verify --read FILE' proves a path.";
 
 namespace {
 
@@ -213,7 +213,7 @@ class DumpJudge {
         add(all, path,
             {"", Standing::closed, "operator_refuses",
              fmt::format("{}: {}", driver.object->title(), core::shown(condition["message"].text)),
-             "penstock k8s lint names what is wrong in it"});
+             "penstock-k8s lint names what is wrong in it"});
       }
     }
     const bool installs = std::any_of(world.drivers.begin(), world.drivers.end(), [](const DriverSetup& driver) {
@@ -246,7 +246,7 @@ class DumpJudge {
           {"", is_named ? Standing::unknown : Standing::closed, text.code,
            fmt::format("{} gives the driver no parameters for P2PDMA{}", driver.object->title(),
                        is_named ? " that the dump shows" : ""),
-           "driver.kernelModuleConfig: penstock k8s render --path p2pdma makes it"});
+           "driver.kernelModuleConfig: penstock-k8s render --path p2pdma makes it"});
     }
   }
 

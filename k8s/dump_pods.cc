@@ -73,7 +73,7 @@ PathEvidence container_evidence(const char* rule, const Object& pod, const Value
   const LogCause* cause = cause_in(status, name);
   if (cause != nullptr) return told(rule, Standing::closed, sentence + ": " + cause->meaning, cause->remedy);
   return told(rule, Standing::closed, sentence,
-              fmt::format("kubectl logs -n {} {} -c {} --previous | penstock k8s explain-log", core::shown(pod.space),
+              fmt::format("kubectl logs -n {} {} -c {} --previous | penstock-k8s explain-log", core::shown(pod.space),
                           core::shown(pod.name), core::shown(name)));
 }
 

@@ -62,7 +62,7 @@ TEST(DumpTest, WhereNothingStandsInTheWayEvidenceIsStillNeeded) {
   const DumpEvidence evidence = judged(kNode + kPolicy + kRunning);
   EXPECT_EQ(said(evidence, 1), "unknown ");
   EXPECT_EQ(evidence.nodes[0].machine, "NVIDIA-H100-80GB-HBM3, ubuntu24.04, 6.8.0-1051-nvidia, driver 580.126.20");
-  EXPECT_NE(std::string(kDumpLimits).find("penstock k8s verify --read FILE"), std::string::npos);
+  EXPECT_NE(std::string(kDumpLimits).find("penstock-k8s verify --read FILE"), std::string::npos);
 }
 
 TEST(DumpTest, AFailingContainerOfNvidiaFsIsNamedWithItsCause) {
@@ -81,7 +81,7 @@ TEST(DumpTest, AFailingContainerOfNvidiaFsIsNamedWithItsCause) {
       "lastState: {terminated: {exitCode: 127}}");
   const DumpEvidence looping = judged(kNode + kPolicy + crashed);
   EXPECT_EQ(looping.nodes[0].storages[0].paths[1].remedy,
-            "kubectl logs -n gpu-operator driver-x7 -c nvidia-fs-ctr --previous | penstock k8s explain-log");
+            "kubectl logs -n gpu-operator driver-x7 -c nvidia-fs-ctr --previous | penstock-k8s explain-log");
 }
 
 TEST(DumpTest, AContainerThatHasJustBegunLeavesItInDoubtAndOneThatRecoveredIsWell) {

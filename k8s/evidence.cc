@@ -86,7 +86,7 @@ PathEvidence judge_p2pdma(const Machine& machine, const std::vector<PeerPair>& p
   if (stop == nullptr && machine.platform.is_virtual_machine) {
     return {"p2pdma", Standing::unknown, "p2pdma_needs",
             "the node is a virtual machine: what lies between its drives and GPUs is its host's affair",
-            "penstock k8s verify --read FILE"};
+            "penstock-k8s verify --read FILE"};
   }
   if (stop == nullptr) return {"p2pdma", Standing::open, "", "", ""};
   const auto& text = core::obstacle_text(stop->obstacle);

@@ -24,11 +24,11 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock k8s lint manifests/                        all that is below a folder, looked at together\n"
-    "  helm template gpu-operator | penstock k8s lint -    a rendered chart\n"
-    "  penstock k8s lint values.yaml --operator-version v26.3.3\n"
-    "  penstock k8s lint gds.yaml --os ubuntu24.04 --runtime containerd-2.1\n"
-    "  penstock k8s lint gds.yaml --format sarif           for a review of code\n"
+    "  penstock-k8s lint manifests/                        all that is below a folder, looked at together\n"
+    "  helm template gpu-operator | penstock-k8s lint -    a rendered chart\n"
+    "  penstock-k8s lint values.yaml --operator-version v26.3.3\n"
+    "  penstock-k8s lint gds.yaml --os ubuntu24.04 --runtime containerd-2.1\n"
+    "  penstock-k8s lint gds.yaml --format sarif           for a review of code\n"
     "Nothing is asked of a cluster: no kubelet, node or cloud was tried, only what files say is judged.\n"
     "Exit code: 0 no error found, 1 errors, with --strict warnings too, 2 wrong usage or what cannot be read.";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock k8s lint` on files: recipes that circulate, examples that are right, and what is neither.
+// The built `penstock-k8s lint` on files: recipes that circulate, examples that are right, and what is neither.
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What stands for something of the user's own, as `penstock k8s render` and recipes leave it, and cannot work so.
+// What stands for something of the user's own, as `penstock-k8s render` and recipes leave it, and cannot work so.
 #include <fmt/format.h>
 
 #include <algorithm>

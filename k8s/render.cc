@@ -21,9 +21,9 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock k8s render --path bounce --storage xfs | kubectl apply -f -\n"
-    "  penstock k8s render --path p2pdma --os ubuntu24.04 --storage ext4 --out manifests\n"
-    "  penstock k8s render --path nvidia-fs --openshift --storage nfs-rdma --nfs-server nas:/models\n"
+    "  penstock-k8s render --path bounce --storage xfs | kubectl apply -f -\n"
+    "  penstock-k8s render --path p2pdma --os ubuntu24.04 --storage ext4 --out manifests\n"
+    "  penstock-k8s render --path nvidia-fs --openshift --storage nfs-rdma --nfs-server nas:/models\n"
     "What cannot work is refused, with the name of its rule. On standard output is what kubectl takes; values for "
     "Helm\n"
     "are in the folder helm within --out's alone, or by --only gpu-operator-values.\n"
@@ -90,7 +90,7 @@ void tell(const Deployment& deployment) {
 }
 
 void print_for_programs(const Deployment& deployment) {
-  nlohmann::ordered_json told = {{"schema", "penstock k8s-render-1"}, {"objects", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json told = {{"schema", "penstock-k8s-render-1"}, {"objects", nlohmann::ordered_json::array()}};
   for (const Rendered& each : deployment.objects) {
     told["objects"].push_back({{"name", each.name}, {"why", each.why}, {"object", each.object}});
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The rules of `penstock k8s`: one table, whose names are stable. A finding names its rule; docs/reference/k8s-rules.md
+// The rules of `penstock-k8s`: one table, whose names are stable. A finding names its rule; docs/reference/k8s-rules.md
 // is made of the table. Pure.
 #pragma once
 

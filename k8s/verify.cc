@@ -23,12 +23,12 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock k8s verify                             the node that this runs on\n"
-    "  penstock k8s verify --root /host                the same from a pod that has its /proc and /sys below /host\n"
-    "  penstock k8s verify --root node-1 --root node-2 captured nodes\n"
+    "  penstock-k8s verify                             the node that this runs on\n"
+    "  penstock-k8s verify --root /host                the same from a pod that has its /proc and /sys below /host\n"
+    "  penstock-k8s verify --root node-1 --root node-2 captured nodes\n"
     "  kubectl get nodes,pods,clusterpolicies,nvidiadrivers,pv,storageclass,configmaps -A -o yaml |\n"
-    "    penstock k8s verify --dump -                  what a cluster tells of its nodes, without a pod on them\n"
-    "  penstock k8s verify --read /data/file           4 KiB of it into a GPU, which proves the path or says which it "
+    "    penstock-k8s verify --dump -                  what a cluster tells of its nodes, without a pod on them\n"
+    "  penstock-k8s verify --read /data/file           4 KiB of it into a GPU, which proves the path or says which it "
     "took\n"
     "'open' means that nothing is seen in the way; only --read proves a path. Not tried with a kubelet or a GPU node\n"
     "under Kubernetes.\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock k8s verify` and its neighbours, from outside.
+// The built `penstock-k8s verify` and its neighbours, from outside.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock model checkpoint` and `penstock model load` say: seconds by each kind of path and what binds, and for
+// What `penstock-model checkpoint` and `penstock-model load` say: seconds by each kind of path and what binds, and for
 // checkpoints how often to save and what is lost in a run.
 #pragma once
 

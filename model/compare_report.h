@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock model compare` says: benchmark results beside what a model calibrated on part of them predicts.
+// What `penstock-model compare` says: benchmark results beside what a model calibrated on part of them predicts.
 #pragma once
 
 #include "model/report.h"

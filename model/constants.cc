@@ -74,7 +74,7 @@ Constants::Constants() {
 void Constants::set(std::string_view name, double value) {
   const auto* found = std::find_if(kTable.begin(), kTable.end(), [&](const auto& facts) { return facts.name == name; });
   if (found == kTable.end()) {
-    throw InvalidInput(fmt::format("there is no constant '{}'; 'penstock model constants' lists them", name));
+    throw InvalidInput(fmt::format("there is no constant '{}'; 'penstock-model constants' lists them", name));
   }
   require_positive(name, value, 1e18);
   values_[static_cast<std::size_t>(found - kTable.begin())] = value;

@@ -132,7 +132,7 @@ std::vector<std::string> notes_of(const std::vector<Platform>& platforms, const 
                   input.drives == 1 && !input.is_sharded ? ", as the published table does" : ""));
   notes.emplace_back(
       "'poor host' is as slow as the published host path. A good one costs no more than the direct path as long as the "
-      "drives bind: see 'penstock model checkpoint'.");
+      "drives bind: see 'penstock-model checkpoint'.");
   return notes;
 }
 

@@ -122,7 +122,7 @@ Report latency_report(const LatencyInput& input, const Constants& constants, boo
   }
   report.notes = {
       "One I/O at a time: many of them hide each other's latency, and then the slowest stage counts alone "
-      "('penstock model load', 'penstock model contention').",
+      "('penstock-model load', 'penstock-model contention').",
       "Through host memory go two times the bytes of an I/O, in by one DMA engine and out by another; the page cache's "
       "copy reads and writes them once more."};
   return report;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock model registration` says: the ways to register side by side, from which I/O on one pays against
+// What `penstock-model registration` says: the ways to register side by side, from which I/O on one pays against
 // another, and the frontier of that over buffer size and link bandwidth.
 #pragma once
 

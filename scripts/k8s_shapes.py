@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""The key tables of `penstock k8s lint`, made of or compared with the operators' definitions of their resources.
+"""The key tables of `penstock-k8s lint`, made of or compared with the operators' definitions of their resources.
 
     k8s_shapes.py FOLDER           rewrite k8s/shapes/*.shapes
     k8s_shapes.py FOLDER --check   say whether they would change: exit code 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A machine's drives as `penstock bench` measured one of them, in place of what vendors say: `penstock model contention
+// A machine's drives as `penstock bench` measured one of them, in place of what vendors say: `penstock-model contention
 // --calibrate`. What bypassed the page cache counts; the cache is no drive.
 #pragma once
 

@@ -99,7 +99,7 @@ void set_pcie_constant(PcieConstants& constants, std::string_view name, double v
       return;
     }
   }
-  throw InvalidInput(fmt::format("there is no constant '{}'; 'penstock model constants' lists them", name));
+  throw InvalidInput(fmt::format("there is no constant '{}'; 'penstock-model constants' lists them", name));
 }
 
 }  // namespace penstock::model

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every number that the contention model assumes, with its unit and where it comes from. One table: `penstock model
+// Every number that the contention model assumes, with its unit and where it comes from. One table: `penstock-model
 // constants` lists it, and the sensitivity list moves each of them and looks what happens. Nothing else in model/pcie
 // holds a number about hardware, but for the rates that a topology file or a built-in machine states itself. What the
 // other models assume as well has its row, under the same name, in model/constants.h alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock model with inputs that are hostile or too large: names that would drive a terminal, files that do not fit
+// penstock-model with inputs that are hostile or too large: names that would drive a terminal, files that do not fit
 // into memory.
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -25,9 +25,9 @@ constexpr const char* kExamples =
     "  for bs in 4k 64k 1M 16M; do for depth in 1 4 16; do\n"
     "    penstock bench data --bs $bs --depth $depth --time 2 --json\n"
     "  done; done > results.json\n"
-    "  penstock model compare results.json                   calibrate on three points of four, predict all\n"
-    "  penstock model compare results.json --hold-out 2      calibrate on every other point\n"
-    "  penstock model compare results.json --within 10       fail if one that was left out is off by over 10 %\n"
+    "  penstock-model compare results.json                   calibrate on three points of four, predict all\n"
+    "  penstock-model compare results.json --hold-out 2      calibrate on every other point\n"
+    "  penstock-model compare results.json --within 10       fail if one that was left out is off by over 10 %\n"
     "Exit code: 0 done, 1 off by more than --within or a file could not be read, 2 wrong usage.";
 
 void run_compare(const CompareSettings& settings) {

@@ -48,8 +48,8 @@ void add_constants(CommandLine& command) {
   command.flag("--json", *json, "Print JSON");
   command.footer(
       "Examples:\n"
-      "  penstock model constants                        a table\n"
-      "  penstock model registration --set nic_cache.entries=128\n"
+      "  penstock-model constants                        a table\n"
+      "  penstock-model registration --set nic_cache.entries=128\n"
       "                                                  another value for one of them\n"
       "Exit code: 0 done, 2 wrong usage.");
   command.runs([json] {

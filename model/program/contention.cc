@@ -77,15 +77,15 @@ constexpr double kHopsMax = 2e10;  // An hour of simulation or so.
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock model contention --machine two-switch-server            eight GPUs, each from its drive\n"
-    "  penstock model contention --this-host --path host --svg run.svg  what this machine would reach, with a picture\n"
-    "  penstock model contention --machine dgx-h100 --html run.html     the tree with its load, as a page\n"
-    "  penstock model contention --hwloc host.xml --sweep               of 'lstopo --of xml host.xml'; how many "
+    "  penstock-model contention --machine two-switch-server            eight GPUs, each from its drive\n"
+    "  penstock-model contention --this-host --path host --svg run.svg  what this machine would reach, with a picture\n"
+    "  penstock-model contention --machine dgx-h100 --html run.html     the tree with its load, as a page\n"
+    "  penstock-model contention --hwloc host.xml --sweep               of 'lstopo --of xml host.xml'; how many "
     "streams\n"
-    "  penstock model contention --pattern pipeline --fence single      drive, NIC's memory, wire, NIC, GPU\n"
-    "  penstock model contention --pattern pipeline --ordering relaxed  stale data, and what fences cost\n"
-    "  penstock model contention --machine fleet --level flow --pattern striped\n"
-    "  penstock model contention --machine dgx-h100 --print-topology    a start for a topology file\n"
+    "  penstock-model contention --pattern pipeline --fence single      drive, NIC's memory, wire, NIC, GPU\n"
+    "  penstock-model contention --pattern pipeline --ordering relaxed  stale data, and what fences cost\n"
+    "  penstock-model contention --machine fleet --level flow --pattern striped\n"
+    "  penstock-model contention --machine dgx-h100 --print-topology    a start for a topology file\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage or topology, 77 if this host shows no PCIe device.";
 
 template <std::size_t kSize>
@@ -359,7 +359,7 @@ void add_rule_options(CommandLine& command, ContentionSettings& settings) {
               "Give drives the speed that 'penstock bench --direct --json' measured")
       .value_name("FILE")
       .one_value_each();
-  command.option("--set", settings.constants, "Give a constant another value; 'penstock model constants' lists them")
+  command.option("--set", settings.constants, "Give a constant another value; 'penstock-model constants' lists them")
       .value_name("NAME=VALUE");
 }
 

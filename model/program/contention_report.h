@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How `penstock model contention` shows what it found: as text and as JSON, from the same values.
+// How `penstock-model contention` shows what it found: as text and as JSON, from the same values.
 #pragma once
 
 #include <nlohmann/json.hpp>

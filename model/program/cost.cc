@@ -33,11 +33,11 @@ struct CostSettings {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock model cost                                      1,000 saves of 140 GB in a week, the published case\n"
-    "  penstock model cost --size-gb 980 --sharded --drives 4 --drive-gb-per-s 14 --platform aws-p5.48xlarge\n"
-    "  penstock model cost --file-system fsx-lustre-1000 --file-system-tb 96 --nodes 16 --sharded --drives 8\n"
-    "  penstock model cost --print-platforms > mine.yaml        a start for prices of your own\n"
-    "  penstock model cost --platforms mine.yaml --setup-hours 8\n"
+    "  penstock-model cost                                      1,000 saves of 140 GB in a week, the published case\n"
+    "  penstock-model cost --size-gb 980 --sharded --drives 4 --drive-gb-per-s 14 --platform aws-p5.48xlarge\n"
+    "  penstock-model cost --file-system fsx-lustre-1000 --file-system-tb 96 --nodes 16 --sharded --drives 8\n"
+    "  penstock-model cost --print-platforms > mine.yaml        a start for prices of your own\n"
+    "  penstock-model cost --platforms mine.yaml --setup-hours 8\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
 
 struct PlatformsText {

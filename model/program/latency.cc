@@ -21,10 +21,10 @@ struct LatencySettings {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock model latency                                   a read of 1 MiB from a local drive\n"
-    "  penstock model latency --size 16M --write                a write, and how often it goes through host memory\n"
-    "  penstock model latency --network-gbit 400                from a drive at the other end of a network\n"
-    "  penstock model latency --published                       beside the published figures\n"
+    "  penstock-model latency                                   a read of 1 MiB from a local drive\n"
+    "  penstock-model latency --size 16M --write                a write, and how often it goes through host memory\n"
+    "  penstock-model latency --network-gbit 400                from a drive at the other end of a network\n"
+    "  penstock-model latency --published                       beside the published figures\n"
     "Exit code: 0 done, 1 a file could not be written, 2 wrong usage.";
 
 model::LatencyInput input_of(const LatencySettings& settings) {

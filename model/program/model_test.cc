@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock model` from outside: exit codes, what it prints, what it leaves on disk.
+// The built `penstock-model` from outside: exit codes, what it prints, what it leaves on disk.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

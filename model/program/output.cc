@@ -63,7 +63,7 @@ void print_inputs(const model::Report& report, const model::Json& defaults) {
     any = true;
     print("  {}: {}\n", input_in_words(name), worded(value, name));
   }
-  print("  {} by default ('penstock model {} --help')\n", any ? "all else" : "all inputs", report.model);
+  print("  {} by default ('penstock-model {} --help')\n", any ? "all else" : "all inputs", report.model);
 }
 
 void print_text(const model::Report& report, const model::Json& defaults, bool with_sensitivity) {
@@ -110,7 +110,7 @@ void add_output_options(CommandLine& command, ModelOutput& output) {
   command.option("--html", output.html, "Also write a page with pictures to FILE; it needs no network")
       .value_name("FILE");
   command.flag("--overwrite", output.overwrite, "Replace FILE if it exists");
-  command.option("--set", output.settings, "Give a constant another value; 'penstock model constants' lists them")
+  command.option("--set", output.settings, "Give a constant another value; 'penstock-model constants' lists them")
       .value_name("NAME=VALUE")
       .one_value_each();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the sub-commands of penstock model share: constants that a user sets, benchmark results that calibrate, and the
+// What the sub-commands of penstock-model share: constants that a user sets, benchmark results that calibrate, and the
 // ways a report leaves the tool: text, JSON, CSV, and one HTML page, published under its name in one step.
 #pragma once
 

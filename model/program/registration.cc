@@ -27,11 +27,11 @@ struct RegistrationSettings {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock model registration                                  1 MiB, 100 Gb/s, 4 I/Os\n"
-    "  penstock model registration --buffer 64M --link-gbit 400     other buffers, another link\n"
-    "  penstock model registration --html frontier.html             the frontier as a surface that can be turned\n"
-    "  penstock model registration --csv > frontier.csv             the same as numbers\n"
-    "  penstock model registration --example                        beside the published figures\n"
+    "  penstock-model registration                                  1 MiB, 100 Gb/s, 4 I/Os\n"
+    "  penstock-model registration --buffer 64M --link-gbit 400     other buffers, another link\n"
+    "  penstock-model registration --html frontier.html             the frontier as a surface that can be turned\n"
+    "  penstock-model registration --csv > frontier.csv             the same as numbers\n"
+    "  penstock-model registration --example                        beside the published figures\n"
     "Exit code: 0 done, 1 a file could not be read or written, 2 wrong usage.";
 
 model::RegistrationInput input_of(const RegistrationSettings& settings, const model::Constants& constants) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The page that `penstock model ... --html` leaves, and what a headless browser makes of it.
+// The page that `penstock-model ... --html` leaves, and what a headless browser makes of it.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What storage nvidia-fs and cuFile take, as far as is known of them: for whoever judges a file system by it, as
-// gdscheck, `penstock check` and `penstock k8s` do. Pure; a look proves no path.
+// gdscheck, `penstock check` and `penstock-k8s` do. Pure; a look proves no path.
 #pragma once
 
 #include <string_view>

@@ -196,7 +196,7 @@ def read_problem_detector(answers: Answers, out: str, exit_code: int, path: str)
     answers.state("node --problem-detector", "", path, state, line.split(": ")[1] if exit_code == 1 else "")
 
 
-# ---- penstock k8s
+# ---- penstock-k8s
 
 
 def read_k8s_verify(answers: Answers, node: dict[str, Any]) -> None:
