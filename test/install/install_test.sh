@@ -67,6 +67,9 @@ if [ -e "$prefix/bin/penstock" ]; then
     [ -e "$prefix/share/$file" ] || fail "no share/$file"
   done
   "$prefix/share/penstock/prove-direct" --help >/dev/null || fail "no share/penstock/prove-direct"
+  for name in penstock-k8s penstock-model; do
+    [ ! -e "$prefix/bin/$name" ] || "$prefix/bin/$name" --help >/dev/null || fail "the installed $name does not start"
+  done
   for name in gdscheck gdscheck.py gds_install_check gds_stats gdsio gdsio_verify; do
     "$prefix/bin/$name" --help >/dev/null || fail "the installed tool does not start as $name"
   done
