@@ -4,6 +4,7 @@
 """Man pages and reference pages out of what is built, so that they say what --help and the library say.
 
     manual.py man BUILD VERSION FOLDER    write FOLDER/penstock.1, penstock-check.1, gdsio.1, ...
+    manual.py reference BUILD FILE        write all that --help says into one page
     manual.py pages BUILD                 rewrite the generated parts of docs/reference/
     manual.py pages BUILD --check         say whether they would change: exit code 1
 
@@ -167,12 +168,25 @@ def write_man_pages(tools, version, folder):
         (folder / f"{other_name.name}.1").write_text(f".so man1/{other_name.stem}.1\n", encoding="utf-8")
 
 
+# ---- All of --help in one page --------------------------------------------------------------------------------------
+
+
+COMMAND_LINE = """\
+# Command line
+
+What the programs and their commands say of themselves by `--help`. The man pages have the same text. Sizes take K, M, G
+and T, for powers of 1024. Exit codes are the same everywhere: 0 done, 1 failed, 2 wrong usage, 77 for what does not
+apply on this machine.
+"""
+
+
+def write_command_line(tools, file):
+    parts = [f"## {' '.join(page.words)}\n\n```text\n{page.text.rstrip()}\n```\n" for page in helps(tools)]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join([COMMAND_LINE, *parts]), encoding="utf-8")
+
+
 # ---- Pages of docs/reference ----------------------------------------------------------------------------------------
-
-
-def command_line(build):
-    parts = [f"## {' '.join(page.words)}\n\n```text\n{page.text.rstrip()}\n```\n" for page in helps(build / "tools")]
-    return "\n".join(parts)
 
 
 def reasons(build):
@@ -202,8 +216,8 @@ def k8s_rules(build):
                           text=True, check=True).stdout
 
 
-GENERATED = {"command-line.md": ("commands", command_line), "reasons.md": ("reasons", reasons),
-             "settings.md": ("settings", settings), "k8s-rules.md": ("rules", k8s_rules)}
+GENERATED = {"reasons.md": ("reasons", reasons), "settings.md": ("settings", settings),
+             "k8s-rules.md": ("rules", k8s_rules)}
 
 
 def with_part(text, name, part):
@@ -240,12 +254,18 @@ def main():
     man.add_argument("build", type=Path)
     man.add_argument("version")
     man.add_argument("folder", type=Path)
+    reference = commands.add_parser("reference")
+    reference.add_argument("build", type=Path)
+    reference.add_argument("file", type=Path)
     pages = commands.add_parser("pages")
     pages.add_argument("build", type=Path)
     pages.add_argument("--check", action="store_true")
     options = parser.parse_args()
     if options.command == "man":
         write_man_pages(options.build.resolve() / "tools", options.version, options.folder)
+        return 0
+    if options.command == "reference":
+        write_command_line(options.build.resolve() / "tools", options.file)
         return 0
     return refresh_pages(options.build.resolve(), options.check)
 

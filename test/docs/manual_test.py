@@ -104,6 +104,15 @@ class Built(unittest.TestCase):
         for name, text in pages.items():
             self.assertTrue(text.startswith((".TH ", ".so ")), name)
 
+    def test_one_page_has_every_command_of_every_program(self):
+        with tempfile.TemporaryDirectory() as name:
+            page = Path(name, "docs", "command-line.md")
+            manual.write_command_line(BUILD / "tools", page)
+            text = page.read_text(encoding="utf-8")
+        self.assertTrue(text.startswith("# Command line\n"))
+        for title in ("penstock", "penstock kv verify", "penstock-k8s lint", "penstock-model load", "gdsio"):
+            self.assertIn(f"\n## {title}\n\n```text\n", text)
+
     def test_the_reference_pages_say_what_the_build_says(self):
         done = subprocess.run([sys.executable, "-B", ROOT / "scripts" / "manual.py", "pages", BUILD, "--check"],
                               capture_output=True, text=True)

@@ -63,7 +63,8 @@ PENSTOCK_DEVICE=host "$work/examples/build/read_to_gpu" "$0" >"$work/log" 2>&1 |
 if [ -e "$prefix/bin/penstock" ]; then
   "$prefix/bin/penstock" --help >/dev/null || fail "the installed tool does not start"
   for file in man/man1/penstock-check.1 man/man1/gdsio.1 bash-completion/completions/penstock \
-    zsh/site-functions/_gdsio fish/vendor_completions.d/gdscheck.fish; do
+    zsh/site-functions/_gdsio fish/vendor_completions.d/gdscheck.fish \
+    doc/penstock/command-line.md; do
     [ -e "$prefix/share/$file" ] || fail "no share/$file"
   done
   "$prefix/share/penstock/prove-direct" --help >/dev/null || fail "no share/penstock/prove-direct"
