@@ -16,6 +16,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import pytest
+from waiting import SECONDS_MAX
 
 if "record_writes" not in os.environ.get("PENSTOCK_TEST_PRELOAD", ""):
     pytest.skip("record_writes is not there to be preloaded: run these tests by ctest", allow_module_level=True)
@@ -155,7 +156,7 @@ def record_of(tmp_path, program):
     root.mkdir()
     environment = {**os.environ, "LD_PRELOAD": os.environ["PENSTOCK_TEST_PRELOAD"], "PENSTOCK_IO_URING": "off",
                    "PENSTOCK_TEST_RECORD": str(record)}
-    subprocess.run([sys.executable, "-c", MARK + program, str(root)], check=True, env=environment, timeout=100)
+    subprocess.run([sys.executable, "-c", MARK + program, str(root)], check=True, env=environment, timeout=SECONDS_MAX)
     return root, record
 
 

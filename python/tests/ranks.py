@@ -13,8 +13,8 @@ import torch
 import torch._dynamo  # A rank would import it by itself, at its first tensor of several ranks, for a second.
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from waiting import SECONDS_MAX
 
-SECONDS_MAX = 120
 rendezvous_numbers = itertools.count()
 
 

@@ -24,6 +24,7 @@ from penstock import checkpoint
 from penstock.checkpoint import generations, layout, memory
 from penstock.checkpoint.distributed import Reader, Writer
 from penstock.checkpoint.safetensors import SafetensorsWriter
+from waiting import SECONDS_MAX
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -190,7 +191,7 @@ def test_damage_is_told_before_all_else_is_read(tmp_path, monkeypatch):
     compared, check, is_told = [], generations.check_sums, threading.Event()
 
     def check_late(folder, name, *arguments):
-        assert name == "0" or is_told.wait(30)
+        assert name == "0" or is_told.wait(SECONDS_MAX)
         compared.append(check(folder, name, *arguments))
 
     class Threads(ThreadPoolExecutor):

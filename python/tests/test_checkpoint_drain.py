@@ -20,7 +20,7 @@ from penstock.__main__ import main
 from penstock.checkpoint import draining, layout, storing
 from penstock.checkpoint.safetensors import SafetensorsWriter
 from tensors import raw
-from waiting import wait_until
+from waiting import SECONDS_MAX, wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -279,7 +279,8 @@ def test_commands_for_those_who_write_no_python(local, tmp_path, capsys):
 def test_on_a_terminal_it_tells_how_far_it_is(local, tmp_path):
     leader, follower = os.openpty()
     done = subprocess.run([sys.executable, "-m", "penstock", "checkpoint", "drain", str(local), "--to",
-                           str(tmp_path / "shared")], stderr=follower, stdout=subprocess.PIPE, text=True, timeout=60)
+                           str(tmp_path / "shared")], stderr=follower, stdout=subprocess.PIPE, text=True,
+                          timeout=SECONDS_MAX)
     os.close(follower)
     said = os.read(leader, 1 << 16).decode()
     os.close(leader)

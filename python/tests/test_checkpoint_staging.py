@@ -18,6 +18,7 @@ from penstock.checkpoint.windowed import WindowedWriter
 from tensors import DEVICES, raw
 
 import torch.distributed.checkpoint as dcp
+from waiting import SECONDS_MAX
 
 STAGINGS = ["staged", "windowed"]
 
@@ -62,7 +63,7 @@ def test_a_staged_save_needs_its_thread_and_not_the_trainers(tmp_path, monkeypat
     goes_on, write = threading.Event(), storing.Storing.write
 
     def held_up(self):
-        assert goes_on.wait(60)
+        assert goes_on.wait(SECONDS_MAX)
         write(self)
 
     monkeypatch.setattr(storing.Storing, "write", held_up)
@@ -78,7 +79,7 @@ def test_a_windowed_save_leaves_flushing_for_later_and_copies_nothing(tmp_path, 
     goes_on, publish = threading.Event(), files.NewFile.publish
 
     def held_up(self):
-        assert goes_on.wait(60)
+        assert goes_on.wait(SECONDS_MAX)
         publish(self)
 
     monkeypatch.setattr(files.NewFile, "publish", held_up)
@@ -162,7 +163,7 @@ def test_torchs_async_save_returns_when_the_state_may_change_and_flushes_later(d
     goes_on, publish = threading.Event(), files.NewFile.publish
 
     def held_up(self):
-        assert goes_on.wait(60)
+        assert goes_on.wait(SECONDS_MAX)
         publish(self)
 
     monkeypatch.setattr(files.NewFile, "publish", held_up)

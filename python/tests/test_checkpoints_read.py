@@ -21,6 +21,7 @@ from penstock import weights
 from penstock.__main__ import main
 from penstock.weights import arrays, dcp, headers, loaders
 from tensors import DEVICES, random_tensor, raw
+from waiting import SECONDS_MAX
 
 NAMES = [name for name in {**arrays.DTYPES, **arrays.OTHERS}.values() if hasattr(torch, name)]
 
@@ -170,7 +171,7 @@ def saved_by_ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     script = Path(checkpoint_ranks.__file__)
     ranks = [subprocess.Popen([sys.executable, "-W", "ignore", script, folder, str(rank), "3"]) for rank in range(3)]
-    assert [rank.wait(timeout=240) for rank in ranks] == [0, 0, 0]
+    assert [rank.wait(timeout=SECONDS_MAX) for rank in ranks] == [0, 0, 0]
     return folder, checkpoint_ranks.whole()
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock import data
-from waiting import wait_until
+from waiting import SECONDS_MAX, wait_until
 
 
 def pack(path, members, **options):
@@ -254,6 +254,6 @@ try:
 except penstock.TimedOutError:
     print("late", flush=True)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS_MAX)
     assert (done.stdout, done.returncode) == ("late\n", 0), done.stderr
     assert Path(f"{held_file.path}.held").exists()

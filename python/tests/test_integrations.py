@@ -22,6 +22,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import penstock
 from penstock import weights
+from waiting import SECONDS_MAX
 
 GROUPS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["entry-points"]
 
@@ -277,7 +278,7 @@ def test_tensor_parallel_ranks_read_together(program, installed, transformers, t
     given = [site, Path(__file__).parent, f"file://{tmp_path}/meeting", llama]
     ranks = [subprocess.Popen([sys.executable, "-c", RANK % program, str(rank), *given], stderr=subprocess.PIPE,
                               text=True) for rank in range(2)]
-    told = [rank.communicate(timeout=120)[1] for rank in ranks]
+    told = [rank.communicate(timeout=SECONDS_MAX)[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], told
     read = [int(re.search(r"its share of .*: (\d+) bytes by path host", text)[1]) for text in told]
     assert sum(read) < weights.Weights(llama).nbytes * 1.1 and min(read) > max(read) // 2

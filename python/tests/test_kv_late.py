@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock import kv
 from penstock.kv.drive import Drive
-from waiting import wait_until
+from waiting import SECONDS_MAX, wait_until
 
 MIB = 1 << 20
 CHUNK = 100_000
@@ -149,7 +149,7 @@ def test_gets_of_several_drives_are_at_once(make, tmp_path):
             return getattr(self._native, name)
 
         def get(self, *arguments):
-            met.wait(60)
+            met.wait(SECONDS_MAX)
             return self._native.get(*arguments)
 
     for native, drive in natives.items():

@@ -13,6 +13,7 @@ import pytest
 
 from penstock import errors, launcher
 from penstock.__main__ import main
+from waiting import SECONDS_MAX
 
 USES_CUFILE = """
 import ctypes
@@ -28,8 +29,8 @@ raise SystemExit(3)
 
 def run_without_the_command(*words, **more):
     environment = {**os.environ, "PATH": "/nowhere", "PENSTOCK_DEVICE": "host", **more}
-    return subprocess.run([sys.executable, "-m", "penstock", *words], capture_output=True, text=True, timeout=120,
-                          env=environment)
+    return subprocess.run([sys.executable, "-m", "penstock", *words], capture_output=True, text=True,
+                          timeout=SECONDS_MAX, env=environment)
 
 
 def test_run_puts_the_library_in_front_without_the_command():

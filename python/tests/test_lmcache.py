@@ -19,6 +19,7 @@ from lmcache.v1.metadata import LMCacheMetadata
 from lmcache.v1.storage_backend import CreateStorageBackends
 
 from penstock.integrations import lmcache as ours
+from waiting import SECONDS_MAX
 
 LAYERS, TOKENS, HEADS, DIM = 4, 16, 2, 64
 DTYPE = torch.bfloat16
@@ -132,7 +133,7 @@ def test_an_object_is_referred_to_until_it_is_written_and_not_longer(host, monke
     put = it.plugin._store.put
 
     def held(names, memories):
-        assert may_go.wait(60)
+        assert may_go.wait(SECONDS_MAX)
         return put(names, memories)
 
     monkeypatch.setattr(it.plugin._store, "put", held)

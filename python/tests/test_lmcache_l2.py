@@ -20,6 +20,7 @@ from lmcache.v1.distributed.l2_adapters.config import add_l2_adapters_args, pars
 from lmcache.v1.memory_management import MemoryFormat, MemoryObjMetadata, TensorMemoryObj
 
 from penstock.integrations import lmcache_l2 as ours
+from waiting import SECONDS_MAX
 
 SHAPE, DTYPE = torch.Size([2, 4, 16, 128]), torch.bfloat16
 NBYTES = SHAPE.numel() * DTYPE.itemsize
@@ -209,7 +210,7 @@ def test_close_waits_for_what_is_under_way(host, monkeypatch):
     put = it.adapter._store.put
 
     def held(names, memories):
-        assert may_go.wait(60)
+        assert may_go.wait(SECONDS_MAX)
         return put(names, memories)
 
     monkeypatch.setattr(it.adapter._store, "put", held)

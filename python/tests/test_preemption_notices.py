@@ -19,7 +19,7 @@ import pytest
 
 from penstock.checkpoint import notices
 from penstock.checkpoint.preemption import Guard
-from waiting import wait_until
+from waiting import SECONDS_MAX, wait_until
 
 POLL_S = 0.01
 ACTION = "/latest/meta-data/spot/instance-action"
@@ -55,7 +55,7 @@ class Service:
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def hangs(self, headers):
-        self.let_go.wait(60)
+        self.let_go.wait(SECONDS_MAX)
         return 200, "TRUE"
 
     def close(self):
@@ -386,7 +386,7 @@ def test_a_process_that_is_forked_ends_by_the_signal(tmp_path):
     with Guard(tmp_path) as guard:
         child = context.Process(target=run)
         child.start()
-        assert begun.wait(30)  # Python forgets a signal that comes while it forks.
+        assert begun.wait(SECONDS_MAX)  # Python forgets a signal that comes while it forks.
         child.terminate()
         child.join(30)
         assert child.exitcode == -signal.SIGTERM and not guard.is_noticed

@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock import launcher
 from test_launcher import USES_CUFILE
+from waiting import SECONDS_MAX
 
 
 def test_without_a_gpu_host_memory_stands_in_and_says_so(session):
@@ -101,7 +102,8 @@ def test_check_tells_the_engine_the_paths_and_the_settings():
 
 def run_python(*arguments, **environment):
     command = [sys.executable, "-B", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX,
+                          env={**os.environ, **environment})
 
 
 SHARES = """
@@ -157,7 +159,8 @@ def test_check_and_explain_are_commands(path):
 
 def test_whoever_reads_a_command_may_stop(path):
     command = f"{sys.executable} -m penstock check; echo $? >&2"
-    done = subprocess.run(["bash", "-c", f"({command}) | head -c 1"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", f"({command}) | head -c 1"], capture_output=True, text=True,
+                          timeout=SECONDS_MAX)
     assert (done.returncode, done.stdout, done.stderr) == (0, "P", "0\n")
 
 

@@ -23,6 +23,7 @@ from penstock.stage import failures, jobs, names, planning, remote
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 pytest.importorskip("moto.server", reason="moto's server is not installed")
 from servers import Files, Wire, environment_of, s3
+from waiting import SECONDS_MAX
 
 PART, PARALLEL = 1 << 16, 3
 OVERHEAD = 1 << 16  # Bytes of heads and listings, of one run, at most.
@@ -75,7 +76,7 @@ def test_what_is_killed_again_and_again_goes_on_and_fetches_little_twice(bucket,
         kill_at = wire.count + chosen.randrange(OVERHEAD, TOTAL // 3)
         with staging(wire.port, to) as program:
             wire.on_count = lambda count, at=kill_at, who=program: count >= at and not who.send_signal(signal.SIGKILL)
-            code = program.wait(60)
+            code = program.wait(SECONDS_MAX)
         assert_whole(to)
         if code == 0:
             break
@@ -83,7 +84,7 @@ def test_what_is_killed_again_and_again_goes_on_and_fetches_little_twice(bucket,
         kills += 1
     wire.on_count = lambda count: False
     with staging(wire.port, to) as program:
-        assert (program.wait(60), program.stderr.read()) == (0, "")
+        assert (program.wait(SECONDS_MAX), program.stderr.read()) == (0, "")
     assert files_in(to) == CONTENTS and sorted(os.listdir(to)) == ["a", "b", stage.MANIFEST, "small"]
     assert kills >= 2
     assert wire.count <= TOTAL + kills * PARALLEL * PART + (kills + 2) * OVERHEAD
@@ -94,14 +95,14 @@ def test_ctrl_c_ends_it_with_a_sentence_and_the_same_command_goes_on(bucket, tmp
     wire, signals = Wire(bucket), [signal.SIGINT]
     with staging(wire.port, tmp_path / "to") as program:
         wire.on_count = lambda count: count >= TOTAL // 2 and signals and program.send_signal(signals.pop())
-        told = program.communicate(timeout=60)[1]
+        told = program.communicate(timeout=SECONDS_MAX)[1]
     assert program.returncode == 130
     assert told == ("penstock: interrupted: what is on the drives stays there; give the same command again, which goes "
                     "on\n")
     assert_whole(tmp_path / "to")
     wire.on_count = lambda count: False
     with staging(wire.port, tmp_path / "to") as program:
-        assert program.wait(60) == 0
+        assert program.wait(SECONDS_MAX) == 0
     assert files_in(tmp_path / "to") == CONTENTS and wire.count <= TOTAL + PARALLEL * PART + 2 * OVERHEAD
 
 
@@ -302,7 +303,7 @@ def test_a_limit_on_the_size_of_files_is_told(bucket, tmp_path):
     limit = (10 * PART, 10 * PART)
     set_limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, limit)
     with staging(bucket, tmp_path / "to", preexec_fn=set_limit) as program:
-        told = program.communicate(timeout=60)[1]
+        told = program.communicate(timeout=SECONDS_MAX)[1]
     assert program.returncode == 1 and f"allocate {tmp_path}/to/a: File too large" in told and "Traceback" not in told
 
 

@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock import terminal
 from penstock.__main__ import main
+from waiting import SECONDS_MAX
 
 NAMES = [b"a\x1b[31m", b"a\x1b]0;title\x07", b"a\x9b2J", "a\u009b2J".encode(), b"a\xff\xfe", "a\u202etxt".encode(),
          b"a\rb", b"a\x7f", b"a\nb", "a\u2028b".encode()]
@@ -33,7 +34,7 @@ def test_what_is_printable_is_what_the_core_calls_so(text, shown):
 
 
 def run(*words, **options):
-    return subprocess.run([sys.executable, "-B", "-m", "penstock", *words], capture_output=True, timeout=120,
+    return subprocess.run([sys.executable, "-B", "-m", "penstock", *words], capture_output=True, timeout=SECONDS_MAX,
                           **{"env": {**os.environ, "PYTHONUTF8": "1"}, **options})
 
 
@@ -71,7 +72,7 @@ def test_what_is_logged_and_what_nobody_catches_steers_nothing(tmp_path):
     program = ("import logging; from penstock import terminal; terminal.show_all_else();"
                "logging.getLogger('penstock.checkpoint').warning('saved %s', 'a\\x1b[31m');"
                "raise RuntimeError('b\\x1b[31m')")
-    done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, timeout=120)
+    done = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, timeout=SECONDS_MAX)
     assert is_harmless(done.stderr) and b"penstock: saved a\\x1b[31m\n" in done.stderr
     assert b"RuntimeError: b\\x1b[31m\n" in done.stderr and done.returncode == 1
 
