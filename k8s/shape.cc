@@ -8,6 +8,7 @@
 
 #include "base/invariant.h"
 #include "settings/words.h"
+#include "tools/common/operator_versions.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -44,21 +45,18 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
+// The first two numbers of "v26.3.3", by which custom resources differ.
+std::optional<std::pair<int, int>> release_of(std::string_view version) {
+  const std::optional<Version> numbers = version_of(version);
+  if (!numbers) return {};
+  return std::pair{(*numbers)[0], (*numbers)[1]};
+}
+
 std::string kind_key(std::string_view kind, std::string_view api_version) {
   return std::string(kind) + " " + std::string(api_version);
 }
 
 }  // namespace
-
-std::optional<std::pair<int, int>> release_of(std::string_view version) {
-  if (version.starts_with('v')) version.remove_prefix(1);
-  int major = 0, minor = 0;
-  const auto [point, error] = std::from_chars(version.data(), version.data() + version.size(), major);
-  const char* end = version.data() + version.size();
-  if (error != std::errc() || point == end || *point != '.') return {};
-  if (std::from_chars(point + 1, end, minor).ec != std::errc()) return {};
-  return std::pair{major, minor};
-}
 
 const ShapeKey* Shape::find(std::string_view name) const {
   const auto found = std::find_if(keys.begin(), keys.end(), [&](const ShapeKey& key) { return key.name == name; });

@@ -67,7 +67,4 @@ extern const std::string_view kNetworkOperatorShapes;
 extern const std::string_view kMetadataShapes;
 extern const std::string_view kPodShapes;
 
-// The first two numbers of "v26.3.3", to be compared; nothing where there are none.
-std::optional<std::pair<int, int>> release_of(std::string_view version);
-
 }  // namespace penstock::tools::k8s
