@@ -83,10 +83,10 @@ endfunction()
 # What `./dev arm` builds.
 add_custom_target(penstock_unit_tests)
 
-# One test program; ALONE where its tests must not run beside others. Compiled without RTTI like the core, since its
-# fakes derive from the core's seams.
+# One test program; ALONE where its tests must not run beside others. HEADERS: what it has precompiled in place of what
+# all have. Compiled without RTTI like the core, since its fakes derive from the core's seams.
 function(penstock_test name)
-  cmake_parse_arguments(TEST "ALONE" "LABEL" "SOURCES;NEEDS" ${ARGN})
+  cmake_parse_arguments(TEST "ALONE" "LABEL" "SOURCES;NEEDS;HEADERS" ${ARGN})
   if(NOT TEST_LABEL)
     set(TEST_LABEL unit)
   endif()
@@ -95,6 +95,11 @@ function(penstock_test name)
   target_compile_options(${name} PRIVATE -fno-rtti)
   target_compile_definitions(${name} PRIVATE PENSTOCK_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${TEST_NEEDS} penstock_flags GTest::gtest GTest::gtest_main)
+  if(TEST_HEADERS)
+    target_precompile_headers(${name} PRIVATE ${TEST_HEADERS})
+  else()
+    target_precompile_headers(${name} REUSE_FROM penstock_test_headers)
+  endif()
   if(TEST_LABEL STREQUAL unit)
     add_dependencies(penstock_unit_tests ${name})
   endif()
