@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
 DASHBOARD = ROOT / "deploy/helm/penstock/files/dashboard.json"
 ALERTS = ROOT / "deploy/helm/penstock/files/alerts.yaml"
-PAGE = ROOT / "docs" / "reference" / "node.md"
+PAGE = ROOT / "docs" / "reference" / "serve.md"
 METRIC = re.compile(r"\bpenstock_[a-z0-9_]+")
 
 

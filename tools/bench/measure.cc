@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <chrono>
 
-#include "tools/bench/machine_use.h"
 #include "tools/bench/verify.h"
 #include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/striped.h"
 #include "tools/common/units.h"
 

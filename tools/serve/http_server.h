@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Answers GET and HEAD from whoever connects, one request a connection, by one thread. Nobody can hold it up: a
+// connection has some seconds for all it does and a few KiB to say it in, and where all places are taken a new one gets
+// that of the one that has been there longest.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "tools/serve/http_request.h"
+
+namespace penstock::tools {
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::shared_ptr<const std::string> body;
+};
+
+class HttpServer {
+ public:
+  static constexpr std::size_t kConnectionsMax = 64;
+  static constexpr std::size_t kHeadBytesMax = 8192;
+  static constexpr std::chrono::milliseconds kPatience{10'000};
+
+  using Answer = std::function<HttpResponse(const HttpRequest&)>;
+
+  // Listens at "127.0.0.1:9760" or "[::]:9760"; port 0 is any that is free. Throws a Failure.
+  HttpServer(const std::string& address, Answer answer, std::chrono::milliseconds patience = kPatience);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  std::string address() const;  // With the port that it got.
+  void serve_until_readable(int stop_fd);
+
+ private:
+  struct Connection;
+
+  void accept_all();
+  int milliseconds_to_wait() const;
+  void serve(Connection& connection);
+  void read_head(Connection& connection);
+  void begin_answer(Connection& connection, const ParsedRequest& parsed);
+  void write_answer(Connection& connection);
+  void ignore_the_rest(Connection& connection);
+
+  core::UniqueFd listening_;
+  const Answer answer_;
+  const std::chrono::milliseconds patience_;
+  std::vector<std::unique_ptr<Connection>> connections_;  // Oldest first.
+  bool is_short_ = false;                                 // Of descriptors or memory for one more.
+};
+
+}  // namespace penstock::tools

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/serve/metrics.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr auto kCounter = MetricType::counter;
+constexpr auto kGauge = MetricType::gauge;
+constexpr auto kInfo = MetricType::info;
+
+void add_one(Exposition& page, const Family& family, auto value) {
+  page.begin(family);
+  page.add({}, value);
+}
+
+void add_ways(Exposition& page, const Labels& owner, const Ways& ways, std::uint64_t WayCount::*number) {
+  for (const auto& [key, count] : ways) {
+    const auto& [path, reason, op] = key;
+    Labels labels = owner;
+    labels.insert(labels.end(), {{"path", path}, {"reason", reason}, {"op", core::op_name(op)}});
+    page.add(labels, count.*number);
+  }
+}
+
+Labels labels_of(const ContainerName& name) { return {{"pod_uid", name.pod_uid}, {"container_id", name.container_id}}; }
+
+void add_containers(Exposition& page, const Totals& totals, std::uint64_t WayCount::*number) {
+  for (const auto& [name, container] : totals.containers()) add_ways(page, labels_of(name), container.ways, number);
+}
+
+void add_moved(Exposition& page, const Totals& totals) {
+  page.begin({"penstock_node_bytes", kCounter,
+              "Bytes moved by all processes, by the path taken and the reason that it was no better one.", "bytes"});
+  add_ways(page, {}, totals.node(), &WayCount::bytes);
+  page.begin({"penstock_node_operations", kCounter, "Requests of all processes, by the path taken and the reason."});
+  add_ways(page, {}, totals.node(), &WayCount::operations);
+  page.begin(
+      {"penstock_container_bytes", kCounter, "Bytes moved by a container's processes, ended ones too.", "bytes"});
+  add_containers(page, totals, &WayCount::bytes);
+  page.begin({"penstock_container_operations", kCounter, "Requests of a container's processes, ended ones too."});
+  add_containers(page, totals, &WayCount::operations);
+  page.begin({"penstock_container_sessions", kGauge, "Sessions that a container's processes have open."});
+  for (const auto& [name, container] : totals.containers()) page.add(labels_of(name), container.sessions);
+}
+
+// Of the node alone: by container they would be too many series.
+void add_requests(Exposition& page, const Totals& totals) {
+  const auto labels = [](const auto& key) { return Labels{{"path", key.first}, {"op", core::op_name(key.second)}}; };
+  page.begin(
+      {"penstock_node_request_bytes", MetricType::histogram, "Bytes moved by one request, of all processes.", "bytes"});
+  for (const auto& [key, counts] : totals.requests()) add_sizes(page, labels(key), counts);
+  page.begin({"penstock_node_request_seconds", MetricType::histogram,
+              "Time that one request took, of all processes, where it was measured.", "seconds"});
+  for (const auto& [key, counts] : totals.requests()) add_latencies(page, labels(key), counts);
+}
+
+void add_driver(Exposition& page, const core::NvidiaDriver& driver) {
+  add_one(page, {"penstock_gpu_driver_loaded", kGauge, "Whether NVIDIA's kernel driver is loaded."},
+          driver.is_loaded ? 1 : 0);
+  page.begin({"penstock_gpu_driver", kInfo, "NVIDIA's kernel driver: its version, and whether its modules are open."});
+  if (driver.is_loaded) {
+    page.add({{"version", driver.version_text}, {"modules", driver.is_open ? "open" : "proprietary"}}, 1);
+  }
+  page.begin({"penstock_gpu_driver_parameter", kGauge, "Parameters of the driver that p2pdma needs, where set."});
+  if (driver.static_bar1) page.add({{"name", "RMForceStaticBar1"}}, *driver.static_bar1);
+  if (driver.write_combining_off) page.add({{"name", "RmForceDisableIomapWC"}}, *driver.write_combining_off);
+}
+
+void add_nvidia_fs(Exposition& page, const NodeFacts& facts) {
+  const core::NvidiaFs& nvidia_fs = facts.nvidia_fs;
+  add_one(page, {"penstock_nvidia_fs_loaded", kGauge, "Whether the kernel module nvidia-fs is loaded."},
+          nvidia_fs.is_loaded ? 1 : 0);
+  page.begin({"penstock_nvidia_fs", kInfo, "The kernel module nvidia-fs: its version."});
+  if (nvidia_fs.is_loaded) page.add({{"version", nvidia_fs.version}}, 1);
+  page.begin(
+      {"penstock_nvidia_fs_storage_driver", kGauge, "A storage driver that registered with nvidia-fs; always 1."});
+  for (const std::string& driver : nvidia_fs.storage_drivers) page.add({{"driver", driver}}, 1);
+  page.begin({"penstock_nvidia_fs_operations", kCounter,
+              "Requests that nvidia-fs moved for the whole node, where its parameter rw_stats_enabled is set."});
+  if (facts.nvidia_fs_counts) {
+    page.add({{"op", "read"}}, facts.nvidia_fs_counts->reads);
+    page.add({{"op", "write"}}, facts.nvidia_fs_counts->writes);
+  }
+}
+
+void add_facts(Exposition& page, const NodeFacts& facts) {
+  page.begin({"penstock_path_available", kGauge,
+              "Whether the node offers the path, as far as is known without a try, and the reason."});
+  for (const OfferedPath& path : facts.paths) {
+    page.add({{"path", path.path}, {"reason", path.reason}}, path.is_available ? 1 : 0);
+  }
+  add_one(page, {"penstock_gpus", kGauge, "NVIDIA GPUs on the PCI bus."}, facts.gpus);
+  add_driver(page, facts.driver);
+  add_nvidia_fs(page, facts);
+  page.begin({"penstock_iommu", kInfo, "How the IOMMU is set: off, passthrough, translating or unknown."});
+  page.add({{"mode", core::iommu_mode_name(facts.iommu)}}, 1);
+}
+
+// How much of the node this process sees.
+void add_looks(Exposition& page, const NodeView& node) {
+  page.begin({"penstock_node_processes", kGauge,
+              "Processes at the last look: read, forbidden to this process, or left out for a limit."});
+  page.add({{"state", "read"}}, node.processes.looked_at);
+  page.add({{"state", "forbidden"}}, node.processes.hidden);
+  page.add({{"state", "limited"}}, node.processes.not_looked_at);
+  add_one(page, {"penstock_node_sessions", kGauge, "Sessions that are open and counted."}, node.totals.sessions());
+  page.begin({"penstock_node_sessions_left_out", kGauge, "Sessions that are open and not counted, by the cause."});
+  page.add({{"cause", "limit"}}, node.totals.left_out());
+  page.add({{"cause", "unreadable"}}, node.segments_refused);
+  add_one(page, {"penstock_node_folded", kCounter, "Times that numbers were added to a series other, to bound them."},
+          node.totals.folded());
+  add_one(page, {"penstock_node_disbelieved", kCounter, "Numbers of sessions that no machine can have moved."},
+          node.totals.disbelieved());
+  add_one(page, {"penstock_node_looks", kCounter, "Looks at all processes."}, node.looks);
+  add_one(page, {"penstock_node_look_duration_seconds", kGauge, "Time that the last look took.", "seconds"},
+          node.look_seconds);
+  add_one(page, {"penstock_node_look_timestamp_seconds", kGauge, "When the last look ended.", "seconds"},
+          node.look_timestamp);
+  page.begin({"penstock_node_write_errors", kCounter, "Times that a file of this process could not be written."});
+  page.add({{"file", "textfile"}}, node.textfile_errors);
+  page.add({{"file", "nfd"}}, node.feature_file_errors);
+}
+
+}  // namespace
+
+std::string metrics_text(const NodeView& node, MetricFormat format) {
+  Exposition page(format);
+  page.begin({"penstock_build", kInfo, "The version of this process."});
+  page.add({{"version", penstock_version()}}, 1);
+  add_moved(page, node.totals);
+  add_requests(page, node.totals);
+  add_facts(page, node.facts);
+  add_looks(page, node);
+  return page.finish();
+}
+
+}  // namespace penstock::tools

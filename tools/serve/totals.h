@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Adds up what sessions have moved, by container and for the whole node, over many looks: sums only grow, and what a
+// session moved stays counted when its process has ended. A session that was open before the first look counts from
+// then on, so that a restart of ours makes no sum jump.
+//
+// The numbers are what other processes say, so all is bounded, whatever they say: series, memory, and how much a
+// session can have moved between two looks. What finds no room of its own is added up as "other". Pure.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "stats/reader.h"
+#include "tools/common/request_counts.h"
+#include "tools/common/stats_source.h"
+#include "tools/serve/container_name.h"
+
+namespace penstock::tools {
+
+inline constexpr const char* kOther = "other";
+
+class Totals {
+ public:
+  struct Limits {
+    std::size_t sessions = 1024;
+    std::size_t containers = 128;
+    std::size_t ways = 16;  // Of a session, and of a container.
+    std::size_t node_ways = 128;
+    std::size_t requests = 16;  // Of a session, and of the node: each a path and a direction.
+    std::chrono::nanoseconds keep = std::chrono::hours(1);  // A container in which no session was seen meanwhile.
+  };
+  struct Container {
+    Ways ways;
+    unsigned sessions = 0;  // Open at the last look.
+    std::uint64_t look = 0;
+    std::chrono::nanoseconds seen{};
+  };
+
+  // By CLOCK_REALTIME, as sessions tell when they were opened.
+  explicit Totals(std::uint64_t begin_ns) : Totals(begin_ns, Limits{}) {}
+  Totals(std::uint64_t begin_ns, const Limits& limits) : begin_ns_(begin_ns), limits_(limits) {}
+
+  // `now` is of any clock that only goes on.
+  void begin_look(std::chrono::nanoseconds now);
+  void add(const ContainerName& name, const core::StatsSnapshot& session);
+
+  const std::map<ContainerName, Container>& containers() const { return containers_; }
+  const Ways& node() const { return node_; }
+  const Requests& requests() const { return requests_; }      // Of the whole node.
+  unsigned sessions() const { return open_; }                 // At the last look.
+  unsigned left_out() const { return left_out_; }             // Of these: not counted, since there were too many.
+  std::uint64_t folded() const { return folded_; }            // How often numbers were added to "other".
+  std::uint64_t disbelieved() const { return disbelieved_; }  // How often a number was beyond what a machine can move.
+
+ private:
+  struct Session {
+    Ways last;
+    Requests last_requests;
+    std::uint64_t look = 0;
+  };
+
+  Session* session_for(const core::StatsSnapshot& snapshot);
+  Container& container_for(const ContainerName& name);
+  Ways ways_of(const core::StatsSnapshot& snapshot);
+  Requests requests_of(const core::StatsSnapshot& snapshot);
+  WayCount& way_in(Ways& ways, const WayKey& key, std::size_t most);
+  RequestCounts& requests_in(Requests& requests, const std::string& path, core::Op op);
+  WayCount since(const WayCount& before, const WayCount& now);
+  RequestCounts since(const RequestCounts& before, const RequestCounts& now);
+
+  const std::uint64_t begin_ns_;
+  const Limits limits_;
+  std::chrono::nanoseconds now_{};
+  std::uint64_t look_ = 0;
+  std::map<std::uint64_t, Session> known_;  // By the sessions' ids.
+  std::map<ContainerName, Container> containers_;
+  Ways node_;
+  Requests requests_;
+  unsigned open_ = 0;
+  unsigned left_out_ = 0;
+  std::uint64_t folded_ = 0;
+  std::uint64_t disbelieved_ = 0;
+};
+
+}  // namespace penstock::tools

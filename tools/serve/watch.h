@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Looks at the node again and again, in a thread of its own, and keeps what the last look found as finished pages. So
+// who asks for a page never waits for a look, and who asks often costs no more looks. A look is bounded, and a file
+// that cannot be written, or a host that cannot be read any more, is told and tried again.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tools/serve/facts.h"
+#include "tools/serve/metrics.h"
+#include "tools/serve/totals.h"
+
+namespace penstock::tools {
+
+struct WatchSettings {
+  std::string host = "/";  // Where the node's /proc and /sys are.
+  std::chrono::milliseconds interval{15'000};
+  std::string textfile;  // A folder for node_exporter; "" for none.
+  std::string nfd;       // A folder for Node Feature Discovery; "" for none.
+};
+
+struct Pages {
+  std::shared_ptr<const std::string> openmetrics, prometheus;
+};
+
+class Watch {
+ public:
+  // Throws a Failure where the host cannot be read, or a folder is none.
+  explicit Watch(WatchSettings settings);
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  void start();
+  // False where a look has not ended in time: whatever it waits for then holds this object, too.
+  bool stop_within(std::chrono::milliseconds time);
+
+  std::optional<Pages> pages() const;  // Nothing before the first look has ended.
+  bool is_looking() const;             // Looks still end.
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void run();
+  void look();
+  void refresh_facts(Clock::time_point now);
+  core::LookResult count_processes(unsigned& segments_refused);
+  void write_files(const Pages& pages);
+  void write(const std::string& path, const std::string& text, std::uint64_t& errors);
+  void tell_what_is_hidden(const core::LookResult& processes);
+
+  const WatchSettings settings_;
+  // The thread's.
+  NodeFacts facts_;
+  Clock::time_point facts_read_;
+  Totals totals_;
+  std::uint64_t looks_ = 0;
+  std::uint64_t textfile_errors_ = 0;
+  std::uint64_t feature_file_errors_ = 0;
+  std::string last_complaint_;
+  bool has_told_hidden_ = false;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Pages> pages_;  // Guarded by mutex_, like the rest.
+  Clock::time_point last_end_;
+  bool shall_stop_ = false;
+  bool has_stopped_ = true;
+  std::thread thread_;
+};
+
+}  // namespace penstock::tools

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What processes move now, as people and programs read it. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "tools/common/terminal.h"
+#include "tools/stats/drives.h"
+#include "tools/stats/rates.h"
+
+namespace penstock::tools {
+
+struct TopView {
+  MachineRate machine;
+  std::vector<DriveRate> drives;
+};
+
+// No line is wider than `columns`, and there are at most `rows` of them; the processes that find no room are counted.
+// Columns stand where they stood, whatever the numbers. `has_blocks`: the terminal shows Unicode's blocks, of which
+// lines of the last seconds are drawn.
+std::vector<Text> top_page(const TopView& view, Screen::Size size, bool has_blocks);
+
+// {"schema", "seconds", "read_bytes_per_second", "written_bytes_per_second", "ways", "processes":
+//   [{"pid", "command", "read_bytes_per_second", "written_bytes_per_second", "gpus", "ways": [{"path", "reason", "op",
+//   "bytes_per_second", "operations_per_second"}]}], "drives": [{"name", "read_bytes_per_second",
+//   "written_bytes_per_second", "busy"}], "hidden_processes", "processes_not_looked_at"}
+nlohmann::ordered_json top_json(const TopView& view);
+
+}  // namespace penstock::tools

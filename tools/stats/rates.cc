@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/stats/rates.h"
+
+#include <algorithm>
+#include <set>
+
+namespace penstock::tools {
+namespace {
+
+using core::Op;
+
+std::uint64_t growth(std::uint64_t before, std::uint64_t now) { return now > before ? now - before : 0; }
+
+std::vector<unsigned> gpus_of(const ProcessView& process) {
+  std::set<unsigned> gpus;
+  for (const core::StatsSnapshot& session : process.sessions) {
+    for (unsigned i = 0; i < core::kCufileGpus; ++i) {
+      const core::CufileGpu& gpu = session.cufile.sums.gpus[i];
+      if (gpu.transfers[0].bytes + gpu.transfers[1].bytes > 0) gpus.insert(i);
+    }
+  }
+  return {gpus.begin(), gpus.end()};
+}
+
+}  // namespace
+
+double Moved::rate(Op op) const {
+  double bytes = 0;
+  for (const auto& [way, count] : ways) bytes += std::get<Op>(way) == op ? static_cast<double>(count.bytes) : 0;
+  return seconds > 0 ? bytes / seconds : 0;
+}
+
+void Rates::add_session(const SessionKey& key, const core::StatsSnapshot& session, Ways& moved) {
+  const Ways& before = before_[key];
+  Ways& now = now_[key];
+  for (const core::StatsRow& row : session.rows) {
+    WayCount& count = now[{row.path, row.reason, row.op}];
+    count.bytes += row.bytes;
+    count.operations += row.operations;
+  }
+  if (is_first_) return;
+  for (const auto& [way, count] : now) {
+    const auto known = before.find(way);
+    const WayCount then = known == before.end() ? WayCount{} : known->second;
+    const WayCount more{growth(then.bytes, count.bytes), growth(then.operations, count.operations)};
+    if (more.bytes + more.operations == 0) continue;
+    moved[way].bytes += more.bytes;
+    moved[way].operations += more.operations;
+  }
+}
+
+MachineRate Rates::add(const MachineView& machine, double seconds) {
+  MachineRate rate{{{}, seconds}, {}, machine.hidden, machine.not_looked_at, machine.why_hidden};
+  std::map<pid_t, std::deque<double>> histories;
+  for (const ProcessView& process : machine.processes) {
+    ProcessRate one{process.pid, process.command, {{}, seconds}, gpus_of(process), {}, process.refusal};
+    for (const core::StatsSnapshot& session : process.sessions) {
+      add_session({process.pid, session.id}, session, one.moved.ways);
+    }
+    for (const auto& [way, count] : one.moved.ways) {
+      rate.moved.ways[way].bytes += count.bytes;
+      rate.moved.ways[way].operations += count.operations;
+    }
+    one.history = std::move(histories_[process.pid]);
+    if (!is_first_) one.history.push_back(one.moved.rate());
+    if (one.history.size() > kHistoryMost) one.history.pop_front();
+    histories[process.pid] = one.history;
+    rate.processes.push_back(std::move(one));
+  }
+  std::stable_sort(rate.processes.begin(), rate.processes.end(),
+                   [](const ProcessRate& a, const ProcessRate& b) { return a.moved.rate() > b.moved.rate(); });
+  histories_ = std::move(histories);
+  before_ = std::move(now_);
+  now_.clear();
+  is_first_ = false;
+  return rate;
+}
+
+}  // namespace penstock::tools
