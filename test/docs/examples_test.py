@@ -63,6 +63,15 @@ class Examples(unittest.TestCase):
     def test_a_queue_reads_every_byte_once(self):
         self.assertEqual(self.succeed("read_queue", "data"), f"{SIZE} bytes, up to 16 reads in flight\n")
 
+    def test_a_copy_is_equal_and_no_file_is_replaced(self):
+        self.assertEqual(self.succeed("copy", "data", "same"), f"{SIZE} bytes, read by path bounce\n")
+        self.assertEqual((self.folder / "same").read_bytes(), (self.folder / "data").read_bytes())
+        (self.folder / "empty").touch()
+        self.assertEqual(self.run_example("copy", "empty", "same").returncode, 1)
+        self.assertEqual((self.folder / "same").stat().st_size, SIZE)
+        self.succeed("copy", "empty", "none")
+        self.assertEqual((self.folder / "none").read_bytes(), b"")
+
     def test_a_cufile_program_runs_on_this_library(self):
         self.assertEqual(self.succeed("cufile_read", "data"), f"{1 << 20} bytes by cuFileRead\n")
 
