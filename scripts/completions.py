@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from manual import Help, helps
+from manual import QUESTIONS, Help, helps
 
 FILES, FOLDERS = "files", "folders"
 KINDS = {"FILE": FILES, "JOBFILE": FILES, "LIBRARY": FILES, "SRC": FILES, "DST": FILES, "DIR": FOLDERS}  # By help.
@@ -41,12 +41,16 @@ def words_of(value):
 
 
 class Command:
-    """A program, or a command of one: its words, its options and commands, and what it works on: words, or a kind of
-    files."""
+    """A program, or a command of one: its words, its options, with those of its other questions, its commands, and what
+    it works on: words, or a kind of files."""
 
     def __init__(self, page, words, pages):
         self.words, self.text, self.commands, self.operands = words, page.summary, [], []
         self.options = [Option(term, text) for term, text in page.options()]
+        for flag, _ in page.items(QUESTIONS):
+            known = {name for option in self.options for name in option.names}
+            more = [Option(term, text) for term, text in pages[" ".join([*page.words, flag])].options()]
+            self.options += [option for option in more if not known & set(option.names)]
         for term, text in page.items("Subcommands"):
             if term == "help":  # Has no page.
                 asking = Command(Help([*words, term], text), [*words, term], pages)

@@ -29,6 +29,7 @@ UNKNOWN = "unknown"
 # Of those that the build has. The last five are NVIDIA's names, links to the first.
 PROGRAMS = ("penstock", "penstock-k8s", "penstock-model", "gds_install_check", "gds_stats", "gdscheck", "gdsio",
             "gdsio_verify")
+QUESTIONS = "Other questions"  # The title of the flags that have options of their own.
 TITLES = {"Positionals": "Arguments", "Subcommands": "Commands"}  # As manuals call them.
 
 
@@ -61,7 +62,7 @@ class Help:
 
     @property
     def name(self):
-        return "-".join(self.words)
+        return "-".join(word.lstrip("-") for word in self.words)
 
     def items(self, title):
         """Pairs of a term and its text in a section of two columns."""
@@ -80,7 +81,7 @@ class Help:
 
 
 def helps(tools):
-    """The programs, their commands and theirs, depth first."""
+    """The programs, their commands, theirs, and the other questions that a flag of them asks, depth first."""
 
     def ask(words):
         return subprocess.run([tools / words[0], *words[1:], "--help"], capture_output=True, text=True,
@@ -92,6 +93,8 @@ def helps(tools):
         for command, _ in page.items("Subcommands"):
             if command != "help":
                 yield from below([*words, command])
+        for flag, _ in page.items(QUESTIONS):
+            yield Help([*words, flag], ask([*words, flag]))
 
     return [page for name in PROGRAMS if (tools / name).exists() for page in below([name])]
 

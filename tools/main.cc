@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The penstock command: a table of commands. A command is its folder and its row here. Those that NVIDIA has a tool for
-// are also called by that tool's name, by a link beside this program.
+// The penstock command: a table of commands. A command is its folder and its row here. Where a flag of a verb asks
+// another question, that question has options of its own, and so a row: "penstock bench --suite". Those that NVIDIA has
+// a tool for are called by that tool's name, by a link beside this program.
 #include <string>
 #include <vector>
 
@@ -39,25 +40,32 @@ constexpr Command kCommands[] = {
      .summary = "Say what this machine offers to each path, and what it lacks",
      .add = add_check,
      .tells_misspelt_settings = true},
-    {"validate", "Say whether drivers, fabric and a transfer are right, and what to do", add_validate},
     {"explain", "Say by which path a file's bytes would travel, and why by no better one", add_explain},
-    {"doctor", "Say why a load is slow, what would make it quicker, and by how much", add_doctor},
     {"bench", "Measure reads or writes of a file", add_bench},
-    {"suite", "Measure the published table of saves and loads here, without Penstock and with it", add_suite},
-    {"cp", "Copy a file through device memory", add_cp},
+    {"run", "Run a program with Penstock's libcufile in front of NVIDIA's", add_run, false, true},
+    {"stats", "Show what running processes have moved, and by which paths", add_stats},
+    {"serve", "Serve metrics of all processes of a node, and of what the node offers", add_serve, false, true},
+    {"kv", "Stores of KV caches: what they have, whether it is whole, what they are worth", add_kv},
     {.name = "settings",
      .summary = "List the library's settings: value, who set it, what it does",
      .add = add_settings,
      .tells_misspelt_settings = true},
-    {"demo", "Write data to a file and read it back by each path, and compare", add_demo},
-    {"stats", "Show what running processes have moved, and by which paths", add_stats},
-    {"top", "Show live how fast processes move bytes, and by which paths", add_top},
+    {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_help},
+    {"validate", "Say whether drivers, fabric and a transfer are right, and what to do", add_validate},
     {"topology", "Draw where GPUs, drives and NICs hang, and say who had best read from what", add_topology},
-    {"kv", "Stores of KV caches: what they have, whether it is whole, what they are worth", add_kv},
-    {"node", "Serve metrics of all processes of a node, and of what the node offers", add_node, false, true},
     {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect},
-    {"prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare},
-    {"run", "Run a program with Penstock's libcufile in front of NVIDIA's", add_run, false, true},
+    question("doctor", "Say why a load is slow, what would make it quicker, and by how much", add_doctor, "explain",
+             "--measure"),
+    question("prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare, "explain",
+             "--fix"),
+    question("demo", "Write data to a file and read it back by each path, and compare", add_demo, "bench",
+             "--every-path"),
+    question("suite", "Measure the published table of saves and loads here, without Penstock and with it", add_suite,
+             "bench", "--suite"),
+    question("top", "Show live how fast processes move bytes, and by which paths", add_top, "stats", "--live"),
+    {"cp", "Copy a file through device memory", add_cp, false, false, "examples/copy.cc"},
+    {"node", "Serve metrics of all processes of a node, and of what the node offers", add_serve, false, true,
+     "penstock serve"},
     {"gds_install_check", "Say whether the parts of GPUDirect Storage are installed", add_gds_install_check, true},
     {"gds_stats", "Print a process's cuFile statistics, as NVIDIA's gds_stats does", add_gds_stats, true},
     {"gdscheck", "Check the platform, with the output of NVIDIA's gdscheck", add_gdscheck, true},
@@ -65,7 +73,6 @@ constexpr Command kCommands[] = {
     {"gdsio", "Measure with the flags and the result line of NVIDIA's gdsio", add_gdsio, true},
     {"gdsio_verify", "Read a file by cuFile and by the kernel, and compare, as NVIDIA's gdsio_verify does",
      add_gdsio_verify, true},
-    {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_help},
     // Programs of their own.
     {.name = "k8s", .has_own_signals = true, .replaced_by = "penstock-k8s"},
     {.name = "model", .has_own_signals = true, .replaced_by = "penstock-model"},

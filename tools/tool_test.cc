@@ -51,7 +51,7 @@ TEST_F(Tool, HelpNamesEveryCommandAndEveryCommandHasExamples) {
   const Finished all = run({"help"});
   EXPECT_EQ(all.exit_code, 0);
   EXPECT_EQ(all.out, run({"--help"}).out);
-  for (const char* command : {"explain", "bench", "cp", "demo", "prepare"}) {
+  for (const char* command : {"check", "explain", "bench", "stats", "serve"}) {
     EXPECT_NE(all.out.find(std::string("\n  ") + command), std::string::npos) << command;
     const Finished one = run({"help", command});
     EXPECT_EQ(one.exit_code, 0);
@@ -108,6 +108,32 @@ TEST_F(OldNameOfAProgram, SaysWhichPackageHasItWhereItIsNotInstalled) {
   EXPECT_EQ(json::parse(done.out)["exit_code"], 77) << done.out;
 }
 
+TEST_F(Tool, HelpListsTheVerbsAloneAndNvidiasNamesAnswer) {
+  const std::string all = run({"help"}).out;
+  const std::string verbs = all.substr(all.find("Subcommands:"), all.find("Examples:") - all.find("Subcommands:"));
+  for (const char* verb : {"check", "explain", "bench", "run", "stats", "serve", "kv", "settings", "help"})
+    EXPECT_NE(verbs.find(std::string("\n  ") + verb + " "), std::string::npos) << verb;
+  for (const char* other : {"gdsio", "gds_stats", "doctor", "top", "node", "prepare"})
+    EXPECT_EQ(verbs.find(std::string("\n  ") + other + " "), std::string::npos) << other;
+  const Finished gdsio = run({"gdsio", "--help"});
+  EXPECT_EQ(gdsio.exit_code, 0);
+  EXPECT_EQ(gdsio.err, "");
+}
+
+TEST_F(Tool, AFlagThatAsksAnotherQuestionHasOptionsAndHelpOfItsOwn) {
+  EXPECT_NE(run({"bench", "--help"}).out.find("\n  --every-path"), std::string::npos);
+
+  const Finished help = run({"help", "bench", "--every-path"});
+
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_NE(help.out.find("Usage: penstock bench --every-path [OPTIONS]\n"), std::string::npos) << help.out;
+  EXPECT_NE(help.out.find("\n  --dir DIR"), std::string::npos) << help.out;
+  EXPECT_EQ(help.out.find("\n  --sweep"), std::string::npos) << help.out;
+  const Finished wrong = run({"bench", "--every-path", "--sweep", "bs=4k"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.err.find("see 'penstock bench --every-path --help'"), std::string::npos) << wrong.err;
+}
+
 TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
   make("data", 5000);
   const std::vector<Names> usages = {{},
@@ -117,8 +143,6 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
                                      {"explain"},
                                      {"explain", "data", "--frobnicate"},
                                      {"explain", "data", "--gpu", "-1"},
-                                     {"cp", "data"},
-                                     {"cp", "data", "copy", "--window", "1"},
                                      {"bench", "data", "--bs", "4KB"},
                                      {"bench", "data", "--bs", "0"},
                                      {"bench", "data", "--depth", "0"},
@@ -135,7 +159,7 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
                                      {"bench", "data", "--rw", "write"},
                                      {"bench", "absent", "--rw", "write"},
                                      {"bench", "absent", "--rw", "write", "--create"},
-                                     {"demo", "--size", "0"}};
+                                     {"bench", "--every-path", "--size", "0"}};
   for (const Names& usage : usages) {
     const Finished done = run(usage);
     std::string shown;
@@ -151,7 +175,7 @@ TEST_F(Tool, WrongUsageIsExitCodeTwoAndOneSentence) {
 TEST_F(Tool, WhatIsNoFileIsRefusedInOneSentence) {
   ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
   for (const char* name : {"absent", ".", "pipe", "/dev/null"}) {
-    for (const Names& usage : std::vector<Names>{{"explain", name}, {"bench", name}, {"cp", name, "copy"}}) {
+    for (const Names& usage : std::vector<Names>{{"explain", name}, {"bench", name}}) {
       if (usage == Names{"explain", "."} || usage == Names{"bench", "."}) continue;  // They go into folders.
       const Finished done = run(usage);
       EXPECT_EQ(done.exit_code, 1) << usage[0] << " " << name;
@@ -166,7 +190,7 @@ TEST_F(Tool, AGpuThatIsNotThereIsNotApplicable) {
   for (const Names& usage : std::vector<Names>{{"explain", "data", "--gpu", "99"},
                                                {"bench", "data", "--gpu", "99"},
                                                {"cp", "data", "copy", "--gpu", "99"},
-                                               {"demo", "--size", "1M", "--gpu", "99"}}) {
+                                               {"bench", "--every-path", "--size", "1M", "--gpu", "99"}}) {
     const Finished done = run(usage);
     EXPECT_EQ(done.exit_code, 77) << usage[0];
     EXPECT_NE(done.err.find("there is no GPU 99"), std::string::npos) << done.err;
@@ -425,7 +449,7 @@ TEST_F(Tool, BenchThatIsInterruptedTellsWhatItHasAndTakesItsNewFileAway) {
 }
 
 TEST_F(Tool, DemoVerifiesEveryWayAndNamesTheMissing) {
-  const Finished done = run({"demo", "--size", "3M", "--json"});
+  const Finished done = run({"bench", "--every-path", "--size", "3M", "--json"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const json told = json::parse(done.out);
   EXPECT_GE(told["rows"].size(), 4u);
@@ -439,7 +463,7 @@ TEST_F(Tool, DemoVerifiesEveryWayAndNamesTheMissing) {
   EXPECT_FALSE(paths.contains("p2pdma") || paths.contains("null")) << told["rows"];
   EXPECT_GE(told["missing"].size(), 3u);
   EXPECT_EQ(folder(), Names{});
-  const Finished table = run({"demo", "--size", "100"});
+  const Finished table = run({"bench", "--every-path", "--size", "100"});
   EXPECT_EQ(table.exit_code, 0) << table.err;
   EXPECT_NE(table.out.find("\npath "), std::string::npos) << table.out;
   EXPECT_NE(table.out.find("\nNot on this machine:\n  p2pdma: "), std::string::npos) << table.out;
@@ -447,7 +471,7 @@ TEST_F(Tool, DemoVerifiesEveryWayAndNamesTheMissing) {
 }
 
 TEST_F(Tool, DemoWithoutRoomSaysSoAtOnce) {
-  const Finished done = run({"demo", "--size", "4096T"});
+  const Finished done = run({"bench", "--every-path", "--size", "4096T"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err.find("of free space"), std::string::npos) << done.err;
   EXPECT_EQ(folder(), Names{});

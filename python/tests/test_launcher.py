@@ -70,7 +70,7 @@ def test_programs_that_cannot_be_run_are_told_as_the_command_tells_them(tmp_path
 def test_commands_of_the_tool_are_said_to_be_there(monkeypatch, capsys, is_here):
     monkeypatch.setattr(launcher, "has_tool", lambda: is_here)
     monkeypatch.setattr(launcher, "tool", lambda: "/usr/bin/penstock")
-    for command in ("bench", "doctor", "cp"):
+    for command in ("bench", "stats", "gdsio"):
         assert main([command, "x"]) == 2
         told = capsys.readouterr().err
         assert f"penstock: {command}: the command penstock has it, and python -m penstock has not: " in told
@@ -83,7 +83,8 @@ def test_the_list_of_the_tools_commands_is_that_of_its_help():
         pytest.skip("the command penstock is not on PATH")
     told = subprocess.run([tool, "--help"], capture_output=True, text=True, check=True).stdout
     lines = told.partition("Subcommands:\n")[2].partition("\n\n")[0].splitlines()
-    assert {line.split()[0] for line in lines} - {"check", "explain", "run"} == set(launcher.TOOLS)
+    by_nvidias_names = {name for name in launcher.TOOLS if name.startswith("gds")}
+    assert {line.split()[0] for line in lines} - {"check", "explain", "run"} == set(launcher.TOOLS) - by_nvidias_names
 
 
 def test_a_remedy_names_the_command_that_is_here(monkeypatch):

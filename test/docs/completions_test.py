@@ -71,13 +71,14 @@ class Asked:
     def test_commands(self):
         self.assertEqual(self.complete("penstock", "ch"), ["check"])
         self.assertEqual(self.complete("penstock-model", "cons"), ["constants"])
-        self.assertEqual(self.complete("penstock", "help", "exp"), ["explain"])
+        self.assertEqual(self.complete("penstock", "help", "sett"), ["settings"])
         self.assertEqual(self.complete("penstock", "check", "ch"), [])
 
     def test_options_of_a_command(self):
-        self.assertEqual(self.complete("penstock", "cp", "--ver"), ["--verify"])
+        self.assertEqual(self.complete("penstock", "bench", "--ver"), ["--verify", "--versus"])
         self.assertEqual(self.complete("penstock", "--ver"), ["--version"])
         self.assertEqual(self.complete("penstock-model", "load", "--ranks", "8", "--repl"), ["--replicated"])
+        self.assertEqual(self.complete("penstock", "bench", "--every-path", "--di"), ["--dir", "--direct"])
         self.assertEqual(self.complete("penstock", "check", "--verify"), [])
 
     def test_words_that_an_option_takes(self):
@@ -109,7 +110,7 @@ class Fish(Completions, Asked):
         (self.folder / "weights").touch()
         self.assertEqual(self.complete("penstock", "explain", "we"), ["weights"])
         self.assertEqual(self.complete("penstock", "check", "--root", "fi"), ["fish/"])
-        self.assertEqual(self.complete("penstock", "demo", "we"), [])
+        self.assertEqual(self.complete("penstock", "stats", "we"), [])
 
 
 def main():

@@ -31,7 +31,8 @@ VALIDATE = [
     *on_machines("validate", ["dgx-ready", "dgx-h100", "laptop", "roce-faults", "cufile-broken", "h200-p2pdma"]),
     *(("json", f"validate --layer {layer} --root {{machines}}/nfs-rdma --json") for layer in (1, 2)),
     ("keys", "validate --layer 3 full --json"),
-    *wrong("validate", "--layer 4", "--root absent", "--layer 3 absent", "--root {machines}/laptop full", "--gpu x"),
+    ("first", "validate --layer 3 absent"),
+    *wrong("validate", "--layer 4", "--root absent", "--root {machines}/laptop full", "--gpu x"),
 ]
 TOPOLOGY = [
     *on_machines("topology", ["dgx-h100", "h200-vm", "md-good", "guest-rdma"]),

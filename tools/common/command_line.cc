@@ -19,10 +19,24 @@
 namespace penstock::tools {
 namespace {
 
+constexpr const char* kHidden = "";  // A group that help does not show.
+
+// " --suite" of a command that asks another question with this flag.
+std::string question_of(const CLI::App* app) {
+  for (const CLI::Option* option : app->get_options()) {
+    if (option->get_required() && option->get_group() == kHidden) return " --" + option->get_lnames().front();
+  }
+  return "";
+}
+
 // The help of an option: its value by a name rather than by a type of C++, and behind the sentence what it is without
 // the option and what it cannot be given with.
 class HelpFormatter final : public CLI::Formatter {
  public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    return CLI::Formatter::make_usage(app, name + question_of(app));
+  }
+
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_positional() || option->get_type_size() == 0) return "";
     const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
@@ -60,7 +74,7 @@ std::string name_of_parsed(const CLI::App* app) {
     app = app->get_subcommands().front();
     name += " " + app->get_name();
   }
-  return name;
+  return name + question_of(app);
 }
 
 const CLI::App* innermost(const CLI::App* app) {
@@ -202,6 +216,14 @@ Option CommandLine::size(const std::string& names, std::uint64_t& value, const s
     value = *parsed;
   };
   return Option(app_->add_option_function<std::string>(names, read, help)->type_name("SIZE"));
+}
+
+void CommandLine::question(const char* flag) { app_->add_flag(flag)->required()->group(kHidden); }
+
+void CommandLine::other_question(const char* flag, const char* summary) {
+  app_->add_flag_callback(
+          flag, [] {}, summary)
+      ->group("Other questions");
 }
 
 void CommandLine::group(const char* title) { app_->option_defaults()->group(title); }

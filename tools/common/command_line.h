@@ -61,6 +61,11 @@ class CommandLine {
   Option version(std::function<std::string()> text);  // What --version prints.
   void footer(const std::string& text);               // Of the help: examples, exit codes.
 
+  // A flag without which this command asks something else; it stands in the line of usage.
+  void question(const char* flag);
+  // A flag of which main() has seen to it that it is never read here: with it the command has other options.
+  void other_question(const char* flag, const char* summary);
+
   CommandLine command(const std::string& name, const std::string& summary);  // One of which one must be given.
   // Once all words are read. The command's exit code.
   void runs(std::function<int()> action);

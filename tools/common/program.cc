@@ -54,19 +54,37 @@ const Command* command_of(const Program& program, const Words& words) {
   return at == words.end() ? nullptr : command_named(program, *at);
 }
 
-// "help bench" is another way to say "bench --help".
+bool is_question_of(const Command& question, const Command& verb) {
+  return question.verb != nullptr && std::strcmp(question.verb, verb.name) == 0;
+}
+
+// The question that a flag asks in place of its verb's own; null where none does.
+const Command* question_of(const Program& program, const Words& words) {
+  const Command* const verb = command_of(program, words);
+  if (verb == nullptr) return nullptr;
+  const auto found = std::find_if(program.commands.begin(), program.commands.end(), [&](const Command& each) {
+    return is_question_of(each, *verb) && std::find(words.begin(), words.end(), each.flag) != words.end();
+  });
+  return found == program.commands.end() ? nullptr : &*found;
+}
+
+// "help bench --suite" is another way to say "bench --suite --help".
 Words meant(const Program& program, Words words) {
   if (words.empty() || words[0] != "help") return words;
   if (words.size() == 1 || words[1].starts_with('-')) return {"--help"};
   const bool explains_more = command_named(program, "help") != nullptr;
-  if (!explains_more || command_named(program, words[1]) != nullptr) return {words[1], "--help"};
+  if (!explains_more || command_named(program, words[1]) != nullptr) {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+    return words;
+  }
   return program.meant == nullptr ? words : program.meant(std::move(words));
 }
 
 [[noreturn]] void refuse_command(const Program& program, const std::string& word) {
   std::vector<std::string> names;
   for (const Command& command : program.commands) {
-    if (command.replaced_by == nullptr) names.emplace_back(command.name);
+    if (!command.is_old_name()) names.emplace_back(command.name);
   }
   const std::string more =
       nearest(word, names).empty() ? fmt::format("; '{} help' lists them", program.name) : proposal(word, names);
@@ -84,8 +102,10 @@ void warn_of_misspelt_settings(const Program& program) {
 }
 
 void tell_new_name(const Program& program, const Command& command) {
+  const std::string new_words =
+      command.verb == nullptr ? command.replaced_by : fmt::format("{} {} {}", program.name, command.verb, command.flag);
   print_error("{}: '{} {}' is now '{}'; the old name goes with the next release\n", program.name, program.name,
-              command.name, command.replaced_by);
+              command.name, new_words);
 }
 
 // In the place of this process: what was a command of the program, and is a program beside it now.
@@ -107,12 +127,24 @@ void tell_new_name(const Program& program, const Command& command) {
   fail_errno(path, "run the program");
 }
 
+void add_verb(CommandLine& line, const Program& program, const Command& verb, const Command* question) {
+  const bool is_question = question != nullptr && is_question_of(*question, verb);
+  const Command& asked = is_question ? *question : verb;
+  CommandLine added = line.command(verb.name, asked.summary);
+  if (is_question) added.question(asked.flag);
+  asked.add(added);
+  if (is_question) return;
+  for (const Command& each : program.commands) {
+    if (is_question_of(each, verb)) added.other_question(each.flag, each.summary);
+  }
+}
+
 int run_words(const Program& program, const Words& words) {
   if (words.empty()) throw Failure(fmt::format("no command was given; '{} help' lists them", program.name), kUsage);
   const Command* const asked = command_of(program, words);
   if (asked == nullptr && !words[0].starts_with('-')) refuse_command(program, words[0]);
   if (asked != nullptr && asked->add == nullptr) run_instead(program, *asked, words);
-  if (asked != nullptr && asked->replaced_by != nullptr) tell_new_name(program, *asked);
+  if (asked != nullptr && asked->is_old_name()) tell_new_name(program, *asked);
   CommandLine line(program.name, program.summary);
   bool json = false;
   const Option version = line.version(
@@ -120,10 +152,9 @@ int run_words(const Program& program, const Words& words) {
   line.flag("--json", json, "With --version: print JSON").needs(version);
   show_colors("auto");
   line.choice("--color", {"auto", "always", "never"}, show_colors, "Whether words are coloured [auto: on a terminal]");
+  const Command* const question = question_of(program, words);
   for (const Command& command : program.commands) {
-    if (!command.is_listed() && &command != asked) continue;
-    CommandLine added = line.command(command.name, command.summary);
-    command.add(added);
+    if (command.is_listed() || &command == asked) add_verb(line, program, command, question);
   }
   line.footer(program.footer);
   return line.run(words);

@@ -23,9 +23,18 @@ struct Command {
   // The new words for a name of the last release: it answers as it did, unlisted, with a line on stderr that says them.
   const char* replaced_by = nullptr;
   bool tells_misspelt_settings = false;  // Itself, so that nothing else needs to.
+  // Of a question that a flag of this verb asks, with options of its own; the name is one of the last release.
+  const char* verb = nullptr;
+  const char* flag = nullptr;
 
-  bool is_listed() const { return !is_program && replaced_by == nullptr; }
+  bool is_old_name() const { return replaced_by != nullptr || verb != nullptr; }
+  bool is_listed() const { return !is_program && !is_old_name(); }
 };
+
+constexpr Command question(const char* old_name, const char* summary, void (*add)(CommandLine& command),
+                           const char* verb, const char* flag) {
+  return {.name = old_name, .summary = summary, .add = add, .verb = verb, .flag = flag};
+}
 
 struct Program {
   const char* name;

@@ -25,10 +25,10 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock node                                       metrics of this machine at 127.0.0.1:9760/metrics\n"
-    "  penstock node --listen 0.0.0.0:9760 --host /host    in a pod, with the host's /proc and /sys below /host\n"
-    "  penstock node --textfile /var/lib/node_exporter --listen none    for node_exporter\n"
-    "  penstock node --problem-detector p2pdma             one answer for node-problem-detector\n"
+    "  penstock serve                                       metrics of this machine at 127.0.0.1:9760/metrics\n"
+    "  penstock serve --listen 0.0.0.0:9760 --host /host    in a pod, with the host's /proc and /sys below /host\n"
+    "  penstock serve --textfile /var/lib/node_exporter --listen none    for node_exporter\n"
+    "  penstock serve --problem-detector p2pdma             one answer for node-problem-detector\n"
     "It ends at SIGTERM or Ctrl-C. Exit code: 0 ended by a signal, 1 failed, 2 wrong usage. With --problem-detector: "
     "0 the\n"
     "path is available, 1 it is not, 2 that is unknown.";
@@ -41,7 +41,7 @@ constexpr std::chrono::milliseconds kTimeToStop{500};
 constexpr const char* kOpenMetrics = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 constexpr const char* kPlainText = "text/plain; version=0.0.4; charset=utf-8";
 
-struct NodeSettings {
+struct ServeSettings {
   std::string listen = kDefaultListen;
   std::string host = "/";
   double interval = 15;
@@ -75,7 +75,7 @@ core::UniqueFd catch_signals() {
   for (const int signal_number : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal_number);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   core::UniqueFd fd(::signalfd(-1, &set, SFD_CLOEXEC));
-  if (!fd.valid()) fail_errno("penstock node", "wait for signals");
+  if (!fd.valid()) fail_errno("penstock serve", "wait for signals");
   return fd;
 }
 
@@ -85,7 +85,7 @@ void wait_for_signal(int signals) {
   }
 }
 
-void check(const NodeSettings& settings) {
+void check(const ServeSettings& settings) {
   if (!(settings.interval >= kIntervalMin && settings.interval <= kIntervalMax)) {
     throw Failure(fmt::format("--interval {}: expected 1 to 3600 seconds", settings.interval), kUsage);
   }
@@ -94,7 +94,7 @@ void check(const NodeSettings& settings) {
   }
 }
 
-int run_node(const NodeSettings& settings) {
+int run_serve(const ServeSettings& settings) {
   if (!settings.problem_detector.empty()) return run_problem_detector(settings.host, settings.problem_detector);
   check(settings);
   const core::UniqueFd signals = catch_signals();
@@ -104,7 +104,7 @@ int run_node(const NodeSettings& settings) {
   std::optional<HttpServer> server;
   if (settings.listen != kListenNowhere) {
     server.emplace(settings.listen, [&](const HttpRequest& request) { return answer(*watch, request); });
-    print_error("penstock node: http://{}/metrics\n", server->address());
+    print_error("penstock serve: http://{}/metrics\n", server->address());
   }
   watch->start();
   if (server) server->serve_until_readable(signals.get());
@@ -115,8 +115,8 @@ int run_node(const NodeSettings& settings) {
 
 }  // namespace
 
-void add_node(CommandLine& command) {
-  auto settings = std::make_shared<NodeSettings>();
+void add_serve(CommandLine& command) {
+  auto settings = std::make_shared<ServeSettings>();
   command.option("--listen", settings->listen, "Where to serve /metrics, /healthz and /readyz; none: nowhere")
       .value_name("ADDRESS:PORT")
       .default_shown();
@@ -135,7 +135,7 @@ void add_node(CommandLine& command) {
               "Say whether the node offers PATH, as a plugin of node-problem-detector, and end")
       .value_name("PATH");
   command.footer(kExamples);
-  command.runs([settings] { return run_node(*settings); });
+  command.runs([settings] { return run_serve(*settings); });
 }
 
 }  // namespace penstock::tools

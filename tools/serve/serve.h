@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock node`: the process of a Kubernetes DaemonSet, or of a service. What all processes of a node move, and what
+// `penstock serve`: the process of a Kubernetes DaemonSet, or of a service. What all processes of a node move, and what
 // the node offers, as metrics, as features for labels, and as one answer for node-problem-detector.
 #pragma once
 
@@ -8,6 +8,6 @@
 
 namespace penstock::tools {
 
-void add_node(CommandLine& command);
+void add_serve(CommandLine& command);
 
 }  // namespace penstock::tools
