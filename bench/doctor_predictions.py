@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""What `penstock doctor` foretells, and what is measured once the change is made.
+"""What `penstock explain --measure` foretells, and what is measured once the change is made.
 
     doctor_predictions.py PENSTOCK FOLDER [--size MIB] [--rounds N]
 
@@ -59,7 +59,7 @@ def seconds_of(tool, folder, size, *more, **variables):
 def one_round(tool, folder, paths):
     """{change: (predicted, measured)} in seconds."""
     evict(paths)
-    told = run([tool, "doctor", folder, "--json"])
+    told = run([tool, "explain", "--measure", folder, "--json"])
     size = told["bytes"]
     # What doctor leaves out gains nothing: then it has foretold the time that it takes now.
     predicted = {"now": told["forecast"]["seconds"], CACHED: None, THREADS: None, POLICY: None}

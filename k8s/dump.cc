@@ -234,7 +234,7 @@ class DumpJudge {
                          const std::string& type) {
     if (is_labelled(object, std::string(kFeaturePrefix) + "-path-p2pdma", "false")) {
       add(all, "p2pdma",
-          {"", Standing::closed, "p2pdma_needs", "'penstock node' on it sees no P2PDMA",
+          {"", Standing::closed, "p2pdma_needs", "'penstock serve' on it sees no P2PDMA",
            "'penstock check' on the node says what it lacks"});
     }
     add_refusals(all, "p2pdma", node, type, "");
@@ -261,7 +261,7 @@ class DumpJudge {
       const bool is_seen = is_labelled(object, penstock, "false");
       add(all, "nvidia-fs",
           {"", is_host_s && !is_seen ? Standing::unknown : Standing::closed, "gds_not_loaded",
-           is_seen     ? "'penstock node' on it sees no module nvidia_fs"
+           is_seen     ? "'penstock serve' on it sees no module nvidia_fs"
            : is_host_s ? "no object installs nvidia-fs, and no label tells of its module"
                        : "nothing turns on gds for the node",
            find_rule("gds_not_loaded")->remedy});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The objects of `penstock node` on each node with a GPU, for `penstock-k8s render`: those of deploy/manifests, which
+// The objects of `penstock serve` on each node with a GPU, for `penstock-k8s render`: those of deploy/manifests, which
 // the tool carries. Pure.
 #pragma once
 

@@ -150,7 +150,7 @@ void add_render(CommandLine& command) {
   command.flag("--nvme-in-use", answers.nvme_in_use, "The nodes' own system is on an NVMe drive");
   command.option("--nfs-server", answers.nfs_server, "Of --storage nfs and nfs-rdma").value_name("HOST:/EXPORT");
   command.option("--namespace", answers.name_space, "Of the workload").default_shown();
-  command.option("--image", answers.image, "Of the workload, and of penstock node").default_shown();
+  command.option("--image", answers.image, "Of the workload, and of penstock serve").default_shown();
   const Option out = command.option("--out", settings->out, "Write a file for each object into DIR").value_name("DIR");
   command.flag("--overwrite", settings->overwrite, "Replace files that exist").needs(out);
   Option only = command.option("--only", settings->only, "Print the object of this name alone").value_name("NAME");

@@ -41,7 +41,7 @@ TEST_F(HostileNames, OfFilesAreShownEscaped) {
   expect_shown({"explain", kHostile}, 0);
   expect_shown({"bench", kHostile, "--repeat", "1"}, 0);
   expect_shown({"cp", kHostile, "copy", "--verify"}, 0);
-  expect_shown({"prepare", kHostile + "2", "--size", "4k"}, 0);
+  expect_shown({"explain", "--fix", kHostile + "2", "--size", "4k"}, 0);
 }
 
 TEST_F(HostileNames, OfFilesAreShownEscapedInErrors) {
@@ -50,7 +50,7 @@ TEST_F(HostileNames, OfFilesAreShownEscapedInErrors) {
   expect_shown({"explain", kHostile + "2"}, 1);
   expect_shown({"bench", kHostile, "--rw", "write"}, 2);
   expect_shown({"cp", kHostile, kHostile}, 1);
-  expect_shown({"prepare", kHostile + "/b", "--size", "4k"}, 1);
+  expect_shown({"explain", "--fix", kHostile + "/b", "--size", "4k"}, 1);
 }
 
 TEST_F(HostileNames, OfFilesAreShownEscapedByNvidiasNames) {

@@ -21,8 +21,8 @@ from penstock.terminal import complain
 __all__ = ["TOOLS", "has_tool", "library", "named", "of_the_tool", "run", "tool"]
 
 # What the command has, and `python -m penstock` has not.
-TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help", "kv", "odirect", "serve",
-         "settings", "stats", "topology", "validate")
+TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help", "kv", "odirect",
+         "serve", "settings", "stats", "topology", "validate")
 WHERE = "a release's wheel and Debian's package have it, and `cmake --install` of the sources"
 NOT_FOUND, NOT_STARTED = 127, 126
 

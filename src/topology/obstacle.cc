@@ -149,22 +149,23 @@ constexpr ObstacleText kTexts[] = {
      "make a copy that shares no extents: cp --reflink=never", slower},
     {Obstacle::holes, "holes",
      "the file has holes: the CPU fills reads of them with zeros, and writes to them allocate blocks first",
-     "fill them first: 'penstock prepare'", part_copied},
+     "fill them first: 'penstock explain --fix'", part_copied},
     {Obstacle::unwritten_extents, "unwritten_extents",
      "extents are allocated but were never written: the CPU fills reads of them with zeros, and the first write has to "
      "convert them",
-     "write them once first: 'penstock prepare --written'", part_copied},
+     "write them once first: 'penstock explain --fix --written'", part_copied},
     {Obstacle::no_direct_descriptor, "no_direct_descriptor", "the file cannot be opened with O_DIRECT",
      "open it with O_DIRECT before it is registered, or mount /proc in the container", copied},
     {Obstacle::block_map, "block_map",
      "the file is mapped block by block as on ext3, so the CPU copies writes that allocate",
-     "copy it to a new file on ext4, or write only to allocated blocks: 'penstock prepare --written'", part_copied},
+     "copy it to a new file on ext4, or write only to allocated blocks: 'penstock explain --fix --written'",
+     part_copied},
 
     {Obstacle::misaligned, "misaligned", "offset, size or address is not a multiple of the drive's block size",
      "align all three to 4096 bytes; otherwise head and tail are bounced", part_copied},
     {Obstacle::extending_write, "extending_write",
      "the write goes past the file's end, where file systems do one write at a time",
-     "give the file its final size first: 'penstock prepare'", slower},
+     "give the file its final size first: 'penstock explain --fix'", slower},
 };
 
 constexpr ObstacleText kUnknown{Obstacle::none, "unknown", "", "", Effect::refused};

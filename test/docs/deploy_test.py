@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""What deploy/ and the manual say of the metrics of `penstock node` is true of the page that it really serves:
+"""What deploy/ and the manual say of the metrics of `penstock serve` is true of the page that it really serves:
 deploy_test.py BUILD
 """
 
@@ -24,7 +24,7 @@ METRIC = re.compile(r"\bpenstock_[a-z0-9_]+")
 
 def served_page():
     """In Prometheus's text format, of a process that has looked once."""
-    node = subprocess.Popen([BUILD / "tools" / "penstock", "node", "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE,
+    node = subprocess.Popen([BUILD / "tools" / "penstock", "serve", "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE,
                             text=True)
     try:
         url = re.search(r"http://\S+", node.stderr.readline())[0]

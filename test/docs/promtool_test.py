@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""Prometheus's own checker takes the page of `penstock node`, and the alerts: promtool_test.py BUILD
+"""Prometheus's own checker takes the page of `penstock serve`, and the alerts: promtool_test.py BUILD
 
 Exit code 77 where there is no promtool (Debian's package prometheus).
 """

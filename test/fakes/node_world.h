@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// For tests of `penstock node`: the node as a running process, others that move bytes, and control groups that look
+// For tests of `penstock serve`: the node as a running process, others that move bytes, and control groups that look
 // like those of a pod.
 #pragma once
 
@@ -182,12 +182,12 @@ inline Finished run_tool(const std::vector<std::string>& words) {
   return done;
 }
 
-// `penstock node` at a port of its own, which has looked once.
+// `penstock serve` at a port of its own, which has looked once.
 class Node {
  public:
   explicit Node(
       std::vector<std::string> words = {}, const std::function<void()>& prepare = [] {}) {
-    words.insert(words.begin(), {"node", "--listen", "127.0.0.1:0", "--interval", "1"});
+    words.insert(words.begin(), {"serve", "--listen", "127.0.0.1:0", "--interval", "1"});
     int err[2];
     EXPECT_EQ(::pipe2(err, O_CLOEXEC), 0);
     pid_ = ::fork();

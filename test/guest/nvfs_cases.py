@@ -118,7 +118,7 @@ def by_nvfs(way, size):
 def nvfs_fault(name, standin, facts, words="write:0:1M read:0:1M"):
     """What the stand-in does wrong, before the self-test or after it; the bytes are right in any case."""
     return nvfs_client(name, f"/mnt/ext4/{name}", words, None, facts, strict=False, standin=standin,
-                       prepare=f"penstock prepare /mnt/ext4/{name} --size 4M --written")
+                       prepare=f"penstock explain --fix /mnt/ext4/{name} --size 4M --written")
 
 
 def bounced(reason):
@@ -137,7 +137,7 @@ def nvfs_bounced(name, drive, made, words, facts):
 HOLE_IN_DATA = "dd if=/drives/near of={0} bs=1k count=5 2>/dev/null && " \
                "dd if=/drives/near of={0} bs=1k skip=6 seek=6 count=4090 2>/dev/null"
 DATA_IN_HOLE = "truncate -s 4M {0} && dd if=/drives/near of={0} bs=1k skip=5 seek=5 count=1 conv=notrunc 2>/dev/null"
-DATA_IN_SPACE = "penstock prepare {0} --size 4M && " \
+DATA_IN_SPACE = "penstock explain --fix {0} --size 4M && " \
                 "dd if=/drives/near of={0} bs=1k skip=9 seek=9 count=1 conv=notrunc 2>/dev/null"
 
 
@@ -191,7 +191,7 @@ UNKIND_MACHINE = Machine(
         nvfs_bounced("no-extents", "ext4-no-extents", "truncate -s 8M {0}", "write:0:4M read:0:4M", NO_EXTENTS),
         *nvfs_small_blocks("ext4-1k"),
         nvfs_killed("killed-at-first", 1, "write:0:4M",
-                    f"{mounted('ext4')} && penstock prepare /mnt/ext4/read --size 16M --written"),
+                    f"{mounted('ext4')} && penstock explain --fix /mnt/ext4/read --size 16M --written"),
         nvfs_killed("killed", NVFS_TEST_REQUESTS + 2, "forever:0:4M"),
         nvfs_killed("killed-threads", NVFS_TEST_REQUESTS + 8, "beside:0:4M beside:4M:4M beside:8M:4M forever:12M:4M"),
         Tool("left", f"{NVFS} cufile_client /mnt/ext4/read beside:0:4M leave && {KEPT_RULES}", dma=None,

@@ -25,7 +25,7 @@ PENSTOCK = ""
 
 # It moves a MiB by the first path of the list, says so, and copies with the system's means.
 FAKE = """#!/bin/sh
-[ "$1" != prepare ] || : >"$2"
+[ "$2" != --fix ] || : >"$3"
 for one; do case $previous in cp) from=$one ;; "$from") to=$one ;; esac; previous=$one; done
 by='"bytes_by_path": {
     "'${PENSTOCK_PATHS%%,*}'": 1048576,

@@ -68,7 +68,7 @@ class Pages(World):
         self.unpack_machine()
         return {"check": ["check", "--root", MACHINE], "topology": ["topology", "--root", MACHINE],
                 "help": ["help", "stand_in"], "explain": ["explain", "data"],
-                "doctor": ["doctor", "--time", "0.1", "data"]}
+                "doctor": ["explain", "--measure", "--time", "0.1", "data"]}
 
     def test_no_line_is_wider_than_the_terminal(self):
         for name, words in self.commands().items():
@@ -139,7 +139,7 @@ class Top(World):
         settings = self.say(terminal, "stty -g")
         row = re.compile(rf"^ *{self.reader.pid} penstock +\d+\.\d+ ", re.MULTILINE)
         for tries_left in reversed(range(PATIENCE_S // FIRST_RATES_S)):
-            terminal.type(" ".join([str(TOOL), "top", *options]), "Enter")
+            terminal.type(" ".join([str(TOOL), "stats", "--live", *options]), "Enter")
             try:
                 terminal.wait_for(f"the process {self.reader.pid} with a rate", row.search, FIRST_RATES_S)
                 break
@@ -209,7 +209,7 @@ class Top(World):
         self.reader.kill()
         self.reader.wait()
         terminal = self.shell()
-        terminal.type(f"{TOOL} top --interval 0.1", "Enter")
+        terminal.type(f"{TOOL} stats --live --interval 0.1", "Enter")
         # Others may run beside the test.
         terminal.wait_for("the page", lambda now: "no process that this user" in now or "read GB/s" in now)
         self.read()

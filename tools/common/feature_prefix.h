@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How labels of a node begin that Node Feature Discovery makes of what `penstock node` sees. Who writes and who reads
+// How labels of a node begin that Node Feature Discovery makes of what `penstock serve` sees. Who writes and who reads
 // them share it.
 #pragma once
 

@@ -71,7 +71,7 @@ TEST_F(NewFileTest, EndsWithASignalAlsoWhereRemovingItHangs) {
 
 TEST_F(NewFileTest, OfADemoGoesWithItHoweverItEnds) {
   fs::remove(path("data"));
-  const pid_t child = start({"demo", "--size", "64M"});
+  const pid_t child = start({"bench", "--every-path", "--size", "64M"});
   EXPECT_TRUE(wait_until([&] { return is_making_a_file(child); }));
   kill(child, SIGKILL);
   EXPECT_EQ(wait(child).signal_number, SIGKILL);

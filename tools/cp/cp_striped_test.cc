@@ -109,7 +109,7 @@ TEST_F(CpStriped, WhatMakesNoObjectIsRefused) {
 TEST_F(CpStriped, DoctorTakesAnObjectForOneFileOnSeveralDrives) {
   make_object(24'000'001);
   const auto told = [&](const std::vector<std::string>& words) {
-    std::vector<std::string> all = {"doctor", "--time", "0.1", "--json"};
+    std::vector<std::string> all = {"explain", "--measure", "--time", "0.1", "--json"};
     all.insert(all.end(), words.begin(), words.end());
     const Finished done = run(all);
     EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -126,7 +126,7 @@ TEST_F(CpStriped, DoctorTakesAnObjectForOneFileOnSeveralDrives) {
   for (const json& place : one["places"]) bytes += place["bytes"].get<std::uint64_t>();
   EXPECT_EQ(bytes, 24'000'001u) << "of all members, by the devices that they lie on";
   EXPECT_EQ(told({"object", "d0", "d1", "d2"})["bytes"], 24'000'001) << "its members do not count twice";
-  const std::string text = run({"doctor", "object", "--time", "0.1"}).out;
+  const std::string text = run({"explain", "--measure", "object", "--time", "0.1"}).out;
   EXPECT_NE(text.find("object: a striped object of 3 members, "), std::string::npos) << text;
 }
 
@@ -143,7 +143,7 @@ TEST_F(CpStriped, WhatDoctorMeasuresLeavesThePageCacheOfMembersAsItWas) {
   };
   for (const char* drive : {"d0", "d1", "d2"}) forget(member(drive));
   if (cached(member("d0")) != 0) GTEST_SKIP() << "the file system of " << path("d0") << " keeps all of it cached";
-  ASSERT_EQ(run({"doctor", "object", "--time", "0.1"}).exit_code, 0);
+  ASSERT_EQ(run({"explain", "--measure", "object", "--time", "0.1"}).exit_code, 0);
   // The block behind a member's bytes is looked at, and stays.
   for (const char* drive : {"d0", "d1", "d2"}) EXPECT_LE(cached(member(drive)), 64 << 10) << drive;
 }
@@ -151,7 +151,7 @@ TEST_F(CpStriped, WhatDoctorMeasuresLeavesThePageCacheOfMembersAsItWas) {
 TEST_F(CpStriped, DoctorNamesAMemberThatIsCutOff) {
   make_object();
   fs::resize_file(member("d1"), 1000);
-  const Finished done = run({"doctor", "object", "--time", "0.1"});
+  const Finished done = run({"explain", "--measure", "object", "--time", "0.1"});
   EXPECT_EQ(done.exit_code, 1) << done.out;
   EXPECT_NE(done.err.find("member"), std::string::npos) << done.err;
 }

@@ -35,8 +35,8 @@ constexpr double kLatencySeconds = 0.25;
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock demo                             1 GiB in the current folder\n"
-    "  penstock demo --dir /mnt/nvme --size 4G   on the drive that matters\n"
+    "  penstock bench --every-path                             1 GiB in the current folder\n"
+    "  penstock bench --every-path --dir /mnt/nvme --size 4G   on the drive that matters\n"
     "Exit code: 0 every path gave the same bytes, 1 failed, 2 wrong usage, 77 if there is no such GPU.";
 
 struct DemoSettings {

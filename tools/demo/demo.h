@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock demo: weights-like data from device memory to a file and back, verified, by every path this machine has.
+// penstock bench --every-path: weights-like data from device memory to a file and back, verified, by every path this
+// machine has.
 #pragma once
 
 #include "tools/common/command_line.h"

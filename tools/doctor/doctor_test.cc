@@ -18,7 +18,7 @@ class DoctorTest : public Tool {
     std::ofstream(path(name), std::ios::binary) << std::string(size, 'x');
   }
   Json told(std::vector<std::string> words) {
-    words.insert(words.begin(), "doctor");
+    words.insert(words.begin(), {"explain", "--measure"});
     words.insert(words.end(), {"--time", "0.1", "--json"});
     const Finished done = run(words);
     EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -85,7 +85,7 @@ TEST_F(DoctorTest, OfASmallFileThatIsPartlyCachedBothPartsAreMeasured) {
 
 TEST_F(DoctorTest, WhatTheEnvironmentSetsIsTold) {
   make("model", 8 << 20);
-  const Finished done = run({"doctor", "model", "--time", "0.1", "--json"}, [] {
+  const Finished done = run({"explain", "--measure", "model", "--time", "0.1", "--json"}, [] {
     setenv("PENSTOCK_CHUNK_KIB", "64", 1);
     setenv("PENSTOCK_WORKERS", "1", 1);
   });
@@ -98,7 +98,7 @@ TEST_F(DoctorTest, PagesOfWhichTheKernelDoesNotTellStayInThePageCache) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
   fs::permissions(root_, fs::perms::all);  // Of a file of root's the kernel tells nobody else what is cached.
   make("data", 8 << 20);
-  const Finished done = run({"doctor", "data", "--time", "0.1", "--json"}, [] { (void)!setuid(65534); });
+  const Finished done = run({"explain", "--measure", "data", "--time", "0.1", "--json"}, [] { (void)!setuid(65534); });
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const Json json = Json::parse(done.out);
   if (!json["files"][0]["cached_bytes"].is_null()) GTEST_SKIP() << "this kernel tells everybody what is cached";
@@ -121,20 +121,23 @@ TEST_F(DoctorTest, OfWhatIsNotCachedItSaysWhatThePageCacheWouldBring) {
   if (cached("cold file") != 0) GTEST_SKIP() << "the file system keeps all of it cached";
   const Json json = told({"cold file"});
   EXPECT_DOUBLE_EQ(json["forecast"]["cold_seconds"], json["forecast"]["seconds"]);
-  bool is_there = false;
+  bool is_there = false, is_unknown = false;
   for (const Json& change : json["changes"]) is_there |= change["command"] == "cat 'cold file' > /dev/null";
+  for (const Json& doubt : json["doubts"]) is_unknown |= doubt["what"] == "have all of it in the page cache";
+  const double seconds = json["forecast"]["seconds"];
   // On a busy machine the drive may have been the quicker one while it was measured: then it is left out.
   double warm = 0;
   for (const Json& stage : json["stages"])
     if (stage["name"] == "warm") warm = stage["bytes_per_second"];
   ASSERT_GT(warm, 0) << json["stages"];
-  EXPECT_EQ(is_there, (32 << 20) / warm <= 0.95 * json["forecast"]["seconds"].get<double>()) << json;
+  const bool is_quicker = (32 << 20) / warm <= 0.95 * seconds;
+  EXPECT_TRUE(is_there ? is_quicker : !is_quicker || is_unknown || seconds < 0.01) << json;
   EXPECT_EQ(cached("cold file"), 0);
 }
 
 TEST_F(DoctorTest, ThePictureForPeopleBeginsWithTheAnswer) {
   make("data", 4 << 20);
-  const Finished done = run({"doctor", "data", "--time", "0.1"});
+  const Finished done = run({"explain", "--measure", "data", "--time", "0.1"});
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(done.out.find("data: 1 file, 4 MiB, "), 0u) << done.out;
   EXPECT_NE(done.out.find("\nLoading it takes "), std::string::npos) << done.out;
@@ -144,7 +147,7 @@ TEST_F(DoctorTest, ThePictureForPeopleBeginsWithTheAnswer) {
 
 TEST_F(DoctorTest, APageHasItsDataAndAllItNeeds) {
   make("da<ta", 1 << 20);
-  const Finished done = run({"doctor", "da<ta", "--time", "0.1", "--html", "page.html"});
+  const Finished done = run({"explain", "--measure", "da<ta", "--time", "0.1", "--html", "page.html"});
   if (done.exit_code == 77) GTEST_SKIP() << done.err;
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.out.find("page: page.html\n"), std::string::npos);
@@ -155,7 +158,7 @@ TEST_F(DoctorTest, APageHasItsDataAndAllItNeeds) {
   for (const char* mark : {"@DATA@", "@STYLE@", "@HELPERS@", "@CHART_JS@", "src=\"http"}) {
     EXPECT_EQ(page.find(mark), std::string::npos) << mark;
   }
-  const Finished again = run({"doctor", "da<ta", "--html", "page.html"});
+  const Finished again = run({"explain", "--measure", "da<ta", "--html", "page.html"});
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_EQ(again.err, "penstock: page.html exists; --overwrite replaces it\n");
 }
@@ -165,7 +168,7 @@ TEST_F(DoctorTest, APageShowsItsPicturesInABrowser) {
   const std::string hostile = "a</script><b>";
   fs::create_directory(path("a<"));
   std::ofstream(path(hostile)) << std::string(1 << 20, 'x');
-  const Finished done = run({"doctor", hostile, "--time", "0.1", "--html", "page.html"});
+  const Finished done = run({"explain", "--measure", hostile, "--time", "0.1", "--html", "page.html"});
   if (done.exit_code == 77) GTEST_SKIP() << done.err;
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const std::string dom = opened(text_of(path("page.html")));
@@ -177,18 +180,18 @@ TEST_F(DoctorTest, APageShowsItsPicturesInABrowser) {
 TEST_F(DoctorTest, APatternMeansWhatAShellWouldMakeOfIt) {
   for (const char* name : {"a.bin", "b.bin", "c.txt"}) make(name, 1 << 20);
   EXPECT_EQ(told({"*.bin"})["files"].size(), 2u);
-  const Finished done = run({"doctor", "*.nothing"});
+  const Finished done = run({"explain", "--measure", "*.nothing"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_EQ(done.err, "penstock: *.nothing: no file has such a name\n");
 }
 
 TEST_F(DoctorTest, WhereThereIsNothingToLoadItSaysSo) {
   make("empty", 0);
-  EXPECT_EQ(run({"doctor", "empty"}).err, "penstock: empty: there is nothing to load: it has no bytes\n");
+  EXPECT_EQ(run({"explain", "--measure", "empty"}).err, "penstock: empty: there is nothing to load: it has no bytes\n");
   fs::create_directory(path("folder"));
-  EXPECT_EQ(run({"doctor", "folder"}).err, "penstock: folder: has no regular file\n");
-  EXPECT_EQ(run({"doctor", "absent"}).exit_code, 1);
-  EXPECT_EQ(run({"doctor"}).exit_code, 2);
+  EXPECT_EQ(run({"explain", "--measure", "folder"}).err, "penstock: folder: has no regular file\n");
+  EXPECT_EQ(run({"explain", "--measure", "absent"}).exit_code, 1);
+  EXPECT_EQ(run({"explain", "--measure"}).exit_code, 2);
 }
 
 TEST_F(DoctorTest, AnEmptyFileAmongOthersIsNoHindrance) {
@@ -199,13 +202,13 @@ TEST_F(DoctorTest, AnEmptyFileAmongOthersIsNoHindrance) {
 
 TEST_F(DoctorTest, WhatMakesNoSenseIsWrongUsage) {
   make("data", 1 << 20);
-  EXPECT_EQ(run({"doctor", "data", "--time", "0"}).exit_code, 2);
-  EXPECT_EQ(run({"doctor", "data", "--time", "nan"}).exit_code, 2);
-  EXPECT_EQ(run({"doctor", "data", "--save", "1M"}).exit_code, 2);
-  EXPECT_EQ(run({"doctor", ".", "--save", "0"}).exit_code, 2);
-  EXPECT_EQ(run({"doctor", ".", ".", "--save", "1M"}).exit_code, 2);
-  EXPECT_EQ(run({"doctor", "absent", "--save", "1M"}).exit_code, 1);
-  EXPECT_EQ(run({"doctor", "data", "--gpu", "99"}).exit_code, 77);
+  EXPECT_EQ(run({"explain", "--measure", "data", "--time", "0"}).exit_code, 2);
+  EXPECT_EQ(run({"explain", "--measure", "data", "--time", "nan"}).exit_code, 2);
+  EXPECT_EQ(run({"explain", "--measure", "data", "--save", "1M"}).exit_code, 2);
+  EXPECT_EQ(run({"explain", "--measure", ".", "--save", "0"}).exit_code, 2);
+  EXPECT_EQ(run({"explain", "--measure", ".", ".", "--save", "1M"}).exit_code, 2);
+  EXPECT_EQ(run({"explain", "--measure", "absent", "--save", "1M"}).exit_code, 1);
+  EXPECT_EQ(run({"explain", "--measure", "data", "--gpu", "99"}).exit_code, 77);
 }
 
 TEST_F(DoctorTest, ASaveIsMeasuredAndLeavesNothing) {
@@ -228,7 +231,7 @@ TEST_F(DoctorTest, ACheckpointThatDoesNotFitIsTold) {
 
 TEST_F(DoctorTest, InterruptedItEndsByTheSignalAndLeavesNothing) {
   fs::create_directory(path("saves"));
-  const pid_t child = start({"doctor", "saves", "--save", "1G", "--time", "60"});
+  const pid_t child = start({"explain", "--measure", "saves", "--save", "1G", "--time", "60"});
   const fs::path files = "/proc/" + std::to_string(child) + "/fd";
   const auto writes = [&] {
     std::error_code error;

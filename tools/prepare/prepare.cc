@@ -35,9 +35,9 @@ constexpr std::uint64_t kSizeMax = (std::uint64_t{1} << 63) - kZeroBlock;
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock prepare /data/checkpoint --size 64G              allocated, so that writes need no new blocks\n"
-    "  penstock prepare /data/checkpoint --size 64G --written    filled with zeros, too: no extents to convert\n"
-    "  penstock prepare sparse.img --json                        an existing file: its holes are filled\n"
+    "  penstock explain --fix /data/checkpoint --size 64G              allocated, so that writes need no new blocks\n"
+    "  penstock explain --fix /data/checkpoint --size 64G --written    filled with zeros, too: no extents to convert\n"
+    "  penstock explain --fix sparse.img --json                        an existing file: its holes are filled\n"
     "An existing file keeps every byte and is never made shorter. No other program may have it open. A program that\n"
     "opens it meanwhile has to wait, and prepare stops to let it in. After a failure the file has the size it had,\n"
     "unless the message tells another, and holes that were filled stay filled. If --written is killed while it writes\n"

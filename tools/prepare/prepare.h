@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock prepare: makes or extends a file so that direct writes to it stay direct.
+// penstock explain --fix: makes or extends a file so that direct writes to it stay direct.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock prepare` and the part of `penstock explain` that tells what a file lacks.
+// The built `penstock explain --fix` and the part of `penstock explain` that tells what a file lacks.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -44,7 +44,7 @@ class Prepare : public Tool {
     return stat(path(name).c_str(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_blocks) * 512 : 0;
   }
   json prepare(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), "prepare");
+    arguments.insert(arguments.begin(), {"explain", "--fix"});
     arguments.push_back("--json");
     const Finished done = run(arguments);
     EXPECT_EQ(done.exit_code, 0) << done.err;
@@ -75,7 +75,7 @@ TEST_F(Prepare, WhereThereIsNoRoomNothingIsTaken) {
   const std::uint64_t more = (facts.f_bavail + 1024 * 1024) * static_cast<std::uint64_t>(facts.f_bsize);
   if (truncate(path("sparse").c_str(), static_cast<off_t>(more)) != 0) GTEST_SKIP() << "no file may be that large here";
   const std::uint64_t before = blocks_of("sparse");
-  const Finished done = run({"prepare", "sparse"});
+  const Finished done = run({"explain", "--fix", "sparse"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err.find("more and the file system has"), std::string::npos) << done.err;
   EXPECT_EQ(blocks_of("sparse"), before);
@@ -92,7 +92,7 @@ TEST_F(Prepare, ExplainNamesWhatAFileLacksAndTheCommand) {
   make("data", 4096);
   fs::resize_file(path("data"), 1 << 20);
   EXPECT_EQ(lacks_of("data"), Codes{"holes"});
-  EXPECT_NE(run({"explain", "data", "-v"}).out.find("'penstock prepare'"), std::string::npos);
+  EXPECT_NE(run({"explain", "data", "-v"}).out.find("'penstock explain --fix'"), std::string::npos);
   prepare({"data"});
   EXPECT_EQ(lacks_of("data"), Codes{"unwritten_extents"});
   prepare({"data", "--written"});
@@ -120,8 +120,8 @@ TEST_F(Prepare, AFailureLeavesWhatWasThere) {
     setrlimit(RLIMIT_FSIZE, &limit);
   };
   for (const char* written : {"--json", "--written"}) {
-    EXPECT_EQ(run({"prepare", "data", "--size", "2M", written}, limited).exit_code, 1);
-    EXPECT_EQ(run({"prepare", "new", "--size", "2M", written}, limited).exit_code, 1);
+    EXPECT_EQ(run({"explain", "--fix", "data", "--size", "2M", written}, limited).exit_code, 1);
+    EXPECT_EQ(run({"explain", "--fix", "new", "--size", "2M", written}, limited).exit_code, 1);
   }
   EXPECT_EQ(text_of(path("data")), bytes);
   EXPECT_EQ(folder(), Codes{"data"});
@@ -135,17 +135,17 @@ TEST_F(Prepare, HolesThatWereFilledBeforeAFailureStayAndItSaysSo) {
     const rlimit limit{1 << 20, 1 << 20};
     setrlimit(RLIMIT_FSIZE, &limit);
   };
-  const Finished done = run({"prepare", "data", "--written"}, limited);
+  const Finished done = run({"explain", "--fix", "data", "--written"}, limited);
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err.find("its bytes and its size are unchanged, and it has "), std::string::npos) << done.err;
   EXPECT_TRUE(text_of(path("data")) == before);
-  EXPECT_NE(run({"prepare", "--help"}).out.find("kill -9"), std::string::npos);
+  EXPECT_NE(run({"explain", "--fix", "--help"}).out.find("kill -9"), std::string::npos);
 }
 
 TEST_F(Prepare, AFileThatOthersHaveOpenIsLeftAlone) {
   const std::string bytes = make("data", 10000);
   const int fd = open(path("data").c_str(), O_RDWR | O_CLOEXEC);
-  const Finished done = run({"prepare", "data", "--size", "1M"});
+  const Finished done = run({"explain", "--fix", "data", "--size", "1M"});
   EXPECT_EQ(done.exit_code, 1);
   EXPECT_NE(done.err.find("another program has it open"), std::string::npos) << done.err;
   close(fd);
@@ -171,7 +171,7 @@ class PrepareInterfered : public Prepare {
   // Stops the command for as long as it takes somebody to come.
   Finished run_interfered(
       int flags, const std::function<void()>& prepare = [] {}) {
-    const pid_t child = start({"prepare", "data", "--size", "1G", "--written"}, prepare);
+    const pid_t child = start({"explain", "--fix", "data", "--size", "1G", "--written"}, prepare);
     EXPECT_TRUE(wait_until([&] { return size_now() > kOldSize; }));
     kill(child, SIGSTOP);
     std::thread other([&] {
@@ -230,11 +230,11 @@ TEST_F(Prepare, WhatItCannotDoIsSaidWithItsReason) {
     int exit_code;
     const char* words;
   };
-  const Case cases[] = {{{"prepare", "data", "--size", "4k"}, 2, "no file shorter"},
-                        {{"prepare", "absent"}, 2, "--size"},
-                        {{"prepare", "data", "--size", "-1"}, 2, "not a size"},
-                        {{"prepare", "absent/new", "--size", "4k"}, 1, "No such file"},
-                        {{"prepare", ".", "--size", "4k"}, 1, "directory"}};
+  const Case cases[] = {{{"explain", "--fix", "data", "--size", "4k"}, 2, "no file shorter"},
+                        {{"explain", "--fix", "absent"}, 2, "--size"},
+                        {{"explain", "--fix", "data", "--size", "-1"}, 2, "not a size"},
+                        {{"explain", "--fix", "absent/new", "--size", "4k"}, 1, "No such file"},
+                        {{"explain", "--fix", ".", "--size", "4k"}, 1, "directory"}};
   for (const Case& one : cases) {
     const Finished done = run(one.arguments);
     EXPECT_EQ(done.exit_code, one.exit_code) << done.err;
@@ -246,7 +246,7 @@ TEST_F(Prepare, WhatItCannotDoIsSaidWithItsReason) {
 TEST_F(Tool, PrepareRefusesMemoryWithTheReason) {
   if (!fs::exists("/dev/shm")) GTEST_SKIP() << "there is no /dev/shm";
   const std::string name = "/dev/shm/penstock-prepare-" + std::to_string(getpid());
-  const Finished done = run({"prepare", name, "--size", "4k", "--json"});
+  const Finished done = run({"explain", "--fix", name, "--size", "4k", "--json"});
   EXPECT_EQ(done.exit_code, 77) << done.err;
   EXPECT_NE(done.err.find("(memory)"), std::string::npos) << done.err;
   EXPECT_FALSE(fs::exists(name));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock node` from outside: other processes move bytes through the library, and the node is asked what it saw.
+// `penstock serve` from outside: other processes move bytes through the library, and the node is asked what it saw.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -224,19 +224,19 @@ TEST(NodeTest, OfProcAndSysAloneTheSamePathsAreOffered) {
   std::ofstream(gpu + "/information") << "Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t 0\n";
 
   for (const char* const path : {"p2pdma", "pagecache", "nvfs", "vendor", "bounce"}) {
-    const Finished whole = run_tool({"node", "--problem-detector", path, "--host", machine});
-    const Finished bare = run_tool({"node", "--problem-detector", path, "--host", host.path()});
+    const Finished whole = run_tool({"serve", "--problem-detector", path, "--host", machine});
+    const Finished bare = run_tool({"serve", "--problem-detector", path, "--host", host.path()});
     EXPECT_EQ(bare.exit_code, whole.exit_code) << path;
     EXPECT_EQ(bare.out, whole.out) << path;
   }
 }
 
 TEST(NodeTest, AnswersNodeProblemDetector) {
-  const Finished good = run_tool({"node", "--problem-detector", "host"});
+  const Finished good = run_tool({"serve", "--problem-detector", "host"});
   EXPECT_EQ(good.exit_code, 0);
   EXPECT_EQ(good.out, "host is available\n");
 
-  const Finished unknown = run_tool({"node", "--problem-detector", "host", "--host", "/nowhere"});
+  const Finished unknown = run_tool({"serve", "--problem-detector", "host", "--host", "/nowhere"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_LE(unknown.out.find('\n'), 80u);
   EXPECT_EQ(unknown.err, "");
@@ -250,7 +250,7 @@ TEST(NodeTest, WrongUsageIsRefused) {
                                                                                      {"--host", "/nowhere"},
                                                                                      {"--textfile", "/nowhere"},
                                                                                      {"--nfd", "/etc/passwd"}}) {
-    std::vector<std::string> all = {"node"};
+    std::vector<std::string> all = {"serve"};
     all.insert(all.end(), words.begin(), words.end());
     const Finished done = run_tool(all);
     EXPECT_EQ(done.exit_code, 2) << words[0] << " " << words[1];

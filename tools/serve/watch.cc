@@ -105,7 +105,7 @@ void Watch::run() {
     try {
       look();
     } catch (const std::exception& error) {
-      print_error("penstock node: a look failed: {}\n", error.what());
+      print_error("penstock serve: a look failed: {}\n", error.what());
     }
     lock.lock();
   }
@@ -121,7 +121,7 @@ void Watch::refresh_facts(Clock::time_point now) {
     last_complaint_.clear();
   } catch (const Failure& failure) {
     if (std::exchange(last_complaint_, failure.what()) != failure.what())
-      print_error("penstock node: {}\n", failure.what());
+      print_error("penstock serve: {}\n", failure.what());
   }
 }
 
@@ -173,12 +173,12 @@ void Watch::write(const std::string& path, const std::string& text, std::uint64_
   const core::Status status = core::publish_file(path, text);
   if (status.ok()) return;
   if (errors++ == 0)
-    print_error("penstock node: {}: {}; it is tried again at each look\n", path, core::describe(status));
+    print_error("penstock serve: {}: {}; it is tried again at each look\n", path, core::describe(status));
 }
 
 void Watch::tell_what_is_hidden(const core::LookResult& processes) {
   if (processes.hidden == 0 || std::exchange(has_told_hidden_, true)) return;
-  print_error("penstock node: {}; what they move is not counted, of {} processes in all\n",
+  print_error("penstock serve: {}; what they move is not counted, of {} processes in all\n",
               hidden_text(processes.hidden, own_rights()), processes.hidden + processes.looked_at);
 }
 

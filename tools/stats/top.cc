@@ -26,10 +26,10 @@ namespace {
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock top                  until q or Ctrl-C\n"
-    "  sudo penstock top             processes of other users, too\n"
-    "  penstock top --once > now     what was moved within a second\n"
-    "  penstock top --json           the same for a program\n"
+    "  penstock stats --live                  until q or Ctrl-C\n"
+    "  sudo penstock stats --live             processes of other users, too\n"
+    "  penstock stats --live --once > now     what was moved within a second\n"
+    "  penstock stats --live --json           the same for a program\n"
     "The reason is the one that keeps most of a process's bytes from a better path; 'penstock help REASON' explains "
     "it.\n"
     "Exit code: 0 done, 1 failed, 2 wrong usage.";

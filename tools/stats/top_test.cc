@@ -41,7 +41,7 @@ class TopTest : public Tool {
 TEST_F(TopTest, AProcessThatReadsIsThereWithItsRateItsPathAndItsReason) {
   json seen;
   ASSERT_TRUE(wait_until([&] {
-    const Finished done = run({"top", "--json", "--interval", "0.1"});
+    const Finished done = run({"stats", "--live", "--json", "--interval", "0.1"});
     const json told = json::parse(done.out, nullptr, false);
     for (const json& process : told["processes"]) {
       if (process["pid"] == reader_) seen = process;
@@ -60,7 +60,7 @@ TEST_F(TopTest, AProcessThatReadsIsThereWithItsRateItsPathAndItsReason) {
 TEST_F(TopTest, WhereTheOutputIsNoTerminalItPrintsOneTable) {
   Finished done;
   ASSERT_TRUE(wait_until([&] {
-    done = run({"top", "--interval", "0.05"});
+    done = run({"stats", "--live", "--interval", "0.05"});
     return done.out.find(std::to_string(reader_)) != std::string::npos;
   }));
 
@@ -71,7 +71,7 @@ TEST_F(TopTest, WhereTheOutputIsNoTerminalItPrintsOneTable) {
 }
 
 TEST_F(TopTest, ADumbTerminalIsNotDrawnOn) {
-  const Finished done = run({"top", "--once", "--interval", "0.05"}, [] { setenv("TERM", "dumb", 1); });
+  const Finished done = run({"stats", "--live", "--once", "--interval", "0.05"}, [] { setenv("TERM", "dumb", 1); });
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(done.out.find('\033'), std::string::npos) << done.out;
 }
@@ -84,7 +84,7 @@ TEST_F(TopTest, RootWithoutCapabilitiesIsToldWhatItLacksByTopAndByStats) {
   };
   if (prctl(PR_CAPBSET_READ, CAP_SYS_PTRACE) != 1) GTEST_SKIP() << "this process lacks them, too";
 
-  const Finished top = run({"top", "--once", "--interval", "0.05"}, without);
+  const Finished top = run({"stats", "--live", "--once", "--interval", "0.05"}, without);
   EXPECT_NE(top.out.find("may not be looked at: root lacks the capabilities"), std::string::npos) << top.out << top.err;
   const Finished stats = run({"stats"}, without);
   EXPECT_NE(stats.out.find("root lacks the capabilities SYS_PTRACE and DAC_READ_SEARCH here\n"), std::string::npos)
@@ -96,7 +96,7 @@ TEST_F(TopTest, RootWithoutCapabilitiesIsToldWhatItLacksByTopAndByStats) {
 
 TEST_F(TopTest, WrongUsageIsRefused) {
   for (const char* const interval : {"0", "-1", "nan", "fish", "1e9"}) {
-    EXPECT_EQ(run({"top", "--once", "--interval", interval}).exit_code, 2) << interval;
+    EXPECT_EQ(run({"stats", "--live", "--once", "--interval", interval}).exit_code, 2) << interval;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock suite` of a build without models.
+// `penstock bench --suite` of a build without models.
 #include "tools/common/failure.h"
 #include "tools/suite/suite.h"
 

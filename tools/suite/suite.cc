@@ -35,11 +35,12 @@ constexpr unsigned kTurnsMost = 100;
 
 constexpr const char* kExamples =
     "Examples:\n"
-    "  penstock suite /mnt/nvme                           the published table at a 500th of its size: 1.3 GB at most\n"
-    "  penstock suite /mnt/nvme --scale 0.1               at a tenth: 67 GB at most\n"
-    "  penstock suite /mnt/nvme --only save-70b --turns 5\n"
-    "  penstock suite /mnt/nvme --versus /usr/local/cuda/lib64/libcufile.so.0\n"
-    "  penstock suite /mnt/nvme --html suite.html         as a page, too\n"
+    "  penstock bench --suite /mnt/nvme                           the published table at a 500th of its size: 1.3 GB "
+    "at most\n"
+    "  penstock bench --suite /mnt/nvme --scale 0.1               at a tenth: 67 GB at most\n"
+    "  penstock bench --suite /mnt/nvme --only save-70b --turns 5\n"
+    "  penstock bench --suite /mnt/nvme --versus /usr/local/cuda/lib64/libcufile.so.0\n"
+    "  penstock bench --suite /mnt/nvme --html suite.html         as a page, too\n"
     "It writes files named penstock-suite-... into DIR, and removes them, also when it is interrupted.\n"
     "Exit code: 0 measured, 1 failed, 2 wrong usage, 77 if there is no such GPU, or no --versus in this build.";
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock suite: the published table of saves and loads, at a scale that fits here, without Penstock and with it.
+// penstock bench --suite: the published table of saves and loads, at a scale that fits here, without Penstock and with
+// it.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built `penstock suite`: what it prints, and what it leaves behind.
+// The built `penstock bench --suite`: what it prints, and what it leaves behind.
 #include <csignal>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +17,7 @@ using Words = std::vector<std::string>;
 class Suite : public Tool {
  protected:
   Finished suite(const Words& more) {
-    Words words = {"suite", ".", "--scale", "0.0002", "--turns", "2"};
+    Words words = {"bench", "--suite", ".", "--scale", "0.0002", "--turns", "2"};
     words.insert(words.end(), more.begin(), more.end());
     return run(words);
   }
@@ -83,7 +83,7 @@ TEST_F(Suite, LeavesAPageThatABrowserShows) {
 }
 
 TEST_F(Suite, RemovesItsFilesWhenItIsInterrupted) {
-  const pid_t child = start({"suite", ".", "--scale", "0.01", "--only", "save-70b", "--turns", "50"});
+  const pid_t child = start({"bench", "--suite", ".", "--scale", "0.01", "--only", "save-70b", "--turns", "50"});
   int status = 0;
   bool has_ended = false;
   ASSERT_TRUE(wait_until([&] { return !folder().empty() || (has_ended = waitpid(child, &status, WNOHANG) == child); }));
@@ -96,16 +96,16 @@ TEST_F(Suite, RemovesItsFilesWhenItIsInterrupted) {
 
 TEST_F(Suite, RefusesWhatCannotBeDoneBeforeItWrites) {
   make("file", 1);
-  if (is_absent(run({"suite", "file"}))) GTEST_SKIP() << "a build without models";
-  EXPECT_EQ(run({"suite", "file"}).exit_code, 2);
-  EXPECT_EQ(run({"suite", "absent"}).exit_code, 1);
+  if (is_absent(run({"bench", "--suite", "file"}))) GTEST_SKIP() << "a build without models";
+  EXPECT_EQ(run({"bench", "--suite", "file"}).exit_code, 2);
+  EXPECT_EQ(run({"bench", "--suite", "absent"}).exit_code, 1);
   for (const Words& more : std::vector<Words>{{"--scale", "0"},
                                               {"--scale", "2"},
                                               {"--scale", "nan"},
                                               {"--turns", "0"},
                                               {"--price", "-1"},
                                               {"--only", "moon"}}) {
-    Words words = {"suite", "."};
+    Words words = {"bench", "--suite", "."};
     words.insert(words.end(), more.begin(), more.end());
     EXPECT_EQ(run(words).exit_code, 2) << more[0] << " " << more[1];
   }
@@ -114,7 +114,7 @@ TEST_F(Suite, RefusesWhatCannotBeDoneBeforeItWrites) {
 
 TEST_F(Suite, LooksForRoomBeforeItWrites) {
   if (fs::space(path("")).available > std::uint64_t{600} << 30) GTEST_SKIP() << "this disk has room for all of it";
-  const Finished full = run({"suite", ".", "--scale", "1"});
+  const Finished full = run({"bench", "--suite", ".", "--scale", "1"});
   if (is_absent(full)) GTEST_SKIP() << "a build without models";
   EXPECT_EQ(full.exit_code, 1);
   EXPECT_NE(full.err.find("are free, and the largest workload writes"), std::string::npos) << full.err;

@@ -45,9 +45,8 @@ void add_notes(Page& page, const ReadPlan& plan) {
   if (!plan.idle.empty()) {
     page.wrap(
         "  ",
-        fmt::format(
-            "{} drive{} left over; a stripe over drives of one switch uses them: md, LVM, or 'penstock cp --stripe'.",
-            plan.idle.size(), plan.idle.size() == 1 ? " is" : "s are"));
+        fmt::format("{} drive{} left over; a stripe over drives of one switch uses them: md, LVM, or a striped object.",
+                    plan.idle.size(), plan.idle.size() == 1 ? " is" : "s are"));
   }
 }
 
@@ -71,7 +70,8 @@ std::string read_plan_text(const ReadPlan& plan, const std::vector<BusEnd>& ends
   page.wrap("  ", fmt::format("In all {}{}; with every GPU reading from all drives {}.",
                               format_rate(plan.bytes_per_second), bound, format_rate(plan.striped_per_second)));
   add_notes(page, plan);
-  page.wrap("  ", "By a model of links, with drives as they typically are: 'penstock doctor FILE' measures.");
+  page.wrap("  ",
+            "By a model of links, with drives as they typically are: 'penstock explain --measure FILE' measures.");
   return page.text();
 }
 

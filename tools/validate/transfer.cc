@@ -141,7 +141,8 @@ class TransferLayer {
       judge_path(folder, direct_bytes(read) < kTransferBytes ? read : written);
     } catch (const Failure& failure) {
       if (interrupted()) throw;
-      row.fail(failure.what(), "See that the folder is there and can be written to, and try 'penstock demo --dir'.");
+      row.fail(failure.what(),
+               "See that the folder is there and can be written to, and try 'penstock bench --every-path --dir'.");
     }
   }
 
