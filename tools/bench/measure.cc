@@ -61,10 +61,7 @@ Job job_of(const BenchSettings& settings) {
 
 }  // namespace
 
-double Measured::share_of_others() const {
-  const double all = wall_seconds * processor_count();
-  return all > 0 ? std::clamp(others_seconds / all, 0.0, 1.0) : 0;
-}
+double Measured::share_of_others() const { return share_of_processors(others_seconds, wall_seconds); }
 
 // What waits for a drive loses less to others than what computes, or would if it were let.
 double Measured::harm_by_others() const {
@@ -187,10 +184,10 @@ void Bench::run(Measured& all, const std::function<bool(double, std::uint64_t)>&
     job_.on_interval = [this, before = all.result.seconds](const Interval& one) { log_->add(before, one); };
   }
   const auto fetched_before = bytes_read_from_drives();
-  const double began = now(), others_before = busy_seconds() - cpu_seconds();
+  const OtherPrograms others;
   const JobResult one = run_job(job_);
-  all.wall_seconds += now() - began;
-  all.others_seconds += busy_seconds() - cpu_seconds() - others_before;
+  all.wall_seconds += others.wall_seconds();
+  all.others_seconds += others.cpu_seconds();
   job_.observe = nullptr;
   const auto fetched = bytes_read_from_drives();
   add(one.seconds, one.tally.bytes);

@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/common/machine_use.h"
 #include "tools/common/units.h"
 
 namespace penstock::tools {
 namespace {
 
 constexpr double kNegligible = 0.03;  // A share of the bytes.
-constexpr double kBusy = 0.05;        // Of the processors.
 constexpr double kWide = 0.05;        // Half of the interval, as a part of the rate.
 
 double part(std::uint64_t some, std::uint64_t all) { return static_cast<double>(some) / static_cast<double>(all); }
@@ -72,10 +72,9 @@ void add_few_blocks(const BenchSettings& settings, const Evidence& evidence, std
 void add_doubts(const BenchSettings& settings, const Evidence& evidence, std::vector<Warning>& list) {
   const Estimate& told = evidence.estimate;
   if (settings.verify) return;  // A proof, no measurement.
-  if (evidence.harm_by_others > kBusy) {
+  if (is_shared(evidence.harm_by_others)) {
     const char* reach = told.has_interval() ? "; the interval reaches up to what the rate may be without them" : "";
-    list.push_back({"shared", fmt::format("other programs had {:.0f} % of the processors meanwhile{}",
-                                          100 * evidence.share_of_others, reach)});
+    list.push_back({"shared", shared_text(evidence.share_of_others) + reach});
   }
   if (!told.has_interval()) {
     list.push_back({"no_interval", fmt::format("{} measured stretch{} of time {} too few for an interval; --time 5 or "

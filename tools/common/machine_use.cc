@@ -2,12 +2,15 @@
 
 #include "tools/common/machine_use.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <string>
+
+#include "tools/common/runner.h"
 
 namespace penstock::tools {
 
@@ -21,6 +24,9 @@ std::optional<std::uint64_t> bytes_read_from_drives() {
   return std::nullopt;
 }
 
+namespace {
+
+// Of all programs, since the machine started.
 double busy_seconds() {
   enum { user, nice, system, idle, iowait, irq, softirq, steal, kinds };
   std::ifstream counts("/proc/stat");
@@ -31,6 +37,26 @@ double busy_seconds() {
   return (ticks[user] + ticks[nice] + ticks[system] + ticks[steal]) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-unsigned processor_count() { return static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
+}  // namespace
+
+OtherPrograms::OtherPrograms()
+    : began_(std::chrono::steady_clock::now()), others_before_(busy_seconds() - tools::cpu_seconds()) {}
+
+double OtherPrograms::wall_seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+}
+
+double OtherPrograms::cpu_seconds() const { return busy_seconds() - tools::cpu_seconds() - others_before_; }
+
+double OtherPrograms::share() const { return share_of_processors(cpu_seconds(), wall_seconds()); }
+
+double share_of_processors(double cpu_seconds, double wall_seconds) {
+  const double all = wall_seconds * static_cast<double>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  return all > 0 ? std::clamp(cpu_seconds / all, 0.0, 1.0) : 0;
+}
+
+std::string shared_text(double share_of_others) {
+  return fmt::format("other programs had {:.0f} % of the processors meanwhile", 100 * share_of_others);
+}
 
 }  // namespace penstock::tools
