@@ -26,9 +26,9 @@ std::vector<unsigned> gpus_of(const ProcessView& process) {
 }  // namespace
 
 double Moved::rate(Op op) const {
-  double bytes = 0;
-  for (const auto& [way, count] : ways) bytes += std::get<Op>(way) == op ? static_cast<double>(count.bytes) : 0;
-  return seconds > 0 ? bytes / seconds : 0;
+  std::uint64_t bytes = 0;
+  for (const auto& [way, count] : ways) bytes += std::get<Op>(way) == op ? count.bytes : 0;
+  return per_second(bytes);
 }
 
 void Rates::add_session(const SessionKey& key, const core::StatsSnapshot& session, Ways& moved) {

@@ -25,6 +25,7 @@ struct Moved {
   Ways ways;  // Only those that anything went.
   double seconds = 0;
 
+  double per_second(std::uint64_t count) const { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
   double rate(core::Op op) const;  // Bytes a second, by all ways.
   double rate() const { return rate(core::Op::read) + rate(core::Op::write); }
 };

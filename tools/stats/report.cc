@@ -153,29 +153,26 @@ Ways ways_of(const ProcessView& process) {
   return ways;
 }
 
-std::string ways_text(const Ways& ways, const Ways* before, double seconds) {
+std::string ways_text(const Ways& ways, const Moved* moved) {
   std::vector<std::string> columns = {"path", "reason", "op", ">operations", ">bytes"};
-  if (before != nullptr) columns.insert(columns.end(), {">operations/s", ">rate"});
+  if (moved != nullptr) columns.insert(columns.end(), {">operations/s", ">rate"});
   Table table(columns);
   for (const auto& [key, count] : ways) {
     const auto& [path, reason, op] = key;
     std::vector<std::string> cells = {path, reason, core::op_name(op), fmt::format("{}", count.operations),
                                       format_size(count.bytes)};
-    if (before != nullptr) {
-      const auto found = before->find(key);
-      const WayCount then = found != before->end() ? found->second : WayCount{};
-      const auto rate = [&](std::uint64_t now, std::uint64_t earlier) {
-        return now > earlier && seconds > 0 ? static_cast<double>(now - earlier) / seconds : 0.0;
-      };
-      cells.push_back(fmt::format("{:.0f}", rate(count.operations, then.operations)));
-      cells.push_back(format_rate(rate(count.bytes, then.bytes)));
+    if (moved != nullptr) {
+      const auto found = moved->ways.find(key);
+      const WayCount more = found != moved->ways.end() ? found->second : WayCount{};
+      cells.push_back(fmt::format("{:.0f}", moved->per_second(more.operations)));
+      cells.push_back(format_rate(moved->per_second(more.bytes)));
     }
     table.add(cells);
   }
   return table.text().string();
 }
 
-std::string process_text(const ProcessView& process, const Ways* before, double seconds) {
+std::string process_text(const ProcessView& process, const Moved* moved) {
   const std::size_t sessions = process.sessions.size();
   std::string text =
       fmt::format("process {} ({}), Penstock {}, {} session{} open\n", process.pid, process.command,
@@ -183,7 +180,7 @@ std::string process_text(const ProcessView& process, const Ways* before, double 
   if (!process.refusal.empty()) text += fmt::format("note: {}\n", process.refusal);
   const Ways ways = ways_of(process);
   if (ways.empty()) return text + "nothing was moved yet\n";
-  return text + ways_text(ways, before, seconds) + latency_table(process);
+  return text + ways_text(ways, moved) + latency_table(process);
 }
 
 std::string machine_text(const MachineView& machine) {

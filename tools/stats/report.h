@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "tools/common/stats_source.h"
+#include "tools/stats/rates.h"
 
 namespace penstock::tools {
 
 // Summed up over a process's sessions.
 Ways ways_of(const ProcessView& process);
 
-// A table of them. With `before`, counted `seconds` earlier, also rates.
-std::string ways_text(const Ways& ways, const Ways* before = nullptr, double seconds = 0);
+// A table of them, also of rates where it is known what moved since the look before.
+std::string ways_text(const Ways& ways, const Moved* moved = nullptr);
 
-// What `penstock stats PID` prints. With `before`, counted `seconds` earlier, also rates; sessions that were closed
-// meanwhile do not make them negative.
-std::string process_text(const ProcessView& process, const Ways* before = nullptr, double seconds = 0);
+// What `penstock stats PID` prints.
+std::string process_text(const ProcessView& process, const Moved* moved = nullptr);
 std::string machine_text(const MachineView& machine);
 
 nlohmann::ordered_json process_json(const ProcessView& process);

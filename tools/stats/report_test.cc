@@ -39,18 +39,26 @@ TEST(StatsReportTest, TellsBytesAndOperationsByPathAndReason) {
   EXPECT_NE(text.find("12.0 us"), std::string::npos) << text;
 }
 
-TEST(StatsReportTest, RatesAreOfTheTimeBetweenTwoLooks) {
-  const Ways before = ways_of(process_of(1, 1'000'000'000));
+Moved moved_between(const ProcessView& before, const ProcessView& now, double seconds) {
+  Rates rates;
+  rates.add({{before}}, 0);
+  return rates.add({{now}}, seconds).processes[0].moved;
+}
 
-  const std::string text = process_text(process_of(1, 3'000'000'000), &before, 2);
+TEST(StatsReportTest, RatesAreOfTheTimeBetweenTwoLooks) {
+  const ProcessView now = process_of(1, 3'000'000'000);
+  const Moved moved = moved_between(process_of(1, 1'000'000'000), now, 2);
+
+  const std::string text = process_text(now, &moved);
 
   EXPECT_NE(text.find("1.00 GB/s"), std::string::npos) << text;
 }
 
 TEST(StatsReportTest, ASessionThatWasClosedMakesNoRateNegative) {
-  const Ways before = ways_of(process_of(1, 3'000'000'000));
+  const ProcessView now = process_of(1, 1000);
+  const Moved moved = moved_between(process_of(1, 3'000'000'000), now, 2);
 
-  const std::string text = process_text(process_of(1, 1000), &before, 2);
+  const std::string text = process_text(now, &moved);
 
   EXPECT_NE(text.find("0.00 MB/s"), std::string::npos) << text;
   EXPECT_EQ(text.find('-'), std::string::npos) << text;

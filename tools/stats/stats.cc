@@ -60,7 +60,8 @@ bool rest_until(Clock::time_point end) {
 void watch(pid_t pid, const StatsSettings& settings) {
   const auto pause = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(settings.interval));
   const bool redraw = output_is_terminal() && !settings.json;
-  std::optional<Ways> before;
+  Rates rates;
+  bool is_first = true;
   Clock::time_point then{};
   for (std::optional<ProcessView> process = look_at(pid); process; process = look_again(pid)) {
     const Clock::time_point now = Clock::now();
@@ -68,12 +69,13 @@ void watch(pid_t pid, const StatsSettings& settings) {
       print_json(process_json(*process), -1);
     } else {
       const double seconds = std::chrono::duration<double>(now - then).count();
+      const Moved moved = rates.add({{*process}}, seconds).processes[0].moved;
       if (redraw) print("\033[H\033[2J");
-      print("{}", Text(process_text(*process, before ? &*before : nullptr, seconds)));
+      print("{}", Text(process_text(*process, is_first ? nullptr : &moved)));
       if (!redraw) print("\n");
     }
     if (!flush_output() || !rest_until(now + pause)) return;
-    before = ways_of(*process);
+    is_first = false;
     then = now;
   }
 }
@@ -117,7 +119,7 @@ void check(const StatsSettings& settings) {
   if (settings.watch && settings.prometheus)
     throw Failure("--prometheus prints once; it does not go with --watch", kUsage);
   if (settings.watch && !settings.pid)
-    throw Failure("--watch needs the PID of a process; 'penstock top' shows all of them", kUsage);
+    throw Failure("--watch needs the PID of a process; 'penstock stats --live' shows all of them", kUsage);
   if (settings.odirect && !settings.pid) throw Failure("--odirect needs the PID of a process", kUsage);
   if (settings.odirect && (settings.watch || settings.prometheus))
     throw Failure("--odirect looks once; it goes with --json, not with --watch or --prometheus", kUsage);
