@@ -59,9 +59,14 @@ std::vector<Attempt> attempts_on_settings() {
   return attempts;
 }
 
-double gained(const Rate& with, const Rate& without) {
-  const bool is_clear = with.slowest() > without.bytes_per_second && with.bytes_per_second > without.fastest();
-  return is_quicker(with, without) && is_clear ? with.bytes_per_second : 0;
+Gain gained(const Rate& with, const Rate& without) {
+  const Ratio ratio = paired_ratio(without.turns, with.turns);
+  switch (judge(ratio)) {
+    case Judged::gain: return {with.bytes_per_second, {}};
+    case Judged::none: return {};
+    case Judged::unknown: break;
+  }
+  return {0, ratio};
 }
 
 }  // namespace penstock::tools

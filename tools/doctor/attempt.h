@@ -32,7 +32,11 @@ struct Attempt {
 // and each by itself.
 std::vector<Attempt> attempts_on_settings();
 
-// The speed with a change; 0 where that is no more than what turns differ by.
-double gained(const Rate& with, const Rate& without);
+// What a change made of one kind of bytes. Speed: 0 where it gains nothing, or where nothing can be told.
+struct Gain {
+  double speed = 0;
+  std::optional<Ratio> doubt;
+};
+Gain gained(const Rate& with, const Rate& without);
 
 }  // namespace penstock::tools

@@ -12,6 +12,7 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/file_list.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
 #include "tools/doctor/attempt.h"
@@ -82,6 +83,8 @@ class Examiner {
  public:
   Examiner(const ExamineSettings& settings, Examination& found, const Session& session)
       : found_(found), meter_(found.survey, session, settings.gpu, settings.seconds) {
+    // Fewer pieces than threads are no work for them.
+    if (found.survey.cached.size() + found.survey.uncached.size() < kManyThreads) return;
     attempts_.insert(attempts_.begin(), {.trial = {"have four requests under way at a time",
                                                    "read from 4 threads, or by a queue, in requests of 64 MiB"},
                                          .threads = kManyThreads});
@@ -93,8 +96,10 @@ class Examiner {
     measure_warm();
     for (const Attempt& each : attempts_) found_.trials.push_back(each.trial);
     add("host_copy", "copied within host memory, by one thread", meter_.measure_host_copy());
-    if (const auto link = meter_.measure_link(Into::device)) add("link", "from pinned host memory into the GPU", *link);
-    else found_.notes.push_back("no GPU was seen: host memory stands in for its, and there is no link to measure");
+    if (auto link = meter_.measure_link(Into::device)) {
+      if (const Rate* const warm = found_.rate("warm")) raise_to(*link, *warm);
+      add("link", "from pinned host memory into the GPU", *link);
+    } else found_.notes.push_back("no GPU was seen: host memory stands in for its, and there is no link to measure");
     bound_paths();
     bound_drives();
   }
@@ -105,7 +110,8 @@ class Examiner {
     const std::vector<Piece>& pieces;
     const char* direct_io;               // For the part of the way up to host memory,
     std::string whole_direct_io;         // and for all of it.
-    double Trial::*speed;                // Where a trial keeps how fast it was.
+    double Trial::*speed;                // Where a trial keeps how fast it was,
+    std::optional<Ratio> Trial::*doubt;  // or how fast it may have been.
     bool is_cold = false;                // None of the pieces is cached.
     bool is_as_programs_read_it = true;  // What read(2) would do.
   };
@@ -123,6 +129,11 @@ class Examiner {
 
   void add(const char* name, const char* what, const Rate& rate) { found_.stages.push_back({name, what, rate}); }
 
+  static void keep(const Gain& gain, const Source& source, Trial& trial) {
+    trial.*source.speed = gain.speed;
+    trial.*source.doubt = gain.doubt;
+  }
+
   // The part, all of the way, the same with each attempt, and as a program without the library would.
   Rates measure(const Source& source) {
     std::vector<Session> sessions;
@@ -138,8 +149,8 @@ class Examiner {
     const double all = 2.0 * static_cast<double>(ways.size()) * kTurns;
     std::vector<Rate> rates = meter_.measure(ways, source.pieces, source.is_cold,
                                              [&] { progress_.update(0, std::min(1.0, ++turns_ / all)); });
-    for (std::size_t i = 0; i < attempts_.size(); ++i)
-      attempts_[i].trial.*source.speed = gained(rates[2 + i], rates[1]);
+    for (std::size_t i = 0; i < attempts_.size(); ++i) keep(gained(rates[2 + i], rates[1]), source, attempts_[i].trial);
+    raise_to(rates[0], rates[1]);
     return {rates[0], rates[1], source.is_as_programs_read_it ? rates.back() : Rate{}};
   }
 
@@ -148,7 +159,8 @@ class Examiner {
     const bool is_cold = !survey().uncached.empty();
     const std::vector<Piece>& pieces = is_cold ? survey().uncached : survey().cached;
     if (pieces.empty()) return;
-    const Rates rates = measure({pieces, "always", is_cold ? "" : "always", &Trial::cold, is_cold, is_cold});
+    const Rates rates =
+        measure({pieces, "always", is_cold ? "" : "always", &Trial::cold, &Trial::cold_doubt, is_cold, is_cold});
     add("drive", found_.is_decoded ? "drive to host memory, decoded by the CPUs" : "drive to host memory, O_DIRECT",
         rates.part);
     add("cold", "drive to device memory, by Penstock", rates.whole);
@@ -159,7 +171,7 @@ class Examiner {
     Warmed warmed(survey());
     const std::vector<Piece>& pieces = survey().cached.empty() ? warmed.read() : survey().cached;
     if (pieces.empty()) return;
-    const Rates rates = measure({pieces, "never", "", &Trial::warm});
+    const Rates rates = measure({pieces, "never", "", &Trial::warm, &Trial::warm_doubt});
     add("page_cache", "page cache to host memory", rates.part);
     add("warm", "page cache to device memory, by Penstock", rates.whole);
     add("plain_warm", "page cache to device memory, read(2) by one thread", rates.plain);
@@ -210,6 +222,11 @@ Speeds speeds_of(const Examination& found) {
           found.speed("cold"),  found.speed("warm"),       found.speed("plain_cold"), found.speed("plain_warm")};
 }
 
+std::optional<Ratio> ratio_of(const Examination& found, const char* of, const char* to) {
+  const Rate *const a = found.rate(of), *const b = found.rate(to);
+  return a == nullptr || b == nullptr ? std::nullopt : std::optional(paired_ratio(a->turns, b->turns));
+}
+
 Load load_of(const Examination& found, const ExamineSettings& settings) {
   const Survey& survey = found.survey;
   Load load{.bytes = survey.bytes,
@@ -221,6 +238,8 @@ Load load_of(const Examination& found, const ExamineSettings& settings) {
   if (found.rate("cold") == nullptr) load.cached = load.bytes;  // There is no other way than through the page cache.
   const bool is_cold = load.cached < load.bytes / 2;
   if (const Rate* const rate = found.rate(is_cold ? "cold" : "warm")) load.cpus_busy = rate->cpus_busy;
+  load.caching = ratio_of(found, "cold", "warm");
+  load.of_part = is_cold ? ratio_of(found, "drive", "cold") : ratio_of(found, "page_cache", "warm");
   return load;
 }
 
@@ -276,7 +295,9 @@ Examination examine_load(const ExamineSettings& settings) {
                     format_size(found.survey.bytes - found.survey.allocated), format_size(found.survey.bytes)));
   }
   find_causes(found);
+  const OtherPrograms others;
   Examiner(settings, found, session).run();
+  found.others = others.share();
   found.prognosis = predict(load_of(found, settings), speeds_of(found), found.trials, found.bounds);
   return found;
 }

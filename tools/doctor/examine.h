@@ -27,6 +27,8 @@ struct Examination {
   std::vector<Trial> trials;
   std::vector<Bound> bounds;
   Prognosis prognosis;
+  double others = 0;                // What other programs had of the processors meanwhile.
+  std::optional<Ratio> of_part;     // As of a Load.
   std::vector<std::string> causes;  // What slows all of the way down, and is easily overlooked.
   std::vector<std::string> notes;   // What could not be measured, and why.
   bool is_decoded = false;          // The CPUs have to process what the drive gives: O_DIRECT is not direct.

@@ -8,6 +8,7 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/progress.h"
 #include "tools/common/units.h"
 #include "tools/doctor/attempt.h"
@@ -28,7 +29,7 @@ void check_folder(const ExamineSettings& settings) {
 std::vector<Attempt> attempts_on(const ExamineSettings& settings, bool can_be_direct) {
   std::vector<Attempt> attempts = attempts_on_settings();
   attempts.push_back({.trial = {"write into a file that was prepared, or over the last checkpoint but one",
-                                fmt::format("penstock prepare FILE --size {} --written", settings.save)},
+                                fmt::format("penstock explain --fix FILE --size {} --written", settings.save)},
                       .is_prepared = true});
   if (!can_be_direct) return attempts;
   attempts.push_back({.trial = {"write past the page cache", "export PENSTOCK_DIRECT_IO=always"},
@@ -51,15 +52,19 @@ void measure(Examination& found, const ExamineSettings& settings, const Session&
   if (can_be_direct) ways.push_back({&drive, Into::host, true});
   SaveMeter meter(settings.words[0], settings.save, session, settings.gpu, settings.seconds);
   const auto tell = [&] { progress.update(0, ++turns / static_cast<double>(ways.size() * kTurns + 1)); };
-  const std::vector<Rate> rates = meter.measure(ways, tell);
+  std::vector<Rate> rates = meter.measure(ways, tell);
   if (can_be_direct) {
+    raise_to(rates.back(), rates[0]);
+    found.of_part = paired_ratio(rates.back().turns, rates[0].turns);
     found.stages.push_back({"drive", "host memory to drive, O_DIRECT, over blocks in use", rates.back()});
   }
   found.stages.push_back({"cold", "device memory to a new file, by Penstock", rates[0]});
   found.stages.push_back({"plain_cold", "device memory to a new file, write(2) by one thread", rates[1]});
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     found.trials.push_back(attempts[i].trial);
-    found.trials.back().cold = gained(rates[2 + i], rates[0]);
+    const Gain gain = gained(rates[2 + i], rates[0]);
+    found.trials.back().cold = gain.speed;
+    found.trials.back().cold_doubt = gain.doubt;
   }
 }
 
@@ -74,9 +79,11 @@ Examination examine_save(const ExamineSettings& settings) {
   found.survey = look_at_folder(settings.words[0], session, settings.gpu);
   found.survey.bytes = settings.save;
   find_causes(found);
+  const OtherPrograms others;
   measure(found, settings, session);
   Meter meter(found.survey, session, settings.gpu, settings.seconds);
-  if (const auto link = meter.measure_link(Into::host)) {
+  if (auto link = meter.measure_link(Into::host)) {
+    raise_to(*link, *found.rate("cold"));
     found.stages.push_back({"link", "from the GPU into pinned host memory", *link});
   } else {
     found.notes.push_back("no GPU was seen: host memory stands in for its, and there is no link to measure");
@@ -85,10 +92,12 @@ Examination examine_save(const ExamineSettings& settings) {
     found.notes.push_back(fmt::format("only {} are free in {}: a checkpoint of {} does not fit", format_size(room),
                                       settings.words[0], format_size(settings.save)));
   }
+  found.others = others.share();
   const Load load{.bytes = settings.save,
                   .cpus_busy = found.rate("cold")->cpus_busy,
                   .cpus = found.survey.cpu_limit,
-                  .cpus_there = static_cast<double>(found.survey.cpus)};
+                  .cpus_there = static_cast<double>(found.survey.cpus),
+                  .of_part = found.of_part};
   const Speeds speeds{found.speed("drive"),      0, 0, found.speed("link"), found.speed("cold"), 0,
                       found.speed("plain_cold"), 0};
   found.prognosis = predict(load, speeds, found.trials, found.bounds);

@@ -15,6 +15,7 @@ constexpr double kBindsFrom = 0.75;      // The whole way is so near to its slow
 constexpr double kBusyFrom = 0.85;       // Of all CPUs.
 constexpr double kWorthTelling = 0.95;   // Of the time now: less of a gain is noise.
 constexpr double kSettingsBindTo = 0.8;  // Of the time now: without them it takes no longer.
+constexpr double kBrief = 0.01;          // Seconds.
 constexpr double kMemoryToFill = 0.8;    // Of what is available: the rest is for the program itself.
 
 double seconds_for(const Load& load, double cold, double warm) {
@@ -33,9 +34,12 @@ Binds what_binds(const Load& load, const Speeds& speeds, bool is_cold) {
   const bool link_is_slower = speeds.link > 0 && (source <= 0 || speeds.link < source);
   const double slowest = link_is_slower ? speeds.link : source;
   const bool is_part = slowest > 0 && whole >= kBindsFrom * slowest;
-  if (is_part && (link_is_slower || is_cold)) return link_is_slower ? Binds::link : Binds::drive;
+  const bool is_unknown =
+      !link_is_slower && load.of_part && load.of_part->low < kBindsFrom && load.of_part->high >= kBindsFrom;
+  if (is_part && !is_unknown && (link_is_slower || is_cold)) return link_is_slower ? Binds::link : Binds::drive;
   // To copy out of the page cache is the CPUs' work.
   if (load.cpus_busy >= kBusyFrom * load.cpus) return Binds::cpu;
+  if (is_unknown) return Binds::unknown;
   return is_part ? Binds::page_cache : Binds::path;
 }
 
@@ -47,6 +51,9 @@ void add_caching(const Load& load, const Speeds& speeds, Prognosis& told) {
                                 format_size(load.memory_available));
     return;
   }
+  const Judged judged = load.caching ? judge(*load.caching) : Judged::gain;
+  if (judged == Judged::unknown) told.doubts.push_back({"have all of it in the page cache", *load.caching});
+  if (judged != Judged::gain) return;
   told.changes.push_back({"have all of it in the page cache; to bring it there takes as long as one load",
                           load.read_all, static_cast<double>(load.bytes) / speeds.warm});
 }
@@ -66,10 +73,19 @@ std::vector<Bound> bounds_of(Binds binds, const Load& load, const Speeds& speeds
   return {};
 }
 
+bool gains_nothing(const Forecast& change, const Prognosis& told) {
+  return change.seconds > kWorthTelling * told.seconds;
+}
+
 }  // namespace
 
+Judged judge(const Ratio& with_to_without) {
+  if (with_to_without.low >= 1 / kWorthTelling) return Judged::gain;
+  return with_to_without.high > 1 / kWorthTelling ? Judged::unknown : Judged::none;
+}
+
 const char* binds_name(Binds binds) {
-  constexpr const char* kNames[] = {"drive", "page_cache", "link", "cpu", "path", "settings"};
+  constexpr const char* kNames[] = {"drive", "page_cache", "link", "cpu", "path", "settings", "unknown"};
   return kNames[static_cast<std::size_t>(binds)];
 }
 
@@ -78,10 +94,13 @@ Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Tria
   Prognosis told;
   told.seconds = seconds_for(load, speeds.cold, speeds.warm);
   told.cold_seconds = seconds_for({load.bytes - load.cached, 0, 0, 0, 1, ""}, speeds.cold, speeds.warm);
+  told.is_brief = told.seconds < kBrief;
   const bool plain_is_known =
       (load.cached == load.bytes || speeds.plain_cold > 0) && (load.cached == 0 || speeds.plain_warm > 0);
   if (plain_is_known) told.plain_seconds = seconds_for(load, speeds.plain_cold, speeds.plain_warm);
-  told.binds = what_binds(load, speeds, told.cold_seconds > told.seconds / 2);
+  const bool is_cold = told.cold_seconds > told.seconds / 2;
+  told.binds = what_binds(load, speeds, is_cold);
+  if (told.is_brief) return told;
   add_caching(load, speeds, told);
   const auto after = [&](const auto& change) {
     return seconds_for(load, or_else(change.cold, speeds.cold), or_else(change.warm, speeds.warm));
@@ -91,13 +110,15 @@ Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Tria
     if (trial.kind == Trial::Kind::no_settings && seconds <= kSettingsBindTo * told.seconds)
       told.binds = Binds::settings;
     if (trial.kind == Trial::Kind::more_cpu && told.binds == Binds::cpu) continue;
-    told.changes.push_back({trial.what, trial.command, seconds});
+    const Forecast change{trial.what, trial.command, seconds};
+    if (!gains_nothing(change, told)) told.changes.push_back(change);
+    else if (const auto& doubt = is_cold ? trial.cold_doubt : trial.warm_doubt)
+      told.doubts.push_back({trial.what, *doubt});
   }
   std::vector<Bound> all = bounds_of(told.binds, load, speeds);
   all.insert(all.end(), bounds.begin(), bounds.end());
   for (const Bound& bound : all) told.changes.push_back({bound.what, bound.command, after(bound), true});
-  const auto gains_nothing = [&](const Forecast& each) { return each.seconds > kWorthTelling * told.seconds; };
-  std::erase_if(told.changes, gains_nothing);
+  std::erase_if(told.changes, [&](const Forecast& each) { return gains_nothing(each, told); });
   const auto is_better = [](const Forecast& a, const Forecast& b) { return a.seconds < b.seconds; };
   std::stable_sort(told.changes.begin(), told.changes.end(), is_better);
   return told;

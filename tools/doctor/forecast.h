@@ -5,8 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "tools/common/interval.h"
 
 namespace penstock::tools {
 
@@ -29,7 +32,14 @@ struct Trial {
   std::string command;
   double cold = 0, warm = 0;  // 0: as without it.
   Kind kind = Kind::usual;    // Spends more CPU time; leaves out what the environment sets.
+  // How many times as fast it may have been, where the turns do not tell whether that is a gain.
+  std::optional<Ratio> cold_doubt = {}, warm_doubt = {};
 };
+
+// Whether a change gains something. The interval decides, so that chance does not: a gain is one whose least value is
+// worth telling, and where the interval has both a gain and none in it, nothing can be told.
+enum class Judged : std::uint8_t { gain, none, unknown };
+Judged judge(const Ratio& with_to_without);
 
 // A change that cannot be tried; what it could bring is known all the same.
 struct Bound {
@@ -46,10 +56,13 @@ struct Load {
   double cpus = 1;                     // and how many it may use.
   std::string read_all;                // The command that brings all of it into the page cache.
   double cpus_there = 0;               // In the machine.
+  // How many times as fast the page cache is as the drive, and which part of its slowest part's rate the whole way had.
+  // Nothing where the rates are taken as they are.
+  std::optional<Ratio> caching = {}, of_part = {};
 };
 
-enum class Binds : std::uint8_t { drive, page_cache, link, cpu, path, settings };
-const char* binds_name(Binds binds);  // "drive", "page_cache", "link", "cpu", "path", "settings"
+enum class Binds : std::uint8_t { drive, page_cache, link, cpu, path, settings, unknown };
+const char* binds_name(Binds binds);  // "drive", "page_cache", "link", "cpu", "path", "settings", "unknown"
 
 struct Forecast {
   std::string what;
@@ -58,13 +71,21 @@ struct Forecast {
   bool is_bound = false;  // At best: nothing like it was measured.
 };
 
+// A change of which the measurements do not tell whether it gains something.
+struct Doubt {
+  std::string what;
+  Ratio ratio;
+};
+
 struct Prognosis {
   double seconds = 0;        // Of the load, as it is now.
   double plain_seconds = 0;  // Of a program that reads by itself; 0 where it is not known.
   double cold_seconds = 0;   // Of the load's seconds, for what is not cached.
   Binds binds = Binds::path;
   std::vector<Forecast> changes;  // Those that gain something, the best first.
-  std::string left_out;           // A sentence on a change that is not possible; "" where there is none.
+  std::vector<Doubt> doubts;
+  bool is_brief = false;  // It takes so little time that no change is looked for.
+  std::string left_out;   // A sentence on a change that is not possible; "" where there is none.
 };
 
 Prognosis predict(const Load& load, const Speeds& speeds, const std::vector<Trial>& trials,

@@ -97,6 +97,44 @@ TEST(ForecastTest, ALoadThatIsLargerThanTheMemoryIsNotToBeCached) {
   EXPECT_EQ(told.left_out, "it does not fit into the page cache: 41.91 GiB of memory are available");
 }
 
+TEST(ForecastTest, WhetherTheIntervalHasAGainInItDecides) {
+  EXPECT_EQ(judge({1.5, 1.2, 1.9, ""}), Judged::gain);
+  EXPECT_EQ(judge({1.5, 1.01, 2.2, ""}), Judged::unknown) << "so little may be chance";
+  EXPECT_EQ(judge({1, 0.97, 1.03, ""}), Judged::none);
+}
+
+TEST(ForecastTest, AChangeOfWhichNothingCanBeToldIsADoubtAndNoCounsel) {
+  Trial trial{"four requests", "x", 0, 0};
+  trial.cold_doubt = Ratio{1.2, 0.8, 1.8, ""};
+  Load load = load_of(40, 0);
+  load.caching = Ratio{1.3, 0.7, 2.4, ""};
+  Speeds speeds = slow_drive();
+  speeds.warm = speeds.cold;
+
+  const Prognosis told = predict(load, speeds, {trial}, {});
+
+  EXPECT_TRUE(told.changes.empty());
+  ASSERT_EQ(told.doubts.size(), 2u);
+  EXPECT_EQ(told.doubts[0].what, "have all of it in the page cache");
+  EXPECT_EQ(told.doubts[1].what, "four requests");
+}
+
+TEST(ForecastTest, WhatBindsIsUnknownWhereTheIntervalDoesNotTell) {
+  Load load = load_of(40, 0);
+  load.of_part = Ratio{0.8, 0.5, 1.3, ""};
+  EXPECT_EQ(predict(load, slow_drive(), {}, {}).binds, Binds::unknown);
+  load.of_part = Ratio{0.9, 0.85, 0.95, ""};
+  EXPECT_EQ(predict(load, slow_drive(), {}, {}).binds, Binds::drive);
+}
+
+TEST(ForecastTest, OfAFewBytesNoChangeIsLookedFor) {
+  Load load = load_of(0, 0);
+  load.bytes = load.cached = 3;
+  const Prognosis told = predict(load, slow_drive(), {{"four requests", "x", 9e9, 90e9}}, {});
+  EXPECT_TRUE(told.is_brief);
+  EXPECT_TRUE(told.changes.empty() && told.doubts.empty());
+}
+
 TEST(ForecastTest, WhatWasNotMeasuredIsNotKnown) {
   Speeds speeds = slow_drive();
   speeds.plain_cold = 0;

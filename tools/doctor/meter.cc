@@ -187,11 +187,16 @@ class Team {
 double Rate::slowest() const { return *std::min_element(turns.begin(), turns.end()); }
 double Rate::fastest() const { return *std::max_element(turns.begin(), turns.end()); }
 
-bool is_quicker(const Rate& one, const Rate& other) {
-  std::size_t quicker = 0;
-  const std::size_t turns = std::min(one.turns.size(), other.turns.size());
-  for (std::size_t i = 0; i < turns; ++i) quicker += one.turns[i] > other.turns[i] ? 1 : 0;
-  return quicker + 1 >= turns && one.bytes_per_second > other.bytes_per_second;
+void Rate::settle() {
+  double inverse = 0;  // Turns last alike: what counts is how long a byte takes on average.
+  for (const double turn : turns) inverse += 1 / std::max(turn, 1e-9) / static_cast<double>(turns.size());
+  bytes_per_second = 1 / inverse;
+}
+
+void raise_to(Rate& part, const Rate& whole) {
+  for (std::size_t i = 0; i < part.turns.size() && i < whole.turns.size(); ++i)
+    part.turns[i] = std::max(part.turns[i], whole.turns[i]);
+  part.settle();
 }
 
 Arena memory_of(const Session* session, const Session& otherwise, Into where, unsigned gpu) {
@@ -215,11 +220,7 @@ std::vector<Rate> Meter::measure(const std::vector<Way>& ways, const std::vector
       told();
     }
   }
-  for (Rate& rate : rates) {
-    double inverse = 0;  // Turns last alike: what counts is how long a byte takes on average.
-    for (const double turn : rate.turns) inverse += 1 / std::max(turn, 1e-9) / static_cast<double>(rate.turns.size());
-    rate.bytes_per_second = 1 / inverse;
-  }
+  for (Rate& rate : rates) rate.settle();
   return rates;
 }
 

@@ -26,10 +26,12 @@ struct Rate {
 
   double slowest() const;  // Of the turns.
   double fastest() const;
+  void settle();  // The rate of all turns.
 };
 
-// Whether it was quicker in all turns but one at most: less than that is noise.
-bool is_quicker(const Rate& one, const Rate& other);
+// A part of the way is at least as quick as the whole way was in the same turn: that it was measured as slower is
+// chance, or another way to ask for it.
+void raise_to(Rate& part, const Rate& whole);
 
 enum class Into : std::uint8_t { device, host };
 
@@ -67,7 +69,7 @@ class Meter {
   const double seconds_;
 };
 
-constexpr unsigned kTurns = 4;
+constexpr unsigned kTurns = 6;
 constexpr std::size_t kWaysInFull = 8;
 inline double seconds_each(double seconds, std::size_t ways) {
   return ways <= kWaysInFull ? seconds : seconds * kWaysInFull / static_cast<double>(ways);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tools/common/context.h"
+#include "tools/common/machine_use.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"
@@ -43,6 +44,10 @@ std::string binds_text(const Examination& found) {
       return fmt::format("The CPUs bind: {:.1f} of {:g} are busy; {}.", found.rate(whole)->cpus_busy,
                          found.survey.cpu_limit, all);
     case Binds::settings: return fmt::format("The settings of the environment bind; {}.", all);
+    case Binds::unknown:
+      return fmt::format("What binds cannot be told: the {} gives {}; {}, each turn another part of it.",
+                         found.is_mostly_cold() ? "drive" : "page cache",
+                         rate_text(found, found.is_mostly_cold() ? "drive" : "page_cache"), all);
     case Binds::path: break;
   }
   return fmt::format("No part by itself binds: the {} gives {}; {}, by the path {}.",
@@ -78,19 +83,39 @@ void print_verdict(Page& page, const Examination& found) {
                         told.plain_seconds < kLess * told.seconds ? ": less than by Penstock" : ""));
 }
 
+std::vector<std::string> causes_of(const Examination& found) {
+  std::vector<std::string> causes = found.causes;
+  if (is_shared(found.others)) causes.push_back(shared_text(found.others));
+  return causes;
+}
+
 void print_causes(Page& page, const Examination& found) {
-  if (found.causes.empty()) return;
+  const std::vector<std::string> causes = causes_of(found);
+  if (causes.empty()) return;
   page.section("What slows all of it down");
-  for (const std::string& cause : found.causes) page.wrap("  ", cause);
+  for (const std::string& cause : causes) page.wrap("  ", cause);
+}
+
+std::string heading_of_changes(const Examination& found) {
+  const Prognosis& told = found.prognosis;
+  if (!told.changes.empty()) return "What would make it quicker";
+  if (told.is_brief) return "It takes so little time that no change is looked for";
+  if (told.doubts.empty()) return "Nothing that was tried would make it quicker";
+  return "Nothing can be told of what would make it quicker: " +
+         (is_shared(found.others) ? shared_text(found.others)
+                                  : "the turns differ too much; --time 10 measures for longer");
 }
 
 void print_changes(Page& page, const Examination& found) {
   const Prognosis& told = found.prognosis;
-  page.section(told.changes.empty() ? "Nothing that was tried would make it quicker" : "What would make it quicker");
+  page.section(heading_of_changes(found));
   for (const Forecast& each : told.changes) {
     const std::string takes = (each.is_bound ? "at best " : "") + format_duration(each.seconds);
     page.row(takes + " ", fmt::format("{} ({:.1f} times as fast)", each.what, told.seconds / each.seconds));
     page.row("", "-> " + each.command);
+  }
+  for (const Doubt& each : told.doubts) {
+    page.row("unknown", fmt::format("{} ({:.1f} to {:.1f} times as fast)", each.what, each.ratio.low, each.ratio.high));
   }
   if (!told.left_out.empty()) page.row("not", told.left_out);
 }
@@ -171,6 +196,16 @@ Json place_json(const Place& place) {
           {"refused_path", first.usable != 0 ? Json() : Json(first.path_name())}};
 }
 
+Json forecast_json(const Examination& found) {
+  const Prognosis& told = found.prognosis;
+  return {{"seconds", told.seconds},
+          {"plain_seconds", told.plain_seconds > 0 ? Json(told.plain_seconds) : Json()},
+          {"cold_seconds", told.cold_seconds},
+          {"binds", binds_name(told.binds)},
+          {"binds_text", binds_text(found)},
+          {"changes_text", heading_of_changes(found)}};
+}
+
 }  // namespace
 
 Text examination_text(const Examination& found, const ExamineSettings& settings) {
@@ -201,13 +236,11 @@ Json examination_json(const Examination& found) {
                {"device", survey.device_facts},
                {"stages", Json::array()},
                {"operation", found.saved > 0 ? "save" : "load"},
-               {"forecast",
-                {{"seconds", told.seconds},
-                 {"plain_seconds", told.plain_seconds > 0 ? Json(told.plain_seconds) : Json()},
-                 {"cold_seconds", told.cold_seconds},
-                 {"binds", binds_name(told.binds)}}},
+               {"forecast", forecast_json(found)},
                {"changes", Json::array()},
-               {"causes", found.causes},
+               {"doubts", Json::array()},
+               {"cpu_share_of_others", found.others},
+               {"causes", causes_of(found)},
                {"notes", found.notes}};
   for (const Shard& each : survey.shards) {
     json["files"].push_back({{"path", each.path},
@@ -221,6 +254,9 @@ Json examination_json(const Examination& found) {
   for (const Forecast& each : told.changes) {
     json["changes"].push_back(
         {{"what", each.what}, {"command", each.command}, {"seconds", each.seconds}, {"at_best", each.is_bound}});
+  }
+  for (const Doubt& each : told.doubts) {
+    json["doubts"].push_back({{"what", each.what}, {"low", each.ratio.low}, {"high", each.ratio.high}});
   }
   return json;
 }

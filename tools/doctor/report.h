@@ -9,8 +9,11 @@
 //   device            as of `penstock explain`
 //   stages[]          name, bytes_per_second, slowest, fastest (of the turns), bytes, seconds, cpus_busy
 //   operation         "load" or "save"
-//   forecast          seconds, plain_seconds (null where it is not known), cold_seconds, binds
+//   forecast          seconds, plain_seconds (null where it is not known), cold_seconds, binds; binds_text and
+//                     changes_text, the sentences on what binds and on the changes as a whole
 //   changes[]         what, command, seconds, at_best: whether it is a bound and no prediction
+//   doubts[]          what, low, high: a change of which nothing can be told, and how many times as fast it may be
+//   cpu_share_of_others  what other programs had of the processors meanwhile
 //   notes[]           sentences
 // Bytes, seconds, bytes a second.
 #pragma once

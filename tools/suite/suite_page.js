@@ -5,27 +5,17 @@ const rows = told.workloads;
 const names = rows.map(row => row.workload);
 const ways = rows[0].ways.map(way => way.way);
 
-// A group of bars for each workload, one for each way.
-function bars(title, unit, valueOf, published) {
-  const area = canvas(title, 8 + 4.5 * rows.length);
+function barsOf(title, unit, valueOf, published) {
   const datasets = ways.map((way, i) => ({label: way, data: rows.map(row => valueOf(row, row.ways[i], i)), backgroundColor: hues[(i + 1) % hues.length]}));
   if (published) datasets.push({label: 'published', data: rows.map(published), backgroundColor: hues[7]});
-  new Chart(area, {
-    type: 'bar',
-    data: {labels: names, datasets},
-    options: {
-      indexAxis: 'y', animation: false, responsive: true, maintainAspectRatio: false,
-      plugins: {legend: {labels: {color: style('--ink')}}},
-      scales: {x: {beginAtZero: true, title: named(unit), ...axis()}, y: axis()},
-    },
-  });
+  bars(title, unit, names, datasets, 8 + 4.5 * rows.length);
 }
 
 add(page, 'h1', 'Saves and loads in ' + told.folder);
 add(page, 'p', told.file_system + ', at ' + told.scale + ' of the published sizes, ' + told.turns + ' turns. ' +
     (told.host_memory_stands_in ? 'Host memory stands in for a GPU.' : 'GPU: ' + told.device.name + '.'));
-bars('How fast', 'GB/s', (row, way) => way.bytes_per_second / 1e9, null);
-bars('How many times as fast as without', 'times', (row, way, i) => i === 0 ? 1 : way.gain.times,
+barsOf('How fast', 'GB/s', (row, way) => way.bytes_per_second / 1e9, null);
+barsOf('How many times as fast as without', 'times', (row, way, i) => i === 0 ? 1 : way.gain.times,
      row => row.published.without_s / row.published.with_s);
 const columns = [['workload', row => row.workload], ['GB', row => shown(row.bytes / 1e9)]];
 ways.forEach((way, i) => columns.push([way + ', s', row => shown(row.ways[i].median_s)]));

@@ -28,14 +28,28 @@ function canvas(title, height) {
 function named(text) { return {display: true, text, color: style('--quiet')}; }
 function axis() { return {grid: {color: style('--line')}, ticks: {color: style('--quiet')}}; }
 
-// Columns: [title, what it shows of a row]; numbers stand to the right.
+// A group of bars for each name, one of each data set; its height in rem.
+function bars(title, unit, names, datasets, height) {
+  new Chart(canvas(title, height), {
+    type: 'bar',
+    data: {labels: names, datasets},
+    options: {
+      indexAxis: 'y', animation: false, responsive: true, maintainAspectRatio: false,
+      plugins: {legend: {display: datasets.length > 1, labels: {color: style('--ink')}}},
+      scales: {x: {beginAtZero: true, title: named(unit), ...axis()}, y: axis()},
+    },
+  });
+}
+
+// Columns: [title, what it shows of a row]; numbers stand to the right. Without rows there is no table.
 function table(columns, rows) {
+  if (rows.length === 0) return;
   const box = add(page, 'div');
   box.className = 'wide';
   const whole = add(box, 'table'), head = add(add(whole, 'thead'), 'tr'), body = add(whole, 'tbody');
   for (const [title, show] of columns) {
     const cell = add(head, 'th', title);
-    if (rows.length > 0 && Number.isNaN(Number(show(rows[0])))) cell.className = 'text';
+    if (Number.isNaN(Number(show(rows[0])))) cell.className = 'text';
   }
   for (const row of rows) {
     const line = add(body, 'tr');
