@@ -36,6 +36,8 @@ def parse(words: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="devices, paths with reason and remedy, settings")
     check.add_argument("--json", action="store_true", help="print JSON")
+    check.add_argument("--root", metavar="DIR", help="tell of the captured machine in DIR: `penstock check --root`, "
+                       "where that command is installed")
     explain = commands.add_parser("explain", help="what every path says of reading a file, best first")
     explain.add_argument("file", metavar="FILE")
     explain.add_argument("--device", type=int, default=0, metavar="N", help="whose memory is meant [0]")
@@ -59,14 +61,20 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 
 def verdict_lines(verdict: dict[str, object]) -> list[str]:
-    line = f"  {verdict['path']:<10} {'usable' if verdict['usable'] else 'no'}"
-    if not verdict["reason"]:
+    line = f"  {verdict['path']:<10} {'usable' if verdict['usable'] else verdict.get('standing', 'no')}"
+    if verdict["reason"] in (0, "", "none", None):
         return [line]
     remedy = [f"  {'':<10} remedy: {launcher.named(str(verdict['remedy']))}"] if verdict["remedy"] else []
     return [f"{line}: {verdict['sentence']}", *remedy]
 
 
-def print_check(told: dict[str, object], as_json: bool) -> int:
+def print_check(as_json: bool, root: str | None) -> int:
+    """Of this process what it alone knows, and of the machine what `penstock check` says; without that command, what
+    the library's dry run says of each path."""
+    if root is not None:
+        return launcher.check_root(root, as_json)
+    told = penstock.check()
+    told["paths"] = launcher.checked_paths() or told["paths"]
     if as_json:
         say_json(told)
         return 0
@@ -78,7 +86,7 @@ def print_check(told: dict[str, object], as_json: bool) -> int:
     if told["device_reason"]:
         say(f"no GPU: {launcher.named(str(told['device_reason']))}")
     say("paths, by machine and settings alone:")
-    for verdict in penstock.default_session().outlook():
+    for verdict in told["paths"]:
         say(*verdict_lines(verdict))
     return 0
 
@@ -113,7 +121,7 @@ def print_conversion(source: str, destination: str, shard_bytes: int, as_json: b
 
 def run(said: argparse.Namespace) -> int:
     if said.command == "check":
-        return print_check(penstock.check(), said.json)
+        return print_check(said.json, said.root)
     if said.command == "explain":
         return print_explain(said.file, said.device, said.json)
     if said.command == "convert":

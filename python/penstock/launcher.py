@@ -7,22 +7,24 @@ what to do where the package came without the command, as `pip install .` makes 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from penstock import _native
 from penstock.terminal import complain
 
-__all__ = ["TOOLS", "has_tool", "library", "named", "of_the_tool", "run", "tool"]
+__all__ = ["TOOLS", "check_root", "checked_paths", "has_tool", "library", "named", "of_the_tool", "run", "tool"]
 
 # What the command has, and `python -m penstock` has not.
-TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help", "kv", "odirect",
-         "serve", "settings", "stats", "topology", "validate")
+TOOLS = ("bench", "gds_install_check", "gds_stats", "gdscheck", "gdsio", "gdsio_verify", "help", "kv", "serve",
+         "settings", "stats")
 WHERE = "a release's wheel and Debian's package have it, and `cmake --install` of the sources"
 NOT_FOUND, NOT_STARTED = 127, 126
 
@@ -66,6 +68,25 @@ def of_the_tool(command: str) -> str:
     """A sentence for who asks `python -m penstock` for what the command penstock alone has."""
     where = f"`{tool()} {command}`" if has_tool() else f"which is not here: {WHERE}"
     return f"{command}: the command penstock has it, and python -m penstock has not: {where}"
+
+
+def checked_paths() -> list[dict[str, Any]]:
+    """What `penstock check` says of each path on this machine, best first; nothing where the command is not here."""
+    if not has_tool():
+        return []
+    done = subprocess.run([tool(), "check", "--json"], capture_output=True, text=True, check=False)
+    try:
+        paths = json.loads(done.stdout)["paths"]
+    except (ValueError, KeyError):
+        return []
+    return [{name: path[name] for name in path if name != "needs"} for path in paths]
+
+
+def check_root(root: str, as_json: bool) -> int:
+    """`penstock check --root`, of a captured machine."""
+    if not has_tool():
+        _refuse(f"check --root: of a captured machine the command penstock alone tells, which is not here: {WHERE}", 2)
+    return subprocess.run([tool(), "check", "--root", root, *(["--json"] if as_json else [])], check=False).returncode
 
 
 def run(words: list[str]) -> NoReturn:

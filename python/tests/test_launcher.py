@@ -77,6 +77,22 @@ def test_commands_of_the_tool_are_said_to_be_there(monkeypatch, capsys, is_here)
         assert (f"`/usr/bin/penstock {command}`" if is_here else "which is not here: a release's wheel") in told
 
 
+def test_of_paths_the_command_has_the_word_where_it_is_here(monkeypatch, tmp_path):
+    tool = tmp_path / "penstock"
+    tool.write_text("#!/bin/sh\n[ \"$2\" = --root ] && exit 7\n"
+                    "echo '{\"paths\": [{\"path\": \"p2pdma\", \"standing\": \"off\", \"needs\": []}]}'\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(launcher, "tool", lambda: tool)
+    monkeypatch.setattr(launcher, "has_tool", lambda: True)
+    assert launcher.checked_paths() == [{"path": "p2pdma", "standing": "off"}]
+    assert main(["check", "--root", "captured"]) == 7
+    monkeypatch.setattr(launcher, "has_tool", lambda: False)
+    assert launcher.checked_paths() == []
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "--root", "captured"])
+    assert ended.value.code == 2
+
+
 def test_the_list_of_the_tools_commands_is_that_of_its_help():
     tool = shutil.which("penstock")
     if tool is None:

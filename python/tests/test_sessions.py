@@ -148,6 +148,8 @@ def test_check_and_explain_are_commands(path):
     assert done.returncode == 0 and "stands in" in done.stdout and "p2pdma" in done.stdout
     told = json.loads(run_python("-m", "penstock", "check", "--json", PENSTOCK_DEVICE="host").stdout)
     assert told["devices"][0]["kind"] == "host"
+    usable = {each["path"] for each in told["paths"] if each["usable"]}
+    assert not usable & {"pagecache", "nvfs", "vendor"}, "host memory stands in for a GPU"
     done = run_python("-m", "penstock", "explain", str(path), PENSTOCK_DEVICE="host")
     assert done.returncode == 0 and "bounce" in done.stdout and done.stderr == ""
     assert json.loads(run_python("-m", "penstock", "explain", "--json", str(path)).stdout)[0]["path"]

@@ -136,7 +136,14 @@ penstock_status penstock_path_outlook(penstock_session* session, int32_t path, p
   return session_call(kStep, session, [&](const GuardedSession::Use& use) -> Status {
     if (path < 0 || path >= static_cast<int>(core::kPathCount)) return failure(Code::invalid_argument, kStep);
     if (const Status status = core::check_struct(verdict); !status.ok()) return status;
-    core::write_struct(verdict, to_public(core::outlook(*use, static_cast<core::PathId>(path))));
+    const auto id = static_cast<core::PathId>(path);
+    core::Verdict found = core::outlook(*use, id);
+    // Where host memory stands in for a GPU, no path takes it that needs the device itself.
+    const core::PathTraits& traits = core::traits_of(id);
+    const bool needs_gpu = id != core::PathId::p2pdma && (traits.direct || (traits.compat && !traits.posix));
+    const bool has_gpu = session->guarded->device_reason().empty();
+    if (found.usable && needs_gpu && !has_gpu) found = core::refused(id, core::Reason::stand_in);
+    core::write_struct(verdict, to_public(found));
     return success();
   });
 }
