@@ -26,7 +26,9 @@ constexpr const char* kExamples =
     "  penstock-k8s choose --nodes nodes.json --storage nfs-rdma\n"
     "A node's labels and versions prove no path: what is named is possible, and 'penstock-k8s render' makes the job "
     "that\n"
-    "proves it. IOMMU, PCI topology and the NVMe driver's hooks are seen on the node alone, by 'penstock check'.\n"
+    "proves it; 'off' is what a setting of the node's own keeps off. IOMMU, PCI topology and the NVMe driver's hooks "
+    "are\n"
+    "seen on the node alone: by 'penstock check', and by 'penstock serve', whose labels count here.\n"
     "Exit code: 0 a node with a GPU was found, 1 none was, 2 wrong usage.";
 
 struct ChooseSettings {
@@ -49,7 +51,8 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : text;
 void print_for_people(const std::vector<Chosen>& all) {
   Table table({"node", "GPU", "system", "kernel", "path"});
   for (const Chosen& each : all) {
-    const std::string path = each.node.has_gpu ? each.choice.path + (rank(each) < 2 ? ", possible" : "") : "no GPU";
+    const std::string how = rank(each) >= 2 ? "" : each.choice.off_by.empty() ? ", possible" : ", off";
+    const std::string path = each.node.has_gpu ? each.choice.path + how : "no GPU";
     table.add({each.node.name, or_dash(each.node.gpu), or_dash(each.node.os), or_dash(each.node.kernel), path});
   }
   print("{}", table.text());
@@ -84,6 +87,7 @@ void print_for_programs(const std::vector<Chosen>& all) {
                     {"runtime", each.node.runtime},
                     {"path", each.choice.path.empty() ? Json() : Json(each.choice.path)},
                     {"proven", false},
+                    {"off_by", each.choice.off_by.empty() ? Json() : Json(each.choice.off_by)},
                     {"refusals", refusals}});
   }
   print_json({{"schema", 1}, {"nodes", rows}});

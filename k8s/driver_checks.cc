@@ -8,25 +8,25 @@
 #include <string>
 #include <vector>
 
+#include "facts/operator_versions.h"
 #include "k8s/checks.h"
 #include "settings/words.h"
-#include "tools/common/operator_versions.h"
 
 namespace penstock::tools::k8s {
 namespace {
 
-constexpr Version kNoImageFromOlm = {25, 10, 0};  // From this release on, no bundle names one.
-constexpr int kFirstNumberOfCuda = 9;             // nvidia-fs is at 2.
+constexpr facts::Version kNoImageFromOlm = {25, 10, 0};  // From this release on, no bundle names one.
+constexpr int kFirstNumberOfCuda = 9;                    // nvidia-fs is at 2.
 
-Version operator_of(const World& world) {
-  const OperatorVersion* known = operator_version(world.facts.operator_version);
-  return version_of(known == nullptr ? operator_version("")->release : known->release).value();
+facts::Version operator_of(const World& world) {
+  const facts::OperatorVersion* known = facts::operator_version(world.facts.operator_version);
+  return facts::version_of(known == nullptr ? facts::operator_version("")->release : known->release).value();
 }
 
 // As it is written, else the chart's own.
 std::string version_in_force(const World& world, const DriverSetup& driver, const Value& written, bool of_gds) {
   if (written.is_there() || !driver.is_values()) return written.text;
-  const OperatorVersion* known = operator_version(world.facts.operator_version);
+  const facts::OperatorVersion* known = facts::operator_version(world.facts.operator_version);
   if (known == nullptr) return "";
   return of_gds ? known->gds : known->driver;
 }
@@ -56,13 +56,13 @@ void check_image(const World& world, const DriverSetup& driver, Findings& findin
 void check_version(const DriverSetup& driver, Findings& findings) {
   const std::string& version = driver.top_value("gds.version").text;
   const Place place = place_of(*driver.object, driver.top_key("gds.version"));
-  const std::string remedy = fmt::format("Write the version alone, as {}.", operator_version("")->gds);
+  const std::string remedy = fmt::format("Write the version alone, as {}.", facts::operator_version("")->gds);
   for (const char* os : {"ubuntu", "rhel", "rhcos", "rocky"}) {
     if (version.starts_with("sha256") || version.find(std::string("-") + os) == std::string::npos) continue;
     findings.add("gds_version_suffix", *driver.object, place,
                  {fmt::format("'{}' names a system, which the operator appends itself", core::shown(version)), remedy});
   }
-  const auto numbers = version_of(version);
+  const auto numbers = facts::version_of(version);
   if (numbers && (*numbers)[0] >= kFirstNumberOfCuda) {
     findings.add(
         "gds_version_of_cuda", *driver.object, place,
@@ -83,8 +83,8 @@ void check_precompiled(const DriverSetup& driver, Findings& findings) {
 // Whether nvidia-fs of this version needs the open modules; a digest names one that does.
 bool needs_open_modules(const std::string& gds) {
   if (gds.starts_with("sha256")) return true;
-  const auto version = version_of(gds);
-  return !version || *version >= kOpenModulesGds;
+  const auto version = facts::version_of(gds);
+  return !version || *version >= facts::kOpenModulesGds;
 }
 
 void check_module_type(const World& world, const DriverSetup& driver, Findings& findings) {
@@ -101,8 +101,8 @@ void check_module_type(const World& world, const DriverSetup& driver, Findings& 
     return;
   }
   const std::string number = version_in_force(world, driver, driver.driver_value("version"), false);
-  const auto version = version_of(number);
-  const bool is_old = version && *version < kOpenModulesDriver;
+  const auto version = facts::version_of(number);
+  const bool is_old = version && *version < facts::kOpenModulesDriver;
   if (type != "proprietary" && !is_old) return;
   findings.add("gds_proprietary_modules", *driver.object, place,
                {fmt::format("nvidia-fs {} needs the open kernel modules; {} means the proprietary ones{}", gds, type,
@@ -124,7 +124,7 @@ void check_system(const World& world, const DriverSetup& driver, Findings& findi
   const Place place = place_of(*driver.object, driver.top_key("gds.enabled"));
   const std::string selected = os_of_selector(driver);
   const std::string os = selected.empty() ? world.facts.os : selected;
-  const auto has_image = has_gds_image(os);
+  const auto has_image = facts::has_gds_image(os);
   if (!has_image) {
     findings.add(
         "gds_os", *driver.object, place,

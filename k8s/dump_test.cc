@@ -47,7 +47,7 @@ DumpEvidence judged(const std::string& text) {
 // "closed gds_os" of the path to the node's first storage.
 std::string said(const DumpEvidence& evidence, std::size_t path, std::size_t storage = 0) {
   const PathEvidence& one = evidence.nodes.at(0).storages.at(storage).paths.at(path);
-  return std::string(standing_name(one.standing)) + " " + one.rule;
+  return std::string(facts::standing_name(one.standing)) + " " + one.rule;
 }
 std::string p2pdma(const std::string& text) { return said(judged(text), 0); }
 std::string nvidia_fs(const std::string& text) { return said(judged(text), 1); }

@@ -7,20 +7,21 @@
 #include <string>
 #include <vector>
 
-#include "tools/common/machine.h"
-#include "topology/gds_evidence.h"
+#include "facts/examination.h"
 
 namespace penstock::tools::k8s {
 
-enum class Standing { closed, unknown, open };  // open: nothing stands in the way as far as is seen.
-const char* standing_name(Standing standing);
+using facts::Standing;
+// "closed", "unknown", "off", and of what is usable "open, not proven".
+const char* standing_words(Standing standing);
 
 struct PathEvidence {
   std::string path;  // "p2pdma", "nvidia-fs"
   Standing standing = Standing::unknown;
-  std::string rule;  // What stands in the way first: a rule of lint's, or an obstacle of docs/reference/reasons.md.
+  std::string rule;  // What stands in the way first: as `penstock check` calls it; in a dump a rule of lint's.
   std::string sentence;
   std::string remedy;
+  bool is_once_set = false;  // A setting is all that is in the way.
 };
 
 struct StorageEvidence {
@@ -37,6 +38,6 @@ struct NodeEvidence {
 };
 
 // Of file systems of drives and NFS; those of memory and of programs have no direct path.
-std::vector<StorageEvidence> judge_node(const Machine& machine, const core::GdsEvidence& evidence);
+std::vector<StorageEvidence> evidence_of(const facts::Examination& node);
 
 }  // namespace penstock::tools::k8s

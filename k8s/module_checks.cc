@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "facts/operator_versions.h"
 #include "k8s/checks.h"
 #include "settings/words.h"
-#include "tools/common/operator_versions.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -68,22 +68,23 @@ void check_p2pdma(const World& world, const DriverSetup& driver, Findings& findi
     const Place place = place_of(*driver.object, driver.driver_key("kernelModuleConfig"));
     findings.add("p2pdma_needs", *driver.object, place, {std::move(sentence), std::move(remedy)});
   };
-  const auto version = version_of(driver.driver_value("version").text);
-  const auto kernel = version_of(world.facts.kernel);
+  const auto version = facts::version_of(driver.driver_value("version").text);
+  const auto kernel = facts::version_of(world.facts.kernel);
   if (driver.driver_value("kernelModuleType").text == "proprietary") {
     tell("the proprietary kernel modules offer no memory for P2PDMA", "Set kernelModuleType: open.");
   }
-  if (version && *version < kP2pdmaDriver) {
-    tell(fmt::format("drivers before {} cannot do P2PDMA", version_text(kP2pdmaDriver)), "Take a later driver.");
+  if (version && *version < facts::kP2pdmaDriver) {
+    tell(fmt::format("drivers before {} cannot do P2PDMA", facts::version_text(facts::kP2pdmaDriver)),
+         "Take a later driver.");
   }
-  if (kernel && *kernel < kP2pdmaKernel) {
-    tell(fmt::format("before Linux {} no process can have device pages", version_text(kP2pdmaKernel)),
+  if (kernel && *kernel < facts::kP2pdmaKernel) {
+    tell(fmt::format("before Linux {} no process can have device pages", facts::version_text(facts::kP2pdmaKernel)),
          "Boot a later kernel.");
   }
-  if (kernel && version && *kernel >= kP2pdmaNewKernel && *version < kP2pdmaNewDriver) {
+  if (kernel && version && *kernel >= facts::kP2pdmaNewKernel && *version < facts::kP2pdmaNewDriver) {
     tell(fmt::format("on Linux {} P2PDMA needs a driver of {} or later", core::shown(world.facts.kernel),
-                     version_text(kP2pdmaNewDriver)),
-         fmt::format("Take a later driver, or a kernel before {}.", version_text(kP2pdmaNewKernel)));
+                     facts::version_text(facts::kP2pdmaNewDriver)),
+         fmt::format("Take a later driver, or a kernel before {}.", facts::version_text(facts::kP2pdmaNewKernel)));
   }
   const Value& computing = driver.top_value("ccManager");
   if (computing.is_there() && !computing["enabled"].is_false() && computing["defaultMode"].text == "on") {

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 
+#include "facts/operator_versions.h"
 #include "k8s/inputs.h"
 #include "tools/common/failure.h"
-#include "tools/common/operator_versions.h"
+#include "tools/common/feature_prefix.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -40,8 +41,22 @@ std::string driver_of(const Object& node) {
                      label_of(node, "nvidia.com/cuda.driver.rev"));
 }
 
+Node::Told told_of(const Object& node, const std::string& path) {
+  const std::string name = std::string(kFeaturePrefix) + "-path-" + path;
+  return {label_of(node, name + "-standing"), label_of(node, name + "-reason")};
+}
+
+// Of two paths by nvidia-fs the one that stands better.
+const Node::Told& better(const Node::Told& one, const Node::Told& other) {
+  constexpr std::string_view kOrder[] = {"usable", "off", "unknown", "closed"};
+  const auto rank = [&](const Node::Told& told) {
+    return std::find(std::begin(kOrder), std::end(kOrder), told.standing) - std::begin(kOrder);
+  };
+  return rank(other) < rank(one) ? other : one;
+}
+
 bool gpu_can(const std::string& gpu) {
-  return std::any_of(kP2pdmaGpus.begin(), kP2pdmaGpus.end(), [&](const std::string& name) {
+  return std::any_of(facts::kP2pdmaGpus.begin(), facts::kP2pdmaGpus.end(), [&](const std::string& name) {
     const std::size_t at = gpu.find(name);
     const std::size_t end = at + name.size();
     // "L4" is none in "L40S", and "A40" none in "A400".
@@ -65,6 +80,8 @@ Node node_of(const Object& object) {
   const Member* gpus = object["status.capacity"].member("nvidia.com/gpu");
   const bool has_some = gpus != nullptr && !gpus->value->text.empty() && gpus->value->text != "0";
   node.has_gpu = !node.gpu.empty() || has_gpu_label(object) || has_some;
+  node.p2pdma = told_of(object, "p2pdma");
+  node.nvidia_fs = better(told_of(object, "vendor"), told_of(object, "nvfs"));
   return node;
 }
 
@@ -103,6 +120,11 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
                                     node.cloud),
                         "a machine of one's own; 'penstock check' on the node tells more"});
   }
+  const Node::Told told = path == "p2pdma" ? node.p2pdma : path == "nvidia-fs" ? node.nvidia_fs : Node::Told{};
+  if (told.standing == "closed") {
+    refusals.insert(refusals.begin(), {told.reason, fmt::format("'penstock serve' on it finds {} closed", path),
+                                       "see 'penstock check' on the node"});
+  }
   return refusals;
 }
 
@@ -113,6 +135,8 @@ Choice choose(const Node& node, const std::string& storage, const std::string& n
     const std::vector<Refusal> refusals = refusals_of(node, path, storage, nfs_server);
     if (refusals.empty()) {
       choice.path = path;
+      const Node::Told& told = choice.path == "p2pdma" ? node.p2pdma : node.nvidia_fs;
+      if (choice.path != "bounce" && told.standing == "off") choice.off_by = told.reason;
       return choice;
     }
     choice.paths.emplace_back(path);

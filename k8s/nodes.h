@@ -22,6 +22,12 @@ struct Node {
   std::string driver;   // Of NVIDIA's driver that runs there; "" where no label tells.
   std::string cloud;    // "aws", as its provider calls itself; "" for a machine of one's own.
   bool has_gpu = false;
+  // What `penstock serve` on it found of the paths, by its labels; not told where it does not run.
+  struct Told {
+    std::string standing;  // "usable", "off", "unknown", "closed"; "" where nothing is told.
+    std::string reason;
+  };
+  Told p2pdma, nvidia_fs;
 };
 
 Node node_of(const Object& object);
@@ -34,6 +40,7 @@ std::vector<Refusal> refusals_of(const Node& node, const std::string& path, cons
 
 struct Choice {
   std::string path;                // "" for a node without a GPU.
+  std::string off_by;              // The setting by which the node keeps it off; "" where it does not.
   std::vector<Refusal> refusals;   // Of the better ones; the first of each.
   std::vector<std::string> paths;  // That they are of.
 };

@@ -6,20 +6,20 @@
 
 #include <algorithm>
 
+#include "facts/operator_versions.h"
 #include "k8s/plan_objects.h"
-#include "tools/common/operator_versions.h"
 
 namespace penstock::tools::k8s {
 namespace {
 
-Version version_or_none(const std::string& text) { return version_of(text).value_or(Version{}); }
+facts::Version version_or_none(const std::string& text) { return facts::version_of(text).value_or(facts::Version{}); }
 
 // Of the release as it was installed; {} where it is not known.
-Version kernel_of(const Answers& answers) {
+facts::Version kernel_of(const Answers& answers) {
   if (!answers.kernel.empty()) return version_or_none(answers.kernel);
   struct Row {
     const char* os;
-    Version kernel;
+    facts::Version kernel;
   };
   static constexpr Row kRows[] = {{"ubuntu22.04", {5, 15, 0}}, {"ubuntu24.04", {6, 8, 0}}, {"debian12", {6, 1, 0}},
                                   {"debian13", {6, 12, 0}},    {"rhel8", {4, 18, 0}},      {"rhel9", {5, 14, 0}},
@@ -76,7 +76,7 @@ class Refusals {
     if (answers_.os.empty()) {
       refuse("gds_os", "--path nvidia-fs needs to know the nodes' system: images of nvidia-fs exist for few",
              "--os NAME");
-    } else if (!*has_gds_image(answers_.os)) {
+    } else if (!*facts::has_gds_image(answers_.os)) {
       refuse("gds_os",
              fmt::format(
                  "there is no image of nvidia-fs for {}: its container fails again and again, the driver's pod never "
@@ -102,35 +102,37 @@ class Refusals {
   }
 
   void judge_p2pdma() {
-    const Version kernel = kernel_of(answers_);
-    const Version driver = version_or_none(driver_of(answers_));
+    const facts::Version kernel = kernel_of(answers_);
+    const facts::Version driver = version_or_none(driver_of(answers_));
     if (answers_.os.empty() && answers_.kernel.empty()) {
       refuse("p2pdma_needs", "--path p2pdma needs to know the nodes' kernel", "--os NAME or --kernel RELEASE");
-    } else if (kernel == Version{}) {
+    } else if (kernel == facts::Version{}) {
       refuse(
           "p2pdma_needs",
           answers_.kernel.empty()
               ? fmt::format("--path p2pdma needs to know the nodes' kernel, and none is known of {}", answers_.os)
               : fmt::format("--path p2pdma needs to know the nodes' kernel, and '{}' is no release", answers_.kernel),
           "--kernel RELEASE, as uname -r says it on a node, such as 6.8.0-51-generic");
-    } else if (kernel < kP2pdmaKernel) {
+    } else if (kernel < facts::kP2pdmaKernel) {
       refuse("p2pdma_needs",
-             fmt::format("Linux {} gives programs no P2PDMA: {} is the first", version_text(kernel),
-                         version_text(kP2pdmaKernel)),
+             fmt::format("Linux {} gives programs no P2PDMA: {} is the first", facts::version_text(kernel),
+                         facts::version_text(facts::kP2pdmaKernel)),
              "a newer kernel (--kernel RELEASE), or --path bounce");
     }
-    if (driver == Version{}) {
+    if (driver == facts::Version{}) {
       refuse("p2pdma_needs", fmt::format("'{}' is no release of NVIDIA's driver", driver_of(answers_)),
              "--driver-version 580.126.20 or later, or --path bounce");
-    } else if (driver < kP2pdmaDriver) {
+    } else if (driver < facts::kP2pdmaDriver) {
       refuse("p2pdma_needs",
-             fmt::format("driver {} has no P2PDMA: {} is the first", driver_of(answers_), version_text(kP2pdmaDriver)),
+             fmt::format("driver {} has no P2PDMA: {} is the first", driver_of(answers_),
+                         facts::version_text(facts::kP2pdmaDriver)),
              "--driver-version 580.126.20 or later, or --path bounce");
-    } else if (kernel >= kP2pdmaNewKernel && driver < kP2pdmaNewDriver) {
-      refuse("p2pdma_needs",
-             fmt::format("driver {} fails with P2PDMA on Linux {} and later: {} is the first there",
-                         driver_of(answers_), version_text(kP2pdmaNewKernel), version_text(kP2pdmaNewDriver)),
-             "--driver-version 595.91.07 or later, or --path bounce");
+    } else if (kernel >= facts::kP2pdmaNewKernel && driver < facts::kP2pdmaNewDriver) {
+      refuse(
+          "p2pdma_needs",
+          fmt::format("driver {} fails with P2PDMA on Linux {} and later: {} is the first there", driver_of(answers_),
+                      facts::version_text(facts::kP2pdmaNewKernel), facts::version_text(facts::kP2pdmaNewDriver)),
+          "--driver-version 595.91.07 or later, or --path bounce");
     }
   }
 
@@ -145,7 +147,7 @@ void add_notes(const Answers& answers, std::vector<std::string>& notes) {
         "byte takes another path.");
     notes.emplace_back(
         fmt::format("GPUs that can: {}; none in a virtual machine with vGPU or with confidential computing.",
-                    fmt::join(kP2pdmaGpus, ", ")));
+                    fmt::join(facts::kP2pdmaGpus, ", ")));
   }
   if (answers.path != "bounce" && !answers.openshift && is_local(answers.storage)) {
     notes.emplace_back("Kernel arguments are no operator's: boot the nodes with iommu=pt, or with the IOMMU off.");

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "facts/operator_versions.h"
 #include "k8s/node_objects.h"
-#include "tools/common/operator_versions.h"
 #include "topology/nvidia_fs_storage.h"
 
 namespace penstock::tools::k8s {
@@ -13,9 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const OperatorVersion& release_of(const Answers& answers) {
-  const OperatorVersion* const found = operator_version(answers.operator_version);
-  return found != nullptr ? *found : operator_versions().back();
+const facts::OperatorVersion& release_of(const Answers& answers) {
+  const facts::OperatorVersion* const found = facts::operator_version(answers.operator_version);
+  return found != nullptr ? *found : facts::operator_versions().back();
 }
 
 bool has_operator(const Answers& answers) { return answers.path != "bounce"; }
@@ -279,7 +279,7 @@ std::string driver_of(const Answers& answers) {
 }
 
 bool has_seccomp_profile(const Answers& answers) {
-  return answers.openshift || allows_io_uring(answers.runtime) == false;
+  return answers.openshift || facts::allows_io_uring(answers.runtime) == false;
 }
 
 void add_objects(const Answers& answers, std::vector<Rendered>& objects) {

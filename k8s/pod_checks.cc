@@ -9,9 +9,9 @@
 #include <string>
 #include <string_view>
 
+#include "facts/operator_versions.h"
 #include "k8s/checks.h"
 #include "settings/words.h"
-#include "tools/common/operator_versions.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -82,7 +82,7 @@ void check_io_uring(const World& world, const Pod& pod, const Value& container, 
   if (!expects_io_uring(pod, container)) return;
   const Value& type = setting_of(pod, container, "seccompProfile.type");
   if (type.text == "Localhost" || type.text == "Unconfined") return;
-  const auto allowed = allows_io_uring(world.facts.runtime);
+  const auto allowed = facts::allows_io_uring(world.facts.runtime);
   if (allowed == true) return;
   const Place place = type.is_there() ? type.place : container.place;
   if (!type.is_there()) {

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "facts/operator_versions.h"
 #include "k8s/checks.h"
-#include "tools/common/operator_versions.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 // A key of a ClusterPolicy's spec, or of the chart's values, that no controller reads from a release on.
 struct DeadKey {
   const char* key;
-  Version since;
+  facts::Version since;
   const char* remedy;
 };
 constexpr DeadKey kDeadKeys[] = {
@@ -37,8 +37,9 @@ bool is_idle(const Value& value) {
 
 void check_dead_keys(const World& world, const DriverSetup& driver, Findings& findings) {
   if (driver.is_nvidia_driver()) return;
-  const OperatorVersion* known = operator_version(world.facts.operator_version);
-  const auto release = known == nullptr ? version_of(world.facts.operator_version) : version_of(known->release);
+  const facts::OperatorVersion* known = facts::operator_version(world.facts.operator_version);
+  const auto release =
+      known == nullptr ? facts::version_of(world.facts.operator_version) : facts::version_of(known->release);
   for (const DeadKey& dead : kDeadKeys) {
     const std::string key = driver.top_key(dead.key);
     if (is_idle(driver.top_value(dead.key)) || (release && *release < dead.since)) continue;

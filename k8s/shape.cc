@@ -7,8 +7,8 @@
 #include <iterator>
 
 #include "base/invariant.h"
+#include "facts/operator_versions.h"
 #include "settings/words.h"
-#include "tools/common/operator_versions.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -47,7 +47,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
 
 // The first two numbers of "v26.3.3", by which custom resources differ.
 std::optional<std::pair<int, int>> release_of(std::string_view version) {
-  const std::optional<Version> numbers = version_of(version);
+  const std::optional<facts::Version> numbers = facts::version_of(version);
   if (!numbers) return {};
   return std::pair{(*numbers)[0], (*numbers)[1]};
 }

@@ -14,8 +14,8 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/page.h"
-#include "tools/common/path_reports.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools::k8s {
@@ -30,12 +30,14 @@ constexpr const char* kExamples =
     "    penstock-k8s verify --dump -                  what a cluster tells of its nodes, without a pod on them\n"
     "  penstock-k8s verify --read /data/file           4 KiB of it into a GPU, which proves the path or says which it "
     "took\n"
-    "'open' means that nothing is seen in the way; only --read proves a path. Not tried with a kubelet or a GPU node\n"
-    "under Kubernetes.\n"
+    "'open' means that nothing is seen in the way; only --read proves a path. 'off' is what a setting keeps off: this\n"
+    "command's own PENSTOCK_... and CUFILE_... variables count as a program's on the node. Not tried with a kubelet "
+    "or\n"
+    "a GPU node under Kubernetes.\n"
     "With --dump nothing is ever open: what stands in the way is told, and else that evidence on the node is needed.\n"
-    "Exit code: 0 a path is open, proven with --read, or not closed by --dump; 1 all are closed, or the read took "
-    "another\n"
-    "way; 2 wrong usage; 77 with --read if there is no such GPU.";
+    "Exit code: 0 a path is open or would be once it is switched on, proven with --read, or not closed by --dump; 1 "
+    "none\n"
+    "is, or the read took another way; 2 wrong usage; 77 with --read if there is no such GPU.";
 
 constexpr std::size_t kReadSize = 4096;
 
@@ -49,16 +51,19 @@ struct VerifySettings {
 
 NodeEvidence look_at(const std::string& root) {
   const core::Root opened = open_machine_root(root == "/" ? "" : root);
-  const core::GdsEvidence evidence = core::read_gds_evidence(opened);
+  const facts::Examination node = facts::examine(facts::read_machine(opened, root == "/" ? "" : root));
+  const core::GdsEvidence& evidence = node.machine.evidence;
   const std::string product = evidence.product.empty() ? "" : " " + evidence.product;
-  return {root, evidence.vendor + product, judge_node(read_machine(opened, root == "/" ? "" : root), evidence)};
+  return {root, evidence.vendor + product, evidence_of(node)};
 }
 
+// An open one is one that a setting alone keeps off, too.
 bool is_any(Standing standing, const std::vector<NodeEvidence>& nodes) {
   for (const NodeEvidence& node : nodes) {
     for (const StorageEvidence& storage : node.storages) {
       for (const PathEvidence& path : storage.paths) {
-        if (path.standing == standing) return true;
+        const bool is_open = standing == Standing::usable && path.is_once_set;
+        if (path.standing == standing || is_open) return true;
       }
     }
   }
@@ -74,7 +79,7 @@ void print_for_people(const std::vector<NodeEvidence>& nodes, const char* withou
       print("  {}{} ({})\n", storage.mount_point, more, storage.type);
       Page page;
       for (const PathEvidence& path : storage.paths) {
-        const std::string head = fmt::format("    {:<10}{}", path.path, standing_name(path.standing));
+        const std::string head = fmt::format("    {:<10}{}", path.path, standing_words(path.standing));
         if (path.sentence.empty()) page.wrap(head, "");
         else page.wrap(head + ": ", path.sentence + (path.rule.empty() ? "" : " [" + path.rule + "]"));
         if (!path.remedy.empty()) page.wrap("              -> ", path.remedy);
@@ -93,7 +98,7 @@ Json rows_of(const std::vector<NodeEvidence>& nodes, const char* name, const cha
       Json paths = Json::array();
       for (const PathEvidence& path : storage.paths) {
         paths.push_back({{"path", path.path},
-                         {"standing", path.standing == Standing::open ? "open" : standing_name(path.standing)},
+                         {"standing", path.standing == Standing::usable ? "open" : standing_words(path.standing)},
                          {"proven", false},
                          {"rule", path.rule},
                          {"sentence", path.sentence},
@@ -158,7 +163,7 @@ int read_once(const VerifySettings& settings) {
   const Outcome outcome = file.read(memory.data(), kReadSize, 0);
   require(outcome.status, settings.file);
   const auto& report = outcome.report;
-  const bool is_direct = is_direct_path(report.path);
+  const bool is_direct = facts::is_direct_path(report.path);
   const std::string sentence = path_sentence(report.path, report.reason, report.refused_path);
   if (settings.json) {
     print_json({{"schema", 1},
@@ -181,7 +186,7 @@ int verify(VerifySettings& settings) {
   for (const std::string& root : settings.roots) nodes.push_back(look_at(root));
   if (settings.json) print_json({{"schema", 1}, {"nodes", rows_of(nodes, "root", "mount_point")}});
   else print_for_people(nodes, "no file system of a drive or of a server is mounted");
-  return is_any(Standing::open, nodes) ? kSuccess : kFailed;
+  return is_any(Standing::usable, nodes) ? kSuccess : kFailed;
 }
 
 }  // namespace

@@ -31,16 +31,26 @@ class K8sTool : public Tool {
 };
 
 TEST_F(K8sTool, VerifySaysOfCapturedNodesWhatStandsInTheWayFirst) {
-  EXPECT_EQ(told("dgx-ready", "/data/0", "p2pdma"), "open ");
-  EXPECT_EQ(told("dgx-ready", "/data/0", "nvidia-fs"), "closed gds_not_loaded");
+  EXPECT_EQ(told("dgx-ready", "/data/0", "p2pdma"), "off pointer_not_exportable");
+  EXPECT_EQ(told("dgx-ready", "/data/0", "nvidia-fs"), "closed nvidia_fs_missing");
+  EXPECT_EQ(told("closed-modules", "/data/0", "p2pdma"), "closed kernel_modules");
   EXPECT_EQ(told("dm-crypt", "/data", "p2pdma"), "closed device_mapper");
   EXPECT_EQ(told("nfs-rdma", "/models", "p2pdma"), "closed nfs_rdma");
   EXPECT_EQ(told("cloud-vm", "/", "p2pdma"), "closed kernel_no_p2pdma");
 }
 
+TEST_F(K8sTool, VerifyOpensAPathThatAVariableSwitchesOnUnlessItMayCorruptBytes) {
+  setenv("PENSTOCK_NVIDIA_EXPORT", "on", 1);
+  EXPECT_EQ(told("dgx-ready", "/data/0", "p2pdma"), "open ");
+  EXPECT_EQ(told("iommu-translating", "/data", "p2pdma"), "unknown iommu_translating");
+  EXPECT_EQ(run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
+  unsetenv("PENSTOCK_NVIDIA_EXPORT");
+}
+
 TEST_F(K8sTool, VerifyExitsWithOneWhereNoPathIsOpen) {
   EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "cloud-vm"}).exit_code, 1);
-  EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
+  EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0) << "it is off";
+  EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "iommu-translating"}).exit_code, 1);
   EXPECT_EQ(run({"verify", "--root", "nowhere"}).exit_code, 2);
 }
 

@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "facts/environment.h"
 #include "tools/bench/bench.h"
 #include "tools/check/check.h"
-#include "tools/common/environment.h"
+#include "tools/check/odirect.h"
+#include "tools/check/topology.h"
+#include "tools/check/validate.h"
 #include "tools/common/program.h"
 #include "tools/cp/cp.h"
 #include "tools/demo/demo.h"
@@ -21,7 +24,6 @@
 #include "tools/gdsio/verify.h"
 #include "tools/help/help.h"
 #include "tools/kv/kv.h"
-#include "tools/odirect/odirect.h"
 #include "tools/prepare/prepare.h"
 #include "tools/run/run.h"
 #include "tools/serve/serve.h"
@@ -29,8 +31,6 @@
 #include "tools/stats/stats.h"
 #include "tools/stats/top.h"
 #include "tools/suite/suite.h"
-#include "tools/topology/topology.h"
-#include "tools/validate/validate.h"
 
 namespace penstock::tools {
 namespace {
@@ -51,9 +51,12 @@ constexpr Command kCommands[] = {
      .add = add_settings,
      .tells_misspelt_settings = true},
     {"help", "Explain a command, a path, a reason, a setting, an error or a word", add_help},
-    {"validate", "Say whether drivers, fabric and a transfer are right, and what to do", add_validate},
-    {"topology", "Draw where GPUs, drives and NICs hang, and say who had best read from what", add_topology},
-    {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect},
+    {"validate", "Say whether drivers, fabric and a transfer are right, and what to do", add_validate, false, false,
+     "penstock check"},
+    {"topology", "Draw where GPUs, drives and NICs hang, and say who had best read from what", add_topology, false,
+     false, "penstock check --topology"},
+    {"odirect", "Try on a file system what may keep direct I/O from being direct", add_odirect, false, false,
+     "penstock check --try FOLDER"},
     question("doctor", "Say why a load is slow, what would make it quicker, and by how much", add_doctor, "explain",
              "--measure"),
     question("prepare", "Make or extend a file so that direct writes to it stay direct", add_prepare, "explain",
@@ -89,7 +92,7 @@ constexpr const char* kFooter =
 
 // "help PENSTOCK_POLICY" is another way to say "settings PENSTOCK_POLICY".
 std::vector<std::string> meant(std::vector<std::string> words) {
-  if (!topic_text(words[1]) && setting_by_any_name(words[1])) return {"settings", words[1]};
+  if (!topic_text(words[1]) && facts::setting_by_any_name(words[1])) return {"settings", words[1]};
   return words;
 }
 

@@ -10,7 +10,7 @@ if [[ -z $format || $("$format" --version) != *"version 14."* ]]; then
   echo "skipped: formatting is not checked, clang-format 14 is not installed (package clang-format-14)"
   exit 77
 fi
-find src include kv tools k8s model test bench integrations examples \
+find src include facts kv tools k8s model test bench integrations examples \
   \( -name '*.h' -o -name '*.hpp' -o -name '*.cc' -o -name '*.c' \) \
   -print0 | xargs -0 -n 20 -P "$(nproc)" "$format" --dry-run -Werror ||
   { echo "formatting: $format -i FILE mends a file" && exit 1; }

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "facts/environment.h"
 #include "tools/bench/verify.h"
-#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/machine_use.h"
@@ -41,7 +41,8 @@ Session session_for(const BenchSettings& settings) {
   choice.device = settings.device;
   choice.require = settings.require;
   choice.direct_io = settings.direct ? "always" : settings.buffered ? "never" : "";
-  for (const auto& [variable, value] : settings.library) choice.more.emplace_back(library_setting(variable), value);
+  for (const auto& [variable, value] : settings.library)
+    choice.more.emplace_back(facts::library_setting(variable), value);
   return open_session(choice);
 }
 

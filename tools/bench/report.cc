@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "facts/environment.h"
 #include "tools/bench/words.h"
 #include "tools/common/direct_answer.h"
-#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"

@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "facts/environment.h"
 #include "penstock/penstock.h"
-#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/units.h"
 
@@ -58,8 +58,8 @@ void set_one_of(std::string& setting, const std::string& name, const std::string
 }
 
 void set_variable(BenchSettings& settings, const std::string& name, const std::string& value) {
-  if (library_setting(name).empty()) {
-    const std::string near = nearest_setting(name);
+  if (facts::library_setting(name).empty()) {
+    const std::string near = facts::nearest_setting(name);
     throw Failure(fmt::format("{}: is not a variable of Penstock{}", name,
                               near.empty() ? "" : fmt::format("; did you mean {}?", near)),
                   kUsage);

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/common/environment.h"
+#include "facts/environment.h"
 #include "tools/common/units.h"
 
 namespace penstock::tools {
@@ -31,7 +31,8 @@ double cpu_per_gigabyte(const JobResult& result) {
 
 std::vector<std::string> library_settings(const BenchSettings& settings) {
   std::vector<std::string> all;
-  for (const auto& [name, value] : environment_settings().known) all.push_back(fmt::format("{}={}", name, value));
+  for (const auto& [name, value] : facts::environment_settings().known)
+    all.push_back(fmt::format("{}={}", name, value));
   for (const auto& [name, value] : settings.library) all.push_back(fmt::format("{}={}", name, value));
   return all;
 }

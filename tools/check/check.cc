@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock check [--root DIR | --deepspeed FILE] [--require PATH] [--json]`. Exit code 0: the bounce path is usable.
-// 1: it is not, or the environment's settings or cuFile's configuration make no sense. 2: wrong usage.
+// `penstock check [FOLDER... --try] [--root DIR | --deepspeed FILE] [--require PATH] [--topology] [--json]`. Exit code
+// 0: the bounce path is usable. 1: it is not, or the environment's settings or cuFile's configuration make no sense. 2:
+// wrong usage.
 #include "tools/check/check.h"
 
 #include <fmt/format.h>
@@ -11,12 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "facts/examination.h"
 #include "tools/check/deepspeed.h"
 #include "tools/check/report.h"
+#include "tools/check/topology.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
-#include "tools/common/machine.h"
-#include "tools/common/served.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {
@@ -25,52 +27,90 @@ namespace {
 constexpr const char* kExamples =
     "Examples:\n"
     "  penstock check                      this machine\n"
+    "  penstock check --try /mnt/nvme0     and a transfer there, proven byte by byte; in a GPU's memory, where there "
+    "is one\n"
+    "  penstock check --topology           what hangs where, how far apart, and who had best read from which drive\n"
     "  penstock check --json               the same for a program\n"
     "  penstock check --require gpu        for a probe: fails where files cannot reach a GPU's memory at all\n"
     "  penstock check --root captured/     a captured machine (scripts/capture-machine, scripts/machine-tree unpack)\n"
+    "  penstock check --env PENSTOCK_NVIDIA_EXPORT=on    a program that switches the path p2pdma on\n"
     "  penstock check --deepspeed ds_config.json    what DeepSpeed and Penstock make of a configuration\n"
-    "Exit code: 0 if the bounce path is usable, 1 if it is not, --require is not met or a setting (of the\n"
-    "environment, of cufile.json) makes no sense, 2 wrong usage. With --deepspeed: 0 if no finding is an error, 1 if "
+    "A finding is 'pass', 'warn' (off, or slower than it could be), 'fail', 'unknown' (nothing here tells) or 'n/a'. "
+    "What\n"
+    "is wrong comes first: each cause with its remedy, and below it what follows from it ('so').\n"
+    "Exit code: 0 if the bounce path is usable, 1 if it is not, --require is not met, a transfer of --try failed or a\n"
+    "setting (of the environment, of cufile.json) makes no sense, 2 wrong usage, 77 nothing to draw for --topology. "
+    "With --deepspeed: 0 if no finding is an error, 1 if "
     "one is or FILE cannot be read.";
 
 struct CheckSettings {
-  std::string root;       // A captured machine; "" for this one.
-  std::string deepspeed;  // A configuration to check instead; "" for none.
-  std::string require;    // A path, or "gpu"; "" for none.
+  std::vector<std::string> folders;  // To try.
+  bool tries = false;
+  bool draws_topology = false;
+  unsigned gpu = 0;
+  std::string root;                    // A captured machine; "" for this one.
+  std::string deepspeed;               // A configuration to check instead; "" for none.
+  std::string require;                 // A path, or "gpu"; "" for none.
+  std::vector<std::string> variables;  // NAME=VALUE, of the process that is asked about.
   bool json = false;
 };
 
-Requirement require_of(const CheckSettings& settings, const Machine& machine, const std::vector<PathReport>& paths) {
+Requirement require_of(const CheckSettings& settings, const facts::Examination& examined) {
   if (settings.require.empty()) return {};
-  if (settings.require == "gpu") return {"gpu", has_gpu(machine)};
+  if (settings.require == "gpu") return {"gpu", can_use_gpu(examined.machine)};
   const int path = penstock_path_by_name(settings.require.c_str());
-  const auto is_it = [&](const PathReport& report) { return report.path == path; };
+  const auto is_it = [&](const facts::PathOutlook& one) { return one.path == path; };
+  const auto& paths = examined.whole.paths;
   if (std::none_of(paths.begin(), paths.end(), is_it)) {
     std::vector<std::string> known = {"gpu"};
-    for (const PathReport& report : paths) known.emplace_back(penstock_path_name(report.path));
+    for (const facts::PathOutlook& one : paths) known.emplace_back(penstock_path_name(one.path));
     throw Failure(fmt::format("--require {}: expected {}", settings.require, fmt::join(known, ", ")), kUsage);
   }
-  return {settings.require, is_usable(paths, path)};
+  return {settings.require, examined.whole.may_use(path)};
+}
+
+// In each folder a transfer, and direct I/O under all that may keep it from being direct.
+Tries try_folders(const CheckSettings& settings) {
+  Tries tries;
+  if (!settings.tries) return tries;
+  validate::judge_transfers(settings.folders, settings.gpu, tries.findings, tries.details);
+  for (const std::string& folder : settings.folders) tries.odirect.push_back(try_odirect(folder));
+  return tries;
 }
 
 int run_check(const CheckSettings& settings) {
   if (!settings.deepspeed.empty()) return check_deepspeed(settings.deepspeed, settings.json);
-  const Machine machine = read_machine(open_machine_root(settings.root), settings.root);
-  const std::vector<PathReport> paths = report_paths(machine);
-  const bool can_open = !machine.cufile.must_refuse && (!machine.probe || machine.probe->environment_error.empty());
-  const bool usable = can_open && is_usable(paths, PENSTOCK_PATH_BOUNCE);
-  const Requirement required = require_of(settings, machine, paths);
-  if (settings.json) print_json(check_json(machine, paths, required, usable));
-  else print("{}", check_text(machine, paths, required));
-  return usable && required.is_met ? kSuccess : kFailed;
+  if (settings.tries != !settings.folders.empty()) {
+    throw Failure(settings.tries ? "--try: name a folder to try, of each file system"
+                                 : "a folder is for --try, which moves bytes in it",
+                  kUsage);
+  }
+  const core::Root root = open_machine_root(settings.root);
+  if (settings.draws_topology) return draw_topology(root, settings.json);
+  const facts::Examination examined =
+      facts::examine(facts::read_machine(root, settings.root, variables_of(settings.variables)));
+  const bool usable = examined.whole.may_use(PENSTOCK_PATH_BOUNCE);
+  const Requirement required = require_of(settings, examined);
+  const Tries tries = try_folders(settings);
+  if (settings.json) print_json(check_json(examined, required, usable, tries));
+  else print("{}", check_text(examined, required, tries));
+  return usable && required.is_met && tries.are_right() ? kSuccess : kFailed;
 }
 
 }  // namespace
 
 void add_check(CommandLine& command) {
   auto settings = std::make_shared<CheckSettings>();
+  Option folders =
+      command.option("FOLDER", settings->folders, "With --try: where bytes are moved; nothing is left of them");
   const Option root = command.option("--root", settings->root, "Read the captured machine in DIR instead of this one");
   Option(root).value_name("DIR");
+  folders.excludes(root);  // On a captured machine nothing can be moved.
+  command.flag("--try", settings->tries,
+               "Move 8 MiB between each FOLDER and a GPU, and try there what may keep direct I/O from being direct");
+  command.option("--gpu", settings->gpu, "The GPU whose memory takes part in --try").default_shown();
+  command.flag("--topology", settings->draws_topology,
+               "Draw instead where GPUs, drives and NICs hang, and who had best read from what");
   command.option("--deepspeed", settings->deepspeed, "Check the DeepSpeed configuration in FILE instead of the machine")
       .value_name("FILE")
       .excludes(root);
@@ -78,6 +118,9 @@ void add_check(CommandLine& command) {
       .option("--require", settings->require,
               "Fail unless this path may be used (p2pdma, ...); 'gpu': unless a GPU can be")
       .value_name("PATH");
+  command.option("--env", settings->variables, "As if the program had this variable of Penstock's or cuFile's as well")
+      .value_name("NAME=VALUE")
+      .one_value_each();
   command.flag("--json", settings->json, "Print JSON");
   command.footer(kExamples);
   command.runs([settings] { return run_check(*settings); });

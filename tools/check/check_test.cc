@@ -39,8 +39,8 @@ Answer check(const std::string& arguments, const std::string& variables = "") {
 
 std::string root_of(const std::string& machine) { return "--root '" PENSTOCK_MACHINES + machine + "'"; }
 
-json check_json(const std::string& machine) {
-  json parsed = json::parse(check("--json " + root_of(machine)).text, nullptr, false);
+json check_json(const std::string& machine, const std::string& more = "") {
+  json parsed = json::parse(check("--json " + root_of(machine) + more).text, nullptr, false);
   EXPECT_FALSE(parsed.is_discarded()) << machine;
   return parsed;
 }
@@ -60,6 +60,8 @@ std::string state_of(const json& report, const std::string& path, const std::str
   }
   return "absent";
 }
+
+constexpr const char* kExport = " --env PENSTOCK_NVIDIA_EXPORT=on";
 
 const char* const kMachines[] = {
     "acs-redirect", "cloud-vm",       "cmb-peer",    "container-overlay", "dgx-h100",     "dgx-ready",
@@ -81,7 +83,7 @@ TEST(CheckTest, PathsStandInOrder) {
     std::string order;
     for (const json& path : report["paths"]) order += path["path"].get<std::string>() + " ";
     std::size_t at = 0;
-    for (const char* path : {"p2pdma ", "pagecache ", "nvfs ", "vendor ", "bounce ", "host "}) {
+    for (const char* path : {"p2pdma ", "nvfs ", "vendor ", "pagecache ", "bounce ", "host "}) {
       at = order.find(path, at);
       EXPECT_NE(at, std::string::npos) << machine << ": " << path << "of " << order;
     }
@@ -99,14 +101,18 @@ TEST(CheckTest, ThePagecachePathIsForGpusThatCanBeUsed) {
 }
 
 TEST(CheckTest, MemoryOfAGpuHasToBeAskedForAndThatOfOthersHasNot) {
-  EXPECT_EQ(state_of(check_json("dgx-ready"), "p2pdma", "nvidia_export"), "unknown");
+  EXPECT_EQ(state_of(check_json("dgx-ready"), "p2pdma", "nvidia_export"), "off");
+  EXPECT_EQ(path_of(check_json("dgx-ready"), "p2pdma")["standing"], "off");
+  EXPECT_EQ(path_of(check_json("dgx-ready"), "p2pdma")["usable"], false);
+  EXPECT_EQ(state_of(check_json("dgx-ready", kExport), "p2pdma", "nvidia_export"), "ok");
   EXPECT_EQ(state_of(check_json("cmb-peer"), "p2pdma", "nvidia_export"), "absent");
   EXPECT_NE(check(root_of("dgx-ready")).text.find("PENSTOCK_NVIDIA_EXPORT=on"), std::string::npos);
 }
 
 TEST(CheckTest, WhereThereIsNoGpuNothingElseIsRecommended) {
   const std::string text = check(root_of("md-raid0")).text;
-  const std::string paths = text.substr(text.find("Paths, best first"));
+  const std::size_t begin = text.find("Paths, best first");
+  const std::string paths = text.substr(begin, text.find("\nLayer 1") - begin);
   EXPECT_NE(paths.find("Run on a machine with an NVIDIA GPU"), std::string::npos) << paths;
   EXPECT_EQ(paths.find("nvidia-fs"), std::string::npos) << paths;
   EXPECT_EQ(paths.find("libcufile"), std::string::npos) << paths;
@@ -141,7 +147,9 @@ TEST(CheckTest, AValueThatMakesNoSenseIsAFailureThatNamesIt) {
     EXPECT_NE(report["settings"]["error"].get<std::string>().find(name), std::string::npos);
     EXPECT_EQ(report["usable"], false);
   }
-  EXPECT_TRUE(check_json("dgx-ready")["settings"].is_null());
+  EXPECT_EQ(check_json("dgx-ready", kExport)["settings"]["in_force"]["PENSTOCK_NVIDIA_EXPORT"], "on");
+  EXPECT_EQ(check(root_of("dgx-ready") + " --env PENSTOCK_WORKERS=nonsense").exit_code, 1);
+  EXPECT_EQ(check(root_of("dgx-ready") + " --env HOME=/root").exit_code, 2);
 }
 
 TEST(CheckTest, WhatIsWrongWithCufilesConfigurationIsToldWithItsLineAndFails) {
@@ -189,7 +197,7 @@ TEST(CheckTest, P2pdmaMayBeTriedWhereNothingForbidsOnePair) {
                                                        {"md-raid0", "peer_unseen"},
                                                        {"firecracker-vm", "peer_unseen"}};
   for (const auto& [machine, reason] : cases) {
-    const json p2pdma = path_of(check_json(machine), "p2pdma");
+    const json p2pdma = path_of(check_json(machine, kExport), "p2pdma");
     EXPECT_EQ(p2pdma["usable"], reason == std::string("none")) << machine;
     EXPECT_EQ(p2pdma["reason"], reason) << machine;
   }
@@ -267,7 +275,8 @@ TEST(CheckTest, TextNamesEveryObstacleAndItsRemedyOnce) {
   const std::string text = check(root_of("old-driver")).text;
   std::size_t remedies = 0;
   const std::size_t end = text.find("Paths, best first");
-  for (std::size_t at = text.find("595.44 or later, or boot"); at < end;
+  const std::size_t begin = text.find("Device memory and storage: ");
+  for (std::size_t at = text.find("595.44 or later, or boot", begin); at < end;
        at = text.find("595.44 or later, or boot", at + 1)) {
     ++remedies;
   }
@@ -301,7 +310,7 @@ TEST(CheckTest, WhatEachMachineLacksIsNamed) {
       {"h200-vm", "bounce", "device", "ok"},
       {"nfs", "vendor", "nvidia_fs", "ok"},
       {"nfs", "nvfs", "nvidia_fs_version", "ok"},
-      {"dgx-h100", "nvfs", "nvfs_setting", "unknown"},
+      {"dgx-h100", "nvfs", "nvfs_setting", "off"},
       {"cloud-vm", "nvfs", "nvidia_fs", "missing"},
       {"cloud-vm", "vendor", "nvidia_fs", "missing"},
       {"container-overlay", "bounce", "device", "missing"},
@@ -385,8 +394,8 @@ TEST(CheckTest, AHostileTreeIsReportedAndMovesNoCursor) {
 
 TEST(CheckTest, ItEndsWithAVerdictAndWhatToChangeFirst) {
   const std::string text = check(root_of("dgx-h100")).text;
-  const std::size_t verdict =
-      text.find("\nVerdict\n  files reach device memory by pagecache\n  for p2pdma: install NVIDIA's");
+  const std::size_t verdict = text.find(
+      "\nVerdict\n  files reach device memory by vendor, if its self-test passes\n  for p2pdma: install NVIDIA's");
   EXPECT_NE(verdict, std::string::npos) << text;
   EXPECT_EQ(text.find('\033'), std::string::npos);
 }
@@ -404,7 +413,7 @@ TEST(CheckTest, WhatIsRequiredDecidesTheExitCode) {
   EXPECT_EQ(told["usable"], true);
   EXPECT_TRUE(check_json("dgx-h100")["required"].is_null());
   EXPECT_EQ(check(root + " --require quark").text,
-            "penstock: --require quark: expected gpu, p2pdma, pagecache, nvfs, vendor, bounce, host\n");
+            "penstock: --require quark: expected gpu, p2pdma, nvfs, vendor, pagecache, bounce, host\n");
 }
 
 TEST(CheckTest, HowFarDrivesAreFromGpusIsATable) {

@@ -11,9 +11,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "tools/common/machine.h"
-#include "tools/common/path_reports.h"
-#include "tools/common/served.h"
+#include "facts/examination.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/units.h"
 #include "topology/mounts.h"
 
@@ -27,16 +26,13 @@ constexpr const char* kBlocks[] = {"zero_optimization.offload_param", "zero_opti
 
 // What is asked of the machine once, for all folders.
 struct Surroundings {
-  Machine machine;
-  std::vector<PathReport> paths;
+  facts::Examination examined;
   core::MountTable mounts;
 };
 
 Surroundings look_around() {
   const core::Root root = open_machine_root("");
-  Machine machine = read_machine(root, "");
-  std::vector<PathReport> paths = report_paths(machine);
-  return {std::move(machine), std::move(paths), core::MountTable::read(root)};
+  return {facts::examine(facts::read_machine(root, "")), core::MountTable::read(root)};
 }
 
 // The folder, or what DeepSpeed would make it in: the nearest one above that is there.
@@ -51,7 +47,7 @@ std::optional<std::size_t> file_system_of(const Surroundings& here, const fs::pa
   const fs::path real = fs::canonical(folder, error);
   const core::Mount* mount = error ? nullptr : here.mounts.find(real.native());
   if (mount == nullptr) return std::nullopt;
-  const std::vector<core::FileSystem>& all = here.machine.file_systems;
+  const std::vector<core::FileSystem>& all = here.examined.machine.file_systems;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].mount.device == mount->device) return i;
   }
@@ -122,38 +118,17 @@ void check_file_system(const std::string& key, const core::FileSystem& one, Deep
   }
 }
 
-// Why a better path is not taken: its reason for the machine, or what is known of this file system.
-std::string why_not(const PathReport& report, const core::FileSystem& one) {
-  if (!report.usable) return penstock_reason_sentence(report.reason);
-  return one.device_pages.has == Tristate::no ? one.device_pages.because
-                                              : "nothing that is known here serves this file system by it";
-}
-
-const Need* first_missing(const PathReport& report) {
-  for (const Need& need : report.needs) {
-    if (need.met == Tristate::no && !need.remedy.empty()) return &need;
-  }
-  return nullptr;
-}
-
 // Never that a direct path serves: its self-test decides, when a program uses it.
-void tell_outlook(const Surroundings& here, const std::string& key, std::size_t index, DeepSpeedFindings& findings) {
-  const Served place = served_places(here.machine, here.paths)[index];
+void tell_outlook(const facts::Outlook& place, const std::string& key, DeepSpeedFindings& findings) {
   std::string text, remedy;
-  for (const PathReport& report : here.paths) {
-    if (!is_direct_path(report.path)) continue;
-    const std::string name = penstock_path_name(report.path);
-    if (place.by(report.path) && allows_direct(here.machine.cufile, place)) {
-      text += fmt::format("{} may be tried: its self-test decides; ", name);
-      continue;
-    }
-    text +=
-        fmt::format("not {}: {}; ", name,
-                    place.by(report.path) ? "cuFile's configuration forbids it" : why_not(report, *place.file_system));
-    const Need* need = first_missing(report);
-    if (remedy.empty() && need != nullptr) remedy = need->remedy;
+  for (const facts::PathOutlook& path : place.paths) {
+    if (!facts::is_direct_path(path.path)) continue;
+    const std::string name = penstock_path_name(path.path);
+    if (path.is_usable()) text += fmt::format("{} may be tried: its self-test decides; ", name);
+    else text += fmt::format("not {}: {}; ", name, path.sentence());
+    if (remedy.empty()) remedy = path.remedy();
   }
-  const bool bounces = place.by(PENSTOCK_PATH_BOUNCE) && allows_compat(here.machine.cufile);
+  const bool bounces = place.may_use(PENSTOCK_PATH_BOUNCE);
   text += bounces ? "bounce, by copies through host memory, serves in any case"
                   : "nor bounce: cuFile fails, and DeepSpeed ends the process";
   findings.add(bounces ? Severity::note : Severity::error, "outlook", key,
@@ -169,9 +144,9 @@ void check_place(const DeepSpeedConfig& config, const Surroundings& here, const 
   const fs::path there = nearest_there(path.is_absolute() ? path : fs::current_path() / path);
   if (!check_folder(key, path, there, findings)) return;
   if (const auto index = file_system_of(here, there)) {
-    check_file_system(key, here.machine.file_systems[*index], findings);
+    check_file_system(key, here.examined.machine.file_systems[*index], findings);
     const bool is_by_cufile = config.asks_for_gds() && config.swaps_parameters() && block == kBlocks[0];
-    if (is_by_cufile) tell_outlook(here, key, *index, findings);
+    if (is_by_cufile) tell_outlook(here.examined.places[*index], key, findings);
   }
   check_room(key, there, findings);
 }

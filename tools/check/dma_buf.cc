@@ -12,16 +12,16 @@ namespace {
 // tried.
 constexpr core::KernelVersion kNoneUpTo{7, 3};
 
-core::Tristate io_uring_takes_it(const Machine& machine) {
+core::Tristate io_uring_takes_it(const facts::Machine& machine) {
   const core::KernelVersion& kernel = machine.platform.kernel;
   return kernel.major != 0 && kernel <= kNoneUpTo ? core::Tristate::no : core::Tristate::unknown;
 }
 
 }  // namespace
 
-void print_dma_buf(Page& page, const Machine& machine) {
+void print_dma_buf(Page& page, const facts::Machine& machine) {
   if (!machine.probe || !machine.probe->dma_buf) return;
-  const DmaBufProbe& probe = *machine.probe->dma_buf;
+  const facts::DmaBufProbe& probe = *machine.probe->dma_buf;
   page.section("GPU memory as a dma-buf (no path uses it yet)");
   page.row("export", probe.refusal.empty() ? "works, for memory of cudaMalloc" : "refused: " + probe.refusal);
   std::string names;
@@ -33,9 +33,9 @@ void print_dma_buf(Page& page, const Machine& machine) {
                            : "not known for this Linux, and not tried: its interface is not known here");
 }
 
-Json dma_buf_json(const Machine& machine) {
+Json dma_buf_json(const facts::Machine& machine) {
   if (!machine.probe || !machine.probe->dma_buf) return nullptr;
-  const DmaBufProbe& probe = *machine.probe->dma_buf;
+  const facts::DmaBufProbe& probe = *machine.probe->dma_buf;
   return {{"exportable", probe.refusal.empty()},
           {"refusal", probe.refusal.empty() ? Json(nullptr) : Json(probe.refusal)},
           {"rdma_devices", probe.rdma_adapters},

@@ -4,18 +4,19 @@
 
 #include <optional>
 
+#include "facts/needs.h"
 #include "tools/check/dma_buf.h"
+#include "tools/check/findings_page.h"
 #include "tools/check/placement.h"
 #include "tools/check/report.h"
 #include "tools/common/direct_answer.h"
-#include "tools/common/peer_pairs.h"
-#include "tools/common/served.h"
+#include "tools/common/outlook_page.h"
+#include "tools/common/pairs_page.h"
 
 namespace penstock::tools {
 namespace {
 
 using core::PciDevice;
-using core::Tristate;
 
 template <typename T>
 Json or_null(const std::optional<T>& value) {
@@ -39,7 +40,7 @@ Json platform_json(const core::Platform& platform) {
   return json;
 }
 
-Json gpus_json(const Machine& machine) {
+Json gpus_json(const facts::Machine& machine) {
   Json list = Json::array();
   for (const PciDevice& gpu : machine.pci) {
     if (!gpu.is_gpu()) continue;
@@ -67,7 +68,7 @@ Json nvidia_json(const core::NvidiaDriver& driver) {
           {"uvm", driver.has_uvm},  {"nodes", driver.device_nodes}};
 }
 
-Json probe_json(const std::optional<Probe>& probe) {
+Json probe_json(const std::optional<facts::Probe>& probe) {
   if (!probe) return nullptr;
   Json devices = Json::array();
   for (const DeviceInfo& device : probe->devices) {
@@ -80,13 +81,12 @@ Json probe_json(const std::optional<Probe>& probe) {
   return {{"kind", probe->device_kind}, {"reason", probe->device_reason}, {"devices", devices}};
 }
 
-Json settings_json(const std::optional<Probe>& probe) {
-  if (!probe) return nullptr;
+Json settings_json(const facts::Process& process) {
   Json in_force = Json::object(), unknown = Json::array();
-  for (const auto& [name, value] : probe->environment.known) in_force[name] = value;
-  for (const auto& [name, value] : probe->environment.unknown) unknown.push_back(name);
-  const std::string& error = probe->environment_error;
-  return {{"in_force", in_force}, {"unknown", unknown}, {"error", error.empty() ? Json(nullptr) : Json(error)}};
+  for (const auto& [name, value] : process.environment.known) in_force[name] = value;
+  for (const auto& [name, value] : process.environment.unknown) unknown.push_back(name);
+  const Json error = process.error.empty() ? Json(nullptr) : Json(process.error);
+  return {{"in_force", in_force}, {"unknown", unknown}, {"error", error}};
 }
 
 Json cufile_json(const core::LoadedSettings& cufile) {
@@ -99,16 +99,20 @@ Json cufile_json(const core::LoadedSettings& cufile) {
           {"notes", notes}};
 }
 
-Json names_json(const std::vector<int>& paths) {
+// Of the paths that move bytes of device memory.
+Json usable_names(const facts::Outlook& place) {
   Json names = Json::array();
-  for (const int path : paths) names.push_back(penstock_path_name(path));
+  for (const facts::PathOutlook& path : place.paths) {
+    const bool is_told = facts::is_direct_path(path.path) || path.path == PENSTOCK_PATH_BOUNCE;
+    if (is_told && path.is_usable()) names.push_back(penstock_path_name(path.path));
+  }
   return names;
 }
 
-Json file_systems_json(const Machine& machine, const std::vector<PathReport>& paths) {
+Json file_systems_json(const facts::Examination& examined) {
   Json list = Json::array();
-  for (const Served& place : served_places(machine, paths)) {
-    const core::FileSystem& one = *place.file_system;
+  for (const facts::Outlook& place : examined.places) {
+    const core::FileSystem& one = *place.place;
     list.push_back({{"mount_point", one.mount.mount_point},
                     {"type", one.mount.type},
                     {"source", one.mount.source},
@@ -123,20 +127,21 @@ Json file_systems_json(const Machine& machine, const std::vector<PathReport>& pa
                       {"code", one.device_pages.code},
                       {"because", one.device_pages.because}}},
                     {"stack", one.stack ? stack_json(*one.stack) : Json(nullptr)},
-                    {"paths", names_json(place.paths)}});
+                    {"paths", usable_names(place)},
+                    {"outlook", outlook_json(place)}});
   }
   return list;
 }
 
-Json io_uring_json(const Machine& machine) {
-  const Need need = need_io_uring(machine);
-  const Json allowed = need.met == Tristate::unknown ? Json(nullptr) : Json(need.met == Tristate::yes);
+Json io_uring_json(const facts::Machine& machine) {
+  const facts::Finding need = need_io_uring(machine);
+  const Json allowed = need.state == facts::State::unknown ? Json(nullptr) : Json(need.state == facts::State::pass);
   return {{"allowed", allowed},
           {"sysctl", or_null(machine.io_uring_disabled)},
           {"errno", machine.probe ? Json(machine.probe->io_uring_error) : Json(nullptr)}};
 }
 
-Json locked_memory_json(const Machine& machine) {
+Json locked_memory_json(const facts::Machine& machine) {
   if (!machine.locked_memory) return nullptr;
   const auto limit = [](std::uint64_t bytes) { return bytes == core::kUnlimited ? Json(nullptr) : Json(bytes); };
   return {{"soft_bytes", limit(machine.locked_memory->soft_bytes)},
@@ -144,28 +149,26 @@ Json locked_memory_json(const Machine& machine) {
           {"exempt", machine.locked_memory->is_exempt}};
 }
 
-Json paths_json(const std::vector<PathReport>& paths) {
+Json paths_json(const facts::Outlook& whole) {
   Json list = Json::array();
-  for (const PathReport& report : paths) {
-    Json needs = Json::array();
-    for (const Need& need : report.needs) {
-      needs.push_back(
-          {{"code", need.code}, {"state", state_name(need.met)}, {"text", need.text}, {"remedy", need.remedy}});
+  for (const facts::PathOutlook& path : whole.paths) {
+    Json needs = Json::array(), row = path_outlook_json(path);
+    for (const facts::Finding& need : path.needs) {
+      needs.push_back({{"code", need.code},
+                       {"state", need_state_name(need)},
+                       {"text", need.sentence},
+                       {"remedy", need.state == facts::State::pass ? "" : need.remedy}});
     }
-    list.push_back({{"path", penstock_path_name(report.path)},
-                    {"usable", report.usable},
-                    {"reason", penstock_reason_name(report.reason)},
-                    {"sentence", penstock_reason_sentence(report.reason)},
-                    {"remedy", penstock_reason_remedy(report.reason)},
-                    {"needs", needs}});
+    row["needs"] = needs;
+    list.push_back(row);
   }
   return list;
 }
 
 }  // namespace
 
-Json check_json(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required,
-                bool usable) {
+Json check_json(const facts::Examination& examined, const Requirement& required, bool usable, const Tries& tries) {
+  const facts::Machine& machine = examined.machine;
   Json json;
   json["schema"] = 1;
   json["version"] = penstock_version();
@@ -178,7 +181,7 @@ Json check_json(const Machine& machine, const std::vector<PathReport>& paths, co
                        {"version", machine.nvidia_fs.version},
                        {"storage_drivers", machine.nvidia_fs.storage_drivers}};
   json["device"] = probe_json(machine.probe);
-  json["file_systems"] = file_systems_json(machine, paths);
+  json["file_systems"] = file_systems_json(examined);
   json["pairs"] = pairs_json(peer_pairs(machine));
   json["iommu"] = {{"mode", core::iommu_mode_name(machine.iommu.mode)},
                    {"units", machine.iommu.units},
@@ -186,10 +189,18 @@ Json check_json(const Machine& machine, const std::vector<PathReport>& paths, co
   json["io_uring"] = io_uring_json(machine);
   json["locked_memory"] = locked_memory_json(machine);
   json["dma_buf"] = dma_buf_json(machine);
-  json["cufile"] = cufile_json(machine.cufile);
-  json["settings"] = settings_json(machine.probe);
-  json["paths"] = paths_json(paths);
+  json["cufile"] = cufile_json(machine.process.cufile);
+  json["settings"] = settings_json(machine.process);
+  json["paths"] = paths_json(examined.whole);
   json["placement"] = placement_json(machine);
+  facts::Findings findings = examined.findings;
+  findings.insert(findings.end(), tries.findings.begin(), tries.findings.end());
+  facts::settle_causes(findings);
+  const Json report = validate::report_json(findings, tries.details, {}, machine.root);
+  json["findings"] = report["rows"];
+  json["counts"] = report["counts"];
+  json["causes"] = report["causes"];
+  for (const OdirectTry& one : tries.odirect) json["odirect"].push_back(one.document);
   json["usable"] = usable;
   if (required.what.empty()) json["required"] = nullptr;
   else json["required"] = {{"what", required.what}, {"met", required.is_met}};

@@ -17,7 +17,7 @@ using core::PciDevice;
 
 constexpr std::size_t kGpusInATable = 8, kDrivesInATable = 32;  // For people; JSON has all.
 
-std::vector<const PciDevice*> drives_of(const Machine& machine) {
+std::vector<const PciDevice*> drives_of(const facts::Machine& machine) {
   std::vector<const PciDevice*> drives;
   for (const PciDevice& device : machine.pci) {
     if (device.is_nvme()) drives.push_back(&device);
@@ -25,7 +25,7 @@ std::vector<const PciDevice*> drives_of(const Machine& machine) {
   return drives;
 }
 
-std::vector<const PciDevice*> gpus_of(const Machine& machine) {
+std::vector<const PciDevice*> gpus_of(const facts::Machine& machine) {
   std::vector<const PciDevice*> gpus;
   for (const PciDevice& device : machine.pci) {
     if (device.is_gpu()) gpus.push_back(&device);
@@ -39,7 +39,7 @@ const char* relation_of(const PciDevice& drive, const PciDevice& gpu) {
 
 }  // namespace
 
-void print_placement(Page& page, const Machine& machine) {
+void print_placement(Page& page, const facts::Machine& machine) {
   std::vector<const PciDevice*> drives = drives_of(machine), gpus = gpus_of(machine);
   if (drives.empty() || gpus.empty()) return;
   page.section("Drives and GPUs: switch (below one PCIe switch), host_bridge, node (NUMA), or apart");
@@ -60,7 +60,7 @@ void print_placement(Page& page, const Machine& machine) {
   }
 }
 
-Json placement_json(const Machine& machine) {
+Json placement_json(const facts::Machine& machine) {
   Json rows = Json::array();
   for (const PciDevice* drive : drives_of(machine)) {
     for (const PciDevice* gpu : gpus_of(machine)) {

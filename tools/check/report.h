@@ -19,8 +19,9 @@
 //   file_systems[]    mount_point, type, source, read_only, more_mounts, direct_io {state, code, because},
 //                     device_pages {state, code, because}, stack (null or a device: name, disk, kind, transport,
 //                     multipath, dm_type, md_level, pci_address, model, numa_node, logical_block_size, rotational,
-//                     below[]), paths[] (of p2pdma, nvfs, vendor, bounce, those that may serve it: a direct one's
-//                     self-test decides)
+//                     below[]), paths[] (of p2pdma, nvfs, vendor, bounce, those that may serve it as the settings are:
+//                     a direct one's self-test decides), outlook[] {path, standing, reason, sentence, remedy} of every
+//                     path there
 //   pairs[]           of device memory and file system: peer, mount_point, storage (a disk or null), reads, writes
 //                     (whether p2pdma may be tried: only its self-test proves it), obstacles[], write_obstacles[]
 //                     {code, effect ("refused", "copied", "part_copied", "silent_corruption", "slower"), certainty
@@ -31,24 +32,31 @@
 //   dma_buf           GPU memory as a dma-buf: null with --root and without a GPU; else exportable, refusal (null or
 //   the
 //                     driver's words), rdma_devices[] (adapters that may register it), io_uring ("no", "unknown")
-//   paths[]           best first: path, usable (p2pdma: nothing is known that forbids a try), reason, sentence, remedy,
-//                     needs[] {code, state ("ok", "missing", "unknown"), text, remedy}; p2pdma's needs are the
-//                     obstacles of the pair that is best off
+//   paths[]           best first, as the best file system has them: path, standing ("usable", "off" by a setting,
+//                     "unknown", "closed"), usable (standing is "usable"), reason, sentence, remedy, needs[] {code,
+//                     state ("ok", "missing", "off", "unknown"), text, remedy}; p2pdma's needs are the obstacles of the
+//                     pair that is best off
 //   cufile            cuFile's configuration: file (null where there is none), refused (whether it keeps cuFile's
 //                     driver closed), notes[] {severity, text}
-//   settings          null with --root; else in_force {name: value}, unknown[] (PENSTOCK_... names that nothing reads),
+//   settings          of the process that is asked about: in_force {name: value}, unknown[] (PENSTOCK_... names that
+//                     nothing reads),
 //                     error (why no session opens with them, or null)
 //   placement[]       drive, gpu (PCI addresses), relation ("switch", "host_bridge", "node", "apart")
 //   usable            the bounce path is usable, and the settings are, cuFile's as well
+//   findings[]        of drivers, fabric and with --try of transfers, as of findings_page.h's rows, with counts {} and
+//                     causes beside them
+//   odirect[]         with --try, of each folder: folder, place, cases[], storage_notes[]
 //   required          null, or {what: a path or "gpu", met}
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "facts/examination.h"
+#include "tools/check/odirect.h"
+#include "tools/check/transfer.h"
 #include "tools/common/context.h"
-#include "tools/common/machine.h"
-#include "tools/common/path_reports.h"
+#include "tools/common/terminal.h"
 
 namespace penstock::tools {
 
@@ -58,10 +66,20 @@ struct Requirement {
   bool is_met = true;
 };
 
-bool has_gpu(const Machine& machine);  // One of NVIDIA's, that can be used as far as is known.
+// What --try found.
+struct Tries {
+  facts::Findings findings;
+  validate::Details details;
+  std::vector<OdirectTry> odirect;  // One a folder.
 
-Text check_text(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required);
+  bool are_right() const;
+};
+
+// Whether CUDA can use a GPU; of a captured machine, whether it has one.
+bool can_use_gpu(const facts::Machine& machine);
+
+Text check_text(const facts::Examination& examined, const Requirement& required, const Tries& tries);
 // usable: as the exit code tells it without a requirement.
-Json check_json(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required, bool usable);
+Json check_json(const facts::Examination& examined, const Requirement& required, bool usable, const Tries& tries);
 
 }  // namespace penstock::tools

@@ -4,22 +4,24 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string_view>
 
+#include "facts/environment.h"
+#include "facts/needs.h"
 #include "tools/check/dma_buf.h"
+#include "tools/check/findings_page.h"
 #include "tools/check/placement.h"
 #include "tools/check/report.h"
-#include "tools/common/environment.h"
+#include "tools/check/summary.h"
+#include "tools/common/outlook_page.h"
 #include "tools/common/page.h"
-#include "tools/common/peer_pairs.h"
+#include "tools/common/pairs_page.h"
 
 namespace penstock::tools {
 namespace {
 
 using core::BlockDevice;
 using core::PciDevice;
-using core::Tristate;
 
 constexpr std::size_t kFileSystemRowsMax = 40;  // For people; JSON has them all.
 
@@ -44,15 +46,15 @@ std::string stack_text(const BlockDevice& device) {
   return text;
 }
 
-void print_platform(Page& page, const Machine& machine) {
+void print_platform(Page& page, const facts::Machine& machine) {
   const core::Platform& platform = machine.platform;
   const auto known = [](const std::string& text) { return text.empty() ? std::string("unknown") : text; };
   page.section("Platform");
   page.row("system", known(platform.distribution) + ", " + known(platform.architecture));
   page.row("processor", fmt::format("{}, {} CPU{}", known(platform.cpu_model), platform.cpu_count,
                                     platform.cpu_count == 1 ? "" : "s"));
-  page.row("memory",
-           fmt::format("{}, pages of {}", bytes_text(platform.memory_bytes), bytes_text(platform.page_bytes)));
+  page.row("memory", fmt::format("{}, pages of {}", facts::bytes_text(platform.memory_bytes),
+                                 facts::bytes_text(platform.page_bytes)));
   std::string place = platform.is_virtual_machine ? "a virtual machine" : "no virtual machine";
   if (platform.is_virtual_machine && !platform.virtual_machine.empty()) place += " (" + platform.virtual_machine + ")";
   if (platform.is_wsl) place += ", Windows Subsystem for Linux";
@@ -66,7 +68,7 @@ void print_platform(Page& page, const Machine& machine) {
   page.row("PCI P2PDMA", core::tristate_name(machine.p2pdma));
 }
 
-void print_gpus(Page& page, const Machine& machine) {
+void print_gpus(Page& page, const facts::Machine& machine) {
   page.section("GPUs and driver");
   bool has_any = false;
   for (const PciDevice& gpu : machine.pci) {
@@ -93,11 +95,11 @@ void print_gpus(Page& page, const Machine& machine) {
     page.row(fmt::format("device {}", device.ordinal),
              device.stand_in != 0
                  ? std::string("host memory standing in for a GPU")
-                 : fmt::format("{}, {}, {}", device.name, device.pci_address, bytes_text(device.memory_bytes)));
+                 : fmt::format("{}, {}, {}", device.name, device.pci_address, facts::bytes_text(device.memory_bytes)));
   }
 }
 
-void print_file_systems(Page& page, const Machine& machine) {
+void print_file_systems(Page& page, const facts::Machine& machine) {
   page.section("File systems");
   constexpr const char* kRow = "  {:<26} {:<8} {:<11} {:<13} ";
   page.wrap(fmt::format(kRow, "mounted on", "type", "direct I/O", "device pages"), "block device");
@@ -117,54 +119,29 @@ void print_file_systems(Page& page, const Machine& machine) {
   if (rows == 0) page.wrap("  ", "none can be seen");
 }
 
-void print_limits(Page& page, const Machine& machine) {
+void print_limits(Page& page, const facts::Machine& machine) {
   page.section("IOMMU, io_uring, locked memory");
   std::string iommu = core::iommu_mode_name(machine.iommu.mode);
   for (const std::string& word : machine.iommu.command_line_words) iommu += ", " + word;
   page.row("IOMMU", iommu);
-  page.row("io_uring", need_io_uring(machine).text);
-  page.row("locked memory", machine.locked_memory ? bytes_text(machine.locked_memory->soft_bytes) + " (hard limit " +
-                                                        bytes_text(machine.locked_memory->hard_bytes) + ")"
-                                                  : "unknown");
+  page.row("io_uring", need_io_uring(machine).sentence);
+  page.row("locked memory", machine.locked_memory
+                                ? facts::bytes_text(machine.locked_memory->soft_bytes) + " (hard limit " +
+                                      facts::bytes_text(machine.locked_memory->hard_bytes) + ")"
+                                : "unknown");
 }
 
-void print_path(Page& page, const PathReport& report) {
-  std::string headline = !report.usable     ? "not usable"
-                         : report.is_proven ? "may be tried: its self-test decides"
-                                            : "usable";
-  if (report.reason != PENSTOCK_REASON_NONE) {
-    headline += fmt::format(" ({}): {}", penstock_reason_name(report.reason), penstock_reason_sentence(report.reason));
-  }
-  page.wrap(fmt::format("  {:<10} ", penstock_path_name(report.path)), headline);
-  page.paint(!report.usable     ? Color::red
-             : report.is_proven ? Color::yellow
-                                : Color::green,
-             !report.usable     ? "not usable"
-             : report.is_proven ? "may be tried"
-                                : "usable");
-  for (const Need& need : report.needs) {
-    page.wrap(fmt::format("    {:<8} {:<18} ", state_name(need.met), need.code), need.text);
-    page.paint(need.met == Tristate::yes  ? Color::green
-               : need.met == Tristate::no ? Color::red
-                                          : Color::yellow,
-               state_name(need.met));
-    if (need.met != Tristate::yes && !need.remedy.empty()) page.wrap("             -> ", need.remedy);
-    // Nothing else helps where there is no GPU; --json has the rest.
-    if (need.met == Tristate::no && std::string_view(need.code) == "gpu") break;
-  }
-}
-
-void print_environment(Page& page, const Probe& probe) {
-  const EnvironmentSettings& settings = probe.environment;
-  if (settings.known.empty() && settings.unknown.empty() && probe.environment_error.empty()) return;
+void print_environment(Page& page, const facts::Process& process) {
+  const facts::EnvironmentSettings& settings = process.environment;
+  if (settings.known.empty() && settings.unknown.empty() && process.error.empty()) return;
   page.section("Settings of the environment");
   for (const auto& [name, value] : settings.known) page.row(name + " ", value);
   for (const auto& [name, value] : settings.unknown) {
-    const std::string nearest = nearest_setting(name);
+    const std::string nearest = facts::nearest_setting(name);
     page.wrap("  ", fmt::format("{} is not a setting of Penstock, and has no effect{}", name,
                                 nearest.empty() ? "" : "; did you mean " + nearest + "?"));
   }
-  if (!probe.environment_error.empty()) page.wrap("  ", "a session cannot open with these: " + probe.environment_error);
+  if (!process.error.empty()) page.wrap("  ", "a session cannot open with these: " + process.error);
 }
 
 void print_cufile(Page& page, const core::LoadedSettings& cufile) {
@@ -176,24 +153,10 @@ void print_cufile(Page& page, const core::LoadedSettings& cufile) {
 }
 
 // What those get who change nothing, and what they might change first.
-void print_verdict(Page& page, const Machine& machine, const std::vector<PathReport>& paths,
-                   const Requirement& required) {
+void print_verdict(Page& page, const facts::Examination& examined, const Requirement& required) {
   page.section("Verdict");
-  const auto moves = [](const PathReport& report) { return report.usable && report.path != PENSTOCK_PATH_HOST; };
-  const auto best = std::find_if(paths.begin(), paths.end(), moves);
-  if (best == paths.end()) page.wrap("  ", "no path can move bytes between files and device memory");
-  else
-    page.wrap("  ", fmt::format("files reach device memory by {}{}", penstock_path_name(best->path),
-                                best->is_proven ? ", if its self-test passes" : ""));
-  if (best != paths.end()) page.paint(Color::bold, penstock_path_name(best->path));
-  if (!has_gpu(machine)) page.wrap("  ", "there is no NVIDIA GPU: host memory stands in for one");
-  std::set<std::string> told;
-  for (auto report = paths.begin(); report != best; ++report) {
-    const auto lacks = [](const Need& need) { return need.met == Tristate::no && !need.remedy.empty(); };
-    const auto need = std::find_if(report->needs.begin(), report->needs.end(), lacks);
-    if (need == report->needs.end() || !told.insert(need->remedy).second) continue;
-    page.wrap(fmt::format("  for {}: ", penstock_path_name(report->path)), need->remedy);
-  }
+  print_verdict(page, examined.whole);
+  if (!can_use_gpu(examined.machine)) page.wrap("  ", "there is no NVIDIA GPU: host memory stands in for one");
   if (required.what.empty()) return;
   page.wrap("  ", fmt::format("required: {}: {}", required.what, required.is_met ? "met" : "not met"));
   page.paint(required.is_met ? Color::green : Color::red, required.is_met ? "met" : "not met");
@@ -201,28 +164,46 @@ void print_verdict(Page& page, const Machine& machine, const std::vector<PathRep
 
 }  // namespace
 
-bool has_gpu(const Machine& machine) {
+bool Tries::are_right() const {
+  const auto is_right = [](const OdirectTry& one) { return one.is_right; };
+  return facts::exit_code_of(findings) != 1 && std::all_of(odirect.begin(), odirect.end(), is_right);
+}
+
+bool can_use_gpu(const facts::Machine& machine) {
   return machine.probe ? machine.probe->cuda_devices() > 0 : !machine.nvidia_gpus().empty();
 }
 
-Text check_text(const Machine& machine, const std::vector<PathReport>& paths, const Requirement& required) {
+Text check_text(const facts::Examination& examined, const Requirement& required, const Tries& tries) {
+  const facts::Machine& machine = examined.machine;
   Page page;
   page.wrap("", fmt::format("Penstock {}: {}", penstock_version(),
                             machine.root.empty() ? "this machine" : "the captured machine in " + machine.root));
+  facts::Findings findings = examined.findings;
+  findings.insert(findings.end(), tries.findings.begin(), tries.findings.end());
+  facts::settle_causes(findings);
+  validate::add_summary(page, findings);
   print_platform(page, machine);
   print_gpus(page, machine);
   print_placement(page, machine);
   print_file_systems(page, machine);
-  const std::vector<PeerPair> pairs = peer_pairs(machine);
+  const std::vector<facts::PeerPair> pairs = peer_pairs(machine);
   print_pairs(page, machine, pairs);
   print_limits(page, machine);
   print_dma_buf(page, machine);
-  if (machine.probe) print_environment(page, *machine.probe);
-  print_cufile(page, machine.cufile);
+  print_environment(page, machine.process);
+  print_cufile(page, machine.process.cufile);
   page.section("Paths, best first");
-  for (const PathReport& report : paths) print_path(page, report);
-  print_verdict(page, machine, paths, required);
-  return page.shown();
+  for (const facts::PathOutlook& path : examined.whole.paths) print_path(page, path);
+  std::vector<facts::Layer> layers = {facts::Layer::drivers, facts::Layer::fabric};
+  if (!tries.findings.empty()) layers.push_back(facts::Layer::transfer);
+  validate::add_layers(page, findings, layers);
+  print_verdict(page, examined, required);
+  Text text = page.shown();
+  for (const OdirectTry& one : tries.odirect) {
+    text += Text("\n");
+    text += one.page;
+  }
+  return text;
 }
 
 }  // namespace penstock::tools

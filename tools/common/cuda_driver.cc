@@ -105,22 +105,6 @@ Arena CudaDriver::virtual_memory(penstock_session* session, std::size_t size) co
   return arena;
 }
 
-std::string CudaDriver::dma_buf_refusal() const {
-  constexpr std::size_t kBytes = 2u << 20;  // A whole page of the GPU's, of any size.
-  if (api_.cuMemGetHandleForAddressRange == nullptr) return "this driver has no such call; it comes with CUDA 11.7";
-  CUcontext popped = nullptr;
-  require_success(api_.cuCtxPushCurrent(as_context(context_)), "cuCtxPushCurrent");
-  const std::shared_ptr<void> inside(nullptr, [&](void*) { api_.cuCtxPopCurrent(&popped); });
-  CUdeviceptr memory = 0;
-  require_success(api_.cuMemAlloc(&memory, kBytes), "cuMemAlloc");
-  int fd = -1;
-  const CUresult result =
-      api_.cuMemGetHandleForAddressRange(&fd, memory, kBytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-  if (result == CUDA_SUCCESS) ::close(fd);
-  api_.cuMemFree(memory);
-  return result == CUDA_SUCCESS ? "" : api_.describe(result);
-}
-
 CudaDriver::Stream CudaDriver::open_stream() const {
   CUstream stream = nullptr;
   require_success(api_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -144,12 +128,6 @@ void CudaDriver::copy_to_device(void* to, const void* from, std::size_t size, St
 void CudaDriver::copy_to_host(void* to, const void* from, std::size_t size, Stream stream) const {
   require_success(api_.cuMemcpyDtoHAsync(to, reinterpret_cast<std::uintptr_t>(from), size, as_stream(stream)),
                   "cuMemcpyDtoHAsync");
-}
-
-std::optional<int> CudaDriver::version() {
-  int version = 0;
-  if (!load().why_not.empty() || load().api.cuDriverGetVersion(&version) != CUDA_SUCCESS) return std::nullopt;
-  return version;
 }
 
 }  // namespace penstock::tools

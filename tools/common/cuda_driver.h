@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <optional>
 
 #include "tools/common/arena.h"
 
@@ -32,18 +31,11 @@ class CudaDriver {
   // Made with cuMemCreate and mapped. session: of the library, for uploads.
   Arena virtual_memory(penstock_session* session, std::size_t size) const;
 
-  // Whether memory of the device, as of cudaMalloc, can be exported as a dma-buf: "", or what the driver says. Leaves
-  // the calling thread's context as it was.
-  std::string dma_buf_refusal() const;
-
   Stream open_stream() const;
   void close_stream(Stream stream) const;  // Waits for it.
   void wait(Stream stream) const;
   void copy_to_device(void* to, const void* from, std::size_t size, Stream stream) const;
   void copy_to_host(void* to, const void* from, std::size_t size, Stream stream) const;
-
-  // 12080 for CUDA 12.8; nothing where there is no driver.
-  static std::optional<int> version();
 
  private:
   // By UUID: the session's ordinals need not be the driver's.

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "tools/common/failure.h"
-#include "tools/common/machine.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/page.h"
-#include "tools/common/peer_pairs.h"
+#include "tools/common/pairs_page.h"
 #include "tools/common/units.h"
 
 namespace penstock::tools {

@@ -10,11 +10,15 @@
 #include <optional>
 #include <vector>
 
+#include "facts/examination.h"
 #include "tools/common/arena.h"
 #include "tools/common/context.h"
 #include "tools/common/direct_answer.h"
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
+#include "tools/common/machine_root.h"
+#include "tools/common/outlook_page.h"
+#include "tools/common/page.h"
 #include "tools/common/residency.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
@@ -202,18 +206,31 @@ int explain_captured(const ExplainSettings& settings) {
     throw Failure(settings.file + ": it is on no mount of the captured machine");
   }
   const Place place{answer.report.mount, answer.stack};
+  const core::Root root = open_machine_root(settings.root);
+  const facts::Examination examined =
+      facts::examine(facts::read_machine(root, settings.root, variables_of(settings.variables)));
+  const facts::Outlook* const known = place.mount ? place_of(examined, *place.mount) : nullptr;
+  const facts::Outlook outlook =
+      facts::outlook_of_file(known != nullptr ? *known : examined.whole, answer.report.findings);
   if (settings.json) {
+    const facts::PathOutlook* const best = outlook.first_usable();
     print_json({{"file",
                  {{"path", settings.file},
                   {"mount", place.mount ? mount_json(*place.mount) : Json()},
                   {"block_device", place.stack ? stack_json(*place.stack) : Json()}}},
                 {"operation", settings.is_write ? "write" : "read"},
+                {"paths", outlook_json(outlook)},
+                {"would_use", best == nullptr ? Json(nullptr) : Json(penstock_path_name(best->path))},
                 {"p2pdma", direct_json(answer)}});
     return kSuccess;
   }
   print("file: {} on the captured machine in {}\n", settings.file, settings.root);
   print_place(place);
-  print("\n{}", Text(direct_text(answer, question)));
+  Page page;
+  page.section("Paths between it and device memory, best first");
+  for (const facts::PathOutlook& path : outlook.paths) print_path(page, path);
+  print_verdict(page, outlook);
+  print("\n{}\n{}", page.shown(), Text(direct_text(answer, question)));
   return kSuccess;
 }
 

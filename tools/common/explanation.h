@@ -16,7 +16,8 @@ namespace penstock::tools {
 
 struct ExplainSettings {
   std::string file;
-  std::string root;  // A captured machine; "" for this one.
+  std::string root;                    // A captured machine; "" for this one.
+  std::vector<std::string> variables;  // NAME=VALUE, of the process that is asked about on a captured machine.
   unsigned gpu = 0;
   bool is_write = false;
   bool direct = false;

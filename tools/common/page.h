@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/common/machine.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {

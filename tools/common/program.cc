@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "facts/environment.h"
 #include "tools/common/context.h"
-#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/nearest.h"
@@ -93,8 +93,8 @@ Words meant(const Program& program, Words words) {
 
 // The library passes them over.
 void warn_of_misspelt_settings(const Program& program) {
-  for (const auto& [name, value] : environment_settings().unknown) {
-    const std::string meant = nearest_setting(name);
+  for (const auto& [name, value] : facts::environment_settings().unknown) {
+    const std::string meant = facts::nearest_setting(name);
     if (meant.empty()) continue;  // Perhaps the build's, or the user's own.
     print_error("{}: {} is not a setting of Penstock, and has no effect; did you mean {}?\n", program.name, name,
                 meant);

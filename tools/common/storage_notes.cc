@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "tools/common/network_notes.h"
+#include "facts/network_notes.h"
 #include "topology/block_layer.h"
 #include "topology/network_mount.h"
 #include "topology/text.h"
@@ -17,6 +17,7 @@ namespace {
 using core::BlockDevice;
 using core::Mount;
 using core::Root;
+using facts::NetworkNote;
 
 struct Topic {
   const char* name;
@@ -55,9 +56,9 @@ class Notes {
     if (const std::string done = core::client_transform(mount); !done.empty()) {
       add("transforms", "this client's CPU " + done + ": every byte passes host memory");
     }
-    const std::string_view type = note_type(mount.type);
+    const std::string_view type = facts::note_type(mount.type);
     const bool is_answered = type == "nfs" && core::network_transport(root_, mount) == "rdma";
-    for (const NetworkNote& note : kNetworkNotes) {
+    for (const NetworkNote& note : facts::kNetworkNotes) {
       if (is_answered && note.topic == std::string_view("server")) continue;
       if (note.type == type) add(note.topic, note.text, note.ask, note.source);
     }
@@ -131,7 +132,7 @@ class Notes {
                     "within the message, through buffers of host memory; larger reads are placed by RDMA",
                     "sysctl sunrpc.rdma_max_inline_read", "RFC 8166; Linux, net/sunrpc/xprtrdma");
     } else if (mount.type.starts_with("nfs") || mount.type == "ceph" || transport == "tcp") {
-      add("inline", "all data is within messages, and passes socket buffers in host memory", "", kGuide);
+      add("inline", "all data is within messages, and passes socket buffers in host memory", "", facts::kGuide);
     } else if (mount.type == "cifs" || mount.type == "smb3") {
       add_threshold("/proc/fs/cifs/rdma_readwrite_threshold",
                     "requests below {} carry their data within the message; larger ones are placed by RDMA",
@@ -173,7 +174,8 @@ class Notes {
             "in Linux has the name; what lies behind the target does not show",
             device.disk, transport),
         "nvme list-subsys; nvme discover -t rdma -a ADDRESS -s 4420 lists what the target offers", "nvme-discover(1)");
-    add("replication", "whether an answered write outlives the target (RPO) is the target's", "at the target", kGuide);
+    add("replication", "whether an answered write outlives the target (RPO) is the target's", "at the target",
+        facts::kGuide);
   }
 
   void add_loop(const BlockDevice& device) {

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <limits>
 
+#include "base/size_text.h"
+
 namespace penstock::tools {
 namespace {
 
@@ -39,15 +41,7 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   return value << shift;
 }
 
-std::string format_size(std::uint64_t bytes) {
-  unsigned power = 0;
-  while (power < kLetters.size() && (bytes >> (10 * (power + 1))) != 0) ++power;
-  if (power == 0) return fmt::format("{} B", bytes);
-  const std::uint64_t unit = std::uint64_t{1} << (10 * power);
-  const char letter = power == 1 ? 'K' : kLetters[power - 1];
-  if (bytes % unit == 0) return fmt::format("{} {}iB", bytes / unit, letter);
-  return fmt::format("{:.2f} {}iB", static_cast<double>(bytes) / static_cast<double>(unit), letter);
-}
+std::string format_size(std::uint64_t bytes) { return core::size_text(bytes); }
 
 std::string format_rate(double bytes_per_second) {
   if (bytes_per_second < 1e8) return fmt::format("{:.2f} MB/s", bytes_per_second / 1e6);

@@ -13,25 +13,26 @@ namespace {
 
 constexpr const char* kOtherPolicy = "throughput";  // After speed alone; where it is in force already it gains nothing.
 
-std::string names_of(const Variables& variables) {
+std::string names_of(const facts::Variables& variables) {
   std::string names;
   for (const auto& [name, value] : variables) names += " " + name;
   return names;
 }
 
-Attempt attempt_without(const std::string& what, const Variables& variables, Trial::Kind kind) {
+Attempt attempt_without(const std::string& what, const facts::Variables& variables, Trial::Kind kind) {
   return {.trial = {what, "unset" + names_of(variables), 0, 0, kind}, .without = variables};
 }
 
 }  // namespace
 
-Variables speed_settings() {
+facts::Variables speed_settings() {
   constexpr std::string_view kOfSpeed[] = {"bounce_mib", "chunk_kib", "direct_io",
                                            "io_uring",   "paths",     "policy",
                                            "vendor",     "workers",   "registration_cache_mib"};
-  Variables found = environment_settings().known;
+  facts::Variables found = facts::environment_settings().known;
   std::erase_if(found, [&](const auto& variable) {
-    return std::find(std::begin(kOfSpeed), std::end(kOfSpeed), library_setting(variable.first)) == std::end(kOfSpeed);
+    return std::find(std::begin(kOfSpeed), std::end(kOfSpeed), facts::library_setting(variable.first)) ==
+           std::end(kOfSpeed);
   });
   return found;
 }
@@ -39,7 +40,7 @@ Variables speed_settings() {
 Session Attempt::open(const std::string& direct_io) const {
   SessionSettings wanted = settings;
   if (wanted.direct_io.empty()) wanted.direct_io = direct_io;
-  const WithoutVariables left_out(without);
+  const facts::WithoutVariables left_out(without);
   return open_session(wanted);
 }
 
@@ -48,7 +49,7 @@ std::vector<Attempt> attempts_on_settings() {
       {.trial = {"spend more CPU time on it", fmt::format("export PENSTOCK_POLICY={}", kOtherPolicy), 0, 0,
                  Trial::Kind::more_cpu},
        .settings = {.more = {{"policy", kOtherPolicy}}}}};
-  const Variables set = speed_settings();
+  const facts::Variables set = speed_settings();
   if (set.empty()) return attempts;
   attempts.push_back(attempt_without("leave the settings to the library", set, Trial::Kind::no_settings));
   if (set.size() == 1) return attempts;

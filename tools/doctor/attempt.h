@@ -7,19 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "facts/environment.h"
 #include "tools/common/context.h"
-#include "tools/common/environment.h"
 #include "tools/doctor/forecast.h"
 #include "tools/doctor/meter.h"
 
 namespace penstock::tools {
 
 // What the environment sets of how fast bytes travel, and not of whether and into what.
-Variables speed_settings();
+facts::Variables speed_settings();
 
 struct Attempt {
   Trial trial;
-  Variables without;         // Of the environment.
+  facts::Variables without;  // Of the environment.
   SessionSettings settings;  // Beside what the environment has.
   unsigned threads = 1;      // Of a load.
   bool is_prepared = false;  // Of a save: into a file whose bytes were all written before.

@@ -18,6 +18,7 @@
 #include "tools/common/failure.h"
 #include "tools/common/files.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/new_file.h"
 #include "tools/doctor/source.h"
 #include "topology/pci_device.h"

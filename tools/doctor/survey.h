@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "facts/machine.h"
 #include "tools/common/explanation.h"
-#include "tools/common/machine.h"
 
 namespace penstock::tools {
 

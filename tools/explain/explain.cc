@@ -138,6 +138,10 @@ void add_explain(CommandLine& command) {
   const Option size = command.size("--size", wish->size, "Bytes of the request [to the file's end, 16M at most]");
   Option root =
       command.option("--root", wish->root, "Read the captured machine in DIR; FILE is a path there").value_name("DIR");
+  command.option("--env", wish->variables, "With --root: as if the program had this variable of Penstock's or cuFile's")
+      .value_name("NAME=VALUE")
+      .one_value_each()
+      .needs(root);
   // A captured machine tells of every device it had, and no request is planned there.
   for (const Option& option : {gpu, memory, direct, offset, size}) root.excludes(option);
   command.flag("--json", wish->json, "Print JSON");

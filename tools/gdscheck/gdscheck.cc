@@ -9,11 +9,10 @@
 #include <memory>
 
 #include "tools/common/context.h"
-#include "tools/common/cuda_driver.h"
 #include "tools/common/cufile_calls.h"
-#include "tools/common/environment.h"
 #include "tools/common/explanation.h"
 #include "tools/common/failure.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/terminal.h"
 #include "tools/gdscheck/report.h"
 
@@ -53,15 +52,8 @@ void refuse_what_does_not_apply(const GdscheckSettings& settings) {
 }
 
 GdsPlatform read_platform(const std::string& directory) {
-  GdsPlatform platform;
-  platform.machine = read_machine(open_machine_root(directory), directory);
-  platform.paths = report_paths(platform.machine);
-  platform.places = served_places(platform.machine, platform.paths);
-  if (directory.empty()) {
-    platform.variables = variables_for_library();
-    platform.cuda_version = CudaDriver::version().value_or(0);
-  }
-  return platform;
+  const core::Root root = open_machine_root(directory);
+  return {facts::examine(facts::read_machine(root, directory)), facts::variables_for_library()};
 }
 
 // Explains the file's ways, then asks cuFile itself, whose configuration may refuse it.

@@ -18,17 +18,18 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "facts/examination.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
-#include "tools/common/machine.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/page.h"
-#include "tools/common/path_reports.h"
 #include "tools/common/terminal.h"
 
 namespace penstock::tools {
 namespace {
 
-using core::Tristate;
+using facts::need;
+using facts::State;
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -43,7 +44,7 @@ struct InstallCheckSettings {
 };
 
 struct Check {
-  Need need;
+  facts::Finding need;
   bool is_optional = false;
 };
 
@@ -71,65 +72,65 @@ std::string find_cufile() {
   return found;
 }
 
-Need need_cufile(const Machine& machine) {
+facts::Finding need_cufile(const facts::Machine& machine) {
   if (!machine.probe)
-    return {"libcufile", Tristate::unknown, "only that machine can tell which one its programs load", ""};
+    return need("libcufile", State::unknown, "only that machine can tell which one its programs load");
   const std::string found = find_cufile();
-  if (!found.empty()) return {"libcufile", Tristate::yes, "a program started here loads " + found, ""};
-  return {"libcufile", Tristate::no, "the loader finds no libcufile.so.0",
-          "Name its directory in LD_LIBRARY_PATH: Penstock's lib, or lib64 of the CUDA toolkit."};
+  if (!found.empty()) return need("libcufile", State::pass, "a program started here loads " + found);
+  return need("libcufile", State::fail, "the loader finds no libcufile.so.0",
+              "Name its directory in LD_LIBRARY_PATH: Penstock's lib, or lib64 of the CUDA toolkit.");
 }
 
-Need need_peer_memory(const core::Root& root) {
+facts::Finding need_peer_memory(const core::Root& root) {
   std::string found;
   for (const char* module : {"nvidia_peermem", "mlx5_ib", "mlx_compat"}) {
     if (root.exists(std::string("/sys/module/") + module)) found += (found.empty() ? "" : ", ") + std::string(module);
   }
-  if (root.exists("/sys/module/nvidia_peermem")) return {"peer_memory", Tristate::yes, "loaded: " + found, ""};
-  return {"peer_memory", Tristate::no, "nvidia_peermem is not loaded" + (found.empty() ? "" : "; loaded: " + found),
-          "Only storage over RDMA needs it: install MLNX_OFED or DOCA, then modprobe nvidia-peermem."};
+  if (root.exists("/sys/module/nvidia_peermem")) return need("peer_memory", State::pass, "loaded: " + found);
+  return need("peer_memory", State::fail, "nvidia_peermem is not loaded" + (found.empty() ? "" : "; loaded: " + found),
+              "Only storage over RDMA needs it: install MLNX_OFED or DOCA, then modprobe nvidia-peermem.");
 }
 
-Need need_configuration(const core::LoadedSettings& cufile) {
+facts::Finding need_configuration(const core::LoadedSettings& cufile) {
   const std::string file = cufile.file.empty() ? "no cufile.json: the defaults hold" : cufile.file;
   for (const core::Note& note : cufile.notes) {
     if (note.severity != core::Severity::error) continue;
-    return {"cufile_json", cufile.must_refuse ? Tristate::no : Tristate::unknown, core::describe(note),
-            "Correct what it names; 'penstock check' lists the rest."};
+    return need("cufile_json", cufile.must_refuse ? State::fail : State::unknown, core::describe(note),
+                "Correct what it names; 'penstock check' lists the rest.");
   }
-  return {"cufile_json", Tristate::yes, file, ""};
+  return need("cufile_json", State::pass, file);
 }
 
-// What NVIDIA's library needs is what the path through it needs.
-std::vector<Check> checks_of(const core::Root& root, const Machine& machine) {
+// What NVIDIA's library needs is what the path through it needs. What is mounted, and what a setting keeps off, is no
+// part of an installation.
+std::vector<Check> checks_of(const core::Root& root, const facts::Examination& examined) {
+  constexpr std::string_view kOptional[] = {"nvidia_fs_mount", "ext4_ordered", "small_blocks"};
   std::vector<Check> checks;
-  for (const PathReport& report : report_paths(machine)) {
-    if (report.path != PENSTOCK_PATH_VENDOR) continue;
-    // What is mounted is no part of an installation.
-    for (const Need& need : report.needs) checks.push_back({need, need.code == std::string_view("nvidia_fs_mount")});
+  for (const facts::Finding& one : examined.whole.of(PENSTOCK_PATH_VENDOR).needs) {
+    if (one.is_switch) continue;
+    checks.push_back({one, std::find(std::begin(kOptional), std::end(kOptional), one.code) != std::end(kOptional)});
   }
-  checks.push_back({need_cufile(machine)});
-  checks.push_back({need_configuration(machine.cufile)});
+  checks.push_back({need_cufile(examined.machine)});
+  checks.push_back({need_configuration(examined.machine.process.cufile)});
   checks.push_back({need_peer_memory(root), true});
   return checks;
 }
 
-bool has_failed(const Check& check) { return check.need.met == Tristate::no && !check.is_optional; }
+bool has_failed(const Check& check) { return check.need.state == State::fail && !check.is_optional; }
 
 const char* state_of(const Check& check) {
-  switch (check.need.met) {
-    case Tristate::yes: return "ok";
-    case Tristate::no: return check.is_optional ? "optional" : "missing";
-    case Tristate::unknown: break;
+  switch (check.need.state) {
+    case State::fail: return check.is_optional ? "optional" : "missing";
+    case State::unknown: return "unknown";
+    default: return "ok";
   }
-  return "unknown";
 }
 
-Json json_of(const Machine& machine, const std::vector<Check>& checks, bool verified) {
+Json json_of(const facts::Machine& machine, const std::vector<Check>& checks, bool verified) {
   Json list = Json::array();
   for (const Check& check : checks) {
-    const Need& need = check.need;
-    list.push_back({{"code", need.code}, {"state", state_of(check)}, {"text", need.text}, {"remedy", need.remedy}});
+    const facts::Finding& one = check.need;
+    list.push_back({{"code", one.code}, {"state", state_of(check)}, {"text", one.sentence}, {"remedy", one.remedy}});
   }
   const Json root = machine.root.empty() ? Json(nullptr) : Json(machine.root);
   return {{"schema", 1}, {"root", root}, {"verified", verified}, {"checks", list}};
@@ -138,8 +139,8 @@ Json json_of(const Machine& machine, const std::vector<Check>& checks, bool veri
 std::string text_of(const std::vector<Check>& checks) {
   Page page;
   for (const Check& check : checks) {
-    page.wrap(fmt::format("{:<8} {:<18} ", state_of(check), check.need.code), check.need.text);
-    if (check.need.met != Tristate::yes && !check.need.remedy.empty()) page.wrap("         -> ", check.need.remedy);
+    page.wrap(fmt::format("{:<8} {:<18} ", state_of(check), check.need.code), check.need.sentence);
+    if (check.need.state != State::pass && !check.need.remedy.empty()) page.wrap("         -> ", check.need.remedy);
   }
   const auto failed = std::count_if(checks.begin(), checks.end(), has_failed);
   if (failed == 0) page.wrap("", "GDS installation is verified");
@@ -149,10 +150,10 @@ std::string text_of(const std::vector<Check>& checks) {
 
 int run_check(const std::string& directory, bool json) {
   const core::Root root = open_machine_root(directory);
-  const Machine machine = read_machine(root, directory);
-  const std::vector<Check> checks = checks_of(root, machine);
+  const facts::Examination examined = facts::examine(facts::read_machine(root, directory));
+  const std::vector<Check> checks = checks_of(root, examined);
   const bool verified = std::none_of(checks.begin(), checks.end(), has_failed);
-  if (json) print_json(json_of(machine, checks, verified));
+  if (json) print_json(json_of(examined.machine, checks, verified));
   else print("{}", Text(text_of(checks)));
   if (verified) return kSuccess;
   const bool has_gpu = std::none_of(checks.begin(), checks.end(), [](const Check& check) {

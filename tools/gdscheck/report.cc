@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
+
+#include "facts/storage_kind.h"
+#include "tools/common/terminal.h"
 
 namespace penstock::tools {
 namespace {
@@ -28,42 +30,40 @@ std::string row(std::string_view name, std::string_view value) {
   return printable(fmt::format(" {:<20} : {}", name, value)) + "\n";
 }
 
-bool has_compat(const GdsPlatform& platform) {
-  return is_usable(platform.paths, PENSTOCK_PATH_BOUNCE) && allows_compat(platform.machine.cufile);
-}
-
-// Whether this path may serve any place that `is_meant`.
-template <typename Place>
-bool may_serve(const GdsPlatform& platform, int path, Place is_meant) {
-  return std::any_of(platform.places.begin(), platform.places.end(), [&](const Served& place) {
-    return place.by(path) && is_meant(*place.file_system) && allows_direct(platform.machine.cufile, place);
-  });
-}
-bool may_serve(const GdsPlatform& platform, int path) {
-  return may_serve(platform, path, [](const core::FileSystem&) { return true; });
-}
-
-bool may_serve_by_nvidia_fs(const GdsPlatform& platform) {
-  return may_serve(platform, PENSTOCK_PATH_NVFS) || may_serve(platform, PENSTOCK_PATH_VENDOR);
-}
+bool has_compat(const facts::Outlook& outlook) { return outlook.may_use(PENSTOCK_PATH_BOUNCE); }
+bool has_p2pdma(const facts::Outlook& outlook) { return outlook.may_use(PENSTOCK_PATH_P2PDMA); }
+bool has_nvidia_fs(const facts::Outlook& outlook) { return outlook.by_nvidia_fs().is_usable(); }
 
 std::string with_comma(std::string list, const char* word) { return list + (list.empty() ? "" : ", ") + word; }
 
 // ---- Driver configuration
 
-std::string ways_of(const GdsPlatform& platform, const StorageKind& kind) {
+std::string ways_text(bool nvfs, bool p2pdma, bool compat) {
   std::string ways;
-  const bool is_registered = may_use_nvidia_fs(platform.machine, platform.paths, kind);
-  if (is_registered && allows_direct(platform.machine.cufile)) ways = with_comma(ways, "nvfs");
-  const auto is_it = [&](const core::FileSystem& one) { return is_of_kind(one, kind); };
-  if (may_serve(platform, PENSTOCK_PATH_P2PDMA, is_it)) ways = with_comma(ways, "p2pdma");
-  if (has_compat(platform)) ways = with_comma(ways, "compat");
+  if (nvfs) ways = with_comma(ways, "nvfs");
+  if (p2pdma) ways = with_comma(ways, "p2pdma");
+  if (compat) ways = with_comma(ways, "compat");
   return ways.empty() ? "Unsupported" : ways;
+}
+
+std::string ways_of(const facts::Outlook& place) {
+  return ways_text(has_nvidia_fs(place), has_p2pdma(place), has_compat(place));
+}
+
+// Of all that is mounted and of that kind. What goes through host memory takes every kind.
+std::string ways_of(const GdsPlatform& platform, const facts::StorageKind& kind) {
+  bool nvfs = false, p2pdma = false;
+  for (const facts::Outlook& place : platform.examined.places) {
+    if (!is_of_kind(*place.place, kind)) continue;
+    nvfs = nvfs || has_nvidia_fs(place);
+    p2pdma = p2pdma || has_p2pdma(place);
+  }
+  return ways_text(nvfs, p2pdma, has_compat(platform.examined.whole));
 }
 
 std::string driver_section(const GdsPlatform& platform) {
   std::string text = banner("DRIVER CONFIGURATION");
-  for (const StorageKind& kind : storage_kinds()) text += row(kind.name, ways_of(platform, kind));
+  for (const facts::StorageKind& kind : facts::storage_kinds()) text += row(kind.name, ways_of(platform, kind));
   text += row("Userspace RDMA", "Unsupported");
   text += row("--Mellanox PeerDirect", "Disabled");
   text += row("--DmaBuf support", "Disabled");
@@ -78,14 +78,14 @@ std::string driver_section(const GdsPlatform& platform) {
 std::string environment_section(const GdsPlatform& platform) {
   std::string text = banner("ENVIRONMENT");
   for (const auto& [name, value] : platform.variables) text += row(name, value);
-  const std::string& file = platform.machine.cufile.file;
+  const std::string& file = platform.machine().process.cufile.file;
   text += row("Configuration file", file.empty() ? "none; the defaults hold" : file);
   return text;
 }
 
 std::string configuration_section(const GdsPlatform& platform) {
   std::string text = banner("CUFILE CONFIGURATION");
-  const core::LoadedSettings& loaded = platform.machine.cufile;
+  const core::LoadedSettings& loaded = platform.machine().process.cufile;
   for (std::size_t i = 0; i < core::kSettingCount; ++i) {
     const Setting setting = Setting::at(i);
     if (setting.key().starts_with("call.")) continue;
@@ -107,8 +107,8 @@ const char* iommu_text(const core::Iommu& iommu) {
   return "Unknown";
 }
 
-std::string bar_text(const Machine& machine, std::string_view address) {
-  for (const GpuBar& bar : machine.gpu_bars) {
+std::string bar_text(const facts::Machine& machine, std::string_view address) {
+  for (const facts::GpuBar& bar : machine.gpu_bars) {
     if (bar.pci_address == address) return fmt::format("bar:1 bar size (MiB):{}", bar.bytes >> 20);
   }
   return "bar:1 bar size (MiB):unknown";
@@ -117,14 +117,13 @@ std::string bar_text(const Machine& machine, std::string_view address) {
 // A path "may be tried" where nothing is known against it. Programs of cuFile bring memory of their own, which
 // nvidia-fs can offer to storage and p2pdma cannot, so the latter alone is no support of theirs.
 std::string support_text(const GdsPlatform& platform, std::string_view address) {
-  const std::vector<PeerPair> pairs = peer_pairs(platform.machine);
-  const auto is_its = [&](const PeerPair& pair) {
-    return pair.peer->address == address && may_be_tried(platform.machine, pair);
-  };
-  std::string text = may_serve_by_nvidia_fs(platform) ? "supports GDS (nvfs may be tried)"
-                     : has_compat(platform)           ? "served in compat mode, no direct path"
-                                                      : "not supported";
-  if (may_serve(platform, PENSTOCK_PATH_P2PDMA) && std::any_of(pairs.begin(), pairs.end(), is_its)) {
+  const facts::Outlook& whole = platform.examined.whole;
+  const std::vector<facts::PeerPair> pairs = peer_pairs(platform.machine());
+  const auto is_its = [&](const facts::PeerPair& pair) { return pair.peer->address == address && pair.can_read(); };
+  std::string text = has_nvidia_fs(whole) ? "supports GDS (nvfs may be tried)"
+                     : has_compat(whole)  ? "served in compat mode, no direct path"
+                                          : "not supported";
+  if (has_p2pdma(whole) && std::any_of(pairs.begin(), pairs.end(), is_its)) {
     text += std::string("; p2pdma ") + kPenstocksMemory;
   }
   return text;
@@ -132,13 +131,13 @@ std::string support_text(const GdsPlatform& platform, std::string_view address) 
 
 std::string gpu_row(const GdsPlatform& platform, std::size_t index, std::string_view name, std::string_view address) {
   return printable(fmt::format(" GPU index {} {} {} {}, IOMMU State: {}", index, name,
-                               bar_text(platform.machine, address), support_text(platform, address),
-                               iommu_text(platform.machine.iommu))) +
+                               bar_text(platform.machine(), address), support_text(platform, address),
+                               iommu_text(platform.machine().iommu))) +
          "\n";
 }
 
 std::string gpu_section(const GdsPlatform& platform) {
-  const Machine& machine = platform.machine;
+  const facts::Machine& machine = platform.machine();
   std::string text = banner("GPU INFO");
   std::size_t index = 0;
   if (machine.probe) {
@@ -166,13 +165,13 @@ std::string driver_status(const core::NvidiaDriver& driver) {
 
 // What a reader would take "succeeded" to promise, and is not so.
 std::string reservation(const GdsPlatform& platform) {
-  if (may_serve_by_nvidia_fs(platform)) return "";
-  const bool has_p2pdma = may_serve(platform, PENSTOCK_PATH_P2PDMA);
-  return has_p2pdma ? fmt::format(" (compat; p2pdma {})", kPenstocksMemory) : " (compat only)";
+  const facts::Outlook& whole = platform.examined.whole;
+  if (has_nvidia_fs(whole)) return "";
+  return has_p2pdma(whole) ? fmt::format(" (compat; p2pdma {})", kPenstocksMemory) : " (compat only)";
 }
 
 std::string platform_section(const GdsPlatform& platform) {
-  const Machine& machine = platform.machine;
+  const facts::Machine& machine = platform.machine();
   const core::Platform& facts = machine.platform;
   std::string text = banner("PLATFORM INFO");
   const auto line = [&](std::string_view name, const std::string& value) {
@@ -182,8 +181,8 @@ std::string platform_section(const GdsPlatform& platform) {
   line("Nvidia Driver Info Status", driver_status(machine.nvidia));
   // Of a captured machine nobody can ask its driver.
   const char* no_version = machine.probe ? "none" : "unknown";
-  line("Cuda Driver Version Installed",
-       platform.cuda_version > 0 ? fmt::format("{}", platform.cuda_version) : no_version);
+  const int cuda = machine.probe ? machine.probe->cuda : 0;
+  line("Cuda Driver Version Installed", cuda > 0 ? fmt::format("{}", cuda) : no_version);
   line("Platform", fmt::format("{}, Arch: {}(Linux {})", facts.distribution.empty() ? "unknown" : facts.distribution,
                                facts.architecture, facts.kernel_release));
   const std::string obstacle = platform.obstacle();
@@ -192,51 +191,35 @@ std::string platform_section(const GdsPlatform& platform) {
   return text;
 }
 
-std::string ways_of(const GdsPlatform& platform, const Served& place) {
-  std::string ways;
-  const bool direct = allows_direct(platform.machine.cufile, place);
-  if (direct && (place.by(PENSTOCK_PATH_NVFS) || place.by(PENSTOCK_PATH_VENDOR))) ways = with_comma(ways, "nvfs");
-  if (direct && place.by(PENSTOCK_PATH_P2PDMA)) ways = with_comma(ways, "p2pdma");
-  if (has_compat(platform)) ways = with_comma(ways, "compat");
-  return ways.empty() ? "Unsupported" : ways;
-}
-
 // Whether nvidia-fs is used is for the paths by it to say: NVIDIA's library's, and ours.
 std::string nvidia_fs_text(const GdsPlatform& platform) {
-  if (!platform.machine.nvidia_fs.is_loaded) return "not loaded";
-  if (is_usable(platform.paths, PENSTOCK_PATH_NVFS) || is_usable(platform.paths, PENSTOCK_PATH_VENDOR)) {
-    return "loaded; used where its self-test says that it is direct";
-  }
-  for (const PathReport& report : platform.paths) {
-    if (report.path != PENSTOCK_PATH_VENDOR) continue;
-    return fmt::format("loaded and not used: {}", penstock_reason_sentence(report.reason));
-  }
-  return "loaded and not used";
+  if (!platform.machine().nvidia_fs.is_loaded) return "not loaded";
+  const facts::PathOutlook& path = platform.examined.whole.by_nvidia_fs();
+  if (path.is_usable()) return "loaded; used where its self-test says that it is direct";
+  return fmt::format("loaded and not used: {}", path.sentence());
 }
 
 }  // namespace
 
 std::string GdsPlatform::obstacle() const {
-  if (machine.cufile.must_refuse) return "the configuration cannot be understood; see the warnings above";
-  for (const PathReport& report : paths) {
-    for (const Need& need : report.needs) {
-      const std::string_view code(need.code);
-      if (need.met == core::Tristate::no && (code == "gpu" || code == "gpu_driver")) return need.text;
-    }
+  if (machine().process.cufile.must_refuse) return "the configuration cannot be understood; see the warnings above";
+  const facts::PathOutlook& by_device = examined.whole.of(PENSTOCK_PATH_PAGECACHE);
+  if (by_device.standing() == facts::Standing::closed) return by_device.sentence();
+  if (examined.whole.first_usable() != nullptr) return "";
+  if (examined.whole.of(PENSTOCK_PATH_BOUNCE).standing() == facts::Standing::closed) {
+    return "no path is usable; 'penstock check' tells why";
   }
-  if (has_compat(*this) || may_serve(*this, PENSTOCK_PATH_P2PDMA) || may_serve_by_nvidia_fs(*this)) return "";
-  if (!is_usable(paths, PENSTOCK_PATH_BOUNCE)) return "no path is usable; 'penstock check' tells why";
   return "properties.allow_compat_mode is false, and no direct path is usable";
 }
 
 std::string version_lines(const GdsPlatform& platform) {
-  const core::NvidiaFs& nvidia_fs = platform.machine.nvidia_fs;
+  const core::NvidiaFs& nvidia_fs = platform.machine().nvidia_fs;
   std::string version = nvidia_fs.is_loaded && !nvidia_fs.version.empty() ? nvidia_fs.version : "0.0";
   return fmt::format(
       " GDS release version: {}\n nvidia_fs version: {}  libcufile version: {}\n Platform: {}\n"
       " Library: Penstock {}, which serves that release's interface; nvidia_fs is {}\n",
-      kReleaseVersion, printable(version), kLibraryVersion, platform.machine.platform.architecture, penstock_version(),
-      nvidia_fs_text(platform));
+      kReleaseVersion, printable(version), kLibraryVersion, platform.machine().platform.architecture,
+      penstock_version(), nvidia_fs_text(platform));
 }
 
 std::string platform_report(const GdsPlatform& platform) {
@@ -246,9 +229,9 @@ std::string platform_report(const GdsPlatform& platform) {
 
 std::string file_system_report(const GdsPlatform& platform) {
   std::string text = banner("FILE SYSTEMS");
-  for (const Served& place : platform.places) {
-    const core::FileSystem& one = *place.file_system;
-    text += row(one.mount.mount_point, fmt::format("{}, {}, O_DIRECT: {}", one.mount.type, ways_of(platform, place),
+  for (const facts::Outlook& place : platform.examined.places) {
+    const core::FileSystem& one = *place.place;
+    text += row(one.mount.mount_point, fmt::format("{}, {}, O_DIRECT: {}", one.mount.type, ways_of(place),
                                                    core::tristate_name(one.direct_io.has)));
   }
   return text;

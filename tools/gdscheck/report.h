@@ -8,22 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "tools/common/machine.h"
-#include "tools/common/path_reports.h"
-#include "tools/common/served.h"
+#include "facts/environment.h"
+#include "facts/examination.h"
 
 namespace penstock::tools {
 
 struct GdsPlatform {
-  GdsPlatform() = default;
-  GdsPlatform(GdsPlatform&&) = default;  // No copies: the places point into what the machine owns.
+  facts::Examination examined;
+  facts::Variables variables;  // Of the environment, that say something to the library.
 
-  Machine machine;
-  std::vector<PathReport> paths;
-  std::vector<Served> places;
-  Variables variables;   // Of the environment, that say something to the library.
-  int cuda_version = 0;  // 13000; 0 where there is no driver.
-
+  const facts::Machine& machine() const { return examined.machine; }
   // "" where files can be served; else why not.
   std::string obstacle() const;
 };

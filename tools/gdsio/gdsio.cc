@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "facts/outlook.h"
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
-#include "tools/common/path_reports.h"
 #include "tools/common/terminal.h"
 #include "tools/common/units.h"
 #include "tools/gdsio/numa_node.h"
@@ -278,7 +278,7 @@ void tell_what_served(const GdsioSettings& settings, const std::vector<GdsioOutc
   if (settings.transfer != TransferType::gpu_direct || settings.on_host()) return;
   for (const GdsioOutcome& outcome : outcomes) {
     for (const Counter& row : outcome.ways) {
-      if (is_direct_path(row.path)) return;
+      if (facts::is_direct_path(row.path)) return;
     }
   }
   print_error(

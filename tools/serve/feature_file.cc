@@ -45,7 +45,12 @@ std::string feature_file_text(const NodeFacts& facts, std::chrono::system_clock:
     text += fmt::format("{}{}={}\n", kFeaturePrefix, name, value);
   };
   add("-version", label_value(penstock_version()));
-  for (const OfferedPath& path : facts.paths) add("-path-" + path.path, path.is_available ? "true" : "false");
+  for (const facts::PathOutlook& path : facts.paths) {
+    const std::string name = std::string("-path-") + penstock_path_name(path.path);
+    add(name, path.is_usable() ? "true" : "false");
+    add(name + "-standing", standing_name(path.standing()));
+    if (!path.is_usable()) add(name + "-reason", label_value(path.reason_name()));
+  }
   add("-nvidia-fs", facts.nvidia_fs.is_loaded ? "true" : "false");
   std::size_t drivers = 0;
   for (const std::string& driver : facts.nvidia_fs.storage_drivers) {

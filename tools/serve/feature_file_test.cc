@@ -14,7 +14,8 @@ using std::chrono::system_clock;
 
 NodeFacts some_facts() {
   NodeFacts facts;
-  facts.paths = {{"p2pdma", false, "peer_unseen", "Mount one."}, {"bounce", true, "none", ""}};
+  facts.paths = {{PENSTOCK_PATH_P2PDMA, {facts::need("peer_unseen", facts::State::fail, "", "Mount one.")}},
+                 {PENSTOCK_PATH_BOUNCE, {}}};
   return facts;
 }
 

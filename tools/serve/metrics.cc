@@ -87,8 +87,8 @@ void add_nvidia_fs(Exposition& page, const NodeFacts& facts) {
 void add_facts(Exposition& page, const NodeFacts& facts) {
   page.begin({"penstock_path_available", kGauge,
               "Whether the node offers the path, as far as is known without a try, and the reason."});
-  for (const OfferedPath& path : facts.paths) {
-    page.add({{"path", path.path}, {"reason", path.reason}}, path.is_available ? 1 : 0);
+  for (const facts::PathOutlook& path : facts.paths) {
+    page.add({{"path", penstock_path_name(path.path)}, {"reason", path.reason_name()}}, path.is_usable() ? 1 : 0);
   }
   add_one(page, {"penstock_gpus", kGauge, "NVIDIA GPUs on the PCI bus."}, facts.gpus);
   add_driver(page, facts.driver);

@@ -27,7 +27,8 @@ core::StatsSnapshot session(std::uint64_t id, int ways) {
 
 NodeFacts facts_of_gpu_node() {
   NodeFacts facts;
-  facts.paths = {{"p2pdma", false, "iommu_translating", ""}, {"bounce", true, "none", ""}};
+  facts.paths = {{PENSTOCK_PATH_P2PDMA, {facts::need("iommu_translating", facts::State::fail, "", "")}},
+                 {PENSTOCK_PATH_BOUNCE, {}}};
   facts.gpus = 8;
   facts.driver = {
       .is_loaded = true, .is_open = true, .version_text = "595.45.04", .static_bar1 = 1, .write_combining_off = 0};

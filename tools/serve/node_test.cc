@@ -223,7 +223,9 @@ TEST(NodeTest, OfProcAndSysAloneTheSamePathsAreOffered) {
   fs::create_directories(gpu);
   std::ofstream(gpu + "/information") << "Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t 0\n";
 
-  for (const char* const path : {"p2pdma", "pagecache", "nvfs", "vendor", "bounce"}) {
+  // NVIDIA's library lies elsewhere, and is not to be seen there.
+  EXPECT_EQ(run_tool({"serve", "--problem-detector", "vendor", "--host", host.path()}).exit_code, 2);
+  for (const char* const path : {"p2pdma", "pagecache", "nvfs", "bounce"}) {
     const Finished whole = run_tool({"serve", "--problem-detector", path, "--host", machine});
     const Finished bare = run_tool({"serve", "--problem-detector", path, "--host", host.path()});
     EXPECT_EQ(bare.exit_code, whole.exit_code) << path;

@@ -20,10 +20,19 @@ std::string cut_line(const std::string& text) {
 }  // namespace
 
 Diagnosis diagnose(const NodeFacts& facts, const std::string& path) {
-  const OfferedPath* const offered = facts.path(path);
-  if (offered == nullptr) return {kUnknown, cut_line(fmt::format("there is no path '{}'", path)), ""};
-  if (offered->is_available) return {kNoProblem, cut_line(fmt::format("{} is available", path)), ""};
-  return {kProblem, cut_line(fmt::format("{} is not available: {}", path, offered->reason)), offered->remedy};
+  const facts::PathOutlook* const found = facts.path(path);
+  if (found == nullptr) return {kUnknown, cut_line(fmt::format("there is no path '{}'", path)), ""};
+  const auto tell = [&](int exit_code, const char* state) {
+    return Diagnosis{exit_code, cut_line(fmt::format("{} is {}: {}", path, state, found->reason_name())),
+                     found->remedy()};
+  };
+  switch (found->standing()) {
+    case facts::Standing::usable: return {kNoProblem, cut_line(fmt::format("{} is available", path)), ""};
+    case facts::Standing::off: return tell(kProblem, "off");
+    case facts::Standing::unknown: return tell(kUnknown, "unknown");
+    case facts::Standing::closed: break;
+  }
+  return tell(kProblem, "not available");
 }
 
 int run_problem_detector(const std::string& host, const std::string& path) {

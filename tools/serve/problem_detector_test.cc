@@ -11,7 +11,9 @@ namespace {
 
 NodeFacts some_facts() {
   NodeFacts facts;
-  facts.paths = {{"p2pdma", false, "kernel_no_p2pdma", "Take another kernel."}, {"bounce", true, "none", ""}};
+  facts.paths = {
+      {PENSTOCK_PATH_P2PDMA, {facts::need("kernel_no_p2pdma", facts::State::fail, "", "Take another kernel.")}},
+      {PENSTOCK_PATH_BOUNCE, {}}};
   return facts;
 }
 
@@ -30,6 +32,17 @@ TEST(ProblemDetectorTest, APathThatIsMissingIsAProblemWithAReasonAndARemedy) {
   EXPECT_EQ(diagnosis.remedy, "Take another kernel.");
 }
 
+TEST(ProblemDetectorTest, APathThatIsOffIsAProblemAndOneThatOnlyATryTellsOfIsUnknown) {
+  NodeFacts facts = some_facts();
+  facts.paths[0].needs = {facts::switched_off("nvidia_export", "off", "Set it.")};
+  EXPECT_EQ(diagnose(facts, "p2pdma").exit_code, 1);
+  EXPECT_EQ(diagnose(facts, "p2pdma").line, "p2pdma is off: pointer_not_exportable");
+
+  facts.paths[0].needs = {facts::need("iommu_translating", facts::State::unknown, "bytes may go wrong")};
+  EXPECT_EQ(diagnose(facts, "p2pdma").exit_code, 2);
+  EXPECT_EQ(diagnose(facts, "p2pdma").line, "p2pdma is unknown: iommu_translating");
+}
+
 TEST(ProblemDetectorTest, APathThatIsNoneIsUnknown) {
   const Diagnosis diagnosis = diagnose(some_facts(), "teleport");
 
@@ -39,7 +52,8 @@ TEST(ProblemDetectorTest, APathThatIsNoneIsUnknown) {
 
 TEST(ProblemDetectorTest, NoLineIsLongerThanThePluginsMayBe) {
   NodeFacts facts = some_facts();
-  facts.paths[0].reason = std::string(200, 'x') + "\n";
+  const std::string reason = std::string(200, 'x') + "\n";
+  facts.paths[0].needs[0].code = reason.c_str();
 
   EXPECT_EQ(diagnose(facts, "p2pdma").line.size(), 80u);
   EXPECT_EQ(diagnose(facts, std::string(300, '\n')).line.size(), 80u);

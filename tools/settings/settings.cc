@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "facts/environment.h"
 #include "settings/names.h"
-#include "tools/common/environment.h"
 #include "tools/common/failure.h"
 #include "tools/settings/listing.h"
 
@@ -44,7 +44,7 @@ struct SettingsSettings {
 // Penstock's own first.
 std::vector<Setting> chosen(const SettingsSettings& settings) {
   if (!settings.name.empty()) {
-    const std::optional<Setting> one = setting_by_any_name(settings.name);
+    const std::optional<Setting> one = facts::setting_by_any_name(settings.name);
     if (!one) refuse_name(settings.name);
     return {*one};
   }

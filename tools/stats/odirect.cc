@@ -20,7 +20,7 @@
 #include "base/unique_fd.h"
 #include "penstock/penstock.h"
 #include "tools/common/failure.h"
-#include "tools/common/machine.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/page.h"
 #include "tools/common/table.h"
 #include "tools/common/units.h"

@@ -14,7 +14,7 @@
 #include "tools/common/context.h"
 #include "tools/common/failure.h"
 #include "tools/common/interrupt.h"
-#include "tools/common/machine.h"
+#include "tools/common/machine_root.h"
 #include "tools/common/stats_source.h"
 #include "tools/common/terminal.h"
 #include "tools/common/variable.h"

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What in cuFile's configuration forbids direct paths, by key, value and place.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "facts/examination.h"
+#include "facts/judgement.h"
+
+namespace penstock::facts {
+namespace {
+
+using core::Setting;
+
+constexpr const char* kCode = "cufile_json";
+constexpr Setting kSwitches[] = {"properties.force_compat_mode", "properties.vanilla_posix_io_mode"};
+
+std::string section_of(Setting setting) {
+  const std::string_view key = setting.key();
+  return std::string(key.substr(0, key.rfind('.')));
+}
+
+std::string subject_of(const Place& place) { return place.denied_by + " " + place.denied_as; }
+
+void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
+  Judgement row(rows, Layer::drivers, kCode, std::string(setting.key()));
+  const core::LoadedSettings& cufile = machine.process.cufile;
+  const char* const variable = setting.row().variable;
+  const bool is_of_environment = cufile.settings.origin(setting) == core::Origin::environment;
+  const std::string place = is_of_environment ? variable : cufile.file;
+  const std::string sentence =
+      fmt::format("it is true in {}, and should be false: every byte goes through host memory", place);
+  if (is_of_environment) return row.fail(sentence, fmt::format("Take {} out of the environment.", variable));
+  row.fail(sentence,
+           fmt::format("Write \"{}\": false in section \"{}\" of {}, or take the line out: false is the default.",
+                       setting.name(), section_of(setting), place));
+}
+
+void judge_denial(const Machine& machine, const Place& denied, const std::string& places, Findings& rows) {
+  const std::size_t dot = denied.denied_by.rfind('.');
+  const std::string& file = machine.process.cufile.file;
+  Judgement(rows, Layer::drivers, kCode, subject_of(denied))
+      .fail(fmt::format("it stands in {}, and should not: it bars {} from direct paths", file, places),
+            fmt::format("Take \"{}\" out of \"{}\" in section \"{}\" of {}.", denied.denied_as,
+                        denied.denied_by.substr(dot + 1), denied.denied_by.substr(0, dot), file));
+}
+
+}  // namespace
+
+std::optional<FindingName> barred_by(const Examination& examined, const core::FileSystem& one) {
+  for (const Setting setting : kSwitches) {
+    if (examined.machine.process.cufile.settings.is_on(setting)) return FindingName{kCode, std::string(setting.key())};
+  }
+  const Place& place = examined.machine.place_of(one);
+  return place.denied_by.empty() ? std::nullopt : std::optional(FindingName{kCode, subject_of(place)});
+}
+
+void judge_cufile(const Examination& examined, Findings& rows) {
+  const Machine& machine = examined.machine;
+  const core::LoadedSettings& cufile = machine.process.cufile;
+  if (cufile.must_refuse) return;  // That is a matter of `settings`.
+  const std::size_t before = rows.size();
+  for (const Setting setting : kSwitches) {
+    if (cufile.settings.is_on(setting) && !machine.peers().empty()) judge_switch(machine, setting, rows);
+  }
+  std::vector<std::pair<const Place*, std::string>> barred;  // With the file systems that could be served but for it.
+  for (const Outlook& one : examined.places) {
+    const Place& place = machine.place_of(*one.place);
+    if (place.denied_by.empty() || one.best_direct() == nullptr) continue;
+    auto known = std::find_if(barred.begin(), barred.end(),
+                              [&](const auto& each) { return subject_of(*each.first) == subject_of(place); });
+    if (known == barred.end()) known = barred.insert(known, {&place, ""});
+    known->second += (known->second.empty() ? "" : ", ") + one.place->mount.mount_point;
+  }
+  for (const auto& [place, points] : barred) judge_denial(machine, *place, points, rows);
+  if (rows.size() > before || cufile.file.empty()) return;
+  Judgement(rows, Layer::drivers, kCode, "").pass("nothing in " + cufile.file + " forbids a direct path that there is");
+}
+
+}  // namespace penstock::facts

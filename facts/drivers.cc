@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "facts/examination.h"
+#include "facts/judgement.h"
+#include "facts/matrix.h"
+#include "facts/needs.h"
+
+namespace penstock::facts {
+namespace {
+
+using core::Tristate;
+
+constexpr const char* kOpenModules = "Install the driver's open kernel modules (nvidia-open), and restart.";
+
+Judgement judge(Findings& rows, const char* code, std::string subject = "") {
+  return {rows, Layer::drivers, code, std::move(subject)};
+}
+
+// ---- Hardware and NVIDIA's driver
+
+void judge_gpus(const Machine& machine, Findings& rows) {
+  std::map<std::uint16_t, unsigned> counts;
+  for (const core::PciDevice* gpu : machine.nvidia_gpus()) ++counts[gpu->device];
+  if (counts.empty()) {
+    Judgement row = judge(rows, "gpu");
+    const Finding gpu = need_gpu(machine);
+    if (gpu.state == State::pass) return row.pass(gpu.sentence + ", which CUDA knows and the PCI bus does not show");
+    return row.fail(gpu.sentence, gpu.remedy);
+  }
+  const auto driver = driver_of(machine);
+  for (const auto& [device, count] : counts) {
+    const GpuGeneration* const generation = generation_of(device);
+    Judgement row = judge(rows, "gpu", fmt::format("10de:{:04x}", device));
+    const std::string which = fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
+    if (generation == nullptr) {
+      row.unknown(which + " of a generation that this version of Penstock does not know");
+      continue;
+    }
+    row.by(generation->source);
+    const std::string named = fmt::format("{}, {}", which, generation->name);
+    if (driver && *driver < generation->driver) {
+      row.fail(fmt::format("{}: driver {} is older than {}, the first branch for them", named,
+                           machine.nvidia.version_text, generation->driver[0]),
+               fmt::format("Install NVIDIA's driver {} or later.", generation->driver[0]));
+    } else if (driver && generation->needs_open_modules && !machine.nvidia.is_open) {
+      row.fail(named + ": the proprietary kernel modules cannot drive them", kOpenModules);
+    } else {
+      row.pass(named);
+    }
+  }
+}
+
+void judge_driver(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "nvidia_driver");
+  if (!machine.has_gpu()) return row.not_applicable("there is no NVIDIA GPU to drive");
+  const Finding driver = need_driver(machine);
+  if (driver.state == State::fail) return row.fail(driver.sentence, driver.remedy);
+  row.pass(driver.sentence);
+}
+
+// Open kernel modules: nvidia-fs from 2.17.5 on, dma-buf and P2PDMA are theirs alone.
+void judge_modules(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "kernel_modules");
+  row.by("ChangeLog of NVIDIA/gds-nvidia-fs, 2.17.5; README of NVIDIA/open-gpu-kernel-modules");
+  // Memory of another device is no matter of NVIDIA's modules.
+  const auto peers = machine.peers();
+  const bool is_nvidia_alone = std::all_of(peers.begin(), peers.end(), [](auto* one) { return one->is_nvidia_gpu(); });
+  row.closes(kByNvidiaFs | (is_nvidia_alone ? path_bit(PENSTOCK_PATH_P2PDMA) : 0));
+  const core::NvidiaDriver& driver = machine.nvidia;
+  if (!machine.has_gpu() || !driver.is_loaded) return row.not_applicable("NVIDIA's driver is not loaded");
+  if (driver.is_open) return row.pass("NVIDIA's open kernel modules");
+  const auto nvidia_fs = nvidia_fs_of(machine);
+  if (nvidia_fs && nvidia_fs->number < kOpenModulesGds) {
+    return row.pass(fmt::format("the proprietary kernel modules, which nvidia-fs {} goes with", nvidia_fs->text));
+  }
+  bool has_choice = true;
+  for (const core::PciDevice* gpu : machine.nvidia_gpus()) {
+    const GpuGeneration* const generation = generation_of(gpu->device);
+    has_choice = has_choice && (generation == nullptr || generation->has_open_modules);
+  }
+  row.fail(
+      "the proprietary kernel modules: nvidia-fs from 2.17.5 on, P2PDMA and registration by dma-buf need the open ones",
+      has_choice ? kOpenModules : "These GPUs have no open kernel modules; nvidia-fs before 2.17.5 goes with them.");
+}
+
+void judge_cuda(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "cuda");
+  const auto driver = driver_of(machine);
+  if (!machine.has_gpu() || !driver) return row.not_applicable("NVIDIA's driver is not loaded");
+  const CudaRelease* const known = cuda_of_driver(*driver);
+  const int told = machine.probe ? machine.probe->cuda : 0;
+  const int number = told > 0 ? told : known == nullptr ? 0 : known->number;
+  row.by(kCudaOfGdsSource);
+  if (number == 0 || number < kCudaOfGds) {
+    return row.fail(fmt::format("driver {} runs no CUDA with GPUDirect Storage, which begins with 11.4",
+                                machine.nvidia.version_text),
+                    "Install NVIDIA's driver 470.42 or later.");
+  }
+  const std::string cuda = fmt::format("CUDA {}.{}", number / 1000, number % 1000 / 10);
+  if (told > 0) return row.pass(cuda + ", as the driver says");
+  row.by(known->source);
+  row.pass(fmt::format("{} or later, by the version of the driver", cuda));
+}
+
+// ---- System
+
+void judge_system(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "system");
+  const std::string& name = machine.platform.distribution;
+  if (name.empty()) return row.unknown("nothing tells which distribution this is");
+  if (const char* const source = system_source(name)) {
+    row.by(source);
+    return row.pass(name + ", which NVIDIA names for GPUDirect Storage");
+  }
+  row.by(kNvidiaFsKernelSource);
+  row.unknown(name + " is not among those that NVIDIA names for nvidia-fs; P2PDMA asks for a kernel alone");
+}
+
+void judge_kernel(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "kernel");
+  const core::Platform& platform = machine.platform;
+  if (platform.kernel.major == 0) return row.unknown("nothing tells the kernel's version");
+  row.by(kNvidiaFsKernelSource);
+  if (platform.kernel < kNvidiaFsKernel) {
+    return row.fail(fmt::format("Linux {}: nvidia-fs begins with 4.15", platform.kernel_release),
+                    "Boot Linux 4.15 or later, 6.2 or later for P2PDMA.");
+  }
+  row.pass(fmt::format("Linux {}, new enough for nvidia-fs (4.15); what P2PDMA needs is in the row kernel_p2pdma",
+                       platform.kernel_release));
+}
+
+void judge_kernel_p2pdma(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "kernel_p2pdma");
+  row.by("Linux, drivers/pci/Kconfig and Documentation/driver-api/pci/p2pdma.rst");
+  if (machine.peers().empty()) return row.not_applicable("no device here offers its memory to a drive");
+  const core::Findings findings = core::kernel_findings(machine);
+  if (const core::Finding* const stop = core::first_stop(findings)) {
+    if (machine.nvidia_fs.is_loaded) {
+      return row.not_applicable(stop->sentence() + "; nvidia-fs, which is loaded, does not need P2PDMA");
+    }
+    return row.fail(stop->sentence(), stop->remedy());
+  }
+  if (!findings.empty()) return row.unknown(findings.front().sentence(), findings.front().remedy());
+  row.pass("the kernel was built with CONFIG_PCI_P2PDMA, and its version is right for that");
+}
+
+void judge_iommu(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "iommu");
+  row.by("NVIDIA GPUDirect Storage best practices guide, IOMMU");
+  if (machine.peers().empty()) return row.not_applicable("no device here offers its memory to a drive");
+  switch (machine.iommu.mode) {
+    case core::IommuMode::off: return row.pass("no IOMMU is in use");
+    case core::IommuMode::passthrough: return row.pass("the IOMMU passes addresses through");
+    case core::IommuMode::translating:
+      return row.fail("the IOMMU gives devices addresses of their own, and bytes between them may go wrong",
+                      "Boot with iommu=pt, or with it off in the firmware.");
+    case core::IommuMode::unknown: break;
+  }
+  row.unknown("nothing tells how the IOMMU is set", "Look at /sys/kernel/iommu_groups/*/type as root.");
+}
+
+// The drivers of NVIDIA's NICs: the kernel's own have no version, those of OFED and DOCA have theirs.
+void judge_ofed(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "ofed");
+  const core::KernelModule* const module = machine.evidence.module("mlx5_core");
+  const bool is_at_work = std::any_of(machine.rdma.begin(), machine.rdma.end(),
+                                      [](const core::RdmaDevice& one) { return one.name.starts_with("mlx5"); });
+  if (module == nullptr && is_at_work) return row.not_applicable("nothing tells which release of mlx5_core this is");
+  if (module == nullptr) return row.not_applicable("no driver of NVIDIA's NICs (mlx5_core) is loaded");
+  const std::string& version = module->version;
+  if (version.empty() || machine.platform.kernel_release.starts_with(version)) {
+    return row.not_applicable("mlx5_core is the kernel's own, not of MLNX_OFED or DOCA");
+  }
+  const OfedRelease* const known = ofed_release(version);
+  if (known == nullptr) {
+    row.by(kNvidiaFsKernelSource);
+    return row.unknown(fmt::format("NVIDIA's drivers {} are not among those that it names", version));
+  }
+  row.by(known->source);
+  const bool has_nvme_of = std::any_of(machine.controllers.begin(), machine.controllers.end(),
+                                       [](const auto& one) { return one.is_remote(); });
+  if (!known->has_nvme_of && has_nvme_of) {
+    return row.fail(fmt::format("NVMe over Fabrics does not work with MLNX_OFED {}, and is in use here", version),
+                    "Install MLNX_OFED 23.10 or later.");
+  }
+  row.pass("MLNX_OFED or DOCA " + version);
+}
+
+// What slows bouncing down, as `penstock check` has it.
+void judge_bouncing(const Machine& machine, Finding need, Findings& rows) {
+  if (machine.has_gpu()) return rows.push_back(std::move(need));
+  judge(rows, need.code).not_applicable("there is no NVIDIA GPU to move bytes for");
+}
+
+}  // namespace
+
+std::optional<Version> driver_of(const Machine& machine) {
+  const core::NvidiaDriver& driver = machine.nvidia;
+  return driver.is_loaded ? version_of(driver.version_text) : std::nullopt;
+}
+
+void judge_drivers(const Machine& machine, Findings& rows) {
+  judge_gpus(machine, rows);
+  judge_driver(machine, rows);
+  judge_modules(machine, rows);
+  judge_cuda(machine, rows);
+  rows.push_back(settings_finding(machine));
+  judge_system(machine, rows);
+  judge_kernel(machine, rows);
+  judge_kernel_p2pdma(machine, rows);
+  judge_iommu(machine, rows);
+  judge_bouncing(machine, need_io_uring(machine), rows);
+  judge_bouncing(machine, need_locked_memory(machine), rows);
+  judge_ofed(machine, rows);
+  judge_nvidia_fs(machine, rows);
+}
+
+Finding settings_finding(const Machine& machine) {
+  const Process& process = machine.process;
+  if (!process.error.empty()) {
+    return need("settings", State::fail, "no session opens with these settings: " + process.error,
+                "Correct what it names; 'penstock settings' lists them all.");
+  }
+  if (process.cufile.must_refuse) {
+    const auto& notes = process.cufile.notes;
+    const auto error =
+        std::find_if(notes.begin(), notes.end(), [](auto& note) { return note.severity == core::Severity::error; });
+    return need("settings", State::fail,
+                "cuFile's driver does not open with its configuration: " +
+                    (error == notes.end() ? process.cufile.file : core::describe(*error)),
+                "Correct that in " + process.cufile.file + "; 'penstock check' shows all that is wrong there.");
+  }
+  if (machine.probe) return need("settings", State::pass, "the environment's and cuFile's make sense");
+  if (process.cufile.file.empty()) return need("settings", State::not_applicable, "there is no cufile.json");
+  return need("settings", State::pass, process.cufile.file + " makes sense");
+}
+
+}  // namespace penstock::facts

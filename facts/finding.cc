@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "facts/finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace penstock::facts {
+namespace {
+
+constexpr unsigned kStepsMax = 8;
+
+const Finding* failed_row(const Findings& rows, const FindingName& name, const Finding& but) {
+  const auto is_it = [&](const Finding& row) {
+    return &row != &but && row.state == State::fail && row.code == name.code &&
+           (name.subject.empty() || row.subject == name.subject);
+  };
+  const auto found = std::find_if(rows.begin(), rows.end(), is_it);
+  return found == rows.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Finding need(const char* code, State state, std::string sentence, std::string remedy) {
+  Finding one;
+  one.code = code;
+  one.state = state;
+  one.sentence = std::move(sentence);
+  one.remedy = std::move(remedy);
+  return one;
+}
+
+Finding switched_off(const char* code, std::string sentence, std::string remedy) {
+  Finding one = need(code, State::warn, std::move(sentence), std::move(remedy));
+  one.is_switch = true;
+  return one;
+}
+
+void settle_causes(Findings& rows) {
+  for (Finding& row : rows) {
+    row.follows_from.reset();
+    if (row.state == State::pass) continue;
+    for (const FindingName& name : row.may_follow_from) {
+      const Finding* const cause = failed_row(rows, name, row);
+      if (cause == nullptr) continue;
+      row.follows_from = cause->name();
+      break;
+    }
+  }
+}
+
+const Finding& cause_of(const Findings& rows, const Finding& row) {
+  const Finding* cause = &row;
+  for (unsigned step = 0; step < kStepsMax && cause->follows_from; ++step) {
+    const Finding* const next = failed_row(rows, *cause->follows_from, *cause);
+    if (next == nullptr) break;
+    cause = next;
+  }
+  return *cause;
+}
+
+const char* state_name(State state) {
+  switch (state) {
+    case State::pass: return "pass";
+    case State::warn: return "warn";
+    case State::fail: return "fail";
+    case State::unknown: return "unknown";
+    case State::not_applicable: return "not_applicable";
+  }
+  return "unknown";
+}
+
+const char* reach_name(Reach reach) {
+  constexpr const char* kNames[] = {"", "nowhere", "no", "unknown", "once_set", "now"};
+  return kNames[static_cast<std::size_t>(reach)];
+}
+
+const char* layer_title(Layer layer) {
+  switch (layer) {
+    case Layer::drivers: return "Layer 1, drivers and peer access";
+    case Layer::fabric: return "Layer 2, fabric and links";
+    case Layer::transfer: return "Layer 3, one transfer for each folder";
+  }
+  return "";
+}
+
+std::string subject_text(const Finding& row) {
+  if (row.subject.empty() || row.where.empty()) return row.subject;
+  return fmt::format("{} ({})", row.subject, row.where);
+}
+
+int exit_code_of(const Findings& rows) {
+  const auto has = [&](State state) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Finding& row) { return row.state == state; });
+  };
+  return has(State::fail) ? 1 : has(State::pass) ? 0 : 77;
+}
+
+}  // namespace penstock::facts

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What is said of one thing of a machine: a state, a sentence, and where something is wrong, what to do. Every program
+// that tells of a machine prints these.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::facts {
+
+enum class State : std::uint8_t {
+  pass,
+  warn,  // It works, and could be better; or it is off, and would work once it is switched on.
+  fail,
+  unknown,  // Nothing here tells.
+  not_applicable
+};
+const char* state_name(State state);  // "pass", "warn", "fail", "unknown", "not_applicable"
+
+enum class Layer : std::uint8_t { drivers = 1, fabric = 2, transfer = 3 };
+const char* layer_title(Layer layer);
+
+// How the bytes of a file system go: what its first path allows.
+enum class Reach : std::uint8_t {
+  none,      // The finding is about no storage.
+  nowhere,   // No path may take them.
+  no,        // They go through host memory.
+  unknown,   // They go through host memory unless a direct path works, which only a try tells.
+  once_set,  // They go through host memory until a setting is changed.
+  now        // They go directly as the machine is set; the path's self-test decides.
+};
+const char* reach_name(Reach reach);  // "", "nowhere", "no", "unknown", "once_set", "now"
+
+struct FindingName {
+  std::string code;
+  std::string subject;  // "" stands for any of its code.
+};
+
+// A set of paths (penstock_path), one bit for each.
+using PathSet = std::uint32_t;
+constexpr PathSet path_bit(int path) { return PathSet{1} << static_cast<unsigned>(path); }
+
+struct Finding {
+  Layer layer = Layer::drivers;
+  const char* code = "";  // Stable: "nvidia_fs_version".
+  std::string subject;    // What it was found on: "mlx5_0 port 1", "/data"; may be empty.
+  std::string where;      // What a folder lies on, which folders a drive holds: "ext4 on nvme0n1"; may be empty.
+  State state = State::unknown;
+  std::string sentence;    // Without a capital and a full stop.
+  std::string remedy;      // One sentence; of a pass none.
+  std::string source;      // Who says so, where it is not this machine itself.
+  bool is_switch = false;  // A setting is all that is in the way.
+  PathSet closes = 0;      // The paths that must not be taken while it fails.
+  PathSet doubts = 0;      // The paths of which only a try tells whether they work while it fails.
+  Reach reach = Reach::none;
+  std::vector<FindingName> may_follow_from;  // What would explain it, the likeliest first.
+  std::optional<FindingName> follows_from;   // The one of these that fails: who repairs that has repaired this, too.
+
+  FindingName name() const { return {code, subject}; }
+};
+using Findings = std::vector<Finding>;
+
+// Of something that a path needs.
+Finding need(const char* code, State state, std::string sentence, std::string remedy = "");
+// Of a setting that keeps a path off.
+Finding switched_off(const char* code, std::string sentence, std::string remedy);
+
+std::string subject_text(const Finding& finding);  // "/data (ext4 on nvme0n1)"; "" where there is none.
+
+// Says of each finding that did not pass which failed one it follows from. Once, when all findings are there.
+void settle_causes(Findings& findings);
+// The failed finding that it all begins with; `finding` itself where it follows from none.
+const Finding& cause_of(const Findings& findings, const Finding& finding);
+
+// 1 where something failed, 0 where something passed and nothing failed, 77 where nothing could be judged.
+int exit_code_of(const Findings& findings);
+
+}  // namespace penstock::facts

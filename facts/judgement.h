@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One finding in the making: it is added to the others with the verdict, which is said once.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "facts/finding.h"
+
+namespace penstock::facts {
+
+class Judgement {
+ public:
+  Judgement(Findings& rows, Layer layer, const char* code, std::string subject) : rows_(rows) {
+    row_.layer = layer;
+    row_.code = code;
+    row_.subject = std::move(subject);
+  }
+  // Who says so, where it is not this machine itself.
+  void by(std::string source) { row_.source = std::move(source); }
+  // What a folder lies on, which folders a drive holds.
+  void at(std::string where) { row_.where = std::move(where); }
+  // Of several the one that was named first and fails; without a subject, any row of that code.
+  void may_follow(std::string code, std::string subject = "") {
+    row_.may_follow_from.push_back({std::move(code), std::move(subject)});
+  }
+  void reach(Reach reach) { row_.reach = reach; }
+  // Paths that must not be taken, or are in doubt, where it fails.
+  void closes(PathSet paths) { row_.closes = paths; }
+  void doubts(PathSet paths) { row_.doubts = paths; }
+
+  void pass(std::string sentence) { add(State::pass, std::move(sentence), ""); }
+  void warn(std::string sentence, std::string remedy) { add(State::warn, std::move(sentence), std::move(remedy)); }
+  void fail(std::string sentence, std::string remedy) { add(State::fail, std::move(sentence), std::move(remedy)); }
+  // What only concerns one direct path is no fault where the other one is open.
+  void fail_unless(bool is_other_open, const std::string& other, const std::string& sentence, std::string remedy) {
+    if (is_other_open) not_applicable(sentence + "; " + other + " may serve instead");
+    else fail(sentence, std::move(remedy));
+  }
+  void unknown(std::string sentence, std::string remedy = "") {
+    add(State::unknown, std::move(sentence), std::move(remedy));
+  }
+  void not_applicable(std::string sentence, std::string remedy = "") {
+    add(State::not_applicable, std::move(sentence), std::move(remedy));
+  }
+
+ private:
+  void add(State state, std::string sentence, std::string remedy) {
+    row_.state = state;
+    row_.sentence = std::move(sentence);
+    row_.remedy = std::move(remedy);
+    if (!row_.remedy.empty() && row_.remedy[0] >= 'a' && row_.remedy[0] <= 'z') row_.remedy[0] += 'A' - 'a';
+    rows_.push_back(std::move(row_));
+  }
+
+  Findings& rows_;
+  Finding row_;
+};
+
+}  // namespace penstock::facts

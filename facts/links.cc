@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// PCIe links of GPUs, drives and NICs: as negotiated, against what device and slot could do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "facts/examination.h"
+#include "facts/judgement.h"
+
+namespace penstock::facts {
+namespace {
+
+using core::PciDevice;
+
+bool is_nic(const PciDevice& device) {
+  const std::uint32_t kind = device.device_class >> 8;
+  return kind == 0x0200 || kind == 0x0207;
+}
+
+bool is_below(const core::PciLink& link, const core::PciLink& most) {
+  return link.width < most.width || link.gigatransfers_per_second + 0.1 < most.gigatransfers_per_second;
+}
+
+std::string text_of(const core::PciLink& link) {
+  constexpr std::pair<double, const char*> kGenerations[] = {{2.5, "1"}, {5, "2"},  {8, "3"},
+                                                             {16, "4"},  {32, "5"}, {64, "6"}};
+  const char* generation = "";
+  for (const auto& [speed, name] : kGenerations) {
+    if (std::abs(speed - link.gigatransfers_per_second) < 0.1) generation = name;
+  }
+  const std::string text = fmt::format("x{} at {} GT/s", link.width, link.gigatransfers_per_second);
+  return *generation == '\0' ? text : fmt::format("{} (PCIe {}.0)", text, generation);
+}
+
+// What device and slot can do together; of a slot that tells nothing, the device's.
+core::PciLink most_of(const Machine& machine, const PciDevice& device) {
+  core::PciLink most = device.max_link;
+  const PciDevice* const slot = device.bridges.empty() ? nullptr : machine.device(device.bridges.back());
+  if (slot == nullptr || slot->max_link.width == 0 || slot->max_link.gigatransfers_per_second <= 0) return most;
+  most.width = std::min(most.width, slot->max_link.width);
+  most.gigatransfers_per_second = std::min(most.gigatransfers_per_second, slot->max_link.gigatransfers_per_second);
+  return most;
+}
+
+// The RDMA devices of a NIC.
+std::string adapter_text(const Machine& machine, const std::string& pci_address) {
+  std::string text;
+  for (const core::RdmaDevice& one : machine.rdma) {
+    if (one.pci_address == pci_address) text += (text.empty() ? "" : ", ") + one.name;
+  }
+  return text;
+}
+
+void judge_link(const Machine& machine, const PciDevice& device, Findings& rows) {
+  const char* const kind = device.is_gpu() ? "GPU" : device.is_nvme() ? "drive" : "NIC";
+  Judgement row(rows, Layer::fabric, "pcie_link", fmt::format("{} {}", kind, device.address));
+  row.at(device.is_nvme() ? drive_text(machine, device.address) : adapter_text(machine, device.address));
+  if (device.current_link.width == 0 || device.max_link.width == 0) return row.unknown("it tells nothing of its link");
+  const core::PciLink most = most_of(machine, device);
+  const std::string now = text_of(device.current_link);
+  const std::string by_slot = is_below(most, device.max_link)
+                                  ? fmt::format(" (the device could do {}, its slot cannot)", text_of(device.max_link))
+                                  : "";
+  if (!is_below(device.current_link, most)) return row.pass(now + ", as much as it can here" + by_slot);
+  const std::string sentence = fmt::format("{} of {}{}", now, text_of(most), by_slot);
+  const bool is_slow_alone = device.current_link.width >= most.width;
+  if (device.is_gpu() && is_slow_alone) {
+    return row.unknown(sentence + ": GPUs slow their link down while they idle",
+                       "Look again under load: nvidia-smi -q -d PERFORMANCE, or run a transfer.");
+  }
+  row.fail(sentence, "Seat the device anew, look for errors of its slot (dmesg | grep -i pcie), and see the firmware.");
+}
+
+}  // namespace
+
+void judge_links(const Machine& machine, Findings& rows) {
+  for (const PciDevice& device : machine.pci) {
+    // Virtual devices have no link at all.
+    const bool has_link = device.current_link.width != 0 || device.max_link.width != 0;
+    if (device.is_gpu() || device.is_nvme() || is_nic(device)) {
+      if (has_link) judge_link(machine, device, rows);
+    }
+  }
+}
+
+}  // namespace penstock::facts

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Which versions and hardware go together, as data, each row with who says so. What the GPU Operator brings together
+// is in facts/operator_versions.h, and what P2PDMA needs in core/p2pdma_needs.h; neither is repeated here.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "facts/operator_versions.h"
+#include "topology/platform.h"
+#include "topology/tristate.h"
+
+namespace penstock::facts {
+
+// By the PCI device numbers of its GPUs.
+struct GpuGeneration {
+  const char* name;
+  std::uint16_t first, last;
+  Version driver;           // The first branch that knows it.
+  bool has_open_modules;    // The open kernel modules can drive it,
+  bool needs_open_modules;  // and no others can.
+  const char* source;
+};
+const GpuGeneration* generation_of(std::uint16_t device);  // Null where not known.
+
+// The newest CUDA that a driver can run.
+struct CudaRelease {
+  int number;  // As cuDriverGetVersion tells it: 12080.
+  Version driver;
+  const char* source;
+};
+const CudaRelease* cuda_of_driver(const Version& driver);
+constexpr int kCudaOfGds = 11040;  // The first with GPUDirect Storage.
+constexpr const char* kCudaOfGdsSource = "GPUDirect Storage release notes 1.0";
+
+// Versions of nvidia-fs that must not be used: [first, fixed).
+struct NvidiaFsFault {
+  Version first, fixed;
+  const char* what;
+  const char* source;
+};
+const NvidiaFsFault* fault_of_nvidia_fs(const Version& nvidia_fs, bool has_patch);
+
+// The oldest nvidia-fs that NVIDIA has released together with a driver of this branch or with the nearest one before.
+struct Pairing {
+  Version driver;
+  Version nvidia_fs;
+  std::string source;
+};
+std::optional<Pairing> oldest_pairing(const Version& driver);
+
+// The first nvidia-fs made for kernels from a version on.
+struct NvidiaFsForKernel {
+  core::KernelVersion kernel;
+  Version nvidia_fs;
+  const char* source;
+};
+const NvidiaFsForKernel* nvidia_fs_for_kernel(const core::KernelVersion& kernel);
+constexpr core::KernelVersion kNvidiaFsKernel{4, 15};
+constexpr const char* kNvidiaFsKernelSource =
+    "GPUDirect Storage release notes, MLNX_OFED/DOCA and file system requirements";
+
+// A change of Linux that stops machines with nvidia-fs up to a version: the module takes a task's plug away for a
+// moment, and a task switch in that moment follows the pointer. Whether a kernel has it, by its release:
+// "6.12.95-generic".
+constexpr const char* kTaskSwitchChange = "block: invalidate cached plug timestamp after task switch";
+constexpr const char* kTaskSwitchSource =
+    "Linux fad156c2af22, in 7.2, 7.1.3, 6.18.38 and 6.12.95; nvidia-fs 2.28.4 run beside Debian's Linux 6.12.117";
+constexpr Version kTaskSwitchNvidiaFs{2, 28, 4};  // The newest that was seen to stop a machine.
+core::Tristate has_task_switch_change(std::string_view kernel_release);
+bool was_stopped_by_task_switch(std::string_view kernel_release);  // Such a machine was seen.
+
+// Releases of NVIDIA's drivers for its NICs, by how their version begins: "5.8-".
+struct OfedRelease {
+  std::string_view prefix;
+  bool has_nvme_of;
+  const char* source;
+};
+const OfedRelease* ofed_release(std::string_view version);
+
+// Whether NVIDIA names the system, by its name as /etc/os-release has it.
+const char* system_source(std::string_view pretty_name);  // Null where it is not named.
+
+// For GPU memory that a NIC registers by dma-buf.
+constexpr core::KernelVersion kDmaBufKernel{5, 12};
+constexpr Version kDmaBufDriver{515, 43, 4};
+constexpr const char* kDmaBufSource = "NVIDIA GPU Operator guide, GPUDirect RDMA: prerequisites of DMA-BUF";
+
+// Two versions by as many numbers as both tell: /proc/driver/nvidia-fs/version has but two of three.
+bool is_before(const Version& one, const Version& other, bool has_patch);
+
+}  // namespace penstock::facts

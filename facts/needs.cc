@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "facts/needs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/size_text.h"
+#include "topology/nvidia_fs_storage.h"
+#include "topology/nvidia_fs_version.h"
+
+namespace penstock::facts {
+namespace {
+
+using core::Tristate;
+
+constexpr std::uint64_t kRingBytes = 256 << 20;  // The library's default.
+
+}  // namespace
+
+Finding need_gpu(const Machine& machine) {
+  // CUDA may know GPUs that the PCI bus does not show: in Windows Subsystem for Linux, in some sandboxes.
+  const std::size_t of_cuda = machine.probe ? machine.probe->cuda_devices() : 0;
+  const std::size_t count = of_cuda > 0 ? of_cuda : machine.nvidia_gpus().size();
+  if (count > 0) return need("gpu", State::pass, fmt::format("{} NVIDIA GPU{}", count, count == 1 ? "" : "s"), "");
+  const bool has_amd = std::any_of(machine.pci.begin(), machine.pci.end(), [](auto& one) { return one.is_amd_gpu(); });
+  return need("gpu", State::fail, has_amd ? "an AMD GPU, no NVIDIA GPU" : "no NVIDIA GPU on the PCI bus",
+              "Run on a machine with an NVIDIA GPU; GPUs of other makers are not supported yet.");
+}
+
+namespace {
+
+bool has_gpu_node(const Machine& machine) {
+  const auto is_gpu_node = [](const std::string& name) {
+    return name.size() > 6 && std::all_of(name.begin() + 6, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return std::any_of(machine.nvidia.device_nodes.begin(), machine.nvidia.device_nodes.end(), is_gpu_node);
+}
+
+}  // namespace
+
+// The CUDA driver, as far as it can be told: on this machine by having opened it.
+Finding need_driver(const Machine& machine) {
+  const core::NvidiaDriver& driver = machine.nvidia;
+  const std::string version = driver.version_text.empty() ? "NVIDIA's driver" : "driver " + driver.version_text;
+  if (machine.probe && machine.probe->cuda_devices() > 0) return need("gpu_driver", State::pass, version, "");
+  if (!driver.is_loaded) {
+    return need("gpu_driver", State::fail, "NVIDIA's kernel driver is not loaded",
+                "Install NVIDIA's driver and load it: modprobe nvidia-uvm.");
+  }
+  if (!has_gpu_node(machine)) {
+    return need("gpu_driver", State::fail, version + " is loaded, but there is no /dev/nvidia0 here",
+                machine.platform.container.empty() ? "Create the device nodes: nvidia-modprobe -u -c 0."
+                                                   : "Give the container its GPU, e.g. docker run --gpus all.");
+  }
+  if (!machine.probe) return need("gpu_driver", State::pass, version, "");
+  return need("gpu_driver", State::fail,
+              version + " is loaded, but CUDA cannot be used: " + machine.probe->device_reason,
+              "Make libcuda.so.1 of the same version visible to the process.");
+}
+
+Finding need_of(const core::Finding& finding) {
+  const bool is_slower_alone = finding.certainty == core::Certainty::certain && !finding.stops();
+  const State state = finding.stops() ? State::fail : is_slower_alone ? State::warn : State::unknown;
+  return need(finding.code(), state, finding.sentence(), finding.remedy());
+}
+
+Finding need_locked_memory(const Machine& machine) {
+  const char* remedy = "Raise it where speed matters: ulimit -l 524288, or LimitMEMLOCK=512M of a service.";
+  if (!machine.locked_memory) return need("locked_memory", State::unknown, "the limit cannot be read", remedy);
+  const std::string limit = bytes_text(machine.locked_memory->soft_bytes);
+  if (machine.locked_memory->is_exempt) {
+    return need("locked_memory", State::pass, limit + ", which does not bind this process (CAP_IPC_LOCK)", "");
+  }
+  if (machine.locked_memory->soft_bytes >= kRingBytes) return need("locked_memory", State::pass, limit, "");
+  return need("locked_memory", State::fail, limit + ": io_uring cannot register all bounce buffers, which is slower",
+              remedy);
+}
+
+// Without any GPU the library uses host memory in its place. A GPU that cannot be reached is another matter.
+Finding need_device(const Machine& machine) {
+  if (machine.probe && machine.probe->device_kind.empty()) {
+    return need("device", State::fail, "a session cannot open: " + machine.probe->device_reason,
+                "Correct what it names.");
+  }
+  Finding driver = need_driver(machine);
+  driver.code = "device";
+  if (driver.state == State::pass || !machine.nvidia_gpus().empty()) return driver;
+  return need("device", State::pass, "no NVIDIA GPU: host memory stands in for one", "");
+}
+
+Finding need_nvidia_fs(const Machine& machine) {
+  if (machine.nvidia_fs.is_loaded) return need("nvidia_fs", State::pass, "nvidia-fs " + machine.nvidia_fs.version, "");
+  return need("nvidia_fs", State::fail, "the nvidia-fs kernel module is not loaded",
+              "Install the nvidia-fs package and load it: modprobe nvidia-fs.");
+}
+
+namespace {
+
+bool has_name(const std::vector<std::string>& drivers, std::string_view module) {
+  return std::find(drivers.begin(), drivers.end(), module) != drivers.end();
+}
+
+// "scsi_mod" has hooks of another name.
+std::string hook_of(std::string_view module) { return module == "scsi_mod" ? "scsi" : std::string(module); }
+
+}  // namespace
+
+Finding need_registration(const Machine& machine, std::string_view module) {
+  constexpr const char* kCode = "nvidia_fs_storage";
+  if (has_name(machine.nvidia_fs.storage_drivers, module)) {
+    return need(kCode, State::pass, fmt::format("registered with nvidia-fs: {}", module));
+  }
+  if (has_name(machine.hooked_drivers, module) || machine.evidence.has_hook(hook_of(module))) {
+    return need(
+        kCode, State::unknown,
+        fmt::format("{} has not registered with nvidia-fs yet; it has its hooks, and does when that is opened", module),
+        "See which do while a program has it open: cat /proc/driver/nvidia-fs/modules.");
+  }
+  // Of SCSI's driver no kernel is known that has the hooks.
+  if (machine.evidence.has_symbols != core::Tristate::yes && module != "scsi_mod") {
+    return need(kCode, State::unknown,
+                fmt::format("{} is not registered with nvidia-fs, and the kernel's symbols cannot be read", module),
+                "Look as root: grep register_nvfs /proc/kallsyms.");
+  }
+  return need(kCode, State::fail,
+              fmt::format("the driver {} is not registered with nvidia-fs, and has none of its hooks", module),
+              "Use a storage driver made for it, from MLNX_OFED or Ubuntu's nvidia kernel.");
+}
+
+namespace {
+
+Finding no_kind_known(const core::FileSystem& storage) {
+  if (storage.mount.type.starts_with("nfs")) {
+    return need("nfs_tcp", State::fail, "NFS is mounted by TCP", "Mount it by RDMA: mount -o proto=rdma,port=20049.");
+  }
+  return need("nvidia_fs_mount", State::fail,
+              fmt::format("under {} lies no drive or server that nvidia-fs knows", storage.mount.mount_point),
+              "Put the data on ext4 or XFS on an NVMe drive, or a network file system with a driver for nvidia-fs.");
+}
+
+Finding need_type(const core::FileSystem& storage, const StorageKind& kind, int path) {
+  constexpr const char* kCode = "nvidia_fs_mount";
+  const core::Mount& mount = storage.mount;
+  if (!core::nvidia_fs_takes(storage)) {
+    return need(kCode, State::fail,
+                fmt::format("{} on {} is nothing that nvidia-fs takes", mount.type, storage.stack->text()),
+                "Put the data on ext4 or XFS straight on the drive.");
+  }
+  if (path == PENSTOCK_PATH_VENDOR && storage.stack && mount.type == "ext4" &&
+      !mount.has_super_option(core::kOrderedData)) {
+    return need("ext4_ordered", State::fail, "ext4 does not show data=ordered, for which cuFile looks: it copies",
+                "Mount it with data=ordered, also where that is the default.");
+  }
+  return need(kCode, State::pass, fmt::format("{} at {}", kind.name, mount.mount_point));
+}
+
+}  // namespace
+
+Findings needs_of_storage(const Machine& machine, const core::FileSystem& storage, int path) {
+  const StorageKind* const kind = kind_of(machine, storage, path);
+  if (kind == nullptr) return {no_kind_known(storage)};
+  Findings needs = {need_registration(machine, kind->module), need_type(storage, *kind, path)};
+  if (machine.place_of(storage).has_small_blocks) {
+    needs.push_back(need("small_blocks", State::fail, "its blocks are below 4 KiB, where nvidia-fs corrupts bytes",
+                         "Make the file system anew with blocks of 4 KiB (mkfs -b 4096)."));
+  }
+  const bool is_translated = std::string_view(kind->module) == "nvme" &&
+                             machine.iommu.mode == core::IommuMode::translating &&
+                             machine.platform.architecture == "x86_64";
+  if (is_translated) {
+    needs.push_back(need("iommu_translating", State::fail,
+                         "the IOMMU gives devices addresses of their own, and bytes between them may go wrong",
+                         "Boot with iommu=pt, or with it off in the firmware."));
+  }
+  return needs;
+}
+
+// As its client without NVIDIA's library.
+Finding need_nvidia_fs_version(const Machine& machine) {
+  const std::string text = "nvidia-fs " + machine.nvidia_fs.module_version;
+  const auto version = core::parse_nvidia_fs_version(machine.nvidia_fs.module_version);
+  switch (version ? core::standing_of(*version) : core::NvidiaFsStanding::unknown) {
+    case core::NvidiaFsStanding::known: return need("nvidia_fs_version", State::pass, text, "");
+    case core::NvidiaFsStanding::aged:
+      return need("nvidia_fs_version", State::unknown, text + ": corrupts lists of memory of 4 GiB and more",
+                  "Use 2.20.5 or later.");
+    case core::NvidiaFsStanding::stand_in:
+      return need("nvidia_fs_version", State::unknown, text + ": a stand-in for tests, which proves no DMA",
+                  "Load NVIDIA's module.");
+    case core::NvidiaFsStanding::unknown: break;
+  }
+  return need("nvidia_fs_version", State::fail, text + " is not known here, or has errors that no caller can avoid",
+              "Use a version from 2.20 to 2.28, but not 2.25.6.");
+}
+
+Finding need_vendor_library(const Machine& machine) {
+  if (machine.has_vendor_library) return need("vendor_library", State::pass, "NVIDIA's libcufile.so.0", "");
+  return need("vendor_library", machine.probe ? State::fail : State::unknown, "NVIDIA's libcufile.so.0 cannot be found",
+              "Install libcufile of the CUDA toolkit.");
+}
+
+Finding need_udev(const Machine& machine) {
+  if (machine.has_udev == Tristate::yes) return need("udev_database", State::pass, "/run/udev/data", "");
+  const State state = machine.has_udev == Tristate::no ? State::fail : State::unknown;
+  return need("udev_database", state, "no /run/udev/data: NVIDIA's library refuses every file",
+              "Run udevd, or mount the host's /run/udev into the container, read-only.");
+}
+
+Finding need_io_uring(const Machine& machine) {
+  const char* remedy = "Set kernel.io_uring_disabled=0; allow io_uring in the container's seccomp profile.";
+  if (machine.probe && machine.probe->io_uring_error == ENOMEM) remedy = "Raise the locked-memory limit (ulimit -l).";
+  if (machine.probe) {
+    if (machine.probe->io_uring_error == 0) return need("io_uring", State::pass, "io_uring works", "");
+    return need("io_uring", State::fail,
+                fmt::format("io_uring is refused ({}): preadv2 and pwritev2 stand in, which is slower",
+                            std::strerror(machine.probe->io_uring_error)),
+                remedy);
+  }
+  if (machine.io_uring_disabled.value_or(0) == 0)
+    return need("io_uring", State::pass, "no switch forbids io_uring", "");
+  return need("io_uring", *machine.io_uring_disabled == 2 ? State::fail : State::unknown,
+              fmt::format("kernel.io_uring_disabled={}: preadv2 and pwritev2 stand in, which is slower",
+                          *machine.io_uring_disabled),
+              remedy);
+}
+
+std::string bytes_text(std::uint64_t bytes) { return bytes == core::kUnlimited ? "unlimited" : core::size_text(bytes); }
+
+}  // namespace penstock::facts

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The module nvidia-fs beside NVIDIA's driver, the kernel and the storage's drivers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "facts/examination.h"
+#include "facts/judgement.h"
+#include "facts/matrix.h"
+
+namespace penstock::facts {
+namespace {
+
+using core::Tristate;
+
+Judgement judge(Findings& rows, const char* code, std::string subject = "") {
+  return {rows, Layer::drivers, code, std::move(subject)};
+}
+
+std::string full_text(const Version& version) { return fmt::format("{}.{}.{}", version[0], version[1], version[2]); }
+std::string text_of(const core::KernelVersion& kernel) { return fmt::format("{}.{}", kernel.major, kernel.minor); }
+
+void judge_version(const Machine& machine, Findings& rows) {
+  Judgement row = judge(rows, "nvidia_fs");
+  if (!machine.nvidia_fs.is_loaded) return row.not_applicable("nvidia-fs is not loaded");
+  const auto found = nvidia_fs_of(machine);
+  if (!found) return row.unknown("nvidia-fs is loaded, and tells no version");
+  if (const NvidiaFsFault* const fault = fault_of_nvidia_fs(found->number, found->has_patch)) {
+    row.by(fault->source);
+    row.closes(kByNvidiaFs);
+    // A version that goes with the driver may be without the fault.
+    const auto driver = driver_of(machine);
+    const auto pairing = driver ? oldest_pairing(*driver) : std::nullopt;
+    if (pairing && pairing->nvidia_fs >= fault->fixed) row.may_follow("nvidia_fs_driver");
+    return row.fail(fmt::format("nvidia-fs {} has a fault: {}", found->text, fault->what),
+                    fmt::format("Install nvidia-fs {} or later.", full_text(fault->fixed)));
+  }
+  row.pass("nvidia-fs " + found->text);
+}
+
+void judge_driver(const Machine& machine, Findings& rows) {
+  const auto found = nvidia_fs_of(machine);
+  const auto driver = driver_of(machine);
+  if (!found || !driver) return;
+  Judgement row = judge(rows, "nvidia_fs_driver");
+  const auto pairing = oldest_pairing(*driver);
+  const std::string& driver_text = machine.nvidia.version_text;
+  if (!pairing) return row.unknown(fmt::format("no release is known that pairs nvidia-fs with driver {}", driver_text));
+  row.by(pairing->source);
+  row.doubts(kByNvidiaFs);
+  const std::string least = full_text(pairing->nvidia_fs);
+  if (is_before(found->number, pairing->nvidia_fs, found->has_patch)) {
+    return row.fail(fmt::format("nvidia-fs {} is too old for driver {}: NVIDIA has released none before {} with it",
+                                found->text, driver_text, least),
+                    fmt::format("Install nvidia-fs {} or later (package nvidia-fs-dkms or nvidia-gds).", least));
+  }
+  row.pass(fmt::format("nvidia-fs {} goes with driver {}", found->text, driver_text));
+}
+
+void judge_kernel(const Machine& machine, Findings& rows) {
+  const auto found = nvidia_fs_of(machine);
+  const NvidiaFsForKernel* const first = nvidia_fs_for_kernel(machine.platform.kernel);
+  if (!found || first == nullptr) return;
+  Judgement row = judge(rows, "nvidia_fs_kernel");
+  row.by(first->source);
+  if (!is_before(found->number, first->nvidia_fs, found->has_patch)) {
+    return row.pass(fmt::format("nvidia-fs {} was made for Linux {}", found->text, text_of(first->kernel)));
+  }
+  row.unknown(fmt::format("nvidia-fs {} is older than {}, the first made for Linux {}; somebody patched it, or it",
+                          found->text, full_text(first->nvidia_fs), text_of(first->kernel)) +
+                  " would not be loaded",
+              fmt::format("Install nvidia-fs {} or later.", full_text(first->nvidia_fs)));
+}
+
+// A kernel that dies with the module, whoever calls it.
+void judge_task_switch(const Machine& machine, Findings& rows) {
+  const auto found = nvidia_fs_of(machine);
+  const std::string& release = machine.platform.kernel_release;
+  if (!found || release.empty()) return;
+  Judgement row = judge(rows, "nvidia_fs_task_switch");
+  row.by(kTaskSwitchSource);
+  row.closes(kByNvidiaFs);
+  const std::string beside = fmt::format("nvidia-fs {} beside Linux {}", found->text, release);
+  const Tristate has_change = has_task_switch_change(release);
+  if (has_change == Tristate::no) return row.pass(beside + ", which has no task switch that stops it");
+  const std::string change = fmt::format("the change \"{}\"", kTaskSwitchChange);
+  const std::string_view remedy =
+      "Boot a kernel without that change (Linux before 6.9, 6.12 before 6.12.95, 6.18 before "
+      "6.18.38), or use an nvidia-fs that NVIDIA says goes with it.";
+  if (is_before(kTaskSwitchNvidiaFs, found->number, found->has_patch)) {
+    return row.unknown(
+        fmt::format("{}: up to {} a task switch in a request stops a kernel with {}; of later versions "
+                    "nothing is known",
+                    beside, full_text(kTaskSwitchNvidiaFs), change));
+  }
+  if (was_stopped_by_task_switch(release)) {
+    return row.fail(
+        fmt::format("{}: the kernel has {}, and a task switch in a request stops the machine", beside, change),
+        std::string(remedy));
+  }
+  row.unknown(
+      fmt::format("{}: {} {}, with which a task switch in a request stops the machine", beside,
+                  has_change == Tristate::yes ? "such a kernel has" : "nothing tells whether the kernel has", change),
+      std::string(remedy));
+}
+
+}  // namespace
+
+std::optional<NvidiaFsVersion> nvidia_fs_of(const Machine& machine) {
+  if (!machine.nvidia_fs.is_loaded) return std::nullopt;
+  const core::KernelModule* const module = machine.evidence.module("nvidia_fs");
+  const bool has_module = module != nullptr && !module->version.empty();
+  NvidiaFsVersion found{has_module ? module->version : machine.nvidia_fs.version};
+  const auto number = version_of(found.text);
+  if (!number) return std::nullopt;
+  found.number = *number;
+  found.has_patch = std::count(found.text.begin(), found.text.end(), '.') >= 2;
+  return found;
+}
+
+void judge_nvidia_fs(const Machine& machine, Findings& rows) {
+  judge_version(machine, rows);
+  judge_driver(machine, rows);
+  judge_kernel(machine, rows);
+  judge_task_switch(machine, rows);
+}
+
+}  // namespace penstock::facts

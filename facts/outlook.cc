@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "facts/outlook.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/invariant.h"
+#include "core/paths.h"
+#include "facts/needs.h"
+
+namespace penstock::facts {
+namespace {
+
+constexpr int kNvfsNoDriver = PENSTOCK_REASON_NVFS_MISSING + 4;
+constexpr int kNvfsOff = PENSTOCK_REASON_NVFS_MISSING + 12;
+
+constexpr int reason_of(core::Obstacle obstacle) { return PENSTOCK_REASON_OBSTACLE + static_cast<int>(obstacle); }
+
+// The public reasons of what the library's own paths would answer, by a need's code.
+constexpr struct {
+  std::string_view code;
+  int reason;
+  int of_vendor;  // Of the path by NVIDIA's library, where that differs.
+} kReasons[] = {{"gpu", reason_of(core::Obstacle::peer_unseen), 0},
+                {"gpu_driver", reason_of(core::Obstacle::gpu_driver), 0},
+                {"storage", reason_of(core::Obstacle::stack_unseen), 0},
+                {"nvidia_export", reason_of(core::Obstacle::pointer_not_exportable), 0},
+                {"device", PENSTOCK_REASON_STAND_IN, 0},
+                {"io_uring", PENSTOCK_REASON_IO_URING_FORBIDDEN, 0},
+                {"nvidia_fs", PENSTOCK_REASON_NVFS_MISSING, PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                {"nvidia_fs_storage", kNvfsNoDriver, PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                {"nvidia_fs_mount", kNvfsNoDriver, PENSTOCK_REASON_NVIDIA_FS_MISSING},
+                {"nvidia_fs_version", PENSTOCK_REASON_NVFS_VERSION, 0},
+                {"nvfs_setting", kNvfsOff, 0},
+                {"vendor_library", PENSTOCK_REASON_VENDOR_LIBRARY_MISSING, 0},
+                {"udev_database", PENSTOCK_REASON_VENDOR_REFUSED, 0}};
+
+// ---- What settings keep off
+
+void add_switch(Findings& needs, bool is_on, const char* code, std::string sentence, std::string remedy) {
+  if (is_on) needs.push_back(need(code, State::pass, std::move(sentence)));
+  else needs.push_back(switched_off(code, std::move(sentence), std::move(remedy)));
+}
+
+std::string place_of(const core::LoadedSettings& cufile, core::Setting setting) {
+  const bool is_variable = cufile.settings.origin(setting) == core::Origin::environment;
+  return is_variable ? setting.row().variable : cufile.file.empty() ? "the defaults" : cufile.file;
+}
+
+// The paths that the environment names, and the one that it demands.
+void add_named_paths(const Machine& machine, const core::PathRow& row, Findings& needs) {
+  const core::Settings& settings = machine.process.cufile.settings;
+  const core::Texts& named = settings.texts("penstock.paths");
+  const auto is_it = [&](const std::string& one) { return one == row.name || one == "auto"; };
+  if (std::none_of(named.begin(), named.end(), is_it)) {
+    needs.push_back(switched_off("not_listed", fmt::format("PENSTOCK_PATHS does not name {}", row.name),
+                                 fmt::format("Add {} to PENSTOCK_PATHS, or take that away.", row.name)));
+  }
+  const std::string& required = settings.text("penstock.require");
+  if (required.empty() || required == row.name) return;
+  needs.push_back(switched_off("required_path", fmt::format("PENSTOCK_REQUIRE={} forbids it", required),
+                               "Take PENSTOCK_REQUIRE away."));
+}
+
+// What cuFile's configuration forbids.
+void add_cufile(const Machine& machine, const core::PathRow& row, const core::FileSystem* place, Findings& needs) {
+  constexpr core::Setting kForced[] = {"properties.force_compat_mode", "properties.vanilla_posix_io_mode"};
+  constexpr core::Setting kCompat = "properties.allow_compat_mode";
+  constexpr const char* kCode = "cufile_json";
+  const core::LoadedSettings& cufile = machine.process.cufile;
+  bool is_posix_alone = false;
+  for (const core::Setting setting : kForced) {
+    if (!cufile.settings.is_on(setting)) continue;
+    is_posix_alone = true;
+    if (row.traits.posix || row.traits.host_memory) continue;
+    needs.push_back(switched_off(
+        kCode,
+        fmt::format("{} is true in {}: every byte goes through host memory", setting.key(), place_of(cufile, setting)),
+        fmt::format("Set {} to false.", setting.key())));
+  }
+  if (row.traits.compat && !is_posix_alone && !cufile.settings.is_on(kCompat)) {
+    needs.push_back(switched_off(
+        kCode,
+        fmt::format("{} is false in {}: no byte may go through host memory", kCompat.key(), place_of(cufile, kCompat)),
+        fmt::format("Set {} to true.", kCompat.key())));
+  }
+  if (!row.traits.direct || place == nullptr) return;
+  const Place& known = machine.place_of(*place);
+  if (known.denied_by.empty()) return;
+  needs.push_back(
+      switched_off(kCode, fmt::format("{} in {} names {}", known.denied_by, cufile.file, known.denied_as),
+                   fmt::format("Take \"{}\" out of {} in {}.", known.denied_as, known.denied_by, cufile.file)));
+}
+
+// With an error there nothing opens.
+void add_settings(const Machine& machine, Findings& needs) {
+  Finding settings = settings_finding(machine);
+  if (settings.state == State::fail) needs.push_back(std::move(settings));
+}
+
+// ---- Each path
+
+void add_known(const Findings& known, int path, Findings& needs) {
+  for (const Finding& one : known) {
+    if (one.state != State::fail || ((one.closes | one.doubts) & path_bit(path)) == 0) continue;
+    const bool is_closed = (one.closes & path_bit(path)) != 0;
+    needs.push_back(need(one.code, is_closed ? State::fail : State::unknown, one.sentence, one.remedy));
+  }
+}
+
+void add_p2pdma(const Machine& machine, std::span<const PeerPair> pairs, const core::FileSystem* place,
+                Findings& needs) {
+  const PeerPair* const best = best_pair(pairs, place);
+  if (best == nullptr && machine.peers().empty()) return needs.push_back(need_gpu(machine));
+  if (best == nullptr) return needs.push_back(need("storage", State::fail, "no file system can be seen", "Mount one."));
+  needs.push_back(need("pair", State::pass, "the most likely pair: " + pair_text(*best)));
+  for (const core::Finding& finding : best->findings) needs.push_back(need_of(finding));
+  for (const core::Finding& finding : best->write_findings) {
+    needs.push_back(need_of(finding));
+    needs.back().state = State::warn;  // Reads may go directly.
+  }
+  if (!best->peer->is_nvidia_gpu()) return;
+  const bool is_on = machine.process.exports_gpu_memory();
+  add_switch(needs, is_on, "nvidia_export",
+             is_on ? "PENSTOCK_NVIDIA_EXPORT=on: experimental"
+                   : "memory of NVIDIA GPUs: experimental, and off unless PENSTOCK_NVIDIA_EXPORT=on",
+             "Set PENSTOCK_NVIDIA_EXPORT=on; only memory that Penstock allocated can be exported.");
+}
+
+void add_storage(const Machine& machine, const core::FileSystem* place, int path, Findings& needs) {
+  if (place == nullptr) {
+    return needs.push_back(need("nvidia_fs_mount", State::fail, "no file system can be seen", "Mount one."));
+  }
+  for (Finding& one : needs_of_storage(machine, *place, path)) needs.push_back(std::move(one));
+}
+
+void add_nvfs(const Machine& machine, const core::FileSystem* place, Findings& needs) {
+  needs.push_back(need_gpu(machine));
+  needs.push_back(need_driver(machine));
+  needs.push_back(need_nvidia_fs(machine));
+  if (!machine.nvidia_fs.is_loaded) return;
+  add_storage(machine, place, PENSTOCK_PATH_NVFS, needs);
+  needs.push_back(need_nvidia_fs_version(machine));
+  add_switch(needs, machine.process.calls_nvidia_fs(), "nvfs_setting",
+             "experimental: not yet run beside NVIDIA's module, and off unless PENSTOCK_NVFS=on",
+             "See with prove-direct whether it works here, then set PENSTOCK_NVFS=on.");
+}
+
+void add_vendor(const Machine& machine, const core::FileSystem* place, Findings& needs) {
+  needs.push_back(need_gpu(machine));
+  needs.push_back(need_driver(machine));
+  needs.push_back(need_vendor_library(machine));
+  needs.push_back(need_nvidia_fs(machine));
+  if (machine.nvidia_fs.is_loaded) add_storage(machine, place, PENSTOCK_PATH_VENDOR, needs);
+  needs.push_back(need_udev(machine));
+  if (!machine.process.calls_vendor()) {
+    add_switch(needs, false, "vendor_setting", "PENSTOCK_VENDOR=off", "Take PENSTOCK_VENDOR out of the environment.");
+  }
+}
+
+void add_bounce(const Machine& machine, Findings& needs) {
+  needs.push_back(need_device(machine));
+  for (const Finding& slower : {need_io_uring(machine), need_locked_memory(machine)}) {
+    needs.push_back(slower);
+    if (slower.state != State::pass) needs.back().state = State::warn;
+  }
+}
+
+// What the library itself says on this machine, where it knows of something that was not read.
+void add_own_verdict(const Machine& machine, PathOutlook& path) {
+  if (!machine.probe || !path.is_usable()) return;
+  for (const Verdict& one : machine.probe->verdicts) {
+    if (one.path != path.path || one.usable != 0 || one.reason == PENSTOCK_REASON_HOST_MEMORY) continue;
+    if (one.path == PENSTOCK_PATH_HOST) continue;
+    path.needs.push_back(need(penstock_reason_name(one.reason), State::fail, one.sentence(), one.remedy()));
+  }
+}
+
+PathOutlook path_outlook(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
+                         const core::PathRow& row, const core::FileSystem* place) {
+  PathOutlook path{static_cast<int>(row.id), {}};
+  add_settings(machine, path.needs);
+  switch (path.path) {
+    case PENSTOCK_PATH_P2PDMA: add_p2pdma(machine, pairs, place, path.needs); break;
+    case PENSTOCK_PATH_PAGECACHE: path.needs.insert(path.needs.end(), {need_gpu(machine), need_driver(machine)}); break;
+    case PENSTOCK_PATH_NVFS: add_nvfs(machine, place, path.needs); break;
+    case PENSTOCK_PATH_VENDOR: add_vendor(machine, place, path.needs); break;
+    case PENSTOCK_PATH_BOUNCE: add_bounce(machine, path.needs); break;
+    default: break;  // It needs nothing that could be read of a machine.
+  }
+  add_known(known, path.path, path.needs);
+  add_named_paths(machine, row, path.needs);
+  add_cufile(machine, row, place, path.needs);
+  add_own_verdict(machine, path);
+  return path;
+}
+
+// In the order in which they are asked of a file that was opened with O_DIRECT, as programs that want a direct path do:
+// the page cache serves other files, and is behind all paths that go around it.
+std::vector<core::PathRow> rows_in_order() {
+  std::vector<core::PathRow> rows;
+  for (const core::PathRow& row : core::kPaths) {
+    if (row.traits.by_default()) rows.push_back(row);
+  }
+  std::stable_partition(rows.begin(), rows.end(), [](const core::PathRow& row) { return row.traits.direct; });
+  return rows;
+}
+
+bool is_of(const Finding& need, Standing standing) {
+  switch (standing) {
+    case Standing::closed: return need.state == State::fail;
+    case Standing::off: return need.is_switch;
+    case Standing::unknown: return need.state == State::unknown;
+    case Standing::usable: break;
+  }
+  return need.state == State::warn;
+}
+
+std::ptrdiff_t count_of(const PathOutlook& path, Standing standing) {
+  return std::count_if(path.needs.begin(), path.needs.end(), [&](auto& need) { return is_of(need, standing); });
+}
+
+// Of places where a path stands alike, one of a drive or a server tells more than one in memory, and of those the one
+// that is nearest to a device.
+auto rank_of(const PathOutlook& path, const core::FileSystem& place, const PeerPair* nearest) {
+  const bool is_of_data = place.stack || core::is_network_file_system(place.mount.type);
+  const bool is_nearest = nearest != nullptr && nearest->file_system == &place;
+  return std::tuple(path.standing(), !is_of_data, count_of(path, Standing::closed), count_of(path, Standing::unknown),
+                    !is_nearest);
+}
+
+}  // namespace
+
+const char* standing_name(Standing standing) {
+  constexpr const char* kNames[] = {"usable", "off", "unknown", "closed"};
+  return kNames[static_cast<std::size_t>(standing)];
+}
+
+Standing PathOutlook::standing() const {
+  for (const Standing standing : {Standing::closed, Standing::off, Standing::unknown}) {
+    if (count_of(*this, standing) > 0) return standing;
+  }
+  return Standing::usable;
+}
+
+bool PathOutlook::is_once_set() const { return standing() == Standing::off && count_of(*this, Standing::unknown) == 0; }
+
+const Finding* PathOutlook::reason() const {
+  const Standing now = standing();
+  const auto found = std::find_if(needs.begin(), needs.end(), [&](auto& one) { return is_of(one, now); });
+  return found == needs.end() ? nullptr : &*found;
+}
+
+std::string PathOutlook::reason_name() const {
+  const Finding* const first = reason();
+  if (first == nullptr) return penstock_reason_name(PENSTOCK_REASON_NONE);
+  for (const auto& known : kReasons) {
+    if (known.code != first->code) continue;
+    return penstock_reason_name(path == PENSTOCK_PATH_VENDOR && known.of_vendor != 0 ? known.of_vendor : known.reason);
+  }
+  return first->code;
+}
+
+const PathOutlook& Outlook::of(int path) const {
+  const auto found = std::find_if(paths.begin(), paths.end(), [&](auto& one) { return one.path == path; });
+  PENSTOCK_INVARIANT(found != paths.end());
+  return *found;
+}
+
+const PathOutlook* Outlook::first_usable() const {
+  const auto moves = [](const PathOutlook& one) { return one.path != PENSTOCK_PATH_HOST && one.is_usable(); };
+  const auto found = std::find_if(paths.begin(), paths.end(), moves);
+  return found == paths.end() ? nullptr : &*found;
+}
+
+const PathOutlook* Outlook::best_direct() const {
+  const PathOutlook* best = nullptr;
+  for (const PathOutlook& one : paths) {
+    if (!is_direct_path(one.path) || one.standing() == Standing::closed) continue;
+    if (best == nullptr || one.standing() < best->standing()) best = &one;
+  }
+  return best;
+}
+
+const PathOutlook& Outlook::by_nvidia_fs() const {
+  const PathOutlook &own = of(PENSTOCK_PATH_NVFS), &vendor = of(PENSTOCK_PATH_VENDOR);
+  return vendor.standing() <= own.standing() ? vendor : own;
+}
+
+bool is_direct_path(int path) {
+  const bool is_known = path >= 0 && path < static_cast<int>(core::kPathCount);
+  return is_known && core::traits_of(static_cast<core::PathId>(path)).direct;
+}
+
+Outlook outlook(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
+                const core::FileSystem& place) {
+  Outlook all{&place, {}};
+  for (const core::PathRow& row : rows_in_order()) {
+    all.paths.push_back(path_outlook(machine, known, pairs, row, &place));
+  }
+  return all;
+}
+
+Outlook outlook_of_file(Outlook place, const core::Findings& of_file) {
+  for (PathOutlook& path : place.paths) {
+    for (const core::Finding& finding : of_file) {
+      const auto is_it = [&](const Finding& need) { return need.code == std::string_view(finding.code()); };
+      const bool is_known = std::any_of(path.needs.begin(), path.needs.end(), is_it);
+      if (path.path == PENSTOCK_PATH_P2PDMA && !is_known) path.needs.push_back(need_of(finding));
+    }
+  }
+  return place;
+}
+
+Outlook best_of(const Machine& machine, const Findings& known, std::span<const PeerPair> pairs,
+                const std::vector<Outlook>& places) {
+  Outlook whole;
+  const PeerPair* const nearest = best_pair(pairs);
+  for (const core::PathRow& row : rows_in_order()) {
+    const auto is_better = [&](const Outlook& one, const Outlook& other) {
+      const int path = static_cast<int>(row.id);
+      return rank_of(one.of(path), *one.place, nearest) < rank_of(other.of(path), *other.place, nearest);
+    };
+    const auto best = std::min_element(places.begin(), places.end(), is_better);
+    whole.paths.push_back(best != places.end() ? best->of(static_cast<int>(row.id))
+                                               : path_outlook(machine, known, {}, row, nullptr));
+  }
+  return whole;
+}
+
+}  // namespace penstock::facts

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// How bytes may go, on captured machines with several settings.
+#include "facts/outlook.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "facts/examination.h"
+
+namespace penstock::facts {
+namespace {
+
+Examination examined(const std::string& name, const Variables& variables = {}) {
+  const std::string directory = PENSTOCK_MACHINES + name;
+  const core::Result<core::Root> root = core::Root::open(directory);
+  EXPECT_TRUE(root.ok()) << directory;
+  return examine(read_machine(*root, directory, variables));
+}
+
+const PathOutlook& at(const Examination& machine, const std::string& mount_point, int path) {
+  for (const Outlook& place : machine.places) {
+    if (place.place->mount.mount_point == mount_point) return place.of(path);
+  }
+  ADD_FAILURE() << "nothing is mounted at " << mount_point;
+  return machine.whole.of(path);
+}
+
+std::string reason_of(const PathOutlook& path) { return path.reason() == nullptr ? "" : path.reason()->code; }
+
+TEST(OutlookTest, AReadyMachineHasP2pdmaOffUntilItIsSwitchedOn) {
+  const Examination off = examined("dgx-ready");
+  EXPECT_EQ(off.whole.of(PENSTOCK_PATH_P2PDMA).standing(), Standing::off);
+  EXPECT_EQ(off.whole.of(PENSTOCK_PATH_P2PDMA).reason_name(), "pointer_not_exportable");
+  ASSERT_NE(off.whole.first_usable(), nullptr);
+  EXPECT_EQ(off.whole.first_usable()->path, PENSTOCK_PATH_PAGECACHE);
+
+  const Examination on = examined("dgx-ready", {{"PENSTOCK_NVIDIA_EXPORT", "on"}});
+  EXPECT_EQ(on.whole.of(PENSTOCK_PATH_P2PDMA).standing(), Standing::usable)
+      << on.whole.of(PENSTOCK_PATH_P2PDMA).sentence();
+  EXPECT_EQ(on.whole.first_usable()->path, PENSTOCK_PATH_P2PDMA);
+}
+
+TEST(OutlookTest, WhatMayCorruptBytesIsNeverUsable) {
+  const Variables all_on = {{"PENSTOCK_NVIDIA_EXPORT", "on"}, {"PENSTOCK_NVFS", "on"}};
+  EXPECT_NE(examined("iommu-translating", all_on).whole.of(PENSTOCK_PATH_P2PDMA).standing(), Standing::usable);
+  const Examination faulty = examined("nvidia-fs-2-25-6", all_on);
+  EXPECT_EQ(faulty.whole.of(PENSTOCK_PATH_NVFS).standing(), Standing::closed);
+  EXPECT_EQ(faulty.whole.of(PENSTOCK_PATH_VENDOR).standing(), Standing::closed);
+}
+
+TEST(OutlookTest, ProprietaryModulesCloseEveryDirectPath) {
+  const Examination machine = examined("closed-modules", {{"PENSTOCK_NVIDIA_EXPORT", "on"}});
+  EXPECT_EQ(machine.whole.of(PENSTOCK_PATH_P2PDMA).standing(), Standing::closed);
+  EXPECT_EQ(reason_of(machine.whole.of(PENSTOCK_PATH_P2PDMA)), "kernel_modules");
+}
+
+TEST(OutlookTest, Ext4ThatDoesNotShowItsJournalsModeIsClosedToNvidiasLibraryAlone) {
+  const Examination machine = examined("dgx-h100", {{"PENSTOCK_NVFS", "on"}});
+  EXPECT_EQ(reason_of(at(machine, "/", PENSTOCK_PATH_VENDOR)), "ext4_ordered");
+  EXPECT_NE(reason_of(at(machine, "/", PENSTOCK_PATH_NVFS)), "ext4_ordered");
+}
+
+TEST(OutlookTest, CufilesConfigurationKeepsPathsOffAndABrokenOneClosesAll) {
+  const Examination barred = examined("dgx-ready", {{"CUFILE_FORCE_COMPAT_MODE", "true"}});
+  EXPECT_EQ(barred.whole.of(PENSTOCK_PATH_P2PDMA).standing(), Standing::off);
+  EXPECT_EQ(barred.whole.first_usable()->path, PENSTOCK_PATH_BOUNCE);
+
+  const Examination strict = examined("dgx-ready", {{"CUFILE_ALLOW_COMPAT_MODE", "false"}});
+  EXPECT_EQ(strict.whole.of(PENSTOCK_PATH_BOUNCE).standing(), Standing::off);
+  EXPECT_EQ(strict.whole.first_usable(), nullptr);
+
+  const Examination broken = examined("cufile-broken");
+  for (const PathOutlook& path : broken.whole.paths) EXPECT_EQ(path.standing(), Standing::closed) << path.path;
+  EXPECT_EQ(reason_of(broken.whole.of(PENSTOCK_PATH_BOUNCE)), "settings");
+}
+
+TEST(OutlookTest, OfTheEnvironmentOnePathMayBeNamedOrDemanded) {
+  const Examination named = examined("dgx-ready", {{"PENSTOCK_PATHS", "bounce"}});
+  EXPECT_EQ(named.whole.first_usable()->path, PENSTOCK_PATH_BOUNCE);
+  EXPECT_EQ(reason_of(named.whole.of(PENSTOCK_PATH_PAGECACHE)), "not_listed");
+
+  const Examination required = examined("dgx-ready", {{"PENSTOCK_REQUIRE", "p2pdma"}});
+  EXPECT_EQ(required.whole.first_usable(), nullptr) << "it is off, and nothing else may serve";
+}
+
+TEST(OutlookTest, WhatIsDoneAboutTheReasonChangesTheAnswer) {
+  PathOutlook path{PENSTOCK_PATH_NVFS, {need("gpu", State::pass, "1 NVIDIA GPU")}};
+  EXPECT_EQ(path.standing(), Standing::usable);
+  path.needs.push_back(need("iommu_translating", State::unknown, "only a try tells"));
+  EXPECT_EQ(path.standing(), Standing::unknown);
+  path.needs.push_back(switched_off("nvfs_setting", "off", "Set it."));
+  EXPECT_EQ(path.standing(), Standing::off) << "who switches it on is told of the rest then";
+  path.needs.push_back(need("nvidia_fs", State::fail, "not loaded", "Load it."));
+  EXPECT_EQ(path.standing(), Standing::closed);
+  EXPECT_EQ(path.sentence(), "not loaded");
+}
+
+}  // namespace
+}  // namespace penstock::facts

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What follows of the outlook: the direct paths, the storage that they may serve, and what lacks nvidia-fs's hooks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "facts/examination.h"
+#include "facts/judgement.h"
+#include "facts/needs.h"
+#include "topology/nvidia_fs_storage.h"
+
+namespace penstock::facts {
+namespace {
+
+Judgement judge(Findings& findings, const char* code, std::string subject) {
+  return {findings, Layer::drivers, code, std::move(subject)};
+}
+
+// Whose finding tells of what a path needs, where its code is another.
+constexpr std::pair<std::string_view, const char*> kFindingOfNeed[] = {{"peer_unseen", "gpu"},
+                                                                       {"gpu_driver", "nvidia_driver"},
+                                                                       {"gpu_node", "nvidia_driver"},
+                                                                       {"kernel_no_p2pdma", "kernel_p2pdma"},
+                                                                       {"kernel_too_old", "kernel_p2pdma"},
+                                                                       {"kernel_6_16", "kernel_p2pdma"},
+                                                                       {"iommu_translating", "iommu"},
+                                                                       {"nvme_tcp", "transport"},
+                                                                       {"nfs_tcp", "transport"},
+                                                                       {"nvidia_fs_storage", "nvidia_fs_hooks"},
+                                                                       {"nvidia_fs_version", "nvidia_fs"}};
+
+void may_follow_by(const Finding* need, Judgement& row) {
+  if (need == nullptr) return;
+  row.may_follow(need->code);
+  for (const auto& [code, name] : kFindingOfNeed) {
+    if (code == need->code) row.may_follow(name);
+  }
+}
+
+// A machine is made for one way: nvidia-fs where that is loaded, else P2PDMA.
+bool is_its_way(const Examination& examined, int path) {
+  return (path == PENSTOCK_PATH_P2PDMA) != examined.machine.nvidia_fs.is_loaded;
+}
+
+void judge_closed_path(const Examination& examined, const PathOutlook& path, Judgement& row) {
+  const std::string sentence = "closed: " + path.sentence();
+  may_follow_by(path.reason(), row);
+  if (const PathOutlook* const other = examined.whole.best_direct()) {
+    const bool is_off = other->standing() == Standing::off;
+    const std::string instead = fmt::format("; {} may serve instead", penstock_path_name(other->path));
+    return row.not_applicable(sentence + (is_off ? "" : instead));
+  }
+  if (!is_its_way(examined, path.path)) {
+    return row.not_applicable("another way to a direct path, " + sentence, path.remedy());
+  }
+  row.fail(sentence, path.remedy());
+}
+
+void judge_path(const Examination& examined, const PathOutlook& path, Findings& findings) {
+  Judgement row = judge(findings, "path", penstock_path_name(path.path));
+  if (examined.machine.peers().empty() && !path.is_usable()) {
+    return row.not_applicable("no device here has memory for it");
+  }
+  switch (path.standing()) {
+    case Standing::closed: return judge_closed_path(examined, path, row);
+    case Standing::off:
+      for (const Finding& need : path.needs) {
+        if (need.state == State::unknown) may_follow_by(&need, row);
+      }
+      return row.warn("off: " + path.sentence(), path.remedy());
+    case Standing::usable:
+      return row.pass("nothing is known against it; its self-test decides, when a program uses it");
+    case Standing::unknown: break;
+  }
+  may_follow_by(path.reason(), row);
+  row.unknown("it may be tried, and only its self-test decides: " + path.sentence(), path.remedy());
+}
+
+// The storage that no direct path serves.
+void judge_unserved(const Outlook& place, Judgement& row) {
+  const core::FileSystem& one = *place.place;
+  const core::Finding* const stop = core::first_stop(one.findings);
+  if (stop == nullptr) {
+    row.may_follow("settings");  // Where nothing opens, no path is at fault.
+    row.may_follow("path");
+    return row.not_applicable("no direct path serves it on this machine");
+  }
+  const std::string& point = one.mount.mount_point;
+  for (const char* const code : {"nvme_tcp", "nfs_tcp"}) {
+    if (std::string_view(code) == stop->code()) row.may_follow("transport", point);
+  }
+  // Where no storage is better off, that is what closes the path itself.
+  row.may_follow("path", penstock_path_name(PENSTOCK_PATH_P2PDMA));
+  const core::Finding without_place{stop->obstacle, stop->certainty, stop->subject == point ? "" : stop->subject};
+  row.not_applicable("no direct path serves it: " + without_place.sentence(), stop->remedy());
+}
+
+Reach reach_of(const Outlook& place) {
+  const PathOutlook* const best = place.best_direct();
+  if (best != nullptr && best->is_usable()) return Reach::now;
+  if (place.first_usable() == nullptr) return Reach::nowhere;
+  return best == nullptr ? Reach::no : best->standing() == Standing::off ? Reach::once_set : Reach::unknown;
+}
+
+void judge_barred(const Examination& examined, const Outlook& place, const std::string& path, Judgement& row) {
+  const auto bar = barred_by(examined, *place.place);
+  if (bar) row.may_follow(bar->code, bar->subject);
+  row.fail(fmt::format("{} might serve it, and cuFile's configuration forbids that", path),
+           bar ? fmt::format("See {}{}{}.", bar->code, bar->subject.empty() ? "" : " ", bar->subject)
+               : "Look at denylist in /etc/cufile.json.");
+}
+
+// Which storage a direct path may serve. Storage that none can serve is no fault of the machine's, unless all is such.
+void judge_place(const Examination& examined, const Outlook& place, Findings& findings) {
+  const core::FileSystem& one = *place.place;
+  Judgement row = judge(findings, "storage", one.mount.mount_point);
+  row.at(storage_text(one));
+  if (!examined.machine.peers().empty()) row.reach(reach_of(place));
+  const PathOutlook* const best = place.best_direct();
+  if (best == nullptr) return judge_unserved(place, row);
+  const std::string path = penstock_path_name(best->path);
+  const auto is_cufiles = [](const Finding& need) {
+    return need.is_switch && need.code == std::string_view("cufile_json");
+  };
+  if (std::any_of(best->needs.begin(), best->needs.end(), is_cufiles)) return judge_barred(examined, place, path, row);
+  if (best->is_usable()) return row.pass(path + " may serve it");
+  if (best->standing() == Standing::off) return row.pass(path + " may serve it, once that is switched on");
+  may_follow_by(best->reason(), row);
+  // Where the path itself is in doubt, its own finding has the remedy.
+  const bool is_told = examined.whole.of(best->path).standing() == Standing::unknown;
+  row.unknown(fmt::format("only a try tells whether {} may serve it: {}", path, best->sentence()),
+              is_told ? "" : best->remedy());
+}
+
+void judge_hooks_of(const Examination& examined, const std::string& driver, Findings& findings) {
+  Judgement row = judge(findings, "nvidia_fs_hooks", driver);
+  row.by("NVIDIA/gds-nvidia-fs, nvfs-mod.c: the functions that it looks for");
+  const Finding found = need_registration(examined.machine, driver);
+  const bool has_hooks = found.state == State::unknown && examined.machine.evidence.has_symbols == core::Tristate::yes;
+  if (found.state == State::pass || has_hooks) return row.pass(found.sentence);
+  if (found.state == State::unknown) return row.unknown(found.sentence, found.remedy);
+  row.fail_unless(examined.whole.of(PENSTOCK_PATH_P2PDMA).standing() != Standing::closed, "p2pdma", found.sentence,
+                  found.remedy);
+}
+
+// What the system itself is on need not serve GPUs.
+bool is_of_the_system(const std::string& mount_point) {
+  return mount_point == "/" || mount_point == "/boot" || mount_point.starts_with("/boot/");
+}
+
+// "", or the drive of storage that is on one alone.
+std::string only_drive(const core::BlockDevice& device) {
+  if (device.slaves.empty()) return device.pci_address;
+  return device.slaves.size() == 1 ? only_drive(device.slaves.front()) : "";
+}
+
+bool is_on(const core::BlockDevice& device, const std::string& pci_address, std::string& disk) {
+  if (device.slaves.empty()) {
+    if (device.pci_address != pci_address) return false;
+    disk = device.disk;
+    return true;
+  }
+  return std::any_of(device.slaves.begin(), device.slaves.end(),
+                     [&](const core::BlockDevice& below) { return is_on(below, pci_address, disk); });
+}
+
+}  // namespace
+
+std::string storage_text(const core::FileSystem& file_system) {
+  const core::Mount& mount = file_system.mount;
+  if (!file_system.stack) return fmt::format("{} of {}", mount.type, mount.source);
+  const std::string drive = only_drive(*file_system.stack);
+  return fmt::format("{} on {}{}", mount.type, file_system.stack->text(), drive.empty() ? "" : ", drive " + drive);
+}
+
+std::string drive_text(const Machine& machine, const std::string& pci_address) {
+  constexpr std::size_t kPointsMax = 3;
+  std::string disk, text;
+  std::size_t points = 0;
+  for (const core::FileSystem& one : machine.file_systems) {
+    if (!one.stack || pci_address.empty() || !is_on(*one.stack, pci_address, disk)) continue;
+    if (++points <= kPointsMax) text += ", " + one.mount.mount_point;
+  }
+  if (points > kPointsMax) text += fmt::format(" and {} more", points - kPointsMax);
+  return disk + text;
+}
+
+void judge_hooks(const Examination& examined, Findings& findings) {
+  if (!examined.machine.nvidia_fs.is_loaded) return;
+  std::map<std::string, bool> has_data;  // By driver.
+  for (const core::FileSystem& one : examined.machine.file_systems) {
+    const std::string driver(core::nvidia_fs_driver(one));
+    if (driver != "nvme" && driver != "nvme_rdma" && driver != "rpcrdma") continue;
+    has_data[driver] = has_data[driver] || !is_of_the_system(one.mount.mount_point);
+  }
+  for (const auto& [driver, is_for_data] : has_data) {
+    if (is_for_data) {
+      judge_hooks_of(examined, driver, findings);
+    } else {
+      judge(findings, "nvidia_fs_hooks", driver).not_applicable("nothing but the system itself is on its drives");
+    }
+  }
+}
+
+void judge_paths(const Examination& examined, Findings& findings) {
+  for (const PathOutlook& path : examined.whole.paths) {
+    if (is_direct_path(path.path)) judge_path(examined, path, findings);
+  }
+  for (const Outlook& place : examined.places) {
+    const core::FileSystem& one = *place.place;
+    if (one.stack || core::is_network_file_system(one.mount.type)) judge_place(examined, place, findings);
+  }
+}
+
+}  // namespace penstock::facts

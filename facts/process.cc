@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "facts/process.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace penstock::facts {
+namespace {
+
+constexpr const char* kFileVariable = "CUFILE_ENV_PATH_JSON";
+
+// The settings' loader asks a function without a state of its own.
+thread_local const Variables* asked_for = nullptr;
+
+const char* value_of(const char* name) {
+  const auto found = std::find_if(asked_for->begin(), asked_for->end(), [&](auto& one) { return one.first == name; });
+  return found == asked_for->end() ? nullptr : found->second.c_str();
+}
+// The file is one of the other machine's.
+const char* value_but_for_the_file(const char* name) {
+  return std::string_view(name) == kFileVariable ? nullptr : value_of(name);
+}
+
+class Environment {
+ public:
+  explicit Environment(const Variables& variables) {
+    for (const auto& [name, value] : variables) entries_.push_back(name + "=" + value);
+    for (const std::string& entry : entries_) pointers_.push_back(entry.c_str());
+    pointers_.push_back(nullptr);
+    asked_for = &variables;
+  }
+  ~Environment() { asked_for = nullptr; }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  const char* const* entries() const { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> entries_;
+  std::vector<const char*> pointers_;
+};
+
+core::LoadedSettings file_of(const core::Root& root) {
+  const char* const named = value_of(kFileVariable);
+  const std::string name = named == nullptr || *named == '\0' ? core::kDefaultSettingsFile : named;
+  const bool is_named = name == (named == nullptr ? "" : named);
+  if (const auto text = root.read(name, core::kSettingsFileBytesMax)) {
+    return core::parse_settings(*text, name, is_named);
+  }
+  core::LoadedSettings none;
+  none.must_refuse = is_named;
+  if (is_named) none.notes.push_back({core::Severity::error, name, 0, "", "could not be read on that machine"});
+  return none;
+}
+
+// As core::load_settings() does here: the file, and over it what the environment says.
+core::LoadedSettings captured_settings(const core::Root& root, const Environment& environment) {
+  core::LoadedSettings loaded = file_of(root);
+  core::LoadedSettings over = core::load_settings(value_but_for_the_file, {}, "", environment.entries());
+  for (std::size_t i = 0; i < core::kSettingCount; ++i) {
+    const core::Setting setting = core::Setting::at(i);
+    if (over.settings.origin(setting) != core::Origin::environment) continue;
+    loaded.settings.set(setting, over.settings.value(setting), core::Origin::environment);
+  }
+  loaded.must_refuse |= over.must_refuse;
+  for (core::Note& note : over.notes) loaded.notes.push_back(std::move(note));
+  return loaded;
+}
+
+std::string error_of(const core::LoadedSettings& loaded) {
+  if (!loaded.must_refuse) return "";
+  for (const core::Note& note : loaded.notes) {
+    if (note.severity == core::Severity::error) return core::describe(note);
+  }
+  return "the settings make no sense";
+}
+
+}  // namespace
+
+Process read_process(const core::Root& root, bool is_captured, const Variables& more) {
+  Process process;
+  Variables variables = variables_for_library();
+  for (const auto& one : environment_settings().unknown) variables.push_back(one);
+  for (const auto& one : more) {
+    std::erase_if(variables, [&](const auto& known) { return known.first == one.first; });
+    variables.push_back(one);
+  }
+  process.environment = sorted_by_use(variables);
+  const Environment environment(variables);
+  process.cufile = is_captured ? captured_settings(root, environment)
+                               : core::load_settings(value_of, {}, core::kDefaultSettingsFile, environment.entries());
+  process.error = error_of(core::load_session_settings(value_of, {}, environment.entries()));
+  return process;
+}
+
+}  // namespace penstock::facts

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The settings that a program would have on a machine: what its environment says, and cuFile's configuration there.
+// Whoever asks for another machine asks with this process's own variables, and those of --env besides.
+#pragma once
+
+#include <string>
+
+#include "facts/environment.h"
+#include "settings/settings.h"
+#include "topology/root.h"
+
+namespace penstock::facts {
+
+struct Process {
+  EnvironmentSettings environment;
+  std::string error;  // Why no session opens with these settings; "" where one does, as far as is known.
+  // All settings of a program of cuFile's. What the environment says holds for every other program, too.
+  core::LoadedSettings cufile;
+
+  bool exports_gpu_memory() const { return cufile.settings.is_on("penstock.nvidia_export"); }
+  bool calls_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") != "off"; }
+  bool calls_vendor() const { return cufile.settings.text("penstock.vendor") != "off"; }
+  const std::string& vendor_library() const { return cufile.settings.text("penstock.vendor_library"); }
+  // Whether it opens at all: neither the environment nor cuFile's configuration has an error that forbids it.
+  bool can_open() const { return error.empty() && !cufile.must_refuse; }
+};
+
+// variables: NAME and VALUE, which count for more than this process's own.
+Process read_process(const core::Root& root, bool is_captured, const Variables& variables);
+
+}  // namespace penstock::facts

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/check/bus_tree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "tools/common/pci_text.h"
+#include "tools/common/table.h"
+#include "topology/distance.h"
+#include "topology/rdma_device.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr std::uint32_t kNetworkClass = 0x02;
+constexpr std::uint32_t kInfinibandClass = 0x0c06;
+constexpr std::size_t kGpusInATable = 8, kRowsInATable = 40;  // For people; JSON has all.
+
+bool is_nic(const core::PciDevice& device) {
+  return device.device_class >> 16 == kNetworkClass || device.device_class >> 8 == kInfinibandClass;
+}
+
+void add_names(const core::Root& root, const std::vector<core::RdmaDevice>& rdma, BusEnd& end) {
+  const std::string folder = "/sys/bus/pci/devices/" + end.device.address;
+  for (const core::RdmaDevice& one : rdma) {
+    if (one.pci_address == end.device.address) end.names.push_back(one.name);
+  }
+  if (end.kind == EndKind::gpu) return;
+  const std::vector<std::string> more = root.list(folder + (end.kind == EndKind::drive ? "/nvme" : "/net"));
+  end.names.insert(end.names.end(), more.begin(), more.end());
+}
+
+auto place_of(const BusEnd& end) {
+  return std::tuple(end.device.numa_node, end.device.host_bridge, end.switches(), end.device.address);
+}
+
+std::string node_text(int node) { return node < 0 ? "no NUMA node is told" : fmt::format("NUMA node {}", node); }
+
+const char* relation(const BusEnd& end, const BusEnd& gpu) {
+  return core::distance_name(core::distance_between(end.device, gpu.device));
+}
+
+std::vector<const BusEnd*> some(const std::vector<BusEnd>& ends, bool gpus) {
+  std::vector<const BusEnd*> found;
+  for (const BusEnd& end : ends) {
+    if ((end.kind == EndKind::gpu) == gpus) found.push_back(&end);
+  }
+  return found;
+}
+
+}  // namespace
+
+const char* end_kind_name(EndKind kind) {
+  constexpr const char* kNames[] = {"GPU", "drive", "NIC"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string BusEnd::text() const {
+  return names.empty() ? device.address : fmt::format("{} {}", fmt::join(names, " "), device.address);
+}
+
+// Bridges come as root port, upstream port, downstream port, upstream port, ...
+std::vector<std::string> BusEnd::switches() const {
+  std::vector<std::string> found;
+  for (std::size_t i = 1; i + 1 < device.bridges.size(); i += 2) found.push_back(device.bridges[i]);
+  return found;
+}
+
+std::string end_text(const std::vector<BusEnd>& ends, const std::string& address) {
+  const auto is_it = [&](const BusEnd& end) { return end.device.address == address; };
+  const auto found = std::find_if(ends.begin(), ends.end(), is_it);
+  return found == ends.end() ? address : found->text();
+}
+
+std::vector<BusEnd> bus_ends(const core::Root& root, const std::vector<core::PciDevice>& devices) {
+  const std::vector<core::RdmaDevice> rdma = core::read_rdma_devices(root);
+  std::vector<BusEnd> ends;
+  for (const core::PciDevice& device : devices) {
+    if (!device.is_gpu() && !device.is_nvme() && !is_nic(device)) continue;
+    const EndKind kind = device.is_gpu() ? EndKind::gpu : device.is_nvme() ? EndKind::drive : EndKind::nic;
+    ends.push_back({device, kind, {}});
+    add_names(root, rdma, ends.back());
+  }
+  std::sort(ends.begin(), ends.end(), [](const BusEnd& a, const BusEnd& b) { return place_of(a) < place_of(b); });
+  return ends;
+}
+
+// What an end has in common with the one before it is not said again.
+std::string bus_tree_text(const std::vector<BusEnd>& ends) {
+  std::string text;
+  std::vector<std::string> before;
+  for (const BusEnd& end : ends) {
+    std::vector<std::string> path = {node_text(end.device.numa_node), "host bridge " + end.device.host_bridge};
+    for (const std::string& address : end.switches()) path.push_back("switch " + address);
+    const auto [differs, ignored] = std::mismatch(path.begin(), path.end(), before.begin(), before.end());
+    for (auto each = differs; each != path.end(); ++each)
+      text += std::string(2 * static_cast<std::size_t>(each - path.begin()), ' ') + *each + "\n";
+    const std::string indent(2 * path.size(), ' ');
+    text += fmt::format("{:<47} PCIe {}\n", fmt::format("{}{:<6} {}", indent, end_kind_name(end.kind), end.text()),
+                        link_text(end.device));
+    before = std::move(path);
+  }
+  return text;
+}
+
+Json bus_ends_json(const std::vector<BusEnd>& ends) {
+  const auto link = [](const core::PciLink& one) {
+    return Json{{"speed_gts", one.gigatransfers_per_second}, {"width", one.width}};
+  };
+  Json rows = Json::array();
+  for (const BusEnd& end : ends) {
+    rows.push_back({{"kind", end_kind_name(end.kind)},
+                    {"pci_address", end.device.address},
+                    {"names", end.names},
+                    {"numa_node", end.device.numa_node},
+                    {"host_bridge", end.device.host_bridge},
+                    {"switches", end.switches()},
+                    {"link", link(end.device.current_link)},
+                    {"link_max", link(end.device.max_link)}});
+  }
+  return rows;
+}
+
+std::string distances_text(const std::vector<BusEnd>& ends) {
+  std::vector<const BusEnd*> gpus = some(ends, true), others = some(ends, false);
+  if (gpus.empty() || others.empty()) return "";
+  const std::size_t all_gpus = gpus.size(), all_others = others.size();
+  gpus.resize(std::min(gpus.size(), kGpusInATable));
+  others.resize(std::min(others.size(), kRowsInATable));
+  std::vector<std::string> columns = {"  to"};
+  const auto domain_of = [](const BusEnd* end) {
+    return end->device.address.substr(0, end->device.address.find(':') + 1);
+  };
+  const auto is_elsewhere = [&](const BusEnd* gpu) { return domain_of(gpu) != domain_of(gpus[0]); };
+  const bool has_domains = std::any_of(gpus.begin(), gpus.end(), is_elsewhere);
+  for (const BusEnd* gpu : gpus) columns.push_back(gpu->device.address.substr(has_domains ? 0 : domain_of(gpu).size()));
+  Table table(columns);
+  for (const BusEnd* other : others) {
+    std::vector<std::string> cells = {"  " + other->text()};
+    for (const BusEnd* gpu : gpus) cells.emplace_back(relation(*other, *gpu));
+    table.add(std::move(cells));
+  }
+  std::string text = table.text().string();
+  if (all_gpus > gpus.size() || all_others > others.size())
+    text += fmt::format("  of {} drives and NICs and {} GPUs; --json lists them all\n", all_others, all_gpus);
+  return text;
+}
+
+Json distances_json(const std::vector<BusEnd>& ends) {
+  Json rows = Json::array();
+  for (const BusEnd* other : some(ends, false)) {
+    for (const BusEnd* gpu : some(ends, true)) {
+      rows.push_back({{"from", other->device.address},
+                      {"kind", end_kind_name(other->kind)},
+                      {"gpu", gpu->device.address},
+                      {"relation", relation(*other, *gpu)}});
+    }
+  }
+  return rows;
+}
+
+}  // namespace penstock::tools

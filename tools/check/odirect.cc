@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/check/odirect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "tools/check/odirect_cases.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/interrupt.h"
+#include "tools/common/machine_root.h"
+#include "tools/common/page.h"
+#include "tools/common/progress.h"
+#include "tools/common/storage_notes.h"
+#include "tools/common/table.h"
+#include "tools/common/terminal.h"
+#include "tools/common/units.h"
+#include "topology/block_device.h"
+#include "topology/direct_file.h"
+#include "topology/mounts.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock odirect /mnt/nvme0\n"
+    "  penstock odirect /mnt/nvme0 --json\n"
+    "  penstock odirect /mnt/nfs --root captured/    of a captured machine what no try shows, and nothing tried\n"
+    "Each condition of NVIDIA's O_DIRECT Requirements Guide is made in a file without a name, and tried with "
+    "O_DIRECT,\n"
+    "into host memory. 'direct': around the page cache, as the kernel's counts show; 'cached': through it, which no\n"
+    "direct path of a GPU can do; 'refused': an error; 'absent': there is no such thing here; 'unproven': done, and "
+    "the\n"
+    "kernel does not tell which way, as on overlays. GB/s are of 8 MiB, "
+    "once:\n"
+    "they tell kinds of ways apart, and no more. 'penstock explain FILE' says it of one file, with remedies.\n"
+    "Below stands what no try shows: of a network file system what its server does, of a block device what lies under\n"
+    "it (caches, deduplication, replicas), with the command that tells. No server was asked.\n"
+    "Exit code: 0 tried, 1 failed, or bytes were wrong, 2 wrong usage.";
+
+struct OdirectSettings {
+  std::string folder;
+  std::string root;  // A captured machine, on which nothing can be tried; "" for this one.
+  bool json = false;
+};
+
+struct Tried {
+  const Case* one;
+  Case::Told told;
+
+  double rate() const {
+    return told.moved.seconds > 0 ? static_cast<double>(told.moved.bytes) / told.moved.seconds : 0;
+  }
+};
+
+// Where the folder is, and what no try in it shows.
+struct TriedPlace {
+  std::string text;
+  StorageNotes notes;
+  bool has_buffered_loop = false;
+};
+
+bool has_buffered_loop(const core::BlockDevice& device) {
+  return device.is_buffered || std::any_of(device.slaves.begin(), device.slaves.end(), has_buffered_loop);
+}
+
+TriedPlace place_of(const OdirectSettings& settings) {
+  const std::string& folder = settings.folder;
+  std::error_code error;
+  const std::string real = settings.root.empty() ? std::filesystem::canonical(folder, error).string() : folder;
+  if (!real.starts_with('/')) return {folder, {}};
+  const core::Root root = open_machine_root(settings.root);
+  const core::MountTable mounts = core::MountTable::read(root);
+  const core::DirectFileReport report =
+      core::judge_direct_file(root, mounts, core::captured_file(root, real), core::Op::write);
+  if (!report.mount) return {folder, {}};
+  const core::Mount& mount = *report.mount;
+  std::optional<core::BlockDevice> stack;
+  if (report.storage) stack = core::read_block_device(root, mounts, *report.storage);
+  return {fmt::format("{}: {} of {}, mounted at {} ({},{})", folder, mount.type, mount.source, mount.mount_point,
+                      mount.options, mount.super_options),
+          storage_notes(root, mount, stack), stack && has_buffered_loop(*stack)};
+}
+
+Json tried_json(const Tried& tried) {
+  const Case& one = *tried.one;
+  Json json = {{"case", one.name},
+               {"what", one.what},
+               {"guide_section", *one.section == '\0' ? Json(nullptr) : Json(one.section)},
+               {"guide", *one.guide == '\0' ? Json(nullptr) : Json(one.guide)},
+               {"verdict", verdict_name(tried.told.verdict)},
+               {"note", tried.told.note.empty() ? Json(nullptr) : Json(tried.told.note)},
+               {"bytes", tried.told.moved.bytes},
+               {"seconds", tried.told.moved.seconds}};
+  return json;
+}
+
+void print_place(const TriedPlace& place, Page& page) {
+  if (place.notes.empty()) return;
+  page.section("What no try shows here, by the guide's sections, and who can tell it");
+  print_notes(place.notes, page);
+}
+
+Text tried_text(const TriedPlace& place, const std::vector<Tried>& all) {
+  Page page;
+  page.wrap("", place.text);
+  Table table({"  WITH O_DIRECT", "HERE", ">GB/S", "GUIDE"});
+  for (const Tried& tried : all) {
+    const bool is_moved = tried.told.verdict != Verdict::refused && tried.told.verdict != Verdict::absent;
+    const std::string guide =
+        *tried.one->section == '\0' ? "-" : fmt::format("{} ({})", tried.one->guide, tried.one->section);
+    table.add({std::string("  ") + tried.one->what, verdict_name(tried.told.verdict),
+               is_moved && tried.rate() > 0 ? fmt::format("{:.2f}", tried.rate() / 1e9) : "-", guide});
+  }
+  page.lines(table.text().string());
+  for (const Tried& tried : all) {
+    if (!tried.told.note.empty()) page.wrap(fmt::format("  {}: ", tried.one->what), tried.told.note);
+  }
+  print_place(place, page);
+  return page.shown();
+}
+
+// Nothing is tried on a captured machine.
+int run_captured(const OdirectSettings& settings) {
+  if (!settings.folder.starts_with('/')) {
+    throw Failure("name the folder by its absolute path on the captured machine", kUsage);
+  }
+  const TriedPlace place = place_of(settings);
+  if (settings.json) {
+    print_json({{"folder", settings.folder},
+                {"root", settings.root},
+                {"place", place.text},
+                {"cases", Json::array()},
+                {"storage_notes", notes_json(place.notes)}});
+    return kSuccess;
+  }
+  Page page;
+  page.wrap("", place.text);
+  page.wrap("  ", "nothing was tried: it is a captured machine");
+  if (place.notes.empty()) page.wrap("  ", "a local file system straight on a drive: a try there shows everything");
+  print_place(place, page);
+  print("{}", page.shown());
+  return kSuccess;
+}
+
+std::vector<Tried> try_cases(const std::string& folder, const TriedPlace& place) {
+  Progress progress("trying");
+  std::vector<Tried> all;
+  std::uint64_t bytes = 0;
+  for (const Case& one : odirect_cases()) {
+    throw_if_interrupted();
+    Case::Told told = run_case(one, folder);
+    all.push_back({&one, place.has_buffered_loop ? on_buffered_loop(std::move(told)) : std::move(told)});
+    progress.update(bytes += all.back().told.moved.bytes,
+                    static_cast<double>(all.size()) / static_cast<double>(odirect_cases().size()));
+  }
+  return all;
+}
+
+int run_odirect(const OdirectSettings& settings) {
+  if (!settings.root.empty()) return run_captured(settings);
+  const OdirectTry tried = try_odirect(settings.folder);
+  if (settings.json) print_json(tried.document);
+  else print("{}", tried.page);
+  return tried.is_right ? kSuccess : kFailed;
+}
+
+}  // namespace
+
+OdirectTry try_odirect(const std::string& folder) {
+  const TriedPlace place = place_of({folder, "", false});
+  const std::vector<Tried> all = try_cases(folder, place);
+  Json document = {{"folder", folder},
+                   {"root", nullptr},
+                   {"place", place.text},
+                   {"cases", Json::array()},
+                   {"storage_notes", notes_json(place.notes)}};
+  for (const Tried& tried : all) document["cases"].push_back(tried_json(tried));
+  const bool is_right =
+      std::none_of(all.begin(), all.end(), [](auto& tried) { return tried.told.verdict == Verdict::wrong; });
+  return {std::move(document), tried_text(place, all), is_right};
+}
+
+void add_odirect(CommandLine& command) {
+  auto settings = std::make_shared<OdirectSettings>();
+  command.option("FOLDER", settings->folder, "Of the file system; needs room for 40 MB, which nothing is left of")
+      .required();
+  command
+      .option("--root", settings->root, "Say of FOLDER on the captured machine in DIR what no try shows; try nothing")
+      .value_name("DIR");
+  command.flag("--json", settings->json, "Print JSON");
+  command.footer(kExamples);
+  command.runs([settings] { return run_odirect(*settings); });
+}
+
+}  // namespace penstock::tools

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/check/topology.h"
+
+#include <memory>
+
+#include "tools/check/read_plan.h"
+#include "tools/common/context.h"
+#include "tools/common/failure.h"
+#include "tools/common/machine_root.h"
+#include "tools/common/page.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+namespace {
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  penstock topology              what hangs where, how far apart, and who had best read from which drive\n"
+    "  penstock topology --root DIR   of a machine that scripts/capture-machine captured\n"
+    "  penstock topology --json       for a program\n"
+    "It measures nothing: rates are what links allow, with drives as they typically are. NUMA nodes, bridges and "
+    "links\n"
+    "are the kernel's word; in a virtual machine they are what its host shows.\n"
+    "Exit code: 0 shown, 2 wrong usage, 77 where no GPU, NVMe drive or NIC is to be seen.";
+
+std::string topology_text(const std::vector<BusEnd>& ends, const ReadPlan& plan) {
+  Page page;
+  page.wrap("", "GPUs, NVMe drives and NICs, as they hang");
+  page.lines(Text(bus_tree_text(ends)).string());
+  if (const std::string distances = distances_text(ends); !distances.empty()) {
+    page.section("How far: switch (below one PCIe switch), host_bridge, node (NUMA), apart, or unknown");
+    page.lines(distances);
+  }
+  page.section("Who reads from which drive: the nearest pairs first, each drive once while there are enough");
+  page.lines(read_plan_text(plan, ends));
+  return page.text();
+}
+
+}  // namespace
+
+int draw_topology(const core::Root& root, bool json) {
+  const std::vector<core::PciDevice> devices = core::read_pci_devices(root);
+  const std::vector<BusEnd> ends = bus_ends(root, devices);
+  const ReadPlan plan = plan_reads(devices, ends);
+  if (json) {
+    print_json({{"schema", 1},
+                {"devices", bus_ends_json(ends)},
+                {"distances", distances_json(ends)},
+                {"plan", read_plan_json(plan)}});
+  } else if (ends.empty()) {
+    print("no GPU, NVMe drive or NIC is to be seen on the PCI bus\n");
+  } else {
+    print("{}", Text(topology_text(ends, plan)));
+  }
+  return ends.empty() ? kNotApplicable : kSuccess;
+}
+
+void add_topology(CommandLine& command) {
+  struct Settings {
+    std::string root;
+    bool json = false;
+  };
+  auto settings = std::make_shared<Settings>();
+  command.option("--root", settings->root, "Read the captured machine in DIR instead of this one").value_name("DIR");
+  command.flag("--json", settings->json, "Print JSON");
+  command.footer(kExamples);
+  command.runs([settings] { return draw_topology(open_machine_root(settings->root), settings->json); });
+}
+
+}  // namespace penstock::tools

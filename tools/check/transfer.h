@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// One real transfer for a folder: a small file is written from a GPU's memory and read back by the library, every byte
+// is compared, and the path is told that the bytes took, as the library's reports have it. Nothing is left behind.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "facts/finding.h"
+#include "tools/common/context.h"
+
+namespace penstock::tools::validate {
+
+// What a transfer tells besides, by its folder: write, read {path, ...}, as report.h has them.
+using Details = std::map<std::string, Json>;
+
+constexpr std::uint64_t kTransferBytes = std::uint64_t{8} << 20;
+
+// Opens a session of the library. Exit code 77 (a Failure) where there is no such GPU.
+void judge_transfers(const std::vector<std::string>& folders, unsigned gpu, facts::Findings& rows, Details& details);
+
+}  // namespace penstock::tools::validate

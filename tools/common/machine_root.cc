@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/machine_root.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "tools/common/failure.h"
+#include "tools/common/terminal.h"
+
+namespace penstock::tools {
+
+core::Root open_machine_root(const std::string& directory) {
+  auto root = core::Root::open(directory);
+  if (!root.ok()) {
+    throw Failure(fmt::format("cannot open the root '{}' ({}); name a directory that holds a captured machine",
+                              printable(directory), std::strerror(root.status().code)),
+                  kUsage);
+  }
+  if (!root->exists("/proc") && !root->exists("/sys")) {
+    throw Failure(fmt::format("'{}' holds neither proc nor sys; name a directory that holds a captured machine",
+                              printable(directory)),
+                  kUsage);
+  }
+  return std::move(*root);
+}
+
+facts::Variables variables_of(const std::vector<std::string>& words) {
+  facts::Variables variables;
+  for (const std::string& word : words) {
+    const std::size_t equals = word.find('=');
+    const bool is_read = word.starts_with("PENSTOCK_") || word.starts_with("CUFILE_");
+    if (equals == std::string::npos || !is_read) {
+      throw Failure(
+          fmt::format("--env {}: expected NAME=VALUE, the name beginning with PENSTOCK_ or CUFILE_", printable(word)),
+          kUsage);
+    }
+    variables.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return variables;
+}
+
+}  // namespace penstock::tools

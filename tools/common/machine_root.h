@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// What --root names, and --env.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "facts/environment.h"
+#include "topology/root.h"
+
+namespace penstock::tools {
+
+// A captured machine's directory, or "" for this machine. Throws a Failure with exit code 2 where it is none.
+core::Root open_machine_root(const std::string& directory);
+// Of words NAME=VALUE. Throws a Failure with exit code 2 for another.
+facts::Variables variables_of(const std::vector<std::string>& words);
+
+}  // namespace penstock::tools

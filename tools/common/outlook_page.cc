@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tools/common/outlook_page.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string_view>
+
+namespace penstock::tools {
+namespace {
+
+using facts::Finding;
+using facts::PathOutlook;
+using facts::Standing;
+using facts::State;
+
+std::string headline_of(const PathOutlook& path) {
+  const Standing standing = path.standing();
+  if (standing == Standing::usable) {
+    if (facts::is_direct_path(path.path)) return "may be tried: its self-test decides";
+    const std::string slower = path.sentence();
+    return slower.empty() ? "usable" : fmt::format("usable ({}): {}", path.reason_name(), slower);
+  }
+  const char* const word = standing == Standing::closed ? "not usable" : standing_name(standing);
+  return fmt::format("{} ({}): {}", word, path.reason_name(), path.sentence());
+}
+
+Color color_of(const PathOutlook& path) {
+  if (path.standing() == Standing::closed) return Color::red;
+  return path.is_usable() && !facts::is_direct_path(path.path) ? Color::green : Color::yellow;
+}
+
+Color color_of(const Finding& need) {
+  return need.state == State::pass ? Color::green : need.state == State::fail ? Color::red : Color::yellow;
+}
+
+}  // namespace
+
+const char* need_state_name(const Finding& need) {
+  if (need.is_switch) return "off";
+  switch (need.state) {
+    case State::pass:
+    case State::not_applicable: return "ok";
+    case State::warn:
+    case State::fail: return "missing";
+    case State::unknown: break;
+  }
+  return "unknown";
+}
+
+void print_path(Page& page, const PathOutlook& path) {
+  const std::string headline = headline_of(path);
+  page.wrap(fmt::format("  {:<10} ", penstock_path_name(path.path)), headline);
+  page.paint(color_of(path), std::string_view(headline).substr(0, headline.find_first_of(":(")));
+  for (const Finding& need : path.needs) {
+    const char* const state = need_state_name(need);
+    page.wrap(fmt::format("    {:<8} {:<18} ", state, need.code), need.sentence);
+    page.paint(color_of(need), state);
+    if (need.state != State::pass && !need.remedy.empty()) page.wrap("             -> ", need.remedy);
+    // Nothing else helps where there is no GPU; --json has the rest.
+    if (need.state == State::fail && std::string_view(need.code) == "gpu") break;
+  }
+}
+
+Json path_outlook_json(const PathOutlook& path) {
+  return {{"path", penstock_path_name(path.path)},
+          {"standing", standing_name(path.standing())},
+          {"usable", path.is_usable()},
+          {"reason", path.reason_name()},
+          {"sentence", path.sentence()},
+          {"remedy", path.remedy()}};
+}
+
+Json outlook_json(const facts::Outlook& outlook) {
+  Json list = Json::array();
+  for (const PathOutlook& path : outlook.paths) list.push_back(path_outlook_json(path));
+  return list;
+}
+
+void print_verdict(Page& page, const facts::Outlook& outlook) {
+  const PathOutlook* const best = outlook.first_usable();
+  if (best == nullptr) {
+    page.wrap("  ", "no path can move bytes between files and device memory");
+  } else {
+    const char* const proviso = facts::is_direct_path(best->path) ? ", if its self-test passes" : "";
+    page.wrap("  ", fmt::format("files reach device memory by {}{}", penstock_path_name(best->path), proviso));
+    page.paint(Color::bold, penstock_path_name(best->path));
+  }
+  std::set<std::string> told;
+  for (const PathOutlook& path : outlook.paths) {
+    if (&path == best) break;
+    const std::string remedy = path.remedy();
+    if (remedy.empty() || !told.insert(remedy).second) continue;
+    page.wrap(fmt::format("  for {}: ", penstock_path_name(path.path)), remedy);
+  }
+}
+
+}  // namespace penstock::tools
