@@ -41,23 +41,35 @@ MAY_INCLUDE = {
     "include": "",
     "kv": "base checksum include",
     "model": "base topology",
-    "tools/common": "base settings stripe topology stats include core/paths.h device/cuda/cuda_api.h",
-    "tools/*": "tools/common base settings stripe topology stats include kv model bench",
-    "tools": "tools/common tools/* k8s model/program base include",
-    "k8s": "tools/common base settings topology include",
+    "facts": "base settings topology include core/paths.h device/cuda/cuda_api.h",
+    "tools/common": "facts base settings stripe topology stats include core/paths.h device/cuda/cuda_api.h",
+    "tools/*": "tools/common facts base settings stripe topology stats include kv model bench",
+    "tools": "tools/common tools/* k8s model/program facts base include",
+    "k8s": "tools/common facts base settings topology include",
     "model/program": "tools/common base settings topology include model",
     "bench": "base include model device/cuda/cuda_api.h",
     "examples": "include",
     "python": "base include checksum kv topology weights",
 }
 
+# Programs ask facts/ about a machine. These still read one by themselves; the list only gets shorter.
+READS_MACHINES = set("""
+    k8s/cufile_checks.cc k8s/dump.cc k8s/plan_objects.cc k8s/storage_checks.cc tools/check/bus_tree.cc
+    tools/check/bus_tree.h tools/check/deepspeed_place.cc tools/check/odirect.cc tools/check/placement.cc
+    tools/check/read_plan.cc tools/check/read_plan_report.cc tools/check/scratch.h tools/common/cufile_calls.cc
+    tools/common/direct_answer.h tools/common/explanation.cc tools/common/pci_text.h tools/common/storage_notes.cc
+    tools/common/storage_notes.h tools/doctor/survey.cc tools/explain/summary.cc tools/serve/facts.h
+    tools/settings/listing.h tools/stats/odirect.cc""".split())
+MACHINE_FACTS = re.compile(r'^#include "(topology/(?!(?:root|text|test_tree)\.h)\w+\.h|settings/settings\.h)"',
+                           re.MULTILINE)
+
 GETENV_HOME = "src/base/environment.cc"
 MUTEX_HOME = "src/base/mutex.h"
 TERMINAL_HOME = "tools/common/terminal.cc"
 PYTHON_TERMINAL_HOME = "python/penstock/terminal.py"
 LINES_MAX = 500
-PROGRAMS = ("tools/", "k8s/", "model/")
-SOURCE_LINES_MAX = 400  # Of src/, tools/, k8s/ and model/program/, but for tests.
+PROGRAMS = ("facts/", "tools/", "k8s/", "model/")
+SOURCE_LINES_MAX = 400  # Of src/, facts/, tools/, k8s/ and model/program/, but for tests.
 FUNCTION_LINES_MAX = 40
 # Longer, since each is one thing: as others have cut it, and as programs include it.
 ONE_CONTRACT = {"include/cufile.h", "include/penstock/penstock.h", "include/penstock/penstock.hpp"}
@@ -195,6 +207,18 @@ def check_includes(tree):
                 tree.report(name, number, "include", f"{room} may not include {match[2]} of {target}")
 
 
+def check_who_reads_machines(tree):
+    for name in tree.of(SOURCES | HEADERS):
+        if not name.startswith(("tools/", "k8s/")) or is_test(name):
+            continue
+        found = MACHINE_FACTS.search(tree.text[name])
+        if found and name not in READS_MACHINES:
+            tree.report(name, tree.text[name][:found.start()].count("\n") + 1, "facts",
+                        f"a program asks facts/ about a machine, and reads no {found[1]}")
+        elif not found and name in READS_MACHINES:
+            tree.report(name, 1, "facts", "it reads no machine any more: take it off READS_MACHINES")
+
+
 def paths_named_by(name, text):
     """Every word of a CMakeLists.txt, read as a path from the root of the tree."""
     folder = posixpath.dirname(name)
@@ -325,7 +349,7 @@ def check_sizes(tree):
         if not is_code(name, text):
             continue
         lines = text.splitlines()
-        is_source = name.startswith(("src/", "tools/", "k8s/", "model/program/")) and not is_test(name)
+        is_source = name.startswith(("src/", "facts/", "tools/", "k8s/", "model/program/")) and not is_test(name)
         allowed = SOURCE_LINES_MAX if is_source else LINES_MAX
         if len(lines) > allowed and name not in ONE_CONTRACT:
             tree.report(name, len(lines), "size", f"{len(lines)} lines; {allowed} are allowed")
@@ -348,7 +372,8 @@ def check_words(tree):
                 tree.report(name, number, "words", f"a path of somebody's machine: {match.group()}")
 
 
-RULES = [check_includes, check_everything_is_built, check_library_manners, check_way_to_the_terminal,
+RULES = [check_includes, check_who_reads_machines, check_everything_is_built, check_library_manners,
+         check_way_to_the_terminal,
          check_way_of_python_to_the_terminal, check_waiting, check_headers, check_type_names, check_licences,
          check_sizes, check_words]
 

@@ -99,6 +99,10 @@ class LintTest(unittest.TestCase):
         self.expect({"tools/common/near.h": '// N.\n#pragma once\n#include "device/cuda/cuda_api.h"\n'
                                             '#include "device/device.h"\n'}, "tools/common/near.h:4 include")
 
+    def test_a_program_that_reads_a_machine_by_itself_is_found(self):
+        self.expect({"tools/cp/cp.cc": '#include "topology/platform.h"\n'}, "tools/cp/cp.cc:1 facts")
+        self.expect({"tools/cp/cp.cc": '#include "settings/settings.h"\n'}, "tools/cp/cp.cc:1 facts")
+
     def test_a_command_that_knows_another_is_found(self):
         self.expect({"tools/cp/cp.cc": '#include "tools/demo/demo.h"\n'}, "tools/cp/cp.cc:1 include")
         self.expect({"tools/common/near.h": '// Near.\n#pragma once\n#include "tools/cp/cp.h"\n'},
