@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
 
 import readers
-from said import SETTINGS, NOWHERE, Answers
+from said import DIRECT, NOWHERE, SETTINGS, Answers
 
 SECONDS_MAX = 60.0
 
@@ -56,11 +56,8 @@ class Machine:
 
 def storage_kind(file_system: dict[str, Any]) -> str:
     stack, kind = file_system["stack"], file_system["type"]
-    if kind in ("nfs", "nfs4"):
-        return "nfs"  # Its transport is nobody's to say here: the kind is asked about as NFS by TCP.
-    if kind not in ("xfs", "ext4") or stack is None:
-        return ""
-    return kind if stack["kind"] == "nvme" else ""
+    is_local = stack is not None and (stack["kind"], stack["transport"]) == ("nvme", "pcie")
+    return kind if kind in ("xfs", "ext4") and is_local else ""
 
 
 class Programs:
@@ -140,7 +137,11 @@ def say_settings(answers: Answers, setting: Setting, machine: Machine) -> None:
         if path == "p2pdma" and peers - {gpu["pci_address"] for gpu in machine.facts["gpus"]}:
             continue  # Memory of another device needs no switch.
         is_on = variable in setting.variables
-        answers.state(SETTINGS, "", path, {"open", "unknown", "closed"} if is_on else {"off", "closed"})
+        may_be = {"open", "unknown", "closed"} if is_on else {"off", "closed"}
+        # A configuration that was captured with the machine may keep paths off, too.
+        answers.state(SETTINGS, "", path, may_be | ({"off"} if machine.facts["cufile"]["file"] else set()))
+    if setting.name == "compat mode forbidden":
+        answers.say(SETTINGS, "", "", "bytes", {NOWHERE, *DIRECT})
     if setting.name == "broken cufile.json" or (not setting.cufile and machine.facts["cufile"]["refused"]):
         answers.say(SETTINGS, "", "", "bytes", {NOWHERE})
 

@@ -11,43 +11,52 @@ from typing import Any
 import readers
 from said import SETTINGS, Answers, Contradiction, Danger, best, contradictions
 
-# A machine with one GPU whose driver exports no memory, one drive, and nothing of NVIDIA's for storage.
+# A machine with one GPU whose driver exports no memory, one drive, nvidia-fs that is switched off, and no library of
+# NVIDIA's for it.
 OBSTACLE = {"code": "driver_no_export", "effect": "refused", "certainty": "certain",
             "sentence": "driver 550.90.07: NVIDIA's driver before 565.57 cannot export device pages"}
-NO_MODULE = "the nvidia-fs kernel module is not loaded"
-MISSING = {"p2pdma": ("driver_no_export", "driver_no_export", OBSTACLE["sentence"]),
-           "nvfs": ("nvfs_missing", "nvidia_fs", NO_MODULE),
-           "vendor": ("nvidia_fs_missing", "nvidia_fs", NO_MODULE)}
+OFF = "experimental: off unless PENSTOCK_NVFS=on"
+NO_LIBRARY = "NVIDIA's libcufile.so.0 cannot be found"
+STANDINGS = {"p2pdma": ("closed", "driver_no_export", "driver_no_export", OBSTACLE["sentence"]),
+             "nvfs": ("off", "nvfs_off", "nvfs_setting", OFF),
+             "vendor": ("closed", "vendor_library_missing", "vendor_library", NO_LIBRARY)}
+
+
+def outlook() -> list[dict[str, Any]]:
+    paths = [{"path": path, "standing": standing, "usable": False, "reason": reason, "sentence": text,
+              "needs": [{"code": code, "state": "off" if standing == "off" else "missing", "text": text}]}
+             for path, (standing, reason, code, text) in STANDINGS.items()]
+    bounce = {"path": "bounce", "standing": "usable", "usable": True, "reason": "none", "sentence": "", "needs": []}
+    return [*paths, bounce]
 
 
 def check_json() -> dict[str, Any]:
-    paths = [{"path": path, "usable": False, "reason": reason,
-              "needs": [{"code": code, "state": "missing", "text": text}]}
-             for path, (reason, code, text) in MISSING.items()]
-    bounce = {"path": "bounce", "usable": True, "reason": "none", "needs": []}
-    return {"usable": True, "cufile": {"refused": False}, "paths": [*paths, bounce],
-            "file_systems": [{"mount_point": "/data", "paths": ["bounce"]}],
+    place = {"mount_point": "/data", "paths": ["bounce"], "outlook": outlook()}
+    return {"usable": True, "cufile": {"refused": False}, "paths": outlook(), "file_systems": [place],
             "pairs": [{"mount_point": "/data", "obstacles": [OBSTACLE]}]}
 
 
-CHECK = """
-Paths, best first
-  p2pdma     not usable (driver_no_export): NVIDIA's driver before 565.57 cannot export device pages
+PATHS = """
+  p2pdma     not usable (driver_no_export): driver 550.90.07: NVIDIA's driver before 565.57 cannot
+             export device pages
     missing  driver_no_export   driver 550.90.07: NVIDIA's driver before 565.57 cannot export device
                                 pages
-  nvfs       not usable (nvfs_missing): the nvidia-fs kernel module is not loaded
-    missing  nvidia_fs          the nvidia-fs kernel module is not loaded
-  vendor     not usable (nvidia_fs_missing): the nvidia-fs kernel module is not loaded
-    missing  nvidia_fs          the nvidia-fs kernel module is not loaded
+  nvfs       off (nvfs_off): experimental: off unless PENSTOCK_NVFS=on
+    off      nvfs_setting       experimental: off unless PENSTOCK_NVFS=on
+  vendor     not usable (vendor_library_missing): NVIDIA's libcufile.so.0 cannot be found
+    missing  vendor_library     NVIDIA's libcufile.so.0 cannot be found
   bounce     usable
 
 Verdict
   files reach device memory by bounce
 """
 
+CHECK = "\nPaths, best first" + PATHS
+
 EXPLAIN = """file: /data/file on the captured machine in m
   mount: /dev/nvme0n1 on /data, xfs, rw
 
+Paths between it and device memory, best first""" + PATHS + """
 p2pdma, a read: what stands in the way (?: only its self-test can tell)
   stored in       the file system does not tell
   file            nothing
@@ -65,23 +74,23 @@ GDSCHECK = """ DRIVER CONFIGURATION:
  /data                : xfs, compat, O_DIRECT: yes
 """
 
-FEATURES = """# +expiry-time=2026-11-26T21:00:00Z
-feature.node.kubernetes.io/penstock-path-p2pdma=false
-feature.node.kubernetes.io/penstock-path-nvfs=false
-feature.node.kubernetes.io/penstock-path-vendor=false
-feature.node.kubernetes.io/penstock-path-pagecache=true
-feature.node.kubernetes.io/penstock-path-bounce=true
-feature.node.kubernetes.io/penstock-path-host=true
-"""
+FEATURES = "# +expiry-time=2026-11-26T21:00:00Z\n" + "".join(
+    f"feature.node.kubernetes.io/penstock-path-{path}=false\n"
+    f"feature.node.kubernetes.io/penstock-path-{path}-standing={standing}\n"
+    f"feature.node.kubernetes.io/penstock-path-{path}-reason={reason}\n"
+    for path, (standing, reason, _, _) in STANDINGS.items()) + "".join(
+        f"feature.node.kubernetes.io/penstock-path-{path}=true\n"
+        f"feature.node.kubernetes.io/penstock-path-{path}-standing=usable\n"
+        for path in ("pagecache", "bounce", "host"))
 
 METRICS = """penstock_path_available{path="p2pdma",reason="driver_no_export"} 0
-penstock_path_available{path="nvfs",reason="nvfs_missing"} 0
-penstock_path_available{path="vendor",reason="nvidia_fs_missing"} 0
+penstock_path_available{path="nvfs",reason="nvfs_off"} 0
+penstock_path_available{path="vendor",reason="vendor_library_missing"} 0
 penstock_path_available{path="bounce",reason="none"} 1
 """
 
 VALIDATE = """How bytes of GPU memory go, as the machine is set
-  /data: through host memory: no direct path serves it
+  /data: through host memory, until a direct path is switched on
 
 Layer 1, drivers and peer access
 """
@@ -89,31 +98,31 @@ Layer 1, drivers and peer access
 
 def explain_json() -> dict[str, Any]:
     routes = [{"possible": False, "obstacles": [OBSTACLE]}]
-    return {"file": {"mount": {"point": "/data"}},
+    return {"file": {"mount": {"point": "/data"}}, "paths": outlook(), "would_use": "bounce",
             "p2pdma": {"obstacles": [], "request_obstacles": [], "routes": routes}}
 
 
 def install_check() -> dict[str, Any]:
-    codes = {"gpu": "ok", "nvidia_fs": "missing", "libcufile": "unknown", "cufile_json": "ok"}
+    codes = {"gpu": "ok", "vendor_library": "missing", "libcufile": "unknown", "cufile_json": "ok"}
     return {"verified": False, "checks": [{"code": code, "state": state} for code, state in codes.items()]}
 
 
 def verify() -> dict[str, Any]:
     paths = [{"path": "p2pdma", "standing": "closed", "rule": "driver_no_export"},
-             {"path": "nvidia-fs", "standing": "closed", "rule": "nvfs_missing"}]
+             {"path": "nvidia-fs", "standing": "off", "rule": "nvfs_off"}]
     return {"storages": [{"mount_point": "/data", "paths": paths}]}
 
 
 def choose() -> dict[str, Any]:
-    return {"path": "bounce", "refusals": [{"path": "p2pdma", "rule": "driver_no_export"},
-                                           {"path": "nvidia-fs", "rule": "nvidia_fs"}]}
+    return {"path": "nvidia-fs", "off_by": "nvfs_off", "refusals": [{"path": "p2pdma", "rule": "driver_no_export"}]}
 
 
 def validate_json() -> dict[str, Any]:
-    rows = [{"code": "path", "subject": path, "state": "fail", "sentence": "closed: " + text}
-            for path, (_, _, text) in MISSING.items()]
-    storage = {"code": "storage", "subject": "/data", "state": "not_applicable", "direct": "no",
-               "sentence": "no direct path serves it: driver 550.90.07 cannot export device pages"}
+    words = {"closed": ("fail", "closed: "), "off": ("warn", "off: ")}
+    rows = [{"code": "path", "subject": path, "state": words[standing][0], "sentence": words[standing][1] + text}
+            for path, (standing, _, _, text) in STANDINGS.items()]
+    storage = {"code": "storage", "subject": "/data", "state": "pass", "direct": "once_set",
+               "sentence": "nvfs may serve it, once that is switched on"}
     return {"rows": [*rows, storage]}
 
 
@@ -159,39 +168,49 @@ class World:
         return contradictions(self.answers())
 
 
+LABEL = "feature.node.kubernetes.io/penstock-path-"
 # One lie a row: the program, what it said, what it says now.
 LIES = (
-    ("check --json", '"path": "p2pdma", "usable": false', '"path": "p2pdma", "usable": true'),
-    ("check --json", '"reason": "nvfs_missing"', '"reason": "nvfs_off"'),
-    ("check --json", '"paths": ["bounce"]', '"paths": ["p2pdma", "bounce"]'),
-    ("check --json", '"paths": ["bounce"]', '"paths": ["host"]'),
-    ("check", "p2pdma     not usable (driver_no_export)", "p2pdma     may be tried"),
-    ("check", "not usable (nvfs_missing)", "not usable (nvfs_off)"),
+    ("check --json", '"standing": "off", "usable": false', '"standing": "usable", "usable": true'),
+    ("check --json", '"standing": "off"', '"standing": "closed"'),
+    ("check --json", '"reason": "nvfs_off"', '"reason": "nvfs_missing"'),
+    ("check", "nvfs       off (nvfs_off)", "nvfs       may be tried"),
+    ("check", "p2pdma     not usable (driver_no_export)", "p2pdma     unknown (driver_no_export)"),
+    ("check", "not usable (vendor_library_missing)", "not usable (nvidia_fs_missing)"),
     ("check", "memory by bounce", "memory by p2pdma, if its self-test passes"),
     ("check", "files reach device memory by bounce", "no path can move bytes"),
-    ("explain --json", '"code": "driver_no_export"', '"code": "static_bar1_off"'),
-    ("explain", "0000:19:00.0    closed", "0000:19:00.0    nothing"),
-    ("explain", "0000:19:00.0    closed", "0000:19:00.0    perhaps"),
+    ("explain --json", '"standing": "off"', '"standing": "unknown"'),
+    ("explain --json", '"reason": "driver_no_export"', '"reason": "static_bar1_off"'),
+    ("explain --json", '"would_use": "bounce"', '"would_use": "vendor"'),
+    ("explain", "nvfs       off (nvfs_off)", "nvfs       off (not_listed)"),
+    ("explain", "memory by bounce", "memory by pagecache"),
+    ("explain", "vendor     not usable", "vendor     off"),
     ("gdscheck", "NVMe                 : compat", "NVMe                 : p2pdma, compat"),
     ("gdscheck", "served in compat mode, no direct path", "supports GDS (nvfs may be tried)"),
     ("gdscheck", "xfs, compat", "xfs, nvfs, compat"),
     ("gdscheck", "xfs, compat", "xfs, Unsupported"),
     ("gdscheck", "succeeded (compat only)", "succeeded"),
-    ("node --nfd", "path-p2pdma=false", "path-p2pdma=true"),
-    ("node --nfd", "path-vendor=false", "path-vendor=true"),
-    ("node --nfd", "path-bounce=true", "path-bounce=false"),
+    ("node --nfd", "path-nvfs=false\n{0}nvfs-standing=off", "path-nvfs=true\n{0}nvfs-standing=usable"),
+    ("node --nfd", "vendor-standing=closed", "vendor-standing=off"),
+    ("node --nfd", "vendor-reason=vendor_library_missing", "vendor-reason=udev"),
+    ("node --nfd", "path-bounce=true\n{0}bounce-standing=usable",
+     "path-bounce=false\n{0}bounce-standing=off\n{0}bounce-reason=x"),
     ("node metrics", 'driver_no_export"} 0', 'none"} 1'),
-    ("node metrics", "driver_no_export", "acs_redirect"),
+    ("node metrics", "nvfs_off", "nvfs_missing"),
     ("node --problem-detector", "driver_no_export", "acs_redirect"),
+    ("node --problem-detector", "not available", "off"),
     ("k8s verify", '"standing": "closed", "rule": "driver_no_export"', '"standing": "open", "rule": ""'),
-    ("k8s verify", '"standing": "closed", "rule": "driver_no_export"', '"standing": "unknown", "rule": "x"'),
-    ("k8s verify", '"rule": "nvfs_missing"', '"rule": "nfs_by_tcp"'),
-    ("k8s choose", '"path": "bounce"', '"path": "p2pdma"'),
-    ("k8s choose", '"rule": "nvidia_fs"', '"rule": "gds_image"'),
-    ("validate --json", '"sentence": "closed: ' + NO_MODULE, '"sentence": "closed: the module is old'),
-    ("validate --json", '"direct": "no"', '"direct": "now"'),
-    ("validate --json", "no direct path serves it: ", "vendor may serve it"),
-    ("validate", "through host memory: no direct path serves it", "directly, if the path's self-test passes"),
+    ("k8s verify", '"standing": "off"', '"standing": "unknown"'),
+    ("k8s verify", '"rule": "nvfs_off"', '"rule": "nfs_by_tcp"'),
+    ("k8s choose", '"off_by": "nvfs_off"', '"off_by": null'),
+    ("k8s choose", '"off_by": "nvfs_off"', '"off_by": "not_listed"'),
+    ("k8s choose", '"path": "nvidia-fs"', '"path": "p2pdma"'),
+    ("k8s choose", '"rule": "driver_no_export"', '"rule": "p2pdma_needs"'),
+    ("validate --json", '"sentence": "closed: ' + NO_LIBRARY, '"sentence": "closed: the module is old'),
+    ("validate --json", '"state": "warn", "sentence": "off', '"state": "unknown", "sentence": "off'),
+    ("validate --json", '"direct": "once_set"', '"direct": "now"'),
+    ("validate --json", ", once that is switched on", ""),
+    ("validate", "through host memory, until a direct path is switched on", "directly, if the path's self-test passes"),
 )
 
 
@@ -203,7 +222,7 @@ class ComparerTest(unittest.TestCase):
         for mouth, old, new in LIES:
             with self.subTest(mouth=mouth, lie=new):
                 world = World()
-                world.replace(mouth, old, new)
+                world.replace(mouth, *(words.replace("{0}", LABEL) for words in (old, new)))
                 self.assertTrue(any(mouth in one.kind for one in world.found()))
 
     def test_every_program_is_caught_at_a_lie(self) -> None:

@@ -13,7 +13,6 @@ from said import BY_HOST, BY_NVIDIA_FS, DIRECT, DIRECTLY, NOT_OPEN, NOWHERE, STA
 CORRUPTION = "silent_corruption"
 NO_DEVICE = [{"code": "peer_unseen", "effect": "refused", "certainty": "certain"}]  # Where explain names no route.
 COPIES = ("part_copied", "slower")  # Effects that close no path.
-SWITCHES = ("nvidia_export", "nvfs_setting")
 OPEN, OFF, UNKNOWN, CLOSED = (frozenset({state}) for state in ("open", "off", "unknown", "closed"))
 
 
@@ -45,71 +44,88 @@ def whole_words(text: str) -> str:
     return " ".join(text.split())
 
 
-# ---- penstock check
+# ---- penstock check and explain
+
+
+def state_of(standing: str) -> frozenset[str]:
+    return {"usable": OPEN, "off": OFF, "unknown": UNKNOWN, "closed": CLOSED}[standing]
+
+
+def read_outlook_json(answers: Answers, mouth: str, place: str, paths: list[dict[str, Any]]) -> None:
+    for path in paths:
+        expect(path["usable"] == (path["standing"] == "usable"), "'usable' is not what 'standing' says")
+        answers.state(mouth, place, path["path"], state_of(path["standing"]), "" if path["usable"] else path["reason"])
+    expect({*DIRECT} <= {path["path"] for path in paths}, "it does not tell of each direct path")
+
+
+def bytes_by(paths: list[dict[str, Any]]) -> str:
+    """The first that moves bytes of device memory, as the best is named first."""
+    return next((path["path"] for path in paths if path["usable"] and path["path"] != "host"), NOWHERE)
 
 
 def read_check_json(answers: Answers, out: str) -> None:
-    told = json.loads(out)
+    told, mouth = json.loads(out), "check --json"
+    read_outlook_json(answers, mouth, "", told["paths"])
     for path in told["paths"]:
-        reason = "" if path["usable"] else path["reason"]
-        answers.state("check --json", "", path["path"], OPEN if path["usable"] else NOT_OPEN - {"unknown"}, reason)
-        missing = [need for need in path["needs"] if need["state"] == "missing"]
-        if missing:
-            answers.same_reason.append(frozenset({path["reason"], missing[0]["code"], missing[0]["text"]}))
+        first = [need["code"] for need in path["needs"] if need["text"] == path["sentence"]]
+        for words in [] if path["usable"] else [path["sentence"], *first[:1]]:
+            answers.reason_names[path["path"], words] = path["reason"]
         if any("corrupt" in need["text"] and need["state"] != "ok" for need in path["needs"]):
             answers.dangers.add(Danger("", path["path"]))
-    if not told["usable"] and told["cufile"]["refused"]:
-        answers.say("check --json", "", "", "bytes", {NOWHERE})
+    if told["cufile"]["refused"]:
+        expect(not told["usable"], "it is usable with a configuration that is refused")
     for one in told["file_systems"]:
-        for path in DIRECT:
-            answers.state("check --json", one["mount_point"], path, OPEN if path in one["paths"] else NOT_OPEN)
-        answers.say("check --json", one["mount_point"], "", "bytes", {(one["paths"] or [NOWHERE])[0]})
+        read_outlook_json(answers, mouth, one["mount_point"], one["outlook"])
+        answers.say(mouth, one["mount_point"], "", "bytes", {bytes_by(one["outlook"])})
+        usable = [path["path"] for path in one["outlook"] if path["usable"]]
+        expect(set(one["paths"]) <= set(usable), "'paths' names what is not usable")
         pairs = [pair["obstacles"] for pair in told["pairs"] if pair["mount_point"] == one["mount_point"]]
         note_dangers(answers, one["mount_point"], pairs)
     note_dangers(answers, "", [pair["obstacles"] for pair in told["pairs"]])
-    for pair in told["pairs"]:
-        for one in pair["obstacles"]:
-            answers.same_reason.append(frozenset({one["code"], one["sentence"]}))
+
+
+def read_outlook(answers: Answers, mouth: str, place: str, out: str) -> None:
+    """The page of both commands: each path with a headline and its needs, and what bytes take."""
+    told = set()
+    words = {"usable": OPEN, "may be tried": OPEN, "off": OFF, "unknown": UNKNOWN, "not usable": CLOSED}
+    for found in re.finditer(r"^  (\w+) +(usable|may be tried|off|unknown|not usable)(?: \((\w+)\)|:|$)", out, re.M):
+        path, word, reason = found.groups()
+        told.add(path)
+        answers.state(mouth, place, path, words[word], "" if words[word] == OPEN else reason or "no reason")
+    expect({*DIRECT, "bounce"} <= told, "it does not tell of each path")
+    verdict = re.search(r"^  (?:files reach device memory by (\w+)|no path can move bytes)", out, re.M)
+    expect(verdict is not None, "the verdict names no path")
+    answers.say(mouth, place, "", "bytes", {verdict[1] or NOWHERE})
 
 
 def read_check(answers: Answers, out: str) -> None:
-    paths, verdict = out.split("\nPaths, best first\n")[1].split("\nVerdict\n")
-    for found in re.finditer(r"^  (\w+) +(usable|may be tried|not usable \((\w+)\))(.*(?:\n    .*)*)", paths, re.M):
-        path, words, reason, needs = found.groups()
-        is_off = any(f"unknown  {switch}" in needs or f"missing  {switch}" in needs for switch in SWITCHES)
-        doubts = {"unknown"} if "unknown  " in needs else set()
-        answers.state("check", "", path, CLOSED if reason and not is_off else NOT_OPEN if reason else OPEN | doubts,
-                      reason or "")
-    first = whole_words(verdict)
-    by = re.match(r"files reach device memory by (\w+)", first)
-    expect(by is not None or first.startswith("no path can move bytes"), "the verdict names no path")
-    answers.say("check", "", "", "bytes", {by[1] if by else NOWHERE})
-
-
-# ---- penstock explain
+    read_outlook(answers, "check", "", out.split("\nPaths, best first\n")[1])
 
 
 def read_explain_json(answers: Answers, out: str, place: str, is_overlay: bool = False) -> None:
-    told = json.loads(out)
+    told, mouth = json.loads(out), "explain --json"
     expect(is_overlay or told["file"]["mount"]["point"] == place, f"the file is at {told['file']['mount']['point']}")
+    read_outlook_json(answers, mouth, place, told["paths"])
+    answers.say(mouth, place, "", "bytes", {told["would_use"] or NOWHERE})
     direct = told["p2pdma"]
     of_file = direct["obstacles"] + direct["request_obstacles"]
-    routes = [of_file + route["obstacles"] for route in direct["routes"]]
+    routes = [of_file + route["obstacles"] for route in direct["routes"]] or [NO_DEVICE]
     for route in direct["routes"]:
         is_closed = state_of_route(route["obstacles"]) == CLOSED
         expect(route["possible"] != is_closed, "'possible' is not what the obstacles say")
-    state = best(state_of_route(route) for route in routes or [NO_DEVICE])
-    firsts = {next(one["code"] for one in route if stops(one) or state == UNKNOWN)
-              for route in routes or [NO_DEVICE] if state_of_route(route) == state and state != OPEN}
-    answers.state("explain --json", place, "p2pdma", state)
-    if firsts:
-        answers.say("explain --json", place, "p2pdma", "reason", firsts)
+    read_routes(answers, mouth, place, best(state_of_route(route) for route in routes))
     note_dangers(answers, place, routes)
+
+
+def read_routes(answers: Answers, mouth: str, place: str, state: frozenset[str]) -> None:
+    """What stands between devices and a file says nothing of switches, and nothing of what a driver may do."""
+    answers.state(mouth, place, "p2pdma", CLOSED if state == CLOSED else {*state, "off", "unknown", "closed"})
 
 
 def read_explain(answers: Answers, out: str, place: str, is_overlay: bool = False) -> None:
     names_place = re.search(rf"^  mount: \S+ on {re.escape(place)}, ", out, re.M) is not None
     expect(is_overlay or names_place, "it names another mount")
+    read_outlook(answers, "explain", place, out)
     direct = out.split("only its self-test can tell)\n")[1]
     words = {"nothing": OPEN, "perhaps": UNKNOWN, "closed": CLOSED}
     routes = [words[word] for name, word in re.findall(r"^  (\S+|any device) +(nothing|perhaps|closed)$", direct, re.M)
@@ -120,7 +136,7 @@ def read_explain(answers: Answers, out: str, place: str, is_overlay: bool = Fals
     marks = re.findall(r"^  (\w+)(\??)  +.*: ", re.split("\n  (?:0000:|any device|devices)", direct)[0], re.M)
     of_file = CLOSED if any(not mark for _, mark in marks) else UNKNOWN if marks else OPEN
     worst = min((of_file, best(routes)), key=lambda each: STATES.index(next(iter(each))))
-    answers.state("explain", place, "p2pdma", worst)
+    read_routes(answers, "explain", place, worst)
 
 
 # ---- NVIDIA's names
@@ -139,7 +155,7 @@ def read_gdscheck(answers: Answers, out: str, exit_code: int) -> None:
     end = re.search(r"^ Platform verification (succeeded(?: \((.*)\))?|failed: .*)$", out, re.M)
     expect(end is not None and (exit_code == 0) == end[1].startswith("succeeded"), "no verdict that the exit code has")
     ways = {"compat only": BY_HOST, None: DIRECTLY} if exit_code == 0 else {end[2]: frozenset({NOWHERE})}
-    if end[2] in ways:  # Else p2pdma may serve some of a program's memory.
+    if end[2] in ways and gpus:  # Else p2pdma may serve some of a program's memory, or memory of what is no GPU.
         answers.say("gdscheck", "", "", "bytes", ways[end[2]])
     for place, ways in re.findall(r"^ (/\S*) +: \S+, (.*), O_DIRECT: \w+$", out.split("FILE SYSTEMS:")[1], re.M):
         read_ways(answers, place, ways.split(", "))
@@ -156,44 +172,48 @@ def read_ways(answers: Answers, place: str, ways: list[str]) -> None:
 def read_gds_install_check(answers: Answers, out: str, exit_code: int) -> None:
     told = json.loads(out)
     expect(told["verified"] == (exit_code == 0), "'verified' is not what the exit code says")
-    checks = [one for one in told["checks"] if one["code"] not in ("libcufile", "peer_memory", "cufile_json")]
-    missing = [one["code"] for one in checks if one["state"] == "missing"]
-    unmounted = any(one["state"] == "optional" for one in checks)
-    unknown = [one["code"] for one in checks if one["state"] == "unknown"]
-    state = CLOSED if missing else UNKNOWN if unknown and not told["verified"] else OPEN
-    if not unmounted:  # All is installed, for storage that is not mounted.
-        answers.state("gds_install_check", "", "vendor", state, (missing or [""])[0])
     settings = [one["state"] for one in told["checks"] if one["code"] == "cufile_json"]
     expect(len(settings) == 1, "no row of cufile.json")
-    if settings == ["missing"]:
+    checks = [one for one in told["checks"] if one["code"] not in ("libcufile", "peer_memory", "cufile_json")]
+    missing = ["settings"] * (settings == ["missing"])
+    missing += [one["code"] for one in checks if one["state"] == "missing"]
+    unmounted = any(one["state"] == "optional" for one in checks)
+    unknown = any(one["state"] == "unknown" for one in checks)
+    state = CLOSED if missing else UNKNOWN | OFF if unknown else OPEN | OFF  # What is set is no part of it.
+    if missing or not unmounted:  # All is installed, for storage that is not mounted.
+        answers.state("gds_install_check", "", "vendor", state, (missing or [""])[0])
+    if settings == ["missing"]:  # Told as a row of its own.
         answers.say("gds_install_check", "", "", "bytes", {NOWHERE})
-
-
 # ---- penstock node
 
 
 def read_features(answers: Answers, out: str) -> None:
     labels = dict(line.split("=", 1) for line in out.splitlines() if not line.startswith("#"))
     for path in ("p2pdma", "nvfs", "vendor", "pagecache", "bounce", "host"):
-        word = labels[f"feature.node.kubernetes.io/penstock-path-{path}"]
-        answers.state("node --nfd", "", path, {"true": OPEN, "false": NOT_OPEN}[word])
+        label = f"feature.node.kubernetes.io/penstock-path-{path}"
+        standing, is_usable = labels[label + "-standing"], labels[label] == "true"
+        expect(labels[label] in ("true", "false") and is_usable == (standing == "usable"), "two labels disagree")
+        answers.state("node --nfd", "", path, state_of(standing), "" if is_usable else labels[label + "-reason"])
 
 
 def read_metrics(answers: Answers, out: str) -> None:
     rows = re.findall(r'^penstock_path_available\{path="(\w+)",reason="(\w+)"\} ([01])$', out, re.M)
     expect(set(DIRECT) <= {path for path, _, _ in rows}, "a path has no row")
     for path, reason, available in rows:
-        expect((reason == "none") == (available == "1") or path == "bounce", "a reason beside an available path")
+        expect(reason != "none" or available == "1", "no reason beside a path that is not available")
         answers.state("node metrics", "", path, OPEN if available == "1" else NOT_OPEN,
                       reason if available == "0" else "")
 
 
 def read_problem_detector(answers: Answers, out: str, exit_code: int, path: str) -> None:
-    state = {0: OPEN, 1: NOT_OPEN - {"unknown"}, 2: UNKNOWN}[exit_code]
     line = out.splitlines()[0]
-    expect(line.startswith(f"{path} is "), "it speaks of another path")
-    expect((line == f"{path} is available") == (exit_code == 0), "the words are not what the exit code says")
-    answers.state("node --problem-detector", "", path, state, line.split(": ")[1] if exit_code == 1 else "")
+    found = re.fullmatch(rf"{path} is (available|off|unknown|not available)(?:: (\w+))?", line)
+    expect(found is not None, f"'{line}' tells no state")
+    word, reason = found.groups()
+    exit_codes = {"available": 0, "off": 1, "not available": 1, "unknown": 2}
+    expect(exit_codes[word] == exit_code, "the words are not what the exit code says")
+    states = {"available": OPEN, "off": OFF, "unknown": UNKNOWN, "not available": CLOSED}
+    answers.state("node --problem-detector", "", path, states[word], "" if word == "available" else reason or word)
 
 
 # ---- penstock-k8s
@@ -207,15 +227,21 @@ def read_k8s_verify(answers: Answers, node: dict[str, Any]) -> None:
                           path["rule"] if path["standing"] != "open" else "")
 
 
+def reasons_of_labels(answers: Answers) -> set[str]:
+    return {rule for one in answers.said if (one.mouth, one.aspect) == ("node --nfd", "reason") for rule in one.values}
+
+
 def read_k8s_choose(answers: Answers, node: dict[str, Any], group: str) -> None:
-    """Of one kind of storage: what is chosen must be possible in the best place of that kind."""
+    """Of one kind of storage. What is chosen must be possible somewhere on the machine: its labels name no storage."""
     paths = {"p2pdma": "p2pdma", "nvidia-fs": BY_NVIDIA_FS}
     expect(node["path"] in (None, "bounce", *paths), f"'{node['path']}' is no path")
     for refusal in node["refusals"]:
         if refusal["path"] in paths:
-            answers.state("k8s choose", group, paths[refusal["path"]], NOT_OPEN, refusal["rule"])
+            path, rule = paths[refusal["path"]], refusal["rule"]
+            answers.state("k8s choose", "" if rule in reasons_of_labels(answers) else group, path, NOT_OPEN, rule)
     if node["path"] in paths:
-        answers.state("k8s choose", group, paths[node["path"]], OPEN | UNKNOWN)
+        state = OFF if node["off_by"] else OPEN | UNKNOWN
+        answers.state("k8s choose", "", paths[node["path"]], state, node["off_by"] or "")
     if node["path"] == "bounce":
         answers.say("k8s choose", group, "", "bytes", BY_HOST | {NOWHERE})
 
@@ -241,36 +267,40 @@ def read_validate_json(answers: Answers, out: str) -> None:
 
 def read_path_row(answers: Answers, row: dict[str, Any]) -> None:
     words = row["sentence"]
-    closed = re.search(r"closed: (.*?)(?:; \w+ may serve instead)?$", words)
+    closed = re.search(r"closed: (.*?)(?:; \w+(?:, once it is switched on,)? may serve instead)?$", words)
     if row["state"] == "pass":
         state = OPEN
     elif closed or row["state"] == "not_applicable":
         state = CLOSED
     else:
-        expect(row["state"] == "unknown", f"a path's row is '{row['state']}'")
-        state = OFF if " off unless " in words else UNKNOWN
-    answers.state("validate --json", "", row["subject"], state, closed[1] if closed else "")
+        state = {"warn": OFF, "unknown": UNKNOWN}[row["state"]]
+    why = closed or re.match("(?:off|it may be tried, and only its self-test decides): (.*)$", words)
+    answers.state("validate --json", "", row["subject"], state, why[1] if why else "")
 
 
 def read_storage_row(answers: Answers, row: dict[str, Any]) -> None:
-    by = re.match(r"(\w+) (?:may|might) serve it(, once that is switched on|, and cuFile's)?", row["sentence"])
-    place = row["subject"]
+    place, words, mouth = row["subject"], row["sentence"], "validate --json"
     if row["direct"] is not None:
-        bytes_take = {"now": DIRECTLY, "once_set": BY_HOST, "no": BY_HOST | {NOWHERE}}[row["direct"]]
-        answers.say("validate --json", place, "", "bytes", bytes_take)
+        ways = {"now": DIRECTLY, "unknown": DIRECTLY | BY_HOST, "once_set": BY_HOST, "no": BY_HOST,
+                "nowhere": frozenset({NOWHERE})}
+        answers.say(mouth, place, "", "bytes", ways[row["direct"]])
+    by = re.search(r"(\w+) (?:may|might) serve it(, once that is switched on|, and cuFile's)?", words)
     if by is None:
-        expect("no direct path serves it" in row["sentence"], "the storage's row names no path")
+        expect("no direct path serves it" in words, "the storage's row names no path")
         for path in DIRECT:
-            answers.state("validate --json", place, path, NOT_OPEN)
+            answers.state(mouth, place, path, CLOSED)
     else:
-        states = {None: OPEN, ", once that is switched on": OFF}
-        answers.state("validate --json", place, by[1], states.get(by[2], CLOSED))
+        may = UNKNOWN if words.startswith("only a try tells") else OPEN
+        states = {None: may, ", once that is switched on": OFF, ", and cuFile's": OFF | CLOSED}
+        answers.state(mouth, place, by[1], states[by[2]])
 
 
 def read_validate(answers: Answers, out: str) -> None:
     ways = {"directly, if the path's self-test passes": DIRECTLY,
             "through host memory, until a direct path is switched on": BY_HOST,
-            "through host memory: no direct path serves it": BY_HOST}
+            "through host memory, unless a direct path works, which only a try tells": DIRECTLY | BY_HOST,
+            "through host memory: no direct path serves it": BY_HOST,
+            "not at all: no path may serve it as the settings are": frozenset({NOWHERE})}
     if "How bytes of GPU memory go" not in out:
         expect("Layer 1, drivers" in out, "no summary and no rows")
         return

@@ -20,6 +20,7 @@ NOT_OPEN = frozenset(STATES) - {"open"}
 NOWHERE = "none"  # Where nothing can move bytes, or the library does not open.
 DIRECTLY = frozenset(DIRECT)
 BY_HOST = frozenset(HOST)
+IN_PART = ("explain",)  # Asked about one place alone, which says nothing of a machine.
 SETTINGS = "the settings"  # Speaks for what the test itself has set.
 
 
@@ -45,7 +46,8 @@ class Answers:
     said: list[Said] = field(default_factory=list)
     dangers: set[Danger] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)  # Programs that gave no answer, or one that could not be read.
-    same_reason: list[frozenset[str]] = field(default_factory=list)  # Words and codes for one reason.
+    # The name of a path's reason by the sentence or the need's code that another program has for it.
+    reason_names: dict[tuple[str, str], str] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)  # Places of one kind, which a program speaks of at once.
 
     def say(self, mouth: str, place: str, path: str, aspect: str, values: Collection[str]) -> None:
@@ -97,7 +99,7 @@ def _of_group(said: list[Said], name: str, members: list[str]) -> list[Said]:
     places: dict[tuple[str, str], dict[str, frozenset[str]]] = collections.defaultdict(dict)
     spoken_of: dict[str, set[str]] = collections.defaultdict(set)
     for (mouth, place, path), values in _grouped(said, "state").items():
-        if place in members if members else place.startswith("/"):
+        if mouth not in IN_PART and (place in members if members else place.startswith("/")):
             places[mouth, path][place] = values
             spoken_of[mouth].add(place)
     reasons = _grouped(said, "reason")
@@ -129,24 +131,28 @@ def _bytes_by_states(said: list[Said]) -> list[Said]:
     return derived
 
 
+def _rank(way: str) -> int:
+    return 2 if way in DIRECTLY else 1 if way in BY_HOST else 0
+
+
 def _bytes_of_machine(said: list[Said]) -> list[Said]:
+    """What bytes take in the best place: a way that one place may have, where no other must have a better one."""
     places: dict[str, list[frozenset[str]]] = collections.defaultdict(list)
     for one in said:
-        if one.aspect == "bytes" and one.place.startswith("/"):
+        if one.aspect == "bytes" and one.place.startswith("/") and one.mouth not in IN_PART:
             places[one.mouth].append(one.values)
     derived = []
     for mouth, values in places.items():
-        for group in (DIRECTLY, BY_HOST, frozenset({NOWHERE})):
-            of_group = [one & group for one in values if one & group and not (group != DIRECTLY and one & DIRECTLY)]
-            if of_group:
-                derived.append(Said(mouth, "", "", "bytes", frozenset().union(*of_group)))
-                break
+        least = max(min(map(_rank, one)) for one in values)
+        ways = {way for one in values for way in one if _rank(way) >= least}
+        derived.append(Said(mouth, "", "", "bytes", frozenset(ways)))
     return derived
 
 
 def completed(answers: Answers) -> list[Said]:
     """All that was said, and what follows from it."""
-    whole = answers.said + _of_nvidia_fs(answers.said)
+    whole = _with_reason_names(answers)
+    whole += _of_nvidia_fs(whole)
     for name, members in {"": [], **answers.groups}.items():
         whole += _of_group(whole, name, members)
     whole += _of_nvidia_fs(whole)
@@ -154,11 +160,13 @@ def completed(answers: Answers) -> list[Said]:
     return list(dict.fromkeys(whole + _bytes_of_machine(whole)))
 
 
-def _with_same_reasons(answers: Answers, one: Said) -> Said:
-    if one.aspect != "reason":
-        return one
-    same = [names for names in answers.same_reason if names & one.values]
-    return replace(one, values=one.values.union(*same))
+def _with_reason_names(answers: Answers) -> list[Said]:
+    """Reasons by their names, so that a name, a sentence and a code can be compared."""
+    def named(one: Said) -> Said:
+        if one.aspect != "reason":
+            return one
+        return replace(one, values=frozenset(answers.reason_names.get((one.path, word), word) for word in one.values))
+    return [named(one) for one in answers.said]
 
 
 def _dangers_told_as_open(answers: Answers, said: list[Said]) -> list[Contradiction]:
@@ -176,7 +184,7 @@ def _dangers_told_as_open(answers: Answers, said: list[Said]) -> list[Contradict
 
 
 def contradictions(answers: Answers) -> list[Contradiction]:
-    said = [_with_same_reasons(answers, one) for one in completed(answers)]
+    said = completed(answers)
     found = [Contradiction(f"unread: {mouth}", f"{mouth} gave no answer that can be read") for mouth in answers.unread]
     found += _dangers_told_as_open(answers, said)
     by_subject: dict[tuple[str, str, str], list[Said]] = collections.defaultdict(list)
