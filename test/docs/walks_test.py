@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 
-"""The diffs of docs/internals/examples, a whole path, device and command, are as the tree is: walks_test.py BUILD
+"""The diffs of docs/internals/examples, a path, device, finding and command, are as the tree is: walks_test.py BUILD
 
 Each applies to a copy of the tree, with no files but those that its page names, keeps the house rules there, and
 compiles: with the options of the files of BUILD beside it, the syntax alone.
@@ -23,10 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv.pop(1) if len(sys.argv) > 1 else ROOT / "build" / "dev").resolve()
 EXAMPLES = ROOT / "docs" / "internals" / "examples"
 
-# What a walk touches besides one new folder: its row, CMake, docs.
+# What a walk touches besides new files in one folder: its row, CMake, docs.
 WALKS = {
     "adding-a-path": ("src/path", {"src/core/paths.h", "src/path/CMakeLists.txt", "docs/internals/paths.md"}),
     "adding-a-device": ("src/device", {"src/device/providers.cc", "src/device/CMakeLists.txt"}),
+    "adding-a-finding": (".", {"facts/examination.h", "facts/examination.cc", "facts/CMakeLists.txt"}),
     "adding-a-command": ("tools", {"tools/main.cc", "tools/CMakeLists.txt"}),
 }
 
@@ -56,10 +57,11 @@ def like(name, known):
     """The file of the build whose options go for `name`: itself, or its room's first test or other source."""
     if name in known:
         return name
-    room = "/".join(name.split("/")[:2]) if name.startswith("src/") else "tools"
+    room = "/".join(name.split("/")[:2]) if name.startswith("src/") else name.split("/", maxsplit=1)[0]
     is_test = name.endswith("_test.cc")
     return next(other for other in sorted(known)
-                if other.startswith(room + "/") and other.count("/") > 1 and other.endswith("_test.cc") == is_test)
+                if other.startswith(room + "/") and other.count("/") >= name.count("/")
+                and other.endswith("_test.cc") == is_test)
 
 
 def syntax_errors(name, tree, known):
