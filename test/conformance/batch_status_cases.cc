@@ -30,10 +30,10 @@ struct Work {
   std::vector<CUfileIOParams_t> all;
 };
 
-// One call, and what came of it: events only counted, as their order is free.
 // Only what takes the events tells that entries are done: so this is far longer than they need on a busy machine.
 void let_all_be_done() { ::usleep(5'000'000); }
 
+// One call, and what came of it: events only counted, as their order is free.
 unsigned ask(World& w, const char* step, CUfileBatchHandle_t batch, unsigned least, unsigned room, timespec* patience) {
   std::vector<CUfileIOEvents_t> events(std::max(room, 1U));
   unsigned number = room;
