@@ -66,7 +66,7 @@ class Pages(World):
 
     def commands(self):
         self.unpack_machine()
-        return {"check": ["check", "--root", MACHINE], "topology": ["topology", "--root", MACHINE],
+        return {"check": ["check", "--root", MACHINE], "topology": ["check", "--topology", "--root", MACHINE],
                 "help": ["help", "stand_in"], "explain": ["explain", "data"],
                 "doctor": ["explain", "--measure", "--time", "0.1", "data"]}
 
