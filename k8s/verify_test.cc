@@ -43,7 +43,7 @@ TEST_F(K8sTool, VerifyOpensAPathThatAVariableSwitchesOnUnlessItMayCorruptBytes) 
   setenv("PENSTOCK_NVIDIA_EXPORT", "on", 1);
   EXPECT_EQ(told("dgx-ready", "/data/0", "p2pdma"), "open ");
   EXPECT_EQ(told("iommu-translating", "/data", "p2pdma"), "unknown iommu_translating");
-  EXPECT_EQ(run({"k8s", "verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
+  EXPECT_EQ(run({"verify", "--root", std::string(PENSTOCK_MACHINES) + "dgx-ready"}).exit_code, 0);
   unsetenv("PENSTOCK_NVIDIA_EXPORT");
 }
 

@@ -62,7 +62,8 @@ fi
 "$python" -m pip --python "$work/venv/bin/python" install -q --no-index "$wheel"
 "$python" -m pip --python "$work/venv/bin/python" check
 [ -n "$tool" ] || PATH=$(realpath "$3/../../tools"):$PATH  # The package takes the one on PATH.
-cp "$source"/python/tests/{conftest,test_files,test_sessions,test_weights_numpy}.py "$work/tests/"
+cp "$source"/python/tests/{conftest,cufile_program,waiting}.py "$work/tests/"
+cp "$source"/python/tests/test_{files,sessions,weights_numpy}.py "$work/tests/"
 cd "$work/tests"
 "$work/venv/bin/python" - <<'PYTHON' || fail "what vLLM and SGLang look for is not there"
 from importlib import metadata, util

@@ -13,18 +13,8 @@ import pytest
 
 from penstock import errors, launcher
 from penstock.__main__ import main
+from cufile_program import USES_CUFILE
 from waiting import SECONDS_MAX
-
-USES_CUFILE = """
-import ctypes
-class Error(ctypes.Structure):
-    _fields_ = [("err", ctypes.c_int), ("cu_err", ctypes.c_int)]
-cufile = ctypes.CDLL("libcufile.so.0")
-cufile.cuFileDriverOpen.restype = Error
-assert cufile.cuFileDriverOpen().err == 0
-print(open("/proc/self/maps").read())
-raise SystemExit(3)
-"""
 
 
 def run_without_the_command(*words, **more):

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock import launcher
-from test_launcher import USES_CUFILE
+from cufile_program import USES_CUFILE
 from waiting import SECONDS_MAX
 
 
