@@ -114,7 +114,7 @@ Machine read_machine(const core::Root& root, const std::string& directory, const
   machine.file_systems = core::read_file_systems(root, machine);
   if (!root.list("/run/udev/data").empty()) machine.has_udev = core::Tristate::yes;
   else if (root.exists("/etc")) machine.has_udev = core::Tristate::no;
-  if (directory.empty()) machine.probe = probe_machine(machine.process);
+  if (directory.empty()) machine.probe = probe_machine(machine.process, machine.rdma);
   machine.has_vendor_library = has_vendor_library(root, directory.empty() ? machine.process.vendor_library() : "");
   for (const core::FileSystem& one : machine.file_systems) machine.places.push_back(read_place(root, machine, one));
   return machine;

@@ -84,8 +84,8 @@ struct Machine : core::PeerMachine {
 };
 
 // Tries what only the machine itself can tell: opens a session and a ring, for a moment. Adds to the process why no
-// session opens with its settings.
-Probe probe_machine(Process& process);
+// session opens with its settings. rdma: the machine's.
+Probe probe_machine(Process& process, const std::vector<core::RdmaDevice>& rdma);
 // With directory "" it also opens a session and a ring, for a moment. more: variables of the process that is asked
 // about, besides this one's.
 Machine read_machine(const core::Root& root, const std::string& directory, const Variables& more = {});

@@ -10,7 +10,6 @@
 #include "core/paths.h"
 #include "facts/cuda.h"
 #include "facts/machine.h"
-#include "topology/rdma_device.h"
 
 namespace penstock::facts {
 namespace {
@@ -25,14 +24,12 @@ int try_io_uring() {
 }
 
 // With the first GPU's memory.
-std::optional<DmaBufProbe> probe_dma_buf(const Probe& probe) {
+std::optional<DmaBufProbe> probe_dma_buf(const Probe& probe, const std::vector<core::RdmaDevice>& rdma) {
   const auto is_cuda = [](const DeviceInfo& device) { return std::string_view(device.kind) == "cuda"; };
   const auto gpu = std::find_if(probe.devices.begin(), probe.devices.end(), is_cuda);
   if (gpu == probe.devices.end()) return std::nullopt;
   DmaBufProbe found{dma_buf_refusal(gpu->uuid), {}};
-  const core::Result<core::Root> root = core::Root::open("/");
-  if (!root.ok()) return found;
-  for (const core::RdmaDevice& device : core::read_rdma_devices(*root)) {
+  for (const core::RdmaDevice& device : rdma) {
     if (!device.pci_address.empty()) found.rdma_adapters.push_back(device.name);
   }
   return found;
@@ -40,7 +37,7 @@ std::optional<DmaBufProbe> probe_dma_buf(const Probe& probe) {
 
 }  // namespace
 
-Probe probe_machine(Process& process) {
+Probe probe_machine(Process& process, const std::vector<core::RdmaDevice>& rdma) {
   Probe probe;
   probe.io_uring_error = try_io_uring();
   probe.cuda = cuda_version();
@@ -59,7 +56,7 @@ Probe probe_machine(Process& process) {
   for (unsigned ordinal = 0; ordinal < info->device_count; ++ordinal) {
     if (auto device = session->device(ordinal)) probe.devices.push_back(*device);
   }
-  probe.dma_buf = probe_dma_buf(probe);
+  probe.dma_buf = probe_dma_buf(probe, rdma);
   for (const core::PathRow& row : core::kPaths) {
     if (auto verdict = session->outlook(static_cast<int>(row.id))) probe.verdicts.push_back(*verdict);
   }
