@@ -10,6 +10,7 @@
 #include "base/invariant.h"
 #include "core/paths.h"
 #include "facts/needs.h"
+#include "facts/storage_kind.h"
 
 namespace penstock::facts {
 namespace {
@@ -226,10 +227,9 @@ std::ptrdiff_t count_of(const PathOutlook& path, Standing standing) {
 // Of places where a path stands alike, one of a drive or a server tells more than one in memory, and of those the one
 // that is nearest to a device.
 auto rank_of(const PathOutlook& path, const core::FileSystem& place, const PeerPair* nearest) {
-  const bool is_of_data = place.stack || core::is_network_file_system(place.mount.type);
   const bool is_nearest = nearest != nullptr && nearest->file_system == &place;
-  return std::tuple(path.standing(), !is_of_data, count_of(path, Standing::closed), count_of(path, Standing::unknown),
-                    !is_nearest);
+  return std::tuple(path.standing(), !holds_data(place), count_of(path, Standing::closed),
+                    count_of(path, Standing::unknown), !is_nearest);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "facts/examination.h"
 #include "facts/judgement.h"
 #include "facts/needs.h"
+#include "facts/storage_kind.h"
 #include "topology/nvidia_fs_storage.h"
 
 namespace penstock::facts {
@@ -211,8 +212,7 @@ void judge_paths(const Examination& examined, Findings& findings) {
     if (is_direct_path(path.path)) judge_path(examined, path, findings);
   }
   for (const Outlook& place : examined.places) {
-    const core::FileSystem& one = *place.place;
-    if (one.stack || core::is_network_file_system(one.mount.type)) judge_place(examined, place, findings);
+    if (holds_data(*place.place)) judge_place(examined, place, findings);
   }
 }
 

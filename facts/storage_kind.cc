@@ -29,6 +29,10 @@ constexpr NetworkType kNetworkTypes[] = {{"lustre", "lustre"},  {"lustre", "lnet
 
 }  // namespace
 
+bool holds_data(const core::FileSystem& file_system) {
+  return file_system.stack || core::is_network_file_system(file_system.mount.type);
+}
+
 std::span<const StorageKind> storage_kinds() { return kStorageKinds; }
 
 bool is_of_kind(const core::FileSystem& file_system, const StorageKind& kind) {

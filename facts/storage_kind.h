@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What nvidia-fs and gdscheck know storage by. Pure.
+// What storage is: of data at all, and what nvidia-fs and gdscheck know it by. Pure.
 #pragma once
 
 #include <span>
@@ -8,6 +8,9 @@
 #include "facts/machine.h"
 
 namespace penstock::facts {
+
+// Whether it lies on a drive or a server, where people keep data, and not in memory or in a program.
+bool holds_data(const core::FileSystem& file_system);
 
 struct StorageKind {
   const char* name;    // "NVMe"

@@ -2,7 +2,7 @@
 
 #include "k8s/evidence.h"
 
-#include <algorithm>
+#include "facts/storage_kind.h"
 
 namespace penstock::tools::k8s {
 namespace {
@@ -10,10 +10,6 @@ namespace {
 PathEvidence evidence_of(const char* name, const facts::PathOutlook& path) {
   if (path.is_usable()) return {name, Standing::usable, "", "", ""};
   return {name, path.standing(), path.reason_name(), path.sentence(), path.remedy(), path.is_once_set()};
-}
-
-bool can_hold_data(const core::FileSystem& storage) {
-  return storage.stack.has_value() || core::is_network_file_system(storage.mount.type);
 }
 
 }  // namespace
@@ -26,7 +22,7 @@ std::vector<StorageEvidence> evidence_of(const facts::Examination& node) {
   std::vector<StorageEvidence> all;
   for (const facts::Outlook& place : node.places) {
     const core::Mount& mount = place.place->mount;
-    if (!can_hold_data(*place.place)) continue;
+    if (!facts::holds_data(*place.place)) continue;
     all.push_back(
         {mount.mount_point,
          mount.type,
