@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "facts/examination.h"
 #include "facts/judgement.h"
@@ -16,7 +17,6 @@ namespace {
 using core::Setting;
 
 constexpr const char* kCode = "cufile_json";
-constexpr Setting kSwitches[] = {"properties.force_compat_mode", "properties.vanilla_posix_io_mode"};
 
 std::string section_of(Setting setting) {
   const std::string_view key = setting.key();
@@ -27,13 +27,12 @@ std::string subject_of(const Place& place) { return place.denied_by + " " + plac
 
 void judge_switch(const Machine& machine, Setting setting, Findings& rows) {
   Judgement row(rows, Layer::drivers, kCode, std::string(setting.key()));
-  const core::LoadedSettings& cufile = machine.process.cufile;
-  const char* const variable = setting.row().variable;
-  const bool is_of_environment = cufile.settings.origin(setting) == core::Origin::environment;
-  const std::string place = is_of_environment ? variable : cufile.file;
+  const std::string place = machine.process.origin_of(setting);
   const std::string sentence =
       fmt::format("it is true in {}, and should be false: every byte goes through host memory", place);
-  if (is_of_environment) return row.fail(sentence, fmt::format("Take {} out of the environment.", variable));
+  if (machine.process.cufile.settings.origin(setting) == core::Origin::environment) {
+    return row.fail(sentence, fmt::format("Take {} out of the environment.", place));
+  }
   row.fail(sentence,
            fmt::format("Write \"{}\": false in section \"{}\" of {}, or take the line out: false is the default.",
                        setting.name(), section_of(setting), place));
@@ -51,9 +50,8 @@ void judge_denial(const Machine& machine, const Place& denied, const std::string
 }  // namespace
 
 std::optional<FindingName> barred_by(const Examination& examined, const core::FileSystem& one) {
-  for (const Setting setting : kSwitches) {
-    if (examined.machine.process.cufile.settings.is_on(setting)) return FindingName{kCode, std::string(setting.key())};
-  }
+  const std::vector<Setting> forcing = examined.machine.process.forcing_host_memory();
+  if (!forcing.empty()) return FindingName{kCode, std::string(forcing.front().key())};
   const Place& place = examined.machine.place_of(one);
   return place.denied_by.empty() ? std::nullopt : std::optional(FindingName{kCode, subject_of(place)});
 }
@@ -63,8 +61,8 @@ void judge_cufile(const Examination& examined, Findings& rows) {
   const core::LoadedSettings& cufile = machine.process.cufile;
   if (cufile.must_refuse) return;  // That is a matter of `settings`.
   const std::size_t before = rows.size();
-  for (const Setting setting : kSwitches) {
-    if (cufile.settings.is_on(setting) && !machine.peers().empty()) judge_switch(machine, setting, rows);
+  if (!machine.peers().empty()) {
+    for (const Setting setting : machine.process.forcing_host_memory()) judge_switch(machine, setting, rows);
   }
   std::vector<std::pair<const Place*, std::string>> barred;  // With the file systems that could be served but for it.
   for (const Outlook& one : examined.places) {

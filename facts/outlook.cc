@@ -46,11 +46,6 @@ void add_switch(Findings& needs, bool is_on, const char* code, std::string sente
   else needs.push_back(switched_off(code, std::move(sentence), std::move(remedy)));
 }
 
-std::string place_of(const core::LoadedSettings& cufile, core::Setting setting) {
-  const bool is_variable = cufile.settings.origin(setting) == core::Origin::environment;
-  return is_variable ? setting.row().variable : cufile.file.empty() ? "the defaults" : cufile.file;
-}
-
 // The paths that the environment names, and the one that it demands.
 void add_named_paths(const Machine& machine, const core::PathRow& row, Findings& needs) {
   const core::Settings& settings = machine.process.cufile.settings;
@@ -68,24 +63,22 @@ void add_named_paths(const Machine& machine, const core::PathRow& row, Findings&
 
 // What cuFile's configuration forbids.
 void add_cufile(const Machine& machine, const core::PathRow& row, const core::FileSystem* place, Findings& needs) {
-  constexpr core::Setting kForced[] = {"properties.force_compat_mode", "properties.vanilla_posix_io_mode"};
   constexpr core::Setting kCompat = "properties.allow_compat_mode";
   constexpr const char* kCode = "cufile_json";
-  const core::LoadedSettings& cufile = machine.process.cufile;
-  bool is_posix_alone = false;
-  for (const core::Setting setting : kForced) {
-    if (!cufile.settings.is_on(setting)) continue;
-    is_posix_alone = true;
+  const Process& process = machine.process;
+  const core::LoadedSettings& cufile = process.cufile;
+  const std::vector<core::Setting> forcing = process.forcing_host_memory();
+  for (const core::Setting setting : forcing) {
     if (row.traits.posix || row.traits.host_memory) continue;
     needs.push_back(switched_off(
         kCode,
-        fmt::format("{} is true in {}: every byte goes through host memory", setting.key(), place_of(cufile, setting)),
+        fmt::format("{} is true in {}: every byte goes through host memory", setting.key(), process.origin_of(setting)),
         fmt::format("Set {} to false.", setting.key())));
   }
-  if (row.traits.compat && !is_posix_alone && !cufile.settings.is_on(kCompat)) {
+  if (row.traits.compat && forcing.empty() && !cufile.settings.is_on(kCompat)) {
     needs.push_back(switched_off(
         kCode,
-        fmt::format("{} is false in {}: no byte may go through host memory", kCompat.key(), place_of(cufile, kCompat)),
+        fmt::format("{} is false in {}: no byte may go through host memory", kCompat.key(), process.origin_of(kCompat)),
         fmt::format("Set {} to true.", kCompat.key())));
   }
   if (!row.traits.direct || place == nullptr) return;

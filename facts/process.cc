@@ -77,6 +77,17 @@ std::string error_of(const core::LoadedSettings& loaded) {
 
 }  // namespace
 
+std::vector<core::Setting> Process::forcing_host_memory() const {
+  std::vector<core::Setting> on = {"properties.force_compat_mode", "properties.vanilla_posix_io_mode"};
+  std::erase_if(on, [&](core::Setting setting) { return !cufile.settings.is_on(setting); });
+  return on;
+}
+
+std::string Process::origin_of(core::Setting setting) const {
+  if (cufile.settings.origin(setting) == core::Origin::environment) return setting.row().variable;
+  return cufile.file.empty() ? "the defaults" : cufile.file;
+}
+
 Process read_process(const core::Root& root, bool is_captured, const Variables& more) {
   Process process;
   Variables variables = variables_for_library();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "facts/environment.h"
 #include "settings/settings.h"
@@ -22,8 +23,10 @@ struct Process {
   bool calls_nvidia_fs() const { return cufile.settings.text("penstock.nvfs") != "off"; }
   bool calls_vendor() const { return cufile.settings.text("penstock.vendor") != "off"; }
   const std::string& vendor_library() const { return cufile.settings.text("penstock.vendor_library"); }
-  // Whether it opens at all: neither the environment nor cuFile's configuration has an error that forbids it.
-  bool can_open() const { return error.empty() && !cufile.must_refuse; }
+  // The settings that are on and send every byte through host memory.
+  std::vector<core::Setting> forcing_host_memory() const;
+  // Where a setting has its value from: a variable, cuFile's configuration, or "the defaults".
+  std::string origin_of(core::Setting setting) const;
 };
 
 // variables: NAME and VALUE, which count for more than this process's own.
