@@ -103,6 +103,7 @@ function(penstock_test name)
   if(TEST_LABEL STREQUAL unit)
     add_dependencies(penstock_unit_tests ${name})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+  # Listing opens a session for some programs, which takes longer than the default of 5 s on a busy machine with a GPU.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 900
                        PROPERTIES LABELS ${TEST_LABEL} TIMEOUT 900 RUN_SERIAL ${TEST_ALONE})
 endfunction()

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from waiting import SECONDS_MAX
 
+# The ranks compute on the CPU. A forked process cannot use a GPU that its parent has used, and torch asks for one unasked.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 rendezvous_numbers = itertools.count()
 
 
