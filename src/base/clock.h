@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam to time, for what decides by it: a test moves a ManualClock (test/fakes) where it would have to sleep. Given
-// by reference to whom it concerns, whom it outlives. What only measures for a report, or waits for a wake-up, asks the
-// kernel itself. Nothing on the steady path of a small request reads a clock.
+// The seam to time, for code that decides by it: a test moves a ManualClock (test/fakes) where it would have to sleep.
+// Objects take a clock by reference, and it outlives them. Code that only measures for a report, or waits for a
+// wake-up, asks the kernel itself. Nothing on the steady path of a small request reads a clock.
 #pragma once
 
 #include <chrono>

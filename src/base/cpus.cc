@@ -48,8 +48,8 @@ std::string read_small_file(const std::string& path) {
   return text;
 }
 
-// "4:cpu,cpuacct:/pod/container", of a controller of the first version: its list and what stands behind it; of the
-// second version, which has no controllers here: "0::/pod/container".
+// A line of /proc/self/cgroup reads "4:cpu,cpuacct:/pod/container" for a controller of the first version, with its list
+// and its path; for the second version, which lists no controllers, it reads "0::/pod/container".
 bool is_of(std::string_view line, std::string_view controller) {
   const std::size_t first = line.find(':'), second = line.find(':', first + 1);
   if (second == std::string_view::npos || !line.substr(second + 1).starts_with('/')) return false;
@@ -62,7 +62,7 @@ bool is_of(std::string_view line, std::string_view controller) {
   return false;
 }
 
-// Where this process is in a hierarchy: "/pod/container", "" at its top or where there is none.
+// The place of this process in a hierarchy: "/pod/container", or "" at its top and where there is no hierarchy.
 std::string cgroup_of(const std::string& root, std::string_view controller) {
   const std::string text = read_small_file(root + "/proc/self/cgroup");
   for (std::size_t start = 0; start < text.size();) {
@@ -76,8 +76,8 @@ std::string cgroup_of(const std::string& root, std::string_view controller) {
   return "";
 }
 
-// Calls `look` with every group's folder, from this process's up to the top; ends early where it returns false. Of the
-// second version, or of a controller of the first.
+// Calls `look` with every group's folder, from this process's up to the top; ends early where it returns false. An
+// empty `controller` means the hierarchy of the second version.
 template <typename Look>
 void for_each_cgroup(const std::string& root, std::string_view controller, Look look) {
   std::string group = cgroup_of(root, controller);
@@ -88,7 +88,7 @@ void for_each_cgroup(const std::string& root, std::string_view controller, Look 
   }
 }
 
-// What all ranks have together, so far as can be told.
+// The CPUs that all ranks have together, so far as can be told.
 CpuSet cpus_of_all(const std::string& root) {
   CpuSet cpus;
   for_each_cgroup(root, "", [&](const std::string& folder) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Which CPUs a process may use, and how many of them are its share where several ranks run on one host. For the
-// default number of workers, and for whoever places threads. Nothing here widens what a user, a launcher or a
-// container allowed. What /sys, /proc and launchers say is taken as hostile: what makes no sense is as if it were not
-// there.
+// default number of workers, and for code that places threads. Nothing here widens what a user, a launcher or a
+// container allowed. Text from /sys, /proc and launchers is taken as hostile: a line that makes no sense counts as
+// missing.
 #pragma once
 
 #include <bitset>
@@ -21,10 +21,10 @@ using CpuSet = std::bitset<kCpusMax>;
 CpuSet parse_cpu_list(std::string_view text);
 // The same list of a set: "" for an empty one.
 std::string cpu_list_text(const CpuSet& cpus);
-// The first line of a small file such as /sys has, without blanks at its end; "" where there is none.
+// Returns the first line of a small file, as /sys has them, without blanks at its end; "" if it cannot be read.
 std::string read_first_line(const std::string& path);
 
-// The calling thread's; threads it starts inherit them. Empty where the kernel does not tell.
+// The CPUs of the calling thread; threads it starts inherit them. Empty where the kernel does not tell.
 CpuSet allowed_cpus();
 // False where the kernel refuses.
 bool allow_cpus(const CpuSet& cpus);
@@ -32,9 +32,9 @@ bool allow_cpus(const CpuSet& cpus);
 // How many processes of one job share this host, as torchrun, Open MPI, MPICH, MVAPICH and Slurm say; 1 where nobody
 // does.
 unsigned ranks_on_host(Environment environment);
-// CPUs that one of `ranks` may keep busy, 1 or more: those it is allowed, at most its part of what all of them have
-// (the cgroup's, else the machine's), and of the cgroup's quota. A rank that its launcher bound to its own CPUs keeps
-// them all. `root` is "" for the machine itself.
+// Returns how many CPUs one of `ranks` may keep busy, 1 or more: at most those in `allowed`, its part of the CPUs that
+// all ranks have (the cgroup's, else the machine's), and its part of the cgroup's quota. A rank that its launcher bound
+// to its own CPUs keeps them all. `root` is "" for the machine itself.
 unsigned fair_share_of_cpus(const std::string& root, const CpuSet& allowed, unsigned ranks);
 
 // CPUs' worth of time that the process may use at most, all of its threads together: a quota may be a part of one.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The library's log: one file of lines, written only when there is something of the level that was asked for. Each line
-// is one open, append and close, so nothing is held, rotation works, and a fork finds no lock. What cannot be written
-// is dropped: a log never makes anything fail. A file that is there already is added to, or begun anew, only where it
-// begins as a log of cuFile's does, ours or NVIDIA's: no other file is ever changed.
+// is one open, append and close, so nothing is held, rotation works, and a fork finds no lock. A line that cannot be
+// written is dropped: a log never makes anything fail. A file that is there already is added to, or begun anew, only
+// where it begins as a log of cuFile's does, ours or NVIDIA's: no other file is ever changed.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-// As cuFile names them; each takes those before it along.
+// The levels have cuFile's names; each level includes those before it.
 enum class LogLevel : std::uint8_t { notice, error, warn, info, debug, trace };
 std::optional<LogLevel> log_level_named(std::string_view name);  // "ERROR", ...
 
@@ -26,7 +26,7 @@ struct LogTarget {
 };
 
 void log_to(LogTarget target);
-// Whether a file is there already, and is no log: nothing will be written to it.
+// True where a file is there already and is no log: nothing will be written to it.
 bool is_no_log(const std::string& path);
 bool logs(LogLevel level);
 // One line. Control characters become question marks, so that no text looks like a line of its own.

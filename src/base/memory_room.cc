@@ -47,7 +47,7 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
   return std::nullopt;
 }
 
-// Of the group's own file, so far as the process sees its own group as the root of the hierarchy, as containers do.
+// Takes the limit from the group's own file, where the process sees its group as the root, as containers do.
 void confine(const char* root, MemoryRoom& room) {
   Text text;
   if (!read_text(root, "/sys/fs/cgroup/memory.max", text)) return;
@@ -55,7 +55,7 @@ void confine(const char* root, MemoryRoom& room) {
   if (!limit || !read_text(root, "/sys/fs/cgroup/memory.current", text)) return;
   std::uint64_t used = number_at(text.view()).value_or(0);
   if (read_text(root, "/sys/fs/cgroup/memory.stat", text)) {
-    // What the kernel would give back by itself.
+    // The kernel gives inactive page cache back by itself.
     used -= std::min(used, number_after(text.view(), "inactive_file ").value_or(0));
   }
   room.total = room.total == 0 ? *limit : std::min(room.total, *limit);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a system call answers where it is not to be had. Callers go another way then, and take that way's answer: EPERM
-// may also be the answer to what was asked for, and comes again by the other way if it is.
+// Tells by its errno that a system call is missing here. Callers then go another way, and take that way's answer: EPERM
+// may also be the answer to the request itself, and comes again by the other way if it is.
 #pragma once
 
 #include <cerrno>

@@ -6,8 +6,8 @@
 // tree.
 //
 //   Mutex mutex_;
-//   int count_ GUARDED_BY(mutex_) = 0;       may be read and written only with the mutex; PT_GUARDED_BY: what it
-//                                            points at
+//   int count_ GUARDED_BY(mutex_) = 0;       may be read and written only with the mutex; PT_GUARDED_BY is for the
+//                                            bytes that it points at
 //   void grow_locked() REQUIRES(mutex_);     may be called only with it
 //   void stop() EXCLUDES(mutex_);            only without it, where the call would wait for itself for ever
 //
@@ -49,8 +49,8 @@ class CAPABILITY("mutex") Mutex {
   void lock() ACQUIRE() { mutex_.lock(); }
   void unlock() RELEASE() { mutex_.unlock(); }
   bool try_lock() TRY_ACQUIRE(true) { return mutex_.try_lock(); }
-  // Does nothing, but tells clang what it cannot see, and the reader why: that a caller has the mutex, or that nobody
-  // else knows of what it guards.
+  // Does nothing, but tells clang what it cannot see, and the reader why: a caller has the mutex, or no other thread
+  // knows of the guarded members yet.
   void assume_held() const ASSERT_CAPABILITY(this) {}
 
  private:
@@ -62,7 +62,7 @@ class CAPABILITY("mutex") Mutex {
 class SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
-  // Of a mutex that try_lock() has got.
+  // Takes over a mutex that try_lock() has locked.
   MutexLock(Mutex& mutex, std::adopt_lock_t) REQUIRES(mutex) : mutex_(mutex) {}
   ~MutexLock() RELEASE() { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
@@ -76,7 +76,7 @@ class SCOPED_CAPABILITY MutexLock {
 class SCOPED_CAPABILITY MutexUnlock {
  public:
   explicit MutexUnlock(Mutex& mutex) RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
-  ~MutexUnlock() RELEASE() { mutex_.lock(); }  // What clang calls an end of the scope: it has the mutex again.
+  ~MutexUnlock() RELEASE() { mutex_.lock(); }  // Clang calls this the end of a scope: the mutex is held again.
   MutexUnlock(const MutexUnlock&) = delete;
   MutexUnlock& operator=(const MutexUnlock&) = delete;
 

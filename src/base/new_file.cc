@@ -78,7 +78,7 @@ Status NewFile::open(const std::string& path, const Options& options) {
   folder_fd_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_fd_.valid()) return os_failure(errno, "open the folder");
   const long longest =
-      ::fpathconf(folder_fd_.get(), _PC_NAME_MAX);  // Of a file without a name it would show at its end.
+      ::fpathconf(folder_fd_.get(), _PC_NAME_MAX);  // A link of a file without a name ends with a temporary name.
   if (longest > 0 && name_.size() > static_cast<std::size_t>(longest))
     return os_failure(ENAMETOOLONG, "create the file");
   if (options.needs_name) return open_named(options);
@@ -105,8 +105,8 @@ Status NewFile::open_named(const Options& options) {
   return os_failure(error, "create the file");
 }
 
-// Where files cannot be without a name, it is not a matter of course that they can have another: that shows now, and
-// not when all bytes are written.
+// Where files cannot be without a name, a second name may be refused, too: the refusal shows now, and not when all
+// bytes are written.
 Status NewFile::try_rename() {
   std::string other = temporary_;
   if (const Status status = draw_temporary_name(); !status.ok()) return status;
@@ -159,7 +159,7 @@ Status NewFile::move_to_final_name() {
   return is_missing_in_file_system(errno) ? move_to_held_name() : os_failure(errno, kNameStep);
 }
 
-// Mounts of object stores have neither. Of several that want the name, one gets to hold it.
+// Mounts of object stores have neither link nor renameat2. Where several writers want the name, one gets to hold it.
 Status NewFile::move_to_held_name() {
   const int folder = folder_fd_.get();
   UniqueFd held(calls_.open(folder, name_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0));

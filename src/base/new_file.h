@@ -40,16 +40,16 @@ class TemporaryName {
 class NewFile {
  public:
   struct Options {
-    mode_t mode = 0600;                // As of open(2): less the umask.
+    mode_t mode = 0600;                // The mode of open(2), less the umask.
     int flags = 0;                     // Added to O_RDWR: O_DIRECT.
-    bool needs_name = false;           // From the start, for whoever opens it once more by its name.
-    bool is_flushed = true;            // When it is published: what nobody needs after a loss of power need not be.
+    bool needs_name = false;           // From the start, for callers that open it once more by its name.
+    bool is_flushed = true;            // When it is published; false where the file need not survive a loss of power.
     TemporaryName* watcher = nullptr;  // Outlives the file.
     NameCalls* calls = nullptr;        // The same; null: the kernel's.
   };
 
-  // Fails where the folder cannot be opened, no file be made in it, or none be renamed. What stands under the name does
-  // not matter yet.
+  // Fails where the folder cannot be opened, no file be made in it, or none be renamed. A file that has the name
+  // already does not matter yet.
   static Result<std::unique_ptr<NewFile>> create(const std::string& path, const Options& options);
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -89,8 +89,8 @@ class NewFile {
   bool is_published_ = false;
 };
 
-// Writes down which names a folder has. Where the file system answers EINVAL it does not know how, and sees to it
-// itself or never: that is success.
+// Writes down which names a folder has. A file system that answers EINVAL cannot be told to: it does so by itself or
+// never, and that counts as success.
 Status flush_folder(int folder_fd, NameCalls& calls = NameCalls::of_kernel());
 
 // Makes or replaces a file of this content, readable for all.
@@ -98,7 +98,7 @@ Status publish_file(const std::string& path, std::string_view content);
 // The same for its owner alone, and not written down.
 Status publish_private_file(const std::string& path, std::string_view content);
 
-// Of the directory in which the process is now.
+// Makes a path absolute by the directory in which the process is now.
 std::string absolute_path(const std::string& path);
 // Making a file larger than the process's limit would not only fail: its signal ends the program.
 bool is_within_file_size_limit(std::uint64_t size);

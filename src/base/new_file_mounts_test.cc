@@ -66,7 +66,7 @@ class Mount final : public NameCalls {
   int link_error = EOPNOTSUPP;
   int renames_left = 1000;
   int late_removals = 0;  // Refused although the file was closed: the mount has not heard of that yet.
-  int folder_error = 0;   // Of flushing one.
+  int folder_error = 0;   // The errno of flushing a folder.
   std::function<void(int folder, const char* name)> before_rename;  // Once.
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The size of the CPU's pages: what mappings are made of, and the page cache. 4 KiB on x86; 16 or 64 KiB on other
+// The size of the CPU's pages, which mappings and the page cache are made of. 4 KiB on x86; 16 or 64 KiB on other
 // machines. Pages of GPUs and alignments that storage asks for are other things.
 #pragma once
 

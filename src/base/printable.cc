@@ -17,7 +17,7 @@ constexpr CodePoint kNoText{};
 
 unsigned char byte_at(std::string_view text, std::size_t i) { return static_cast<unsigned char>(text[i]); }
 
-// As many bytes as the first one of a sequence promises; 0 for a byte that begins none.
+// Returns how many bytes the first one of a sequence promises; 0 for a byte that begins none.
 std::size_t size_of_sequence(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xc2) return 0;

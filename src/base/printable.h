@@ -14,7 +14,7 @@ namespace penstock::core {
 // several lines.
 std::string printable(std::string_view text, std::string_view kept = "");
 
-// Whether all of it is UTF-8, control characters included.
+// True where all of the text is UTF-8, control characters included.
 bool is_utf8(std::string_view text);
 
 }  // namespace penstock::core

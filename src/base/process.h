@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Tells a forked child from the process that opened something. Threads, rings and device contexts do not survive a
-// fork; what was opened before must be refused in the child, and left alone.
+// fork; the child must refuse what its parent opened, and leave it alone.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kFewBytes = 256u << 10;  // Of which looking at each page takes no longer than asking.
+constexpr std::size_t kFewBytes = 256u << 10;  // For so few bytes, looking at each page takes no longer than asking.
 
 // From linux/mman.h of 5.14 and linux/fs.h of 6.11.
 constexpr int kPopulateRead = 22, kPopulateWrite = 23;
@@ -77,7 +77,7 @@ bool are_pages_reachable(std::uintptr_t begin, std::uintptr_t end, Access access
   return can_read_pages(begin, end);
 }
 
-// Of a mapped file, the pages behind its end can be used by nobody: the last page tells.
+// The pages behind a mapped file's end cannot be used: the last page tells.
 Mapped is_mapped_for(std::uintptr_t begin, std::uintptr_t end, Access access) {
   const UniqueFd maps(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
   if (!maps.valid()) return Mapped::unknown;

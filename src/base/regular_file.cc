@@ -15,7 +15,7 @@ int error_of_kind(mode_t mode) {
   return S_ISLNK(mode) ? ELOOP : EINVAL;
 }
 
-// Of this very file, whatever has the name by now.
+// Opens this very file, even if another has the name by now.
 int open_behind_lease(int folder, const char* name, int flags) {
   const UniqueFd place(::openat(folder, name, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW)));
   struct stat facts {};
@@ -28,7 +28,7 @@ int open_behind_lease(int folder, const char* name, int flags) {
   return ::open(there.c_str(), (flags & ~(O_NOFOLLOW | O_CREAT | O_EXCL)) | O_CLOEXEC | O_NOCTTY);
 }
 
-// What is no file is not even opened, unless it came to be there just now.
+// A device or a pipe is not even opened, unless it came to be there just now.
 int open_into(RegularFile& file, int folder, const char* name, int flags, mode_t mode) {
   const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   if (::fstatat(folder, name, &file.facts, follow) == 0) {

@@ -16,7 +16,7 @@ namespace penstock::core {
 
 struct RegularFile {
   UniqueFd fd;           // It blocks as others do. Not valid where there is an error.
-  struct stat facts {};  // Of what stands under the name, where that is known.
+  struct stat facts {};  // The facts of the file under the name, where they are known.
   int error = 0;         // EISDIR of a folder, ELOOP of a link (O_NOFOLLOW), EINVAL of anything else that is no file.
 };
 
@@ -28,8 +28,8 @@ int open_without_waiting(int folder, const char* name, int flags, mode_t mode = 
 RegularFile open_regular_file(int folder, const char* name, int flags = O_RDONLY, mode_t mode = 0);
 RegularFile open_regular_file(const std::string& path, int flags = O_RDONLY, mode_t mode = 0);
 
-// The same, where the error is a Status: what is no regular file is Code::unsupported_file, but for folders and links.
-// `step`, as of Status, is told with the path behind it.
+// Does the same with a Status as error: anything but a regular file, a folder or a link is Code::unsupported_file.
+// `step` is Status::step, and the path is added behind it.
 Result<RegularFile> open_regular(const std::string& path, int flags, mode_t mode, const char* step);
 
 }  // namespace penstock::core

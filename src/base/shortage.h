@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Where memory runs out. The core throws nothing by itself, but what the standard library throws for want of memory
-// unwinds through it, and lets go of what was held on the way. It ends here: in every exported call, and in what
-// threads of our own do.
+// Shortages of memory end here. The core throws nothing by itself, but the standard library's bad_alloc unwinds through
+// it, and lets go of what was held on the way. It is caught in every exported call, and in the main functions of our
+// own threads.
 #pragma once
 
 #include <new>
 
 namespace penstock::core {
 
-// What work() gives, or instead() where there was no memory for it.
+// Returns what work() returns, or what instead() returns if there was no memory for work().
 template <typename Work, typename Instead>
 auto unless_short_of_memory(Work&& work, Instead&& instead) -> decltype(work()) {
   try {
@@ -19,7 +19,7 @@ auto unless_short_of_memory(Work&& work, Instead&& instead) -> decltype(work()) 
   }
 }
 
-// Of whoever asked the kernel himself, and has no status to return.
+// For code that asked the kernel for memory itself, and has no status to return.
 [[noreturn]] inline void memory_is_short() { throw std::bad_alloc(); }
 
 }  // namespace penstock::core

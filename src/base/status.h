@@ -56,7 +56,7 @@ enum class Domain : std::uint8_t {
 };
 
 struct [[nodiscard]] Status {
-  // What was being done, as a verb phrase ("read from the file"): a literal, or a text that is kept (kept_text.h).
+  // The failed step as a verb phrase ("read from the file"): a literal, or a text that is kept (kept_text.h).
   const char* step = "";
   std::int32_t code = 0;
   Domain domain = Domain::penstock;

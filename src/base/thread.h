@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Starts a thread of the library's own. It gets no signals: those are the application's.
+// Starts a thread of the library's own. It gets no signals: they are the application's.
 #pragma once
 
 #include <pthread.h>

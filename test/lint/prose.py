@@ -25,7 +25,6 @@ AT_MOST = {
     "facts": 109,
     "kv": 82,
     "python/native": 55,
-    "src/base": 48,
     "src/capi": 31,
     "src/checksum": 9,
     "src/core": 18,
