@@ -11,10 +11,10 @@
 
 namespace penstock::core {
 
-// Of `bytes` behind others whose checksum is `before`; of nothing it is 0.
+// Returns the checksum of `bytes` behind others whose checksum is `before`; no bytes have the checksum 0.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
-// Of two pieces together: `second` is the checksum of the `second_bytes` behind the first.
+// Returns the checksum of two pieces together: `second` is that of the `second_bytes` behind the first.
 std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
 
 // The same for many pieces: one as large as the one before costs less.
@@ -24,12 +24,12 @@ class Crc32cCombiner {
 
  private:
   std::uint64_t bytes_ = 0;
-  std::uint32_t shift_ = 0x80000000;  // What stands for so many.
+  std::uint32_t shift_ = 0x80000000;  // x^(8 * bytes_).
 };
 
 std::uint32_t crc32c_of_zeros(std::uint64_t bytes);
 
-// The same as crc32c(), by tables alone: what machines without the instruction do.
+// Does the same as crc32c() by tables alone: machines without the instruction use it.
 std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace penstock::core

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The arithmetic behind CRC32C: polynomials over bits, modulo that of Castagnoli, kept with their highest power in the
-// lowest bit. A checksum is linear: what comes in front of n more bits is multiplied by x^n, and pieces that were
-// looked at apart are added up.
+// The arithmetic behind CRC32C: polynomials over bits, modulo Castagnoli's, kept with their highest power in the lowest
+// bit. A checksum is linear: bits in front of n more bits are multiplied by x^n, and pieces that were looked at apart
+// are added up.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ constexpr std::uint32_t multiply(std::uint32_t left, std::uint32_t right) {
   return product;
 }
 
-// x^(8 * bytes): what stands for so many bytes more.
+// Returns x^(8 * bytes), the factor for so many bytes more behind a checksum.
 constexpr std::uint32_t shift_of(std::uint64_t bytes) {
   std::uint32_t power = kOne, square = kOne;
   for (int i = 0; i < 8; ++i) square = times_x(square);
@@ -36,7 +36,7 @@ constexpr std::uint32_t shift_of(std::uint64_t bytes) {
   return power;
 }
 
-// The products of one factor with every value of each byte of a word; those of words are their sums.
+// The products of one factor with every value of each byte of a word; a word's product is their sum.
 struct Products {
   std::array<std::array<std::uint32_t, 256>, 4> rows{};
   constexpr std::uint32_t operator()(std::uint32_t value) const {
@@ -47,7 +47,7 @@ struct Products {
 constexpr Products products_of(std::uint32_t factor) {
   Products products;
   for (std::uint32_t row = 0; row < 4; ++row) {
-    // The products of single bits; those of all others are their sums.
+    // The products of single bits; every other product is a sum of them.
     for (std::uint32_t bit = 0; bit < 8; ++bit) {
       products.rows[row][std::size_t{1} << bit] = multiply(factor, std::uint32_t{1} << (8 * row + bit));
     }

@@ -26,7 +26,6 @@ AT_MOST = {
     "kv": 82,
     "python/native": 55,
     "src/capi": 31,
-    "src/checksum": 9,
     "src/core": 18,
     "src/cufile": 20,
     "src/device": 119,
