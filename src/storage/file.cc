@@ -23,7 +23,7 @@ bool passes(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN || error == EINTR;
 }
 
-// Where a buffered write has the inode's lock to itself. Not so: Lustre, whose locks are of ranges; block devices.
+// True where a buffered write locks the whole inode. Lustre locks ranges, and block devices have no such lock.
 bool has_one_writer(std::uint64_t magic) {
   return magic == EXT4_SUPER_MAGIC || magic == XFS_SUPER_MAGIC || magic == BTRFS_SUPER_MAGIC ||
          magic == F2FS_SUPER_MAGIC || magic == TMPFS_MAGIC;
@@ -47,7 +47,7 @@ void File::close_second() {
   if (second >= 0 && is_ours(second)) ::close(second);
 }
 
-// The second descriptor is opened again when it is needed; as an open file of its own it would be in the way.
+// The second descriptor is opened again when it is needed; being an open file of its own, it would be in the way.
 void File::release_blocks_behind_end() {
   if (!blocks_behind_end_.load(std::memory_order_relaxed) || !has_its_descriptors()) return;
   close_second();

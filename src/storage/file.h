@@ -48,7 +48,7 @@ class WriteTurns {
 class File {
  public:
   static Result<std::unique_ptr<File>> open(Storage& storage, int fd);
-  // Of a file system in user space: there are no descriptors then, and nothing to be asked of the kernel.
+  // For a file system in user space: there are no descriptors then, and nothing to be asked of the kernel.
   static std::unique_ptr<File> open(Storage& storage, std::unique_ptr<UserspaceFile> file);
   ~File();
 
@@ -56,7 +56,7 @@ class File {
   // Before anybody else knows of the file.
   void deny_direct_paths() { facts_.denied = true; }
   void count_in(FileUsage& usage) { usage_ = &usage; }
-  // Where front ends count its requests for a report; null where nobody wants one.
+  // The counts of this file's requests for a report, kept by front ends; null where no report was asked for.
   FileUsage* usage() const { return usage_; }
   // Unlike a descriptor's number, never used again for another file.
   std::uint64_t id() const { return id_; }
@@ -76,7 +76,7 @@ class File {
   // Bytes now.
   Result<std::uint64_t> size();
   Result<FileStamp> stamp();
-  // What direct I/O needs here; 1 where it is not to be had.
+  // The alignment of offsets that direct I/O needs here; 1 where direct I/O is not possible.
   std::uint32_t direct_offset_align();
   // The kernel refused an aligned direct transfer: use the page cache from now on.
   void give_up_direct() { direct_refused_.store(true, std::memory_order_relaxed); }

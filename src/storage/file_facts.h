@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is known of an open file, gathered once when it is registered. Values only; nothing here touches the file.
+// The facts of an open file, gathered once when it is registered. Values only; nothing here touches the file.
 #pragma once
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@ namespace penstock::core {
 
 enum class FileType : std::uint8_t { regular, block_device, userspace };
 
-// Where the direct-I/O alignment comes from.
+// The source of the direct-I/O alignment.
 enum class AlignmentSource : std::uint8_t {
   none,          // The file cannot do direct I/O, or it would be a copy through the page cache all the same.
   statx,         // STATX_DIOALIGN, Linux 6.1 and file systems that answer it.
@@ -22,7 +22,7 @@ enum class AlignmentSource : std::uint8_t {
 
 struct FileFacts {
   FileType type = FileType::regular;
-  int open_flags = 0;      // As F_GETFL gave them.
+  int open_flags = 0;      // From F_GETFL.
   std::uint64_t size = 0;  // Bytes, when the facts were gathered.
   std::uint64_t inode = 0;
   dev_t file_system_device = 0;           // st_dev.
@@ -38,8 +38,8 @@ struct FileFacts {
   bool writable() const { return (open_flags & O_ACCMODE) != O_RDONLY; }
   bool opened_direct() const { return (open_flags & O_DIRECT) != 0; }
   bool can_do_direct() const { return direct_offset_align != 0; }
-  // The module nvidia-fs calls 4096 bytes direct where any of them went by DMA. Of smaller blocks some may be holes:
-  // their zeros stay in host memory then, and nobody is told.
+  // The module nvidia-fs calls 4096 bytes direct where any of them went by DMA. If blocks are smaller, some may be
+  // holes: their zeros stay in host memory then, without an error.
   bool suits_nvidia_fs() const { return type != FileType::regular || (block_size != 0 && block_size % 4096 == 0); }
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What tells whether a regular file was changed between two looks, by one system call and without a lock.
+// Tells if a regular file was changed between two looks, by one system call and without a lock.
 //
-// Whoever writes to a file, cuts it or punches a hole sets the time of its change (statx's ctime), which no call sets
-// back. The kernel's clock for that may stand still for ten milliseconds, and a direct write sets it when it begins: so
-// equal stamps say that nothing has changed only where the change they name was over long before the first of them.
+// A write, a truncation or a punched hole sets the time of the file's change (statx's ctime), which no call sets back.
+// The kernel's clock for that may stand still for ten milliseconds, and a direct write sets it when it begins: so equal
+// stamps say that nothing has changed only where the change they name was over long before the first of them.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ struct FileStamp {
   std::chrono::nanoseconds taken{};    // Real time of this look, or a moment before.
 
   bool is_known() const { return changed.count() != 0; }
-  // Whether the last change was over at the time of the look, as changes are that take no longer than `longest`.
+  // True where the last change was over when we looked, if changes take no longer than `longest`.
   bool is_settled(std::chrono::nanoseconds longest) const { return is_known() && taken - changed >= longest; }
 };
 

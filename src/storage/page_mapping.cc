@@ -22,15 +22,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Of an entry of /proc/PID/pagemap: present; swapped, and yet a file's page, which no mapping has swapped out. Either
-// it is being moved, or its memory has failed.
+// Bits of an entry of /proc/PID/pagemap. A file's page that is marked as swapped, which no mapping has swapped out, is
+// being moved, or its memory has failed.
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kMoving = std::uint64_t{3} << 61;
 constexpr std::uint64_t kPageIsPresent = 1u << 3, kPageIsMoving = 1u << 4 | 1u << 2;  // The same, of PAGEMAP_SCAN.
 // Pages that move are back within microseconds, unless who moves them loses its CPU (13 ms on a busy machine).
 constexpr auto kMoveMax = 20ms;
 constexpr auto kLooksApart = 20us;
 
-// As in <linux/fs.h> since Linux 6.7.
+// The argument of PAGEMAP_SCAN, as <linux/fs.h> has it since Linux 6.7.
 struct ScanArgument {
   std::uint64_t size, flags, start, end, walk_end, regions, region_count, pages_max;
   std::uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
@@ -58,7 +58,7 @@ int scan_for_absent(int pagemap, std::uint64_t begin, std::uint64_t end, ScanReg
 }  // namespace
 
 Result<PageMapping> PageMapping::open(int fd, std::uint64_t offset, std::size_t size, bool writable) {
-  // Of a huge page the kernel maps the whole, whatever the size.
+  // The kernel maps a huge page as a whole, whatever the size.
   struct statfs file_system {};
   const bool known = ::fstatfs(fd, &file_system) == 0 && file_system.f_type == HUGETLBFS_MAGIC;
   if (known && (offset | size) % static_cast<std::uint64_t>(file_system.f_bsize) != 0) {

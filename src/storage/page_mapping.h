@@ -52,7 +52,7 @@ class PageWatch {
   // Fails where the kernel does not show a process its own page table (/proc/self/pagemap).
   static Result<PageWatch> open();
   enum class Presence : std::uint8_t { there, moving, gone };
-  // Of the first page that is not there, if there is one.
+  // Returns the state of the first page that is not there, or `there`.
   Presence look(const std::byte* memory, std::size_t size) const;
   // Waits for pages that are just being moved, 20 ms at most.
   bool are_present(const std::byte* memory, std::size_t size) const;

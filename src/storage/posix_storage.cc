@@ -36,7 +36,7 @@ namespace penstock::core {
 namespace {
 
 constexpr std::uint32_t kStatxDirectAlign = 0x2000;  // STATX_DIOALIGN, Linux 6.1.
-constexpr std::uint32_t kMemoryAlignMax = 4096;      // What the ring's slots promise.
+constexpr std::uint32_t kMemoryAlignMax = 4096;      // The alignment that the bounce buffers promise.
 constexpr std::uint32_t kOffsetAlignMax = 64u << 10;
 constexpr std::uint32_t kAssumedAlign = 4096;
 constexpr long kCachestat = 451;  // The same number on every architecture, Linux 6.5.
@@ -319,7 +319,7 @@ bool PosixStorage::is_resident(int fd, std::uint64_t offset, std::uint64_t size)
 
 void PosixStorage::mark_changed(int fd) {
   const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, {.tv_sec = 0, .tv_nsec = UTIME_NOW}};
-  // Who may write to another's file, and no more, can set both times or none.
+  // A user who may write to another user's file, and no more, can set both times or none.
   if (::futimens(fd, times) != 0 && errno == EPERM) (void)::futimens(fd, nullptr);
 }
 
@@ -341,7 +341,7 @@ bool PosixStorage::preallocate(int fd, std::uint64_t offset, std::uint64_t size)
   const std::uint64_t end = offset + size;
   if (first >= end) return false;
   (void)::fallocate(fd, FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first), static_cast<off_t>(end - first));
-  // On a full disk some of it was given. What the program had allocated itself is its own, and was there before.
+  // On a full disk only a part was allocated. Blocks that the program had allocated itself were there before.
   const blkcnt_t blocks_before = status.st_blocks;
   return ::fstat(fd, &status) == 0 && status.st_blocks > blocks_before;
 }

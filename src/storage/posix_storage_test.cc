@@ -203,7 +203,7 @@ TEST_F(PosixStorageTest, BlocksBehindTheEndAreReleasedAndTheFileStaysAsItIs) {
   EXPECT_EQ(::fcntl(fd_.get(), F_GETSIG), 0);
 }
 
-// Who has it open may be making it longer at this very moment.
+// Another process that has it open may be making it longer at this very moment.
 TEST_F(PosixStorageTest, BlocksBehindTheEndStayWhileOthersHaveTheFileOpen) {
   const UniqueFd other(::open(name_.c_str(), O_WRONLY | O_CLOEXEC));
 

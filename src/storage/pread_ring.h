@@ -31,7 +31,7 @@ class PreadRing final : public Ring {
   std::size_t count_ = 0;
 };
 
-// What one operation comes to: bytes, or a negative errno.
+// Does one operation, and returns how many bytes it moved, or a negative errno.
 std::int32_t perform(Storage& storage, const RingOp& op);
 
 }  // namespace penstock::core

@@ -21,7 +21,7 @@ namespace penstock::core {
 struct RingOp {
   Op op = Op::read;
   int fd = -1;
-  int fixed_file = -1;  // As register_file gave it, or -1.
+  int fixed_file = -1;  // The number that register_file returned, or -1.
   void* memory = nullptr;
   std::uint32_t size = 0;    // Bytes; never 0.
   std::uint64_t offset = 0;  // In the file, bytes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every Ring promises, asked of io_uring, of its stand-in, and of the fake that other tests rely on.
+// The promises of every Ring, asked of io_uring, of its stand-in, and of the fake that other tests rely on.
 #include "storage/ring.h"
 
 #include <fcntl.h>
@@ -140,7 +140,7 @@ TEST_P(RingTest, RegisteredMemoryAndFilesMoveTheSameBytes) {
   ::munmap(memory, kSize);
 }
 
-// What lies there now would not be written to, if the ring still had the pages of before.
+// The new pages would not be written to, if the ring still had the old ones.
 TEST_P(RingTest, MemoryThatIsUnregisteredMayChange) {
   constexpr std::size_t kSize = 16384;
   const auto map = [&](void* where, int flags) {
@@ -192,7 +192,7 @@ TEST_P(RingTest, ARingThatGoesAwayWaitsForItsOperations) {
   ring_.reset();  // The sanitizers watch the memory from here on.
 }
 
-// ---- What the fake adds --------------------------------------------------------------------------------------------
+// ---- Additions of the fake -----------------------------------------------------------------------------------------
 
 class FakeRingTest : public testing::Test {
  protected:
@@ -271,7 +271,7 @@ TEST_P(KernelRingTest, AWaitWithALimitEndsWithItAndWithWhatComesBefore) {
 
 // ---- io_uring alone ------------------------------------------------------------------------------------------------
 
-// As after closefrom(3), when another file was given the ring's number.
+// Such is the state after closefrom(3), when another file was given the ring's number.
 TEST(UringRingTest, ARingWhoseDescriptorWasClosedByOthersClosesNobodyElses) {
   PosixStorage storage(true);
   if (storage.io_uring_error() != 0) GTEST_SKIP() << "io_uring is refused here";

@@ -27,8 +27,8 @@ class Storage {
   // Opens the same file anew, with O_DIRECT or without, and with the access mode and O_SYNC or O_DSYNC of open_flags;
   // the given descriptor stays as it is.
   virtual Result<UniqueFd> reopen(int fd, int open_flags, bool direct) = 0;
-  // Whether the descriptor is still one of the file that the facts tell of, and not closed, or another's by now.
-  // reached: where not null, and the file is a regular one, how many bytes it has.
+  // False where the descriptor was closed, or is another file's by now, than the one that the facts tell of. reached:
+  // where not null, and the file is a regular one, how many bytes it has.
   virtual bool is_descriptor_of(int fd, const FileFacts& facts, std::uint64_t* reached) = 0;
   // Bytes now: a file's size, a block device's capacity.
   virtual Result<std::uint64_t> size(int fd) = 0;
@@ -45,7 +45,7 @@ class Storage {
   virtual void start_flush(int /*fd*/) {}
   // Returns when all of the file, and what is needed to find it, would survive a loss of power.
   virtual Status sync(int /*fd*/) { return success(); }
-  // Whether two descriptors share one open file, so far as the kernel tells; true where it does not.
+  // True where two descriptors share one open file, and where the kernel does not tell.
   virtual bool is_same_open_file(int first, int second) = 0;
   // True when (nearly) all of the range is in the page cache. A guess: pages come and go.
   virtual bool is_resident(int fd, std::uint64_t offset, std::uint64_t size) = 0;

@@ -18,8 +18,8 @@ namespace penstock::core {
 namespace {
 
 // Operations that wait for submit(), at most. Each system call, and each knock at the device, costs as much as an
-// operation; but what waits keeps the device idle, where it has few. Of 16 in flight, two at once came to 0.97 of fio's
-// rate for its CPU time, and eight to 0.84 for 0.83 of it (random reads of 4 KiB, virtio disk, 2026-11-25).
+// operation; but a device with few operations idles while others wait. With 16 in flight, two at once came to 0.97 of
+// fio's rate for its CPU time, and eight to 0.84 for 0.83 of it (random reads of 4 KiB, virtio disk, 2026-11-25).
 constexpr unsigned kSubmitMin = 2;
 constexpr unsigned kSubmitMax = 8;
 constexpr unsigned kFileSlots = 16;
@@ -88,8 +88,8 @@ UringRing::~UringRing() {
   while (in_flight_ > 0) {
     if (!reap(left, true).ok()) break;
   }
-  // The kernel lets go of a ring some time after this; of its files now, so that their file systems can be unmounted,
-  // and of its memory, so that the next ring does not pin its own beside it.
+  // The kernel lets go of a ring some time after this; we take back its files now, so that their file systems can be
+  // unmounted, and its memory, so that the next ring does not pin its own beside it.
   if (files_registered_) (void)::io_uring_unregister_files(ring_.get());
   if (region_room_ != 0) drop_memory();
   if (!owns_its_descriptor()) ring_->ring_fd = -1;  // So that the end of the ring closes nobody else's.
@@ -145,7 +145,7 @@ Status UringRing::submit_and_wait(unsigned least) {
   while (unsubmitted_ > 0) {
     const int result = ::io_uring_submit_and_wait(ring_.get(), least);
     if (result == -EINTR) continue;
-    // Short of memory or of completion space: what is left goes out with the next reap.
+    // The kernel is short of memory or of completion space: the remaining operations go out with the next reap.
     if (result == -EAGAIN || result == -EBUSY || result == 0) return success();
     if (result < 0) return os_failure(-result, "submit to io_uring");
     unsubmitted_ -= std::min(static_cast<unsigned>(result), unsubmitted_);

@@ -30,7 +30,7 @@ class UringRing final : public Ring {
 
  private:
   static constexpr unsigned kRegionsMax = 8;
-  struct Region {  // Of registered memory; empty where its number is free.
+  struct Region {  // One range of registered memory; empty where its number is free.
     std::uintptr_t begin = 0;
     std::uintptr_t end = 0;
   };
