@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What says that several files are one object: a manifest, which is a small JSON file, and the block behind the bytes
-// of each member, which says whose and which member it is. docs/reference/stripe-format.md has both formats. Manifests
-// and members come from anybody: what is not exactly as it should be is refused with a sentence. Pure.
+// A manifest, which is a small JSON file, says that several files are one object; the block behind the bytes of each
+// member says which object and which member it is. docs/reference/stripe-format.md has both formats. Anybody may have
+// written manifests and members: all that is not exactly as it should be is refused with a sentence. Pure.
 #pragma once
 
 #include <string>
@@ -19,21 +19,21 @@ constexpr std::uint64_t kTrailerBytes = 4096;  // Behind the member's bytes, at 
 constexpr std::size_t kObjectIdDigits = 32;
 
 struct Manifest {
-  std::string id;  // Of the object: hexadecimal digits that no other has.
+  std::string id;  // The object's: hexadecimal digits that no other has.
   StripeLayout layout;
-  std::vector<std::string> files;  // Of the members, in their order: absolute paths.
+  std::vector<std::string> files;  // The members' absolute paths, in their order.
 };
 
 std::string manifest_text(const Manifest& manifest);
 // Fails with bad_stripe; `name` is the manifest's, for the sentence.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& name);
-// Whether a file that begins so is meant to be a manifest.
+// True where a file that begins so is meant to be a manifest.
 bool is_manifest(std::string_view beginning);
 
 // Text, and zeros up to kTrailerBytes.
 std::string trailer_of(const Manifest& manifest, std::uint32_t member);
 std::uint64_t trailer_offset(const Manifest& manifest, std::uint32_t member);
-// What is wrong with a member's last block, which is not what it should be: "it belongs to another object, ...".
+// The fault of a member's last block, which is not what it should be: "it belongs to another object, ...".
 std::string trailer_fault(const Manifest& manifest, std::uint32_t member, std::string_view found);
 
 Status bad_stripe(const std::string& sentence);  // After "could not ".

@@ -20,13 +20,13 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kNameBytesMax = 160;  // Of the manifest's in the members', whose own may have 255.
+constexpr std::size_t kNameBytesMax = 160;  // The manifest's part of the 255 bytes that a member's name may have.
 
 Status errno_at(int error, const std::string& step, const std::string& path) {
   return os_failure(error, kept_text(step + " " + printable(path), "use a file of the striped object"));
 }
 
-// As much as there is; an errno below 0.
+// Reads as much as there is; returns an errno below 0 where it fails.
 ssize_t read_at(int fd, std::string& text, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < text.size()) {
@@ -104,7 +104,7 @@ Result<std::unique_ptr<NewFile>> create_member(const std::string& path, const Ne
 }
 
 Status write_trailer(int fd, const Manifest& manifest, std::uint32_t member) {
-  alignas(kTrailerBytes) char block[kTrailerBytes];  // As direct I/O may ask for it.
+  alignas(kTrailerBytes) char block[kTrailerBytes];  // Direct I/O may ask for this alignment.
   std::memcpy(block, trailer_of(manifest, member).data(), sizeof block);
   ssize_t put = -1;
   do put = ::pwrite(fd, block, sizeof block, static_cast<off_t>(trailer_offset(manifest, member)));

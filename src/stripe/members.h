@@ -2,8 +2,8 @@
 
 // The files of a striped object on their file systems: opening those of a manifest, each of which is looked at, and
 // making new ones that appear together. A reader finds all of an object or nothing: the manifest gets its name last,
-// and in one step. What a loss of power or kill -9 leaves before that are members without a manifest, with the object's
-// number in their names, which nothing reads and anybody may delete.
+// and in one step. A loss of power or kill -9 before that leaves members without a manifest, with the object's number
+// in their names, which nothing reads and anybody may delete.
 #pragma once
 
 #include <sys/types.h>
@@ -33,7 +33,7 @@ class NewStripe {
     std::vector<std::string> folders;  // One for each member: on a drive each, as a rule.
     std::uint64_t size = 0;
     std::uint64_t stripe_bytes = 0;
-    mode_t mode = 0600;    // As of open(2): less the umask.
+    mode_t mode = 0600;    // The mode of open(2), less the umask.
     bool direct = false;   // With O_DIRECT, where the file system takes it.
     bool replace = false;  // An object or file of the manifest's name.
   };
@@ -55,7 +55,7 @@ class NewStripe {
   Status make(const Options& options);
   Status publish_manifest(mode_t mode);
 
-  const std::string name_;  // Of the manifest.
+  const std::string name_;  // The manifest's.
   const bool replace_;
   mode_t mode_ = 0600;
   Manifest manifest_;
