@@ -47,7 +47,7 @@ bool is_numbered(std::string_view name, std::string_view word) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-// What a SCSI disk hangs on, by how a folder above it begins, which the transport's class of the kernel names.
+// The link that a SCSI disk hangs on, by how the folder of the kernel's transport class above it begins.
 struct ScsiLink {
   std::string_view folder;
   std::string_view link;

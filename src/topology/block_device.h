@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What lies under a block device number: partition, disk, and the devices it is made of, read from /sys alone.
+// Reads from /sys alone the partition and the disk behind a block device number, and the devices that they are made of.
 //
-// It says what a device is, not whether device pages pass: that is peer_route.h's to say.
+// It says what a device is; peer_route.h says if device pages pass it.
 #pragma once
 
 #include <cstdint>
@@ -37,35 +37,34 @@ const char* block_kind_name(BlockKind kind);
 
 enum class NvmeTransport : std::uint8_t { none, pcie, rdma, tcp, fc, loop, unknown };
 const char* nvme_transport_name(NvmeTransport transport);
-NvmeTransport nvme_transport_by_name(std::string_view name);  // As the kernel writes it.
+NvmeTransport nvme_transport_by_name(std::string_view name);  // By the name that the kernel writes.
 
 struct BlockDevice {
   DeviceNumber number;
   std::string name;  // "nvme0n1p2"
   std::string disk;  // "nvme0n1": the parent of a partition, else the name again.
   BlockKind kind = BlockKind::unknown;
-  NvmeTransport transport = NvmeTransport::none;  // Of an NVMe device; the least direct one of several.
+  NvmeTransport transport = NvmeTransport::none;  // NVMe devices only; the least direct one of several.
   bool is_multipath = false;  // An NVMe device that the kernel reaches through one or more controllers.
-  std::string dm_type;        // "LVM", "CRYPT", "mpath", ...: what made a device-mapper device.
-  std::string dm_name;        // "group-volume": as /dev/mapper has it.
-  std::string
-      dm_target;  // "cache", "vdo", ...: what LVM makes of its parts, by their names; "" where those tell nothing.
-  std::string md_level;      // "raid0", ...
-  std::string backing_file;  // Of a loop device.
-  std::string scsi_link;     // Of a SCSI disk: "iscsi", "fc", "sas", "sata", "usb"; "" where its place tells none.
-  std::string iscsi_driver;  // Of an iSCSI disk: "iscsi_tcp", "iscsi_iser", or that of an adapter with an engine.
-  std::string iscsi_target;  // Its name: "iqn...."; "" where the session does not tell.
-  std::string pci_address;   // Of the controller; "" where there is none.
+  std::string dm_type;        // The maker of a device-mapper device: "LVM", "CRYPT", "mpath", ...
+  std::string dm_name;        // "group-volume", the name under /dev/mapper.
+  std::string dm_target;  // "cache", "vdo", ...: LVM's target, told by the names of its parts; "" if they tell nothing.
+  std::string md_level;   // "raid0", ...
+  std::string backing_file;  // Loop devices only.
+  std::string scsi_link;     // SCSI disks only: "iscsi", "fc", "sas", "sata", "usb"; "" if /sys tells none.
+  std::string iscsi_driver;  // iSCSI disks only: "iscsi_tcp", "iscsi_iser", or the driver of an adapter with an engine.
+  std::string iscsi_target;  // Its name: "iqn...."; "" if the session does not tell.
+  std::string pci_address;   // The controller's, or "".
   std::string model;
   int numa_node = -1;
   std::uint32_t logical_block_size = 0;  // Bytes; 0 where unknown.
   bool is_rotational = false;
   bool is_buffered = false;         // A loop device that reads and writes its file through the page cache.
-  std::vector<BlockDevice> slaves;  // What dm, md and loop devices are made of.
+  std::vector<BlockDevice> slaves;  // The parts of dm, md and loop devices.
 
   bool is_partition() const { return disk != name; }
   bool is_iscsi() const { return scsi_link == "iscsi"; }
-  // How bytes leave this machine: "tcp", "rdma", "fc", ...; "" of what is local. "unknown": by what nothing here tells.
+  // How bytes leave this machine: "tcp", "rdma", "fc", ...; "" if they stay on it. "unknown": nothing here tells how.
   std::string remote_transport() const;
   // With what is below: "md0 on nvme0n1, nvme1n1", "loop0 (/images/a.ext4) on sda2".
   std::string text() const;

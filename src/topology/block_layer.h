@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a block device does with bytes besides passing them on: caches them, deduplicates them, sends them elsewhere.
-// One table, by what /sys tells of a device; for findings and for what `penstock explain` and `odirect` say of a stack.
+// The work that a block device does besides passing bytes on: it caches them, deduplicates them, sends them elsewhere.
+// One table, by the texts of /sys; for findings, and for the stacks of `penstock explain` and `odirect`.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace penstock::core {
 enum class LayerRole : std::uint8_t { cache, deduplication, encryption, parity, allocation, replication, remote };
 
 struct BlockLayer {
-  std::string BlockDevice::*field;  // Of the device,
-  const char* begins;               // and how its text there begins.
+  std::string BlockDevice::*field;  // The device's text,
+  const char* begins;               // and how it begins.
   LayerRole role;
   const char* what;    // "a cache before a slower drive (bcache)"
   const char* ask;     // The command that tells more; with {} for the device's name.

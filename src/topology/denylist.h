@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Storage that a configuration bars from direct paths: a mount by its place, its file system, the block devices under
-// it or their drivers. Of files the session asks (session/denylist.h), of whole file systems the tools.
+// it or their drivers. The session asks for one file (session/denylist.h), the tools for whole file systems.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct Denylist {
   bool empty() const { return !asks_for_devices() && mounts.empty() && file_systems.empty(); }
 };
 
-// stack: what is under the mount. Where it is not known, and the list speaks of devices, it denies: they might be the
+// stack: the devices under the mount. If they are not known, and the list names devices, it denies: they might be the
 // named ones.
 bool denies(const Denylist& list, const Root& root, const Mount& mount, const std::optional<BlockDevice>& stack);
 

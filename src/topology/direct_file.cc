@@ -54,7 +54,7 @@ bool spans_several_devices(const Root& root, const MountTable& table, const Moun
   return false;
 }
 
-// File systems whose direct I/O is iomap's pass device pages on; those with the older code refuse them.
+// File systems whose direct I/O is iomap's pass device pages on; file systems with the older code refuse them.
 Findings local_findings(const Root& root, const MountTable& table, const Mount& mount, Op op) {
   const std::string& type = mount.type;
   const std::string& point = mount.mount_point;
@@ -78,7 +78,7 @@ Findings local_findings(const Root& root, const MountTable& table, const Mount& 
 
 // ---- One file
 
-// What the CPU has to work on, as attributes and extents tell.
+// The stored forms that the CPU has to work on, as attributes and extents tell.
 void add_stored_form(const DirectFile& file, Findings& findings) {
   const FileExtents& extents = file.extents;
   if (extents.encoded_bytes > 0 || file.is_compressed == Tristate::yes) {

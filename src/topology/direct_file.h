@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether direct I/O on one file can stay direct: its file system, how it is mounted, how the file is stored.
+// Judges if direct I/O on one file can stay direct: its file system, how it is mounted, how the file is stored.
 //
-// For p2pdma's verdict and `penstock explain`. Facts come from an open descriptor (read_direct_file, this machine
-// only) or from a path alone (a captured machine: what only the file itself could tell is then left out). Judging is
+// For p2pdma's verdict and `penstock explain`. Facts come from an open descriptor (read_direct_file, this machine only)
+// or from a path alone (a captured machine: facts that only the file itself could tell are then left out). Judging is
 // pure. It says nothing of devices and queues: hand `storage` on to peer_route().
 #pragma once
 
@@ -25,7 +25,7 @@ namespace penstock::core {
 // How the bytes of a range are stored, as FIEMAP tells. Holes count up to the file's end.
 struct FileExtents {
   bool is_known = false;     // False where the file system does not tell.
-  bool is_complete = false;  // False where there are more extents than kExtentsMax: what is counted is there, and more.
+  bool is_complete = false;  // False for more than kExtentsMax extents: the counted ones are there, and more.
   std::uint64_t count = 0;
   std::uint64_t hole_bytes = 0;
   std::uint64_t unwritten_bytes = 0;
@@ -42,7 +42,7 @@ struct DirectFile {
   std::string path;  // Absolute, links resolved; "" where unknown.
   bool is_block_device = false;
   DeviceNumber device;  // st_dev, or st_rdev of a block device.
-  int mount_id = -1;    // As in mountinfo; -1 where unknown.
+  int mount_id = -1;    // The number in mountinfo; -1 where unknown.
   std::uint64_t size = 0;
   Tristate is_compressed = Tristate::unknown;
   Tristate is_encrypted = Tristate::unknown;
@@ -62,7 +62,7 @@ struct DirectFile {
 // Facts of an open regular file or block device. The extents are those of the range; asking for them writes nothing
 // down first, so bytes still in the page cache alone count as delayed or as holes. Fails where fstat does.
 Result<DirectFile> read_direct_file(int fd, std::uint64_t offset = 0, std::uint64_t size = kWholeFile);
-// What a captured machine can tell of a file, or of a block device under /dev, by its absolute path.
+// Reads what a captured machine can tell of a file, or of a block device under /dev, by its absolute path.
 DirectFile captured_file(const Root& root, std::string_view path);
 
 struct DirectFileReport {
@@ -72,10 +72,10 @@ struct DirectFileReport {
 };
 DirectFileReport judge_direct_file(const Root& root, const MountTable& table, const DirectFile& file, Op op);
 
-// By the mount alone: what holds for every new file on it.
+// Judges by the mount alone: its findings hold for every new file on it.
 Findings mount_findings(const Root& root, const MountTable& table, const Mount& mount, Op op);
 
-// What one request adds: alignment, and a write past the file's end.
+// Returns the findings that one request adds: alignment, and a write past the file's end.
 Findings request_findings(const DirectFile& file, Op op, std::uint64_t offset, std::uint64_t size,
                           std::uintptr_t memory);
 

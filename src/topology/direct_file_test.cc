@@ -198,7 +198,7 @@ TEST_F(OpenFileTest, HolesAndUnwrittenExtentsAreCounted) {
   EXPECT_EQ(file->extents.unwritten_bytes, 128u << 10);
 }
 
-// As a writer leaves it that was killed after it had asked for the blocks of a large write.
+// A writer leaves such a file when it is killed after it has asked for the blocks of a large write.
 TEST_F(OpenFileTest, WhatIsAllocatedBehindTheEndIsCounted) {
   ASSERT_TRUE(fd_.valid());
   ASSERT_EQ(::pwrite(fd_.get(), "abc", 3, 0), 3);

@@ -21,18 +21,18 @@ namespace penstock::core {
 
 struct Ability {
   Tristate has = Tristate::unknown;
-  const char* code = "";     // An obstacle's: "memory", "device_mapper", ...; "" where nothing stands in the way.
+  const char* code = "";     // The obstacle's: "memory", "device_mapper", ...; "" if there is none.
   const char* because = "";  // Its sentence.
 };
 
 struct FileSystem {
-  Mount mount;                       // Where to find it: the whole of it before a part, then the shortest path.
+  Mount mount;                       // One of its mounts: preferably the whole's, not a part's; then the shortest path.
   unsigned more_mounts = 0;          // How often it is mounted besides.
   std::optional<BlockDevice> stack;  // Nothing for memory and the network, or where it cannot be seen.
   Ability direct_io;                 // O_DIRECT goes past the page cache.
   Ability device_pages;              // O_DIRECT takes peer-to-peer device pages, wherever their device is.
-  Findings findings;                 // What stands in their way: mount, then block devices.
-  Findings write_findings;           // What stands in the way of writes besides.
+  Findings findings;                 // Obstacles to these two: the mount's, then the block devices'.
+  Findings write_findings;           // Obstacles to writes besides.
 };
 
 // In the order of mounting, without pseudo file systems.

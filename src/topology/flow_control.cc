@@ -55,7 +55,7 @@ std::string request_for(const std::string& interface) {
   return message;
 }
 
-// What the attribute of this kind holds, among those that follow one another; nothing where there is none.
+// Returns the content of the attribute of this kind, among those that follow one another, or nothing.
 std::optional<std::string_view> attribute_of(std::string_view attributes, unsigned kind) {
   while (const auto header = part_at<nlattr>(attributes, 0)) {
     if (header->nla_len < sizeof(nlattr) || header->nla_len > attributes.size()) break;

@@ -22,10 +22,10 @@ constexpr const char* kFlowControlFolder = "/dcb/";
 
 struct FlowControl {
   std::optional<std::uint8_t> priorities;  // Bit 3: on for priority 3. Nothing where nobody tells.
-  std::string why_unknown;                 // A sentence's end: "the driver tells nothing of it"; "" where it is known.
+  std::string why_unknown;                 // A sentence's end: "the driver tells nothing of it"; "" if it is known.
 };
 
-// One request to the kernel's NETLINK_ROUTE and the datagram that answers it; of a failure an empty one, with errno.
+// One request to the kernel's NETLINK_ROUTE and the datagram that answers it; after a failure "", with errno set.
 using NetlinkCall = std::function<std::string(std::string_view request)>;
 std::string call_netlink(std::string_view request);
 

@@ -37,7 +37,7 @@ std::string message(unsigned type, const std::string& payload) {
 
 std::string refusal(int error) { return message(NLMSG_ERROR, bytes_of(-error) + std::string(sizeof(nlmsghdr), '\0')); }
 
-// As a driver answers that has PFC on for these priorities.
+// Builds the answer of a driver that has PFC on for these priorities.
 std::string answer_of(std::uint8_t priorities) {
   ieee_pfc pfc{};
   pfc.pfc_cap = 8;

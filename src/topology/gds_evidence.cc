@@ -61,7 +61,7 @@ void read_modules(const Root& root, GdsEvidence& evidence) {
   for (const char* const name : kModules) {
     const std::string folder = std::string("/sys/module/") + name;
     if (!root.exists(folder)) continue;
-    // What is built in tells no state, and is always there.
+    // A module that is built in tells no state, and is always there.
     const std::string state = root.read_line(folder + "/initstate");
     evidence.modules.push_back({name, root.read_line(folder + "/version"), state.empty() || state == "live"});
   }

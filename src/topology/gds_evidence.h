@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a node's kernel shows of GPUDirect Storage, beyond what platform.h reads: by which functions storage drivers let
-// nvidia-fs in, which of the modules are loaded, how NVIDIA's driver is set, who made the machine.
+// The evidence of GPUDirect Storage in a node's kernel, beyond what platform.h reads: by which functions storage
+// drivers let nvidia-fs in, which of the modules are loaded, how NVIDIA's driver is set, who made the machine.
 //
-// For who judges nodes from evidence. It reads, and judges nothing: a loaded nvidia-fs proves nothing without a hook in
+// For programs that judge nodes. It reads, and judges nothing: a loaded nvidia-fs proves nothing without a hook in
 // the storage driver. Needs no privilege; reading the kernel's symbols takes up to tens of milliseconds.
 #pragma once
 
@@ -26,16 +26,16 @@ struct NvfsHook {
 
 struct KernelModule {
   std::string name;
-  std::string version;   // "" where it tells none.
+  std::string version;   // "" if it tells none.
   bool is_live = false;  // It has started, and is not on its way out.
 };
 
 struct GdsEvidence {
-  std::string vendor;                        // Of the machine: "Amazon EC2".
+  std::string vendor;                        // The machine's: "Amazon EC2".
   std::string product;                       // "p5.48xlarge"
   Tristate has_symbols = Tristate::unknown;  // no: the kernel lists none, so that missing hooks mean nothing.
   std::vector<NvfsHook> hooks;
-  std::vector<KernelModule> modules;                     // Those that matter here and are loaded.
+  std::vector<KernelModule> modules;                     // The loaded ones that GPUDirect Storage needs.
   std::map<std::string, std::string> driver_parameters;  // NVIDIA's driver's, by name.
 
   const KernelModule* module(const std::string& name) const;

@@ -56,7 +56,7 @@ bool is_under(std::string_view path, std::string_view directory) {
   return path.starts_with(directory) && (path.size() == directory.size() || path[directory.size()] == '/');
 }
 
-// Of the mounts made on `parent`, the first that a walk along `path` enters; of several on one spot, the latest.
+// Returns the first mount on `parent` that a walk along `path` enters; the latest, where several share one spot.
 const Mount* entered_next(const std::vector<Mount>& mounts, const std::vector<std::size_t>& children,
                           std::string_view path) {
   const Mount* next = nullptr;
@@ -164,8 +164,8 @@ MountTable::MountTable(std::vector<Mount> mounts) : mounts_(std::move(mounts)) {
   const auto is_orphan = [&](const Mount& mount) {
     return mount.parent_id == mount.id || !ids.contains(mount.parent_id);
   };
-  // Parents outside of what the process sees are not listed: that of "/", and in a chroot or a captured machine those
-  // of others too, which then count as mounted on "/".
+  // Parents outside of the process's view are not listed: the parent of "/", and in a chroot or a captured machine
+  // those of others too, which then count as mounted on "/".
   int top = kOutside;
   for (const Mount& mount : mounts_) {
     if (mount.mount_point == "/" && is_orphan(mount)) top = mount.id;

@@ -25,12 +25,12 @@ struct Mount {
   DeviceNumber device;  // st_dev of its files, btrfs subvolumes excepted.
   std::string root;     // The part of the file system that is mounted: not "/" for a bind mount.
   std::string mount_point;
-  std::string options;        // Of this mount: "rw,relatime".
+  std::string options;        // The mount's own: "rw,relatime".
   std::string type;           // "ext4", "nfs4", "fuse.sshfs", ...
   std::string source;         // "/dev/vda", "server:/export", "none", ...
-  std::string super_options;  // Of the file system: "rw,data=journal".
+  std::string super_options;  // The file system's: "rw,data=journal".
 
-  // The value of "key=value" among the super options; "" where there is none.
+  // The value of "key=value" among the super options, or "".
   std::string_view super_option(std::string_view key) const;
   bool has_super_option(std::string_view option) const;
 };
@@ -52,7 +52,7 @@ class MountTable {
   static MountTable read(const Root& root);
 
   const std::vector<Mount>& mounts() const { return mounts_; }
-  // What an absolute path is on; null where nothing is known. Pointers live as long as the table.
+  // Returns the mount that an absolute path is on, or null if none is known. Pointers live as long as the table.
   const Mount* find(std::string_view path) const;
   // By st_dev: the mount of the whole file system before any bind mount of a part.
   const Mount* find(DeviceNumber device) const;
@@ -69,17 +69,17 @@ class MountTable {
 // its upper directory where that can be seen from here.
 std::optional<DeviceNumber> mount_device(const Root& root, const MountTable& table, const Mount& mount);
 
-// Where a file on an overlay is kept: the mount under it and the path there. For a mount of another type itself and
-// `path`; a null mount where the layer cannot be seen from here, as in most containers. `is_write`: as once opened for
-// writing, which copies the file into the upper layer.
+// Finds where a file on an overlay is kept: the mount under it and the path there. A mount of another type is its own
+// layer, with `path`; the mount is null if the layer cannot be seen from here, as in most containers. `is_write`: the
+// file is opened for writing, which copies it into the upper layer.
 struct Layer {
   const Mount* mount = nullptr;
   std::string path;
 };
 Layer find_layer(const Root& root, const MountTable& table, const Mount& mount, std::string_view path, bool is_write);
 
-// The transport that an NFS mount really uses: "tcp", "rdma", ...; "" where nothing tells. Mounts of one server share
-// a connection, so what was asked for when mounting says little.
+// The transport that an NFS mount really uses: "tcp", "rdma", ...; "" if nothing tells. Mounts of one server share a
+// connection, so the transport that a mount asked for says little.
 std::string nfs_transport(const Root& root, const Mount& mount);
 
 }  // namespace penstock::core

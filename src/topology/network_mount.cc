@@ -21,7 +21,7 @@ bool has_option(const Mount& mount, std::string_view name) {
 }
 
 struct Transform {
-  std::string_view option;  // As it stands among the mount's.
+  std::string_view option;  // One of the mount's options.
   const char* what;
 };
 constexpr std::array<Transform, 6> kTransforms = {{{"sec=krb5p", "encrypts (sec=krb5p)"},
@@ -31,7 +31,7 @@ constexpr std::array<Transform, 6> kTransforms = {{{"sec=krb5p", "encrypts (sec=
                                                    {"seal", "encrypts (seal)"},
                                                    {"sign", "computes checksums (sign)"}}};
 
-// Of Lustre the network of the servers' addresses: "10.0.0.1@o2ib:/fs".
+// The network in the addresses of Lustre's servers: "10.0.0.1@o2ib:/fs".
 std::string lustre_transport(const Mount& mount) {
   if (mount.source.find("@o2ib") != std::string::npos) return "rdma";
   return mount.source.find("@tcp") != std::string::npos ? "tcp" : "";

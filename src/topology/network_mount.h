@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What this client can see of a network file system's mount: by which transport its bytes travel, whose NFS client
-// serves it, what its CPU does to each byte, and whether a local cache keeps copies. Read from /proc and /sys alone;
-// of the server nothing is asked.
+// A network file system's mount as this client sees it: by which transport its bytes travel, whose NFS client serves
+// it, what its CPU does to each byte, and whether a local cache keeps copies. Read from /proc and /sys alone; the
+// server is asked nothing.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@
 
 namespace penstock::core {
 
-// "rdma", "tcp", "virtio", ...; "" where nothing tells. For NFS the one in use; else as the mount says.
+// "rdma", "tcp", "virtio", ...; "" if nothing tells. For NFS the transport in use; else the mount's word for it.
 std::string network_transport(const Root& root, const Mount& mount);
 
-// VAST's NFS client stands in the place of the kernel's, for every NFS mount of the machine. What is served by VAST
-// shows only where a mount uses that client's multipath: NFS names no maker of a server.
+// VAST's NFS client stands in the place of the kernel's, for every NFS mount of the machine. A mount shows that VAST
+// serves it only if it uses that client's multipath: NFS names no maker of a server.
 struct VastClient {
   bool is_loaded = false;
-  std::string version;  // "4.0.35-vastdata"; "" where only the option tells.
-  std::string option;   // Of the mount, which no other client has: "remoteports"; "" where it has none.
+  std::string version;  // "4.0.35-vastdata"; "" if only the option tells.
+  std::string option;   // An option of the mount that no other client has: "remoteports"; or "".
 };
 VastClient vast_client(const Root& root, const Mount& mount);
 // "VAST's NFS client 4.0.35, multipath by remoteports"; "" for another client.
@@ -33,7 +33,7 @@ struct LocalCache {
 };
 LocalCache local_cache(const Root& root, const Mount& mount);
 
-// What the mount has this client's CPU do to every byte: "encrypts (sec=krb5p)"; "" for nothing.
+// The work that the mount gives this client's CPU for every byte: "encrypts (sec=krb5p)"; or "".
 std::string client_transform(const Mount& mount);
 
 }  // namespace penstock::core

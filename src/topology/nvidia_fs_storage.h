@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What storage nvidia-fs and cuFile take, as far as is known of them: for whoever judges a file system by it, as
-// gdscheck, `penstock check` and `penstock-k8s` do. Pure; a look proves no path.
+// The storage that nvidia-fs and cuFile take, as far as is known of them: for code that judges a file system by it, in
+// gdscheck, `penstock check` and `penstock-k8s`. Pure; a look proves no path.
 #pragma once
 
 #include <string_view>
@@ -22,7 +22,7 @@ bool is_nfs_over_rdma(const FileSystem& storage);
 // "scsi_mod", "rpcrdma". "" where none can, as of iSCSI, where drives differ, and for other file systems of a network.
 std::string_view nvidia_fs_driver(const FileSystem& storage);
 
-// Of local file systems nvidia-fs takes two, and no device mapper or loop device under them.
+// True for two local file systems, without a device mapper or loop device under them.
 bool nvidia_fs_takes(const FileSystem& storage);
 
 }  // namespace penstock::core

@@ -15,7 +15,7 @@ struct NvidiaFsVersion {
 };
 // "2.28.4", "2.28"; nothing where that is no version.
 std::optional<NvidiaFsVersion> parse_nvidia_fs_version(std::string_view text);
-// As a verdict's detail: 2.25.6 is 2025006.
+// The detail of a verdict: 2.25.6 is 2025006.
 int number_of(const NvidiaFsVersion& version);
 
 enum class NvidiaFsStanding {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The NVMe controllers of a machine, from /sys/class/nvme: of drives in it, and of targets over a network, whether
+// The NVMe controllers of a machine, from /sys/class/nvme: local drives', and those of targets over a network, whether
 // something is mounted from them or not.
 #pragma once
 
@@ -16,7 +16,7 @@ struct NvmeController {
   std::string name;  // "nvme0"
   NvmeTransport transport = NvmeTransport::unknown;
   std::string state;      // "live", "connecting", "deleting", ...; "" where unknown.
-  std::string address;    // Of a target: "traddr=10.0.0.1,trsvcid=4420".
+  std::string address;    // A target's: "traddr=10.0.0.1,trsvcid=4420".
   std::string subsystem;  // Its NQN; "" where unknown.
 
   bool is_remote() const { return transport != NvmeTransport::pcie && transport != NvmeTransport::loop; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What can stand between device memory and storage: every obstacle to p2pdma with its code, sentence and remedy, in
-// one table. For the paths' verdicts, `penstock check` and `penstock explain`.
+// The obstacles between device memory and storage: each obstacle to p2pdma with its code, sentence and remedy, in one
+// table. For the paths' verdicts, `penstock check` and `penstock explain`.
 //
-// A Finding is an obstacle met on a machine, a route or a file, with what it was met on. Findings are told before a
-// byte moves; that there are none proves nothing, which is why a self-test follows. Numbers and codes are stable.
+// A Finding is an obstacle met on a machine, a route or a file, with the name of the part that showed it. Findings are
+// told before a byte moves; no findings prove nothing, so a self-test follows. Numbers and codes are stable.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ enum class Obstacle : std::uint8_t {
   bar_write_combined = 18,
   no_large_bar = 19,
   architecture = 20,
-  pointer_not_exportable = 21,  // Told by whoever asks the driver for a piece of memory; never by topology/.
+  pointer_not_exportable = 21,  // Told by code that asks the driver for a piece of memory; never by topology/.
   gpu_node = 22,
-  memory_plain = 23,  // As pointer_not_exportable, these: by which call it was allocated.
+  memory_plain = 23,  // Told like pointer_not_exportable: by which call it was allocated.
   memory_managed = 24,
   memory_pool = 25,
   memory_closed = 26,
@@ -92,7 +92,7 @@ enum class Obstacle : std::uint8_t {
   extending_write = 101,
 };
 
-// What happens to a transfer that meets the obstacle.
+// The outcome of a transfer that meets the obstacle.
 enum class Effect : std::uint8_t {
   refused,      // The kernel or the driver says no: an error, nothing moved.
   copied,       // It succeeds, and the CPU has copied every byte.
@@ -110,18 +110,18 @@ struct ObstacleText {
   Obstacle obstacle = Obstacle::none;
   const char* code = "";      // "device_mapper"
   const char* sentence = "";  // Without a capital and a full stop.
-  const char* remedy = "";    // What to do about it; never empty.
+  const char* remedy = "";    // How to remove or avoid it; never empty.
   Effect effect = Effect::refused;
 };
 // All of them, in the order of their numbers.
 std::span<const ObstacleText> obstacle_texts();
-// Of a number that is none: "unknown" and empty texts.
+// Returns "unknown" and empty texts for an unknown number.
 const ObstacleText& obstacle_text(Obstacle obstacle);
 
 struct Finding {
   Obstacle obstacle = Obstacle::none;
   Certainty certainty = Certainty::certain;
-  std::string subject;  // What it was met on: "nvme7n1", "0000:17:00.0", "/scratch"; may be empty.
+  std::string subject;  // The part that showed it: "nvme7n1", "0000:17:00.0", "/scratch"; may be empty.
 
   const char* code() const { return obstacle_text(obstacle).code; }
   const char* remedy() const { return obstacle_text(obstacle).remedy; }

@@ -30,13 +30,13 @@ PciLink read_link(const Root& root, const std::string& directory, const char* wh
   return link;
 }
 
-// Whether a bridge's access control (ACS) sends requests, completions or egress traffic between its devices upstream,
+// Tells if a bridge's access control (ACS) sends requests, completions or egress traffic between its devices upstream,
 // from the extended part of its configuration space; without privilege the kernel gives the first 64 bytes only.
 Tristate read_acs_redirect(const Root& root, const std::string& directory) {
   constexpr std::size_t kExtendedStart = 0x100;
   constexpr unsigned kAcsCapability = 0x000d;
   constexpr unsigned kRedirectBits = 0x4 | 0x8 | 0x20;
-  constexpr unsigned kCapabilitiesMax = 960;  // As many as fit.
+  constexpr unsigned kCapabilitiesMax = 960;  // No more fit into the space.
   const std::string space = root.read(directory + "/config", 4096).value_or(std::string());
   if (space.size() <= 64) return Tristate::unknown;
   const auto word_at = [&](std::size_t at) {

@@ -37,10 +37,10 @@ struct PciDevice {
   PciLink max_link;
   std::string host_bridge;           // "pci0000:16"
   std::vector<std::string> bridges;  // Addresses from the root port down to the parent.
-  std::string driver;                // "nvme"; "" where none is bound.
+  std::string driver;                // "nvme"; "" if none is bound.
   int iommu_group = -1;
   PciBars bar_bytes{};
-  Tristate redirects_peer_traffic = Tristate::no;  // Of a bridge: ACS. Its registers are for root alone to read.
+  Tristate redirects_peer_traffic = Tristate::no;  // Bridges only, by ACS. Root alone can read its registers.
   bool has_peer_memory = false;                    // A p2pmem directory: a driver gave the kernel device pages.
   std::uint64_t peer_memory_bytes = 0;
 
@@ -58,7 +58,7 @@ PciBars read_pci_bars(const Root& root, std::string_view address);
 
 // "0000:17:00.0", also with the longer domains of VMD and Hyper-V.
 bool is_pci_address(std::string_view text);
-// The last PCI address among a path's components; "" where there is none.
+// The last PCI address among a path's components, or "".
 std::string pci_address_in(std::string_view path);
 
 // How far apart two devices are, as peer-to-peer traffic sees it.

@@ -194,7 +194,7 @@ const PciDevice* isolating_bridge(const PeerMachine& machine, const PciDevice& d
   return is_isolating ? above : nullptr;
 }
 
-// Of the bridges between the two, the one above both among them.
+// Looks at the bridges between the two, also at the one above both.
 Redirect redirect_between(const PeerMachine& machine, const PciDevice& peer, const PciDevice& drive,
                           std::size_t shared) {
   std::vector<std::string> between(peer.bridges.begin() + static_cast<std::ptrdiff_t>(shared) - 1, peer.bridges.end());

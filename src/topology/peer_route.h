@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whether bytes can go straight between a device's memory and a block device, as far as /proc and /sys tell: kernel,
+// Judges if bytes can go straight between a device's memory and a block device, as far as /proc and /sys tell: kernel,
 // device, driver, the way over the bus, and every block device under the storage.
 //
 // For p2pdma's verdict and `penstock check`. Read the machine once, then ask for any number of pairs. It follows the
@@ -22,7 +22,7 @@
 
 namespace penstock::core {
 
-// What is the same for every pair. Reading it takes up to tens of milliseconds (see kernel_has_p2pdma).
+// The facts that every pair shares. Reading them takes up to tens of milliseconds (see kernel_has_p2pdma).
 struct PeerMachine {
   Platform platform;
   Tristate p2pdma = Tristate::unknown;
@@ -41,7 +41,7 @@ PeerMachine read_peer_machine(const Root& root);
 // The parts of a route, each by itself; an empty list where nothing stands in the way.
 Findings kernel_findings(const PeerMachine& machine);
 Findings peer_findings(const PeerMachine& machine, std::string_view peer);
-// Whether the queues take device pages, leg by leg. Names every leg that does not.
+// Judges if the queues take device pages, leg by leg. Names every leg that does not.
 Findings storage_findings(const PeerMachine& machine, const BlockDevice& storage);
 // The way over the bus, leg by leg.
 Findings bus_findings(const PeerMachine& machine, std::string_view peer, const BlockDevice& storage);

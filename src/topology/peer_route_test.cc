@@ -30,7 +30,7 @@ std::string subjects_of(const Findings& findings, Obstacle obstacle) {
   return text;
 }
 
-// Of the route between a device and what lies under a path of a captured machine.
+// Judges the route between a device and the storage under a path of a captured machine.
 PeerRoute route_of(const std::string& machine_name, const std::string& peer, const std::string& path) {
   const Root root = captured_machine(machine_name);
   const PeerMachine machine = read_peer_machine(root);
@@ -240,7 +240,7 @@ TEST(PeerRoutePartsTest, TheProcessorDecidesBetweenRootPorts) {
   EXPECT_EQ(codes_of(bus_findings(machine, "0000:03:00.0", *far)), "");
   set_bridge(0x8086, 0x29c0);
   EXPECT_EQ(codes_of(bus_findings(machine, "0000:03:00.0", *far)), "root_ports_apart");
-  machine.platform.kernel = {9, 0};  // Whose list nobody here knows.
+  machine.platform.kernel = {9, 0};  // A kernel whose list is not known here.
   EXPECT_EQ(codes_of(bus_findings(machine, "0000:03:00.0", *far)), "root_ports_apart?");
   set_bridge(0x10de, 0x2f00);  // On the lists of some kernels.
   machine.platform.kernel = {7, 2};

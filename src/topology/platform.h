@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What kind of machine this is: system, kernel, limits, IOMMU, NVIDIA's driver and nvidia-fs, from /proc and /sys.
+// The kind of this machine: system, kernel, limits, IOMMU, NVIDIA's driver and nvidia-fs, from /proc and /sys.
 //
 // For `penstock check` and for the paths' verdicts. Each reader is one question with its own cost; only
 // kernel_has_p2pdma() is slow (it may read all of /proc/kallsyms, up to tens of milliseconds), so ask it once.
@@ -33,7 +33,7 @@ struct Platform {
   std::string container;           // "docker", "podman", "kubernetes", "lxc", "other"; "" for none seen.
   std::string container_evidence;  // What told: "/.dockerenv".
   bool is_virtual_machine = false;
-  std::string virtual_machine;  // Who made it, if that is known: "QEMU", "Microsoft Corporation Virtual Machine".
+  std::string virtual_machine;  // Its maker, if that is known: "QEMU", "Microsoft Corporation Virtual Machine".
   bool is_wsl = false;
 };
 Platform read_platform(const Root& root);
@@ -75,8 +75,8 @@ struct NvidiaDriver {
   bool is_open = false;      // The open kernel modules.
   std::string version_text;  // "595.45.04"
   DriverVersion version;
-  bool has_parameters = false;             // /proc/driver/nvidia/params could be read: what follows is known.
-  std::string registry_dwords;             // As the module was loaded with.
+  bool has_parameters = false;             // /proc/driver/nvidia/params could be read: the values below are known.
+  std::string registry_dwords;             // The module's parameter.
   std::optional<int> static_bar1;          // RMForceStaticBar1
   std::optional<int> write_combining_off;  // RmForceDisableIomapWC
   bool has_uvm = false;                    // nvidia-uvm is loaded.
@@ -87,8 +87,8 @@ NvidiaDriver read_nvidia_driver(const Root& root);
 struct NvidiaFs {
   bool is_loaded = false;
   std::string version;                       // "2.28"
-  std::string module_version;                // "2.28.4"; as `version` where /sys has none.
-  std::vector<std::string> storage_drivers;  // Those that registered with it: "nvme", "lustre", ...
+  std::string module_version;                // "2.28.4"; the same as `version` where /sys has none.
+  std::vector<std::string> storage_drivers;  // Drivers that registered with it: "nvme", "lustre", ...
 };
 NvidiaFs read_nvidia_fs(const Root& root);
 
@@ -99,6 +99,6 @@ struct NvidiaFsCounts {
   std::uint64_t writes = 0;
 };
 std::optional<NvidiaFsCounts> read_nvidia_fs_counts(const Root& root);
-std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats);  // Of that file's text.
+std::optional<NvidiaFsCounts> nvidia_fs_counts(std::string_view stats);  // Parses that file's text.
 
 }  // namespace penstock::core

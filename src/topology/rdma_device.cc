@@ -15,7 +15,7 @@ constexpr std::size_t kPortsMax = 16;
 constexpr std::size_t kGidsMax = 2048;  // Devices made by software have 1024.
 constexpr std::size_t kInterfacesMax = 64;
 constexpr std::string_view kClass = "/sys/class/infiniband/";
-// Linux, iboe_get_mtu(): what RoCE's headers take of a frame.
+// Bytes of a frame that RoCE's headers take: Linux, iboe_get_mtu().
 constexpr unsigned kHeaderBytes = 96;
 
 // "4: ACTIVE"

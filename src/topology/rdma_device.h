@@ -33,10 +33,10 @@ struct RdmaPort {
   std::string state;       // "ACTIVE", "DOWN", "INIT", "ARMED"; "" where unknown.
   std::string link_layer;  // "Ethernet", "InfiniBand"
   std::string rate;        // "100 Gb/sec (4X EDR)"
-  unsigned gids = 0;       // That are set.
+  unsigned gids = 0;       // The number that are set.
   unsigned typed_gids = 0;
   unsigned roce_v2_gids = 0;
-  unsigned routed_gids = 0;  // Of these the ones made of an IP address that counts beyond the port's own link.
+  unsigned routed_gids = 0;  // RoCE v2 ones made of an IP address that counts beyond the port's own link.
   std::vector<NetworkInterface> interfaces;  // On Ethernet.
 
   bool is_active() const { return state == "ACTIVE"; }
@@ -45,7 +45,7 @@ struct RdmaPort {
 
 struct RdmaDevice {
   std::string name;          // "mlx5_0"
-  std::string pci_address;   // "" of a device made by software (rxe, siw).
+  std::string pci_address;   // "" for a device made by software (rxe, siw).
   bool is_software = false;  // Seen to be such: the CPU does what an adapter would.
   std::vector<RdmaPort> ports;
 };
@@ -56,7 +56,7 @@ bool has_rdma_of_software_alone(const Root& root);
 
 // The MTU that RoCE takes on an interface: the largest of 256, 512, ... 4096 that fits with its headers; 0 for none.
 unsigned rdma_mtu_on(unsigned interface_mtu);
-// What an interface needs for kRdmaMtuMost.
+// The MTU that an interface needs for kRdmaMtuMost.
 constexpr unsigned kInterfaceMtuForMost = 4192;
 
 }  // namespace penstock::core

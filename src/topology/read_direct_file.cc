@@ -46,7 +46,7 @@ void read_statx(int fd, DirectFile& file) {
   file.takes_direct_io = tristate(answer.stx_dio_mem_align != 0 && answer.stx_dio_offset_align != 0);
 }
 
-// What chattr shows. Some flags mean something on one file system only.
+// Reads the flags that chattr shows. Some flags mean something on one file system only.
 void read_inode_flags(int fd, DirectFile& file) {
   int flags = 0;
   struct statfs facts {};

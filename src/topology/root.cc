@@ -48,7 +48,7 @@ void push_components(std::vector<std::string>& pending, std::string_view path) {
 
 }  // namespace
 
-// Where a path led: one descriptor (O_PATH) and one name for each level below the root.
+// A walk along a path: one descriptor (O_PATH) and one name for each level below the root.
 struct Root::Walk {
   std::vector<UniqueFd> levels;
   std::vector<std::string> names;
@@ -160,7 +160,7 @@ std::optional<std::int64_t> Root::read_number(std::string_view path) const {
 }
 
 bool Root::contains(std::string_view path, std::span<const std::string_view> needles, std::size_t size_max) const {
-  // What is kept of one block for the next, so that a needle cut in two is found whole.
+  // Bytes of one block that are kept for the next, so that a needle cut in two is found whole.
   constexpr std::size_t kTail = 64;
   const UniqueFd fd = open_file(path, S_IFREG);
   if (!fd.valid()) return false;

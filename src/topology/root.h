@@ -4,8 +4,8 @@
 //
 // Everything in topology/ reads through a Root, so the same code runs on both. A tree is taken as hostile: links
 // are resolved inside the root (absolute ones too) and never lead out, only regular files are opened, and sizes,
-// entries, links and depth have limits. What is missing, unreadable or absurd reads as absent; nothing here fails
-// but open(). It writes nothing and remembers nothing. Const and thread-safe.
+// entries, links and depth have limits. A file that is missing, unreadable or absurd reads as absent; nothing here
+// fails but open(). It writes nothing and remembers nothing. Const and thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -39,11 +39,11 @@ class Root {
 
   // Up to size_max bytes of a regular file.
   std::optional<std::string> read(std::string_view path, std::size_t size_max = kReadBytesMax) const;
-  // The first line without surrounding blanks; "" where there is none.
+  // The first line without surrounding blanks, or "".
   std::string read_line(std::string_view path) const;
   // The first line as a decimal number, or a hexadecimal one after "0x".
   std::optional<std::int64_t> read_number(std::string_view path) const;
-  // Whether one of the needles (of at most 64 bytes) occurs in the first size_max bytes; false also where the file
+  // True if one of the needles (of at most 64 bytes) occurs in the first size_max bytes; false also where the file
   // cannot be read.
   bool contains(std::string_view path, std::span<const std::string_view> needles, std::size_t size_max) const;
 
@@ -55,9 +55,9 @@ class Root {
   bool exists(std::string_view path) const;
   // Sorted names, at most kEntriesMax, without "." and "..".
   std::vector<std::string> list(std::string_view path) const;
-  // The last component of where a link points; the target need not exist. "" where there is no link.
+  // The last component of a link's target, which need not exist. "" if there is no link.
   std::string link_name(std::string_view path) const;
-  // The path with all links resolved, from the root on ("/sys/devices/..."); "" where it leads nowhere.
+  // The path with all links resolved, from the root on ("/sys/devices/..."); "" if it leads nowhere.
   std::string real_path(std::string_view path) const;
 
  private:

@@ -65,7 +65,7 @@ inline std::optional<DeviceNumber> parse_device_number(std::string_view text) {
   return DeviceNumber{*first, *second};
 }
 
-// The value of the first line "key<separator> value", trimmed; "" where there is none.
+// The value of the first line "key<separator> value", trimmed, or "".
 inline std::string_view value_of(std::string_view text, std::string_view key, char separator) {
   while (!text.empty()) {
     std::string_view line = take_until(text, '\n');

@@ -36,7 +36,6 @@ AT_MOST = {
     "src/session": 32,
     "src/settings": 43,
     "src/stats": 53,
-    "src/topology": 114,
     "src/weights": 23,
     "tools": 3,
     "tools/bench": 32,
