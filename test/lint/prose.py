@@ -101,7 +101,7 @@ def sentences_of(comment):
     begin = 0
     for end in [*(match.end() for match in END.finditer(text)), len(text)]:
         piece = text[begin:end]
-        sentence = " ".join(piece.split()).lstrip("\"'([-*` ")
+        sentence = " ".join(piece.split()).lstrip("\"'([-* ")
         start = begin + len(piece) - len(piece.lstrip())
         if sum(1 for word in sentence.split() if WORD.search(word)) >= WORDS_MIN:
             yield comment[min(text.count("\n", 0, start), len(comment) - 1)][0], sentence

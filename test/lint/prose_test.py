@@ -11,12 +11,12 @@ import prose
 class ProseTest(unittest.TestCase):
     def test_sentences_that_begin_without_a_subject_are_found(self):
         for comment in ("What stands for it.", "as it was prepared", "Of a primary context.", "Whether it was asked",
-                        "Null: whose handle was closed.", "Where it is kept.", "`of` a file it is"):
+                        "Null: whose handle was closed.", "Where it is kept.", "(of a file, it is)"):
             self.assertEqual(len(prose.counted(f"int x;  // {comment}\n")[1]), 1, comment)
 
     def test_sentences_with_a_subject_pass(self):
         for comment in ("The status that ended the request.", "Where a kernel is old, the ring polls.", "As before",
-                        "Asserts that it holds.", "Offers it again.", "that's how it is"):
+                        "Asserts that it holds.", "Offers it again.", "that's how it is", "`what` may be null."):
             self.assertEqual(prose.counted(f"int x;  // {comment}\n")[1], [], comment)
 
     def test_a_sentence_goes_on_in_the_next_line(self):
