@@ -79,7 +79,7 @@ TEST(BuddiesTest, PartsAreAlignedAndNeverOverlapAndAllComesBackTogether) {
     mark(part, false);
     buddies.give_back(part.unit, part.order);
   };
-  // Whether there is an aligned run of free units.
+  // True if there is an aligned run of free units.
   const auto has_room = [&](unsigned order) {
     for (std::size_t at = 0; at < taken.size(); at += std::size_t{1} << order) {
       bool is_free = true;

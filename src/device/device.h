@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The seam to GPUs: what a pointer is, memory the device can reach, and copies on streams of the library's own.
+// The seam to GPUs: the facts of a pointer, memory the device can reach, and copies on streams of the library's own.
 //
-// Each provider (providers.h) has a folder with its Device and DeviceSet. Nobody else knows which provider a device
-// is of: what matters is asked here. Paths see these classes only. A Device lives as long as the DeviceSet that gave
+// Each provider (providers.h) has a folder with its Device and DeviceSet. No other code knows which provider a device
+// has: all that matters is asked here. Paths see these classes only. A Device lives as long as the DeviceSet that gave
 // it out.
 #pragma once
 
@@ -40,22 +40,22 @@ enum class Allocation : std::uint8_t {
 
 struct PointerFacts {
   MemoryKind kind = MemoryKind::host;
-  Device* device = nullptr;  // Whose copies reach it. Null for host memory, and where its GPU cannot be used.
+  Device* device = nullptr;  // Its copies reach it. Null for host memory, and where its GPU cannot be used.
   std::uint64_t base = 0;    // First address of the allocation, of pageable memory: registration; unknown if size is 0.
   std::uint64_t size = 0;    // Bytes in the allocation; 0 where unknown.
-  std::uint64_t mapped = 0;  // Where storage's DMA engines reach `base`: an address of this process; 0: nowhere.
+  std::uint64_t mapped = 0;  // The address in this process where storage's DMA engines reach `base`; 0: nowhere.
 
   bool needs_device() const { return kind == MemoryKind::device || kind == MemoryKind::managed; }
 };
 
-// What the devices of one provider are told when they are opened.
+// The terms on which the devices of one provider are opened.
 struct DeviceTerms {
   const char* kind = "";       // The provider's name, a literal.
-  unsigned first_ordinal = 0;  // Of the first of them; the others have the next.
+  unsigned first_ordinal = 0;  // The first device's; the others have the next.
   bool export_memory = false;  // Experimental: memory of our own allocation is offered to storage's DMA engines.
 };
 
-// Of one set, so far as it has devices of several providers: then ordinals stay below.
+// The most devices in one set, if it has several providers': then ordinals stay below.
 inline constexpr unsigned kDevicesMax = 64;
 
 struct DeviceFacts {
@@ -103,9 +103,9 @@ class CopyQueue {
   virtual Status copy_many(std::span<const Copy> copies, Direction direction);
   // One copy from start to end, the shortest way. Uses marker 0.
   virtual Status copy_and_wait(const Copy& copy, Direction direction);
-  // The checksum of each block, by the device, in order with the copies. The array is page-locked; what its blocks name
-  // is memory of this device, by its facts. Fails with `unsupported`, and has queued nothing, where that cannot be, or
-  // had better not be now: then copy, and let the CPU make them.
+  // The checksum of each block, by the device, in order with the copies. The array is page-locked; its blocks name
+  // memory of this device, by its facts. Fails with `unsupported`, and has queued nothing, where the device cannot do
+  // it, or had better not now: then copy, and let the CPU make them.
   virtual Status checksum(std::span<ChecksumBlock> /*blocks*/) {
     return failure(Code::unsupported, "make checksums on the device");
   }
@@ -158,19 +158,19 @@ class Device {
   }
   // As unregister_host; and while a request of ours on any stream is under way, since that may be reading them.
   virtual bool unregister_pages(const std::byte*) { return true; }
-  // Whether that can be now.
+  // True if unregister_pages() may be called now.
   virtual bool can_unregister_pages() { return true; }
   virtual bool can_register_pages() const { return false; }
   // Names the streams that reach registered pages where they are mapped (StreamHome::reaches_pages_of); null: none do.
   virtual const void* pages_context() const { return nullptr; }
   // From now on the program's own blocking copies to and from the allocation are over when their calls return, so that
-  // copies of ours, which have another stream, find what they left. Where the device knows no such thing: nothing.
+  // our copies, on another stream, find their bytes. Does nothing on devices that know no such thing.
   virtual void finish_blocking_copies(const void* memory) = 0;
-  // Returns when what other devices have written to its memory over the bus, and say is there, is seen by whatever it
-  // begins from now on. Nothing to do on devices that see to it themselves.
+  // Returns when bytes that other devices have written to its memory over the bus, and say are there, are seen by all
+  // work that it begins from now on. Does nothing on devices that see to it themselves.
   virtual Status settle_peer_writes() { return success(); }
-  // Calls `work` with the device's context current, for libraries that go by it. Where contexts are unknown: just
-  // calls.
+  // Calls `work` with the device's context current, for libraries that go by it; just calls it on devices without
+  // contexts.
   virtual Status run_inside(const std::function<void()>& work) {
     work();
     return success();
@@ -181,10 +181,10 @@ class Device {
   // Returns when streams are through with what was queued so far. Does nothing where release() waits for them, as
   // CUDA's driver does. Not for a thread that a stream waits for.
   virtual void finish_streams() {}
-  // Whether what allocate() gives is reached by storage's DMA engines (PointerFacts::mapped).
+  // True if storage's DMA engines reach the memory from allocate() (PointerFacts::mapped).
   virtual bool allocates_mapped() const { return false; }
-  // Offers to storage's DMA engines what the program allocated, has registered, and says when it is done with: what
-  // PointerFacts::mapped is then, or 0 where that cannot be. Undone by withdraw() of the same buffer.
+  // Offers memory to storage's DMA engines that the program allocated, has registered, and says when it is done with.
+  // Returns its PointerFacts::mapped, or 0 where that cannot be. Undone by withdraw() of the same buffer.
   virtual std::uint64_t offer(const PointerFacts&, const void* /*buffer*/, std::size_t) { return 0; }
   virtual void withdraw(const void* /*buffer*/) {}
 };
@@ -197,14 +197,14 @@ class DeviceSet {
   // The device by its place in the set, which is its ordinal where the set has the first; in its primary context,
   // which is retained on first use. Fails with no_device.
   virtual Result<Device*> device(unsigned place) = 0;
-  // Whose context is the calling thread's current one; null where it has none, or that cannot be told. May retain the
-  // GPU's primary context besides, as requests do.
+  // The device of the calling thread's current context; null if it has none, or it cannot be told. May retain the GPU's
+  // primary context besides, as requests do.
   virtual Device* current() { return nullptr; }
-  // What a pointer is. Never fails: what no device knows is host memory.
+  // Gathers the facts of a pointer. Never fails: memory that no device knows is host memory.
   virtual PointerFacts describe(const void* pointer) = 0;
-  // May ask the driver several times: for who explains a refusal.
+  // May ask the driver several times: for explaining a refusal.
   virtual Allocation allocation_of(const void* /*pointer*/) { return Allocation::unknown; }
-  // Whether requests on users' streams can be served at all.
+  // True if requests on users' streams can be served at all.
   virtual bool has_streams() const { return true; }
   // Where a user's stream runs (stream_home.h), made ready for requests on it. Fails with `unsupported` where that
   // cannot be, and while the stream is being captured.

@@ -5,9 +5,9 @@
 // (placement.h). From /sys alone, and by plain system calls. Where
 // nothing is known, or something is refused, nothing is placed.
 //
-// It is the GPU's node that counts and not the drive's: what is copied passes a bounce buffer once from storage and
-// once to the GPU, the CPU's part is copying out of the page cache, wherever that lies, and a GPU that fetches from
-// another node loses more than a drive does.
+// The GPU's node counts and not the drive's: copied bytes pass a bounce buffer once from storage and once to the GPU,
+// the CPU's part is copying out of the page cache, wherever that lies, and a GPU that fetches from another node loses
+// more than a drive does.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace penstock::core {
 
-constexpr int kNodesMax = 1024;  // What kernels are built for, at most.
+constexpr int kNodesMax = 1024;  // Kernels are built for no more.
 
 struct Locality {
   int node = -1;  // -1 where unknown.
@@ -29,7 +29,7 @@ struct Locality {
 // `pci_address` is "0000:17:00.0", or empty for a stand-in; `root` is "" for the machine itself.
 Locality locality_of(const std::string& root, const std::string& pci_address);
 
-// Where memory for the device (empty: for none) is to lie, by the user's placement.
+// Returns the node that memory for the device (empty: for none) is to lie on, by the user's placement.
 int node_for(const Placement& placement, const std::string& root, const std::string& pci_address);
 
 // Asks the kernel to take pages of the mapping, none of which exists yet, from the node where it has any. Where the

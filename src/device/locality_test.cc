@@ -130,7 +130,7 @@ TEST_F(LocalityTest, WhatTheUserAllowsLaterHolds) {
     ThreadPlace place(kAuto, root_);
     place.stay_near(kGpu);
 
-    ASSERT_TRUE(allow_cpus(only(second)));  // As taskset -p does.
+    ASSERT_TRUE(allow_cpus(only(second)));  // taskset -p does the same.
     place.stay_near(kOther);
 
     EXPECT_EQ(allowed_cpus(), only(second));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Devices of several providers in one session. What a pointer is, each provider's set is asked in turn; a user's
-// stream is one of the first provider that has streams. Made by open_devices() (providers.h), and only where there is
-// more than one set: a single one is used without it.
+// Devices of several providers in one session. Each provider's set is asked in turn for the facts of a pointer; a
+// user's stream is one of the first provider that has streams. Made by open_devices() (providers.h), and only where
+// there is more than one set: a single one is used without it.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A block of host memory, page-locked for one device: what bounce buffers are made of. It is mapped by us and
+// A block of host memory, page-locked for one device, of which bounce buffers are made. It is mapped by us and
 // registered with the driver rather than allocated by it, so that it stays mapped when a CUDA context goes away under a
 // storage transfer.
 #pragma once
@@ -15,7 +15,7 @@ namespace penstock::core {
 
 class PinnedBlock {
  public:
-  // `device` may be null: then the memory is only mapped. What is mapped is whole pages.
+  // `device` may be null: then the memory is only mapped. Whole pages are mapped.
   static Result<PinnedBlock> open(Device* device, std::size_t size, const Placement& placement = {});
   PinnedBlock() = default;
   PinnedBlock(PinnedBlock&& other) noexcept { swap(other); }

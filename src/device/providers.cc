@@ -115,7 +115,7 @@ Result<OpenedDevices> open_devices(const ProviderList& wanted, bool export_memor
   for (const Unasked kind : {Unasked::opened, Unasked::stand_in}) {
     if (!opening.is_empty()) break;
     for (const Provider& provider : all) {
-      if (provider.unasked == kind) (void)opening.add(provider);  // What it lacks is told in why_no_gpu.
+      if (provider.unasked == kind) (void)opening.add(provider);  // why_no_gpu tells what it lacks.
     }
   }
   if (opening.is_empty()) return failure(Code::no_device, "find a device of any kind");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who offers devices: one row of a table for each kind. The session opens its devices out of it, the settings
-// take its names, and the faces tell users of it. A new maker's GPU is a folder beside cuda/ and a row here; no
-// code elsewhere asks which provider it has before it.
+// The providers of devices: one row of a table for each kind. The session opens its devices out of it, the settings
+// take its names, and the faces tell users of it. A new maker's GPU is a folder beside cuda/ and a row here; no code
+// elsewhere asks which provider it has before it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-// What becomes of a provider where nobody says which devices are wanted.
+// The treatment of a provider if the user does not say which devices are wanted.
 enum class Unasked : std::uint8_t {
   opened,    // Its devices are, where there are any.
   stand_in,  // Its devices are where nobody else's are.
@@ -26,11 +26,11 @@ enum class Unasked : std::uint8_t {
 struct Provider {
   static constexpr int kNoDriver = -1;
 
-  const char* name;                 // What users call it: in PENSTOCK_DEVICE, and a device's kind.
-  const char* what;                 // What its devices are, for people: a phrase.
+  const char* name;                 // The users' word for it: in PENSTOCK_DEVICE, and a device's kind.
+  const char* what;                 // A phrase for people that says what its devices are.
   Unasked unasked = Unasked::left;  // See there.
-  int driver = kNoDriver;           // Of its Statuses in Domain::driver: unique, 0 to 255.
-  // Whether storage's DMA engines may reach memory of its devices, so far as can be told before they are opened.
+  int driver = kNoDriver;           // The number of its Statuses in Domain::driver: unique, 0 to 255.
+  // True if storage's DMA engines may reach memory of its devices, so far as can be told before they are opened.
   bool (*may_map_memory)(const DeviceTerms& terms);
   // Fails with no_device where there is none, and says why in `why_not`, in a sentence that it may leave empty.
   Result<std::unique_ptr<DeviceSet>> (*open)(const DeviceTerms& terms, std::string& why_not);
@@ -43,7 +43,7 @@ const Provider* provider_named(std::string_view name);  // Null where there is n
 // Providers as users list them, first device first. Empty: whatever there is.
 using ProviderList = std::vector<const Provider*>;
 
-// The name of the provider whose driver's number a status has in Domain::driver; "" where it has none.
+// The name of the provider whose driver's number a status has in Domain::driver, or "".
 const char* driver_of(const Status& status);
 
 bool may_map_memory(const ProviderList& wanted, bool export_memory);
@@ -51,7 +51,7 @@ bool may_map_memory(const ProviderList& wanted, bool export_memory);
 struct OpenedDevices {
   std::unique_ptr<DeviceSet> devices;
   std::string kinds;       // Names of their providers, with commas between them.
-  std::string why_no_gpu;  // What stood in the way of providers that are opened unasked; empty where one was opened.
+  std::string why_no_gpu;  // The obstacles to providers that are opened unasked; empty where one was opened.
 };
 
 // All that are wanted, or a failure; no device's ordinal is another's. A single provider's set is given as it is, so

@@ -26,28 +26,28 @@ class StreamHome {
 
   // Never another home's, also when this one is gone.
   std::uint64_t id() const { return id_; }
-  // Whether a stream can wait for a word and write one. If not, wait() and write() must not be used: a function that
+  // True if a stream can wait for a word and write one. If not, wait() and write() must not be used: a function that
   // waits holds the stream up as well, together with a thread of the driver's and the functions of other streams.
   virtual bool has_words() const = 0;
-  // Whether copies in the streams of this home reach the memory at `base`.
+  // True if copies in the streams of this home reach the memory at `base`.
   virtual bool reaches(const PointerFacts& memory, const void* base) const = 0;
-  // Whether they reach the pages of files that are registered with the device, where those are mapped.
+  // True if they reach the pages of files that are registered with the device, at the addresses where they are mapped.
   bool reaches_pages_of(const Device& device) const {
     return pages_context() != nullptr && pages_context() == device.pages_context();
   }
 
-  // Whether the stream has done all that it was told, so that it is already where something queued now would find it.
-  // False also where that cannot be told.
+  // True if the stream has done all its work, so that it is already where something queued now would find it. False
+  // also if the driver cannot tell.
   virtual bool is_through(void* stream) = 0;
 
-  // ---- What a stream does, in the order of these calls. Words and copies lie in blocks of memory(). ----
+  // ---- Work for a stream, in the order of these calls. Words and copies lie in blocks of memory(). ----
 
   // Calls function(argument), on a thread of the driver's, which must not call the device.
   virtual Status call(void* stream, void (*function)(void*), void* argument) = 0;
   // Copies what `what` says when the stream gets there, at most `size_max` bytes.
   virtual Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) = 0;
-  // The same at once: the stream is through with what came before it, and what is to be copied is known. `what` may lie
-  // anywhere, and need not stay; what it takes the bytes from, in the block or in registered pages, must.
+  // Copies at once: the stream is through with its earlier work, and `what` is known. `what` may lie anywhere, and need
+  // not stay; the bytes that it names, in the block or in registered pages, must.
   virtual Status copy_at_once(void* stream, const StreamBlock& block, const StreamCopy& what) = 0;
   // Goes on when the word has reached the value: serial numbers, which may wrap.
   virtual Status wait(void* stream, const StreamBlock& block, const std::uint32_t& word, std::uint32_t value) = 0;

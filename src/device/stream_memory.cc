@@ -18,7 +18,7 @@ namespace penstock::core {
 namespace {
 
 constexpr const char* kStep = "find pinned memory for the stream's request";
-constexpr std::uint64_t kSlabMin = 1u << 20, kSlabMax = 4u << 20, kSlabPart = 64;  // Of staging: of the limit.
+constexpr std::uint64_t kSlabMin = 1u << 20, kSlabMax = 4u << 20, kSlabPart = 64;  // Slabs of staging, by the limit.
 // Words and copies never become staging: all of them take a part of the limit at most, and staging leaves them one.
 constexpr std::uint64_t kBlockSlab = 64u << 10, kBlocksPart = 8, kBlocksLeft = 32;
 constexpr std::size_t kHeaderBytes = 512, kBlocksInSlab = kBlockSlab / kHeaderBytes;

@@ -34,7 +34,7 @@ class StreamBlock {
   // One for each slot. Each starts where `begun` says, and only grows, also from request to request: so a stream that
   // looks late sees a value that is high enough.
   std::uint32_t& word(unsigned slot) const { return header_->words[slot].value; }
-  // What a stream writes when it needs the block no more.
+  // The word that a stream writes when it needs the block no more.
   std::uint32_t& acknowledged() const { return header_->acknowledged; }
   StreamCopy& copy(unsigned slot) const { return header_->copies[slot]; }
   // Aligned for direct I/O.
@@ -70,7 +70,7 @@ class StreamBlock {
   std::byte* staging_ = nullptr;
   std::uint64_t staging_bytes_ = 0;
   std::uint64_t staging_shift_ = 0;
-  std::size_t slab_ = 0;  // Of the staging.
+  std::size_t slab_ = 0;  // The slab of the staging.
 };
 
 class StreamMemory {
@@ -86,9 +86,9 @@ class StreamMemory {
   // Once its stream has written to_be_acknowledged.
   void give_back_when_acknowledged(StreamBlock& block);
   std::uint64_t bytes() const;
-  // Whether no more than `kept` blocks belong to requests. Blocks that wait for a stream belong to none.
+  // True if no more than `kept` blocks belong to requests. Blocks that wait for a stream belong to none.
   bool is_idle(std::size_t kept) const;
-  // Whether, besides, no stream is still to tell that it needs a block no more.
+  // True if, besides, no stream is still to tell that it needs a block no more.
   bool is_quiet(std::size_t kept);
 
  private:
@@ -102,7 +102,7 @@ class StreamMemory {
     Pinned pinned;
     Buddies units;
   };
-  struct BlockSlab {  // Of words and copies.
+  struct BlockSlab {  // For words and copies.
     Pinned pinned;
     std::vector<StreamBlock> blocks;
   };
@@ -126,7 +126,7 @@ class StreamMemory {
   std::vector<StreamBlock*> unacknowledged_ GUARDED_BY(mutex_);
   std::vector<BlockSlab> block_slabs_ GUARDED_BY(mutex_);
   std::vector<Slab> slabs_ GUARDED_BY(mutex_);
-  std::vector<std::uint32_t> free_orders_ GUARDED_BY(mutex_);  // Of these: what they have free, to be looked through.
+  std::vector<std::uint32_t> free_orders_ GUARDED_BY(mutex_);  // Each slab's free orders, to be looked through.
 };
 
 }  // namespace penstock::core

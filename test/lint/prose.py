@@ -28,7 +28,6 @@ AT_MOST = {
     "src/capi": 31,
     "src/core": 18,
     "src/cufile": 20,
-    "src/device": 119,
     "src/engine": 34,
     "src/frontend": 124,
     "src/path": 205,

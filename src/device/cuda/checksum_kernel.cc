@@ -14,9 +14,9 @@
 namespace penstock::core {
 namespace {
 
-constexpr unsigned kWords = 4;  // That a thread reads of a row.
+constexpr unsigned kWords = 4;  // Words of a row that one thread reads.
 constexpr std::size_t kRowBytes = 4 * kWords * kChecksumThreads;
-static_assert(kRowBytes == 4096);  // As the text below counts, and ChecksumBlock by sixteens.
+static_assert(kRowBytes == 4096);  // The text below counts on it, and by sixteens on ChecksumBlock.
 static_assert(sizeof(ChecksumBlock) == 16 && offsetof(ChecksumBlock, bytes) == 8 && offsetof(ChecksumBlock, sum) == 12);
 
 constexpr char kHead[] = R"ptx(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the driver knows of the memory at an address. One call tells all, with any context current, none, or a dead one.
+// The driver's facts of the memory at an address. One call tells all, with any context current, none, or a dead one.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ inline CudaAllocation find_allocation(const cuda::CudaApi& api, const void* poin
   return found;
 }
 
-// What one attribute says; `otherwise` where this driver does not know it, or not of this memory.
+// Asks for one attribute; `otherwise` if this driver does not know it, or not for this memory.
 template <typename Value>
 Value pointer_attribute(const cuda::CudaApi& api, int attribute, const void* pointer, Value otherwise) {
   Value value{};

@@ -41,7 +41,7 @@ inline constexpr int CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9;      // int; negat
 inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11;   // CUdeviceptr
 inline constexpr int CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12;         // size_t
 inline constexpr int CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17;     // Null for memory of no pool.
-inline constexpr int CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18;       // size_t; of what cuMemMap has put there.
+inline constexpr int CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18;       // size_t; for memory that cuMemMap mapped.
 inline constexpr int CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19;  // CUdeviceptr
 
 inline constexpr unsigned CU_MEMORYTYPE_HOST = 1;
@@ -56,7 +56,7 @@ inline constexpr unsigned CU_MEMHOSTREGISTER_READ_ONLY = 8;
 inline constexpr int CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED = 113;
 inline constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
 inline constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
-inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;       // Of the difference, as a signed number.
+inline constexpr unsigned CU_STREAM_WAIT_VALUE_GEQ = 0;       // Compares the difference, as a signed number.
 inline constexpr unsigned CU_STREAM_WRITE_VALUE_DEFAULT = 0;  // After everything before it in the stream.
 
 inline constexpr int CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110;
@@ -99,7 +99,7 @@ struct CUmemAccessDesc {
   int flags;
 };
 
-// As a program without CUDA's headers finds it.
+// The name by which a program without CUDA's headers finds it.
 inline constexpr const char* kDriverLibrary = "libcuda.so.1";
 
 struct CudaApi {
@@ -136,7 +136,7 @@ struct CudaApi {
   CUresult (*cuStreamQuery)(CUstream);
   CUresult (*cuStreamSynchronize)(CUstream);
   CUresult (*cuStreamDestroy)(CUstream);
-  // What requests on users' streams need. All may be null; see has_streams().
+  // Calls for requests on users' streams. All may be null; see has_streams().
   CUresult (*cuCtxGetDevice)(CUdevice*);
   CUresult (*cuStreamGetCtx)(CUstream, CUcontext*);
   CUresult (*cuStreamIsCapturing)(CUstream, int* status);
@@ -156,7 +156,7 @@ struct CudaApi {
   CUresult (*cuEventSynchronize)(CUevent);
   CUresult (*cuEventDestroy)(CUevent);
 
-  // What memory that can be exported needs (nvidia_export.h). All may be null; see has_virtual_memory().
+  // Calls for memory that can be exported (nvidia_export.h). All may be null; see has_virtual_memory().
   CUresult (*cuDeviceGetAttribute)(int* value, int attribute, CUdevice);
   CUresult (*cuMemGetAllocationGranularity)(std::size_t*, const CUmemAllocationProp*, int option);
   CUresult (*cuMemCreate)(CUmemGenericAllocationHandle*, std::size_t bytes, const CUmemAllocationProp*,
@@ -177,7 +177,7 @@ struct CudaApi {
   CUresult (*cuMemGetHandleForAddressRange)(void* handle, CUdeviceptr, std::size_t bytes, int type,
                                             unsigned long long flags);
 
-  // What tools and benchmarks need beside. All may be null; see has_program_calls().
+  // Calls for tools and benchmarks. All may be null; see has_program_calls().
   CUresult (*cuDriverGetVersion)(int* version);
   CUresult (*cuDevicePrimaryCtxRelease)(CUdevice);
   CUresult (*cuCtxSetCurrent)(CUcontext);

@@ -19,18 +19,18 @@ using namespace cuda;
 using namespace std::chrono_literals;
 
 constexpr unsigned kLooksForOneCopy = 1u << 14;  // Some milliseconds of asking: then somebody else has the GPU.
-// Of a long copy, about twice as long as it takes alone: if it is not over by then, others have the link, and
-// asking would keep a CPU for each. The shorter one takes less time than waking up.
+// The looks for a long copy, about twice as long as it takes alone: if it is not over by then, others have the link,
+// and asking would keep a CPU for each. The shorter one takes less time than waking up.
 constexpr std::size_t kLongCopy = 1u << 20;
 constexpr std::size_t kBytesOfLook = 8192;
 constexpr unsigned kLooksForSignal = 1u << 11;  // Some 100 microseconds.
 constexpr unsigned kLooksForEvent = 16;         // Each takes the driver's lock, which others need for their copies.
 constexpr unsigned kLooksToAnError = 256;       // A context that is lost signals nothing: the driver is asked.
-// What is still not over then is looked at between naps: a timer wakes sooner than the driver's interrupt does, and for
-// less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU s/GB by events, and to
-// 48.0 to 48.3 at 0.036 by naps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9 to 45.5 (one H100, 2026-11-25).
-// Four threads that bounced 16 MiB each came to 29.7 to 35.3 GB/s by events, and to 39.5 to 43.8 by naps; what is
-// registered and fetched by one thread showed no difference (H100s, 2026-11-26).
+// A copy that is still not over then is looked at between naps: a timer wakes sooner than the driver's interrupt, and
+// for less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU s/GB by events,
+// and to 48.0 to 48.3 at 0.036 by naps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9 to 45.5 (one H100,
+// 2026-11-25). Four threads that bounced 16 MiB each came to 29.7 to 35.3 GB/s by events, and to 39.5 to 43.8 by naps;
+// one thread that registered and fetched showed no difference (H100s, 2026-11-26).
 constexpr timespec kNap{0, 20'000};  // The kernel makes it some 70 us.
 constexpr auto kNapsFor = 5ms;
 constexpr unsigned kNapsOfLongWait = 3;
@@ -69,8 +69,8 @@ Status CudaCopyQueue::open(unsigned markers) {
   });
 }
 
-// Of the highest priority there is, so that a kernel that makes small copies begins between two blocks of the user's,
-// and not behind the last one. It makes no difference to copy engines.
+// Opens a stream of the highest priority, so that a kernel that makes small copies begins between two blocks of the
+// user's, and not behind the last one. It makes no difference to copy engines.
 CUresult CudaCopyQueue::open_stream() {
   int least = 0;
   int greatest = 0;
@@ -179,8 +179,8 @@ bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
   return is_there;
 }
 
-// Without an event there is one call less to the driver, and the GPU has less to do. Who has to sleep after all does it
-// on one, since the driver's own waiting for a stream keeps the CPU.
+// Without an event there is one call less to the driver, and the GPU has less to do. A thread that has to sleep after
+// all does it on an event, since the driver's own waiting for a stream keeps the CPU.
 CUresult CudaCopyQueue::drain(std::size_t bytes) {
   CUresult result = CUDA_ERROR_NOT_READY;
   const auto is_over = [&] {
@@ -226,7 +226,7 @@ Result<bool> CudaCopyQueue::reached(unsigned marker) {
   return done;
 }
 
-// Who has to sleep after all does it on the marker's event, put behind all that the stream has by now.
+// A thread that has to sleep after all does it on the marker's event, put behind all that the stream has by now.
 Status CudaCopyQueue::wait_for_signal(const Marker& mark, bool spin) {
   const auto has_come = [&] { return signal_->has_come(mark.number); };
   if (await(has_come, spin ? kLooksForOneCopy : kLooksForSignal, spin)) return success();

@@ -44,7 +44,7 @@ class CudaCopyQueue final : public CopyQueue {
 
   struct Marker {
     cuda::CUevent event = nullptr;
-    std::uint32_t number = 0;  // Of the signal; 0: the event.
+    std::uint32_t number = 0;  // The signal's; 0: wait for the event.
   };
   Marker& marker_at(unsigned marker);
   Status wait_for_signal(const Marker& mark, bool spin);
@@ -56,7 +56,7 @@ class CudaCopyQueue final : public CopyQueue {
   CudaSignals::Signal* signal_ = nullptr;  // From the first launch on, where there is one left.
   std::uint32_t sent_ = 0;                 // The number of the last launch with a signal.
   bool ends_with_signal_ = false;          // Nothing was queued behind it.
-  unsigned looks_ = 0;                     // That found no signal.
+  unsigned looks_ = 0;                     // Looks that found no signal.
   bool naps_first_ = false;                // The last wait that was not for a short copy took long.
 };
 

@@ -21,7 +21,7 @@ using namespace cuda;
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
-// What the driver does not tell stays empty: none of it is needed to move bytes.
+// Facts that the driver does not tell stay empty: none of them is needed to move bytes.
 DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms& terms) {
   DeviceFacts facts;
   facts.ordinal = static_cast<int>(terms.first_ordinal + ordinal);
@@ -33,7 +33,7 @@ DeviceFacts gather_facts(const CudaApi& api, unsigned ordinal, const DeviceTerms
   api.cuDeviceGetUuid(facts.uuid, device);
   std::size_t bytes = 0;
   if (api.cuDeviceTotalMem(&bytes, device) == CUDA_SUCCESS) facts.memory_bytes = bytes;
-  // As in /sys: lower case, four digits of domain. The driver's own form has varied in both.
+  // Writes the address like /sys: lower case, four digits of domain. The driver's own form has varied in both.
   char address[32] = "";
   unsigned domain = 0, bus = 0, slot = 0, function = 0;
   if (api.cuDeviceGetPCIBusId(address, sizeof address, device) == CUDA_SUCCESS &&

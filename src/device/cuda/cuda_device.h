@@ -4,9 +4,9 @@
 // see only device.h. It prints nothing and makes no call at load or unload time.
 //
 // A CudaDevice is one context of one GPU: the primary context, or one that the user made and that owns the memory at
-// hand. Primary contexts are retained on first use and never released, for at exit it is too late to. Every call
-// first checks that its context still lives, since the driver crashes on streams and events of one that is gone;
-// then it is device_lost. What cannot be noticed: a context destroyed during a call; and before CUDA 12.0 one that was
+// hand. Primary contexts are retained on first use and never released, for at exit it is too late to. Every call first
+// checks that its context still lives, since the driver crashes on streams and events of one that is gone; then it is
+// device_lost. Two cases cannot be noticed: a context destroyed during a call; and before CUDA 12.0 one that was
 // destroyed and replaced by another at the same address.
 #pragma once
 
@@ -58,7 +58,7 @@ class CudaDevice final : public Device {
   const Context& context() const { return context_; }
   bool is_primary() const { return primary_; }
   unsigned ordinal() const { return ordinal_; }
-  // Of the copy queues.
+  // The scatter kernel of the copy queues.
   CudaScatter& scatter() { return scatter_; }
   CudaKernel& checksum_kernel() { return checksum_kernel_; }
   bool alive() const { return core::is_alive(api(), context_); }
@@ -74,7 +74,7 @@ class CudaDevice final : public Device {
   DeviceFacts facts_;
   CudaScatter scatter_;
   CudaKernel checksum_kernel_;
-  std::atomic<bool> writes_settle_themselves_{false};  // As was found out.
+  std::atomic<bool> writes_settle_themselves_{false};  // Set when the driver says so.
 };
 
 class CudaDeviceSet final : public DeviceSet {
@@ -98,13 +98,13 @@ class CudaDeviceSet final : public DeviceSet {
   const DeviceTerms& terms() const { return terms_; }
   // By the driver's ordinal, as all below.
   Result<CudaDevice*> primary(unsigned ordinal);
-  // Of a primary context; null where nothing is exported, or the driver refused, which is logged once.
+  // The exporter of a primary context; null if nothing is exported, or the driver refused, which is logged once.
   NvidiaExport* exporter(const CudaDevice& device);
 
  private:
   static constexpr std::size_t kContextsMax = 128;
   static constexpr std::size_t kExportersMax = 64;
-  static constexpr std::size_t kPrimarySlots = 32;  // Of these, kept free of users' contexts.
+  static constexpr std::size_t kPrimarySlots = 32;  // The number kept free of users' contexts.
 
   explicit CudaDeviceSet(const DeviceTerms& terms) : terms_(terms) {}
   CudaDevice* device_of(cuda::CUcontext handle, int ordinal);

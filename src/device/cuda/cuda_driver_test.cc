@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What becomes of a driver that is missing, is none, or does not start.
+// A driver that is missing, is none, or does not start.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -21,9 +21,9 @@ bool CudaScatter::Range::holds(const void* memory, std::size_t size) const {
   return address >= begin && address <= end && size <= end - address;
 }
 
-// Of a stale or foreign address a copy would report an error; a kernel would take the user's context with it. So the
-// driver is asked, once for all that lies in one allocation. Managed memory is left to copies: with a kernel about,
-// some GPUs keep the CPU away from it.
+// For a stale or foreign address a copy would report an error; a kernel would take the user's context with it. So the
+// driver is asked, once for all pieces in one allocation. Managed memory is left to copies: with a kernel about, some
+// GPUs keep the CPU away from it.
 CudaScatter::Range CudaScatter::find(const void* memory, bool on_device) const {
   const CudaAllocation found = find_allocation(api_, memory);
   const bool is_ours = found.type == CU_MEMORYTYPE_DEVICE && found.ordinal == ordinal_;

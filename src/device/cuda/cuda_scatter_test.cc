@@ -86,7 +86,7 @@ class CudaScatterTest : public testing::TestWithParam<const char*> {
     }
     return all;
   }
-  // Whether every piece arrived, and nothing beside them was touched.
+  // Expects that every piece arrived, and nothing beside them was touched.
   void expect_both_ways(unsigned count, std::size_t size_max, unsigned seed) {
     SCOPED_TRACE(testing::Message() << count << " pieces of up to " << size_max << " bytes, seed " << seed);
     const std::vector<Copy> all = pieces(count, size_max, seed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every call to the driver stands in: the right context, no part in a user's capture, and the driver's results
-// said as a Status.
+// The scope of every call to the driver: it makes the right context current, takes no part in a user's capture, and
+// turns the driver's results into a Status.
 #pragma once
 
 #include "base/status.h"
@@ -20,7 +20,7 @@ inline bool is_alive(const cuda::CudaApi& api, const CudaContext& context) {
   return api.identify(context.handle, &id) && id == context.id;
 }
 
-// The CUDA driver's number in a Status: of its row in the table of providers.
+// The CUDA driver's number in a Status, from its row in the table of providers.
 inline constexpr std::uint8_t kCudaDriver = 0;
 
 inline Status cuda_failure(cuda::CUresult result, const char* step) {
@@ -37,7 +37,7 @@ inline Status cuda_status(cuda::CUresult result, const char* step) {
   }
 }
 
-// Of the current context's GPU, as the driver counts them. A driver that lacks the call has none to tell of.
+// The ordinal of the current context's GPU, as the driver counts them. A driver that lacks the call has none to tell.
 inline Result<int> current_ordinal(const cuda::CudaApi& api, const char* step) {
   if (api.cuCtxGetDevice == nullptr) return failure(Code::no_device, step);
   cuda::CUdevice device = 0;

@@ -19,19 +19,19 @@ class CudaSignals {
  public:
   class Signal {
    public:
-    // Whether the launch that was given this number is over, and with it all that its stream had before it.
+    // True if the launch that was given this number is over, and with it all that its stream had before it.
     bool has_come(std::uint32_t number) const {
       const std::uint32_t there = std::atomic_ref(*word_).load(std::memory_order_acquire);
       return static_cast<std::int32_t>(there - number) >= 0;
     }
-    // What the kernel is told.
+    // The two addresses that the kernel gets.
     cuda::CUdeviceptr word() const { return reinterpret_cast<std::uintptr_t>(word_); }
     cuda::CUdeviceptr counter() const { return counter_; }
 
    private:
     friend class CudaSignals;
     std::uint32_t* word_ = nullptr;
-    cuda::CUdeviceptr counter_ = 0;  // Of blocks that have ended; zero between two launches.
+    cuda::CUdeviceptr counter_ = 0;  // Counts blocks that have ended; zero between two launches.
     std::atomic<bool> taken_{false};
   };
 

@@ -17,7 +17,7 @@ namespace {
 
 using namespace cuda;
 
-constexpr unsigned kThreads = 256;                  // Of a block.
+constexpr unsigned kThreads = 256;                  // In a block.
 constexpr unsigned kBlocksMax = 32;                 // Enough for the link; the rest of the GPU is the user's.
 constexpr std::uint64_t kBytesOfBlock = 16u << 10;  // Four sixteens a thread.
 

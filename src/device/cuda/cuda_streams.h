@@ -14,12 +14,12 @@ class CudaStreamHome final : public StreamHome {
   // Loads what streams will need and tries it on a stream of its own. The context is the current one.
   CudaStreamHome(const cuda::CudaApi& api, const CudaContext& context);
 
-  // Whether that worked: if not, this home is of no use.
+  // The status of the constructor: unless ok, this home is of no use.
   const Status& status() const { return status_; }
 
   bool has_words() const override { return has_words_; }
   bool reaches(const PointerFacts& memory, const void* base) const override;
-  // Of streams that wait for no default stream: asking about that one could spoil somebody's capture.
+  // Asks only about streams that wait for no default stream: asking about that one could spoil somebody's capture.
   bool is_through(void* stream) override;
   Status call(void* stream, void (*function)(void*), void* argument) override;
   Status copy(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) override;
@@ -31,7 +31,7 @@ class CudaStreamHome final : public StreamHome {
   Status drain(void* stream) override;
 
   const CudaContext& context() const { return context_; }
-  // Whether the context is gone, also where another one has its address now.
+  // True if the context is gone, also if another one has its address now.
   bool is_gone() const;
   bool is_idle() { return memory().is_idle(1); }
   bool is_of(const cuda::CudaApi& api) const { return api.cuLaunchHostFunc == api_.cuLaunchHostFunc; }
@@ -44,7 +44,7 @@ class CudaStreamHome final : public StreamHome {
   }
   Status open();
   const void* pages_context() const override { return has_one_address() ? context_.handle : nullptr; }
-  // Whether page-locked memory is where it is mapped, as nearly everywhere.
+  // True if page-locked memory has the same address on the device, as nearly everywhere.
   bool has_one_address() const { return own_block_ != nullptr && own_block_->device_address(nullptr) == 0; }
   Status pin(void* memory, std::size_t size, std::uint64_t& shift) override;
   cuda::CUresult launch(void* stream, const StreamBlock& block, const StreamCopy& what, std::uint64_t size_max) const;
@@ -59,14 +59,14 @@ class CudaStreamHome final : public StreamHome {
   const Status status_;  // The last member: open() sets the others.
 };
 
-// Whether a stream may still be held for a request of ours, or have one before it.
+// True if a stream may still be held for a request of ours, or have one before it.
 bool is_any_cuda_stream_busy(const cuda::CudaApi& api);
 
 // Returns when all streams of the context are through with what they were given.
 void finish_cuda_streams(const cuda::CudaApi& api, const CudaContext& context);
 
-// The home of a stream by its handle; of a default stream, that of the caller's current context. Fails with
-// `unsupported` while the stream's work is being captured, which that does not spoil, and with the driver's own
+// The home of a stream by its handle; a default stream's is that of the caller's current context. Fails with
+// `unsupported` while the stream's work is being captured, which the call does not spoil, and with the driver's own
 // "invalid context" where a default stream is named without one.
 Result<StreamHome*> find_cuda_stream_home(const cuda::CudaApi& api, void* stream);
 

@@ -83,7 +83,7 @@ Status NvidiaExport::uvm(const char* name, unsigned long request, Parameters& pa
   return done(name, NvidiaStep::of(parameters.status, name));
 }
 
-// ---- What needs no memory. ----
+// ---- Steps that need no memory. ----
 
 Status NvidiaExport::start() {
   if (const Status status = check_versions(); !status.ok()) return status;
@@ -314,9 +314,9 @@ Status NvidiaExport::ensure_device(std::uint32_t instance) {
   return success();
 }
 
-// From 6.15 on the kernel hands out free peer pages with no reference. Older drivers take them for used ones,
-// refuse, and never give back the memory (kernel-open/nvidia-uvm/uvm_va_range_device_p2p.c). So these are shown none:
-// what they say to that tells whether the machine makes peer pages at all.
+// From 6.15 on the kernel hands out free peer pages with no reference. Older drivers take them for used ones, refuse,
+// and never give back the memory (kernel-open/nvidia-uvm/uvm_va_range_device_p2p.c). So these are shown none: their
+// answer to that tells if the machine makes peer pages at all.
 Status NvidiaExport::ask_for_pages(const Export& made) {
   constexpr const char* kName = "make peer pages of GPU memory";
   constexpr const char* kKernel = "make peer pages with this version of NVIDIA's driver on this kernel";

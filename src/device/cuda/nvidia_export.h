@@ -7,10 +7,10 @@
 // allocated cannot be had this way.
 //
 // It needs an administrator's settings (static BAR1, no write combining), a kernel with CONFIG_PCI_P2PDMA, and a driver
-// whose interface is known here. Whatever is missing shows as the step that refused, in the Status. That a mapping was
-// made proves no transfer: whoever uses it must test one first, and must not touch the mapping by CPU in earnest, since
-// a GPU that is gone leaves SIGBUS. A forked child loses the mappings; there, everything is refused and nothing is
-// undone, since what is behind the descriptors belongs to the parent.
+// whose interface is known here. If anything is missing, the Status names the step that refused. A mapping proves no
+// transfer: its user must test one first, and must not touch the mapping by CPU in earnest, since a GPU that is gone
+// leaves SIGBUS. A forked child loses the mappings; there, everything is refused and nothing is undone, since the
+// objects behind the descriptors belong to the parent.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class NvidiaExport {
  public:
   struct Setup {
     const cuda::CudaApi& api;
-    CudaContext context;  // Of the GPU, and outliving this.
+    CudaContext context;  // The GPU's; it outlives this.
     int ordinal = 0;
     std::array<std::uint8_t, 16> uuid = {};
     NvidiaVersions versions = NvidiaVersions::read();
@@ -69,16 +69,16 @@ class NvidiaExport {
   Piece find(const void* device_address) const;
 
  private:
-  // What there is of one allocation; null or -1 where that was not reached.
+  // The objects made for one allocation; null or -1 if that step was not reached.
   struct Export {
     cuda::CUmemGenericAllocationHandle allocation = 0;
     bool has_allocation = false;
     cuda::CUdeviceptr address = 0;
     bool is_mapped_on_device = false;
     std::size_t size = 0;
-    nvidia::Handle memory = 0;  // As our RM client knows it.
+    nvidia::Handle memory = 0;  // The number that our RM client knows it by.
     std::byte* reserved = nullptr;
-    std::byte* pages = nullptr;  // Where UVM has a range.
+    std::byte* pages = nullptr;  // The addresses of UVM's range.
     std::byte* mapped = nullptr;
     bool is_foreign = false;              // Others allocated it, and
     std::set<cuda::CUdeviceptr> buffers;  // for these it was adopted.
@@ -126,7 +126,7 @@ class NvidiaExport {
   nvidia::Uuid uuid_ = {};
 
   mutable SharedMutex mutex_;
-  nvidia::Handle device_ GUARDED_BY(mutex_) = 0;  // Of RM, made when the first export tells its number.
+  nvidia::Handle device_ GUARDED_BY(mutex_) = 0;  // RM's, made when the first export tells its number.
   std::uint32_t device_instance_ GUARDED_BY(mutex_) = 0;
   nvidia::Handle last_handle_ GUARDED_BY(mutex_) = 0;
   Status refused_ GUARDED_BY(mutex_) = success();  // By UVM, for good.

@@ -2,7 +2,7 @@
 
 // The part of the NVIDIA kernel driver's interface that nvidia_export.cc speaks: numbers and structures of the resource
 // manager (RM, /dev/nvidiactl) and of unified memory (UVM, /dev/nvidia-uvm). Nothing else may use it, and it does
-// nothing: what each request is for stands where it is made.
+// nothing: the code that makes a request says what it is for.
 //
 // Written down from the facts published as NVIDIA/open-gpu-kernel-modules (MIT licence); the file is named at each
 // group, with the tags at which it was read. The interface is private to a driver version, and nothing promises that it
@@ -19,7 +19,7 @@
 
 namespace penstock::core::nvidia {
 
-using Handle = std::uint32_t;    // Of an RM object; 0 is none, and asks RM to choose one where one is made.
+using Handle = std::uint32_t;    // An RM object's; 0 is none, and asks RM to choose one where one is made.
 using RmStatus = std::uint32_t;  // 0 is success.
 
 struct Uuid {
@@ -109,7 +109,7 @@ struct RmDevice {
 };
 static_assert(sizeof(RmDevice) == 56 && offsetof(RmDevice, va_space_size) == 24);
 
-// ctrl/ctrl0000/ctrl0000unix.h at 590.48.01. What a descriptor exports; 515.43.04 had no `gpu_instance` yet.
+// ctrl/ctrl0000/ctrl0000unix.h at 590.48.01. The export of a descriptor; 515.43.04 had no `gpu_instance` yet.
 inline constexpr std::uint32_t NV0000_CTRL_CMD_OS_UNIX_GET_EXPORT_OBJECT_INFO = 0x3d08;
 struct RmExportInfo {
   std::int32_t fd;
@@ -148,7 +148,7 @@ inline constexpr unsigned long UVM_ALLOC_DEVICE_P2P = 78;  // From 565.57.01.
 
 // More than the largest structure that the driver takes from its stack (UVM_MAX_IOCTL_PARAM_STACK_SIZE, 288).
 inline constexpr std::size_t kUvmBlockBytes = 512;
-// What stands where the status is expected before a request: nothing that the driver would answer.
+// The place of the status holds this before a request: the driver would never answer it.
 inline constexpr RmStatus kUnanswered = 0xdeadbeef;
 
 // With it the address space belongs to no process's memory map: UVM_MM_INITIALIZE is not needed, and neither pageable

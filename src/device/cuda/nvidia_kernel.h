@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What NvidiaExport speaks to, and how its answers are told: the kernel's calls behind a seam, so that tests can answer
+// The kernel for NvidiaExport, and how its answers are told: the kernel's calls behind a seam, so that tests can answer
 // in place of NVIDIA's driver; the versions of both; and the status numbers of the driver's resource manager (RM) and
 // unified memory (UVM), which come with every step.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-// What is asked of the kernel, so that tests can answer. Failures are negated errnos.
+// The calls to the kernel, so that tests can answer them. Failures are negated errnos.
 class NvidiaKernel {
  public:
   virtual ~NvidiaKernel() = default;
@@ -44,7 +44,7 @@ struct NvidiaStep {
   Status status;
   nvidia::RmStatus rm_status = nvidia::NV_OK;
 
-  // What RM or UVM answered to the step of this name, a literal.
+  // The answer of RM or UVM to the step of this name, a literal.
   static NvidiaStep of(nvidia::RmStatus status, const char* name);
 };
 // "could not make peer pages of GPU memory: Operation not supported (NV_ERR_NOT_SUPPORTED, 0x56)"

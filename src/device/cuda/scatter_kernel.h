@@ -23,8 +23,8 @@ struct ScatterList {
 };
 static_assert(sizeof(ScatterList) == 3072);
 
-// Its second: what the last block writes, and where, once all bytes are there for whoever reads the word. Blocks count
-// themselves in `counter`, device memory, which is zero before and after. No word, no writing.
+// The kernel's second: the last block writes `value` to `word`, once all bytes are there for a reader of the word.
+// Blocks count themselves in `counter`, device memory, which is zero before and after. No word, no writing.
 struct ScatterEnd {
   std::uint64_t word = 0;
   std::uint64_t counter = 0;

@@ -42,14 +42,14 @@ class HostStreamHome final : public StreamHome {
     enum class Kind : std::uint8_t { call, copy, wait, write } kind;
     void (*function)(void*) = nullptr;
     void* argument = nullptr;
-    const StreamCopy* copy = nullptr;  // Null: what is known already.
+    const StreamCopy* copy = nullptr;  // Null: `known` has it already.
     StreamCopy known;
     std::uint32_t* word = nullptr;
     std::uint32_t value = 0;
   };
   struct Stream {
     std::deque<Work> work;
-    std::uint64_t done = 0;  // Of all that it was given.
+    std::uint64_t done = 0;  // Works done since the stream began.
     bool busy = false;       // Some thread is at it.
 
     std::uint64_t given() const { return done + work.size(); }

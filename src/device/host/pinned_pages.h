@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What registering a file's pages is for the stand-in: the pages themselves are held, as a driver holds them, and
-// copies fetch from these pages and not through the mapping. So a page that was truncated away still gives its old
-// bytes here, as it would to a GPU's DMA engine, and code that does not notice fails its tests.
+// The stand-in's way to register a file's pages: the pages themselves are held, as a driver holds them, and copies
+// fetch from these pages and not through the mapping. So a page that was truncated away still gives its old bytes here,
+// as it would to a GPU's DMA engine, and code that does not notice fails its tests.
 //
 // Pipes hold pages that are only read (vmsplice), a mebibyte each; /proc/sys/fs/pipe-user-pages-soft says how many a
-// user may have. Those that are written to as well are the registered memory of an io_uring.
+// user may have. Pages that are written to as well are the registered memory of an io_uring.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class PinnedPages {
   struct Held {
     std::size_t size = 0;
     std::vector<Pipe> pipes;
-    std::unique_ptr<Ring> ring;  // Of writable pages, which
+    std::unique_ptr<Ring> ring;  // Holds writable pages, which
     UniqueFd between;            // come and go by a file of ours.
     Mutex mutex;                 // For one transfer at a time.
   };

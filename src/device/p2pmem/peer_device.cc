@@ -21,13 +21,13 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kStepBytes = 256u << 10;  // Of a copy, at a time.
+constexpr std::size_t kStepBytes = 256u << 10;  // Bytes that are copied at a time.
 constexpr unsigned long kDisplayClass = 0x03;
-// What is as large begins and ends on such a boundary, as a GPU's memory does: nvidia-fs and what stands in for it map
-// nothing smaller.
+// Memory of this size begins and ends on such a boundary, as a GPU's does: nvidia-fs and its stand-in map nothing
+// smaller.
 constexpr std::size_t kGpuPage = 64u << 10;
 
-// A number in a small file of /sys; 0 where there is none.
+// A number in a small file of /sys, or 0.
 unsigned long long read_number(const std::string& path, int base) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char text[32] = "";

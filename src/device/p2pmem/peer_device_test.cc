@@ -84,7 +84,7 @@ TEST_F(PeerDeviceTest, CopiesMoveEveryByteBothWays) {
   EXPECT_EQ(out, back);
 }
 
-// What an unbound driver leaves behind: a mapping without memory.
+// An unbound driver leaves such a mapping without memory behind.
 TEST_F(PeerDeviceTest, MemoryThatIsGoneIsAnErrorAndNoSignal) {
   peers_.add("0000:03:00.0", 1 << 20);
   const auto set = open();
