@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a session has moved: bytes, operations, sizes and latencies by path and by the reason that no better path was
-// taken, and what cuFile counts besides. All of it lies in a segment that other processes can read (layout.h). Every
-// thread adds to a shard of its own, so counting costs no shared cache line; readers add the shards up. Thread-safe,
-// without locks. A forked child counts nothing: the segment is its parent's.
+// The counters of a session: bytes, operations, sizes and latencies by path and by the reason that no better path was
+// taken, and cuFile's own counts. All of them lie in a segment that other processes can read (layout.h). Every thread
+// adds to a shard of its own, so counting costs no shared cache line; readers add the shards up. Thread-safe, without
+// locks. A forked child counts nothing: the segment is its parent's.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ class Counters {
   Counters();
 
   void add(PathId path, Reason reason, Op op, std::uint64_t bytes);
-  // Of a path's bytes, those that went by O_DIRECT. add() has counted them, or will.
+  // Counts the bytes of a path that went by O_DIRECT. add() has counted them, or will.
   void add_direct(PathId path, Op op, std::uint64_t bytes);
-  // Of a request that somebody measured; add() has counted it, or will.
+  // Counts the time of a request that was measured; add() has counted it, or will.
   void add_latency(PathId path, Op op, std::uint64_t nanoseconds) const;
   Count total(PathId path, Reason reason, Op op) const;
 

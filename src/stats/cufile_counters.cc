@@ -82,7 +82,7 @@ void CufileCounters::stop() {
   store_shared(section_.started_ns, std::uint64_t{0});
 }
 
-// What others count at this very moment may survive it.
+// Counts that other threads add at this very moment may survive it.
 void CufileCounters::reset() {
   for (CufileSection::Shard& shard : section_.shards) {
     auto* const words = reinterpret_cast<std::uint64_t*>(&shard.sums);

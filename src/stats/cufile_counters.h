@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What cuFile's statistics count, in the terms of its levels: operations, bytes and times (1), sizes (2), and each GPU
-// (3). cufile/ counts and answers cuFileGetStatsL1 and its kin from here; gds_stats reads the same numbers from
+// The counters of cuFile's statistics, in the terms of its levels: operations, bytes and times (1), sizes (2), and each
+// GPU (3). cufile/ counts and answers cuFileGetStatsL1 and its kin from here; gds_stats reads the same numbers from
 // outside. Thread-safe, without locks. Knows nothing of cufile.h.
 #pragma once
 
@@ -80,10 +80,10 @@ struct CufileSums {
 };
 static_assert(sizeof(CufileSums) % sizeof(std::uint64_t) == 0);
 
-// As it lies in the segment.
+// The form in the segment.
 struct CufileSection {
-  std::uint32_t level;      // What is counted now; 0 while stopped.
-  std::uint32_t gpu_count;  // That the machine has.
+  std::uint32_t level;      // The level that is counted now; 0 while stopped.
+  std::uint32_t gpu_count;  // The machine's.
   std::uint32_t chosen_level;
   std::uint32_t reserved;
   std::uint64_t started_ns;  // CLOCK_MONOTONIC; 0 while stopped.
@@ -97,7 +97,7 @@ struct CufileSection {
 
 // All shards of a section added up.
 struct CufileTotals {
-  unsigned level = 0;  // What was chosen to be counted.
+  unsigned level = 0;  // The level that was chosen.
   bool counting = false;
   unsigned gpu_count = 0;
   std::uint64_t elapsed_ns = 0;  // How long it has been counted, all in all.

@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-constexpr char kStatsName[] = "penstock-stats";  // Of the memfd.
+constexpr char kStatsName[] = "penstock-stats";  // The memfd's.
 constexpr char kStatsMagic[8] = {'P', 'N', 'S', 'T', 'A', 'T', 'S', '\0'};
 constexpr std::uint32_t kStatsVersion = 1;
 
@@ -33,7 +33,7 @@ struct StatsHeader {
   std::uint32_t version;
   std::uint32_t header_bytes;
   std::uint64_t segment_bytes;
-  std::int64_t pid;         // As the process sees itself.
+  std::int64_t pid;         // In the process's own PID namespace.
   std::uint64_t opened_ns;  // CLOCK_REALTIME.
   StatsLabel library;       // "0.1.0"
   std::uint32_t paths;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a look at others' statistics may still cost. Anybody can hold as many segments, of any shape, as they like; who
-// reads them, often root, must not pay for that with their time or memory. For the tools' readers.
+// The budget that a look at others' statistics may still spend. Anybody can hold as many segments, of any shape, as
+// they like; their readers, often root, must not pay for that with their time or memory. For the tools' readers.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@ namespace penstock::core {
 
 struct LookLimits {
   std::uint64_t processes;
-  std::uint64_t descriptors;  // Whose names are asked for.
+  std::uint64_t descriptors;  // The ones whose names are asked for.
   std::uint64_t segments;     // Opened; a segment that has many descriptors counts once.
   std::uint64_t read_bytes;
-  std::uint64_t kept_bytes;  // Of the memory that snapshots take, roughly.
+  std::uint64_t kept_bytes;  // Memory that snapshots take, roughly.
   std::chrono::milliseconds time;
 };
 
@@ -36,7 +36,7 @@ constexpr LookLimits kMachineLimits{.processes = 1 << 17,
 
 class LookBudget {
  public:
-  // What is spent of a part is spent of the whole, too.
+  // A part that spends, spends of the whole, too.
   explicit LookBudget(const LookLimits& limits, LookBudget* whole = nullptr, const Clock& clock = system_clock())
       : left_(limits), clock_(clock), end_(clock.now() + limits.time), whole_(whole) {}
 

@@ -38,8 +38,8 @@ std::optional<Number> number_of(std::string_view text) {
   return number;
 }
 
-// What the process calls itself: the last number of "NSpid:", which has one for every PID namespace around it. Our own
-// name for it where the kernel does not say.
+// The process's own PID: the last number of "NSpid:", which has one for every PID namespace around it. If the kernel
+// does not say, it is the PID that we see.
 std::int64_t own_name_of(pid_t pid, int folder) {
   const UniqueFd fd(::openat(folder, "status", O_RDONLY | O_CLOEXEC));
   char text[4096];
@@ -103,7 +103,7 @@ class Look {
   std::set<std::pair<dev_t, ino_t>> seen_;
 };
 
-// Of a process, by its folder in /proc.
+// Looks at a process, by its folder in /proc.
 Result<ProcessStats> look_at(pid_t pid, int folder, SegmentReader& reader, LookBudget budget) {
   UniqueFd fd(::openat(folder, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const Folder descriptors(fd.valid() ? ::fdopendir(fd.get()) : nullptr);

@@ -47,8 +47,8 @@ using VisitProcess = std::function<void(const ProcessStats& process, int folder)
 Result<LookResult> look_at_processes(const LookSettings& settings, const VisitProcess& visit);
 
 struct AllStats {
-  std::vector<ProcessStats> processes;  // Those that have any.
-  unsigned hidden = 0;                  // As of LookResult.
+  std::vector<ProcessStats> processes;  // Processes that have any.
+  unsigned hidden = 0;                  // The same as in LookResult.
   unsigned not_looked_at = 0;
 };
 AllStats stats_of_all_processes();

@@ -192,7 +192,7 @@ TEST(ProcessStatsTest, ASegmentWithManyDescriptorsIsReadOnce) {
   const Counters first;
   std::vector<UniqueFd> copies;
   const UniqueFd sparse(make_sparse_segment());
-  // As many as would use up what is read of a process.
+  // So many would use up all that is read of a process.
   for (int i = 0; i < 100; ++i) copies.emplace_back(::dup(sparse.get()));
   const Counters last;
 
@@ -246,7 +246,7 @@ TEST(ProcessStatsTest, ALookWhereThereAreNoProcessesFails) {
   EXPECT_TRUE(look_at_processes({.proc = "/nowhere"}, [](const ProcessStats&, int) {}).status().is_errno(ENOENT));
 }
 
-// Its folder of descriptors is open to us; what is behind them is not.
+// Its folder of descriptors is open to us; the files behind them are not.
 TEST(ProcessStatsTest, AProcessOfOurUserWithMoreCapabilitiesIsNotOursToLookAt) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give capabilities away";
   const Other other([] { new Counters; });

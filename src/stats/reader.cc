@@ -21,7 +21,7 @@ constexpr std::uint32_t kShardsMax = 256;
 constexpr std::uint32_t kBucketsMax = 256;
 constexpr std::uint64_t kWord = sizeof(std::uint64_t);
 
-// A copy of the header, taken once: what is checked must not change afterwards.
+// A copy of the header, taken once: checked fields must not change afterwards.
 struct Shape {
   StatsHeader header;
   std::uint64_t sizes_at = 0;  // In a shard.

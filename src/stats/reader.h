@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Makes sense of the bytes of a statistics segment, which another process wrote: perhaps another version of Penstock,
-// perhaps somebody who only pretends. Every offset and count is checked against what is there; what does not fit is
-// refused with a reason. For the tools; the library itself reads nothing.
+// perhaps a program that only pretends. Every offset and count is checked against the segment; if one does not fit, the
+// segment is refused with a reason. For the tools; the library itself reads nothing.
 #pragma once
 
 #include <cstddef>
@@ -33,12 +33,12 @@ struct StatsHistogram {
   std::vector<std::uint64_t> sizes;
   std::vector<std::uint64_t> latencies;  // All zero where nobody measured.
   std::uint64_t latency_sum = 0;         // Nanoseconds.
-  std::uint64_t direct_bytes = 0;        // Of the path's, around the page cache; see StatsSnapshot.
+  std::uint64_t direct_bytes = 0;        // Bytes of the path around the page cache; see StatsSnapshot.
 };
 
 struct StatsSnapshot {
   std::uint64_t id = 0;  // Tells the sessions of a process apart, and stays the same as long as they live.
-  std::int64_t pid = 0;  // As the process sees itself, which in a container is not as we see it.
+  std::int64_t pid = 0;  // In its own PID namespace: in a container not ours.
   std::uint64_t opened_ns = 0;
   std::string library;
   std::vector<StatsRow> rows;

@@ -51,7 +51,7 @@ class ReaderTest : public testing::Test {
     counters_.cufile().add_transfer({.bytes = 5000, .nanoseconds = 3000});
   }
 
-  // What lies in the process's segment now.
+  // The bytes in the process's segment now.
   std::unique_ptr<Bytes> copy() {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code error;

@@ -31,7 +31,7 @@ class Segment {
   const std::size_t size_;
   std::byte* data_ = nullptr;
   UniqueFd fd_;
-  dev_t device_ = 0;  // Of the memfd: a program may have closed our descriptor and been given its number again.
+  dev_t device_ = 0;  // The memfd's: a program may have closed our descriptor and been given its number again.
   ino_t inode_ = 0;
   Status sharing_;
 };

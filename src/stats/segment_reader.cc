@@ -22,8 +22,8 @@ namespace {
 constexpr const char* kStep = "read the statistics";
 constexpr std::size_t kSegmentBytesMax = 8 << 20;  // Ten times what this version writes.
 
-// Whether all of it could be read. The kernel copies aligned words as a whole, so a counter that grows meanwhile is
-// what it was or what it is.
+// True if all of it could be read. The kernel copies aligned words as a whole, so a counter that grows meanwhile has
+// its value from before or after.
 bool read_all(int fd, std::byte* memory, std::size_t size) {
   for (std::size_t at = 0; at < size;) {
     const ssize_t got = ::pread(fd, memory + at, size - at, static_cast<off_t>(at));
@@ -34,7 +34,7 @@ bool read_all(int fd, std::byte* memory, std::size_t size) {
   return true;
 }
 
-// As much as keeping it takes, about.
+// Bytes that keeping it takes, about.
 std::uint64_t memory_of(const StatsSnapshot& snapshot) {
   std::uint64_t bytes = sizeof snapshot + snapshot.rows.size() * sizeof(StatsRow);
   for (const StatsHistogram& each : snapshot.histograms) {

@@ -16,14 +16,14 @@
 
 namespace penstock::core {
 
-// What a name in /proc/PID/fd is. The folder of a process with our user is open to us even where its descriptors, for
-// the capabilities that it has, are not.
+// The kind of file behind a name in /proc/PID/fd. The folder of a process with our user is open to us even if its
+// descriptors, for the capabilities that it has, are not.
 enum class Descriptor { segment, other, forbidden };
 Descriptor descriptor_of(int folder, const char* name);
 
 class SegmentReader {
  public:
-  // What says whose a segment is, before all of it is read.
+  // An open segment and its owner, before all of it is read.
   struct Opened {
     UniqueFd fd;
     std::uint64_t id = 0;
@@ -39,7 +39,7 @@ class SegmentReader {
     std::byte bytes[64];
   };
 
-  std::unique_ptr<Line[]> buffer_;  // As long as the largest segment; made when first used.
+  std::unique_ptr<Line[]> buffer_;  // It holds the largest segment; made when first used.
 };
 
 }  // namespace penstock::core

@@ -68,7 +68,7 @@ TEST(SegmentTest, DoesNotCloseADescriptorThatIsNoLongerItsOwn) {
     const Segment segment("penstock-test", 4096);
     fd = descriptor_of("penstock-test");
     const int other = ::open("/dev/null", O_RDONLY);
-    ASSERT_EQ(::dup2(other, fd), fd);  // As a program does that closes all descriptors it does not know.
+    ASSERT_EQ(::dup2(other, fd), fd);  // A program that closes all descriptors it does not know does this.
     ::close(other);
   }
 

@@ -37,7 +37,7 @@ void BusyTime::begin(Nanoseconds now) {
 void BusyTime::end(Nanoseconds now) {
   const std::uint64_t word = word_.fetch_sub(1, std::memory_order_relaxed);
   if ((word & kCountMask) != 1) return;
-  // Who began last may have asked the clock after us.
+  // The request that began last may have asked the clock after us.
   const std::uint64_t passed = (microseconds(now) - (word >> kCountBits)) & kTimeMask;
   if (passed <= kTimeMask / 2) busy_us_.fetch_add(passed, std::memory_order_relaxed);
 }

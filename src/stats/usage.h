@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a report (usage_report.h) tells besides the counters: to which files requests went and how long they took, and
+// The facts of a report (usage_report.h) besides the counters: to which files requests went and how long they took, and
 // for how much of the time any was under way. Kept only where a report was asked for: else a request asks its file, and
 // finds null. Thread-safe; counting takes no lock and allocates nothing.
 #pragma once
@@ -23,7 +23,7 @@ namespace penstock::core {
 // and since when, so that nobody sees the one without the other.
 class BusyTime {
  public:
-  using Nanoseconds = std::uint64_t;  // Of a clock that does not go back.
+  using Nanoseconds = std::uint64_t;  // By a clock that does not go back.
 
   void begin(Nanoseconds now);
   void end(Nanoseconds now);
@@ -35,11 +35,11 @@ class BusyTime {
   std::atomic<std::uint64_t> busy_us_{0};
 };
 
-// What was moved of one file, by each of the two operations.
+// Bytes and requests of one file, by each of the two operations.
 struct FileSums {
   struct Sum {
     std::uint64_t bytes = 0;
-    std::uint64_t requests = 0;     // Those that failed as well.
+    std::uint64_t requests = 0;     // Failed ones, too.
     std::uint64_t nanoseconds = 0;  // From their beginnings to their ends; several at once count several times.
   };
   std::array<Sum, 2> by_op;
@@ -61,7 +61,7 @@ class FileUsage {
   FileSums sums() const;
 
  private:
-  // As the counters have it: a thread has one to itself as long as there are few threads.
+  // A thread has one to itself as long as there are few threads, like the counters' shards.
   struct alignas(64) Shard {
     FileSums sums;
   };
@@ -83,9 +83,9 @@ class Usage {
     std::string name;
     FileSums sums;
   };
-  // Those of which something was asked.
+  // Files that had at least one request.
   std::vector<File> files() const;
-  // Of all that have no row, and how often one was opened.
+  // The sums of all files without a row, and how often one was opened.
   FileSums others() const { return others_.sums(); }
   std::uint64_t others_opened() const { return others_opened_.load(std::memory_order_relaxed); }
   const BusyTime& busy() const { return busy_; }

@@ -53,7 +53,7 @@ FileSums sums_of(const UsageReport& report) {
 
 // The largest by bytes, and all others together.
 struct Selection {
-  std::vector<const Usage::File*> files;  // Those that took longest first.
+  std::vector<const Usage::File*> files;  // The longest first.
   FileSums others;
   std::uint64_t other_files = 0;
 };
@@ -174,7 +174,7 @@ class JsonText {
     text_ += formatted("%.9f", seconds(nanoseconds));
     return *this;
   }
-  // Of any bytes.
+  // Adds a text of any bytes.
   JsonText& add(const char* name, const std::string& value) {
     begin(name);
     text_ += nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

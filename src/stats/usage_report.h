@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a process tells of its sessions, where a report is asked for (the setting penstock.report): for people, and as
-// JSON. Pure; who gathers and writes it is capi/process_report.h.
+// The report of a process about its sessions, if one is asked for (the setting penstock.report): for people, and as
+// JSON. Pure; capi/process_report.h gathers and writes it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace penstock::core {
 
 constexpr std::size_t kReportFilesMax = 64;      // The largest by bytes; the rest is summed up.
-constexpr std::size_t kReportTextFilesMax = 16;  // Of these, for people: those that took longest.
+constexpr std::size_t kReportTextFilesMax = 16;  // The ones that took longest of these, for people.
 
 struct UsageReport {
   struct Moved {
@@ -31,13 +31,13 @@ struct UsageReport {
   std::string program;
   std::string library;            // The file whose calls the program's came to.
   std::uint64_t nanoseconds = 0;  // Since the first session opened.
-  std::uint64_t busy_ns = 0;      // Of these, while at least one request was under way.
-  unsigned sessions = 0;          // That were opened.
+  std::uint64_t busy_ns = 0;      // The part of it in which at least one request was under way.
+  unsigned sessions = 0;          // The number that were opened.
   unsigned sessions_open = 0;     // Still, when the process ended.
-  std::string placement;          // Of the session that was opened last: what its threads and memory were told.
+  std::string placement;          // Threads and memory of the session that was opened last.
   std::vector<Moved> ways;
   std::vector<Usage::File> files;
-  FileSums others;  // Of files without a row.
+  FileSums others;  // Files without a row.
   std::uint64_t others_opened = 0;
 };
 
