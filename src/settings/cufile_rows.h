@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Every key of cuFile's configuration: those that are served, with their meaning, and those that have no effect here,
+// Every key of cuFile's configuration: keys that are served, with their meaning, and keys that have no effect here,
 // with the reason. For table.h alone.
 #pragma once
 

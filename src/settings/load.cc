@@ -34,8 +34,8 @@ const char* said(Environment environment, const char* name) {
   return text != nullptr && text[0] != '\0' ? text : nullptr;
 }
 
-// $NAME and ${NAME} as a shell would have put them, had it been asked to: some programs export the path of their file
-// with the variable still in it. What is not set stays as it is.
+// Replaces $NAME and ${NAME} like a shell: some programs export the path of their file with the variable still in it. A
+// variable that is not set stays as it is.
 std::string expanded(std::string_view text, Environment environment) {
   std::string whole;
   while (!text.empty() && whole.size() < kVariableBytesMax) {
@@ -58,7 +58,7 @@ std::string expanded(std::string_view text, Environment environment) {
 
 struct FileText {
   std::string text;
-  std::string fault;  // "" where it was read.
+  std::string fault;  // "" if it was read.
   bool is_missing = false;
 };
 
@@ -114,7 +114,7 @@ void report(LoadedSettings& loaded, Severity severity, const char* place, Settin
   loaded.notes.push_back({severity, place, 0, std::string(setting.key()), std::move(sentence)});
 }
 
-// What a value of the environment or of a call should have been.
+// The end of a sentence that refuses a value of the environment or of a call.
 std::string expectation(const SettingRow& row) { return "expected " + takes_text(row); }
 
 void apply_variable(LoadedSettings& loaded, Environment environment, Setting setting) {
@@ -141,8 +141,8 @@ void apply_environment(LoadedSettings& loaded, Environment environment) {
 }  // namespace
 
 // Eight copy out of the page cache nearly as fast as a PCIe 5.0 x16 link takes it: on an H200 machine 47.6 GB/s at 0.16
-// CPU seconds a GB, against 48.2 at 0.23 with sixteen. Where CPU time does not count more may be worth it: an H100
-// machine came to 35.4 and 45.8 (2026-11-25).
+// CPU seconds a GB, against 48.2 at 0.23 with sixteen. More may be worth it if CPU time does not count: an H100 machine
+// came to 35.4 and 45.8 (2026-11-25).
 unsigned workers_for(unsigned cpus, bool is_throughput) { return std::min(cpus, is_throughput ? 16u : 8u); }
 
 namespace {

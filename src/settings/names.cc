@@ -11,7 +11,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::size_t kNameBytesMax = 96;  // What is longer is nobody's slip.
+constexpr std::size_t kNameBytesMax = 96;  // A longer name is no slip of the pen.
 constexpr std::string_view kCufilePrefix = "CUFILE_";
 constexpr std::string_view kOwnPrefix = "PENSTOCK_";
 
@@ -59,7 +59,7 @@ std::string letters_of(std::string_view name) {
   return letters;
 }
 
-// Whether the shorter is what is left of the longer when letters are struck out.
+// True if striking out letters of the longer leaves the shorter.
 bool is_within(std::string_view shorter, std::string_view longer) {
   for (const char letter : longer) {
     if (!shorter.empty() && shorter.front() == letter) shorter.remove_prefix(1);
@@ -72,7 +72,7 @@ auto near_key(std::string_view name) {
   return [is_it](const SettingRow& row) { return is_it(row.key) || any_word(row.aliases, is_it); };
 }
 
-// Of cuFile's the prefix does not count, since most of a short name behind it would; Penstock's are few and short.
+// The prefix CUFILE_ does not count, since short names would be near by it alone; Penstock's are few and short.
 auto near_variable(std::string_view name) {
   return [name](const SettingRow& row) {
     const std::string_view variable(row.variable);

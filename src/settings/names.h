@@ -11,7 +11,7 @@
 
 namespace penstock::core {
 
-// How a file came to name a key; of two ways the greater counts.
+// How a file came to name a key; if it did so in two ways, the greater counts.
 enum class Standing : std::uint8_t { misplaced, older, own };
 
 struct NamedSetting {
@@ -28,14 +28,14 @@ bool is_section(std::string_view name);
 // One that forbids something comes before all others.
 std::optional<Setting> setting_near(std::string_view name);
 std::optional<Setting> prohibition_near(std::string_view name);
-// The same for a variable, which begins with CUFILE_ or PENSTOCK_; of the latter also one that has another name now.
+// The same for a variable, which begins with CUFILE_ or PENSTOCK_; a PENSTOCK_ one may also have another name now.
 std::optional<Setting> variable_near(std::string_view name);
 
 // One of Penstock's own by its short name, "bounce_mib", and the one that was probably meant.
 std::optional<Setting> own_setting(std::string_view name);
 std::optional<Setting> own_setting_near(std::string_view name);
 
-// Whether `name` was probably meant to be `known`. Only letters and digits count, in either case.
+// True if `name` was probably meant to be `known`. Only letters and digits count, in either case.
 bool is_near(std::string_view name, std::string_view known);
 
 }  // namespace penstock::core

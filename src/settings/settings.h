@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What cufile.json, the environment and calls say: a value for every row of the table, and who said it. What was wrong,
-// unknown or without effect is kept as notes, for the log and for `penstock settings`, `check` and gdscheck to print.
-// Programs of cuFile are served by all three; sessions of penstock.h read no file, and Penstock's own settings alone.
+// The settings from cufile.json, the environment and calls: a value for every row of the table, and who said it. A
+// setting that was wrong, unknown or without effect is kept as a note, for the log and for `penstock settings`, `check`
+// and gdscheck to print. Programs of cuFile are served by all three; sessions of penstock.h read no file, and
+// Penstock's own settings alone.
 //
 // Precedence: call over environment over file over default. A value that cannot be understood, in a file or variable
 // that the user named, or is out of range there, is an error, and the driver does not open; in /etc/cufile.json it is
-// reported and the default holds. Not so what may forbid something (SettingRow::forbids): a file that cannot be read, a
-// key that is misspelt, has no sense or is contradicted keeps the driver closed in either place. A known key in another
-// section than its own is taken as meant. It is reported, like a call's number out of range, an unknown key and a key
-// given twice.
+// reported and the default holds. Settings that may forbid something are stricter (SettingRow::forbids): a file that
+// cannot be read, a key that is misspelt, has no sense or is contradicted keeps the driver closed in either place. A
+// known key in another section than its own is taken as meant. It is reported, like a call's number out of range, an
+// unknown key and a key given twice.
 //
 // To list a configuration as gdscheck does:
 //   const LoadedSettings loaded = load_settings(process_environment);
@@ -52,8 +53,8 @@ const char* severity_name(Severity severity);  // "without effect", "note", "err
 struct Note {
   Severity severity = Severity::note;
   std::string place;     // A file's name, a variable, which may have its value behind it, or "a call".
-  int line = 0;          // Of a file; 0 where there is none.
-  std::string key;       // As the file has it; "" where it is about no key.
+  int line = 0;          // The file's; 0 for other places.
+  std::string key;       // In the file's words; "" if no key is meant.
   std::string sentence;  // "is not a key of cuFile's configuration"
 };
 // "/etc/cufile.json:12: error: properties.allow_compat_mode: must be true or false"
@@ -62,7 +63,7 @@ std::string describe(const Note& note);
 // How the sentence of a key in another section than its own begins.
 constexpr std::string_view kTakenAs = "is taken as ";
 
-constexpr std::size_t kNotesMax = 200;  // Of one load; the rest is dropped.
+constexpr std::size_t kNotesMax = 200;  // The most in one load; the rest is dropped.
 
 class Settings {
  public:
@@ -76,7 +77,7 @@ class Settings {
   const Value& value(Setting setting) const { return values_[setting.index()]; }
   Origin origin(Setting setting) const { return origins_[setting.index()]; }
   bool was_set(Setting setting) const { return origin(setting) != Origin::built_in; }
-  std::string text_of(Setting setting) const;  // "true", "128", "4 1024 16384"; of Penstock's own, "bounce,host".
+  std::string text_of(Setting setting) const;  // "true", "128", "4 1024 16384"; for Penstock's own, "bounce,host".
 
   void set(Setting setting, Value value, Origin origin);
 
@@ -93,12 +94,12 @@ std::optional<Value> parse_value(const SettingRow& row, std::string_view text);
 std::optional<Value> value_of_text(const SettingRow& row, std::string_view text);
 // How much a value that is not understood matters: where it is not served, or about the log alone, it is a note.
 Severity fault_severity(Setting setting);
-// What is wrong with a value; "" where nothing is.
+// The fault of a value as a sentence, or "".
 std::string range_fault(const SettingRow& row, const Value& value);
 // "must be true or false"
 std::string kind_fault(const SettingRow& row);
 
-// Values that calls have set while the driver was closed; of two for one key the later counts.
+// Values that calls have set while the driver was closed; if there are two for one key, the later counts.
 struct StagedValue {
   Setting setting;
   Value value;
@@ -114,7 +115,7 @@ Status no_such_setting(std::string_view name);
 struct LoadedSettings {
   Settings settings;
   std::vector<Note> notes;
-  std::string file;  // The one that was read; "" where there was none.
+  std::string file;  // The one that was read, or "".
 
   bool must_refuse = false;  // An error in a place that the user named, or in what may forbid something: the driver
                              // must not open.
@@ -127,20 +128,20 @@ Status refusal_of(const LoadedSettings& loaded);
 // another type than it should, there is an error among the notes.
 LoadedSettings parse_settings(std::string_view text, std::string_view file_name, bool named_by_user);
 
-// Of the log, as the settings name it.
+// The log's path, by the settings.
 std::string log_path(const Settings& settings);
 
 constexpr const char* kDefaultSettingsFile = "/etc/cufile.json";
 constexpr std::size_t kSettingsFileBytesMax = 1 << 20;
 
-// File, environment and calls together. `variables` are all that there are, as "NAME=VALUE" with a null at the end:
-// those are told that begin with CUFILE_ and mean nothing, or are nearly one of Penstock's; null for none to look
-// through. Defaults that depend on the machine are found out.
+// File, environment and calls together. `variables` is the whole environment, as "NAME=VALUE" with a null at the end: a
+// variable that begins with CUFILE_ and means nothing, or is nearly one of Penstock's, becomes a note; null if there is
+// none to look through. Defaults that depend on the machine are found out.
 LoadedSettings load_settings(Environment environment, const Staged& staged = {},
                              const char* default_file = kDefaultSettingsFile, const char* const* variables = nullptr);
 LoadedSettings load_process_settings(const Staged& staged = {});
 
-// Threads for large requests where nobody says how many: of a rank that has so many CPUs for itself.
+// Threads for large requests if no setting says how many, for a rank that has so many CPUs for itself.
 unsigned workers_for(unsigned cpus, bool is_throughput);
 
 // For a session of penstock.h: environment and calls, no file, and of the variables Penstock's own alone.

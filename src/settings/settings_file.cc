@@ -129,7 +129,7 @@ class Taker {
     }
   }
 
-  // What may have forbidden something must be understood wherever the file lies.
+  // A key that may have forbidden something must be understood wherever the file lies.
   void refuse(std::string sentence, std::string key) {
     loaded_.must_refuse = true;
     report(Severity::error, std::move(sentence), std::move(key));
@@ -232,7 +232,7 @@ class Taker {
   const std::string file_name_;
   const bool named_by_user_;
   const int& reader_line_;
-  int line_ = 1;         // Of the latest key.
+  int line_ = 1;         // The latest key's.
   std::string name_;     // The latest key,
   std::string section_;  // and the section it is in.
   std::vector<std::size_t> section_ends_;

@@ -176,7 +176,7 @@ TEST(SettingsFileTest, AValueThatCannotBeUnderstoodIsAnErrorWhereTheUserNamedThe
   }
 }
 
-// ---- What may forbid something -------------------------------------------------------------------------------------
+// ---- Settings that may forbid something ----------------------------------------------------------------------------
 
 // One error, and the driver stays closed wherever the file lies.
 void expect_refusal(const std::string& text, const std::string& sentence) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The one table of settings, cuFile's keys and Penstock's own: what each is called in cufile.json, in the environment
-// and in calls, what it may be, what it is where nobody says anything, and what it does here. Parsing, precedence,
-// reports, the faces' calls, `penstock settings` and the page of the manual all follow from this table.
+// The one table of settings, cuFile's keys and Penstock's own: a setting's names in cufile.json, in the environment and
+// in calls, its range, its default, and its effect here. Parsing, precedence, reports, the faces' calls, `penstock
+// settings` and the page of the manual all follow from this table.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Setting {
   constexpr std::string_view key() const { return row().key; }
   constexpr bool is_served() const { return row().idle.empty(); }
   constexpr bool is_own() const { return key().starts_with(kOwnSection); }  // Penstock's, and not cuFile's.
-  // Without its section; of one of Penstock's, what penstock_config_set() calls it.
+  // The key without its section; for Penstock's own, the name in penstock_config_set().
   constexpr std::string_view name() const { return key().substr(key().rfind('.') + 1); }
   friend constexpr bool operator==(Setting, Setting) = default;
 

@@ -61,7 +61,7 @@ std::string joined(std::string_view words, std::string_view last) {
   return list;
 }
 
-// By the end of its name. What cuFile calls KB and MB are KiB and MiB.
+// The unit, told by the end of the key. KB and MB are cuFile's names for KiB and MiB.
 std::string_view unit_of(std::string_view key) {
   constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
       {"_mib", "MiB"},     {"_mb", "MiB"}, {"_kib", "KiB"}, {"_kb", "KiB"}, {"_msecs", "milliseconds"},

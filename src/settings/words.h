@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a setting may be and what it is by default, in words: for messages, `penstock settings` and the manual. All of
-// it follows from the setting's row. Pure.
+// A setting's range and default in words: for messages, `penstock settings` and the manual. All of it follows from the
+// setting's row. Pure.
 #pragma once
 
 #include <algorithm>
