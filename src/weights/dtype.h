@@ -44,8 +44,8 @@ enum class Dtype : std::uint8_t {
 
 struct DtypeRow {
   Dtype dtype;
-  std::string_view name;  // As files write it.
-  std::uint32_t bits;     // Of one element: 4, 6 or whole bytes.
+  std::string_view name;  // The name in files.
+  std::uint32_t bits;     // One element's: 4, 6 or whole bytes.
 };
 
 inline constexpr std::size_t kDtypeCount = 22;
@@ -55,8 +55,8 @@ std::string_view name_of(Dtype dtype);
 std::uint32_t bits_of(Dtype dtype);
 std::optional<Dtype> dtype_named(std::string_view name);
 
-// Bytes of a tensor; of an empty shape, one element's. A fault where the elements end within a byte, or where they or
-// their bits are more than 64 bits can count: a dimension of 0 helps only if it stands before those that are too many.
+// Bytes of a tensor; an empty shape has one element. A fault if the elements end within a byte, or if they or their
+// bits are more than 64 bits can count: a dimension of 0 helps only if it stands before those that are too many.
 Outcome<std::uint64_t> tensor_bytes(Dtype dtype, std::span<const std::uint64_t> shape);
 
 // "[2, 3]", cut after some dimensions.

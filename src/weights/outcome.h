@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A value, or a sentence for people that says why there is none. A Status has room for a step that is known beforehand;
-// of a file with thousands of tensors, users must hear which one is wrong and how. Only what is done once for a file
-// answers so, since a sentence costs memory.
+// but for a file with thousands of tensors, users must hear which one is wrong and how. Only functions that run once
+// for a file answer so, since a sentence costs memory.
 #pragma once
 
 #include <string>
@@ -46,7 +46,7 @@ class [[nodiscard]] Outcome {
   std::variant<T, Fault> state_;
 };
 
-// As short as it is, the text needs no memory of its own.
+// The text is so short that it needs no memory of its own.
 inline Fault no_memory() { return {"no memory left", true}; }
 
 }  // namespace penstock::core

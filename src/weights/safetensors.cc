@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The parser tells one event after the other, and what is wrong with a value is found as it comes by; what concerns
-// several tensors (names given twice, holes, overlaps) when all are known.
+// The parser tells one event after the other, and a fault of one value is found as it comes by; faults between several
+// tensors (names given twice, holes, overlaps) are found when all are known.
 #include "weights/safetensors.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class Taker {
 
   // ---- The parser's events.
   bool null() {
-    // No metadata: what some exporters write, and the format's own reader takes.
+    // No metadata: some exporters write it so, and the format's own reader takes it.
     if (place_ != Place::header || tensor_.name != kSafetensorsMetadata) return refuse_found("null");
     return begin_metadata();
   }
@@ -211,7 +211,7 @@ std::optional<Fault> fault_of_names(const SafetensorsHeader& header) {
   return std::nullopt;
 }
 
-// What is wrong with where `tensor` begins, when all before it ended at `end`.
+// The fault of the place where `tensor` begins, when all before it ended at `end`.
 Fault fault_of_place(const SafetensorsTensor& tensor, const SafetensorsTensor* before, std::uint64_t end) {
   const std::string what = tensor_text(tensor.name) + ": " + offsets_text(tensor);
   if (tensor.begin < end) {

@@ -4,10 +4,10 @@
 // lies in the bytes behind it. Whoever loads or saves weights parses it from bytes they have read, and writes it as
 // bytes that they store: nothing here touches a file or the tensors' contents.
 //
-// The parser takes what the format allows and nothing beside it, since a header comes from strangers: the tensors it
-// gives cover the data exactly, each lies within it, and their sizes are what their types and shapes say. It keeps no
-// tree and does not recurse; it allocates a few times the header's size, and at most some thirty times that of a header
-// which is made for it. What gives an Outcome here throws nothing: want of memory is a fault, too.
+// The parser takes all that the format allows and nothing beside it, since a header comes from strangers: the tensors
+// it gives cover the data exactly, each lies within it, and their sizes are the ones that their types and shapes say.
+// It keeps no tree and does not recurse; it allocates a few times the header's size, and at most some thirty times that
+// of a header which is made for it. Functions that give an Outcome throw nothing: want of memory is a fault, too.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@
 
 namespace penstock::core {
 
-inline constexpr std::size_t kSafetensorsSizeBytes = 8;                   // Of the header's size, at the file's begin.
+inline constexpr std::size_t kSafetensorsSizeBytes = 8;                   // The header's size, at the file's begin.
 inline constexpr std::uint64_t kSafetensorsHeaderMin = 2;                 // {}
-inline constexpr std::uint64_t kSafetensorsHeaderMax = 100'000'000;       // Where every reader stops.
+inline constexpr std::uint64_t kSafetensorsHeaderMax = 100'000'000;       // Every reader stops there.
 inline constexpr std::string_view kSafetensorsMetadata = "__metadata__";  // The one key that names no tensor.
 
 struct SafetensorsTensor {
@@ -40,7 +40,7 @@ struct SafetensorsTensor {
 
 struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;  // By offset; empty ones at one offset as in the file.
-  std::vector<std::pair<std::string, std::string>> metadata = {};  // As in the file.
+  std::vector<std::pair<std::string, std::string>> metadata = {};  // In the file's order.
 
   std::uint64_t data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
   bool operator==(const SafetensorsHeader&) const = default;
@@ -54,8 +54,8 @@ Outcome<std::uint64_t> safetensors_header_size(std::span<const std::byte> first,
 Outcome<SafetensorsHeader> parse_safetensors(std::string_view json, std::uint64_t data_bytes);
 
 struct WrittenSafetensors {
-  std::string bytes;         // What the file begins with: the 8 bytes and the JSON. The data follows at once.
-  SafetensorsHeader header;  // What was given, with the offsets that the tensors' bytes must be written to.
+  std::string bytes;         // The file's begin: the 8 bytes and the JSON. The data follows at once.
+  SafetensorsHeader header;  // The given header, with the offsets that the tensors' bytes must be written to.
 };
 
 // Places the tensors one after the other in the order given, whatever their `begin` and `end` said. Spaces behind the
@@ -64,7 +64,7 @@ struct WrittenSafetensors {
 // would refuse the result.
 Outcome<WrittenSafetensors> write_safetensors(SafetensorsHeader header, std::uint64_t alignment = 8);
 
-// As the format's own library orders what it writes: the types from the last of the enumeration to the first, so that
+// Puts them in the order of the format's own library: the types from the last of the enumeration to the first, so that
 // every tensor is aligned for its elements, and the tensors of a type by name.
 void sort_as_stock(std::vector<SafetensorsTensor>& tensors);
 

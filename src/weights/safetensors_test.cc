@@ -66,7 +66,7 @@ TEST(SafetensorsTest, AFileWithoutEightBytesIsRefused) {
   EXPECT_EQ(safetensors_header_size(first, 5).fault().text, "the file has 5 bytes, too few for a safetensors header");
 }
 
-// ---- What is taken.
+// ---- Headers that are taken.
 
 TEST(SafetensorsTest, TensorsComeInTheOrderOfTheirOffsets) {
   const SafetensorsHeader header =
@@ -82,7 +82,7 @@ TEST(SafetensorsTest, TensorsComeInTheOrderOfTheirOffsets) {
 TEST(SafetensorsTest, AHeaderMayNameNothing) {
   EXPECT_EQ(parsed("{}", 0), SafetensorsHeader{});
   EXPECT_EQ(parsed("{\"__metadata__\":{}}", 0), SafetensorsHeader{});
-  EXPECT_EQ(parsed("{\"__metadata__\":null}", 0), SafetensorsHeader{});  // As exporters write where there is none.
+  EXPECT_EQ(parsed("{\"__metadata__\":null}", 0), SafetensorsHeader{});  // Some exporters write this for no metadata.
 }
 
 TEST(SafetensorsTest, ATensorWithoutDimensionsHasOneElement) {
@@ -108,7 +108,7 @@ TEST(SafetensorsTest, HoweverManyEmptyTensorsThereAreTheyStayAsInTheFile) {
 
 TEST(SafetensorsTest, EveryDtypeIsKnownByItsNameAndSize) {
   for (const DtypeRow& row : kDtypes) {
-    const std::string bytes = std::to_string(row.bits);  // Of 8 elements.
+    const std::string bytes = std::to_string(row.bits);  // 8 elements take as many bytes as one takes bits.
     const std::string json = "{" + entry("x", std::string(row.name), "[2,4]", "[0," + bytes + "]") + "}";
     EXPECT_EQ(parsed(json, row.bits).tensors[0].dtype, row.dtype) << row.name;
   }
@@ -177,7 +177,7 @@ TEST(SafetensorsTest, DataThatIsShorterOrLongerThanTheTensorsIsRefused) {
   EXPECT_EQ(refusal("{}", 1), "the header names no tensor, but the file has 1 bytes of data");
 }
 
-// ---- What an entry must be.
+// ---- Entries that are refused.
 
 TEST(SafetensorsTest, AnUnknownDtypeIsRefusedWithThoseThatAreKnown) {
   EXPECT_EQ(refusal("{" + entry("a", "f32", "[]", "[0,4]") + "}", 4),
@@ -255,7 +255,7 @@ TEST(SafetensorsTest, MetadataIsTextsByDifferentNames) {
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":null}})", 0), "__metadata__: \"a\": expected a text, found null");
 }
 
-// ---- What the text must be.
+// ---- Texts that are refused.
 
 TEST(SafetensorsTest, AHeaderBeginsWithABraceAndEndsWithOneOrSpaces) {
   EXPECT_EQ(refusal("", 0), "the header begins with \"\", expected \"{\"");

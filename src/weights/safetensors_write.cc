@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kAlignmentMin = 8;
 
-// What it is given is UTF-8, so that nothing is replaced; without the last argument, it might throw.
+// Its text is UTF-8, so that nothing is replaced; without the last argument, it might throw.
 void append_json(std::string& json, const std::string& text) {
   json += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -55,7 +55,7 @@ std::string json_of(const SafetensorsHeader& header) {
   return json + '}';
 }
 
-// What the parser could not tell of from the JSON, since it would read something else.
+// Finds faults that the parser could not tell from the JSON, since it would read something else.
 std::optional<Fault> fault_of_texts(const SafetensorsHeader& header) {
   for (const SafetensorsTensor& tensor : header.tensors) {
     const std::string_view what = tensor.name == kSafetensorsMetadata ? "the name of what is no tensor"

@@ -24,7 +24,7 @@ std::string refusal(SafetensorsHeader header, std::uint64_t alignment = 8) {
 
 std::string json_of(const WrittenSafetensors& file) { return file.bytes.substr(8); }
 
-// What a reader of a file with these bytes and this much data finds.
+// Reads the header of a file with these bytes and this much data.
 SafetensorsHeader read_back(const WrittenSafetensors& file) {
   const std::uint64_t data_bytes = file.header.data_bytes();
   const auto size =

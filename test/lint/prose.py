@@ -33,7 +33,6 @@ AT_MOST = {
     "src/path": 205,
     "src/plan": 7,
     "src/session": 32,
-    "src/weights": 23,
     "tools": 3,
     "tools/bench": 32,
     "tools/check": 76,
