@@ -52,7 +52,7 @@ penstock_counter to_public(core::PathId path, core::Reason reason, const core::C
           .write_operations = written.operations};
 }
 
-// What dry runs are asked about.
+// The request and memory of a dry run.
 struct Question {
   core::RawRequest request;
   core::PointerFacts memory;
@@ -68,7 +68,7 @@ Status find_memory(core::Session& session, std::uint32_t ordinal, Question& ques
   if (!device.ok()) return device.status();
   question.memory.kind = core::MemoryKind::device;
   question.memory.device = *device;
-  // What a piece of its memory would be; the address means nothing.
+  // The facts of a piece of its memory; the address means nothing.
   const std::uintptr_t address = core::page_size();
   if ((*device)->allocates_mapped()) question.memory.base = question.memory.mapped = address;
   question.request.base = reinterpret_cast<const void*>(address);

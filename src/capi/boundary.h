@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What every exported call that may wait or allocate goes through.
+// Every exported call that may wait or allocate goes through this.
 //
 //   return boundary([&]() -> CUfileError_t { ... }, [] { return cufile_error(CU_FILE_NOMEM_ERROR); });
 #pragma once
@@ -25,7 +25,7 @@ class HeldCancellation {
   int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
-// What call() returns; where memory was short, what instead() does.
+// Returns what call() returns, or what instead() returns if memory was short.
 template <typename Call, typename Instead>
 auto boundary(Call&& call, Instead&& instead) -> decltype(call()) {
   const HeldCancellation held;

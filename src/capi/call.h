@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the C API's entry points share: how a call fails, what values become outside, and where a call ends
+// Shared by the C API's entry points: how a call fails, the public form of values, and the place where a call ends
 // (boundary.h).
 #pragma once
 
@@ -56,7 +56,7 @@ inline Result<Op> op_of(std::int32_t op) {
   return failure(Code::invalid_argument, "use an op that is neither PENSTOCK_READ nor PENSTOCK_WRITE");
 }
 
-// As much of a text as fits, with a zero behind. Returns how long that is.
+// Copies as much of a text as fits, with a zero behind. Returns the whole length.
 std::size_t copy_text(std::string_view source, char* text, std::size_t capacity);
 
 // One request that was found to be sane.
@@ -69,7 +69,7 @@ struct QueuedRequest {
 };
 Result<QueuedRequest> queued_request(const penstock_request& request);
 // For a dry run: operation, file, memory and sizes alone.
-// A striped object is refused: what is asked about one is asked about its members.
+// A striped object is refused: questions about one are asked about its members.
 Result<RawRequest> raw_request(const penstock_request& request);
 
 }  // namespace penstock::core

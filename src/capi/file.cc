@@ -188,7 +188,7 @@ penstock_status penstock_file_get(penstock_file* file, penstock_file_info* info)
     const core::Result<core::FileFacts> facts = use->file_facts(striped == nullptr ? file->id : striped->set->files[0]);
     if (!facts.ok()) return facts.status();
     penstock_file_info told = to_public(*facts);
-    if (striped != nullptr) {  // Of its first member, but for what is no one member's.
+    if (striped != nullptr) {  // Its first member's facts, but for those that no one member has.
       told.device_major = told.device_minor = 0;
       told.inode = 0;
       told.size = striped->set->layout.size;

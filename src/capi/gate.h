@@ -28,7 +28,7 @@ class Gate {
     if (!open_.load()) inside.notify_all();
   }
   void open() { open_.store(true); }
-  // In a forked child: those inside were threads of the parent.
+  // In a forked child: the threads inside were the parent's.
   void forget() {
     open_.store(false);
     for (Shard& shard : shards_) shard.inside.store(0);

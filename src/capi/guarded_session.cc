@@ -80,7 +80,7 @@ Status GuardedSession::copy(const void* device_memory, const HostRange& host, Co
   if (facts.size != 0 && host.size > facts.size - skipped) return failure(Code::past_allocation, kStep);
   const PointerFacts other = session_->devices().describe(host.begin);
   const std::uint64_t before = reinterpret_cast<std::uintptr_t>(host.begin) - other.base;
-  // What begins in memory that the device knows may reach beyond it.
+  // A piece that begins in memory that the device knows may reach beyond it.
   const bool is_known = other.kind != MemoryKind::host && (other.size == 0 || host.size <= other.size - before);
   if (!is_known && !is_reachable(host.begin, host.size, host.access)) return failure(Code::bad_pointer, kStep);
   const MutexLock lock(copies_mutex_);

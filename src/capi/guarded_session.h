@@ -58,7 +58,7 @@ class GuardedSession {
     const bool inside_;
   };
 
-  const Settings& settings() const { return settings_; }  // As it was opened: each one's value, and who said it.
+  const Settings& settings() const { return settings_; }  // Each one's value, and who said it.
   // For who knows that it is open.
   Session& session() { return *session_; }
   Frontends& frontends() { return *frontends_; }
@@ -69,7 +69,7 @@ class GuardedSession {
   Status upload(void* device_memory, const void* host, std::uint64_t size);
   Status download(void* host, const void* device_memory, std::uint64_t size);
   Checksums& checksums() { return *checksums_; }
-  // Of the session's handles. They may outlive the session, as this does.
+  // The queues of the session's handles. They may outlive the session, as this does.
   OpenQueues& queues() { return queues_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the C API's opaque types are. Each holds the memory of its session, which may long be closed.
+// The C API's opaque types. Each holds the memory of its session, which may long be closed.
 #pragma once
 
 #include <memory>
@@ -35,8 +35,8 @@ struct penstock_file {
   std::shared_ptr<penstock::core::GuardedSession> guarded;
   std::uint64_t id = 0;
   bool owns = true;                              // Else it is a cuFile handle's.
-  std::unique_ptr<UnpublishedFile> unpublished;  // Where it was created by the library.
-  std::unique_ptr<StripedObject> striped;        // Where it is one: then it has no id of its own.
+  std::unique_ptr<UnpublishedFile> unpublished;  // If the library created it.
+  std::unique_ptr<StripedObject> striped;        // If it is one: then it has no id of its own.
 };
 
 // An object in several files.
@@ -45,5 +45,5 @@ struct StripedObject {
   std::string id;
   std::vector<penstock_file> members;  // Each with its file registered.
   penstock::core::Mutex mutex;
-  std::unique_ptr<penstock::core::NewStripe> unpublished PT_GUARDED_BY(mutex);  // Where it was created.
+  std::unique_ptr<penstock::core::NewStripe> unpublished PT_GUARDED_BY(mutex);  // If it was created.
 };

@@ -38,7 +38,7 @@ std::string whole_name(const std::string& target) {
   return absolute_path(name);
 }
 
-// As the loader found it: ours is what this very function lies in.
+// The path by which the loader found our library: the one that this very function lies in.
 std::string own_library() {
   Dl_info facts{};
   const bool found = ::dladdr(reinterpret_cast<const void*>(&own_library), &facts) != 0 && facts.dli_fname != nullptr;

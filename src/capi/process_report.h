@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Tells what this process's sessions moved, where the setting penstock.report asks for it: sessions that name the same
+// Tells what this process's sessions moved, if the setting penstock.report asks for it: sessions that name the same
 // place share one report. It is written when the last of them closes, and again when the process exits with one open:
-// most programs never close cuFile's driver. It goes where the setting says, and nowhere else; what cannot be written
-// is logged, and disturbs nothing. Writing reads counters and makes no call of a device's driver. Thread-safe.
+// most programs never close cuFile's driver. It goes where the setting says, and nowhere else; a report that cannot be
+// written is logged, and disturbs nothing. Writing reads counters and makes no call of a device's driver. Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ class ProcessReport {
   static ProcessReport* to(const std::string& target);
 
   explicit ProcessReport(const std::string& target);
-  // Where sessions count their files.
+  // Sessions count their files here.
   Usage& usage() { return usage_; }
   // `placement` as placement_text() has it.
   void session_opened(const Counters& counters, const std::string& placement);
@@ -43,9 +43,9 @@ class ProcessReport {
   Usage usage_;
   Mutex mutex_;
   unsigned sessions_ GUARDED_BY(mutex_) = 0;
-  std::string placement_ GUARDED_BY(mutex_);  // Of the last.
+  std::string placement_ GUARDED_BY(mutex_);  // The latest session's.
   std::set<const Counters*> open_ GUARDED_BY(mutex_);
-  std::vector<UsageReport::Moved> closed_ GUARDED_BY(mutex_);  // What closed sessions moved.
+  std::vector<UsageReport::Moved> closed_ GUARDED_BY(mutex_);  // Moved by closed sessions.
 };
 
 }  // namespace penstock::core

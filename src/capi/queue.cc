@@ -110,7 +110,7 @@ penstock_status penstock_queue_submit(penstock_queue* queue, const penstock_requ
   uint32_t taken = 0;
   const penstock_status told = session_call("submit to the queue", queue, [&](const GuardedSession::Use&) -> Status {
     Status status;
-    const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;  // What is not used is not set to zero.
+    const auto some = count == 1 ? submit_some<1> : submit_some<kSubmitMax>;  // Unused elements are not set to zero.
     while (taken < count && status.ok()) status = some(*queue, requests, taken, count, taken);
     return status;
   });
@@ -127,7 +127,7 @@ penstock_status penstock_queue_reap(penstock_queue* queue, penstock_completion* 
     if (queue->guarded->is_inherited()) return failure(Code::closed, kStep);
     if (const Status status = core::check_array(completions, capacity); !status.ok()) return status;
     const GuardedSession::Use use(*queue->guarded);
-    if (!use) queue->guarded->wait_closed();  // What was done by then is still to be had.
+    if (!use) queue->guarded->wait_closed();  // Requests that were done by then can still be reaped.
     *count = queue->mode->reap(completions, capacity, least, deadline_in(timeout_ns));
     return success();
   });

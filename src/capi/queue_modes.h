@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who carries out the requests of a penstock_queue: the library's threads, or the calls of its user's thread.
+// The two modes of a penstock_queue: its requests are carried out by the library's threads, or by its user's calls.
 #pragma once
 
 #include <memory>

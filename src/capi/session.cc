@@ -34,7 +34,7 @@ penstock_device_info to_public(const core::DeviceFacts& facts) {
   return info;
 }
 
-// Of no bytes where the address belongs to no device; all that comes behind it, where its size is not known.
+// Returns no bytes if the address belongs to no device; all bytes behind it, if the allocation's size is not known.
 core::MemoryPiece allocation_of(core::DeviceSet& devices, void* memory) {
   const core::PointerFacts facts = devices.describe(memory);
   if (!facts.needs_device()) return {memory, 0};

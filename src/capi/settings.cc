@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C API's settings: those of Penstock's own, by their short names.
+// The C API's settings: Penstock's own, by their short names.
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The C API's striped objects: how they are opened and made. What they share with files is in file.cc.
+// The C API's striped objects: how they are opened and made. Calls that they share with files are in file.cc.
 #include <vector>
 
 #include "capi/call.h"

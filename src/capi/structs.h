@@ -15,7 +15,7 @@
 
 namespace penstock::core {
 
-// What versions of this SONAME began with: nothing shorter was ever compiled. Never changes once released.
+// The size that a structure began with in this SONAME: nothing shorter was ever compiled. Never changes once released.
 template <typename T>
 inline constexpr std::uint32_t kFirstSize = 0;
 template <>
@@ -63,7 +63,7 @@ Status check_struct(const T* given) {
   return failure(Code::invalid_argument, "use a structure whose struct_size is not set");
 }
 
-// Of an array to be filled in, of which nothing is looked at where there is no room in it.
+// Checks an array to be filled in; if there is no room in it, nothing is looked at.
 template <typename T>
 Status check_array(const T* given, std::uint32_t capacity) {
   return capacity > 0 ? check_struct(given) : success();
@@ -76,7 +76,7 @@ T* element(T* array, std::uint32_t index) {
   return reinterpret_cast<T*>(reinterpret_cast<Byte*>(array) + std::size_t{array->struct_size} * index);
 }
 
-// What the caller says, with zeros for what its version does not say.
+// Reads the caller's values, with zeros for fields that its version does not have.
 template <typename T>
 Status read_element(const T* array, std::uint32_t index, T& known) {
   if (const Status status = check_struct(array); !status.ok()) return status;
@@ -96,7 +96,7 @@ Status read_struct(const T* given, T& known) {
   return read_element(given, 0, known);
 }
 
-// Into the element of an array that was checked: what it has room for, and zeros where it has more.
+// Writes into the element of an array that was checked, so far as there is room; the caller's further fields are zero.
 template <typename T>
 void write_element(T* array, std::uint32_t index, T value) {
   const std::uint32_t size = array->struct_size;

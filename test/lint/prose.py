@@ -25,7 +25,6 @@ AT_MOST = {
     "facts": 109,
     "kv": 82,
     "python/native": 55,
-    "src/capi": 31,
     "src/core": 18,
     "src/cufile": 20,
     "src/engine": 34,
