@@ -47,7 +47,7 @@ class PinnedBatch {
   core::Batch* const batch_;
 };
 
-// What a caller submits, as it comes.
+// A caller's array of requests.
 struct Submission {
   const CUfileIOParams_t* params = nullptr;
   unsigned count = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What cuFile's configuration means for a session, and how it is told in cuFile's own structures. The settings know
-// nothing of sessions, and a session nothing of cuFile: this is where they meet.
+// Turns cuFile's configuration into a session's, and a session's into cuFile's own structures. The settings know
+// nothing of sessions, and a session nothing of cuFile: they meet here.
 #pragma once
 
 #include "cufile.h"
@@ -13,7 +13,7 @@ namespace penstock::core {
 // One of Penstock's own settings comes before the key that asks for the same; paths are those that both allow.
 Result<Config> config_from(const Settings& settings);
 
-// Whether streams may be used at all.
+// True if streams may be used at all.
 bool allows_streams(const Settings& settings);
 
 CUfileDrvProps_t properties_from(const Settings& settings);

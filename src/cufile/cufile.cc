@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's entry points: checks in the order that NVIDIA's library makes them, and translation. What a call means is
-// the session's business.
+// cuFile's entry points: checks in the order that NVIDIA's library makes them, and translation. The session gives each
+// call its meaning.
 #include "cufile.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ ssize_t fail(int error_number) {
   return -1;
 }
 
-// What NVIDIA's library answers to ranges that no file and no memory has; 0 where the session is to be asked.
+// Returns NVIDIA's answer to ranges that no file and no memory has, or 0 if the session is to be asked.
 int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
   if (file_offset < 0) return CU_FILE_INVALID_VALUE;
   if (size == 0) return 0;
@@ -49,7 +49,7 @@ int range_error(size_t size, off_t file_offset, off_t buffer_offset) {
   return file_offset > SSIZE_MAX - static_cast<ssize_t>(size) ? CU_FILE_INVALID_VALUE : 0;
 }
 
-// No boundary for want of memory: that ends in the transfers, which let go of their files first.
+// Needs no boundary for want of memory: it ends in the transfers, which let go of their files first.
 ssize_t transfer(core::Op op, CUfileHandle_t handle, const void* base, size_t size, off_t file_offset,
                  off_t buffer_offset) {
   const core::HeldCancellation held;

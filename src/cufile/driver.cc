@@ -68,7 +68,7 @@ CufileDriver& CufileDriver::instance() {
   return *driver;
 }
 
-// What was set before the fork holds, unless a thread of the parent's was just changing it.
+// Parameters set before the fork hold, unless a thread of the parent's was just changing them.
 CufileDriver::CufileDriver(CufileDriver* parents) {
   if (!parents->mutex_.try_lock()) return;
   staged_ = parents->staged_;
@@ -100,7 +100,7 @@ Status CufileDriver::open_session_locked() {
         unless_short_of_memory([&] { log(LogLevel::error, describe(status, driver_of(status))); }, [] {});
       },
       &opening);
-  // Before the program's streams are busy. What cannot be had now, requests ask for again.
+  // Before the program's streams are busy. Requests ask again for anything that cannot be had now.
   if (opening.status.ok()) unless_short_of_memory([&] { guarded_->frontends().warm_up(); }, [] {});
   return opening.status;
 }

@@ -55,19 +55,19 @@ class CufileDriver {
   Settings settings();
   bool is_on(Setting setting);
   std::int64_t number(Setting setting);
-  // What the driver would open with, or runs with.
+  // The settings that the driver would open with, or runs with.
   Settings settings_to_come();
-  // What was noted when they were read, also where the driver did not open for it.
+  // The notes from when they were read, also if the driver did not open for one.
   std::vector<Note> notes();
   // Changes settings that are in force. False while closed.
   bool change(const Staged& values);
 
-  // What the driver would open with, or runs with. Of a staged value, the value as it was set.
+  // The value that the driver would open with, or runs with. A staged value is returned as it was set.
   Value parameter(Setting setting);
   // For the time when the driver opens; false, and nothing is changed, where it is open.
   bool stage_parameters(const Staged& values);
   bool was_open() const { return was_open_.load(std::memory_order_relaxed); }  // Or is.
-  // Whether the driver is open, or was and did not forget this as it closed, or this was staged.
+  // True if the driver is open, or was and did not forget this as it closed, or this was staged.
   bool is_known(Setting setting);
 
  private:

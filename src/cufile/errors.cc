@@ -32,8 +32,8 @@ CUfileOpError number_of(Code code) {
     case Code::past_allocation: return CU_FILE_CUDA_POINTER_RANGE_ERROR;
     case Code::bad_setting: return CU_FILE_INVALID_VALUE;
     case Code::denied: return CU_FILE_IO_DISABLED;
-    case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // As without nvidia-fs, which it stands for.
-    case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // As EBADF.
+    case Code::no_direct_path: return CU_FILE_DRIVER_NOT_INITIALIZED;  // Like a machine without nvidia-fs.
+    case Code::descriptor_lost: return CU_FILE_INVALID_VALUE;          // Like EBADF.
     case Code::canceled:
     case Code::timed_out:
     case Code::bad_stripe: break;  // Only where asked for, which no call of cuFile's does.

@@ -12,7 +12,7 @@ namespace penstock::core {
 // For functions that return CUfileError_t.
 CUfileError_t cufile_error(CUfileOpError error);
 CUfileError_t cufile_error(const Status& status);
-// For cuFileRead and cuFileWrite: what errno is set to beside -1. A system error, or a CUfileOpError.
+// For cuFileRead and cuFileWrite: the errno beside -1. A system error, or a CUfileOpError.
 int cufile_errno(const Status& status);
 
 // An exported call that returns CUfileError_t.

@@ -33,7 +33,7 @@ CUfileError_t get(std::optional<Setting> setting, Out* out) {
   return ok();
 }
 
-// What NVIDIA's library says of a number that nobody has set, before it was ever open: it has two from the start.
+// NVIDIA's answer for a number that was never set, before the library was ever open: it has two from the start.
 std::size_t unread(Setting setting) {
   if (setting == Setting("execution.max_io_queue_depth")) return 128;
   return setting == Setting("execution.min_io_threshold_size_kb") ? 1024 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's driver properties: what the settings in force say, and the four setters that change them.
+// cuFile's driver properties: the settings in force, and the four setters that change them.
 #include <limits>
 
 #include "cufile/config.h"

@@ -7,7 +7,7 @@
 namespace penstock::core {
 namespace {
 
-constexpr std::uint64_t kBlock = 4096;  // What cuFile calls aligned.
+constexpr std::uint64_t kBlock = 4096;  // cuFile calls this aligned.
 constexpr unsigned kGpuLevel = 3;
 
 CufileWay way_of(const Report& report) {

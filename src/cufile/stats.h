@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cuFile's statistics: what the calls of cufile.cc, batch.cc and stream.cc count, and the state behind
-// cuFileSetStatsLevel, which outlives the driver. The numbers lie in the session's segment
-// (stats/cufile_counters.h), so that gds_stats can read them; with level 0 nothing is counted and no clock is asked.
+// cuFile's statistics: the counting in cufile.cc, batch.cc and stream.cc, and the state behind cuFileSetStatsLevel,
+// which outlives the driver. The numbers lie in the session's segment (stats/cufile_counters.h), so that gds_stats can
+// read them; with level 0 nothing is counted and no clock is asked.
 //
 //   const std::uint64_t began = stats_clock(session);
 //   const Outcome outcome = transfer(session, request);

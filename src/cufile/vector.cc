@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // cuFileReadv and cuFileWritev: one range of the file, over several pieces of memory. NVIDIA's library has them from
-// 1.19 on; what is not published (flags, limits, partial results) follows readv(2).
+// 1.19 on; the unpublished parts (flags, limits, partial results) follow readv(2).
 #include <cerrno>
 #include <limits>
 

@@ -26,7 +26,6 @@ AT_MOST = {
     "kv": 82,
     "python/native": 55,
     "src/core": 18,
-    "src/cufile": 20,
     "src/engine": 34,
     "src/frontend": 124,
     "src/path": 205,
