@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What of the configuration paths go by: values, and nothing of policies.
+// The part of the configuration that paths go by: values, and nothing of policies.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace penstock::core {
 class NvfsKernel;
 
 enum class VendorUse : std::uint8_t {
-  automatic,  // Where it is direct.
+  automatic,  // If it is direct.
   force,      // Also where it copies by the CPU.
   off,
 };
@@ -26,21 +26,21 @@ enum class NvfsUse : std::uint8_t {
   stand_in,  // Also by a module that stands in for nvidia-fs in tests.
 };
 
-// What of the configuration paths go by.
+// The part of the configuration that paths go by.
 struct PathSettings {
   std::optional<PathId> require;               // Any other path refuses.
   bool paths_named = false;                    // By the user.
   bool direct_io = true;                       // May be used,
-  bool page_cache = true;                      // as may the page cache.
+  bool page_cache = true;                      // and the page cache, too.
   bool offers_memory = false;                  // Devices' memory may be offered to storage.
-  std::uint64_t registration_cache_bytes = 0;  // Of files in the page cache, registered with devices, at most.
+  std::uint64_t registration_cache_bytes = 0;  // The most bytes in the page cache that are registered with devices.
   bool register_at_once = false;               // Whatever it costs, and worth waiting for.
   double cpu_weight = 0.1;                     // Seconds of waiting that a CPU second of registering is worth.
   VendorUse vendor = VendorUse::automatic;
   std::string vendor_library;  // NVIDIA's: an absolute path, or empty for the usual places.
   NvfsUse nvfs = NvfsUse::off;
   std::shared_ptr<NvfsKernel> nvfs_kernel;  // In tests, in place of the kernel's.
-  std::string scratch;                      // What may be overwritten in self-tests of its storage: a path, or empty.
+  std::string scratch;                      // A path that self-tests of its storage may overwrite, or empty.
   std::string root = "/";                   // Where /proc, /sys and other makers' libraries are looked for.
 };
 

@@ -28,7 +28,7 @@ AT_MOST = {
     "src/core": 18,
     "src/engine": 34,
     "src/frontend": 124,
-    "src/path": 205,
+    "src/path": 76,
     "src/plan": 7,
     "src/session": 32,
     "tools": 3,

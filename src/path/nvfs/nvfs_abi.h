@@ -31,9 +31,9 @@ inline constexpr const char* kStatsFile = "/proc/driver/nvidia-fs/stats";
 
 // ---- Limits --------------------------------------------------------------------------------------------------------
 
-inline constexpr std::uint64_t kBlock = 4096;           // Of file offsets, sizes and offsets in GPU memory.
-inline constexpr std::uint64_t kGpuPage = 64u << 10;    // What begins within one ends within it.
-inline constexpr std::uint64_t kShadowMax = 16u << 20;  // Of one mmap; above 64 KiB in multiples of 64 KiB.
+inline constexpr std::uint64_t kBlock = 4096;           // For file offsets, sizes and offsets in GPU memory.
+inline constexpr std::uint64_t kGpuPage = 64u << 10;    // A range that begins within one ends within it.
+inline constexpr std::uint64_t kShadowMax = 16u << 20;  // The most in one mmap; above 64 KiB in multiples of 64 KiB.
 inline constexpr unsigned kHolesMax = 768;
 
 // ---- Calls ---------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ static_assert(kRemove == 0x40047401 && kRead == 0x40047402 && kMap == 0x40047403
 struct [[gnu::packed, gnu::aligned(8)]] MapArgument {
   std::int64_t gpu_bytes = 0;
   std::uint64_t gpu_pci = 0;      // domain << 32 | bus << 8 | device << 3 | function: for statistics alone.
-  std::uint64_t shadow = 0;       // Where the mmap begins.
+  std::uint64_t shadow = 0;       // The address of the mmap.
   std::uint64_t gpu_address = 0;  // The pinned range is rounded outwards to whole GPU pages.
   std::uint64_t fence_page = 0;   // Overwritten with the error of a MAP that fails.
   std::uint32_t shadow_blocks = 0;
@@ -60,10 +60,10 @@ static_assert(sizeof(MapArgument) == 48 && offsetof(MapArgument, fence_page) == 
               offsetof(MapArgument, shadow_blocks) == 40);
 
 struct [[gnu::packed, gnu::aligned(8)]] IoArgument {
-  std::uint64_t shadow = 0;  // As in MAP.
+  std::uint64_t shadow = 0;  // The same as in MAP.
   std::int64_t file_offset = 0;
   std::uint64_t size = 0;
-  std::uint64_t ticket = 0;      // Of an asynchronous request, of which we make none.
+  std::uint64_t ticket = 0;      // For asynchronous requests, of which we make none.
   std::int64_t result = 0;       // Out: bytes, or a negative errno.
   std::uint64_t inode = 0;       // Not 0; must be the file's, as must the device below.
   std::uint32_t generation = 0;  // 0: not compared.
@@ -80,8 +80,8 @@ static_assert(sizeof(IoArgument) == 80 && offsetof(IoArgument, result) == 32 &&
               offsetof(IoArgument, device_major) == 52 && offsetof(IoArgument, gpu_offset) == 60 &&
               offsetof(IoArgument, fd) == 72 && offsetof(IoArgument, flags) == 76);
 
-// Whatever the call, the module copies so many bytes in, and of these three out (80 in 2.3, and in builds without
-// RDMA): what is put at its beginning.
+// The module copies so many bytes in for every call, and out for these three (80 in 2.3, and in builds without RDMA):
+// the structures above stand at its beginning.
 struct alignas(8) Argument {
   std::byte bytes[104] = {};
 
@@ -100,20 +100,20 @@ static_assert(sizeof(Argument) == 104);
 
 // The module answers -1 and EPERM where READ, WRITE or MAP failed; the true error stands at offset 32.
 inline constexpr int kFailed = 1;  // EPERM
-// What a wait that was interrupted ends with (kernel-internal numbers). The mapping must not be used again.
+// The errors of an interrupted wait (kernel-internal numbers). The mapping must not be used again.
 constexpr bool is_interruption(int error) { return error == 512 || error == 513 || error == 514 || error == 516; }
 
 // ---- The fence page ------------------------------------------------------------------------------------------------
 
 struct Hole {
-  std::uint16_t first = 0;  // Blocks from Fence::file_offset on
-  std::uint16_t count = 0;  // that did not go by DMA: their bytes lie in the shadow buffer.
+  std::uint16_t first = 0;  // Number of the first block, from Fence::file_offset on,
+  std::uint16_t count = 0;  // and how many did not go by DMA: their bytes lie in the shadow buffer.
 };
 
 // Written by the kernel; read through std::atomic_ref. The fields from `state` to `holes` are written by READs that
 // meet a hole, and never cleared.
 struct Fence {
-  std::uint64_t ticket;  // Of asynchronous requests, as the next.
+  std::uint64_t ticket;  // For asynchronous requests, like `result`.
   std::int64_t result;
   std::uint32_t state;
   std::uint32_t unused;

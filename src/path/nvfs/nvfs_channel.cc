@@ -106,10 +106,10 @@ Status NvfsChannel::move_piece(Move& move) {
   return move.is_over ? success() : advance(move, request.size, answer.bytes);
 }
 
-// What a read has brought.
+// Takes in the bytes of a read.
 Status NvfsChannel::take_in(Move& move, const NvfsAnswer& answer) {
   Status status = answer.hole_count > 0 ? repair(move, answer) : success();
-  // What other devices have written is to be seen by whatever the device does next.
+  // All further work of the device is to see the bytes that other devices have written.
   if (status.ok() && answer.hole_bytes < answer.bytes) status = device_.settle_peer_writes();
   if (status.ok() && !move.in_place) status = copy_out(move, answer.bytes);
   const bool is_copied = !move.in_place || answer.hole_count > 0;

@@ -2,7 +2,7 @@
 
 // Chunks by the module nvidia-fs: READ and WRITE where the chunk lies in a registered buffer on a block's boundary,
 // else to and from memory of the channel's own, with a copy on the device behind or before. A chunk goes in pieces,
-// each one request, in whose call its thread waits. What is refused is the affair of the BouncingChannel around it.
+// each one request, in whose call its thread waits. The BouncingChannel around it takes care of refused chunks.
 //
 // Blocks that did not go by DMA (a file's holes) are in host memory when a read is over: they are copied to the device
 // from there, and the chunk says so.
@@ -21,7 +21,7 @@ class NvfsPath;
 class NvfsChannel final : public SequentialChannel {
  public:
   static constexpr std::uint64_t kPieceMax = 2u << 20;  // Through memory of our own.
-  static constexpr unsigned kRetriesMax = 8;            // Of short transfers in a row.
+  static constexpr unsigned kRetriesMax = 8;            // Short transfers in a row.
 
   static Result<std::unique_ptr<Channel>> open(NvfsPath& path, Storage& storage, const ChannelOptions& options,
                                                bool strict);

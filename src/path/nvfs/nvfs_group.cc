@@ -26,8 +26,8 @@ Number load(const Number& number) {
   return std::atomic_ref<Number>(const_cast<Number&>(number)).load(std::memory_order_acquire);
 }
 
-// After these the module's state is as it was before the request. What else it may answer to one that we have checked
-// is in doubt.
+// After these errors the module's state is as it was before the request. After any other, in answer to a request that
+// we have checked, it is in doubt.
 bool leaves_it_ready(int error) {
   switch (error) {
     case EBUSY:

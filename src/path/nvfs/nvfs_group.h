@@ -26,10 +26,10 @@ namespace penstock::core {
 struct GpuRange {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t pci = 0;  // As of MapArgument::gpu_pci; 0: unknown.
+  std::uint64_t pci = 0;  // The same as MapArgument::gpu_pci; 0: unknown.
 };
 
-// As the module compares it: a descriptor with O_DIRECT, and whose file that is.
+// A file by the facts that the module compares: a descriptor with O_DIRECT, and its file.
 struct NvfsFile {
   int fd = -1;
   std::uint64_t inode = 0;
@@ -56,15 +56,15 @@ struct NvfsHole {
 
 struct NvfsAnswer {
   Status status;
-  std::uint64_t bytes = 0;  // Of the request, holes included.
+  std::uint64_t bytes = 0;  // Bytes of the request, holes included.
   unsigned hole_count = 0;  // See hole().
   std::uint64_t hole_bytes = 0;
 };
 
 class NvfsGroup {
  public:
-  // `shadow_bytes`: whole GPU pages, up to nvfs::kShadowMax. Fails with the module's errno; that is not tried again
-  // lightly (NvfsModule::note_failed_map).
+  // `shadow_bytes`: whole GPU pages, up to nvfs::kShadowMax. Fails with the module's errno; do not try again lightly
+  // then (NvfsModule::note_failed_map).
   static Result<std::unique_ptr<NvfsGroup>> open(std::shared_ptr<NvfsModule> module, const GpuRange& range,
                                                  std::uint64_t shadow_bytes);
   ~NvfsGroup();
@@ -73,10 +73,10 @@ class NvfsGroup {
 
   // So much of what begins at an offset of the range can be asked for at once.
   std::uint64_t fit(std::uint64_t gpu_offset, std::uint64_t size) const;
-  // From start to end, in the call: what is to run side by side runs on several threads, each in a group.
+  // Runs the request from start to end, in the call: requests side by side need several threads, each with a group.
   NvfsAnswer run(const NvfsRequest& request);
   bool is_broken() const { return state_.load(std::memory_order_relaxed) == State::broken; }
-  // Of the last answer, whose hole_count is larger than `index`.
+  // A hole of the last answer, whose hole_count is larger than `index`.
   NvfsHole hole(unsigned index) const;
   const GpuRange& range() const { return range_; }
 

@@ -21,7 +21,7 @@ class NvfsKernel {
   virtual std::byte* map(int fd, std::uint64_t bytes, int& error) = 0;
   virtual void unmap(std::byte* shadow, std::uint64_t bytes) = 0;
   virtual int control(int fd, unsigned long call, nvfs::Argument& argument) = 0;
-  // Of one of the files named in nvfs_abi.h; "" where there is none.
+  // The text of one of the files named in nvfs_abi.h, or "".
   virtual std::string text(const char* file) = 0;
 };
 

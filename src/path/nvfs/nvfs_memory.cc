@@ -71,7 +71,7 @@ void NvfsBuffers::remove(std::uint64_t base) {
   }
 }
 
-// From now on nobody takes it; what it has is unmapped, here or by who has it.
+// Lets no thread take it from now on; its memory is unmapped, here or by the thread that has taken it.
 void NvfsBuffers::close(Place& place) {
   const auto end = std::chrono::steady_clock::now() + kDeregisterPatience;
   for (;;) {
@@ -148,7 +148,7 @@ bool NvfsBuffers::make(const std::shared_ptr<NvfsModule>& module, Entry& entry, 
     return true;
   }
   shadow_bytes_.fetch_sub(kShadowBytes);
-  entry.is_refused.store(true);  // BAR1 is used up, say: what is mapped stays of use.
+  entry.is_refused.store(true);  // BAR1 is used up, say: buffers that are mapped stay of use.
   return false;
 }
 
@@ -165,7 +165,7 @@ void NvfsBuffers::Loan::give_back() {
   place.state.store(State::closed);
 }
 
-// ---- Of a channel's own --------------------------------------------------------------------------------------------
+// ---- A channel's own memory ----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<OwnMemory>> OwnMemory::open(std::shared_ptr<NvfsModule> module, Device& device,
                                                    std::uint64_t bytes) {

@@ -64,12 +64,12 @@ class NvfsBuffers {
   };
 
   ~NvfsBuffers();
-  // Cheap: nothing is mapped yet. Of more than kBuffersMax, the later ones go the other way.
+  // Cheap: nothing is mapped yet. Buffers beyond kBuffersMax go the other way.
   void add(const Device& device, std::uint64_t base, std::uint64_t size);
   // After this the program may free the memory: nothing of it is mapped. Where a request is still under way after
   // kDeregisterPatience, it is unmapped with that request's end.
   void remove(std::uint64_t base);
-  // Of a buffer that holds the memory. Empty where there is none, where all its mappings are lent, or none can be made.
+  // Lends from a buffer that holds the memory. Empty if none does, all its mappings are lent, or none can be made.
   Loan borrow(const std::shared_ptr<NvfsModule>& module, const Device& device, std::uint64_t address,
               std::uint64_t size);
 
@@ -79,7 +79,7 @@ class NvfsBuffers {
   enum class State : std::uint8_t { empty, idle, busy, closed, orphan };
   struct Place {
     std::atomic<State> state{State::closed};
-    std::unique_ptr<NvfsGroup> group;  // Of whoever made it busy.
+    std::unique_ptr<NvfsGroup> group;  // Belongs to the thread that made it busy.
   };
   struct Entry {
     std::atomic<std::uint64_t> base{0};

@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-// Whether we may call it, or why not. Pure.
+// Judges if we may call it, or why not. Pure.
 Proof judge_nvidia_fs(const NvidiaFsVersion& version, NvfsUse use);
 
 class NvfsModule {

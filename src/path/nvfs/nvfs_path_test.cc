@@ -103,7 +103,7 @@ TEST_F(NvfsPathTest, WhereTheModuleCountsNothingItsListOfHolesIsTheProof) {
   EXPECT_TRUE(judge().usable) << "it counts nothing unless rw_stats_enabled is set";
 }
 
-// Of 4096 bytes that the module calls direct, smaller blocks may be holes, whose zeros stay in its shadow buffer.
+// The module calls 4096 bytes direct even if smaller blocks are holes, whose zeros stay in its shadow buffer.
 TEST_F(NvfsPathTest, AFileSystemWithBlocksBelow4096IsRefusedByNameAndNeverAsked) {
   module_->block_size = 1024;
   module_->is_hole = [](std::uint64_t offset) { return offset / 1024 % 4 == 1; };

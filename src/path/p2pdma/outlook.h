@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What can be told before a byte moves: whether anything certain stands between a device's memory and a file. No news
+// The answer before a byte moves: it tells if anything certain stands between a device's memory and a file. No obstacle
 // is no proof, which is the self-test's. The machine is one (machine_outlook); tests have their own.
 #pragma once
 

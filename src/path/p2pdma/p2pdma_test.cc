@@ -63,7 +63,7 @@ class P2pdmaTest : public PathFixture {
 
   static char byte_at(std::size_t i) { return static_cast<char>(i * 31 + i / 257); }
   Verdict judge(Op op = Op::read) { return path_->judge(*file_, devices_->describe(memory_), op); }
-  // Whether storage was handed the device's own memory.
+  // True if storage was handed the device's own memory.
   bool is_peer(const void* memory) const { return devices_->describe(memory).kind == MemoryKind::device; }
   bool touched_user_file(Op op) const {
     return std::any_of(storage_.accesses.begin(), storage_.accesses.end(),

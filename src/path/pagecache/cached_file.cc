@@ -9,7 +9,7 @@
 namespace penstock::core {
 namespace {
 
-// What is there, or else so many new ones; where threads meet, those of the first. Null where memory is short.
+// Returns the array that is there, or makes one of `count`; if threads meet, the first one's. Null if memory is short.
 template <typename T>
 T* find_or_make(std::atomic<T*>& place, std::uint64_t count) {
   T* known = place.load(std::memory_order_acquire);

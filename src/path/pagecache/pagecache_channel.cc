@@ -68,8 +68,8 @@ void PagecacheChannel::release_extents(Slot& slot) {
   slot.extent_count = 0;
 }
 
-// As it is, or was since the pass over the slots began: asked once for all of a file's. Where that cannot be told, the
-// file is empty: then nothing is fetched, and whoever bounces it will say why.
+// The file's stamp now, or since the pass over the slots began: asked once for all of a file's. If it cannot be told,
+// the file counts as empty: then nothing is fetched, and the bouncing channel will say why.
 const FileStamp& PagecacheChannel::stamp_of(File& file) {
   if (stamped_ == &file) return stamp_;
   const Result<FileStamp> stamp = file.stamp();
@@ -78,7 +78,7 @@ const FileStamp& PagecacheChannel::stamp_of(File& file) {
   return stamp_;
 }
 
-// What of the chunk lies in the held extents; they end where the file did when they were registered.
+// Finds the chunk's bytes in the held extents; they end where the file did when they were registered.
 void PagecacheChannel::find_copies(Slot& slot) {
   std::vector<Found>& copies = launches_[static_cast<unsigned>(slot.task.op)].copies;
   const Chunk& chunk = slot.task.chunk;
@@ -133,7 +133,7 @@ void PagecacheChannel::launch(Op op) {
   copies.clear();
 }
 
-// The copies are over: what moved, and whether between the right places.
+// The copies are over: finds out how much moved, and if between the right places.
 void PagecacheChannel::verify(Slot& slot) {
   const Chunk& chunk = slot.task.chunk;
   const std::uint64_t end = chunk.file_offset + slot.bytes;
@@ -159,7 +159,7 @@ void PagecacheChannel::verify(Slot& slot) {
   for (unsigned i = 0; i < count; ++i) cache_.evict(*extents[i]);
 }
 
-// As a write would; once for all of a pass.
+// Sets the file's time of change, as a write would; once for all of a pass.
 void PagecacheChannel::mark_changed(File& file) {
   if (changed_ == &file) return;
   changed_ = &file;
@@ -183,8 +183,8 @@ void PagecacheChannel::register_extents(const Slot& slot) {
   for (std::uint64_t index = first; index <= last; ++index) cache_.register_now(*slot.file, index);
 }
 
-// Starts the copies of all that wait. What must be registered first is registered here, while earlier copies go on:
-// from another thread, the driver's lock would keep the copies waiting (36 in place of 50 GB/s on an H200 machine).
+// Starts the copies of all waiting slots. Extents are registered here, too, while earlier copies go on: from another
+// thread, the driver's lock would keep the copies waiting (36 in place of 50 GB/s on an H200 machine).
 void PagecacheChannel::fetch_waiting() {
   begin_pass();
   for (const std::uint32_t index : waiting_) {

@@ -80,9 +80,9 @@ class PagecacheChannel final : public Channel {
   Launch launches_[2];  // By Op.
   CopyLot lot_;
   std::vector<std::uint32_t> done_;
-  const File* stamped_ = nullptr;  // Whose stamp was taken in this pass over slots,
-  FileStamp stamp_;                // and what it says.
-  const File* changed_ = nullptr;  // Whose time of change was set in this pass.
+  const File* stamped_ = nullptr;  // The file whose stamp was taken in this pass,
+  FileStamp stamp_;                // and the stamp.
+  const File* changed_ = nullptr;  // The file whose time of change was set in this pass.
   bool broken_ = false;
 };
 

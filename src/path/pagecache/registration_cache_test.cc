@@ -23,7 +23,7 @@ constexpr std::uint64_t kExtent = Extent::kBytes;
 constexpr std::uint64_t kMebibyte = 1u << 20;
 constexpr std::uint64_t kLarge = 4 * kExtent;
 
-// What this process has from malloc.
+// The bytes that this process has from malloc.
 std::size_t heap_bytes() {
   const struct mallinfo2 all = ::mallinfo2();
   return all.uordblks + all.hblkhd;
@@ -48,7 +48,7 @@ class RegistrationCacheTest : public testing::Test {
       else cache_->costs().learn_first_fetch(request, request, wall_ns);
     }
   }
-  // Of large reads of the first extent, the one from which on it is worth it.
+  // Returns the number of the large read of the first extent from which on its registration is worth it.
   int reads_until_worth(CachedFile& cached, std::uint64_t size = kExtent) {
     for (int i = 1; i <= 100; ++i) {
       if (cache_->want(cached, {Op::read, 0, size}, SubmitMode::many) != Wanted::no) return i;
@@ -169,7 +169,7 @@ class SmallOrdersTest : public testing::Test {
     const std::string content(2 * kExtent, 'c');
     EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
   }
-  // Many small reads of the extent: whether it was registered for them.
+  // Makes many small reads of the extent: true if it was registered for them.
   bool is_registered_by_small_reads(std::uint64_t index, std::uint64_t size = 4096) {
     for (int i = 0; i < kWellWorthIt; ++i) {
       (void)cache_.want(cached_, {Op::read, index * kExtent, size}, SubmitMode::alone);
@@ -234,7 +234,7 @@ TEST_F(SmallOrdersTest, LargerOnesInQueuesWaitNoLongerThanSmallerOnes) {
   EXPECT_TRUE(is_registered(1, kMebibyte));
 }
 
-// ---- What large reads have before them -----------------------------------------------------------------------------
+// ---- Extents ahead of large reads ----------------------------------------------------------------------------------
 
 // Two extents of a real file, as above.
 class ReadAheadTest : public testing::TestWithParam<double> {
@@ -245,7 +245,7 @@ class ReadAheadTest : public testing::TestWithParam<double> {
     const std::string content(2 * kExtent, 'c');
     EXPECT_EQ(storage_.write(fd_.get(), content.data(), content.size(), 0).value(), content.size());
   }
-  // As requests do, which register by themselves what they are told is worth it.
+  // Reads as requests do, which register by themselves the extents that they are told are worth it.
   void read(std::uint64_t offset, std::uint64_t size = kRead) {
     if (cache_.want(cached_, {Op::read, offset, size}, SubmitMode::many) != Wanted::no) {
       cache_.register_now(cached_, offset / kExtent);

@@ -14,14 +14,14 @@ constexpr std::uint64_t kBounceGuess = 22'000;
 constexpr std::uint64_t kThriftyBounceGuess = 40'000;
 constexpr double kThriftyWeight = 0.1;
 constexpr std::uint64_t kBounceCpuGuess = 170'000;  // By the CPUs of all of them.
-// What nobody measures, since no clock is read for a small request, and writes wait for each other. What a CPU does
+// Costs that are not measured, since no clock is read for a small request, and writes wait for each other. A CPU's work
 // takes as much longer, or less, as bouncing a large read out of the page cache takes of this machine's CPUs.
 constexpr double kWriteGuess = 150'000;             // Writing over a file: one writer at a time.
 constexpr double kSmallGuess = 400;                 // A small request's system call, whatever its size,
 constexpr double kSmallGuessPerMebibyte = 105'000;  // and copy.
-// Registering stops the driver for most of a millisecond, and with it whoever copies. Of small requests, one in so many
-// may meet that.
-constexpr double kStall = 0.02;  // What others wait, of the time it takes.
+// Registering stops the driver for most of a millisecond, and with it all threads that copy. One small request in so
+// many may meet that.
+constexpr double kStall = 0.02;  // The part of that time that others wait.
 // Requests from which on most of the time overlaps. A smaller one pays for extents that it reads a part of.
 constexpr std::uint64_t kOverlapMin = 4 * RegistrationCosts::kExtentBytes;
 
@@ -31,8 +31,8 @@ double value_of(const std::atomic<std::uint64_t>& cost) {
   return static_cast<double>(cost.load(std::memory_order_relaxed));
 }
 
-// What is quicker than was known is believed at once, up to twice as quick. What is slower counts for a quarter, since
-// what disturbs one measurement makes it slower: a few settle it. None counts for more than twice what was known.
+// A cost below the known one is believed at once, down to half of it. A higher one counts for a quarter, since
+// disturbances make a measurement slower: a few settle it. None counts for more than twice the known cost.
 constexpr std::uint64_t kSlowerCounts = 4;
 
 void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t wall_ns,
@@ -44,7 +44,7 @@ void learn(std::atomic<std::uint64_t>& cost, std::uint64_t bytes, std::uint64_t 
   cost.store(latest < known ? latest : known + std::min(slower, known), std::memory_order_relaxed);
 }
 
-// What is not measured any more, since it was slow, is forgotten in the end: machines' other work comes and goes.
+// A high cost that is not measured any more is forgotten in the end: machines' other work comes and goes.
 void fade(std::atomic<std::uint64_t>& cost, std::uint64_t guess) {
   const std::uint64_t known = cost.load(std::memory_order_relaxed);
   if (known > guess) cost.store(known - (known - guess) / 64, std::memory_order_relaxed);
@@ -58,7 +58,7 @@ RegistrationCosts::RegistrationCosts(double cpu_weight)
   bounce_cpu_.store(kBounceCpuGuess, std::memory_order_relaxed);
 }
 
-// Of this machine's CPUs, to those of the first guesses.
+// The ratio of this machine's CPUs to those of the first guesses.
 double RegistrationCosts::slowness() const { return value_of(bounce_cpu_) / static_cast<double>(kBounceCpuGuess); }
 
 // Requests of like sizes are bounced at like costs: by how many threads, and beside how many others, is in there.
@@ -75,9 +75,9 @@ std::int64_t RegistrationCosts::saving(const FileRange& request, std::uint64_t b
   return static_cast<std::int64_t>(mebibytes(bytes) * (waiting + cpu_weight_ * value_of(bounce_cpu_)));
 }
 
-// Of a large request, the extents are registered while earlier ones are fetched: the two together were measured, and
-// what is over the fetch alone is the price. Of a shorter one, time that overlaps nothing is paid in full. A small
-// request does not wait itself.
+// A large request's extents are registered while earlier ones are fetched: the two together were measured, and the time
+// above the fetch alone is the price. A shorter one pays in full for time that overlaps nothing. A small request does
+// not wait itself.
 std::int64_t RegistrationCosts::break_even(std::uint64_t request, std::uint64_t bytes, bool small) const {
   const double extent = mebibytes(kExtentBytes);
   const double cost = extent * value_of(register_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// When a registration has paid for itself: what it costs to register pages with a device, to fetch bytes out of such
-// pages, and to bounce them. A model, which reads no clock and calls nobody: what requests took is told to it, and
-// until then it has first guesses. Thread-safe, without a lock; a measurement that is lost to another does no harm.
+// Tells when a registration has paid for itself: the costs of registering pages with a device, of fetching bytes out of
+// such pages, and of bouncing them. A model, which reads no clock and calls no one: it is told how long requests took,
+// and until then it has first guesses. Thread-safe, without a lock; a measurement that is lost to another does no harm.
 //
 // All costs are nanoseconds; a CPU second is worth as many seconds of waiting as the policy says.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace penstock::core {
 
-// What a request is about.
+// The range and the direction of a request.
 struct FileRange {
   Op op = Op::read;
   std::uint64_t offset = 0;
@@ -29,12 +29,12 @@ class RegistrationCosts {
 
   explicit RegistrationCosts(double cpu_weight);
 
-  // What it would have saved, had `bytes` of the request been registered. A small request goes by itself, on its
-  // caller's thread.
+  // The time that the request would have saved, had `bytes` of it been registered. A small request goes by itself, on
+  // its caller's thread.
   std::int64_t saving(const FileRange& request, std::uint64_t bytes, bool small) const;
   // So much an extent must save to be worth its registration, where a request of so many bytes wants `bytes` of it.
   std::int64_t break_even(std::uint64_t request, std::uint64_t bytes, bool small) const;
-  // What took so long: registering a whole extent, alone;
+  // Takes in how long it took to register a whole extent, alone;
   void learn_registering(std::uint64_t wall_ns);
   // a large read, or a part of it: registered and fetched, the two overlapped; fetched out of what was registered;
   void learn_first_fetch(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns);
@@ -43,13 +43,13 @@ class RegistrationCosts {
   void learn_bounce(std::uint64_t request, std::uint64_t bytes, std::uint64_t wall_ns, std::uint64_t cpu_ns);
 
  private:
-  using Cost = std::atomic<std::uint64_t>;  // Of a mebibyte.
+  using Cost = std::atomic<std::uint64_t>;  // For a mebibyte.
 
   double slowness() const;
   double bounce_cost(const FileRange& request) const;
 
   const double cpu_weight_;
-  const std::uint64_t guess_;  // Of what bouncing costs.
+  const std::uint64_t guess_;  // The cost of bouncing.
   // First guesses are of an H200 machine, 2026-11-21.
   static constexpr std::uint64_t kFirstFetchGuess = 30'000;
   Cost register_{32'000};               // Small folios.

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kExtent = RegistrationCosts::kExtentBytes;
 constexpr std::uint64_t kLarge = 4 * kExtent;
 constexpr std::uint64_t kMebibytes = kExtent >> 20;
-constexpr std::uint64_t kCpu = kMebibytes * 170'000;  // As by the first guess.
+constexpr std::uint64_t kCpu = kMebibytes * 170'000;  // By the first guess.
 constexpr FileRange kRead{Op::read, 0, kLarge};
 
 // So often that the first guess is forgotten.

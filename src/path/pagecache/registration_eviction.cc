@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whose registered pages are: how that is found out, and what becomes of those that give way or are the file's no more.
+// Finds out if registered pages are still the file's, and unregisters extents that give way or are the file's no more.
 #include <algorithm>
 #include <utility>
 
@@ -14,8 +14,8 @@ using Presence = PageWatch::Presence;
 
 }  // namespace
 
-// Once after each change all pages of the extent are looked at, when what made the change must be over: who takes pages
-// away from then on changes the stamp.
+// Once after each change all pages of the extent are looked at, when the change must be over: taking pages away from
+// then on changes the stamp.
 PageWatch::Presence RegistrationCache::look_at(const CachedFile& file, Extent& extent, std::uint64_t offset,
                                                std::uint64_t size, const FileStamp& stamp) const {
   const std::chrono::nanoseconds after = file.terms().settles_after;
@@ -84,7 +84,7 @@ std::span<const std::byte> RegistrationCache::lend(CachedFile& file, const FileR
   return lent;
 }
 
-// Reserves the bytes. What cannot be unregistered now is not taken out of use for nothing.
+// Reserves the bytes. An extent that cannot be unregistered now is not taken out of use for nothing.
 bool RegistrationCache::make_room(Device& device, std::uint64_t bytes) {
   if (bytes > rules_.bytes_max) return false;
   for (;;) {
@@ -105,8 +105,8 @@ bool RegistrationCache::make_room(Device& device, std::uint64_t bytes) {
   }
 }
 
-// Null where all are in use. A use is noted in its extent alone, so that it takes no lock: the list learns of it here,
-// as far as it is looked through. What is used meanwhile counts as used at the beginning, so that this ends.
+// Null if all are in use. A use is noted in its extent alone, so that it takes no lock: the list learns of it here, as
+// far as it is looked through. An extent that is used meanwhile counts as used at the beginning, so that this ends.
 std::unique_ptr<Registration> RegistrationCache::take_oldest_locked() {
   const std::uint64_t present = now();
   for (Registration* each = registered_.oldest(); each != nullptr;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Who waits for the driver while it registers and unregisters, who does not, and which extent gives way to which.
+// The threads that wait for the driver while it registers and unregisters, and the order in which extents give way.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -51,7 +51,7 @@ class HeldBackDevice final : public Device {
   }
   // It will not unregister anything for now.
   void keep_all(bool keeps) { keeps_ = keeps; }
-  // What was begun, in that order.
+  // The calls that were begun, in that order.
   std::string registered() { return copy_of(registered_); }
   std::string unregistered() { return copy_of(unregistered_); }
 
@@ -123,7 +123,7 @@ class RegistrationEvictionTest : public testing::Test {
     return std::jthread([this, &wanted] { cache_->register_now(wanted, 0); });
   }
   bool is_registered(char letter) { return extent(letter).state() == State::registered; }
-  // As a request does: false where it finds that the extent is not registered.
+  // Hits an extent as a request does: false if it finds that the extent is not registered.
   bool hit(char letter) {
     (void)cache_->want(file(letter), {Op::read, 0, page_size()}, SubmitMode::alone);
     if (!extent(letter).hold(cache_->now())) return false;
@@ -220,7 +220,7 @@ TEST_F(RegistrationEvictionTest, AFileIsForgottenAlsoWhileItsExtentIsBeingEvicte
   EXPECT_EQ(device_.unregistered(), "a");
 }
 
-// ---- What gives way ------------------------------------------------------------------------------------------------
+// ---- Extents that give way -----------------------------------------------------------------------------------------
 
 TEST_F(RegistrationEvictionTest, TheExtentThatWasUsedLeastRecentlyGivesWay) {
   open(3, "abc");
@@ -236,7 +236,7 @@ TEST_F(RegistrationEvictionTest, WhateverIsUsedEvictionsGoByTheLastUse) {
   constexpr std::size_t kRoom = 8;
   open(kRoom, "");
   std::mt19937 random(12);
-  std::string recent;  // What is registered, least recently used first.
+  std::string recent;  // Registered extents, least recently used first.
   std::string evicted;
 
   for (int step = 0; step < 1000; ++step) {
@@ -311,7 +311,7 @@ TEST_F(RegistrationEvictionTest, APageThatWentIsEvictedAtOnce) {
 
 // ---- Settled files -------------------------------------------------------------------------------------------------
 
-// As the end of a direct write does that was under way for long: the pages go, and the file's stamp stays.
+// The end of a direct write that was under way for long does this: the pages go, and the file's stamp stays.
 TEST(SettledExtentTest, PagesThatWentWithoutAChangeAreFoundOutInTime) {
   PosixStorage storage{false};
   HostDeviceSet devices;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is registered with devices, from the least recently used on. The registration cache's, which guards it by its
-// lock. The links are in the registrations themselves: nothing is searched or allocated to move one or to take it out.
+// The extents that are registered with devices, the least recently used first. The registration cache guards it by its
+// lock. The links are in the registrations: nothing is searched or allocated to move one or to take it out.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct Registration {
   std::uint64_t begin = 0;  // In the file.
   PageMapping mapping;
   bool writable = false;
-  std::uint64_t used_at = 0;  // As far as the list knows: its place there goes by this.
+  std::uint64_t used_at = 0;  // The time that the list knows: it sorts by this.
 
  private:
   friend class RegistrationList;

@@ -121,8 +121,8 @@ int BouncingChannel::refusal_of(const Slot& slot, const Completion& completion) 
   return terms_.refusal_errno(completion.status);
 }
 
-// What direct I/O into host memory could not move either was no refusal of this memory: a drive's read error, say. And
-// a read may end with EIO where it met a buffered write: only when none gets through it is a refusal.
+// If direct I/O into host memory failed, too, it was no refusal of this memory: a drive's read error, say. And a read
+// may end with EIO when it met a buffered write: only if none gets through it is a refusal.
 void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
   const bool as_asked = completion.status.ok() && completion.way == slot.task.chunk.way;
   if (slot.refusal == EIO && slot.task.op == Op::read && ++collisions_ < kCollisionsMax) return;
@@ -131,7 +131,7 @@ void BouncingChannel::remember(const Slot& slot, const Completion& completion) {
   }
 }
 
-// Those that could not even start.
+// Takes the tasks that could not even start.
 unsigned BouncingChannel::take_failed(std::span<Completion> completions) {
   unsigned count = 0;
   for (; count < completions.size() && !failed_.empty(); ++count) {
@@ -143,7 +143,7 @@ unsigned BouncingChannel::take_failed(std::span<Completion> completions) {
   return count;
 }
 
-// What the kernel refused goes to the other channel instead of into `completions`.
+// Completions that the kernel refused go to the other channel instead of into `completions`.
 unsigned BouncingChannel::reap_direct(std::span<Completion> completions, bool wait) {
   const unsigned reaped = direct_->poll(completions, wait);
   unsigned count = 0;
@@ -187,7 +187,7 @@ unsigned BouncingChannel::poll(std::span<Completion> completions, bool wait) {
     count += reap_direct(completions.subspan(count), false);
     count += reap_bounced(completions.subspan(count), false);
     if (count > 0 || !wait || is_idle()) break;
-    // Nothing is done yet: wait for one side. What the other has done meanwhile is taken in after.
+    // Nothing is done yet: wait for one side, and then take in the other's completions, too.
     if (!direct_->is_idle()) count += reap_direct(completions, true);
     else if (failed_.empty()) count += reap_bounced(completions, true);
   } while (count == 0);

@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-// What differs between the paths that have such channels: which chunks can go directly, and what a refusal is.
+// The differences of paths that have such channels: which chunks can go directly, and which errors are refusals.
 class DirectTerms {
  public:
   virtual ~DirectTerms() = default;
@@ -26,7 +26,7 @@ class DirectTerms {
   virtual int refusal_errno(const Status& status) = 0;
   // Why a chunk is bounced after it was refused.
   virtual Reason late_reason() const { return pipeline_reason::refused_late; }
-  // What the self-test had proven was refused, and then bounced.
+  // A move that the self-test had proven was refused, and then bounced.
   virtual void refuse_late(const Device* device, File& file, Op op, int error) = 0;
 };
 
@@ -57,7 +57,7 @@ class BouncingChannel final : public Channel {
     Task task;
     Reason bounced = Reason::none;
     int refusal = 0;                  // The errno of the direct attempt.
-    std::uint64_t bounced_bytes = 0;  // Of a chunk that is larger than the bouncing channel's, which takes it in parts.
+    std::uint64_t bounced_bytes = 0;  // For chunks above the bouncing channel's size, in parts.
   };
 
   struct Failed {  // Neither channel would have it.

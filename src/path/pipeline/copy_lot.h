@@ -17,7 +17,7 @@ inline Direction direction_of(Op op) { return op == Op::read ? Direction::to_dev
 
 class CopyLot {
  public:
-  // copies: that are handed on together, where there are no pieces.
+  // copies: the most that are queued together, if there are no pieces.
   explicit CopyLot(std::size_t copies) { copies_.reserve(std::max(copies, kPiecesTogether)); }
 
   // Page-locked host memory. After a failure some of what was added may be under way.
@@ -31,7 +31,7 @@ class CopyLot {
     return status;
   }
 
-  // What was added and is not under way yet.
+  // Queues all copies that were added and are not under way yet.
   Status hand_on(CopyQueue& queue, Direction direction) {
     const Status status = copies_.empty() ? success() : queue.copy_many(copies_, direction);
     copies_.clear();

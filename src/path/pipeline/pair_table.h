@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is known of each device with each storage: proven, refused and why, or not tried yet. Looking up takes no lock;
-// a new pair's self-test does, so that it runs once. Entries stay as long as the table.
+// The results of each device with each storage: proven, refused and why, or not tried yet. Looking up takes no lock; a
+// new pair's self-test does, so that it runs once. Entries stay as long as the table.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Why a path that is direct does not serve: what paths share (self_test.h, bouncing_channel.h) has found out.
+// Why a path that is direct does not serve: the reasons that paths share (self_test.h, bouncing_channel.h).
 #pragma once
 
 #include "core/reason.h"

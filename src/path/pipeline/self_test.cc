@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kLargeSizes[] = {1u << 20, 256u << 10, 64u << 10};
-constexpr unsigned kTriesMax = 3;  // Of reads of a file that others may be writing to.
+constexpr unsigned kTriesMax = 3;  // Reads of a file that others may be writing to.
 
 // Page-aligned host memory.
 class HostPiece {
@@ -40,7 +40,7 @@ class HostPiece {
   std::byte* const memory_;
 };
 
-// Not the same twice: what an earlier test left behind must not pass for a success.
+// Never the same twice: bytes that an earlier test left behind must not pass for a success.
 void fill(std::byte* memory, std::size_t size, std::uint64_t seed) {
   std::mt19937_64 words(seed);
   for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
@@ -95,7 +95,7 @@ class Tester {
       }
       const bool copied = cached_pages(fd, offset, size) > cached;
       const Result<std::size_t> read = storage_.read(fd, seen.get(), size, offset);
-      if (read.ok() && *read < size) return {pipeline_reason::self_test_wrong};  // What was "written" is not there.
+      if (read.ok() && *read < size) return {pipeline_reason::self_test_wrong};  // The bytes "written" are not there.
       if (Proof proof = whole(read, size); proof.reason != Reason::none) return proof;
       return verdict(copied, std::memcmp(host.get(), seen.get(), size) == 0);
     });
@@ -176,7 +176,7 @@ class Tester {
   std::unique_ptr<CopyQueue> copies_;
 };
 
-// Of the disk that a block device is, or is a part of; 0 where that cannot be seen.
+// The number of the disk that a block device is, or is a part of, or 0.
 std::uint64_t disk_of(dev_t device) {
   const std::string here = "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device));
   if (device == 0 || ::access(here.c_str(), F_OK) != 0) return 0;

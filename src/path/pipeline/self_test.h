@@ -31,13 +31,13 @@ class SelfTestMover {
   virtual Proof prepare(std::byte* memory) = 0;
   virtual Result<std::size_t> read(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
   virtual Result<std::size_t> write(int fd, std::byte* memory, std::size_t size, std::uint64_t offset) = 0;
-  // What the failure of a move says, and a page cache that grew under it.
+  // The proof of a move that failed, and of a page cache that grew under one.
   virtual Proof proof_of(const Status& status) = 0;
   virtual Proof proof_of_copy() = 0;
-  // After each move whose bytes were right: whether it went directly, where there is more to be seen than the page
+  // After each move whose bytes were right: tells if it went directly, where there is more to be seen than the page
   // cache.
   virtual Proof look_back() { return {}; }
-  // A write that does not go directly may do harm and say nothing: what reads have not shown is not written then.
+  // A write that does not go directly may do silent harm: unless reads have passed, nothing is written then.
   virtual bool reads_first() const { return false; }
   // The least that is moved at once.
   virtual std::size_t block_min() const { return 1; }

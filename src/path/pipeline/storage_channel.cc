@@ -20,7 +20,7 @@ constexpr std::size_t kKeptMax = 8;
 // Few at a time, as the ring hands on few: else a device runs dry while a burst of completions is looked after. Random
 // reads of 4 KiB, 64 in flight, came to 0.89 of fio's rate with 16, and to 0.98 with 8 (virtio disk, 2026-11-21).
 constexpr std::size_t kReapMax = 8;
-// What kernels copy at once; see staging_for().
+// Bytes that kernels copy at once; see staging_for().
 constexpr std::uint64_t kWord = 16;
 constexpr std::uint64_t kLongWrite = 64u << 10;  // Shorter ones have the inode's lock for less time than waking takes.
 
@@ -32,7 +32,7 @@ Status storage_failure(Op op, int error) {
   return os_failure(error, step_of(op));
 }
 
-// What a kernel answers to direct I/O that it will not do although the alignment it asked for was kept.
+// Errors of a kernel that will not do direct I/O although the alignment it asked for was kept.
 bool means_no_direct_io(int error) { return error == EINVAL || error == EOPNOTSUPP; }
 
 // "Direct I/O collision with buffered writes" in the kernel's log: file systems on iomap answer EIO to a direct read
@@ -108,8 +108,8 @@ void StorageChannel::submit(const Task& task) {
   begin(index);
 }
 
-// As far from a whole word as the device memory is, where storage does not mind and there is room: then the copy
-// between them goes by words.
+// Returns memory that is as far from a whole word as the device memory is, if storage does not mind and there is room:
+// then the copy between them goes by words.
 std::byte* StorageChannel::staging_for(std::uint32_t index, const Task& task) const {
   std::byte* const start = block_.data() + index * options_.chunk_max;
   const bool anywhere = task.chunk.way == Way::buffered && task.chunk.io_size + kWord <= options_.chunk_max;
@@ -139,9 +139,9 @@ void StorageChannel::begin(std::uint32_t index) {
   }
 }
 
-// What the page cache can do without waiting is a copy by the CPU: it is done here and now, so that the device may
-// start on it while the next chunk is copied. io_uring would do it inside the submission, for all chunks at once, or
-// hand it to a kernel thread. The ring is for what really waits: direct I/O, and reads of what is not cached.
+// A move that the page cache can do without waiting is a copy by the CPU: it is done here and now, so that the device
+// may start on it while the next chunk is copied. io_uring would do it inside the submission, for all chunks at once,
+// or in a kernel thread. The ring is for moves that wait: direct I/O, and reads of uncached bytes.
 void StorageChannel::start_storage(std::uint32_t index) {
   const bool at_once = slots_[index].task.chunk.way == Way::buffered || shares_a_page(slots_[index].task);
   if (at_once && move_at_once(index)) return;
@@ -333,7 +333,7 @@ Completion StorageChannel::completion_of(const Slot& slot) const {
           .way = slot.task.chunk.way};
 }
 
-// The ring failed us: what is in flight may still write to the slots, so they are never given back.
+// The ring failed us: operations in flight may still write to the slots, so they are never given back.
 void StorageChannel::break_down(Status status) {
   broken_ = true;
   block_.abandon();

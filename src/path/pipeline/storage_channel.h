@@ -40,7 +40,7 @@ class StorageChannel final : public Channel {
   struct Slot {
     Phase phase = Phase::free;
     Task task;
-    std::byte* memory = nullptr;  // What storage reads and writes.
+    std::byte* memory = nullptr;  // Storage reads and writes here.
     int fd = -1;
     std::uint64_t moved = 0;  // Bytes of the chunk's I/O range that storage has moved so far.
     unsigned retries = 0;
@@ -110,7 +110,7 @@ class StorageChannel final : public Channel {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> gathered_[2];  // By Op: slots whose small copies have not been queued yet.
-  CopyLot lot_;                             // Of one call.
+  CopyLot lot_;                             // One call's.
   std::vector<Copying> copying_;            // Circular, in the order of their copies.
   std::size_t copying_head_ = 0;
   std::size_t copying_count_ = 0;
@@ -121,8 +121,8 @@ class StorageChannel final : public Channel {
   bool broken_ = false;
 };
 
-// What one positioned transfer left over: bytes of the I/O range to resume from. Direct transfers resume on a
-// block boundary.
+// After a transfer that ended early: bytes of the I/O range to resume from. Direct transfers resume on a block
+// boundary.
 std::uint64_t resume_at(Way way, std::uint64_t moved, std::uint32_t file_align);
 
 }  // namespace penstock::core

@@ -13,7 +13,7 @@ constexpr std::uint64_t kSmallCopyMax = 64u << 10;
 
 }  // namespace
 
-// What is copied between the slot and the device, whichever way the task goes.
+// The bytes that are copied between the slot and the device, whichever way the task goes.
 std::byte* StorageChannel::payload_in(const Slot& slot) const {
   return slot.memory + (slot.task.chunk.file_offset - slot.task.chunk.io_offset);
 }

@@ -23,7 +23,7 @@ constexpr unsigned kCells = 96;
 
 Status broken() { return failure(Code::device_lost, "test"); }
 
-// What happens to the copies of a device. A countdown of one is the next call.
+// The script of a device's copies. A countdown of one is the next call.
 struct Script {
   std::vector<std::size_t> calls;  // Of copy_many: how many copies each.
   int refuse_copies = 0;
@@ -105,7 +105,7 @@ class SmallChunksTest : public testing::Test {
     return std::move(
         StorageChannel::open(storage_, {.device = &device_, .depth = depth, .chunk_max = chunk_max}).value());
   }
-  // Of one cell of the file and of the memory: the cookie.
+  // A task for one cell of the file and of the memory; the cell is its cookie.
   Task task(Op op, unsigned cell, std::uint64_t shift, std::uint64_t size) {
     const std::uint64_t offset = cell * kCell;
     const Chunk chunk{.way = Way::buffered, .file_offset = offset, .size = size, .io_offset = offset, .io_size = size};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the paths that move bytes by storage's own reads and writes have in common: their verdict, and the alignment
-// they plan with.
+// Shared by the paths that move bytes by storage's own reads and writes: their verdict, and the alignment they plan
+// with.
 #pragma once
 
 #include "path/path.h"

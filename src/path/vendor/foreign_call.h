@@ -13,14 +13,14 @@ namespace penstock::core {
 
 class ForeignCall {
  public:
-  // Right before the foreign code, once. Until come_back() the thread may touch nothing but what is its own: who waits
-  // may be gone.
+  // Right before the foreign code, once. Until come_back() the thread may touch nothing but its own: its caller may be
+  // gone.
   void go_out();
   // Right behind the foreign code. Returns where somebody still waits, who from then on waits to the end.
   void come_back();
 
-  // Runs `work`, which calls these two, inside a thread. False where it was given up while outside: whatever the
-  // foreign code knows of (memory, descriptors) has to stay as it is from then on. What is ours is waited for.
+  // Runs `work`, which calls these two, inside a thread. False if it was given up while outside: memory and descriptors
+  // that the foreign code knows have to stay as they are from then on. Our own code is waited for.
   static bool run(std::chrono::milliseconds patience, std::function<void(ForeignCall&)> work);
 
  private:

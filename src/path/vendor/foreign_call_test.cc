@@ -33,7 +33,7 @@ TEST(ForeignCallTest, WorkThatNeverGoesOutIsWaitedForToo) {
 }
 
 TEST(ForeignCallTest, WhatWasGivenUpOutsideGoesNoFurtherWhenItComesBack) {
-  // Of the test's life, as the thread is.
+  // They live as long as the test program, like the thread.
   static std::atomic<bool> is_held{true}, came_back{false}, went_on{false};
   EXPECT_FALSE(ForeignCall::run(kPatience, [](ForeignCall& call) {
     call.go_out();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Chunks by NVIDIA's synchronous calls. What is refused is the affair of the BouncingChannel around it; a file's handle
-// is the path's.
+// Chunks by NVIDIA's synchronous calls. The BouncingChannel around it takes care of refused chunks; a file's handle is
+// the path's.
 #pragma once
 
 #include "path/pipeline/sequential_channel.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the vendor path's channels move, and how long files and library live.
+// Moves by the vendor path's channels, and how long files and library live.
 #include "path/vendor/vendor_channel.h"
 
 #include <sys/wait.h>
@@ -80,7 +80,7 @@ TEST_F(VendorPathTest, AFullDiskIsNoRefusal) {
   EXPECT_TRUE(judge(Op::write).usable);
 }
 
-// A hang in a self-test, or as its driver opens. What it does when it comes back, it does to what nobody uses.
+// A hang in a self-test, or as its driver opens. When it comes back, it may touch only memory that is out of use.
 class VendorHangTest : public VendorPathTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(VendorHangTest, IsGivenUpAndNothingOfTheUsersIsEverTouched) {

@@ -33,7 +33,7 @@ constexpr std::int32_t kAlreadyOpen = 5026;
 constexpr std::int32_t kNoSuchName = 5031;
 constexpr std::int32_t kDescriptorKind = 1;  // A file descriptor, as opposed to a user-space file system.
 
-// As its interface lays them out.
+// The structures of its interface.
 struct VendorError {
   std::int32_t error;
   std::int32_t cuda_error;
@@ -89,7 +89,7 @@ std::optional<VendorError> open_driver(VendorError (*open)(), std::chrono::milli
   return came_back ? std::optional(answer) : std::nullopt;
 }
 
-// Nothing of ours is touched between the two: what is called, and with what, is on the thread's own stack by then.
+// Nothing of ours is touched between the two: function and arguments are on the thread's own stack by then.
 template <typename Foreign, typename... Arguments>
 auto call_outside(ForeignCall* call, Foreign foreign, Arguments... arguments) {
   if (call != nullptr) call->go_out();

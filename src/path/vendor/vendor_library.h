@@ -19,16 +19,16 @@
 namespace penstock::core {
 
 // The first of the CUDA toolkit's usual places that has the library, newest toolkit first, as an absolute path of this
-// process; "" where none has. `root` is where they are looked for.
+// process, or "". `root` is where they are looked for.
 std::string find_vendor_library(const std::string& root);
 
-// What the rules name, or what is found.
+// The file that the rules name, or that is found.
 std::string vendor_file(const VendorRules& rules);
 
 // Without loading it: vendor_library_missing, vendor_is_ourselves where it is the file that holds this code, or none.
 Reason look_at_vendor_file(const std::string& path);
 
-// Without loading it, too: whether it may be direct on this machine, or why not.
+// Without loading it, too: judges if it may be direct on this machine, or why not.
 Reason vendor_outlook(const VendorRules& rules);
 
 class VendorLibrary {

@@ -104,7 +104,7 @@ TEST_F(VendorPathTest, ALibraryThatLacksACallOrIsNoneIsIncomplete) {
   install(PENSTOCK_FAKE_VENDOR_INCOMPLETE);
   make_path();
   EXPECT_EQ(judge().reason, vendor_reason::incomplete);
-  std::filesystem::remove(library_file());  // Not in place: what was loaded may still be mapped.
+  std::filesystem::remove(library_file());  // Not in place: the loaded library may still be mapped.
   write_text(library_file(), "no library");
   make_path();
   EXPECT_EQ(judge().reason, vendor_reason::incomplete);
