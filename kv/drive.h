@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a store does with its folder on a drive: the seam between it and storage. session_drive.h moves real bytes; a
-// test's drive fails, tears and forgets them.
+// The seam between a store and storage: all that a store does with its folder on a drive. session_drive.h moves real
+// bytes; a test's drive fails, tears and forgets them.
 #pragma once
 
 #include <sys/uio.h>
@@ -31,22 +31,22 @@ class Drive {
   struct Journal {
     std::uint64_t identity = 0;  // Another one where the journal was replaced.
     std::vector<std::byte> bytes;
-    std::uint64_t file_bytes = 0;  // Of all of its file, where it has one.
+    std::uint64_t file_bytes = 0;  // The size of all its file, if it has one.
   };
 
   virtual ~Drive() = default;
 
-  // Of the slab. Carries all out, in any order and many at once, and returns when all have ended. Any thread.
+  // Moves bytes of the slab, in any order and many at once; returns when all have ended. Any thread.
   virtual void transfer(std::span<Transfer> transfers) = 0;
-  // What was written to the slab before is durable.
+  // Returns when all earlier writes to the slab are durable.
   virtual core::Status sync() = 0;
-  // Of each piece: as many as there is room for in `sums`.
+  // Makes checksums of the pieces together, for as many chunks as there is room for in `sums`.
   virtual core::Status crc32c(std::span<const iovec> pieces, std::span<std::uint32_t> sums) = 0;
 
   // The slab where it can be read in place, as long as the drive lives; nothing where it is not in host memory.
   virtual std::span<const std::byte> in_memory() const { return {}; }
 
-  // What the journal has from that offset on, as far as there are records; nothing where there is none yet.
+  // Reads the journal from that offset on, as far as there are records; nothing if there is none yet.
   virtual core::Result<Journal> read_journal(std::uint64_t offset) = 0;
   // Writes at that offset, durably. One thread at a time, as of the next.
   virtual core::Status write_journal(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
@@ -54,7 +54,7 @@ class Drive {
   virtual core::Status replace_journal(std::span<const std::byte> bytes) = 0;
 };
 
-// Of each chunk, whose pieces are one behind the other. The drive looks at all of them together.
+// Returns the checksum of each chunk, whose pieces are one behind the other. The drive looks at all of them together.
 core::Result<std::vector<std::uint32_t>> checksums(Drive& drive, std::span<const std::span<const iovec>> chunks);
 
 }  // namespace penstock::kv

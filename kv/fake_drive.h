@@ -35,7 +35,7 @@ class FakeDrive final : public Drive {
     std::uint64_t read_bytes = 0, written_bytes = 0, summed_bytes = 0;
   } done;
   std::function<void()> before_write;  // Once, as the next.
-  std::function<void()> before_read;   // Once: what others do while somebody waits for the drive.
+  std::function<void()> before_read;   // Once: does what others do while a thread waits for the drive.
 
   void transfer(std::span<Transfer> transfers) override {
     if (before_read && !transfers.empty() && !transfers[0].is_write) std::exchange(before_read, nullptr)();
@@ -49,7 +49,7 @@ class FakeDrive final : public Drive {
   core::Status sync() override {
     const bool fails = happens(faults.sync);
     for (auto& [block, old] : unflushed_) {
-      // After a failed flush nobody knows, and a second one that succeeds says nothing of the first.
+      // A failed flush leaves that open, and a second one that succeeds says nothing of the first.
       if (fails && happens(0.5)) std::copy(old.begin(), old.end(), slab_.begin() + static_cast<std::ptrdiff_t>(block));
     }
     unflushed_.clear();
@@ -82,7 +82,7 @@ class FakeDrive final : public Drive {
     return core::success();
   }
 
-  // The machine loses power: of what was not flushed some is there, some is not.
+  // The machine loses power: some of the bytes that were not flushed are there, some are not.
   void lose_power() {
     for (auto& [block, old] : unflushed_) {
       if (happens(0.5)) std::copy(old.begin(), old.end(), slab_.begin() + static_cast<std::ptrdiff_t>(block));

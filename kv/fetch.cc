@@ -10,7 +10,7 @@
 namespace penstock::kv {
 namespace {
 
-// What came of a chunk, but for its checksum: done, where that is the right one.
+// Tells how a chunk arrived, but for its checksum: done, if that is the right one.
 Outcome arrival(const Name& store, const Fetch& one, std::span<const std::byte> page, const Transfer& header,
                 const Transfer& payload) {
   if (!one.status.ok()) return Outcome::failed;

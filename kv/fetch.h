@@ -29,8 +29,8 @@ class Pages {
 };
 
 struct Fetch {
-  Chunk chunk;                    // As an index or a journal has it.
-  std::span<const iovec> pieces;  // As many bytes as the chunk has.
+  Chunk chunk;                    // From an index or a journal.
+  std::span<const iovec> pieces;  // They have as many bytes as the chunk.
   Outcome outcome = Outcome::miss;
   core::Status status{};
 };

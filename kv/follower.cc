@@ -14,7 +14,7 @@ core::Status Follower::refresh() {
   const MutexLock lock(mutex_);
   core::Result<Drive::Journal> more = drive_.read_journal(replay_.offset());
   if (!more.ok()) return more.status();
-  if (more->identity != identity_) {  // Written anew: what stands at that offset now has nothing to do with before.
+  if (more->identity != identity_) {  // Written anew: other records are at that offset now.
     more = drive_.read_journal(0);
     if (!more.ok()) return more.status();
     replay_ = Replay(name_);
@@ -58,7 +58,7 @@ void Follower::get(std::span<Request> requests) {
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < fetches.size(); ++i) {
     whose[i]->status = fetches[i].status;
-    // What is not as the journal says was overwritten since: for a reader that is no damage.
+    // A chunk that differs from the journal was overwritten since: for a reader that is no damage.
     whose[i]->outcome = fetches[i].outcome == Outcome::damaged ? Outcome::miss : fetches[i].outcome;
     if (fetches[i].outcome == Outcome::damaged) replay_.forget(fetches[i].chunk.key);
     if (fetches[i].outcome == Outcome::done) counts_.get_bytes += fetches[i].chunk.bytes;

@@ -23,7 +23,7 @@ class Follower {
   core::Status refresh() EXCLUDES(mutex_);
   bool contains(const Name& key) const EXCLUDES(mutex_);
   std::uint64_t size_of(const Name& key) const EXCLUDES(mutex_);
-  std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);  // As of Store.
+  std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);  // The same as Store's.
   void get(std::span<Request> requests) EXCLUDES(mutex_);
   State state() const EXCLUDES(mutex_);
 

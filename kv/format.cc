@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kMagic[8] = {'P', 'E', 'N', 'S', 'T', 'K', 'V', '1'};
 
-// As it lies on the drive, at the start of a header's page; the rest of the page is zero.
+// The form on the drive, at the start of a header's page; the rest of the page is zero.
 struct RawHeader {
   char magic[8];
   std::uint32_t version;
@@ -21,12 +21,12 @@ struct RawHeader {
   std::uint64_t bytes;
   std::uint64_t slot;  // A header that was copied elsewhere is no header there.
   std::uint32_t reserved;
-  std::uint32_t crc;  // Of what stands before it.
+  std::uint32_t crc;  // CRC32C of the fields before it.
 };
 static_assert(sizeof(RawHeader) == 80);
 
 struct RawRecord {
-  std::uint32_t crc;  // Of what stands behind it.
+  std::uint32_t crc;  // CRC32C of the fields behind it.
   std::uint16_t version;
   std::uint8_t kind;
   std::uint8_t reserved;

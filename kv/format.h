@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a store has on its drive: a slab of slots, each with a header of its own in front of its payload, and a journal
-// of records that tells which slots hold what. The header is the truth, and the journal a hint: whoever reads a slot
-// believes its header and the checksum of its payload, and nothing else. All numbers are little-endian.
+// The form of a store on its drive: a slab of slots, each with a header of its own in front of its payload, and a
+// journal of records that tells which slots hold which chunks. The header is the truth, the journal a hint: a reader of
+// a slot believes its header and its payload's checksum, and nothing else. All numbers are little-endian.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ constexpr std::size_t kHeaderBytes = 4096;  // So that the payload behind it is 
 constexpr std::size_t kSlotAlign = 4096;
 constexpr std::size_t kRecordBytes = 64;
 
-// 16 bytes that nobody can steer: a keyed hash of whatever names a chunk (penstock.kv makes them by BLAKE2b).
+// 16 bytes that no user can steer: a keyed hash of a chunk's name (penstock.kv makes them by BLAKE2b).
 using Name = std::array<std::byte, 16>;
 
 struct NameHash {
@@ -39,15 +39,15 @@ struct Chunk {
   Name key{};
   std::uint64_t slot = 0;        // Offset of its header in the slab.
   std::uint64_t slot_bytes = 0;  // Header, payload, and what the slot's class has beyond.
-  std::uint64_t bytes = 0;       // Of the payload.
+  std::uint64_t bytes = 0;       // The payload's.
   std::uint64_t generation = 0;  // Higher than all that the journal had told of.
   std::uint32_t crc = 0;         // CRC32C of the payload.
-  float cost = 0;                // What it takes to make it anew, in seconds; 0: not told.
+  float cost = 0;                // Seconds that making it anew takes; 0: not told.
 };
 
 // The header of the chunk's slot, in the store of this name. `page` has kHeaderBytes.
 void encode_header(const Chunk& chunk, const Name& store, std::span<std::byte> page);
-// Whether that page is the header of exactly this chunk.
+// True if that page is the header of exactly this chunk.
 bool is_header_of(const Chunk& chunk, const Name& store, std::span<const std::byte> page);
 // The generation of whatever chunk that page is the header of, at this slot of that store; nothing where it is none.
 std::optional<std::uint64_t> generation_of(std::uint64_t slot, const Name& store, std::span<const std::byte> page);
@@ -56,7 +56,7 @@ enum class RecordKind : std::uint8_t {
   store = 1,  // The first record: `key` names the store; `slot` is the time, so that no two journals begin alike.
   put = 2,    // The chunk is in its slot, durably.
   erase = 3,  // The chunk of this key and generation is gone.
-  closed = 4  // The writer ended in order: what the journal says is what the slab has.
+  closed = 4  // The writer ended in order: the journal says what the slab has.
 };
 
 struct Record {

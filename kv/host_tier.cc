@@ -33,13 +33,13 @@ void answer(Request& request, const Request& from) {
 
 }  // namespace
 
-// What is on its way from memory to the drive, and how much of the queue it is.
+// Chunks on their way from memory to the drive, and their part of the queue.
 struct HostTier::Batch {
   std::vector<Request> requests;
   std::vector<iovec> pieces;
   std::uint64_t pages = 0;
   std::uint64_t taken = 0;
-  double seconds = 0;  // That the drive took.
+  double seconds = 0;  // The drive's time.
 };
 
 HostTier::HostTier(Store& memory, Store& drive, Writing writing) : memory_(memory), drive_(drive) {
@@ -59,8 +59,8 @@ void HostTier::run() {
   for (bool was_busy = false; wait_for_work(was_busy);) was_busy = write_some();
 }
 
-// A thread that is woken for each put takes the processor and the locks from who puts. So while puts come it looks by
-// itself every other millisecond, and is woken where much waits, or somebody for it, or where nothing came for long.
+// A thread that is woken for each put takes the processor and the locks from the threads that put. So while puts come
+// it looks by itself every other millisecond, and is woken when much waits, a flush() waits, or nothing came for long.
 bool HostTier::wait_for_work(bool was_busy) {
   const MutexLock lock(mutex_);
   for (int naps = was_busy ? 1 : 0; !is_ending_ && !is_hurried(); ++naps) {
@@ -137,7 +137,7 @@ void HostTier::get(std::span<Request> requests) {
         ++state_.got_from_memory;
         continue;
       }
-      // It is gone, and its pin with it, unless somebody has put it again meanwhile.
+      // It is gone, and its pin with it, unless another thread has put it again meanwhile.
       const Name& key = requests[i].key;
       if (requests[i].outcome == Outcome::damaged && !is_busy(key) && !memory_.contains(key)) let_go(key);
       elsewhere.push_back(requests[i]);
@@ -165,7 +165,7 @@ void HostTier::get_from_drive(std::span<Request> requests) {
   drive_pace_.add(bytes, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
 }
 
-// Chunks of the drive that memory is to have, too. Who erases one waits until keep() is over.
+// Begins to copy chunks of the drive into memory, too. A thread that erases one waits until keep() is over.
 std::vector<Name> HostTier::begin_to_keep(std::span<const Request> requests) {
   std::vector<Name> keys;
   const MutexLock lock(mutex_);
@@ -196,7 +196,7 @@ std::uint64_t HostTier::size_of(const Name& key) const {
 
 std::optional<double> HostTier::seconds_to_get(std::span<const Name> keys) const {
   std::vector<Name> in_memory;
-  std::uint64_t bytes = 0;  // Of the others.
+  std::uint64_t bytes = 0;  // The other chunks'.
   for (const Name& key : keys) {
     if (memory_.contains(key)) in_memory.push_back(key);
     else bytes += drive_.size_of(key);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Host memory before a drive: what is put is copied into it, and a thread writes it to the drive behind the caller's
-// back; what is got comes from it first. Both are stores (kv/store.h), the one in host memory on a drive that is none
-// (SessionDrive::Role::memory), so that memory is bounded, chunks are checked and GPUs are served as on a drive.
+// Host memory before a drive: a put copies its chunks into it, and a thread writes them to the drive behind the
+// caller's back; a get looks into it first. Both are stores (kv/store.h), the one in host memory on a drive that is
+// none (SessionDrive::Role::memory), so that memory is bounded, chunks are checked and GPUs are served as on a drive.
 //
-// A chunk that waits for the drive is pinned in memory, so it is never lost to make room. Where all of the memory
-// waits, a put is `full`: the drive is too slow for what is put, and nobody is kept waiting for it.
+// A chunk that waits for the drive is pinned in memory, so it is never lost to make room. If all of the memory waits, a
+// put is `full`: the drive is too slow for so many puts, and no caller is kept waiting for it.
 //
 // Any thread. No lock is held while bytes move.
 #pragma once
@@ -42,15 +42,15 @@ class HostTier {
  public:
   enum class Writing : std::uint8_t { by_thread, by_caller };
 
-  // The stores outlive it, have one name, and nobody else puts into them; the slab of memory's drive is in memory.
+  // The stores outlive it, have one name, and only this puts into them; the slab of memory's drive is in memory.
   // by_caller: nothing is written but by write_some(), for tests that want to know when.
   HostTier(Store& memory, Store& drive, Writing writing = Writing::by_thread);
-  // What waits still is not written: flush() before.
+  // Chunks that wait still are not written: call flush() before.
   ~HostTier();
   HostTier(const HostTier&) = delete;
   HostTier& operator=(const HostTier&) = delete;
 
-  // As of Store. A chunk that only the drive has is put into memory, too, when it was got.
+  // The same as Store's. A chunk that only the drive has is put into memory, too, when it was got.
   void put(std::span<Request> requests) EXCLUDES(mutex_);
   void get(std::span<Request> requests) EXCLUDES(mutex_);
   bool contains(const Name& key) const { return memory_.contains(key) || drive_.contains(key); }
@@ -73,11 +73,11 @@ class HostTier {
   bool write_some() EXCLUDES(mutex_);
 
  private:
-  // A chunk that is pinned in memory for one reason or both: that it is not on the drive yet, and that it is to stay
-  // though the drive could not take it.
+  // A chunk that is pinned in memory for one reason or both: it is not on the drive yet, or it is to stay though the
+  // drive could not take it.
   struct Held {
     float cost = 0;
-    std::uint32_t pins = 0;   // Of users.
+    std::uint32_t pins = 0;   // By users.
     bool is_waiting = false;  // It is in queue_, or under way.
   };
   struct Batch;
@@ -104,14 +104,14 @@ class HostTier {
 
   mutable core::Mutex mutex_;
   core::ConditionVariable changed_;
-  core::ConditionVariable work_;  // What thread_ waits for.
+  core::ConditionVariable work_;  // thread_ waits for it.
   std::unordered_map<Name, Held, NameHash> held_ GUARDED_BY(mutex_);
   std::deque<Name> queue_ GUARDED_BY(mutex_);
   std::unordered_set<Name, NameHash> under_way_ GUARDED_BY(mutex_);  // To the drive.
   std::unordered_set<Name, NameHash> coming_ GUARDED_BY(mutex_);     // From the drive into memory.
   std::uint64_t stood_in_line_ GUARDED_BY(mutex_) = 0;               // Chunks that ever were in queue_,
   std::uint64_t served_ GUARDED_BY(mutex_) = 0;                      // and those that were dealt with since.
-  std::uint64_t queued_pages_ GUARDED_BY(mutex_) = 0;                // Of what came into queue_ since it was looked at.
+  std::uint64_t queued_pages_ GUARDED_BY(mutex_) = 0;                // Pages that came since it was looked at.
   std::uint32_t flushes_ GUARDED_BY(mutex_) = 0;                     // Calls that wait for the queue's end.
   bool is_asleep_ GUARDED_BY(mutex_) = false;                        // thread_, until it is woken.
   bool is_ending_ GUARDED_BY(mutex_) = false;

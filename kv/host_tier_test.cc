@@ -23,7 +23,7 @@ class HostTierTest : public testing::Test {
  protected:
   HostTierTest() { open(); }
 
-  // As after the death of a process: memory is empty, and the drive has what it had.
+  // Opens the stores as after the death of a process: memory is empty, and the drive has its chunks.
   void open() {
     tier.reset();
     memory_store = std::move(Store::open(memory = FakeDrive(kMemory, 1), {name_of(0), kMemory, kExtent}).value());
@@ -263,7 +263,7 @@ class TierSimulation : public testing::TestWithParam<std::uint64_t> {
 
   struct Known {
     std::uint64_t version = 0;            // 0: there is none, or nobody knows which.
-    std::set<std::uint64_t> after_crash;  // What may be there then.
+    std::set<std::uint64_t> after_crash;  // Versions that a crash may leave.
     int pins = 0;
   };
 

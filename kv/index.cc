@@ -99,7 +99,7 @@ std::vector<std::uint64_t> Index::all_of(std::uint64_t extent) const {
   return slots;
 }
 
-// One of the same size goes, unless a whole extent of another size is older than that one: sizes that nobody puts any
+// One of the same size goes, unless a whole extent of another size is older than that one: sizes that are not put any
 // more shall not keep their room.
 bool Index::make_room(std::uint64_t slot_bytes, const std::function<void(const Chunk&)>& gone) {
   const Queue& own = queues_[slot_bytes];

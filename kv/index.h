@@ -4,8 +4,8 @@
 // under its owner's lock.
 //
 // Each chunk has a priority, and the lowest goes first. By recent use it is the number of the last use. By cost it is
-// GreedyDual-Size (Cao and Irani, USENIX 1997): what it takes to make the chunk anew, by byte, above the priority of
-// the one that went last, so that what is dear stays longer, but not for ever.
+// GreedyDual-Size (Cao and Irani, USENIX 1997): the cost of making the chunk anew, by byte, above the priority of the
+// one that went last, so that dear chunks stay longer, but not for ever.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ class Index {
   Entry* find(const Name& key);
   const Entry* find(const Name& key) const { return const_cast<Index*>(this)->find(key); }
 
-  // A slot for a new chunk, where others may have to go: `gone` is told of each. False, with nobody gone, where nothing
-  // that may go would make room. The entry is neither ready nor used.
+  // Makes room and finds a slot for a new chunk: `gone` is called for each chunk that had to go. False, with none gone,
+  // if no chunk that may go would make room. The entry is neither ready nor used.
   bool add(Chunk& chunk, const std::function<void(const Chunk&)>& gone);
   // A chunk of a journal, ready; false where its slot cannot be, or is another's. The last used is to come last.
   bool restore(const Chunk& chunk);
@@ -84,7 +84,7 @@ class Index {
   std::unordered_map<Name, Entry, NameHash> entries_;
   std::unordered_map<std::uint64_t, Name> by_slot_;             // Of entries_.
   std::map<std::uint64_t, std::set<std::uint64_t>> in_extent_;  // Slots, hidden ones as well.
-  std::map<std::uint64_t, Queue> queues_;                       // By slot_bytes: what may go.
+  std::map<std::uint64_t, Queue> queues_;                       // Chunks that may go, by slot_bytes.
   double last_gone_ = 0;
   double uses_ = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What a journal says, record by record. Pure.
+// The chunks that a journal tells of, record by record. Pure.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Replay {
  public:
   explicit Replay(const Name& store) : store_(store) {}
 
-  // What follows on what was added before. A torn end is left, to be added again with what follows on it.
+  // Adds the next bytes of the journal. A torn end is left, to be added again with the bytes behind it.
   void add(std::span<const std::byte> bytes);
 
   std::uint64_t offset() const { return offset_; }  // How far it was understood, in bytes.

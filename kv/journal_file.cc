@@ -34,7 +34,7 @@ Result<std::size_t> read_all(int fd, std::span<std::byte> bytes, std::uint64_t o
   return done;
 }
 
-// Whether a replay may go on behind these bytes.
+// True if a replay may go on behind these bytes.
 bool ends_in_a_record(std::span<const std::byte> bytes) {
   return bytes.size() >= kRecordBytes && bytes.size() % kRecordBytes == 0 &&
          decode_record(bytes.last<kRecordBytes>()).has_value();

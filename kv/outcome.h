@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What becomes of a request to a store.
+// The outcome of a request to a store.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class Outcome : std::uint8_t {
   full = 5,     // put: all that could make room is pinned or in use.
   large = 6,    // put: larger than an extent.
   failed = 7,   // The drive failed; the status says how.
-  late = 8      // get: it was not there in time. No store says so, but whoever waits for one.
+  late = 8      // get: it was not there in time. Never from a store, but from a caller that waits for one.
 };
 constexpr unsigned kOutcomes = 9;
 

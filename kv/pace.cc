@@ -5,7 +5,7 @@
 namespace penstock::kv {
 namespace {
 
-constexpr double kKept = 0.95;  // Of the weight of what was before, by each get.
+constexpr double kKept = 0.95;  // The weight that earlier gets keep at each get.
 // A get counts by how far off it is in proportion to its size, or large ones alone would decide; but not to less than a
 // page, or the smallest would.
 constexpr double kSmallest = 4096;

@@ -19,7 +19,7 @@ class Pace {
   std::optional<double> seconds(std::uint64_t bytes) const EXCLUDES(mutex_);
 
  private:
-  // Of what was added, the older the less: weights, and what they weigh.
+  // Sums over all gets, the older the less: weights, and weighted sizes and times.
   struct Sums {
     double weight = 0, bytes = 0, seconds = 0, bytes_squared = 0, bytes_by_seconds = 0;
   };

@@ -41,7 +41,7 @@ core::Result<penstock_queue*> Queues::take() {
   return queue;
 }
 
-// As many as the queue takes, and as they end, the others.
+// Submits as many as the queue takes, and the others as these end.
 core::Status Queues::run(std::span<penstock_request> requests, const Ended& ended) {
   const core::Result<penstock_queue*> queue = take();
   if (!queue.ok()) return queue.status();

@@ -62,7 +62,7 @@ Result<std::unique_ptr<SessionDrive>> SessionDrive::open(const Library& library,
   return drive;
 }
 
-// As a file, so that a chunk's pieces are gathered and scattered by one request, whatever memory they are of. It takes
+// The slab is a file, so that one request gathers and scatters a chunk's pieces, whatever memory they are in. It takes
 // memory as chunks come: to reserve all of it at once has processes killed where there is less.
 Status SessionDrive::open_memory(std::uint64_t slab_bytes) {
   const auto machine = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(getpagesize());
@@ -97,7 +97,7 @@ Status SessionDrive::open_files(Role role, std::uint64_t slab_bytes, bool is_dir
     if (!core::is_within_file_size_limit(slab_bytes)) return core::os_failure(EFBIG, "give the store's slab its size");
     const int error = posix_fallocate(fd, 0, static_cast<off_t>(slab_bytes));
     if (error != 0) return core::os_failure(error, "give the store's slab its size");
-    // It had a larger one: what lay behind is a miss.
+    // It had a larger slab: chunks behind the new end are misses.
     if (ftruncate(fd, static_cast<off_t>(slab_bytes)) != 0) return core::os_failure(errno, "cut the store's slab");
   }
   return status_of(library_.file_register(session_, fd, &slab_));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A store's folder on a drive, its slab moved by a session of Penstock: by the most direct path that the machine allows
-// for the caller's memory. In the folder are `slab`, `journal` and `lease`: whoever writes holds a lock on the lease,
-// which the kernel takes back when the process dies, so that the next one may follow.
+// for the caller's memory. In the folder are `slab`, `journal` and `lease`: the writer holds a lock on the lease, which
+// the kernel takes back when the process dies, so that the next one may follow.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ class SessionDrive final : public Drive {
   // In a forked child, which has a copy: with it the lock would last as long as the child.
   void leave_lease() { lease_.reset(); }
 
-  // Of the bytes moved so far, by penstock_path.
+  // The bytes moved so far, by penstock_path.
   std::vector<std::uint64_t> bytes_by_path() const;
 
  private:

@@ -253,7 +253,7 @@ TEST_F(SessionDriveTest, ThreadsUseATierOfHostMemoryBeforeTheDrive) {
   }
 }
 
-// It is killed at some moment of its work; what it had committed is there for the next one, and nothing wrong.
+// It is killed at some moment of its work; its committed chunks are there for the next one, and nothing wrong.
 TEST_F(SessionDriveTest, AWriterThatIsKilledIsFollowedByAnother) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer ends a forked child that starts a thread";

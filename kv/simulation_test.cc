@@ -38,7 +38,7 @@ class Simulation {
  private:
   struct Known {
     std::uint64_t version = 0;            // 0: there is none.
-    std::set<std::uint64_t> after_crash;  // What may be there then: what was committed, and what came since.
+    std::set<std::uint64_t> after_crash;  // Versions that a crash may leave: the committed one, and later ones.
     int pins = 0;
   };
 
@@ -107,7 +107,7 @@ class Simulation {
     }
   }
 
-  // After a crash: what it is now it stays.
+  // After a crash: the version that it has now stays.
   void expect_one_of(Known& known, std::uint64_t key, const std::vector<std::byte>& memory) {
     for (const std::uint64_t version : known.after_crash) {
       if (memory != content_of(key, version, memory.size())) continue;
@@ -130,7 +130,7 @@ class Simulation {
   void erase(std::uint64_t key) {
     store_->erase(name_of(key));
     known_[key].pins = 0;
-    // Nothing is there; what comes back after a crash is what was committed.
+    // Nothing is there; only a committed version may come back after a crash.
     EXPECT_FALSE(store_->contains(name_of(key)));
   }
 

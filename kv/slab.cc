@@ -51,7 +51,7 @@ void Slab::use(std::uint64_t extent) {
 }
 
 std::optional<std::uint64_t> Slab::take(std::uint64_t slot_bytes) {
-  // The last class of all: what an extent has is enough, also where the class would have more.
+  // The largest class: one slot in a whole extent is enough, also if the class would have more bytes.
   slot_bytes = std::min(slot_bytes, extent_bytes_);
   std::vector<std::uint64_t>& partly = partly_[slot_bytes];
   if (partly.empty() && !empty_.empty()) shape(empty_.back(), slot_bytes);

@@ -14,17 +14,17 @@ namespace penstock::kv {
 
 class Slab {
  public:
-  // Both multiples of kSlotAlign; what is left behind the last extent is not used.
+  // Both are multiples of kSlotAlign; bytes behind the last extent are not used.
   Slab(std::uint64_t bytes, std::uint64_t extent_bytes);
 
-  // What a slot for a payload of so many bytes has, its header included.
+  // Bytes of a slot for a payload of so many bytes, its header included.
   static std::uint64_t slot_bytes_for(std::uint64_t payload_bytes);
   std::uint64_t payload_max() const;
 
   // A free slot of that class, or nothing.
   std::optional<std::uint64_t> take(std::uint64_t slot_bytes);
   void give_back(std::uint64_t slot);
-  // As take() of just this slot; false where it is no slot of its class, or in use: no journal is believed.
+  // Takes just this slot; false if it is no slot of its class, or in use: no journal is believed.
   bool claim(std::uint64_t slot, std::uint64_t slot_bytes);
 
   std::uint64_t extent_of(std::uint64_t slot) const { return slot / extent_bytes_; }
@@ -34,7 +34,7 @@ class Slab {
 
  private:
   struct Extent {
-    std::uint64_t slot_bytes = 0;  // 0: of no class.
+    std::uint64_t slot_bytes = 0;  // 0: it has no class yet.
     std::uint64_t used = 0;        // Slots.
     std::vector<std::uint32_t> free;
   };

@@ -52,7 +52,7 @@ TEST(Slab, WhatAJournalClaimsIsNotBelieved) {
   Slab slab(8 << 20, 1 << 20);
   EXPECT_TRUE(slab.claim(64 << 10, 64 << 10));
   EXPECT_FALSE(slab.claim(64 << 10, 64 << 10));          // In use.
-  EXPECT_FALSE(slab.claim(0, 32 << 10));                 // Of another class than its extent.
+  EXPECT_FALSE(slab.claim(0, 32 << 10));                 // Its extent has another class.
   EXPECT_FALSE(slab.claim((1 << 20) + 4096, 64 << 10));  // Between two slots.
   EXPECT_FALSE(slab.claim(8 << 20, 64 << 10));           // Behind the end.
   EXPECT_FALSE(slab.claim(~std::uint64_t{0}, 64 << 10));

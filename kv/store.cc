@@ -55,7 +55,7 @@ Status Store::load() {
     const Status status = drop_unlike(chunks);
     if (!status.ok()) return status;
   }
-  // Of two in one place the newer one is right; and the newest is to be the last to go.
+  // If two chunks have one place, the newer one is right; and the newest is to be the last to go.
   std::vector<Name> there;
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
     if (index_.restore(*chunk)) there.push_back(chunk->key);
@@ -65,7 +65,7 @@ Status Store::load() {
   return rewrite_journal(false);
 }
 
-// The writer before this one did not end in order: what was overwritten since it last told the journal is no more.
+// The writer before this one did not end in order: chunks that it overwrote since it last told the journal are lost.
 Status Store::drop_unlike(std::vector<Chunk>& chunks) {
   const Pages pages(kHeadersAtOnce);
   std::vector<Chunk> right;
@@ -107,7 +107,7 @@ bool Store::reserve(Request& request, Chunk& chunk) {
   return false;
 }
 
-// Headers and payloads in any order: nobody looks for them before finish(), nor, after a crash, before a commit.
+// Headers and payloads in any order: no reader looks for them before finish(), nor, after a crash, before a commit.
 void Store::write(std::span<Put> puts) {
   const Pages pages(puts.size());
   std::vector<iovec> headers(puts.size());
@@ -320,7 +320,7 @@ Status Store::commit() {
   return rewrite_journal(false);
 }
 
-// What is not committed stays out of it: its records come later. Of many chunks the lock is held to copy them alone.
+// Chunks that are not committed stay out of it: their records come later. The lock is held only to copy the chunks.
 Status Store::rewrite_journal(bool is_closed) {
   std::vector<Entry> entries;
   std::vector<std::uint64_t> later;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// A store of chunks on one drive, as its one writer has it. A chunk is some bytes under a key; what is asked for comes
-// back as it was put, or it is a miss: never other bytes, whatever was torn, lost, cut or overwritten.
+// A store of chunks on one drive, as its one writer has it. A chunk is some bytes under a key; a get brings them back
+// as they were put, or it is a miss: never other bytes, whatever was torn, lost, cut or overwritten.
 //
-// put() writes a chunk into a free slot of the slab, where others may have to go first; commit() makes durable what was
-// put before, and only then tells the journal of it. A reader believes neither journal nor index, but the header before
-// the payload and the payload's checksum. After a crash there is what was committed, less what was overwritten since.
+// put() writes a chunk into a free slot of the slab, for which others may have to go first; commit() makes earlier puts
+// durable, and only then tells the journal. A reader believes neither journal nor index, but the header before the
+// payload and the payload's checksum. A crash leaves the committed chunks, less those that were overwritten since.
 //
 // Any thread. No lock is held while bytes move.
 #pragma once
@@ -31,8 +31,8 @@ namespace penstock::kv {
 
 struct Request {
   Name key{};
-  std::span<const iovec> pieces;  // Of host or device memory: the payload, one piece behind the other.
-  float cost = 0;                 // put: what it takes to make it anew, in seconds; what is no such number counts as 0.
+  std::span<const iovec> pieces;  // Host or device memory: the payload, one piece behind the other.
+  float cost = 0;                 // put: seconds that making it anew takes; a cost that is no such number counts as 0.
   Outcome outcome = Outcome::miss;
   core::Status status{};
   bool is_pinned = false;  // put: from the moment on that it is there, until unpin().
@@ -51,13 +51,13 @@ struct State {
   Counts counts;
   std::uint64_t chunks = 0;
   std::uint64_t used_bytes = 0;  // Of slots.
-  std::uint64_t bytes = 0;       // Of the slab.
+  std::uint64_t bytes = 0;       // The slab's.
   std::uint64_t uncommitted = 0;
-  std::uint64_t dropped_at_start = 0;  // Of the journal's chunks: those whose slots had others, or nothing whole.
+  std::uint64_t dropped_at_start = 0;  // Chunks of the journal whose slots had others, or nothing whole.
 };
 
 struct StoreSettings {
-  Name name{};  // What the chunks are of. A slab of another name is not looked into.
+  Name name{};  // Names the data of the chunks. A slab of another name is not looked into.
   std::uint64_t bytes = 0;
   std::uint64_t extent_bytes = std::uint64_t{64} << 20;
   Eviction eviction = Eviction::recent_use;
@@ -65,7 +65,7 @@ struct StoreSettings {
 
 class Store {
  public:
-  // A chunk where it lies, in a store whose slab is in memory. Nobody else gets its slot before this goes, also where
+  // A chunk where it lies, in a store whose slab is in memory. No other chunk gets its slot before this goes, also if
   // it is erased meanwhile.
   class Loan {
    public:
@@ -76,7 +76,7 @@ class Store {
       if (store_ != nullptr) store_->take_back(*this);
     }
     std::span<const std::byte> payload() const;
-    std::uint32_t crc() const { return chunk_.crc; }  // As it was put.
+    std::uint32_t crc() const { return chunk_.crc; }  // From the put.
     void mark_damaged() { is_damaged_ = true; }       // Then the store drops it.
 
    private:
@@ -97,15 +97,15 @@ class Store {
   void get(std::span<Request> requests);
 
   bool contains(const Name& key) const EXCLUDES(mutex_);
-  // As if it had been got: it goes later. False where there is no such chunk.
+  // Counts as a get: the chunk goes later. False if there is no such chunk.
   bool touch(const Name& key) EXCLUDES(mutex_);
   // The payload's bytes; 0 where there is none.
   std::uint64_t size_of(const Name& key) const EXCLUDES(mutex_);
-  // How long a get of these will take, by what gets took lately; nothing as long as none was measured. Of those that
-  // are not there, no time.
+  // How long a get of these will take, by the times of recent gets; nothing as long as none was measured. Chunks that
+  // are not there take no time.
   std::optional<double> seconds_to_get(std::span<const Name> keys) const EXCLUDES(mutex_);
   bool erase(const Name& key) EXCLUDES(mutex_);
-  // A pinned chunk does not make room for others. As many unpin() as pin(). False where there is no such chunk.
+  // A pinned chunk does not make room for others. It takes one unpin() for each pin(). False if there is no such chunk.
   bool pin(const Name& key) EXCLUDES(mutex_);
   bool unpin(const Name& key) EXCLUDES(mutex_);
 
@@ -142,7 +142,7 @@ class Store {
   mutable core::Mutex mutex_;
   Index index_ GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, std::uint32_t> hidden_ GUARDED_BY(mutex_);  // Users of slots that left the index.
-  std::vector<Record> records_ GUARDED_BY(mutex_);  // That the journal does not have yet, in order.
+  std::vector<Record> records_ GUARDED_BY(mutex_);  // Records that the journal does not have yet, in order.
   std::uint64_t generation_ GUARDED_BY(mutex_) = 0;
   Counts counts_ GUARDED_BY(mutex_);
   std::uint64_t dropped_at_start_ = 0;
