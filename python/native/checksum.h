@@ -12,8 +12,8 @@
 
 namespace penstock::python {
 
-// Of each `piece_bytes` of the object's memory, the last perhaps of fewer; of nothing there is none. In host memory
-// without a session.
+// Returns the checksum of each `piece_bytes` of the object's memory, the last perhaps of fewer; an empty list for no
+// bytes. For host memory without a session.
 std::vector<std::uint32_t> crc32c(nanobind::handle object, std::uint64_t piece_bytes);
 std::vector<std::uint32_t> crc32c_by(const SessionHandle& session, nanobind::handle object, std::uint64_t piece_bytes,
                                      nanobind::handle stream);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The few calls of CUDA's driver that order a request after what was put on a stream before it. The driver is never
-// loaded by this: who has memory of a GPU has it loaded.
+// The few calls of CUDA's driver that order a request after all earlier work on a stream. This never loads the driver:
+// a program that has memory of a GPU has it loaded.
 #pragma once
 
 #include <cstdint>

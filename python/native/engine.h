@@ -42,7 +42,7 @@ struct Engine {
 #define PENSTOCK_PYTHON_CALL(name) decltype(&penstock_##name) name = nullptr;
   PENSTOCK_PYTHON_CALLS(PENSTOCK_PYTHON_CALL)
 #undef PENSTOCK_PYTHON_CALL
-  // Of Penstock's libcufile.so.0 alone.
+  // In Penstock's libcufile.so.0 alone.
   decltype(&penstock_cufile_session) cufile_session = nullptr;
   CUfileError_t (*cufile_driver_open)() = nullptr;
   CUfileError_t (*cufile_driver_close)() = nullptr;
@@ -51,7 +51,7 @@ struct Engine {
   bool is_cufile() const { return cufile_session != nullptr; }
 };
 
-// Before the first use: where the package's own library is.
+// Call it before the first use, with the folder of the package's own library.
 void set_library_folder(const std::string& folder);
 // Raises ImportError where no library can be had, or where the mapped one is of another version. With the GIL held.
 const Engine& engine();

@@ -17,7 +17,7 @@ namespace penstock::python {
 
 class File {
  public:
-  // Of a descriptor, which the caller may close afterwards.
+  // Takes a descriptor, which the caller may close afterwards.
   File(std::shared_ptr<SessionHandle> session, int fd);
   // A new one, which appears under its name when it is published.
   File(std::shared_ptr<SessionHandle> session, const std::string& name, std::uint32_t mode, std::uint32_t flags);
@@ -28,7 +28,7 @@ class File {
 
   void close();
   bool is_closed() const { return handle_ == nullptr; }
-  // What errors call it; empty where it is a descriptor's alone.
+  // The name in errors, or "" for a file that is only a descriptor.
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
   // For the length of one call. Raises ClosedError.

@@ -52,7 +52,7 @@ nb::dict counts_by_outcome(const std::uint64_t (&counts)[count]) {
   return told;
 }
 
-// What its users asked for in place of what the drive was asked for, and of memory what it has.
+// Adds the users' puts and gets in place of the drive's, and the facts of memory.
 void tell_tier(nb::dict& told, const kv::TierState& tier, const kv::State& memory) {
   told["put_bytes"] = tier.put_bytes;
   told["got_bytes"] = tier.got_bytes;

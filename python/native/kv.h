@@ -40,7 +40,7 @@ class KvStore {
   // bytes, and what the first that failed failed with, or None.
   nanobind::tuple put(const nanobind::bytes& keys, nanobind::list memories, const std::vector<float>& costs,
                       nanobind::handle stream);
-  // timeout_s: below 0 for none. Those that take longer are late: their memory is left as it is.
+  // timeout_s: below 0 for none. Chunks that take longer are late: their memory is left as it is.
   nanobind::tuple get(const nanobind::bytes& keys, nanobind::list memories, nanobind::handle stream, double timeout_s);
   nanobind::bytes lookup(const nanobind::bytes& keys) const;  // 1 or 0 for each.
   nanobind::bytes erase(const nanobind::bytes& keys);
@@ -53,9 +53,9 @@ class KvStore {
   void commit();
   void refresh();
   void close();
-  void leave_lease();  // To the parent: of a forked child.
+  void leave_lease();  // Leaves it to the parent, in a forked child.
   nanobind::dict state() const;
-  // What the tier's last write to the drive that failed failed with, or None.
+  // The failure of the tier's last failed write to the drive, or None.
   nanobind::object failure() const;
 
  private:
@@ -66,12 +66,12 @@ class KvStore {
                       nanobind::handle stream, double timeout_s);
   void get_now(std::span<kv::Request> requests);
   core::Status get_in_time(std::span<kv::Request> requests, std::span<const Memory* const> memories, double seconds);
-  // What may wait, without the GIL: closing waits for it, and when closed it fails.
+  // For work that may wait, without the GIL: closing waits for it, and when closed it fails.
   template <typename Work>
   penstock_status carry_out(const Work& work) const;
   void check_is_writer() const;
   core::Status open_writer(const kv::StoreSettings& settings, std::uint64_t host_bytes);
-  // Of the tier, where there is one, or the store.
+  // Calls the tier, if there is one, or the store.
   template <typename Call>
   auto by_writer(const Call& call) const {
     return tier_ != nullptr ? call(*tier_) : call(*store_);
@@ -79,7 +79,7 @@ class KvStore {
 
   const pid_t process_ = ::getpid();
   std::atomic<bool> is_closed_{false};
-  mutable std::shared_mutex in_use_;  // Of what is below, by those without the GIL.
+  mutable std::shared_mutex in_use_;  // For the members below, by threads without the GIL.
   std::shared_ptr<SessionHandle> session_;
   std::unique_ptr<kv::SessionDrive> drive_;
   std::unique_ptr<kv::Store> store_;

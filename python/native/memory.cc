@@ -22,7 +22,7 @@ constexpr const char* kNotContiguous =
     "the memory is not contiguous: pass tensor.contiguous() or a copy, since one request moves one range of memory";
 constexpr const char* kReadOnly = "the memory is read-only, and a read from a file writes to it: pass a writable one";
 
-// What torch's tensors are asked at every call, as Python keeps names: making them takes as long as asking.
+// The names of attributes that torch's tensors are asked at every call: making them takes as long as asking.
 struct TorchNames {
   PyObject* data_ptr = PyUnicode_InternFromString("data_ptr");
   PyObject* is_conj = PyUnicode_InternFromString("is_conj");
@@ -38,7 +38,7 @@ const TorchNames& torch_names() {
   return names;
 }
 
-// What was found, or nothing where the attribute is missing; other failures go on.
+// The attribute, or nothing if it is missing; other failures go on.
 nb::object found_or_missing(PyObject* found) {
   if (found != nullptr) return nb::steal(found);
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
@@ -54,7 +54,7 @@ nb::object attribute(nb::handle object, const char* name) {
   return found_or_missing(PyObject_GetAttrString(object.ptr(), name));
 }
 
-// What a method without arguments returns.
+// Returns the result of a method without arguments.
 nb::object call(nb::handle object, PyObject* name) {
   PyObject* const self = object.ptr();
   return found_or_missing(PyObject_VectorcallMethod(name, &self, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
@@ -122,7 +122,7 @@ Memory::Memory(nb::handle object, Access access, nb::handle stream) : owner_(nb:
   }
   if (is_device_ && !stream.is_none()) order_ = order_of(stream);
   if (size_ > 0 || data_ != nullptr) return;
-  static std::byte nothing;  // Of an empty tensor: it has no address, and the library wants one.
+  static std::byte nothing;  // Stands for an empty tensor: it has no address, and the library wants one.
   data_ = &nothing;
   is_device_ = false;
   order_ = {};
@@ -141,7 +141,7 @@ bool Memory::take_buffer(nb::handle object, Access access) {
   Py_buffer view;
   const bool writable = access == Access::writable;
   const int flags = writable ? PyBUF_WRITABLE : PyBUF_SIMPLE;
-  // Some dtypes have no format; those that hold Python's objects do.
+  // Some dtypes have no format; dtypes that hold Python's objects do.
   bool has_view = PyObject_GetBuffer(object.ptr(), &view, flags | PyBUF_FORMAT) == 0;
   if (!has_view) {
     PyErr_Clear();

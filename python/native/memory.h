@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What memory a Python object stands for: its address and size, whether it may be written, and after which stream its
-// bytes count. Tensors of torch are asked by their own attributes, which is ten times faster than DLPack; then the
-// buffer protocol, __cuda_array_interface__ and DLPack are tried. Always contiguous.
+// The memory behind a Python object: its address and size, if it may be written, and after which stream its bytes
+// count. Tensors of torch are asked by their own attributes, which is ten times faster than DLPack; then the buffer
+// protocol, __cuda_array_interface__ and DLPack are tried. Always contiguous.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -26,7 +26,7 @@ struct StreamOrder {
   std::uint64_t stream = 0;
 };
 
-// What a caller passes as `stream`, but None. Raises TypeError.
+// Reads a caller's `stream`, which is not None. Raises TypeError.
 StreamOrder order_of(nanobind::handle stream);
 
 class Memory {

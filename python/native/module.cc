@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// penstock._native: what the package's Python files are made of. Nothing here is public by itself.
+// penstock._native: the parts that the package's Python files build on. Nothing here is public by itself.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -64,7 +64,7 @@ NB_MODULE(_native, module) {
   module.def("set_library_folder", &set_library_folder);
   module.def("engine", &describe_engine);
   module.def("begin_ending", [] {
-    nb::set_leak_warnings(false);  // What is left, is left on purpose.
+    nb::set_leak_warnings(false);  // Objects that are left now are left on purpose.
     const nb::gil_scoped_release no_gil;
     begin_ending();
   });

@@ -13,7 +13,7 @@ namespace penstock::python {
 // requests, and one that a dead file server never answers would keep the process.
 void begin_ending();  // Without the GIL. Waits for threads that are about to take it.
 bool is_ending();
-// Whether a thread may take the GIL again: then it says so by took_gil(). Not once the process ends.
+// True if a thread may take the GIL again: then it calls took_gil(). False once the process ends.
 bool may_take_gil();
 void took_gil();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the chunks of one call of a store lie in: buffers and tensors, and blocks of paged memory. For kv.cc alone.
+// The memory of the chunks in one call of a store: buffers and tensors, and blocks of paged memory. For kv.cc alone.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,12 +16,12 @@
 
 namespace penstock::python {
 
-// What chunks lie in, while a call moves them. With the GIL held where nothing else is said.
+// The memory of chunks, while a call moves them. Call with the GIL held, unless a comment says otherwise.
 class Pieces {
  public:
   Pieces(Memory::Access access, nanobind::handle stream) : access_(access), stream_(stream) {}
 
-  // Of one chunk: it lives as long as this.
+  // One chunk's memory: it lives as long as this.
   std::span<const iovec> of(const nanobind::list& objects) {
     std::vector<iovec>& own = pieces_.emplace_back();
     for (nanobind::handle object : objects) {
@@ -61,7 +61,7 @@ class Pieces {
   std::deque<Memory> held_;
   std::deque<std::vector<iovec>> pieces_;
   std::vector<const Memory*> memories_;
-  std::vector<const Blocks*> paged_;  // Of a device: one wait for each.
+  std::vector<const Blocks*> paged_;  // Blocks on a device: one wait for each.
   StreamOrder order_;
 };
 

@@ -91,7 +91,7 @@ void Ranges::check_is_own() const {
   if (::getpid() != process_) raise(exception_of(own_status(PENSTOCK_CLOSED, "read on by what the parent has begun")));
 }
 
-// At the end of the process nothing is waited for; in a forked child there is nobody to wait for.
+// At the end of the process nothing is waited for; a forked child does not have the threads.
 void Ranges::close() {
   if (is_ending() || ::getpid() != process_) return;
   std::vector<std::thread> threads;
@@ -160,7 +160,7 @@ std::shared_ptr<Ranges::Opened> Ranges::open(const char* path, const Identity& i
   if (!session.is_closed()) {
     const NoGil no_gil;
     penstock_file* raw = nullptr;
-    opened->fd = core::open_without_waiting(AT_FDCWD, path, O_RDONLY);  // What it has become may be a pipe.
+    opened->fd = core::open_without_waiting(AT_FDCWD, path, O_RDONLY);  // It may have become a pipe.
     if (opened->fd < 0) error = errno;
     if (opened->fd >= 0) status = session.engine().file_register(session.raw(), opened->fd, &raw);
     if (raw != nullptr) opened->file = std::make_unique<FileHandle>(state_->session, raw);

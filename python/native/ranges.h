@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Ranges of files that are read ahead, a few at a time, by threads that never need Python: while the program works on
-// one range, the next ones arrive. A file is opened once for the ranges that follow each other in it, and before and
-// after each it is looked at again: what was cut or replaced since its header was read is told.
+// one range, the next ones arrive. A file is opened once for the ranges that follow each other in it, and looked at
+// again before and after each: a file that was cut or replaced since its header was read is reported.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -19,7 +19,7 @@ namespace nb = nanobind;
 namespace penstock::python {
 namespace {
 
-constexpr std::size_t kPiecesMost = 1024;  // Of a request of the library's.
+constexpr std::size_t kPiecesMost = 1024;  // In one request to the library.
 constexpr std::uint64_t kRequestMost = std::uint64_t{64} << 20;
 
 struct Range {

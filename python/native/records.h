@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads many ranges of files into one piece of memory by one call: what a batch of records is. Ranges that follow each
-// other in a file are one request.
+// Reads many ranges of files into one piece of memory by one call: a batch of records. Ranges that follow each other in
+// a file are one request.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -24,10 +24,10 @@ class RecordReader {
   RecordReader(const RecordReader&) = delete;
   RecordReader& operator=(const RecordReader&) = delete;
 
-  // Each an array of int64, as bytes: the number of the file, where in it a range begins, its bytes, and where in the
-  // memory they belong. Ranges at most `gap` bytes apart are one read; what is between them goes to the last `gap`
-  // bytes of the memory, which are for nothing else. Returns the bytes by path. Raises what the first failure was, and
-  // ValueError where a range is not within its file or the memory. Any thread.
+  // Each an array of int64, as bytes: the number of the file, the offset of a range in it, its bytes, and its place in
+  // the memory. Ranges at most `gap` bytes apart are one read; bytes between them go to the last `gap` bytes of the
+  // memory, which are for nothing else. Returns the bytes by path. Raises the first failure, and ValueError where a
+  // range is not within its file or the memory. Any thread.
   nanobind::dict read(const nanobind::bytes& numbers, const nanobind::bytes& offsets, const nanobind::bytes& lengths,
                       const nanobind::bytes& places, nanobind::handle memory, std::uint64_t gap,
                       nanobind::handle stream);

@@ -68,7 +68,7 @@ Requests::~Requests() {
 }
 
 void Requests::close() {
-  if (::getpid() != process_) return;  // Whose lock may have been held when it forked.
+  if (::getpid() != process_) return;  // Another thread may have held the lock when the process forked.
   {
     const std::scoped_lock lock(mutex_);
     if (std::exchange(closing_, true)) return;
@@ -94,7 +94,7 @@ void Requests::close() {
   }
 }
 
-// What is asked for, not yet placed. Raises ValueError or TypeError for what cannot be.
+// Makes a request of the arguments, not yet placed. Raises ValueError or TypeError for impossible ones.
 std::unique_ptr<Requests::Request> Requests::request_of(const File& file, bool is_write, nb::handle memories,
                                                         std::int64_t offset, std::int64_t size,
                                                         std::int64_t buffer_offset, nb::handle stream) {
@@ -177,7 +177,7 @@ void Requests::start_on_stream(Request& request) {
   __atomic_store_n(&result->done, 1, __ATOMIC_RELEASE);
 }
 
-// With the lock: as many as the queue takes.
+// With the lock: submits as many as the queue takes.
 void Requests::pump() {
   while (!waiting_.empty() && queued_ < kDepth) {
     const std::uint64_t number = waiting_.front();
@@ -315,7 +315,7 @@ void Requests::collect_late() {
   const Clock::time_point now = Clock::now();
   for (auto& [number, request] : requests_) {
     if (!request->has_deadline || request->state != State::queued || request->deadline > now) continue;
-    // Whether it has begun or not, the library will give it back; only then does its memory go.
+    // The library will give it back in any case; only then does its memory go.
     request->state = State::ended;
     ended_.push_back({number, own_status(PENSTOCK_TIMED_OUT, "move the bytes before the deadline"), empty_report()});
   }

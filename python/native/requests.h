@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The requests of a session that are under way: what penstock.Future stands for.
+// The requests of a session that are under way, one for each penstock.Future.
 //
 // Two kinds. Most go through one queue of the library, whose threads carry them out; they can be canceled before they
-// begin and may have a deadline. Those in the order of a CUDA stream go by penstock_stream_read() and _write(). One
+// begin and may have a deadline. Requests in the order of a CUDA stream go by penstock_stream_read() and _write(). One
 // thread of Python's calls reap() again and again; the library's own threads never call Python.
 //
 // A read with a deadline goes to memory of ours and is copied when it is there in time. When the deadline passes first
@@ -40,13 +40,13 @@ class Requests {
   // Never waits for room. timeout_s: below 0 for none. Returns the request's number. With the GIL held.
   std::uint64_t submit(const File& file, bool is_write, nanobind::handle memories, std::int64_t offset,
                        std::int64_t size, std::int64_t buffer_offset, nanobind::handle stream, double timeout_s);
-  // Whether the request will never begin. It is reaped all the same.
+  // True if the request will never begin. It is reaped all the same.
   // False in a forked child, in which none of these calls takes a lock that another thread held.
   bool cancel(std::uint64_t number);
   // Waits, if it may, until requests have ended or until wake(). A list of (number, Report, exception or None).
   nanobind::list reap(bool may_wait);
   void wake() const;
-  // Waits for what has begun; then nothing is under way. What has ended is still reaped. Nothing in a forked child.
+  // Waits for requests that have begun; ended ones are still reaped. Does nothing in a forked child.
   void close();
   std::size_t under_way() const;
 
@@ -65,7 +65,7 @@ class Requests {
     State state = State::waiting;
     bool has_deadline = false;
     Clock::time_point deadline;
-    std::unique_ptr<penstock_stream_result> stream_result;  // Where it goes by a stream.
+    std::unique_ptr<penstock_stream_result> stream_result;  // Only for requests by a stream.
   };
   struct Ended {
     std::uint64_t number = 0;

@@ -18,7 +18,7 @@
 
 namespace penstock::python {
 
-// What a get brought, until it was copied.
+// The bytes of a get, until they are copied.
 struct Arrived {
   std::unique_ptr<kv::Pages> pages;
   std::vector<iovec> pieces;  // One for each request.

@@ -28,8 +28,8 @@ struct Source {
 // Never freed: torch gives memory back when the process ends.
 struct Pools {
   std::mutex mutex;
-  std::shared_ptr<const Source> source;  // That of new memory.
-  // Whose each piece is: one of a session that was closed must not be taken for one of the next.
+  std::shared_ptr<const Source> source;  // The source of new memory.
+  // The source of each piece: a closed session's must not be taken for one of the next.
   std::unordered_map<void*, std::shared_ptr<const Source>> pieces;
 };
 
@@ -38,7 +38,7 @@ Pools& pools() {
   return *all;
 }
 
-// Whether pools take memory of this session from now on: of one alone in a process, until it is closed.
+// Sets the session that pools take memory of from now on: one alone in a process, until it is closed.
 bool set_pool_session(std::shared_ptr<SessionHandle> session, std::vector<std::uint32_t> ordinals) {
   const std::scoped_lock lock(pools().mutex);
   std::shared_ptr<const Source>& known = pools().source;

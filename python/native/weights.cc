@@ -26,7 +26,7 @@ namespace {
 using core::Outcome;
 using core::SafetensorsHeader;
 
-// What went wrong with a file: an errno, or what its header says.
+// The failure of a file: an errno, or the fault of its header.
 struct Failure {
   int error = 0;
   core::Fault fault = {};
@@ -124,7 +124,7 @@ nb::tuple make_header(const nb::list& tensors, const nb::dict& metadata, std::ui
   return nb::make_tuple(nb::bytes(written->bytes.data(), written->bytes.size()), placed);
 }
 
-// What this machine or container could still give, in bytes; None where nothing can be said.
+// The bytes that this machine or container could still give; None if nothing can be said.
 nb::object available_memory() {
   const core::MemoryRoom room = core::memory_room();
   return room.total > 0 ? nb::object(nb::int_(room.available)) : nb::none();
