@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What in cuFile's configuration forbids direct paths, by key, value and place.
+// The settings of cuFile that forbid direct paths, by key, value and place.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::optional<FindingName> barred_by(const Examination& examined, const core::Fi
 void judge_cufile(const Examination& examined, Findings& rows) {
   const Machine& machine = examined.machine;
   const core::LoadedSettings& cufile = machine.process.cufile;
-  if (cufile.must_refuse) return;  // That is a matter of `settings`.
+  if (cufile.must_refuse) return;  // `settings` reports that.
   const std::size_t before = rows.size();
   if (!machine.peers().empty()) {
     for (const Setting setting : machine.process.forcing_host_memory()) judge_switch(machine, setting, rows);

@@ -193,7 +193,7 @@ void judge_ofed(const Machine& machine, Findings& rows) {
   row.pass("MLNX_OFED or DOCA " + version);
 }
 
-// What slows bouncing down, as `penstock check` has it.
+// Judges the needs that slow bouncing down, for `penstock check`.
 void judge_bouncing(const Machine& machine, Finding need, Findings& rows) {
   if (machine.has_gpu()) return rows.push_back(std::move(need));
   judge(rows, need.code).not_applicable("there is no NVIDIA GPU to move bytes for");

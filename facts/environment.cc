@@ -19,7 +19,7 @@ bool is_known(std::string_view name) {
                      [&](const core::SettingRow& row) { return row.variable == name; });
 }
 
-// Those that begin so.
+// The variables that begin so.
 Variables variables(std::string_view prefix) {
   Variables found;
   for (const char* const* entry = core::process_variables(); entry != nullptr && *entry != nullptr; ++entry) {

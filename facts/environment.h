@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the environment sets for the library, and what it only seems to set: a name with a slip in it is ignored by the
-// library, and must not be shown as if it were in force. The only place where the tools look at the environment, by the
-// library's own way to it.
+// The library's settings in the environment, and variables that only seem to be some: a name with a slip in it is
+// ignored by the library, and must not be shown as if it were in force. The only place where the tools look at the
+// environment, by the library's own way to it.
 #pragma once
 
 #include <optional>
@@ -20,10 +20,10 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct EnvironmentSettings {
   Variables known;    // PENSTOCK_... names that the library reads.
-  Variables unknown;  // Those that nothing reads.
+  Variables unknown;  // Names that begin so, and that nothing reads.
 };
 EnvironmentSettings environment_settings();
-// The same of some variables; those of cuFile are left out.
+// The same for the given variables; cuFile's are left out.
 EnvironmentSettings sorted_by_use(const Variables& variables);
 // cuFile's variables, CUFILE_..., and those that are known.
 Variables variables_for_library();
@@ -43,10 +43,10 @@ class WithoutVariables {
 // By its name, its key in cufile.json or its variable.
 std::optional<core::Setting> setting_by_any_name(std::string_view name);
 
-// What a known variable is called as a setting of a session: "policy" for PENSTOCK_POLICY; "" for others.
+// A known variable's name as a setting of a session: "policy" for PENSTOCK_POLICY; "" for others.
 std::string library_setting(std::string_view variable);
 
-// The known name that was probably meant, or that it has now; "" where none is near.
+// The known name that was probably meant, or that the variable has now, or "".
 std::string nearest_setting(std::string_view name);
 
 }  // namespace penstock::facts

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is said of one thing of a machine: a state, a sentence, and where something is wrong, what to do. Every program
+// The answer about one thing of a machine: a state, a sentence, and where something is wrong, a remedy. Every program
 // that tells of a machine prints these.
 #pragma once
 
@@ -24,7 +24,7 @@ const char* state_name(State state);  // "pass", "warn", "fail", "unknown", "not
 enum class Layer : std::uint8_t { drivers = 1, fabric = 2, transfer = 3 };
 const char* layer_title(Layer layer);
 
-// How the bytes of a file system go: what its first path allows.
+// How the bytes of a file system go, by its first path.
 enum class Reach : std::uint8_t {
   none,      // The finding is about no storage.
   nowhere,   // No path may take them.
@@ -47,29 +47,29 @@ constexpr PathSet path_bit(int path) { return PathSet{1} << static_cast<unsigned
 struct Finding {
   Layer layer = Layer::drivers;
   const char* code = "";  // Stable: "nvidia_fs_version".
-  std::string subject;    // What it was found on: "mlx5_0 port 1", "/data"; may be empty.
-  std::string where;      // What a folder lies on, which folders a drive holds: "ext4 on nvme0n1"; may be empty.
+  std::string subject;    // The thing that it was found on: "mlx5_0 port 1", "/data"; may be empty.
+  std::string where;      // The storage under a folder, or the folders on a drive: "ext4 on nvme0n1"; may be empty.
   State state = State::unknown;
   std::string sentence;    // Without a capital and a full stop.
-  std::string remedy;      // One sentence; of a pass none.
-  std::string source;      // Who says so, where it is not this machine itself.
+  std::string remedy;      // One sentence; "" for a pass.
+  std::string source;      // The document that says so, unless this machine itself does.
   bool is_switch = false;  // A setting is all that is in the way.
   PathSet closes = 0;      // The paths that must not be taken while it fails.
   PathSet doubts = 0;      // The paths of which only a try tells whether they work while it fails.
   Reach reach = Reach::none;
-  std::vector<FindingName> may_follow_from;  // What would explain it, the likeliest first.
-  std::optional<FindingName> follows_from;   // The one of these that fails: who repairs that has repaired this, too.
+  std::vector<FindingName> may_follow_from;  // Findings that would explain it, the likeliest first.
+  std::optional<FindingName> follows_from;   // The one of these that fails: its repair repairs this, too.
 
   FindingName name() const { return {code, subject}; }
 };
 using Findings = std::vector<Finding>;
 
-// Of something that a path needs.
+// Makes a finding about a need of a path.
 Finding need(const char* code, State state, std::string sentence, std::string remedy = "");
-// Of a setting that keeps a path off.
+// Makes a finding about a setting that keeps a path off.
 Finding switched_off(const char* code, std::string sentence, std::string remedy);
 
-std::string subject_text(const Finding& finding);  // "/data (ext4 on nvme0n1)"; "" where there is none.
+std::string subject_text(const Finding& finding);  // "/data (ext4 on nvme0n1)", or "".
 
 // Says of each finding that did not pass which failed one it follows from. Once, when all findings are there.
 void settle_causes(Findings& findings);

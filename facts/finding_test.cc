@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What follows from what, on rows put together by hand.
+// Findings that follow from others, on rows put together by hand.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -17,11 +17,11 @@ class Judgement {
     row_.code = code;
     row_.subject = std::move(subject);
   }
-  // Who says so, where it is not this machine itself.
+  // Names the document that says so, unless this machine itself does.
   void by(std::string source) { row_.source = std::move(source); }
-  // What a folder lies on, which folders a drive holds.
+  // Names the storage under a folder, or the folders on a drive.
   void at(std::string where) { row_.where = std::move(where); }
-  // Of several the one that was named first and fails; without a subject, any row of that code.
+  // If several are named, the first that fails counts; without a subject, any row with that code.
   void may_follow(std::string code, std::string subject = "") {
     row_.may_follow_from.push_back({std::move(code), std::move(subject)});
   }
@@ -33,7 +33,7 @@ class Judgement {
   void pass(std::string sentence) { add(State::pass, std::move(sentence), ""); }
   void warn(std::string sentence, std::string remedy) { add(State::warn, std::move(sentence), std::move(remedy)); }
   void fail(std::string sentence, std::string remedy) { add(State::fail, std::move(sentence), std::move(remedy)); }
-  // What only concerns one direct path is no fault where the other one is open.
+  // A need of one direct path is no fault while the other one is open.
   void fail_unless(bool is_other_open, const std::string& other, const std::string& sentence, std::string remedy) {
     if (is_other_open) not_applicable(sentence + "; " + other + " may serve instead");
     else fail(sentence, std::move(remedy));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// PCIe links of GPUs, drives and NICs: as negotiated, against what device and slot could do.
+// PCIe links of GPUs, drives and NICs: the negotiated speed, against the most that device and slot could do.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::string text_of(const core::PciLink& link) {
   return *generation == '\0' ? text : fmt::format("{} (PCIe {}.0)", text, generation);
 }
 
-// What device and slot can do together; of a slot that tells nothing, the device's.
+// The most that device and slot can do together; the device's alone, if the slot tells nothing.
 core::PciLink most_of(const Machine& machine, const PciDevice& device) {
   core::PciLink most = device.max_link;
   const PciDevice* const slot = device.bridges.empty() ? nullptr : machine.device(device.bridges.back());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is known of a machine, live or captured: all that topology/ reads, and what only the machine itself can answer.
+// The facts of a machine, live or captured: all that topology/ reads, and answers that only the machine can give.
 #pragma once
 
 #include <algorithm>
@@ -25,17 +25,17 @@ namespace penstock::facts {
 
 // Memory of a GPU as a dma-buf.
 struct DmaBufProbe {
-  std::string refusal;                     // What the driver said to an export; "" where it works.
-  std::vector<std::string> rdma_adapters;  // That may register it; none that software makes, which copies by the CPU.
+  std::string refusal;                     // The driver's answer to an export; "" if it works.
+  std::vector<std::string> rdma_adapters;  // NICs that may register it, none made by software.
 };
 
 // Tried, not read: a captured machine has none.
 struct Probe {
   int io_uring_error = 0;     // The errno that a small ring ends with, or 0.
-  std::string device_kind;    // "cuda", "host" or several with commas; "" where no session opens.
-  std::string device_reason;  // What stood in the way of GPUs, or of the session.
+  std::string device_kind;    // "cuda", "host" or several with commas; "" if no session opens.
+  std::string device_reason;  // The obstacle to GPUs, or to the session.
   std::vector<DeviceInfo> devices;
-  std::optional<DmaBufProbe> dma_buf;  // Where there is a GPU of CUDA's.
+  std::optional<DmaBufProbe> dma_buf;  // If there is a GPU of CUDA's.
   std::vector<Verdict> verdicts;       // The library's own of each path, by machine and settings alone.
   int cuda = 0;                        // 12080; 0 where nothing tells.
 
@@ -51,21 +51,21 @@ struct GpuBar {
   std::uint64_t bytes = 0;
 };
 
-// What is known of a file system besides what topology/ reads.
+// The facts of a file system besides those that topology/ reads.
 struct Place {
   std::string denied_by;          // The key of cuFile's list that bars it from direct paths: "denylist.mounts"; or "".
   std::string denied_as;          // The list's entry.
-  std::string transport;          // Of a network file system; "" where nothing tells.
-  std::string client;             // Who serves it here, where that is known by name: "VAST's NFS client 4.0.35".
-  bool has_small_blocks = false;  // Of less than 4 KiB, on which nvidia-fs corrupts bytes; never known of a capture.
+  std::string transport;          // A network file system's; "" if nothing tells.
+  std::string client;             // The client that serves it here, if its name is known: "VAST's NFS client 4.0.35".
+  bool has_small_blocks = false;  // Below 4 KiB, on which nvidia-fs corrupts bytes; never known of a capture.
 };
 
 struct Machine : core::PeerMachine {
-  std::string root;  // Of a captured machine; "" for this one.
+  std::string root;  // A captured machine's; "" for this one.
   Process process;
-  std::vector<GpuBar> gpu_bars;  // Of NVIDIA's GPUs, where they can be seen.
+  std::vector<GpuBar> gpu_bars;  // NVIDIA's GPUs', where they can be seen.
   core::NvidiaFs nvidia_fs;
-  // Storage drivers register when nvidia-fs is first opened: those that will, by their hooks, where none has yet.
+  // Storage drivers register when nvidia-fs is first opened: the ones that will, by their hooks, while none has yet.
   std::vector<std::string> hooked_drivers;
   core::GdsEvidence evidence;
   std::vector<core::RdmaDevice> rdma;

@@ -54,8 +54,8 @@ constexpr NvidiaFsForKernel kForKernels[] = {
     {{6, 11}, {2, 26, 6}, kChangeLog}, {{6, 17}, {2, 28, 2}, kChangeLog},
 };
 
-// What the change is made to begins with Linux 6.9; of a series that it came to later, the first release that has it.
-// Distributions number theirs x.y.0, and take changes from later ones: of these nothing is known.
+// The code that the change is made to begins with Linux 6.9; a series that it came to later has its first release here.
+// Distributions number their kernels x.y.0, and take changes from later ones: nothing is known of these.
 constexpr Version kBeforeTaskSwitch{6, 9, 0};
 constexpr Version kWithTaskSwitch{7, 2, 0};
 constexpr Version kLateWithTaskSwitch[] = {{6, 12, 95}, {6, 18, 38}, {7, 1, 3}};

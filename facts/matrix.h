@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Which versions and hardware go together, as data, each row with who says so. What the GPU Operator brings together
-// is in facts/operator_versions.h, and what P2PDMA needs in core/p2pdma_needs.h; neither is repeated here.
+// The versions and hardware that go together, as data, each row with its source. The GPU Operator's combinations are in
+// facts/operator_versions.h, and P2PDMA's needs in core/p2pdma_needs.h; neither is repeated here.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ const GpuGeneration* generation_of(std::uint16_t device);  // Null where not kno
 
 // The newest CUDA that a driver can run.
 struct CudaRelease {
-  int number;  // As cuDriverGetVersion tells it: 12080.
+  int number;  // From cuDriverGetVersion: 12080.
   Version driver;
   const char* source;
 };
@@ -65,7 +65,7 @@ constexpr const char* kNvidiaFsKernelSource =
     "GPUDirect Storage release notes, MLNX_OFED/DOCA and file system requirements";
 
 // A change of Linux that stops machines with nvidia-fs up to a version: the module takes a task's plug away for a
-// moment, and a task switch in that moment follows the pointer. Whether a kernel has it, by its release:
+// moment, and a task switch in that moment follows the pointer. The kernel's release tells if it has the change:
 // "6.12.95-generic".
 constexpr const char* kTaskSwitchChange = "block: invalidate cached plug timestamp after task switch";
 constexpr const char* kTaskSwitchSource =
@@ -82,7 +82,7 @@ struct OfedRelease {
 };
 const OfedRelease* ofed_release(std::string_view version);
 
-// Whether NVIDIA names the system, by its name as /etc/os-release has it.
+// The document in which NVIDIA names the system, by its name in /etc/os-release.
 const char* system_source(std::string_view pretty_name);  // Null where it is not named.
 
 // For GPU memory that a NIC registers by dma-buf.

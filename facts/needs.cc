@@ -119,7 +119,7 @@ Finding need_registration(const Machine& machine, std::string_view module) {
         fmt::format("{} has not registered with nvidia-fs yet; it has its hooks, and does when that is opened", module),
         "See which do while a program has it open: cat /proc/driver/nvidia-fs/modules.");
   }
-  // Of SCSI's driver no kernel is known that has the hooks.
+  // No kernel is known whose SCSI driver has the hooks.
   if (machine.evidence.has_symbols != core::Tristate::yes && module != "scsi_mod") {
     return need(kCode, State::unknown,
                 fmt::format("{} is not registered with nvidia-fs, and the kernel's symbols cannot be read", module),
@@ -178,7 +178,7 @@ Findings needs_of_storage(const Machine& machine, const core::FileSystem& storag
   return needs;
 }
 
-// As its client without NVIDIA's library.
+// Judges the version as the module's client without NVIDIA's library.
 Finding need_nvidia_fs_version(const Machine& machine) {
   const std::string text = "nvidia-fs " + machine.nvidia_fs.module_version;
   const auto version = core::parse_nvidia_fs_version(machine.nvidia_fs.module_version);

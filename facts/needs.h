@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What single paths need of a machine: each need once, as a finding that passes, fails, warns of what is slower or
-// switched off, or tells that only a try shows it. Pure.
+// The needs of single paths: each need once, as a finding that passes, fails, warns of a slower way or of a setting, or
+// tells that only a try shows it. Pure.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ Finding need_device(const Machine& machine);
 Finding need_io_uring(const Machine& machine);
 Finding need_locked_memory(const Machine& machine);
 Finding need_nvidia_fs(const Machine& machine);
-// Whether a storage driver has registered with nvidia-fs, by the name by which it does; unknown where it has the hooks
-// and nothing has asked for them yet, and where the kernel hides whether it has.
+// Judges if a storage driver has registered with nvidia-fs, by its name there; unknown if it has the hooks and nothing
+// has asked for them yet, and if the kernel hides its symbols.
 Finding need_registration(const Machine& machine, std::string_view module);
 // nvidia-fs as the client of path (nvfs or vendor) finds it for this file system: the driver of its drives or servers
 // has registered, and the file system is one that it takes.
@@ -30,7 +30,7 @@ Finding need_nvidia_fs_version(const Machine& machine);
 Finding need_vendor_library(const Machine& machine);
 Finding need_udev(const Machine& machine);
 
-// What the environment and cuFile's configuration ask of the library: fails where no session, or no driver, opens.
+// The settings from the environment and cuFile's configuration: fails if no session, or no driver, opens with them.
 Finding settings_finding(const Machine& machine);
 
 std::string bytes_text(std::uint64_t bytes);  // "8 MiB", "unlimited"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What is known of network file systems by their type: where NVIDIA's O_DIRECT guide speaks of what a server does, and
-// by which command the server, or the file system's own tool here, tells more. Data alone; storage_notes.h puts it
-// beside what this client shows.
+// Notes on network file systems by their type: where NVIDIA's O_DIRECT guide speaks of a server's part, and by which
+// command the server, or the file system's own tool here, tells more. Data alone; storage_notes.h puts it beside the
+// facts that this client shows.
 #pragma once
 
 #include <iterator>
@@ -11,11 +11,11 @@
 namespace penstock::facts {
 
 struct NetworkNote {
-  std::string_view type;  // Of the file system; of several with one note the first, see note_of_type().
-  const char* topic;      // Of storage_notes.h.
+  std::string_view type;  // The file system's; the first of several with one note, see note_of_type().
+  const char* topic;      // One of storage_notes.h.
   const char* text;
   const char* ask;     // The command that tells more; "" for none.
-  const char* source;  // Who says so.
+  const char* source;  // The document that says so.
 };
 
 constexpr const char* kGuide = "NVIDIA, GPUDirect Storage O_DIRECT Requirements Guide";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What belongs together: the GPU Operator's releases with the versions that they bring, the systems that GPUDirect
-// Storage has images for, the container runtimes and io_uring. One table, for every command that judges one. Pure.
+// Versions that belong together: the GPU Operator's releases and their parts, the systems that GPUDirect Storage has
+// images for, the container runtimes and io_uring. One table, for every command that judges one. Pure.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct OperatorVersion {
   const char* gds;
   const char* gdrcopy;
   const char* toolkit;
-  const char* device_plugin;  // "" where not known.
+  const char* device_plugin;  // "" if not known.
 };
 
 std::span<const OperatorVersion> operator_versions();  // The newest last.
@@ -45,9 +45,9 @@ constexpr Version kP2pdmaNewDriver = {core::kP2pdmaDriverOfNewPages.major, core:
 // The GPUs that NVIDIA's GDS guide names for it.
 inline constexpr std::array kP2pdmaGpus = {"A100", "A40", "L4", "L40S", "H100", "H200", "B100", "B200", "B300"};
 
-// Whether there is an nvidia-fs image for "ubuntu24.04", "rhcos4.18"; nothing for "".
+// True if there is an nvidia-fs image for "ubuntu24.04", "rhcos4.18"; nothing for "".
 std::optional<bool> has_gds_image(std::string_view os);
-// Whether a runtime's own seccomp profile lets io_uring by: "containerd-2.1", "cri-o"; nothing where not known.
+// True if a runtime's own seccomp profile lets io_uring by: "containerd-2.1", "cri-o"; nothing if not known.
 std::optional<bool> allows_io_uring(std::string_view runtime);
 
 }  // namespace penstock::facts

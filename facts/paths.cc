@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What follows of the outlook: the direct paths, the storage that they may serve, and what lacks nvidia-fs's hooks.
+// Findings that follow from the outlook: direct paths, storage that they may serve, drivers without nvidia-fs's hooks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Judgement judge(Findings& findings, const char* code, std::string subject) {
   return {findings, Layer::drivers, code, std::move(subject)};
 }
 
-// Whose finding tells of what a path needs, where its code is another.
+// The finding about a path's need, if its code is another.
 constexpr std::pair<std::string_view, const char*> kFindingOfNeed[] = {{"peer_unseen", "gpu"},
                                                                        {"gpu_driver", "nvidia_driver"},
                                                                        {"gpu_node", "nvidia_driver"},
@@ -148,7 +148,7 @@ void judge_hooks_of(const Examination& examined, const std::string& driver, Find
                   found.remedy);
 }
 
-// What the system itself is on need not serve GPUs.
+// A folder that the system itself is on need not serve GPUs.
 bool is_of_the_system(const std::string& mount_point) {
   return mount_point == "/" || mount_point == "/boot" || mount_point.starts_with("/boot/");
 }

@@ -41,7 +41,7 @@ Probe probe_machine(Process& process, const std::vector<core::RdmaDevice>& rdma)
   Probe probe;
   probe.io_uring_error = try_io_uring();
   probe.cuda = cuda_version();
-  // What the environment asks for must be possible; what is shown is all that there is.
+  // The process's own settings must open a session; the probe then shows all devices that there are.
   if (auto as_set = Session::open(); !as_set) process.error = as_set.error().message();
   Config config;
   config.set("device", "auto");

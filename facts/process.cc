@@ -53,7 +53,7 @@ core::LoadedSettings file_of(const core::Root& root) {
   return none;
 }
 
-// As core::load_settings() does here: the file, and over it what the environment says.
+// Loads settings like core::load_settings(): the file, and over it the environment.
 core::LoadedSettings captured_settings(const core::Root& root, const Environment& environment) {
   core::LoadedSettings loaded = file_of(root);
   core::LoadedSettings over = core::load_settings(value_but_for_the_file, {}, "", environment.entries());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The settings that a program would have on a machine: what its environment says, and cuFile's configuration there.
-// Whoever asks for another machine asks with this process's own variables, and those of --env besides.
+// The settings that a program would have on a machine: its environment, and cuFile's configuration there. For another
+// machine, the environment is this process's own variables, and those of --env besides.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace penstock::facts {
 struct Process {
   EnvironmentSettings environment;
   std::string error;  // Why no session opens with these settings; "" where one does, as far as is known.
-  // All settings of a program of cuFile's. What the environment says holds for every other program, too.
+  // All settings of a program of cuFile's. The environment's hold for every other program, too.
   core::LoadedSettings cufile;
 
   bool exports_gpu_memory() const { return cufile.settings.is_on("penstock.nvidia_export"); }
@@ -25,7 +25,7 @@ struct Process {
   const std::string& vendor_library() const { return cufile.settings.text("penstock.vendor_library"); }
   // The settings that are on and send every byte through host memory.
   std::vector<core::Setting> forcing_host_memory() const;
-  // Where a setting has its value from: a variable, cuFile's configuration, or "the defaults".
+  // The source of a setting's value: a variable, cuFile's configuration, or "the defaults".
   std::string origin_of(core::Setting setting) const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What storage is: of data at all, and what nvidia-fs and gdscheck know it by. Pure.
+// The kind of storage: if it holds data at all, and its names in nvidia-fs and gdscheck. Pure.
 #pragma once
 
 #include <span>
@@ -9,17 +9,17 @@
 
 namespace penstock::facts {
 
-// Whether it lies on a drive or a server, where people keep data, and not in memory or in a program.
+// True if it lies on a drive or a server, where people keep data, and not in memory or in a program.
 bool holds_data(const core::FileSystem& file_system);
 
 struct StorageKind {
   const char* name;    // "NVMe"
-  const char* module;  // As it registers with nvidia-fs.
+  const char* module;  // The name under which it registers with nvidia-fs.
 };
 std::span<const StorageKind> storage_kinds();
 bool is_of_kind(const core::FileSystem& file_system, const StorageKind& kind);
-// As what a path by nvidia-fs (nvfs or vendor) would serve the file system: of several kinds one whose driver has
-// registered. Null where there is none.
+// The kind as which a path by nvidia-fs (nvfs or vendor) would serve the file system; one whose driver has registered,
+// if there are several. Null if there is none.
 const StorageKind* kind_of(const Machine& machine, const core::FileSystem& file_system, int path);
 
 }  // namespace penstock::facts

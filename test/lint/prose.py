@@ -22,7 +22,7 @@ from pathlib import Path
 import lint
 
 AT_MOST = {
-    "facts": 109,
+    "facts": 24,
     "src/core": 18,
     "src/engine": 34,
     "src/frontend": 124,
