@@ -32,7 +32,7 @@ AT_MOST = {
     "tools": 3,
     "tools/bench": 32,
     "tools/check": 76,
-    "tools/common": 109,
+    "tools/common": 6,
     "tools/cp": 5,
     "tools/demo": 3,
     "tools/doctor": 76,

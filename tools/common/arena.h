@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The memory a sub-command moves data through: of a device, or page-aligned host memory of any kind. One owner; the
+// The memory a sub-command moves data through: a device's, or page-aligned host memory of any kind. One owner; the
 // session of device memory must outlive it. Uploads and downloads that fail throw a Failure.
 #pragma once
 

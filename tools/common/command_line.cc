@@ -82,7 +82,7 @@ const CLI::App* innermost(const CLI::App* app) {
   return app;
 }
 
-// Of the command whose words were wrong.
+// Returns the options of the command whose words were wrong.
 std::vector<std::string> option_names(const CLI::App* app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app->get_options()) {
@@ -174,7 +174,7 @@ bool Option::was_given() const { return option_->count() > 0; }
 struct CommandLine::Root {
   CLI::App app;
   std::function<int()> chosen;
-  std::function<int(const std::vector<std::string>&)> reader;  // Of all words, where there is one.
+  std::function<int(const std::vector<std::string>&)> reader;  // Takes all words, if it is set.
 };
 
 CommandLine::CommandLine(const std::string& name, const std::string& summary) : root_(std::make_shared<Root>()) {
@@ -274,7 +274,7 @@ bool CommandLine::was_given(const std::string& name) const { return app_->count(
 int CommandLine::run(const std::vector<std::string>& words) {
   if (root_->reader) return root_->reader(words);
   try {
-    app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));  // As CLI11 wants them.
+    app_->parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 wants them in reverse.
   } catch (const CLI::Success& asked_for_help) {
     std::ostringstream text;
     const int exit_code = app_->exit(asked_for_help, text, text);

@@ -3,7 +3,7 @@
 // The words that may follow a command's name, their help, and what runs once they are read. Behind it is CLI11, which
 // only the source of this header includes: it takes seconds of every file that does.
 //
-// What options write to must live until the command has run.
+// Variables that options write to must live until the command has run.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Option {
   Option takes(int count);                        // Values of a list, no more and no fewer.
   Option excludes(Option other);
   Option needs(Option other);
-  Option one_value_each();  // Of a list: each value has the option before it.
+  Option one_value_each();  // A list's option stands before each value.
   bool was_given() const;
 
  private:
@@ -54,12 +54,12 @@ class CommandLine {
   Option option(const std::string& names, T& value, const std::string& help);
   // Reads "4096", "4k", "1M", "2GiB".
   Option size(const std::string& names, std::uint64_t& value, const std::string& help);
-  void group(const char* title);  // Of the options that are added from now on, in the help.
+  void group(const char* title);  // Heads the options that are added from now on, in the help.
   // One of the words, told at once; also behind the name of a command.
   Option choice(const std::string& name, std::vector<std::string> words, std::function<void(const std::string&)> chosen,
                 const std::string& help);
-  Option version(std::function<std::string()> text);  // What --version prints.
-  void footer(const std::string& text);               // Of the help: examples, exit codes.
+  Option version(std::function<std::string()> text);  // Makes the output of --version.
+  void footer(const std::string& text);               // The end of the help: examples, exit codes.
 
   // A flag without which this command asks something else; it stands in the line of usage.
   void question(const char* flag);
@@ -72,7 +72,7 @@ class CommandLine {
   // Instead of all that: the words are the action's to read, those that ask for help as well.
   void runs_on_words(std::function<int(const std::vector<std::string>&)> action);
 
-  void takes_any_words();  // Those that it does not know are passed over.
+  void takes_any_words();  // Unknown words are passed over.
   // From the first word on that is no option, or behind "--": a program and its arguments, which are not read.
   void takes_program(std::vector<std::string>& words);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kWordsAtOnce = 512;
 constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
-constexpr double kDeviation = 0.02;  // Of the weights of a typical transformer's layers.
+constexpr double kDeviation = 0.02;  // For the weights of a typical transformer's layers.
 
 std::uint16_t bfloat16_of(double value) {
   return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);

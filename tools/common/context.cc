@@ -115,7 +115,7 @@ bool nvidia_library_may_serve(const File& file, unsigned gpu) {
   const auto vendor = std::find_if(verdicts->begin(), verdicts->end(),
                                    [](const Verdict& verdict) { return verdict.path == PENSTOCK_PATH_VENDOR; });
   if (vendor == verdicts->end()) return false;
-  switch (vendor->reason) {  // What holds for every file of the session; all else is about this one.
+  switch (vendor->reason) {  // These hold for every file of the session; all other reasons are about this one.
     case PENSTOCK_REASON_STAND_IN:
     case PENSTOCK_REASON_DIRECT_IO_OFF:
     case PENSTOCK_REASON_VENDOR_OFF:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the sub-commands share around a session: opening it, naming the device it got, telling a path and its reason.
+// Shared by the sub-commands around a session: opening it, naming the device it got, telling a path and its reason.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -35,15 +35,15 @@ Json device_json(penstock_session* session, unsigned gpu);
 
 // "bounce, not p2pdma: the kernel was built without CONFIG_PCI_P2PDMA (kernel_no_p2pdma)"
 std::string path_sentence(int path, int reason, int refused_path);
-// To stdout, in ASCII. An object that has no `schema`, the version of its form, gets the first one. File names need not
-// be text; what is none is replaced. indent -1: all in one line.
+// Prints to stdout, in ASCII. An object that has no `schema`, the version of its form, gets the first one. File names
+// need not be text; bytes that are none are replaced. indent -1: all in one line.
 void print_json(const Json& json, int indent = 2);
-// Where a request failed with PENSTOCK_PATH_REFUSED: which path was required and what stands in its way, to follow the
-// file's name; "" where no path refuses.
+// After PENSTOCK_PATH_REFUSED: the path that was required and its obstacle, to follow the file's name, or "" if no path
+// refuses.
 std::string refusal_text(const Session& session, const File& file, unsigned gpu, bool is_write);
-// Whether NVIDIA's library may come to serve a file like this one, as the path vendor. It opens files by their names.
+// True if NVIDIA's library may come to serve a file like this one, as the path vendor. It opens files by their names.
 bool nvidia_library_may_serve(const File& file, unsigned gpu);
-// A line on why the path itself is slower than it could be; "" where it is not.
+// A line on why the path itself is slower than it could be, or "".
 std::string path_note(int path_reason);
 Json path_json(int path, int reason, int refused_path);
 

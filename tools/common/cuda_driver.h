@@ -28,7 +28,7 @@ class CudaDriver {
   void enter() const;
 
   Arena pinned_host(std::size_t size) const;
-  // Made with cuMemCreate and mapped. session: of the library, for uploads.
+  // Made with cuMemCreate and mapped. session: the library's, for uploads.
   Arena virtual_memory(penstock_session* session, std::size_t size) const;
 
   Stream open_stream() const;

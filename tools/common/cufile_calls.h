@@ -35,7 +35,7 @@ class CufileFile {
   CUfileHandle_t handle_ = nullptr;
 };
 
-// error: of cuFile's, or an errno.
+// error: a CUfileOpError, or an errno.
 [[noreturn]] void fail_cufile(const std::string& subject, const char* call, int error);
 void require_cufile(CUfileError_t error, const std::string& subject, const char* call);
 

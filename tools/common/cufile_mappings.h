@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Whose libcufile a process has mapped, as /proc tells: ours or NVIDIA's, or none. For `penstock run`, which proves
+// The libcufile that a process has mapped, as /proc tells: ours or NVIDIA's, or none. For `penstock run`, which proves
 // which one won, and for `penstock stats`. Only looks, and tells nothing of processes that are not ours to look at.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace penstock::tools {
 
-// What /proc/PID/maps says: each file once, in the order of addresses. Names are the process's own, which may live in
+// The files of /proc/PID/maps, each once, in the order of addresses. Names are the process's own, which may live in
 // another mount namespace.
 struct MappedFile {
   std::string path;
@@ -36,16 +36,16 @@ Maker maker_of(pid_t process, const MappedFile& file);
 // Nothing where the process is gone, or not ours to look at.
 std::optional<std::vector<CuFileLibrary>> cufile_libraries_of(pid_t process);
 
-// "has NVIDIA's libcufile, /usr/...: start it with 'penstock run' to have Penstock's": what goes on after the process's
-// name, for one without a session.
+// "has NVIDIA's libcufile, /usr/...: start it with 'penstock run' to have Penstock's": goes on after the name of a
+// process without a session.
 std::string sentence_of(const std::vector<CuFileLibrary>& libraries);
 
 // "penstock", "other", "unknown"
 const char* maker_name(Maker maker);
 
-// All text of a file in /proc; "" where it cannot be had.
+// All text of a file in /proc, or "".
 std::string text_of_proc(const std::string& path);
-// As the process calls itself (comm).
+// The process's own name (comm).
 std::string command_of(pid_t process);
 
 // Processes with a libcufile, in the order of their numbers. One look has a limit of time.

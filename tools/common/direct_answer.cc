@@ -81,7 +81,7 @@ DirectAnswer ask_direct(int fd, const DirectQuestion& question) {
   if (!file.ok()) fail_errno("the file", "look at how it is stored", file.status().code);
   DirectAnswer answer = answer_for(*root, *file, question);
   if (question.size != 0) {
-    // Buffers of GPUs are aligned; those that are not are the caller's to tell.
+    // Buffers of GPUs are aligned; a caller has to tell if theirs are not.
     answer.request = core::request_findings(*file, question.op, question.offset, question.size, 0);
   }
   return answer;

@@ -26,10 +26,10 @@ struct DirectQuestion {
 struct DirectAnswer {
   core::DirectFile file;
   core::DirectFileReport report;
-  core::Findings request;               // Of the range asked for.
+  core::Findings request;               // The findings of the range asked for.
   std::vector<core::PeerRoute> routes;  // One a device; where there is none, one for any ("").
   std::optional<core::BlockDevice> stack;
-  StorageNotes notes;  // What no look at the file shows.
+  StorageNotes notes;  // Facts that no look at the file shows.
 };
 
 // An open file of this machine.

@@ -40,7 +40,7 @@ std::string mode_text(const FileInfo& info) {
   return fmt::format("{}, {}", access, info.opened_direct != 0 ? "O_DIRECT" : "buffered (no O_DIRECT)");
 }
 
-// Where the file lies: its mount, and the block devices under it as far as they can be seen from here.
+// The place of a file: its mount, and the block devices under it as far as they can be seen from here.
 struct Place {
   std::optional<core::Mount> mount;
   std::optional<core::BlockDevice> stack;
@@ -190,7 +190,7 @@ DirectQuestion question_of(const ExplainSettings& settings, std::uint64_t size) 
   return {settings.is_write ? core::Op::write : core::Op::read, settings.offset, size, ""};
 }
 
-// Of the GPU that takes part, where it is one.
+// Asks about the GPU that takes part, if it is one.
 DirectAnswer direct_answer(const ExplainSettings& settings, penstock_session* session, int fd, std::uint64_t size) {
   DirectQuestion question = question_of(settings, size);
   DeviceInfo device;

@@ -30,7 +30,7 @@ class Exposition {
   explicit Exposition(MetricFormat format = MetricFormat::prometheus) : format_(format) {}
 
   void begin(const Family& family);
-  // Of the family that was begun last. `suffix` is a histogram's: "_bucket", "_sum", "_count".
+  // Adds a sample of the family that was begun last. `suffix` is a histogram's: "_bucket", "_sum", "_count".
   template <typename Number>
   void add(const Labels& labels, Number value, const char* suffix = "") {
     add_text(labels, fmt::format("{}", value), suffix);

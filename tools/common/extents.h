@@ -19,7 +19,7 @@ namespace penstock::tools {
 struct Extent {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  std::size_t file = 0;  // Of several, which one.
+  std::size_t file = 0;  // The file's index, if there are several.
 };
 
 struct Range {
@@ -35,7 +35,7 @@ struct Range {
   }
 };
 
-// Where one thread gets its requests from.
+// Gives one thread its requests.
 class ExtentSource {
  public:
   virtual ~ExtentSource() = default;
@@ -118,7 +118,7 @@ class FileExtents final : public ExtentSource {
 
  private:
   std::shared_ptr<const FileBlocks> blocks_;
-  Extents indices_;  // Of blocks of one byte: their offset is a block's number.
+  Extents indices_;  // Blocks count as one byte: an offset is a block's number.
 };
 
 }  // namespace penstock::tools

@@ -11,7 +11,7 @@
 
 namespace penstock::tools {
 
-void catch_interrupts();  // Once, at the start, before there is another thread. What is ignored (nohup) stays ignored.
+void catch_interrupts();  // Once, at the start, before there is another thread. Ignored signals stay ignored.
 bool interrupted();       // Cheap.
 void throw_if_interrupted();
 // Waits until there is something to read from the descriptor (-1: from none), and says whether there is. False at
@@ -29,7 +29,7 @@ class Unfinished {
  public:
   enum class Kind : bool { file, folder };
 
-  // As of unlinkat(2). The descriptor stays the caller's.
+  // The arguments of unlinkat(2). The descriptor stays the caller's.
   Unfinished(int folder_fd, std::string name);
   explicit Unfinished(std::string path, Kind kind = Kind::file);
   Unfinished(const Unfinished&) = delete;

@@ -122,7 +122,7 @@ Estimate estimate(std::span<const Stretch> stretches) {
 }
 
 void Estimate::share(double with_others) {
-  constexpr double kUsual = 0.05, kMost = 0.75;  // What always goes on; and where nothing can be said any more.
+  constexpr double kUsual = 0.05, kMost = 0.75;  // Load that always goes on; load above which nothing can be said.
   if (!has_interval() || with_others <= kUsual) return;
   high = std::max(high, rate / (1 - std::min(with_others, kMost)));
 }

@@ -4,8 +4,8 @@
 //
 // Stretches of one measurement that follow each other are not independent: caches fill, neighbours come and go. So the
 // interval is that of batches (batch means with Student's t), the widest of those of 20, 10 and 5 batches, since the
-// longer ones have in them what the shorter ones do not see; and a trend widens it. It tells of the time that was
-// measured: what changes from minute to minute is in no measurement of seconds.
+// longer ones have in them what the shorter ones do not see; and a trend widens it. It tells of the measured time:
+// changes from minute to minute are in no measurement of seconds.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ struct Stretch {
 };
 
 struct Estimate {
-  double rate = 0;           // Of all stretches together, by the second.
+  double rate = 0;           // By the second, over all stretches together.
   double low = 0, high = 0;  // The 95 % interval; both are `rate` where there is none.
-  double degrees = 0;        // Of freedom, of its t; 0: there is no interval, since there are too few stretches.
+  double degrees = 0;        // The t's degrees of freedom; 0: too few stretches for an interval.
   double drift = 0;          // By how much of the rate the second half differs from the first, where that is no chance.
   std::vector<double> batches;  // Rates of parts of about equal time, in order; for the spread.
 
@@ -42,7 +42,7 @@ Estimate estimate(std::span<const Stretch> stretches);
 double student(double degrees);
 double median(std::vector<double> values);
 
-// Of two rates, b / a, with its 95 % interval.
+// The ratio of two rates, b / a, with its 95 % interval.
 struct Ratio {
   double ratio = 1, low = 0, high = 0;
   std::string_view method;
@@ -50,9 +50,9 @@ struct Ratio {
   bool differs() const { return low > 1 || high < 1; }
 };
 
-// As many of each, taken in turns, at least two.
+// Compares as many of each, taken in turns, at least two.
 Ratio paired_ratio(std::span<const double> a, std::span<const double> b);
-// Of measurements apart from each other; both have an interval.
+// Compares measurements apart from each other; both have an interval.
 Ratio welch_ratio(const Estimate& a, const Estimate& b);
 
 }  // namespace penstock::tools

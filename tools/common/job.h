@@ -40,7 +40,7 @@ struct Job {
   std::function<void(const Interval&)> on_interval;
 };
 
-std::uint64_t bytes_of(const Job& job);  // Of all ranges.
+std::uint64_t bytes_of(const Job& job);  // The sum of all ranges.
 std::uint64_t block_size_of(const Job& job);
 
 JobResult run_job(const Job& job);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What --root names, and --env.
+// The options --root and --env.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace penstock::tools {
 
 // A captured machine's directory, or "" for this machine. Throws a Failure with exit code 2 where it is none.
 core::Root open_machine_root(const std::string& directory);
-// Of words NAME=VALUE. Throws a Failure with exit code 2 for another.
+// Parses words NAME=VALUE. Throws a Failure with exit code 2 for another.
 facts::Variables variables_of(const std::vector<std::string>& words);
 
 }  // namespace penstock::tools

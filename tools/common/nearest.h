@@ -10,7 +10,7 @@
 namespace penstock::tools {
 
 // The known word that is the fewest slips away: a letter too many, too few or another one, or two that changed places.
-// One slip for each three letters counts, at most three; "" where no word is so near.
+// One slip for each three letters counts, at most three; "" if no word is so near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 // "; did you mean '--depth'?", or "".

@@ -36,8 +36,8 @@ class NewFile : private core::TemporaryName {
   std::unique_ptr<core::NewFile> file_;  // Goes first.
 };
 
-// A regular file for text that is known later: that it can be made shows at once, and it is there when it is whole.
-// Refuses to replace one unless `overwrite`.
+// A regular file for text that is known later: a folder that refuses it shows at once, and the file is there when it is
+// whole. Refuses to replace one unless `overwrite`.
 class TextFile {
  public:
   TextFile(const std::string& path, bool overwrite);

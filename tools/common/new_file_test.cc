@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the built tool leaves of a file that it makes, where it is ended or fails at the worst moment.
+// The remains of a file that the built tool makes, when the tool is ended or fails at the worst moment.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -78,7 +78,7 @@ class Page {
   }
   const std::size_t columns_ = output_columns();
   std::string text_;
-  std::size_t last_ = 0;  // Where what was added last begins.
+  std::size_t last_ = 0;  // The offset of the text that was added last.
   std::vector<Painted> painted_;
 };
 

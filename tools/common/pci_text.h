@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What PCI devices are called in tables for people.
+// The names of PCI devices in tables for people.
 #pragma once
 
 #include <fmt/format.h>

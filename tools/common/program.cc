@@ -36,7 +36,7 @@ const Command* command_named(const Program& program, std::string_view name) {
   return found == program.commands.end() ? nullptr : &*found;
 }
 
-// Of a command that is called by its name alone, from the path of the program that was called.
+// Finds a command that is called by its name alone, from the path of the program that was called.
 const Command* face_named(const Program& program, std::string_view path) {
   const Command* command = command_named(program, path.substr(path.find_last_of('/') + 1));
   return command != nullptr && command->is_program ? command : nullptr;
@@ -108,7 +108,7 @@ void tell_new_name(const Program& program, const Command& command) {
               command.name, new_words);
 }
 
-// In the place of this process: what was a command of the program, and is a program beside it now.
+// Runs a program in the place of this process: it was a command here once, and is a program beside it now.
 [[noreturn]] void run_instead(const Program& program, const Command& command, Words words) {
   const std::string path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / command.replaced_by;
   if (::access(path.c_str(), F_OK) != 0) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What the programs of this tree have in common: each is a name, a table of commands, and what --help says below it.
-// All output is the commands'; run_program() turns what they throw into one sentence on stderr and an exit code:
-// 0 done, 1 failed, 2 wrong usage, 77 not applicable on this machine.
+// Shared by the programs of this tree: each is a name, a table of commands, and the text of --help below it. All output
+// is the commands'; run_program() turns their exceptions into one sentence on stderr and an exit code: 0 done, 1
+// failed, 2 wrong usage, 77 not applicable on this machine.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ struct Command {
   // The new words for a name of the last release: it answers as it did, unlisted, with a line on stderr that says them.
   const char* replaced_by = nullptr;
   bool tells_misspelt_settings = false;  // Itself, so that nothing else needs to.
-  // Of a question that a flag of this verb asks, with options of its own; the name is one of the last release.
+  // For a flag of this verb that asks a question of its own, with options of its own; the name is the last release's.
   const char* verb = nullptr;
   const char* flag = nullptr;
 
@@ -41,7 +41,7 @@ struct Program {
   const char* summary;
   std::span<const Command> commands;
   const char* footer;
-  // What other words mean, where there is more to say than "help COMMAND".
+  // The meaning of other words, where there is more to say than "help COMMAND".
   std::vector<std::string> (*meant)(std::vector<std::string> words) = nullptr;
 };
 

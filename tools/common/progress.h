@@ -10,7 +10,7 @@
 
 namespace penstock::tools {
 
-// The line itself. fraction: of the work done, 0 to 1.
+// The line itself. fraction: the part of the work that is done, 0 to 1.
 std::string progress_line(const std::string& label, std::uint64_t bytes, double fraction, double seconds);
 
 class Progress {

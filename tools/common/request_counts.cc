@@ -41,7 +41,7 @@ void add_histogram(Exposition& page, const Labels& labels, const Counts& counts,
 
 RequestCounts request_counts(const core::StatsSnapshot& session, const core::StatsHistogram& histogram) {
   RequestCounts counts;
-  // Bucket i holds sizes of i bits: those below 2^i.
+  // Bucket i holds sizes of i bits: all below 2^i.
   counts.sizes = joined(histogram.sizes, RequestCounts::kSizePowers, [](unsigned power) { return power + 1; });
   counts.latencies = joined(histogram.latencies, RequestCounts::kTimePowers,
                             [](unsigned power) { return core::latency_bucket(std::uint64_t{1} << power); });

@@ -41,7 +41,7 @@ std::uint64_t waiting_ns() {
   return waiting;
 }
 
-// What the threads of one run share.
+// Shared by the threads of one run.
 struct Shared {
   explicit Shared(unsigned threads) : ready(threads + 1), go(threads + 1), running(threads) {}
 
@@ -89,7 +89,7 @@ class Worker {
   const unsigned index_;
   Shared& shared_;
   std::unique_ptr<Transport> transport_;
-  std::vector<std::byte> scratch_;  // One block: where content is made and compared.
+  std::vector<std::byte> scratch_;  // One block: content is made and compared here.
   std::vector<Flight> flights_;
   std::uint64_t deadline_ns_ = 0;
   std::uint64_t end_ns_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Threads that keep requests in flight and count what came of them: the loop under bench, demo and gdsio. What a
-// request is, a Transport tells. The loop costs one clock reading per submission, one per harvest, and no allocation.
+// Threads that keep requests in flight and count their outcomes: the loop under bench, demo and gdsio. A Transport
+// tells what a request is. The loop costs one clock reading per submission, one per harvest, and no allocation.
 #pragma once
 
 #include <array>
@@ -49,7 +49,7 @@ struct Tally {
   std::uint64_t cached_bytes = 0;
   struct Chosen {
     std::uint64_t bytes = 0;  // Of requests.
-    int refused_path = -1;    // Of which the reason speaks.
+    int refused_path = -1;    // The path that the reason speaks of.
   };
   std::map<std::pair<int, int>, Chosen> chosen;  // By the path chosen and the reason that it was not a better one.
   int path_reason = PENSTOCK_REASON_NONE;        // Why the path itself was slower than it could be.
@@ -88,30 +88,30 @@ class Transport {
 // The slot size for requests of at most `bytes`: direct I/O in place wants aligned slots.
 std::uint64_t slot_size_for(std::uint64_t bytes);
 
-// What one thread does.
+// The work of one thread.
 struct Part {
-  std::vector<std::string> paths;  // Of the files, for errors.
-  std::uint64_t block_size;        // Of the largest request.
+  std::vector<std::string> paths;  // The files', for errors.
+  std::uint64_t block_size;        // The largest request's.
   unsigned depth = 1;              // Requests in flight.
   std::unique_ptr<ExtentSource> extents;
   std::function<std::unique_ptr<Transport>()> open;  // Called on the thread, before the clock runs.
 };
 
-// What came of one part of a run's time.
+// The outcomes in one part of a run's time.
 struct Interval {
   double begin = 0, end = 0;  // Seconds since the run began.
   std::uint64_t bytes = 0;
-  Histogram latency_ns;  // Of all operations that ended within it.
+  Histogram latency_ns;  // All operations that ended within it.
 };
 
-// What all threads do alike.
+// The settings that all threads share.
 struct RunSettings {
   std::string label;  // For the progress line.
   bool is_write = false;
   double seconds = 0;         // 0: until the extents end.
-  std::uint64_t bytes_total;  // What they come to, for the progress line.
+  std::uint64_t bytes_total;  // The sum of all extents, for the progress line.
   std::uint64_t seed = 1;
-  bool random_fill = true;           // Of the memory, before the clock runs; otherwise one byte over and over.
+  bool random_fill = true;           // For the memory, before the clock runs; otherwise one byte over and over.
   const Content* content = nullptr;  // Reads are compared with it, writes carry it; null: neither.
   BlockMap* written = nullptr;       // Blocks that a write has completed; null: not wanted.
   // Called by the caller's thread some times a second with what was done by then. False ends the run.

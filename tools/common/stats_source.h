@@ -28,7 +28,7 @@ struct ProcessView {
   pid_t pid = 0;
   std::string command;
   std::vector<core::StatsSnapshot> sessions;
-  std::string refusal;  // Why some of its sessions were not read; "" where all were.
+  std::string refusal;  // Why some of its sessions were not read, or "".
 };
 
 // Throws a Failure: exit code 1 where there is no such process, or it is not ours to look at; 77 where it has no
@@ -41,7 +41,7 @@ struct MachineView {
   std::vector<ProcessView> processes;
   unsigned hidden = 0;
   unsigned not_looked_at = 0;                      // For a limit.
-  std::vector<ProcessWithCuFile> without_session;  // That have a libcufile, ours or NVIDIA's.
+  std::vector<ProcessWithCuFile> without_session;  // Processes that have a libcufile, ours or NVIDIA's.
   std::string why_hidden;                          // How many, in a sentence, and what would show them.
 };
 MachineView look_at_all();

@@ -83,7 +83,7 @@ class Notes {
     for (const BlockDevice& below : device.slaves) add_stack(below);
   }
 
-  // By topic, in the order of the guide; what was read of this machine before what is known in general.
+  // By topic, in the order of the guide; facts of this machine before notes on its kind.
   StorageNotes sorted() && {
     const auto rank = [](const StorageNote& note) {
       return std::find_if(std::begin(kTopics), std::end(kTopics),

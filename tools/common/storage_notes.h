@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What no try on a file can show of the storage under it, for `penstock explain` and `penstock odirect`: caches besides
-// the page cache, data within messages of a network file system, who allocates, what is done to the bytes on their
-// way, and when a write is safe. What this client shows is read; of the rest it is said who can tell, by which command.
+// Facts of a file's storage that no try on the file can show, for `penstock explain` and `penstock odirect`: caches
+// besides the page cache, data within messages of a network file system, who allocates, what is done to the bytes on
+// their way, and when a write is safe. Facts that this client shows are read; others come with a command to ask by.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ namespace penstock::tools {
 // Topics are stable: "server", "cache", "inline", "allocation", "transforms", "replication".
 struct StorageNote {
   const char* topic = "";
-  const char* section = "";  // Of NVIDIA's O_DIRECT guide.
+  const char* section = "";  // In NVIDIA's O_DIRECT guide.
   std::string text;          // Without a capital and a full stop.
   std::string ask;           // The command that tells more, and where; may be empty.
-  std::string source;        // Who says so, where it is not this machine.
+  std::string source;        // The document that says so, unless this machine does.
 };
 using StorageNotes = std::vector<StorageNote>;
 

@@ -27,7 +27,7 @@ bool is_striped(const std::string& path) {
   try {
     return core::is_manifest(beginning_of(open_file(path, O_RDONLY)));
   } catch (const Failure&) {
-    return false;  // Who opens it next says why.
+    return false;  // The next one that opens it says why.
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace penstock::tools {
 
-// Whether it is a manifest, by how it begins. What cannot be opened is none.
+// True if it is a manifest, by how it begins. A file that cannot be opened is none.
 bool is_striped(const std::string& path);
 
 // A file for reading, or the object of a manifest, whose size `opened` has from then on.
@@ -23,7 +23,7 @@ struct StripeNote {
   std::vector<std::string> members;
   std::string text() const;  // "/data/x: a striped object of 3 members, 8.0 MiB a stripe, 1.2 GiB"
 };
-// Of a manifest. Throws a Failure that names the member that is missing or not what it should be.
+// Describes a manifest. Throws a Failure that names the member that is missing or not what it should be.
 StripeNote stripe_note(const Session& session, const std::string& manifest);
 
 }  // namespace penstock::tools

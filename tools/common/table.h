@@ -14,7 +14,7 @@ class Table {
  public:
   // Column names; one that begins with '>' is set flush right.
   explicit Table(std::vector<std::string> columns);
-  void add(std::vector<std::string> cells);  // As many as there are columns.
+  void add(std::vector<std::string> cells);  // One for each column.
   Text text() const;                         // A line for the names, one for each row; no trailing blanks.
 
  private:

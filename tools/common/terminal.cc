@@ -43,7 +43,7 @@ constexpr std::string_view kEnter = "\033[?1049h\033[?25l\033[?7l\033[2J";
 constexpr std::string_view kLeave = "\033[?7h\033[?25h\033[?1049l";
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGQUIT};
 
-// Of the one screen, for handlers of signals, and for the thread that ends an interrupted process.
+// The one screen's state, for handlers of signals, and for the thread that ends an interrupted process.
 struct Drawing {
   std::atomic<bool> is_on = false;
   bool has_keyboard = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The only way by which the tools write to stdout and stderr. Who prints need not think of where a name came from:
-// every argument that is text is escaped (base/printable.h), and only the format, which is a literal, may hold newlines
-// and what moves the cursor. Text of several lines that is put together first is a Text.
+// The only way by which the tools write to stdout and stderr. A caller need not think of where a name came from: every
+// argument that is text is escaped (base/printable.h), and only the format, which is a literal, may hold newlines and
+// control the cursor. Text of several lines that is put together first is a Text.
 #pragma once
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ class Text {
  public:
   Text() = default;
   explicit Text(std::string_view lines) : safe_(printable(lines, "\n\t")) {}
-  // What print() would print: a newline in an argument ends no line.
+  // Formats like print(): a newline in an argument ends no line.
   template <typename... Args>
   static Text of(terminal::Format<Args...> format, const Args&... args) {
     Text text;
@@ -66,7 +66,7 @@ class Text {
     safe_ += more.safe_;
     return *this;
   }
-  // As the others, in a colour where colours are shown.
+  // The same, in a colour where colours are shown.
   static Text painted(Color color, std::string_view words);
   const std::string& string() const { return safe_; }
 
@@ -95,9 +95,9 @@ void show_colors(std::string_view when);
 // For text of people: the terminal's width, within reason; 100 where the output goes elsewhere.
 std::size_t output_columns();
 
-// The whole terminal, for a page that stays and changes. What was there comes back with the end of this object, and
-// also where a signal, of a crash or of an interruption that the command does not heed, ends the process. One at a
-// time, and only where there can be one.
+// The whole terminal, for a page that stays and changes. The old content comes back with the end of this object, and
+// also when a signal, of a crash or of an interruption that the command does not heed, ends the process. One at a time,
+// and only where there can be one.
 class Screen {
  public:
   struct Size {
@@ -114,7 +114,7 @@ class Screen {
   Size size() const;  // Now.
   // In one write. Lines that are too many or too long are cut off. False where nobody sees them any more.
   bool show(const std::vector<Text>& lines);
-  // What was typed until `end`; 0 if nothing, also before `end`: when the size changes, and when it is interrupted.
+  // The key that was pressed until `end`; 0 for none, also when the size changes, and when it is interrupted.
   char key_until(Time end);
 
  private:

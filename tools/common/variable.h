@@ -9,7 +9,7 @@
 
 namespace penstock::tools {
 
-// "" where it is not set.
+// The value, or "".
 inline std::string variable(const char* name) {
   const char* const value = core::process_environment(name);
   return value == nullptr ? "" : value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// --version of a program: what was built, of what, and how. Nothing of the machine that it was built on, but its
-// compiler and its libraries.
+// --version of a program: its version, its sources, and how it was built. Nothing of the machine that it was built on,
+// but its compiler and its libraries.
 #pragma once
 
 #include <string>
