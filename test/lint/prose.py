@@ -43,7 +43,6 @@ AT_MOST = {
     "tools/help": 1,
     "tools/kv": 29,
     "tools/prepare": 8,
-    "tools/run": 37,
     "tools/serve": 37,
     "tools/settings": 2,
     "tools/stats": 26,

@@ -22,7 +22,7 @@ constexpr std::uint64_t kNextToNothing = 16 << 20;
 
 const char* plural(std::size_t count) { return count == 1 ? "" : "es"; }
 
-// Of all processes.
+// The sums over all processes.
 struct Reading {
   std::uint64_t call_bytes = 0;
   std::uint64_t storage_bytes = 0;
@@ -52,7 +52,7 @@ bool any_file(const Reading& reading, bool FileSeen::*what) {
   return std::any_of(reading.files.begin(), reading.files.end(), [&](const auto& file) { return file.second.*what; });
 }
 
-// "mmap and read()": what was seen of the ways to read.
+// "mmap and read()": the ways to read that were seen.
 std::vector<std::string> ways_of(const Reading& reading) {
   std::vector<std::string> ways;
   if (any_file(reading, &FileSeen::is_mapped)) ways.emplace_back("mmap");
@@ -72,7 +72,7 @@ bool has_word(const Account& account, std::string_view part) {
                      [&](const std::string& word) { return word.find(part) != std::string::npos; });
 }
 
-// What would bring such a program to cuFile, or to Penstock without cuFile.
+// The remedies that would bring such a program to cuFile, or to Penstock without cuFile.
 std::vector<std::string> remedies_of(const Account& account, const Reading& reading) {
   std::vector<std::string> remedies;
   const auto add = [&](bool applies, const char* remedy) {
@@ -116,7 +116,7 @@ const ProcessSeen* loaded_process(const Account& account) {
   return found == account.processes.end() ? nullptr : &*found;
 }
 
-// Why Penstock's library was nowhere in place; that it was not cannot be known where no process was seen with its
+// Why Penstock's library was nowhere in place; nothing is known of that if no process was seen with its
 // libraries.
 std::string why_not_in_place(const Account& account) {
   if (!account.out_of_reach.empty()) return account.out_of_reach;
@@ -218,7 +218,7 @@ std::string library_of(const std::string& report) {
   return library != told.end() && library->is_string() ? library->get<std::string>() : "";
 }
 
-// Those that were seen, and those that told of themselves.
+// Libraries that were seen, and libraries that told of themselves.
 std::map<std::string, LibrarySeen> libraries_of(const Account& account) {
   std::map<std::string, std::set<pid_t>> processes;
   std::map<std::string, LibrarySeen> seen;

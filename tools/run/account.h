@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `penstock run` tells when its program has ended: the reports of processes that used cuFile, whose library they
-// had, and where nobody used it, what they read with in its place. Pure.
+// The account of `penstock run` when its program has ended: the reports of processes that used cuFile, their libraries,
+// and if none used cuFile, the ways by which they read in its place. Pure.
 #pragma once
 
 #include <map>
@@ -15,11 +15,11 @@ namespace penstock::tools {
 
 struct Account {
   std::vector<std::string> words;  // The program's.
-  int exit_code = 0;               // As a shell would have it.
-  int signal_number = 0;           // That ended it; 0 where none did.
+  int exit_code = 0;               // A shell would have the same.
+  int signal_number = 0;           // The signal that ended it, or 0.
   double seconds = 0;
   std::string library;       // Ours, which was put in front.
-  std::string out_of_reach;  // Why the program could not have it; "" where nothing stood in the way.
+  std::string out_of_reach;  // Why the program could not have it, or "".
   std::vector<ProcessSeen> processes;
   std::map<pid_t, std::string> reports;  // By whom: text, or JSON.
 };

@@ -48,7 +48,7 @@ TEST(AccountTest, AnothersLibraryAloneIsWhyNothingCameToOurs) {
   EXPECT_TRUE(has(account_text(account), "had /usr/lib/libcufile.so.0 mapped, which is another's"));
 }
 
-// Of a program that no look found.
+// The account of a program that no look found.
 Account unseen_account() { return {.words = {"load"}, .library = "/opt/penstock/lib/libcufile.so.0.1.0"}; }
 
 TEST(AccountTest, WhatAProgramWroteOfItselfTellsWhichLibraryItHadThoughNoLookFoundIt) {

@@ -71,7 +71,7 @@ void look_at_io(ProcessSeen& seen) {
 
 std::string_view name_of(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
 bool is_library(std::string_view path) { return name_of(path).find(".so") != path.npos; }
-// The kernel maps it, with the program. Of glibc, or of musl.
+// The kernel maps the loader with the program: glibc's, or musl's.
 bool is_loader(std::string_view path) { return name_of(path).starts_with("ld-") || name_of(path).starts_with("ld."); }
 
 // A file that was seen once is not asked for its size again.
@@ -184,7 +184,7 @@ void ProcessFamily::look_at(pid_t process) {
   look_at_descriptors(*seen);
 }
 
-// Those that descend from one that has ended are children of this process's (watch()).
+// Descendants of a process that has ended are this process's children (watch()).
 void ProcessFamily::look() {
   const std::chrono::nanoseconds start = cpu_time();
   std::vector<pid_t> family = children_of(getpid());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What this process's children and all that they start were seen to do, through /proc alone: which libcufile they had,
-// whether they opened a session of Penstock's, and what they read without. Nothing of theirs is touched. What ends
+// The work of this process's children and of all that they start, seen through /proc alone: which libcufile they had,
+// if they opened a session of Penstock's, and how they read without. Nothing of theirs is touched. A process that ends
 // between two looks is not seen.
 #pragma once
 
@@ -20,12 +20,12 @@ namespace penstock::tools {
 
 // A large file that was open for reading, or mapped.
 struct FileSeen {
-  std::uint64_t bytes = 0;  // Of the file, not of what was read of it.
+  std::uint64_t bytes = 0;  // The file's size, not the bytes that were read.
   bool is_mapped = false;
   bool is_direct = false;  // Opened with O_DIRECT.
 };
 
-// What a session had moved at the last look.
+// The bytes that a session had moved at the last look.
 struct SessionSeen {
   std::uint64_t read_bytes = 0;
   std::uint64_t written_bytes = 0;
@@ -37,11 +37,11 @@ struct ProcessSeen {
   std::string command;
   std::string program;  // The file that it runs.
   std::vector<CuFileLibrary> libraries;
-  // That its loader has mapped some library. What is preloaded comes first, so what is not there by then will not come.
+  // Its loader has mapped some library. Preloaded libraries come first, so one that is not there by then will not come.
   bool has_loaded = false;
   std::vector<SessionSeen> sessions;      // At the last look that found any.
-  std::uint64_t read_call_bytes = 0;      // By read() and its like, whatever it was read from.
-  std::uint64_t storage_bytes = 0;        // That storage was read for it, by whatever calls.
+  std::uint64_t read_call_bytes = 0;      // By read() and its like, from files of any kind.
+  std::uint64_t storage_bytes = 0;        // Bytes that storage was read for it, by any calls.
   std::map<std::string, FileSeen> files;  // By name.
   bool has_io_uring = false;
   bool has_aio = false;
@@ -53,7 +53,7 @@ struct ProcessSeen {
 class ProcessFamily {
  public:
   static constexpr std::uint64_t kLargeFile = 1 << 20;
-  static constexpr std::size_t kFilesMax = 256;  // Of a process.
+  static constexpr std::size_t kFilesMax = 256;  // In one process.
   static constexpr std::size_t kProcessesMax = 4096;
 
   void look();
@@ -75,13 +75,13 @@ class ProcessFamily {
   ProcessSeen* known(pid_t process);
 
   std::map<pid_t, Known> known_;
-  std::vector<ProcessSeen> replaced_;  // Whose numbers others have now.
+  std::vector<ProcessSeen> replaced_;  // Processes whose numbers others have now.
   unsigned looks_ = 0;
   bool is_loading_ = false;  // Some process, at the last look.
   std::chrono::nanoseconds took_{};
 };
 
-// Of the text of /proc/PID/io: the number behind "rchar: "; 0 where there is none.
+// Finds the number behind "rchar: " in the text of /proc/PID/io, or 0.
 std::uint64_t number_in(std::string_view io, std::string_view name);
 
 }  // namespace penstock::tools

@@ -37,7 +37,7 @@ fs::path beside_the_tool() {
                   kName, folder.string()));
 }
 
-// Whether the file, a program for this machine, asks for the dynamic loader. Nothing where it is none, but a script.
+// True if the file, a program for this machine, asks for the dynamic loader. Nothing if it is none, but a script.
 std::optional<bool> is_dynamic(const std::string& path) {
   const core::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   Elf64_Ehdr header{};

@@ -9,7 +9,7 @@
 
 namespace penstock::tools {
 
-// What shells say of a program that is not there, or cannot be started.
+// The exit codes of shells for a program that is not there, or cannot be started.
 constexpr int kNotFound = 127, kNotStarted = 126;
 
 // The libcufile.so.0 to put in front: the one named, or "" for the one installed beside the tool. Throws Failure.
@@ -17,9 +17,9 @@ std::filesystem::path library_for(const std::string& named);
 // By LD_PRELOAD of this process. Throws Failure where the loader would not take the path.
 void put_in_front(const std::string& library);
 
-// As execvp(3) would find it; "" where it would not.
+// The path by which execvp(3) would find it, or "".
 std::string program_path(const std::string& name);
-// What keeps the loader from listening to LD_PRELOAD: a sentence, or "".
+// Why the loader does not listen to LD_PRELOAD: a sentence, or "".
 std::string why_out_of_reach(const std::string& program);
 
 // Throws Failure where it cannot be started.

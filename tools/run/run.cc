@@ -58,13 +58,13 @@ constexpr const char* kExamples =
     "126 where it cannot be started; 1 failed, 2 wrong usage.";
 
 struct RunSettings {
-  std::vector<std::string> words;  // Of the program.
+  std::vector<std::string> words;  // The program's.
   std::string library;
   std::string report;  // "stderr", or a file's name.
   bool which = false;
 };
 
-// Where the program's processes put their reports. Goes with this object, and what is in it.
+// The folder for reports of the program's processes. It and its files go with this object.
 class ReportFolder {
  public:
   explicit ReportFolder(bool json) : suffix_(json ? ".json" : ".txt") {
@@ -135,7 +135,7 @@ pid_t start(const RunSettings& settings, const fs::path& library, const std::str
   }
 }
 
-// Whether the program has; others whose parents have ended are this process's children then, and are let go of.
+// True if the program has ended; orphans of its processes are this process's children then, and are let go of.
 bool has_ended(pid_t program, ProcessFamily& family) {
   for (;;) {
     siginfo_t facts{};
@@ -146,7 +146,7 @@ bool has_ended(pid_t program, ProcessFamily& family) {
   }
 }
 
-// Ctrl-C and Ctrl-\ go to all of the terminal's programs; what is sent to this one alone is passed on.
+// Ctrl-C and Ctrl-\ go to all of the terminal's programs; a signal that is sent to this one alone is passed on.
 void pass_on(pid_t child, const siginfo_t& signal_facts) {
   const bool is_terminals = signal_facts.si_code == SI_KERNEL;
   for (const int passed : kPassedOn) {
@@ -189,7 +189,7 @@ Account watch_program(const RunSettings& settings, const fs::path& library, cons
   return account;
 }
 
-// ---- What is told
+// ---- Answers
 
 bool asks_for_json(const RunSettings& settings) { return settings.report.ends_with(".json"); }
 

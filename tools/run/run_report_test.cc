@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built tool's `run --report`, and what `stats` says of processes without a session: of strangers' programs that
-// use cuFile, that do not, and that cannot.
+// The built tool's `run --report`, and the words of `stats` about processes without a session: other people's programs
+// that use cuFile, that do not, and that cannot.
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -50,7 +50,7 @@ class RunReport : public Tool {
     execv(argv[0], argv.data());
     _exit(127);
   }
-  // What `stats PID` says of it.
+  // Runs `stats PID` on it.
   Finished stats_of(const Words& before, const char* preloaded, bool as_json = false) {
     const pid_t child = start_waiting(before, preloaded);
     EXPECT_TRUE(wait_until([&] { return fs::exists(path("ready")); }));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// The built tool's `run`: what reaches the program, what is said of it, and how it ends.
+// The built tool's `run`: the program's words and settings, the words about it, and how it ends.
 #include <signal.h>
 
 #include "fakes/run_looks.h"
@@ -27,7 +27,7 @@ class RunTool : public Tool {
     std::ofstream(path("go")) << "";
     return wait(child);
   }
-  // Of the library that a program under it has.
+  // The library that a program under it has.
   static std::string library() { return fs::canonical(PENSTOCK_CUFILE).string(); }
 };
 
@@ -56,7 +56,7 @@ TEST_F(RunTool, TheLibraryThatWonIsToldFromTheMappingsOfAllItsProcesses) {
   EXPECT_TRUE(has(done.err, "cuFile's calls go to Penstock's library")) << done.err;
 }
 
-// As short as a program that uses cuFile can be: it tells of itself, so no look needs to find it.
+// The shortest program that uses cuFile: it tells of itself, so no look needs to find it.
 TEST_F(RunTool, OfAProgramThatUsedCuFileTheLibraryIsToldHoweverShortItLived) {
   make("weights", 4096);
 
