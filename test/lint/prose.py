@@ -45,7 +45,6 @@ AT_MOST = {
     "tools/prepare": 8,
     "tools/serve": 37,
     "tools/settings": 2,
-    "tools/stats": 26,
     "tools/suite": 20,
 }
 

@@ -34,7 +34,7 @@ using Json = nlohmann::ordered_json;
 using core::Op;
 
 constexpr unsigned kDescriptorsMax = 65536;
-constexpr std::size_t kFilesJudged = 256;  // Of more, no obstacles are looked for.
+constexpr std::size_t kFilesJudged = 256;  // If there are more, the others' obstacles are not looked for.
 constexpr std::size_t kFilesShown = 16;
 
 std::string slurp(const std::string& path) {
@@ -54,7 +54,7 @@ std::optional<std::uint64_t> number_behind(const std::string& text, const char* 
   return error == std::errc{} ? std::optional(number) : std::nullopt;
 }
 
-// What all files are judged by, read once.
+// The facts that all files are judged by, read once.
 struct Here {
   core::Root root = open_machine_root("");
   core::MountTable mounts = core::MountTable::read(root);
@@ -133,7 +133,7 @@ void add_files(DirectShare& job) {
   job.files.resize(kFilesShown);
 }
 
-// Only bytes of which the library knows how they travelled; of userspace that is the file system's own affair.
+// Counts only bytes whose way the library knows; the way of userspace is the file system's own affair.
 bool is_counted(const std::string& name) {
   const int path = penstock_path_by_name(name.c_str());
   return path != PENSTOCK_PATH_NULL && path != PENSTOCK_PATH_USERSPACE;

@@ -20,23 +20,23 @@ struct FileInUse {
   std::uint64_t size = 0;
   unsigned direct = 0;    // Descriptors with O_DIRECT,
   unsigned buffered = 0;  // and without.
-  std::string obstacle;   // What makes the CPU copy, or the kernel refuse, for sure; "" where nothing says so.
+  std::string obstacle;   // A certain cause of CPU copies, or of the kernel's refusal, or "".
   std::string remedy;
 };
 
-// What a process's sessions moved by one operation.
+// The bytes that a process's sessions moved by one operation.
 struct DirectSum {
   std::uint64_t bytes = 0;
-  std::uint64_t direct = 0;  // Of these, around the page cache.
+  std::uint64_t direct = 0;  // The part around the page cache.
 };
 
 struct DirectShare {
   ProcessView process;
   DirectSum sums[2];              // By Op.
   bool has_direct_bytes = false;  // The process's library counts them.
-  // What the kernel counts of the whole process, by whatever calls: bytes fetched from drives and sent to them.
+  // The kernel's counts for the whole process, by any calls: bytes fetched from drives and sent to them.
   std::optional<std::uint64_t> drive_bytes[2];
-  std::vector<FileInUse> files;  // Those that stand in the way first.
+  std::vector<FileInUse> files;  // The ones with obstacles first.
   unsigned files_left_out = 0;
 };
 
@@ -46,7 +46,7 @@ DirectShare look_at_job(pid_t pid);
 std::string job_text(const DirectShare& job);
 nlohmann::ordered_json job_json(const DirectShare& job);
 
-// Whether the flags in a line of /proc/PID/fdinfo/N have O_DIRECT. Nothing where there is no such line.
+// True if the flags in a line of /proc/PID/fdinfo/N have O_DIRECT. Nothing if there is no such line.
 std::optional<bool> is_direct_by(const std::string& fdinfo);
 
 }  // namespace penstock::tools

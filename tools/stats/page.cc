@@ -26,7 +26,7 @@ struct Share {
   double part = 0;  // Of 1.
 };
 
-// Of the bytes, by the path or the reason of their ways, the largest first.
+// Shares of the bytes, by the path or the reason of their ways, the largest first.
 std::vector<Share> shares(const Ways& ways, std::size_t part_of_key) {
   std::map<std::string, double> bytes;
   double sum = 0;

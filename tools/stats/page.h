@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What processes move now, as people and programs read it. Pure.
+// The bytes that processes move now, for people and for programs. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// How fast processes move bytes, from one look at them to the next. Sessions that open between two looks count from
-// zero, those that were open before the first one from then on; what a session moved after the last look that saw it is
-// lost. Pure.
+// How fast processes move bytes, from one look at them to the next. Sessions that open between two looks count
+// from zero, others from the first look on; bytes that a session moved after the last look that saw it are lost.
+// Pure.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ namespace penstock::tools {
 
 inline constexpr std::size_t kHistoryMost = 60;
 
-// What went between two looks.
+// The bytes that moved between two looks.
 struct Moved {
   Ways ways;  // Only those that anything went.
   double seconds = 0;
@@ -34,8 +34,8 @@ struct ProcessRate {
   pid_t pid = 0;
   std::string command;
   Moved moved;
-  std::vector<unsigned> gpus;  // That its bytes ever went to or from, where cuFile's statistics tell (level 3).
-  std::deque<double> history;  // Of rates, the last one last, one each look.
+  std::vector<unsigned> gpus;  // GPUs that its bytes ever went to or from, if cuFile's statistics tell (level 3).
+  std::deque<double> history;  // Rates, the last one last, one each look.
   std::string refusal;
 };
 
@@ -44,12 +44,12 @@ struct MachineRate {
   std::vector<ProcessRate> processes;  // The busiest first.
   unsigned hidden = 0;
   unsigned not_looked_at = 0;
-  std::string why_hidden;  // As of MachineView.
+  std::string why_hidden;  // The same as in MachineView.
 };
 
 class Rates {
  public:
-  // What went since the look before, which was `seconds` ago; nothing at the first one.
+  // Returns the bytes since the look before, which was `seconds` ago; nothing at the first one.
   MachineRate add(const MachineView& machine, double seconds);
 
  private:

@@ -53,7 +53,7 @@ std::string microseconds(std::uint64_t nanoseconds) {
   return fmt::format("{:.1f} us", static_cast<double>(nanoseconds) / 1e3);
 }
 
-// Of those that somebody measured; "" where nobody did.
+// A table of measured latencies, or "" if none was measured.
 std::string latency_table(const ProcessView& process) {
   Table table({"path", "op", ">measured", ">average", ">50%", ">90%", ">99%"});
   bool any = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock stats`: what running processes have moved, on which paths and for what reasons.
+// `penstock stats`: the bytes that running processes have moved, on which paths and for what reasons.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock stats --live`: what all processes with a session move now, and by which paths, on a screen that stays.
+// `penstock stats --live`: the bytes that all processes with a session move now, by path, on a screen that stays.
 #pragma once
 
 #include "tools/common/command_line.h"

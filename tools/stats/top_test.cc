@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock top` from outside, beside a process that reads. What is seen on a terminal is in test/terminal.
+// `penstock stats --live` from outside, beside a process that reads. test/terminal looks at it on a terminal.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
@@ -76,7 +76,7 @@ TEST_F(TopTest, ADumbTerminalIsNotDrawnOn) {
   EXPECT_EQ(done.out.find('\033'), std::string::npos) << done.out;
 }
 
-// As a container's runtime starts it: the test's own process has more, so it may not be looked at.
+// A container's runtime starts it so: the test's own process has more, so it may not be looked at.
 TEST_F(TopTest, RootWithoutCapabilitiesIsToldWhatItLacksByTopAndByStats) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to give capabilities away";
   const auto without = [] {
