@@ -41,7 +41,6 @@ AT_MOST = {
     "tools/gdscheck": 14,
     "tools/gdsio": 24,
     "tools/help": 1,
-    "tools/kv": 29,
     "tools/prepare": 8,
     "tools/serve": 37,
     "tools/settings": 2,

@@ -42,14 +42,14 @@ struct BenchSettings {
   bool json = false;
 };
 
-// Of all prompts.
+// The sums over all prompts.
 struct Sums {
   std::uint64_t requests = 0, tokens = 0, hit_tokens = 0, blocks = 0, distinct_blocks = 0;
   std::vector<double> without, with, puts;
   double get_seconds = 0;
   std::uint64_t foretold = 0, right = 0;
   double lost = 0;      // By decisions that were wrong, against right ones.
-  double forecast = 0;  // Of what was foretold, and what it took: sums.
+  double forecast = 0;  // Forecast seconds, and the seconds that those gets took.
   double foretold_gets = 0;
 
   void add(const Replayed& one) {
@@ -85,7 +85,7 @@ double share_of(std::uint64_t part, std::uint64_t all) {
   return share_of(static_cast<double>(part), static_cast<double>(all));
 }
 
-// Bytes by which the store was asked and answered: of the tier in host memory, where there is one.
+// The requests to the store in bytes; to the tier in host memory, if there is one.
 struct Traffic {
   std::uint64_t got_bytes = 0, put_bytes = 0, from_host = 0, from_drive = 0;  // from_: chunks.
 };

@@ -35,7 +35,7 @@ struct CompactSettings {
 
 struct Compacted {
   std::string folder;
-  std::string problem;  // Why it was left as it was, or not all was read; "" where it is done.
+  std::string problem;  // Why it was left as it was, or not all was read; or "".
   std::uint64_t chunks_before = 0, chunks = 0;
   std::uint64_t journal_bytes_before = 0, journal_bytes = 0;
 };
@@ -70,7 +70,7 @@ Compacted compact_one(penstock_session* session, const std::string& folder, bool
   SurveyedStore told = survey(folder);
   if (told.problem.empty()) {
     const auto drive = become_writer(session, told);
-    told = survey(folder);  // What it is now stays: nobody else writes it.
+    told = survey(folder);  // From here on nobody else writes it.
     done.problem = told.problem;
     done.chunks_before = done.chunks = told.chunks.size() + told.misplaced;
     done.journal_bytes_before = done.journal_bytes = told.journal_bytes;

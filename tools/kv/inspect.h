@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// `penstock kv inspect`: what stores have, by their journals. Reads no chunk, and disturbs nobody.
+// `penstock kv inspect`: the chunks of stores, by their journals. Reads no chunk, and disturbs no other process.
 #pragma once
 
 #include "tools/common/command_line.h"

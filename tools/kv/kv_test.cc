@@ -53,7 +53,7 @@ class KvTool : public Tool {
     store_ = std::move(kv::Store::open(*drive_, {kv::name_of(7), kSlab, kExtent}).value());
     return *store_;
   }
-  // As a process that dies.
+  // Ends like a process that dies.
   void end() {
     store_.reset();
     drive_.reset();
@@ -289,11 +289,11 @@ TEST_F(KvTool, ALongHoleInPlaceOfAJournalIsNotRead) {
     EXPECT_EQ(done.exit_code, 1) << command;
     EXPECT_NE(done.out.find("its journal is longer than 4 GiB"), std::string::npos) << command << done.out << done.err;
   }
-  fs::resize_file(journal, std::uint64_t{3} << 30);  // As long as one may be: what is behind its records is torn.
+  fs::resize_file(journal, std::uint64_t{3} << 30);  // The longest that one may be: all behind its records is torn.
   const Finished done = run({"kv", "inspect", "kv"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_NE(done.out.find("bytes of its journal are torn"), std::string::npos) << done.out << done.err;
-  rusage most{};  // Of the tool, each time that it ran.
+  rusage most{};  // The tool's use, over all its runs.
   ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &most), 0);
   EXPECT_LT(most.ru_maxrss, 1 << 20) << "KiB: it was read into memory";
 }

@@ -11,7 +11,7 @@ namespace penstock::tools {
 kv::Library own_library();
 
 Status status_of(const core::Status& status);
-// Of host memory, and so of no GPU: what is read is compared and let go.
+// A session for host memory only, without GPUs: bytes that are read are compared and let go.
 Session open_host_session();
 
 }  // namespace penstock::tools

@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kBetweenCommits{500};  // As of penstock.kv.Store.
+constexpr std::chrono::milliseconds kBetweenCommits{500};  // The same as penstock.kv.Store's.
 constexpr std::uint64_t kExtentBytes = std::uint64_t{64} << 20;
 constexpr kv::Name kStoreName = {std::byte{'t'}, std::byte{'r'}, std::byte{'a'}, std::byte{'c'}, std::byte{'e'}};
 
@@ -109,7 +109,7 @@ std::vector<kv::Request> Replay::requests_of(Blocks blocks) {
   return requests;
 }
 
-// As many blocks at once as the window holds, until one returns false.
+// Calls with as many blocks as the window holds, until a call returns false.
 template <typename Call>
 void Replay::in_windows(Blocks blocks, const Call& call) {
   for (bool goes_on = true; goes_on && !blocks.empty();) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Replays a trace of prompts (trace.h) on a store, with bytes in place of a model: of each prompt the blocks at its
-// beginning that the store has are got, the others are put. Computing takes a given time for each token.
+// Replays a trace of prompts (trace.h) on a store, with bytes in place of a model: a prompt's first blocks that the
+// store has are got, the others are put. Computing takes a given time for each token.
 #pragma once
 
 #include <condition_variable>
@@ -28,27 +28,27 @@ struct ReplaySettings {
   std::uint64_t capacity_bytes = 0;
   std::uint64_t host_bytes = 0;  // 0: no host memory before the drive.
   std::uint64_t chunk_bytes = 0;
-  std::uint64_t window_bytes = 0;  // Of memory that chunks are got into, at once.
-  unsigned pieces = 1;             // Of a chunk, apart in memory: the layers of a paged cache.
-  double tokens_per_second = 0;    // Of computing.
+  std::uint64_t window_bytes = 0;  // Memory that chunks are got into, at once.
+  unsigned pieces = 1;             // Pieces of a chunk, apart in memory: the layers of a paged cache.
+  double tokens_per_second = 0;    // The speed of computing.
   std::uint64_t block_tokens = 0;
   bool is_direct = true;
   unsigned gpu = 0;
 };
 
-// What a store has to have for a chunk of so many bytes, on the drive and in host memory.
+// The room that a store needs for a chunk of so many bytes, on the drive and in host memory.
 std::uint64_t least_room(std::uint64_t chunk_bytes);
 
-// What became of one prompt. Seconds, to its first token.
+// The outcome of one prompt. Seconds, to its first token.
 struct Replayed {
   std::uint64_t tokens = 0, hit_tokens = 0;
   double without = 0;                // All of it is computed.
-  double with = 0;                   // As was decided: the blocks that are there are got, or computed as well.
+  double with = 0;                   // By the decision: blocks that are there are got, or computed as well.
   double get = 0;                    // Getting them, whatever was decided.
   double computing_hits = 0;         // Computing those in place of getting them.
-  std::optional<double> foretold{};  // What getting them was thought to take.
+  std::optional<double> foretold{};  // The forecast of the time to get them.
   std::optional<bool> is_right{};    // The decision, where something was foretold.
-  std::vector<double> puts{};        // Of each put.
+  std::vector<double> puts{};        // The time of each put.
 };
 
 class Replay {

@@ -74,7 +74,7 @@ std::string problem_of_shape(const SurveyedStore& store) {
   return "";
 }
 
-// As a writer would take it up: of two chunks in one place the newer one is right.
+// Takes chunks up like a writer: if two are in one place, the newer one is right.
 void take_up(const std::vector<kv::Chunk>& told, SurveyedStore& store) {
   kv::Index index(store.capacity_bytes, store.extent_bytes, kv::Eviction::recent_use);
   for (auto chunk = told.rbegin(); chunk != told.rend(); ++chunk) {

@@ -14,14 +14,14 @@ namespace penstock::tools {
 
 struct SurveyedStore {
   std::string folder;
-  std::string problem;  // A sentence on why nothing is known of it; "" where something is.
+  std::string problem;  // A sentence on why nothing is known of it, or "".
   kv::Name name{};
   std::uint64_t capacity_bytes = 0;
   std::uint64_t extent_bytes = 0;
   std::uint64_t used_bytes = 0;  // Of slots.
   std::uint64_t chunk_bytes = 0;
   std::uint64_t journal_bytes = 0;
-  std::uint64_t torn_bytes = 0;   // At the journal's end: what makes no record.
+  std::uint64_t torn_bytes = 0;   // Bytes at the journal's end that make no record.
   std::uint64_t misplaced = 0;    // Chunks of the journal whose slot cannot be.
   bool is_closed = false;         // Its last writer ended in order.
   std::optional<int> writer;      // A process that has it open for writing, as far as this machine tells.

@@ -13,7 +13,7 @@ namespace penstock::tools {
 
 struct TraceRequest {
   std::uint64_t tokens = 0;
-  std::vector<std::uint64_t> blocks;  // The whole ones: what is left of the tokens at the end is in none.
+  std::vector<std::uint64_t> blocks;  // Whole blocks: the last tokens may be in none.
 };
 
 // At most `requests_most`, from the beginning; 0: all. "-" is standard input. Fails with the line that makes no sense.

@@ -89,7 +89,7 @@ class Verifier {
     });
   }
 
-  // Whether its slot has the header of another chunk, whole.
+  // True if its slot has the header of another chunk, whole.
   bool has_another(const kv::Chunk& chunk) {
     const kv::Pages page(1);
     const iovec piece{page[0].data(), kv::kHeaderBytes};
@@ -100,7 +100,7 @@ class Verifier {
     return generation && *generation != chunk.generation;
   }
 
-  // What the journal does not tell of any more was replaced meanwhile; the rest is looked at once more.
+  // Chunks that the journal does not name any more were replaced meanwhile; the rest is looked at once more.
   void look_again() {
     const SurveyedStore now = survey(verified_.store.folder);
     std::map<kv::Name, std::uint64_t> generations;
