@@ -43,7 +43,6 @@ AT_MOST = {
     "tools/help": 1,
     "tools/prepare": 8,
     "tools/serve": 37,
-    "tools/settings": 2,
     "tools/suite": 20,
 }
 

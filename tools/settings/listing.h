@@ -13,7 +13,7 @@
 
 namespace penstock::tools {
 
-// What users call it: Penstock's own by their short names, cuFile's by section and name.
+// The users' names: Penstock's own by their short names, cuFile's by section and name.
 std::string_view public_name(core::Setting setting);
 
 // A paragraph each, Penstock's own first. `chosen` are told in the order in which they are given.

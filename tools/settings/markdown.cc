@@ -28,7 +28,7 @@ std::string codes(std::string_view words) {
   return list;
 }
 
-// What is served, with an effect.
+// The settings that are served, with their effects.
 std::string served_table(bool own) {
   std::string text =
       "| setting | variable | takes | default | what it does |\n"
