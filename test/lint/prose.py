@@ -39,7 +39,6 @@ AT_MOST = {
     "tools/explain": 8,
     "tools/gds_stats": 3,
     "tools/gdscheck": 14,
-    "tools/gdsio": 24,
     "tools/help": 1,
     "tools/prepare": 8,
     "tools/serve": 37,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// -x 6: as many entries of one batch in flight as -w says, each replaced as it completes.
+// -x 6: -w entries of one batch in flight, each replaced as it completes.
 #include <algorithm>
 #include <vector>
 

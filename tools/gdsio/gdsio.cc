@@ -26,7 +26,7 @@
 namespace penstock::tools {
 namespace {
 
-constexpr unsigned kAsyncCopies = 4;  // Of one thread, with CPU_ASYNC_GPU.
+constexpr unsigned kAsyncCopies = 4;  // In one thread, with CPU_ASYNC_GPU.
 
 // Removes the files that this run has created, unless it comes to its end.
 class CreatedFiles {
@@ -65,7 +65,7 @@ class Machinery {
 
   penstock_session* session() const { return session_.raw(); }
   const CudaDriver* cuda(unsigned gpu) const { return gpu < drivers_.size() ? drivers_[gpu].get() : nullptr; }
-  // Of the GPU, or of the host where no GPU takes part.
+  // The GPU's memory, or the host's if no GPU takes part.
   std::uint64_t memory_bytes(unsigned gpu) const {
     if (session() == nullptr) {
       return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
@@ -81,7 +81,7 @@ class Machinery {
   std::vector<std::unique_ptr<CudaDriver>> drivers_;
 };
 
-// Of the rows counted by `after`, what `before` does not have.
+// The rows of `after`, less the counts that `before` has.
 std::vector<Counter> counted_since(const std::vector<Counter>& before, std::vector<Counter> after) {
   for (Counter& row : after) {
     for (const Counter& old : before) {
@@ -125,7 +125,7 @@ class Run {
   const Machinery& machinery() const { return machinery_; }
 
  private:
-  // What one thread has of a file.
+  // One thread's part of a file.
   struct Share {
     const GdsioGroup* group;
     const CufileFile* file;

@@ -97,7 +97,7 @@ TEST_F(Gdsio, SaysWhichPathTheBytesTook) {
   EXPECT_NE(host.find("\nPath: host 100.0%"), std::string::npos) << host;
 }
 
-// Of two lines that are about, one calls -I 1 a read, the other -x 0 the CPU's path.
+// Two command lines are passed around: one calls -I 1 a read, the other -x 0 the CPU's path.
 TEST_F(Gdsio, SaysWhatTheNumbersOfTwoLinesThatAreAboutMean) {
   make("data", 1 << 20);
   const Finished first = run({"-f", "data", "-d", "0", "-w", "4", "-i", "64K", "-x", "0", "-I", "1", "-O", "1"});

@@ -18,7 +18,7 @@ struct IoSizes {
 };
 
 struct IoPattern {
-  Extent range;  // Of the file. More than 0 bytes.
+  Extent range;  // The file's. More than 0 bytes.
   IoSizes sizes;
   bool is_random = false;
   bool is_unaligned = false;  // Random offsets at any byte, rather than at multiples of the smallest size.
@@ -71,7 +71,7 @@ class IoExtents final : public ExtentSource {
   }
 
   IoPattern pattern_;
-  std::uint64_t begin_, end_, at_;  // Of the thread's share, counted from the range's begin.
+  std::uint64_t begin_, end_, at_;  // The thread's share, counted from the range's begin.
   std::uint64_t left_;
   std::uint64_t size_;
   std::uint64_t state_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Runs a thread on the CPUs of one NUMA node; what it then allocates lies there too, by the kernel's default policy.
+// Runs a thread on the CPUs of one NUMA node; its later allocations lie there too, by the kernel's default policy.
 #pragma once
 
 #include <string_view>

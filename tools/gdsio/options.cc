@@ -78,7 +78,7 @@ bool truth_of(const std::string& text) {
   misuse(fmt::format("'{}' is neither 1 nor 0", text));
 }
 
-// A flag that names a target opens a new group where there is one already; what it does not say is as it was.
+// A flag that names a target opens a new group if there is one already; flags that are not given keep their values.
 GdsioGroup& group_for_target(GdsioSettings& settings) {
   if (settings.groups.back().has_target()) {
     if (settings.groups.size() == kGroupsMax) misuse("there are too many files and folders");
@@ -89,7 +89,7 @@ GdsioGroup& group_for_target(GdsioSettings& settings) {
   return settings.groups.back();
 }
 
-enum class Level : std::uint8_t { everywhere, global, job };  // Where in a job file a key may stand.
+enum class Level : std::uint8_t { everywhere, global, job };  // The sections of a job file in which a key may stand.
 
 struct Option {
   char flag;

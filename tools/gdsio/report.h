@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What gdsio prints of a run: the line that others read, the way the bytes took, or JSON. Pure.
+// The output of gdsio about a run: the line that programs read, the way the bytes took, or JSON. Pure.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct GdsioOutcome {
   bool is_random = false;
   unsigned threads = 1;
   unsigned depth = 0;            // 0: no batch.
-  std::uint64_t data_bytes = 0;  // Of all files.
+  std::uint64_t data_bytes = 0;  // All files'.
   JobResult result;
   std::vector<Counter> ways;  // By path and reason, of this pass; empty where the library took no part.
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What gdsio is asked to do, whether by flags or by a job file.
+// The work that gdsio is asked to do, by flags or by a job file.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ enum class TransferType : std::uint8_t {
   cpu_only = 1,          // pread, pwrite; no device takes part.
   cpu_gpu = 2,           // pread, then a copy to the device, one after the other.
   cpu_async_gpu = 3,     // The same with several copies under way.
-  cpu_cached_gpu = 4,    // As cpu_gpu, through the page cache.
+  cpu_cached_gpu = 4,    // cpu_gpu through the page cache.
   gpu_direct_async = 5,  // cuFileReadAsync, cuFileWriteAsync on a stream.
   gpu_batch = 6,         // cuFileBatchIOSubmit.
-  gpu_batch_stream = 7,  // As many asynchronous calls in flight as a batch would have, each on a stream of its own.
+  gpu_batch_stream = 7,  // A batch's number of asynchronous calls in flight, each on a stream of its own.
 };
 constexpr unsigned kTransferTypes = 8;
 
@@ -48,7 +48,7 @@ struct GdsioSettings {
   bool is_write = false;
   bool is_random = false;
   bool is_unaligned = false;  // Random offsets at any byte.
-  std::uint64_t size = 0;     // Of each file; 0: as it is.
+  std::uint64_t size = 0;     // Each file's; 0: the size that it has.
   std::uint64_t offset = 0;
   IoSizes io{std::uint64_t{1} << 20, std::uint64_t{1} << 20, 0};
   double seconds = 0;  // 0: every file once.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr ssize_t kNotDone = std::numeric_limits<ssize_t>::min();
 
-// What an asynchronous call reads when its stream arrives, and where it leaves the result: must stay where it is.
+// Arguments that an asynchronous call reads when its stream arrives, and the result that it leaves: it must not move.
 struct AsyncCall {
   CUstream stream = nullptr;
   Extent extent;
@@ -29,7 +29,7 @@ class StreamTransport final : public CufileTransport {
  public:
   explicit StreamTransport(const ThreadSetup& setup) : CufileTransport(setup), calls_(setup.depth) {
     for (AsyncCall& call : calls_) {
-      // Where host memory stands in for a GPU any handle is a stream.
+      // If host memory stands in for a GPU, any handle is a stream.
       void* const stream = setup.cuda != nullptr ? setup.cuda->open_stream() : &call;
       call.stream = static_cast<CUstream>(stream);
       require_cufile(cuFileStreamRegister(call.stream, 0), setup.file->path(), "cuFileStreamRegister");

@@ -14,10 +14,10 @@
 
 namespace penstock::tools {
 
-// What one of gdsio's threads works with. All of it outlives the Transport that is made of it.
+// The objects that one of gdsio's threads works with. All of them outlive the Transport that is made of them.
 struct ThreadSetup {
   const CufileFile* file = nullptr;
-  penstock_session* session = nullptr;  // Of the cuFile driver; null where no device takes part.
+  penstock_session* session = nullptr;  // The cuFile driver's; null if no device takes part.
   const CudaDriver* cuda = nullptr;     // Null where host memory stands in for a GPU.
   unsigned gpu = 0;
   TransferType transfer = TransferType::gpu_direct;

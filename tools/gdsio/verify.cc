@@ -42,7 +42,7 @@ struct VerifySettings {
   bool wants_sync = false;
 };
 
-// What the kernel alone has of a file, in no way through cuFile.
+// A file's content by the kernel alone, in no way through cuFile.
 class FileContent final : public Content {
  public:
   explicit FileContent(const OpenFile& file) : file_(file) {}

@@ -31,7 +31,7 @@ TEST_F(GdsioVerify, SaysThatBothWaysGiveTheSameBytes) {
 // The path that moves nothing is the proof that a difference would be seen.
 TEST_F(GdsioVerify, NamesTheFirstByteThatDiffers) {
   std::string bytes = make("data", 100000);
-  std::fill(bytes.begin(), bytes.begin() + 5000, static_cast<char>(0xa5));  // As the memory is filled beforehand.
+  std::fill(bytes.begin(), bytes.begin() + 5000, static_cast<char>(0xa5));  // The memory is filled with it beforehand.
   std::ofstream(path("data"), std::ios::binary) << bytes;
   const Finished done = run({"-f", "data"}, [] { setenv("PENSTOCK_PATHS", "null", 1); });
   EXPECT_EQ(done.exit_code, 1);
