@@ -38,7 +38,6 @@ AT_MOST = {
     "tools/doctor": 76,
     "tools/explain": 8,
     "tools/gds_stats": 3,
-    "tools/gdscheck": 14,
     "tools/help": 1,
     "tools/prepare": 8,
     "tools/serve": 37,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// gdscheck: what NVIDIA's tool of that name tells, in the layout that other programs read, of Penstock's library.
+// gdscheck: the answers of NVIDIA's tool of that name, in the layout that programs read, about Penstock's library.
 #pragma once
 
 #include "tools/common/command_line.h"

@@ -34,14 +34,14 @@ std::string section_of(const std::string& text, const std::string& title, bool i
   return found;
 }
 
-// What another program was seen to do with NVIDIA's output: rows "name : value" under a banner.
+// Reads NVIDIA's output as another program was seen to read it: rows "name : value" under a banner.
 std::string value_of(const std::string& text, const std::string& name) {
   const std::regex row("^ *" + name + " *: (.*)$", std::regex::multiline);
   std::smatch match;
   return std::regex_search(text, match, row) ? match[1].str() : "absent";
 }
 
-// PENSTOCK_REGENERATE=1 writes them anew; what changed is then for people to judge.
+// PENSTOCK_REGENERATE=1 writes them anew; people have to judge the changes then.
 TEST_F(Gdscheck, TellsOfCapturedMachinesWhatWasTold) {
   for (const char* machine : kMachines) {
     const fs::path golden = std::string(PENSTOCK_SOURCE_DIR "/test/fixtures/gdscheck/") + machine + ".txt";

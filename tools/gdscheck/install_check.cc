@@ -101,8 +101,8 @@ facts::Finding need_configuration(const core::LoadedSettings& cufile) {
   return need("cufile_json", State::pass, file);
 }
 
-// What NVIDIA's library needs is what the path through it needs. What is mounted, and what a setting keeps off, is no
-// part of an installation.
+// NVIDIA's library needs the same as the path through it. Mounts, and settings that keep the path off, are no part of
+// an installation.
 std::vector<Check> checks_of(const core::Root& root, const facts::Examination& examined) {
   constexpr std::string_view kOptional[] = {"nvidia_fs_mount", "ext4_ordered", "small_blocks"};
   std::vector<Check> checks;

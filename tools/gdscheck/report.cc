@@ -16,7 +16,7 @@ namespace {
 using core::Setting;
 using core::SettingKind;
 
-// Of cuFile, whose interface this is; the same numbers that cuFileGetVersion tells.
+// cuFile's versions, whose interface this is; the same numbers that cuFileGetVersion tells.
 constexpr const char* kReleaseVersion = "1.15.0.0";
 constexpr const char* kLibraryVersion = "1.15";
 constexpr const char* kPenstocksMemory = "may be tried for memory that Penstock allocated";
@@ -50,7 +50,7 @@ std::string ways_of(const facts::Outlook& place) {
   return ways_text(has_nvidia_fs(place), has_p2pdma(place), has_compat(place));
 }
 
-// Of all that is mounted and of that kind. What goes through host memory takes every kind.
+// The ways of all mounts of that kind. The way through host memory takes every kind.
 std::string ways_of(const GdsPlatform& platform, const facts::StorageKind& kind) {
   bool nvfs = false, p2pdma = false;
   for (const facts::Outlook& place : platform.examined.places) {
@@ -163,7 +163,7 @@ std::string driver_status(const core::NvidiaDriver& driver) {
   return driver.is_open ? "Supported(Nvidia Open Driver Installed)" : "Supported(Nvidia Proprietary Driver Installed)";
 }
 
-// What a reader would take "succeeded" to promise, and is not so.
+// Denies the promise that a reader would find in "succeeded", where it does not hold.
 std::string reservation(const GdsPlatform& platform) {
   const facts::Outlook& whole = platform.examined.whole;
   if (has_nvidia_fs(whole)) return "";
@@ -179,7 +179,7 @@ std::string platform_section(const GdsPlatform& platform) {
   };
   line("IOMMU", iommu_text(machine.iommu));
   line("Nvidia Driver Info Status", driver_status(machine.nvidia));
-  // Of a captured machine nobody can ask its driver.
+  // A captured machine's driver cannot be asked.
   const char* no_version = machine.probe ? "none" : "unknown";
   const int cuda = machine.probe ? machine.probe->cuda : 0;
   line("Cuda Driver Version Installed", cuda > 0 ? fmt::format("{}", cuda) : no_version);
@@ -191,7 +191,7 @@ std::string platform_section(const GdsPlatform& platform) {
   return text;
 }
 
-// Whether nvidia-fs is used is for the paths by it to say: NVIDIA's library's, and ours.
+// The paths by nvidia-fs, NVIDIA's library's and ours, say if it is used.
 std::string nvidia_fs_text(const GdsPlatform& platform) {
   if (!platform.machine().nvidia_fs.is_loaded) return "not loaded";
   const facts::PathOutlook& path = platform.examined.whole.by_nvidia_fs();

@@ -15,10 +15,10 @@ namespace penstock::tools {
 
 struct GdsPlatform {
   facts::Examination examined;
-  facts::Variables variables;  // Of the environment, that say something to the library.
+  facts::Variables variables;  // The environment's, if they mean something to the library.
 
   const facts::Machine& machine() const { return examined.machine; }
-  // "" where files can be served; else why not.
+  // Why files cannot be served, or "".
   std::string obstacle() const;
 };
 
