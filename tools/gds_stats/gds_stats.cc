@@ -34,7 +34,7 @@ constexpr const char* kExamples =
     "usage, 77 if the process has no session open.";
 
 constexpr int kLayout = 8;
-constexpr unsigned kRows = 16;  // Of the histogram; the last takes in all that is larger.
+constexpr unsigned kRows = 16;  // The histogram's; the last takes in all larger ones.
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kGiB = kMiB * 1024.0;
 
@@ -129,7 +129,7 @@ std::string gpu_text(const CufileTotals& totals, unsigned gpu) {
       mebibytes(registered));
 }
 
-// Of pools and RDMA there are the headings alone: Penstock has no such things.
+// Pools and RDMA have headings alone: Penstock has no such things.
 std::string gpus_text(const CufileTotals& totals) {
   std::string text = "PER_GPU STATS:\n";
   for (unsigned gpu = 0; gpu < totals.gpu_count; ++gpu) text += gpu_text(totals, gpu);
