@@ -15,7 +15,7 @@
 #include "path/path.h"
 #include "path/path_settings.h"
 #include "path/pipeline/bouncing_channel.h"
-#include "path/pipeline/pair_table.h"
+#include "path/pipeline/self_test_cache.h"
 
 namespace penstock::core {
 
@@ -60,7 +60,7 @@ class NvfsPath final : public Path, private DirectTerms {
   DeviceSet& devices_;
   const std::shared_ptr<NvfsKernel> kernel_;
   const NvfsRules rules_;
-  PairTable pairs_;
+  SelfTestCache pairs_;
   Mutex module_mutex_;
   std::atomic<bool> is_module_known_{false};  // What follows is set, and stays.
   Proof module_proof_;

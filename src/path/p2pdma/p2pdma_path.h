@@ -10,7 +10,7 @@
 #include "path/p2pdma/outlook.h"
 #include "path/path.h"
 #include "path/pipeline/bouncing_channel.h"
-#include "path/pipeline/pair_table.h"
+#include "path/pipeline/self_test_cache.h"
 
 namespace penstock::core {
 
@@ -46,7 +46,7 @@ class P2pdmaPath final : public Path, private DirectTerms {
   DeviceSet& devices_;
   const std::unique_ptr<Outlook> outlook_;
   const P2pdmaRules rules_;
-  PairTable pairs_;
+  SelfTestCache pairs_;
   std::array<std::atomic<std::uint16_t>, kDevicesMax> device_reasons_{};  // By ordinal; a reason and one, or 0.
 };
 

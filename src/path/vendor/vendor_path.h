@@ -11,7 +11,7 @@
 #include "base/mutex.h"
 #include "path/path.h"
 #include "path/pipeline/bouncing_channel.h"
-#include "path/pipeline/pair_table.h"
+#include "path/pipeline/self_test_cache.h"
 #include "path/vendor/vendor_library.h"
 #include "path/vendor/vendor_rules.h"
 
@@ -49,7 +49,7 @@ class VendorPath final : public Path, private DirectTerms {
 
   Storage& storage_;
   const VendorRules rules_;
-  PairTable pairs_;
+  SelfTestCache pairs_;
   Mutex library_mutex_;
   std::atomic<bool> is_library_known_{false};  // What follows is set, and stays.
   Proof library_proof_;

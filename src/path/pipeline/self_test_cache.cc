@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "path/pipeline/pair_table.h"
+#include "path/pipeline/self_test_cache.h"
 
 #include <cerrno>
 
@@ -18,7 +18,7 @@ Proof unpack(std::uint64_t word) {
 
 }  // namespace
 
-const PairTable::Pair* PairTable::find(const Device* device, const StorageKey& storage) const {
+const SelfTestCache::Pair* SelfTestCache::find(const Device* device, const StorageKey& storage) const {
   const unsigned count = count_.load(std::memory_order_acquire);
   for (unsigned i = 0; i < count; ++i) {
     if (pairs_[i].device == device && pairs_[i].storage == storage) return &pairs_[i];
@@ -26,8 +26,8 @@ const PairTable::Pair* PairTable::find(const Device* device, const StorageKey& s
   return nullptr;
 }
 
-Proof PairTable::find_or_test(const Device* device, const StorageKey& storage, Op op,
-                              const std::function<SelfTest()>& test) {
+Proof SelfTestCache::find_or_test(const Device* device, const StorageKey& storage, Op op,
+                                  const std::function<SelfTest()>& test) {
   const auto index = static_cast<unsigned>(op);
   if (const Pair* pair = find(device, storage)) return unpack(pair->proofs[index].load(std::memory_order_relaxed));
   const MutexLock lock(mutex_);
@@ -44,13 +44,13 @@ Proof PairTable::find_or_test(const Device* device, const StorageKey& storage, O
   return op == Op::read ? result.read : result.write;
 }
 
-std::optional<Proof> PairTable::find_proof(const Device* device, const StorageKey& storage, Op op) const {
+std::optional<Proof> SelfTestCache::find_proof(const Device* device, const StorageKey& storage, Op op) const {
   const Pair* pair = find(device, storage);
   if (pair == nullptr) return std::nullopt;
   return unpack(pair->proofs[static_cast<unsigned>(op)].load(std::memory_order_relaxed));
 }
 
-void PairTable::refuse(const Device* device, const StorageKey& storage, Op op, const Proof& why) {
+void SelfTestCache::refuse(const Device* device, const StorageKey& storage, Op op, const Proof& why) {
   if (const Pair* pair = find(device, storage)) {
     pairs_[static_cast<std::size_t>(pair - pairs_.data())].proofs[static_cast<unsigned>(op)].store(
         pack(why), std::memory_order_relaxed);

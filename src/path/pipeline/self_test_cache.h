@@ -14,7 +14,7 @@
 
 namespace penstock::core {
 
-class PairTable {
+class SelfTestCache {
  public:
   // `test` finds out about a pair that is new.
   Proof find_or_test(const Device* device, const StorageKey& storage, Op op, const std::function<SelfTest()>& test);
