@@ -18,7 +18,7 @@ Status stale() { return os_failure(ESTALE, kStep); }
 }  // namespace
 
 PagecacheChannel::PagecacheChannel(RegistrationCache& cache, const ChannelOptions& options)
-    : cache_(cache), options_(options), slots_(options.depth), lot_(kExtentsMax * std::size_t{options.depth}) {
+    : cache_(cache), options_(options), slots_(options.depth), batch_(kExtentsMax * std::size_t{options.depth}) {
   for (Launch& each : launches_) {
     each.copies.reserve(kExtentsMax * std::size_t{options.depth});
     each.slots.reserve(options.depth);
@@ -118,10 +118,10 @@ void PagecacheChannel::launch(Op op) {
   const unsigned marker = slots.back();
   Status status;
   for (const Found& found : copies) {
-    if (status.ok()) status = lot_.add(*copies_, direction_of(op), found.memory, found.pages, found.size);
+    if (status.ok()) status = batch_.add(*copies_, direction_of(op), found.memory, found.pages, found.size);
   }
-  const Status handed_on = lot_.hand_on(*copies_, direction_of(op));
-  if (status.ok()) status = handed_on;
+  const Status queued = batch_.queue_all(*copies_, direction_of(op));
+  if (status.ok()) status = queued;
   if (status.ok()) status = copies_->record(marker);
   if (!status.ok()) broken_ = true;  // Something may be under way, with no marker behind it: the extents stay held.
   for (const std::uint32_t index : slots) {
@@ -258,7 +258,7 @@ Status PagecacheChannel::copy_now(Op op) {
   std::vector<Found>& copies = launches_[static_cast<unsigned>(op)].copies;
   Status status;
   for (const Found& found : copies) {
-    if (status.ok()) status = copy_and_wait(*copies_, lot_, op, found.memory, found.pages, found.size);
+    if (status.ok()) status = copy_and_wait(*copies_, batch_, op, found.memory, found.pages, found.size);
   }
   copies.clear();
   return status;

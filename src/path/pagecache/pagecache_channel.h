@@ -9,7 +9,7 @@
 
 #include "path/pagecache/registration_cache.h"
 #include "path/path.h"
-#include "path/pipeline/copy_lot.h"
+#include "path/pipeline/copy_batch.h"
 
 namespace penstock::core {
 
@@ -78,7 +78,7 @@ class PagecacheChannel final : public Channel {
     std::vector<std::uint32_t> slots;  // of these.
   };
   Launch launches_[2];  // By Op.
-  CopyLot lot_;
+  CopyBatch batch_;
   std::vector<std::uint32_t> done_;
   const File* stamped_ = nullptr;  // The file whose stamp was taken in this pass,
   FileStamp stamp_;                // and the stamp.

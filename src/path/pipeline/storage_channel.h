@@ -10,7 +10,7 @@
 
 #include "device/pinned_block.h"
 #include "path/path.h"
-#include "path/pipeline/copy_lot.h"
+#include "path/pipeline/copy_batch.h"
 #include "storage/storage.h"
 
 namespace penstock::core {
@@ -110,7 +110,7 @@ class StorageChannel final : public Channel {
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> gathered_[2];  // By Op: slots whose small copies have not been queued yet.
-  CopyLot lot_;                             // One call's.
+  CopyBatch batch_;                         // One call's.
   std::vector<Copying> copying_;            // Circular, in the order of their copies.
   std::size_t copying_head_ = 0;
   std::size_t copying_count_ = 0;

@@ -52,10 +52,10 @@ void StorageChannel::copy_together(std::span<const std::uint32_t> slots, Op op) 
   for (const std::uint32_t index : slots) {
     const Slot& slot = slots_[index];
     if (status.ok())
-      status = lot_.add(*copies_, direction_of(op), slot.task.memory, payload_in(slot), copied_size(slot));
+      status = batch_.add(*copies_, direction_of(op), slot.task.memory, payload_in(slot), copied_size(slot));
   }
-  const Status handed_on = lot_.hand_on(*copies_, direction_of(op));
-  if (status.ok()) status = handed_on;
+  const Status queued = batch_.queue_all(*copies_, direction_of(op));
+  if (status.ok()) status = queued;
   if (status.ok()) status = copies_->record(marker);
   if (!status.ok()) broken_ = true;  // They may be under way with no marker behind them: no slot is safe to use again.
   for (const std::uint32_t index : slots) {
@@ -102,7 +102,7 @@ bool StorageChannel::reap_copies(bool wait) {
 Status StorageChannel::copy_now(std::uint32_t index) {
   const Slot& slot = slots_[index];
   const Status status =
-      copy_and_wait(*copies_, lot_, slot.task.op, slot.task.memory, payload_in(slot), copied_size(slot));
+      copy_and_wait(*copies_, batch_, slot.task.op, slot.task.memory, payload_in(slot), copied_size(slot));
   if (!status.ok()) broken_ = true;  // It may still be under way.
   return status;
 }

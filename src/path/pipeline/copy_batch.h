@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Copies between a request's memory and host memory of ours, handed to a queue in lots: memory in pieces is a copy for
-// each of them. Used by one thread at a time; allocates nothing once made.
+// Copies between a request's memory and host memory of ours, handed to a queue in batches: memory in pieces is a copy
+// for each of them. Used by one thread at a time; allocates nothing once made.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@ namespace penstock::core {
 
 inline Direction direction_of(Op op) { return op == Op::read ? Direction::to_device : Direction::to_host; }
 
-class CopyLot {
+class CopyBatch {
  public:
   // copies: the most that are queued together, if there are no pieces.
-  explicit CopyLot(std::size_t copies) { copies_.reserve(std::max(copies, kPiecesTogether)); }
+  explicit CopyBatch(std::size_t copies) { copies_.reserve(std::max(copies, kPiecesTogether)); }
 
   // Page-locked host memory. After a failure some of what was added may be under way.
   Status add(CopyQueue& queue, Direction direction, const RequestMemory& memory, std::byte* host, std::uint64_t size) {
     Status status;
     memory.each_place(size, [&](std::byte* address, std::uint64_t here) {
-      if (copies_.size() == copies_.capacity() && status.ok()) status = hand_on(queue, direction);
+      if (copies_.size() == copies_.capacity() && status.ok()) status = queue_all(queue, direction);
       if (status.ok()) copies_.push_back({address, host, here, true});
       host += here;
     });
@@ -32,7 +32,7 @@ class CopyLot {
   }
 
   // Queues all copies that were added and are not under way yet.
-  Status hand_on(CopyQueue& queue, Direction direction) {
+  Status queue_all(CopyQueue& queue, Direction direction) {
     const Status status = copies_.empty() ? success() : queue.copy_many(copies_, direction);
     copies_.clear();
     return status;
@@ -44,13 +44,13 @@ class CopyLot {
 };
 
 // One copy from start to end, the shortest way.
-inline Status copy_and_wait(CopyQueue& queue, CopyLot& lot, Op op, const RequestMemory& memory, std::byte* host,
+inline Status copy_and_wait(CopyQueue& queue, CopyBatch& batch, Op op, const RequestMemory& memory, std::byte* host,
                             std::uint64_t size) {
   const Direction direction = direction_of(op);
   if (!memory.is_in_pieces()) return queue.copy_and_wait({memory.address(), host, size, true}, direction);
-  Status status = lot.add(queue, direction, memory, host, size);
-  const Status handed_on = lot.hand_on(queue, direction);
-  return finish_copies(queue, status.ok() ? handed_on : status);
+  Status status = batch.add(queue, direction, memory, host, size);
+  const Status queued = batch.queue_all(queue, direction);
+  return finish_copies(queue, status.ok() ? queued : status);
 }
 
 }  // namespace penstock::core
