@@ -14,8 +14,8 @@ using core::MutexLock;
 
 constexpr std::uint64_t kBatchPages = 4096;  // 16 MiB that are lent at once, or one chunk where that is larger.
 constexpr std::size_t kBatchChunks = 64;
-constexpr auto kNap = std::chrono::milliseconds(2);
-constexpr int kNapsMost = 50;
+constexpr auto kSleep = std::chrono::milliseconds(2);
+constexpr int kSleepsMost = 50;
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + kSlotAlign - 1) / kSlotAlign; }
 
@@ -63,11 +63,11 @@ void HostTier::run() {
 // it looks by itself every other millisecond, and is woken when much waits, a flush() waits, or nothing came for long.
 bool HostTier::wait_for_work(bool was_busy) {
   const MutexLock lock(mutex_);
-  for (int naps = was_busy ? 1 : 0; !is_ending_ && !is_hurried(); ++naps) {
-    if (naps > 0 && !queue_.empty()) break;
-    is_asleep_ = queue_.empty() && naps >= kNapsMost;
+  for (int sleeps = was_busy ? 1 : 0; !is_ending_ && !is_hurried(); ++sleeps) {
+    if (sleeps > 0 && !queue_.empty()) break;
+    is_asleep_ = queue_.empty() && sleeps >= kSleepsMost;
     if (is_asleep_) work_.wait(mutex_);
-    else static_cast<void>(work_.wait_until(mutex_, std::chrono::steady_clock::now() + kNap));
+    else static_cast<void>(work_.wait_until(mutex_, std::chrono::steady_clock::now() + kSleep));
     is_asleep_ = false;
   }
   return !is_ending_;

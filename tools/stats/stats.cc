@@ -34,7 +34,7 @@ constexpr const char* kExamples =
 
 constexpr double kIntervalMin = 0.01;
 constexpr double kIntervalMax = 86400;
-constexpr std::chrono::milliseconds kNap{50};  // How long Ctrl-C may go unnoticed.
+constexpr std::chrono::milliseconds kSleep{50};  // How long Ctrl-C may go unnoticed.
 
 struct StatsSettings {
   std::optional<pid_t> pid;
@@ -51,7 +51,7 @@ using Clock = std::chrono::steady_clock;
 bool rest_until(Clock::time_point end) {
   while (Clock::now() < end) {
     if (interrupted()) return false;
-    std::this_thread::sleep_for(std::min<Clock::duration>(end - Clock::now(), kNap));
+    std::this_thread::sleep_for(std::min<Clock::duration>(end - Clock::now(), kSleep));
   }
   return !interrupted();
 }

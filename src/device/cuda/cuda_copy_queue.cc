@@ -26,14 +26,14 @@ constexpr std::size_t kBytesOfLook = 8192;
 constexpr unsigned kLooksForSignal = 1u << 11;  // Some 100 microseconds.
 constexpr unsigned kLooksForEvent = 16;         // Each takes the driver's lock, which others need for their copies.
 constexpr unsigned kLooksToAnError = 256;       // A context that is lost signals nothing: the driver is asked.
-// A copy that is still not over then is looked at between naps: a timer wakes sooner than the driver's interrupt, and
-// for less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU s/GB by events,
-// and to 48.0 to 48.3 at 0.036 by naps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9 to 45.5 (one H100,
-// 2026-11-25). Four threads that bounced 16 MiB each came to 29.7 to 35.3 GB/s by events, and to 39.5 to 43.8 by naps;
-// one thread that registered and fetched showed no difference (H100s, 2026-11-26).
-constexpr timespec kNap{0, 20'000};  // The kernel makes it some 70 us.
-constexpr auto kNapsFor = 5ms;
-constexpr unsigned kNapsOfLongWait = 3;
+// A copy that is still not over then is looked at between timed sleeps: a timer wakes sooner than the driver's
+// interrupt, and for less. Eight threads that fetched 2 MiB each, of pieces, came to 39.0 to 39.8 GB/s at 0.066 CPU
+// s/GB by events, and to 48.0 to 48.3 at 0.036 by timed sleeps; 16 that copied a mebibyte, to 42.2 to 42.7 and 44.9
+// to 45.5 (one H100, 2026-11-25). Four threads that bounced 16 MiB each came to 29.7 to 35.3 GB/s by events, and
+// to 39.5 to 43.8 by timed sleeps; one thread that registered and fetched showed no difference (H100s, 2026-11-26).
+constexpr timespec kSleep{0, 20'000};  // The kernel makes it some 70 us.
+constexpr auto kSleepsFor = 5ms;
+constexpr unsigned kSleepsOfLongWait = 3;
 
 CUdeviceptr address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 
@@ -158,24 +158,24 @@ Status CudaCopyQueue::checksum(std::span<ChecksumBlock> blocks) {
                      kStep);
 }
 
-// Looks so often, then between naps; where the last such wait was a long one, between naps from the start, unless it is
-// a short one that is waited for. False where that was not enough: then somebody else has the GPU.
+// Looks so often, then between timed sleeps; where the last such wait was a long one, between timed sleeps from the
+// start, unless it is a short one that is waited for. False where that was not enough: then somebody else has the GPU.
 template <typename There>
 bool CudaCopyQueue::await(There there, std::size_t looks, bool is_short) {
   if (there()) return true;
-  const bool naps_first = naps_first_ && !is_short;
-  for (std::size_t i = 0; !naps_first && i < looks; ++i) {
+  const bool sleeps_first = sleeps_first_ && !is_short;
+  for (std::size_t i = 0; !sleeps_first && i < looks; ++i) {
     relax();
     if (there()) return true;
   }
-  const auto end = std::chrono::steady_clock::now() + kNapsFor;
+  const auto end = std::chrono::steady_clock::now() + kSleepsFor;
   bool is_there = false;
-  unsigned naps = 0;
-  for (; !is_there && std::chrono::steady_clock::now() < end; ++naps) {
-    ::clock_nanosleep(CLOCK_MONOTONIC, 0, &kNap, nullptr);
+  unsigned sleeps = 0;
+  for (; !is_there && std::chrono::steady_clock::now() < end; ++sleeps) {
+    ::clock_nanosleep(CLOCK_MONOTONIC, 0, &kSleep, nullptr);
     is_there = there();
   }
-  if (!is_short) naps_first_ = !naps_first || naps >= kNapsOfLongWait;
+  if (!is_short) sleeps_first_ = !sleeps_first || sleeps >= kSleepsOfLongWait;
   return is_there;
 }
 

@@ -57,7 +57,7 @@ class CudaCopyQueue final : public CopyQueue {
   std::uint32_t sent_ = 0;                 // The number of the last launch with a signal.
   bool ends_with_signal_ = false;          // Nothing was queued behind it.
   unsigned looks_ = 0;                     // Looks that found no signal.
-  bool naps_first_ = false;                // The last wait that was not for a short copy took long.
+  bool sleeps_first_ = false;              // The last wait that was not for a short copy took long.
 };
 
 }  // namespace penstock::core

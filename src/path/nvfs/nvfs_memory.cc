@@ -13,7 +13,7 @@ namespace {
 
 using nvfs::kGpuPage;
 
-constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kSleep = std::chrono::microseconds(50);
 
 std::uint64_t pci_number(const char* address) {
   unsigned domain = 0, bus = 0, slot = 0, function = 0;
@@ -86,7 +86,7 @@ void NvfsBuffers::close(Place& place) {
         place.state.compare_exchange_strong(state, State::orphan)) {
       return;
     }
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kSleep);
   }
   place.state.store(State::closed);
 }
