@@ -52,7 +52,7 @@ Status Store::load() {
   std::vector<Chunk> chunks = replay.chunks();
   const std::size_t told = chunks.size();
   if (!replay.is_closed()) {
-    const Status status = drop_unlike(chunks);
+    const Status status = drop_mismatches(chunks);
     if (!status.ok()) return status;
   }
   // If two chunks have one place, the newer one is right; and the newest is to be the last to go.
@@ -66,7 +66,7 @@ Status Store::load() {
 }
 
 // The writer before this one did not end in order: chunks that it overwrote since it last told the journal are lost.
-Status Store::drop_unlike(std::vector<Chunk>& chunks) {
+Status Store::drop_mismatches(std::vector<Chunk>& chunks) {
   const Pages pages(kHeadersAtOnce);
   std::vector<Chunk> right;
   for (std::size_t first = 0; first < chunks.size(); first += kHeadersAtOnce) {
@@ -200,7 +200,7 @@ void Store::finish(Request& request, const Fetch& fetch) {
   Entry* const entry = leave(fetch.chunk);
   if (entry == nullptr) return;
   if (fetch.outcome == Outcome::done) index_.touch(*entry);
-  else if (fetch.outcome == Outcome::damaged) take_away(*entry);
+  else if (fetch.outcome == Outcome::damaged) evict(*entry);
 }
 
 Entry* Store::leave(const Chunk& chunk) {
@@ -209,10 +209,10 @@ Entry* Store::leave(const Chunk& chunk) {
     index_.update(*entry, [](Entry& left) { --left.users; });
     return entry;
   }
-  const auto hidden = hidden_.find(chunk.slot);
-  PENSTOCK_INVARIANT(hidden != hidden_.end());
-  if (--hidden->second > 0) return nullptr;
-  hidden_.erase(hidden);
+  const auto tombstone = tombstones_.find(chunk.slot);
+  PENSTOCK_INVARIANT(tombstone != tombstones_.end());
+  if (--tombstone->second > 0) return nullptr;
+  tombstones_.erase(tombstone);
   index_.give_back(chunk.slot);
   return nullptr;
 }
@@ -234,15 +234,15 @@ std::optional<Store::Loan> Store::lend(const Name& key) {
 void Store::take_back(const Loan& loan) noexcept try {
   const MutexLock lock(mutex_);
   Entry* const entry = leave(loan.chunk_);
-  if (entry != nullptr && loan.is_damaged_) take_away(*entry);
+  if (entry != nullptr && loan.is_damaged_) evict(*entry);
 } catch (const std::bad_alloc&) {
 }
 
-void Store::take_away(Entry& entry) {
+void Store::evict(Entry& entry) {
   const Chunk chunk = entry.chunk;
   records_.push_back({RecordKind::erase, chunk});
   if (entry.users == 0) return index_.remove(chunk.key);
-  hidden_[chunk.slot] = entry.users;
+  tombstones_[chunk.slot] = entry.users;
   index_.hide(chunk.key);
 }
 
@@ -268,7 +268,7 @@ bool Store::erase(const Name& key) {
   const MutexLock lock(mutex_);
   Entry* const entry = index_.find(key);
   if (entry == nullptr || !entry->is_ready) return false;
-  take_away(*entry);
+  evict(*entry);
   return true;
 }
 

@@ -124,7 +124,7 @@ class Store {
 
   Store(Drive& drive, const StoreSettings& settings);
   core::Status load() NO_THREAD_SAFETY_ANALYSIS;
-  core::Status drop_unlike(std::vector<Chunk>& chunks);
+  core::Status drop_mismatches(std::vector<Chunk>& chunks);
   core::Status rewrite_journal(bool is_closed) REQUIRES(commit_mutex_) EXCLUDES(mutex_);
   bool reserve(Request& request, Chunk& chunk) REQUIRES(mutex_);
   void write(std::span<Put> puts) EXCLUDES(mutex_);
@@ -133,7 +133,7 @@ class Store {
   // The end of a use of the chunk, which is an entry still, or was erased meanwhile: then null.
   Entry* leave(const Chunk& chunk) REQUIRES(mutex_);
   void take_back(const Loan& loan) noexcept EXCLUDES(mutex_);
-  void take_away(Entry& entry) REQUIRES(mutex_);
+  void evict(Entry& entry) REQUIRES(mutex_);
 
   Drive& drive_;
   const StoreSettings settings_;
@@ -141,7 +141,7 @@ class Store {
 
   mutable core::Mutex mutex_;
   Index index_ GUARDED_BY(mutex_);
-  std::unordered_map<std::uint64_t, std::uint32_t> hidden_ GUARDED_BY(mutex_);  // Users of slots that left the index.
+  std::unordered_map<std::uint64_t, std::uint32_t> tombstones_ GUARDED_BY(mutex_);  // By slot: how many use it.
   std::vector<Record> records_ GUARDED_BY(mutex_);  // Records that the journal does not have yet, in order.
   std::uint64_t generation_ GUARDED_BY(mutex_) = 0;
   Counts counts_ GUARDED_BY(mutex_);
